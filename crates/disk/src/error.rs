@@ -1,0 +1,112 @@
+//! What went wrong, with which operation, on which file, where.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of a disk operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The operation that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Op {
+    /// Opening or creating a file.
+    Open,
+    /// Creating a directory.
+    CreateDir,
+    /// Reading bytes.
+    Read,
+    /// Writing bytes.
+    Write,
+    /// Making bytes durable.
+    Sync,
+    /// Asking for or changing the size of a file, reserving space included.
+    Size,
+    /// Renaming.
+    Rename,
+    /// Removing a name.
+    Unlink,
+    /// Making names durable.
+    SyncDir,
+    /// Listing a directory.
+    List,
+    /// Taking a lock.
+    Lock,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Op::Open => "open",
+            Op::CreateDir => "create directory",
+            Op::Read => "read",
+            Op::Write => "write",
+            Op::Sync => "sync",
+            Op::Size => "size",
+            Op::Rename => "rename",
+            Op::Unlink => "unlink",
+            Op::SyncDir => "sync directory",
+            Op::List => "list",
+            Op::Lock => "lock",
+        })
+    }
+}
+
+/// A failed disk operation. Cheap to clone, because a latched failure is handed to many callers.
+#[derive(Debug, Clone)]
+pub struct Error {
+    op: Op,
+    path: Arc<Path>,
+    offset: Option<u64>,
+    source: Arc<io::Error>,
+}
+
+impl Error {
+    /// Wraps an error of the operating system.
+    pub fn new(op: Op, path: &Path, offset: Option<u64>, source: io::Error) -> Self {
+        Self { op, path: path.into(), offset, source: Arc::new(source) }
+    }
+
+    /// The operation that failed.
+    pub fn op(&self) -> Op {
+        self.op
+    }
+
+    /// The file or directory concerned.
+    pub fn path(&self) -> PathBuf {
+        self.path.to_path_buf()
+    }
+
+    /// The byte in the file at which the operation began, where it has one.
+    pub fn offset(&self) -> Option<u64> {
+        self.offset
+    }
+
+    /// The kind of failure, as the operating system told it: `StorageFull`, `PermissionDenied`, ...
+    pub fn kind(&self) -> io::ErrorKind {
+        self.source.kind()
+    }
+
+    /// The number of the operating system's error, where there is one.
+    pub fn os_code(&self) -> Option<i32> {
+        self.source.raw_os_error()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.op, self.path.display())?;
+        if let Some(offset) = self.offset {
+            write!(f, " at byte {offset}")?;
+        }
+        write!(f, ": {}", self.source)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.source)
+    }
+}

@@ -1,0 +1,85 @@
+//! Finishing short reads and writes.
+//!
+//! A call may stop anywhere, and a file opened for direct I/O goes on at whole blocks only. So where
+//! such a call stopped inside a block, that block is read or written once more: the bytes are the
+//! same, and nothing of an unfinished write is promised yet.
+
+use std::io;
+
+use crate::{BLOCK, Error, File, Op, Result};
+
+/// How often in a row a direct call may end within its first block before that counts as failure.
+const STALLS: u32 = 8;
+
+/// Reads from `offset` until `buf` is full or the file ends, and says how many bytes it got.
+///
+/// # Errors
+/// The first failure of the file; `Interrupted` when a direct file keeps stopping inside a block.
+pub fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
+    let mut done = 0;
+    let mut stalls = 0;
+    while done < buf.len() {
+        let at = offset + done as u64;
+        let got = file.read_at(&mut buf[done..], at)?;
+        let end = done + got;
+        if got == 0 || end >= buf.len() {
+            return Ok(end);
+        }
+        if whole(file, got) == got {
+            done = end;
+            continue;
+        }
+        if file.len()? <= offset + end as u64 {
+            return Ok(end);
+        }
+        stalls = stalled(file, Op::Read, got, at, stalls, io::ErrorKind::Interrupted)?;
+        done += whole(file, got);
+    }
+    Ok(done)
+}
+
+/// Writes all of `buf` at `offset`.
+///
+/// # Errors
+/// The first failure of the file; `WriteZero` when it takes no bytes without saying why.
+pub fn write_all_at(file: &dyn File, buf: &[u8], offset: u64) -> Result<()> {
+    let mut done = 0;
+    let mut stalls = 0;
+    while done < buf.len() {
+        let at = offset + done as u64;
+        let put = file.write_at(&buf[done..], at)?;
+        if put == 0 {
+            let zero = io::Error::from(io::ErrorKind::WriteZero);
+            return Err(Error::new(Op::Write, file.path(), Some(at), zero));
+        }
+        if done + put >= buf.len() {
+            return Ok(());
+        }
+        stalls = stalled(file, Op::Write, put, at, stalls, io::ErrorKind::WriteZero)?;
+        done += whole(file, put);
+    }
+    Ok(())
+}
+
+/// How much of `count` bytes a next call may start behind.
+fn whole(file: &dyn File, count: usize) -> usize {
+    if file.is_direct() { count - count % BLOCK } else { count }
+}
+
+/// Counts the calls in a row that got nowhere, and fails when there are too many.
+fn stalled(
+    file: &dyn File,
+    op: Op,
+    count: usize,
+    at: u64,
+    stalls: u32,
+    kind: io::ErrorKind,
+) -> Result<u32> {
+    if whole(file, count) > 0 {
+        return Ok(0);
+    }
+    if stalls + 1 >= STALLS {
+        return Err(Error::new(op, file.path(), Some(at), io::Error::from(kind)));
+    }
+    Ok(stalls + 1)
+}

@@ -1,0 +1,296 @@
+//! One simulated file: what the medium holds, and what was written since.
+//!
+//! A page of a file can be in three places at once:
+//!
+//! ```text
+//!   stale    content that ordinary reads see and that no sync will ever write: a sync of it failed
+//!   dirty    every version written since the page was last durable, oldest first
+//!   durable  what the medium holds
+//! ```
+//!
+//! Ordinary reads take the first that is there, from the top. Direct reads pass over `stale`; dirty
+//! pages they see, as a kernel writes those out before it reads past them.
+//!
+//! The size has versions of its own. A resize that cuts leaves a version of each page behind the cut,
+//! marked with the number of that resize: when a crash keeps the resize, nothing older of the page
+//! can come back, and when it loses the resize, that version never was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::extents::Extents;
+use super::options::{CacheAfterFailedSync, Sector};
+use super::page::{self, Page, Replaced};
+use super::rng::Rng;
+use crate::BLOCK;
+
+/// Versions kept of a page; when there are more, the oldest of the unsynced ones is forgotten.
+const VERSIONS: usize = 16;
+
+/// Sizes kept of a file that grows without a sync.
+const SIZES: usize = 32;
+
+const BLOCK_U64: u64 = BLOCK as u64;
+
+/// The medium refuses to give a sector.
+#[derive(Debug)]
+pub(super) struct Unreadable;
+
+#[derive(Debug, Clone)]
+pub(super) struct Version {
+    pub(super) page: Page,
+    /// The resize that made this version; `None` for a write.
+    pub(super) resize: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Resize {
+    pub(super) number: u64,
+    pub(super) len: u64,
+    shrinks: bool,
+}
+
+/// The content of one file.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Inode {
+    pub(super) durable: BTreeMap<u64, Page>,
+    pub(super) dirty: BTreeMap<u64, Vec<Version>>,
+    pub(super) stale: BTreeMap<u64, Page>,
+    /// Numbers of the sectors that the medium does not give.
+    pub(super) unreadable: BTreeSet<u64>,
+    pub(super) size: u64,
+    pub(super) durable_size: u64,
+    pub(super) resizes: Vec<Resize>,
+    resize_count: u64,
+    pub(super) extents: Extents,
+}
+
+impl Inode {
+    /// The page as readers see it.
+    pub(super) fn visible(&self, number: u64, direct: bool) -> Option<&Page> {
+        let stale = if direct { None } else { self.stale.get(&number) };
+        stale
+            .or_else(|| self.dirty.get(&number).and_then(|v| v.last()).map(|v| &v.page))
+            .or_else(|| self.durable.get(&number))
+    }
+
+    /// Whether reading this page fails.
+    fn is_bad(&self, number: u64, direct: bool, sector: Sector) -> bool {
+        if self.unreadable.is_empty() || self.dirty.contains_key(&number) {
+            return false;
+        }
+        let cached = !direct && self.stale.contains_key(&number);
+        !cached && self.unreadable.range(sectors_of(number, sector)).next().is_some()
+    }
+
+    /// Reads up to the end of the file, or up to a page that cannot be read.
+    pub(super) fn read(
+        &self,
+        buf: &mut [u8],
+        offset: u64,
+        direct: bool,
+        sector: Sector,
+    ) -> Result<usize, Unreadable> {
+        let end = self.size.saturating_sub(offset).min(buf.len() as u64) as usize;
+        for (number, at, range) in pieces(offset, end) {
+            if self.is_bad(number, direct, sector) {
+                return if range.start == 0 { Err(Unreadable) } else { Ok(range.start) };
+            }
+            let source = &page::bytes(self.visible(number, direct))[at..at + range.len()];
+            buf[range].copy_from_slice(source);
+        }
+        Ok(end)
+    }
+
+    /// Adds a version to each page of the range, and grows the file to its end.
+    pub(super) fn write(
+        &mut self,
+        buf: &[u8],
+        offset: u64,
+        direct: bool,
+        sector: Sector,
+    ) -> Result<(), Unreadable> {
+        let partial_and_bad = |(number, _, range): (u64, usize, Range<usize>)| {
+            range.len() < BLOCK && self.is_bad(number, direct, sector)
+        };
+        if !self.unreadable.is_empty() && pieces(offset, buf.len()).any(partial_and_bad) {
+            return Err(Unreadable);
+        }
+        for (number, at, range) in pieces(offset, buf.len()) {
+            let new = page::patched(self.visible(number, direct), at, &buf[range]);
+            self.stale.remove(&number);
+            self.push(number, new, None);
+        }
+        let end = offset + buf.len() as u64;
+        self.extents.add(offset / BLOCK_U64, end.div_ceil(BLOCK_U64));
+        self.grow(end);
+        Ok(())
+    }
+
+    fn push(&mut self, number: u64, page: Page, resize: Option<u64>) {
+        let versions = self.dirty.entry(number).or_default();
+        if versions.len() >= VERSIONS
+            && let Some(oldest) = versions.iter().position(|version| version.resize.is_none())
+        {
+            versions.remove(oldest);
+        }
+        versions.push(Version { page, resize });
+    }
+
+    /// Makes the file at least `end` bytes long.
+    pub(super) fn grow(&mut self, end: u64) {
+        if end <= self.size {
+            return;
+        }
+        self.size = end;
+        if self.resizes.len() >= SIZES && self.resizes.last().is_some_and(|last| !last.shrinks) {
+            self.resizes.pop();
+        }
+        self.resize_count += 1;
+        self.resizes.push(Resize { number: self.resize_count, len: end, shrinks: false });
+    }
+
+    /// Cuts the file or extends it with zeros.
+    pub(super) fn set_len(&mut self, len: u64) {
+        if len >= self.size {
+            return self.grow(len);
+        }
+        self.size = len;
+        self.resize_count += 1;
+        self.resizes.push(Resize { number: self.resize_count, len, shrinks: true });
+        let (first, kept) = (len / BLOCK_U64, (len % BLOCK_U64) as usize);
+        let mut behind: BTreeSet<u64> = self.durable.range(first..).map(|(n, _)| *n).collect();
+        behind.extend(self.dirty.range(first..).map(|(n, _)| *n));
+        behind.extend(self.stale.range(first..).map(|(n, _)| *n));
+        for number in behind {
+            let keep = if number == first { kept } else { 0 };
+            let cut = page::zeroed_from(self.visible(number, false), keep);
+            self.stale.remove(&number);
+            self.push(number, cut, Some(self.resize_count));
+        }
+        self.extents.cut(len.div_ceil(BLOCK_U64));
+    }
+
+    /// Reserves pages; the file grows over them.
+    pub(super) fn preallocate(&mut self, offset: u64, len: u64) {
+        let end = offset + len;
+        self.extents.add(offset / BLOCK_U64, end.div_ceil(BLOCK_U64));
+        self.grow(end);
+    }
+
+    /// Everything that is dirty becomes durable. Stale pages count as clean and stay as they are.
+    pub(super) fn sync(&mut self, sector: Sector) {
+        for (number, mut versions) in std::mem::take(&mut self.dirty) {
+            if let Some(newest) = versions.pop() {
+                self.store(number, newest.page, Replaced::MAX, sector);
+            }
+        }
+        self.durable_size = self.size;
+        self.resizes.clear();
+    }
+
+    /// The bytes `offset..end`, just written, become durable, and of the size what they need.
+    pub(super) fn sync_range(&mut self, offset: u64, end: u64, sector: Sector) {
+        for number in offset / BLOCK_U64..end.div_ceil(BLOCK_U64) {
+            if let Some(newest) = self.dirty.remove(&number).and_then(|mut v| v.pop()) {
+                self.store(number, newest.page, Replaced::MAX, sector);
+            }
+        }
+        if self.durable_size < end || self.resizes.iter().any(|resize| resize.len < end) {
+            self.sync_size(sector);
+        }
+    }
+
+    /// The size becomes durable, and with it every cut that led to it.
+    fn sync_size(&mut self, sector: Sector) {
+        for (number, mut versions) in std::mem::take(&mut self.dirty) {
+            if let Some(last) = versions.iter().rposition(|version| version.resize.is_some()) {
+                let newer = versions.split_off(last + 1);
+                self.store(number, versions.remove(last).page, Replaced::MAX, sector);
+                versions = newer;
+            }
+            if !versions.is_empty() {
+                self.dirty.insert(number, versions);
+            }
+        }
+        self.durable_size = self.size;
+        self.resizes.clear();
+    }
+
+    /// A sync of these pages failed: some sectors reached the medium, and all count as clean. Sizes
+    /// and cuts stay what they were, as they are not in the page cache.
+    pub(super) fn fail_sync(
+        &mut self,
+        pages: Range<u64>,
+        mode: CacheAfterFailedSync,
+        sector: Sector,
+        rng: &mut Rng,
+    ) {
+        let numbers: Vec<u64> = self.dirty.range(pages).map(|(number, _)| *number).collect();
+        let bias = rng.below(5);
+        for number in numbers {
+            let Some(mut versions) = self.dirty.remove(&number) else {
+                continue;
+            };
+            let cuts = versions.iter().rposition(|version| version.resize.is_some());
+            let written = versions.split_off(cuts.map_or(0, |last| last + 1));
+            let written: Vec<Page> = written.into_iter().map(|version| version.page).collect();
+            let Some(newest) = written.last().cloned() else {
+                self.dirty.insert(number, versions);
+                continue;
+            };
+            if versions.is_empty() {
+                let old = self.durable.get(&number).cloned().unwrap_or_default();
+                let (page, replaced) = page::shuffle(old, &written, bias, sector, rng);
+                self.store(number, page, replaced, sector);
+            } else {
+                self.dirty.insert(number, versions);
+            }
+            if mode == CacheAfterFailedSync::NewStaysReadable {
+                self.stale.insert(number, newest);
+            }
+        }
+    }
+
+    /// Puts a page on the medium; sectors that were written again can be read again.
+    pub(super) fn store(&mut self, number: u64, page: Page, replaced: Replaced, sector: Sector) {
+        if !self.unreadable.is_empty() {
+            for (index, bad) in sectors_of(number, sector).enumerate() {
+                if replaced >> index & 1 == 1 {
+                    self.unreadable.remove(&bad);
+                }
+            }
+        }
+        if page.is_some() {
+            self.durable.insert(number, page);
+        } else {
+            self.durable.remove(&number);
+        }
+    }
+
+    /// Space owned in bytes.
+    pub(super) fn owned(&self) -> u64 {
+        self.extents.total() * BLOCK_U64
+    }
+}
+
+/// The numbers of the sectors of a page.
+pub(super) fn sectors_of(number: u64, sector: Sector) -> Range<u64> {
+    let count = (BLOCK / sector.bytes()) as u64;
+    number * count..(number + 1) * count
+}
+
+/// Splits `len` bytes from `offset` into pages: number, first byte inside, range of the buffer.
+pub(super) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done >= len {
+            return None;
+        }
+        let start = offset + done as u64;
+        let at = (start % BLOCK_U64) as usize;
+        let range = done..len.min(done + BLOCK - at);
+        done = range.end;
+        Some((start / BLOCK_U64, at, range))
+    })
+}

@@ -1,0 +1,88 @@
+//! An open file of the real disk.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use super::system;
+use crate::aligned::check_direct;
+use crate::{Error, File, Op, Open, Result};
+
+/// The descriptor, and how it was opened.
+#[derive(Debug)]
+pub(super) struct StdFile {
+    fd: OwnedFd,
+    path: PathBuf,
+    how: Open,
+}
+
+impl StdFile {
+    pub(super) fn new(fd: OwnedFd, path: PathBuf, how: Open) -> Self {
+        Self { fd, path, how }
+    }
+
+    fn failed(&self, op: Op, offset: Option<u64>, errno: Errno) -> Error {
+        Error::new(op, &self.path, offset, io::Error::from(errno))
+    }
+}
+
+impl File for StdFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        if self.how.direct {
+            check_direct(Op::Read, &self.path, buf, offset)?;
+        }
+        system::uninterrupted(|| rustix::io::pread(&self.fd, &mut *buf, offset))
+            .map_err(|errno| self.failed(Op::Read, Some(offset), errno))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        if self.how.direct {
+            check_direct(Op::Write, &self.path, buf, offset)?;
+        }
+        let put = system::uninterrupted(|| rustix::io::pwrite(&self.fd, buf, offset))
+            .map_err(|errno| self.failed(Op::Write, Some(offset), errno))?;
+        if self.how.dsync {
+            system::after_dsync_write(&self.fd)
+                .map_err(|errno| self.failed(Op::Write, Some(offset), errno))?;
+        }
+        Ok(put)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        system::sync_data(&self.fd).map_err(|errno| self.failed(Op::Sync, None, errno))
+    }
+
+    fn len(&self) -> Result<u64> {
+        let stat = rustix::fs::fstat(&self.fd).map_err(|e| self.failed(Op::Size, None, e))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        rustix::fs::ftruncate(&self.fd, len).map_err(|e| self.failed(Op::Size, Some(len), e))
+    }
+
+    fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        match system::reserve(&self.fd, offset, len) {
+            // What a system or a file system that cannot reserve answers.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                let end = offset.checked_add(len);
+                let end = end.ok_or_else(|| self.failed(Op::Size, Some(offset), Errno::FBIG))?;
+                if self.len()? < end { self.set_len(end) } else { Ok(()) }
+            }
+            reserved => reserved.map_err(|e| self.failed(Op::Size, Some(offset), e)),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn is_direct(&self) -> bool {
+        self.how.direct
+    }
+}

@@ -1,0 +1,90 @@
+//! What was open when the power went or the process died never works again.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_disk::{Disk, Open, write_all_at};
+
+fn ends() -> [fn(&SimDisk); 2] {
+    [|disk| disk.power_cut(Persist::Random), |disk| disk.kill()]
+}
+
+#[test]
+fn while_the_power_is_off_everything_fails() {
+    for end in ends() {
+        let disk = SimDisk::new(1);
+        let file = disk.open(Path::new("/a"), Open::create()).unwrap();
+        let lock = disk.lock(Path::new("/LOCK")).unwrap();
+        end(&disk);
+        let path = Path::new("/a");
+        let operations = disk.operations();
+        for error in [
+            file.read_at(&mut [0], 0).unwrap_err(),
+            file.write_at(&[0], 0).unwrap_err(),
+            file.sync_data().unwrap_err(),
+            file.len().unwrap_err(),
+            file.set_len(1).unwrap_err(),
+            file.preallocate(0, 1).unwrap_err(),
+            disk.open(path, Open::create()).unwrap_err(),
+            disk.create_dir(path).unwrap_err(),
+            disk.rename(path, path).unwrap_err(),
+            disk.unlink(path).unwrap_err(),
+            disk.sync_dir(path).unwrap_err(),
+            disk.list(path).unwrap_err(),
+            disk.lock(path).unwrap_err(),
+            disk.facts(path).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
+        }
+        assert_eq!(disk.operations(), operations, "nothing happened");
+        drop(lock);
+    }
+}
+
+#[test]
+fn locks_are_free_and_old_handles_dead_when_it_is_back() {
+    for end in ends() {
+        let disk = SimDisk::new(1);
+        let file = disk.open(Path::new("/a"), Open::create()).unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        let old = disk.lock(Path::new("/LOCK")).unwrap();
+        end(&disk);
+        disk.power_on();
+        let _new = disk.lock(Path::new("/LOCK")).unwrap();
+        drop(old);
+        disk.lock(Path::new("/LOCK")).unwrap_err();
+        assert_eq!(write_all_at(&*file, b"late", 0).unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert!(disk.contents(Path::new("/a")).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn the_disk_of_a_dead_process_is_dead_too() {
+    for end in ends() {
+        let machine = SimDisk::new(1);
+        let old = machine.process();
+        old.open(Path::new("/a"), Open::create()).unwrap();
+        end(&machine);
+        machine.power_on();
+        let late = old.open(Path::new("/late"), Open::create()).unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::BrokenPipe);
+        machine.process().open(Path::new("/new"), Open::create()).unwrap();
+        assert!(!machine.files(Path::new("/")).unwrap().contains(&"late".to_owned()));
+    }
+}
+
+#[test]
+fn a_kill_keeps_what_was_written_and_a_later_power_cut_does_not() {
+    let disk = SimDisk::new(1);
+    let file = disk.open(Path::new("/a"), Open::create()).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    write_all_at(&*file, b"cached", 0).unwrap();
+    disk.kill_at(CutPoint::During(disk.operations()));
+    write_all_at(&*file, b" bytes", 6).unwrap_err();
+    disk.power_on();
+    assert_eq!(disk.contents(Path::new("/a")).unwrap(), b"cached bytes");
+    disk.power_cut(Persist::Nothing);
+    assert_eq!(disk.contents(Path::new("/a")).unwrap(), b"");
+    assert_eq!((disk.stats().kills, disk.stats().power_cuts), (1, 1));
+}

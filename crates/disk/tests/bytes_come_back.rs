@@ -1,0 +1,62 @@
+//! What is written can be read, where it was written and nowhere else.
+
+mod on_each;
+
+use esker_disk::{BLOCK, Open, read_full_at, write_all_at};
+
+#[test]
+fn bytes_come_back_from_where_they_were_put() {
+    on_each::disk(|disk, dir| {
+        let file = disk.open(&dir.join("a"), Open::create_new()).unwrap();
+        write_all_at(&*file, b"first", 0).unwrap();
+        write_all_at(&*file, b"across a border", BLOCK as u64 - 3).unwrap();
+        write_all_at(&*file, b"FI", 0).unwrap();
+
+        let mut buf = vec![9; 2 * BLOCK];
+        assert_eq!(read_full_at(&*file, &mut buf, 0).unwrap(), BLOCK + 12);
+        assert_eq!(&buf[..5], b"FIrst");
+        assert!(buf[5..BLOCK - 3].iter().all(|byte| *byte == 0), "the gap reads as zeros");
+        assert_eq!(&buf[BLOCK - 3..BLOCK + 12], b"across a border");
+        assert!(buf[BLOCK + 12..].iter().all(|byte| *byte == 9), "nothing behind the end");
+    });
+}
+
+#[test]
+fn two_handles_are_one_file() {
+    on_each::disk(|disk, dir| {
+        let writer = disk.open(&dir.join("a"), Open::create()).unwrap();
+        let reader = disk.open(&dir.join("a"), Open::read()).unwrap();
+        assert!(reader.is_empty().unwrap());
+        write_all_at(&*writer, b"seen", 0).unwrap();
+        let mut buf = [0; 4];
+        assert_eq!(read_full_at(&*reader, &mut buf, 0).unwrap(), 4);
+        assert_eq!((&buf, reader.len().unwrap()), (b"seen", 4));
+    });
+}
+
+#[test]
+fn nothing_is_read_behind_the_end() {
+    on_each::disk(|disk, dir| {
+        let file = disk.open(&dir.join("a"), Open::create()).unwrap();
+        write_all_at(&*file, b"abc", 0).unwrap();
+        let mut buf = [0; 8];
+        assert_eq!(file.read_at(&mut buf, 3).unwrap(), 0);
+        assert_eq!(file.read_at(&mut buf, 1 << 40).unwrap(), 0);
+        assert_eq!(file.read_at(&mut buf, 2).unwrap(), 1);
+    });
+}
+
+#[test]
+fn an_unlinked_file_lives_while_it_is_open() {
+    on_each::disk(|disk, dir| {
+        let path = dir.join("a");
+        let file = disk.open(&path, Open::create()).unwrap();
+        write_all_at(&*file, b"still here", 0).unwrap();
+        disk.unlink(&path).unwrap();
+        let new = disk.open(&path, Open::create_new()).unwrap();
+        let mut buf = [0; 10];
+        assert_eq!(read_full_at(&*file, &mut buf, 0).unwrap(), 10);
+        assert_eq!(&buf, b"still here");
+        assert!(new.is_empty().unwrap());
+    });
+}

@@ -1,0 +1,49 @@
+//! Files opened past the page cache, with durable writes, and both.
+
+mod on_each;
+
+use esker_disk::{AlignedBuf, BLOCK, Disk, Open, StdDisk, read_full_at, write_all_at};
+
+#[test]
+fn give_back_what_they_took_and_agree_with_ordinary_reads() {
+    on_each::disk(|disk, dir| {
+        let facts = disk.facts(dir).unwrap();
+        for (direct, dsync) in [(true, false), (false, true), (true, true)] {
+            if direct && !facts.direct || dsync && !facts.dsync {
+                on_each::skip(disk, dir, &format!("direct {direct}, dsync {dsync}"));
+                continue;
+            }
+            let path = dir.join(format!("{direct}-{dsync}"));
+            let file = disk.open(&path, Open::create().direct(direct).dsync(dsync)).unwrap();
+            assert_eq!(file.is_direct(), direct);
+            write_all_at(&*file, &on_each::blocks(4, 7), 0).unwrap();
+            write_all_at(&*file, &on_each::blocks(1, 8), BLOCK as u64).unwrap();
+            let plain = disk.open(&path, Open::write()).unwrap();
+            for reader in [&file, &plain] {
+                let mut back = AlignedBuf::new(8 * BLOCK);
+                assert_eq!(read_full_at(&**reader, &mut back, 0).unwrap(), 4 * BLOCK);
+                assert!(back[..BLOCK].iter().all(|byte| *byte == 7));
+                assert!(back[BLOCK..2 * BLOCK].iter().all(|byte| *byte == 8));
+            }
+            write_all_at(&*plain, &[9; 10], 5).unwrap();
+            let mut back = AlignedBuf::new(BLOCK);
+            read_full_at(&*file, &mut back, 0).unwrap();
+            assert_eq!(back[4..16], [7, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 7]);
+        }
+    });
+}
+
+#[test]
+fn finding_out_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let facts = StdDisk::new().facts(dir.path()).unwrap();
+    assert_eq!(facts.name, "std");
+    assert!(StdDisk::new().list(dir.path()).unwrap().is_empty());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_that_cannot_be_written_can_do_nothing() {
+    let facts = StdDisk::new().facts(std::path::Path::new("/proc")).unwrap();
+    assert!(!facts.direct && !facts.dsync);
+}

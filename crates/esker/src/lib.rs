@@ -1,0 +1,21 @@
+//! Esker: a durable log, in one dependency.
+//!
+//! This crate holds no code of its own. It gathers the faces of Esker under one name, each behind a
+//! feature, so that a program adds one dependency and takes what it needs:
+//!
+//! | feature | module | what it is |
+//! |---|---|---|
+//! | `log` (default) | `esker::log` | an embedded, group-committed, append-only log |
+//! | `sim` | `esker::disk` | the disk under Esker, with a seeded simulated disk for crash tests |
+//!
+//! Two words are used the same way everywhere. A record is **accepted** when the log has given it
+//! its place in the order. It is **durable** when the log has said so: from then on it outlives the
+//! process, the kernel and a power cut.
+
+#[cfg(feature = "log")]
+#[doc(inline)]
+pub use esker_log as log;
+
+#[cfg(feature = "sim")]
+#[doc(inline)]
+pub use esker_disk as disk;

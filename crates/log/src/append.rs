@@ -1,0 +1,297 @@
+//! Appending: from a payload to a place in the order and a ticket.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use crate::core::{Numbering, Placed, Refusal};
+use crate::error::{Error, Result};
+use crate::format::record::stored_size;
+use crate::log::{Log, Shared};
+use crate::position::Seq;
+use crate::ticket::Ticket;
+use crate::waiters::{For, park, thread_waker};
+
+/// A record with the number that the caller gives it, and the number that it must follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Numbered<'a> {
+    /// The record's number, above `prev`.
+    pub seq: Seq,
+    /// The number of the last record of the log, or the append is refused.
+    pub prev: Seq,
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+/// Anything that can be appended: a payload that the log numbers, or a [`Numbered`] record.
+pub trait Append: sealed::Sealed {
+    #[doc(hidden)]
+    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]);
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Numbered<'_> {}
+    impl<T: AsRef<[u8]> + ?Sized> Sealed for &T {}
+}
+
+impl<T: AsRef<[u8]> + ?Sized> Append for &T {
+    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]) {
+        (None, (*self).as_ref())
+    }
+}
+
+impl Append for Numbered<'_> {
+    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]) {
+        (Some((self.seq, self.prev)), self.payload)
+    }
+}
+
+fn split(record: &impl Append) -> (Numbering, &[u8]) {
+    let (number, payload) = record.parts();
+    let numbering = match number {
+        None => Numbering::Next,
+        Some((seq, prev)) => Numbering::Given { seq: seq.0, prev: prev.0 },
+    };
+    (numbering, payload)
+}
+
+impl Log {
+    /// Accepts a record: gives it its place in the order and copies the payload. The ticket tells
+    /// when it is durable.
+    ///
+    /// Waits, blocking, while the staging memory is full or the policy allows no more records at
+    /// risk; that ends with a commit, which this call drives itself if nobody else does. In async
+    /// code [`Log::append_async`] waits without blocking.
+    ///
+    /// No memory is allocated for a record.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`]; [`Error::Sequence`] and [`Error::Conflict`] for a numbered record that
+    /// does not follow the last one; [`Error::Poisoned`], [`Error::Closed`], [`Error::Stopped`]. In
+    /// all these cases nothing was accepted.
+    pub fn append(&self, record: impl Append) -> Result<Ticket> {
+        self.append_until(&record, None)
+    }
+
+    /// As [`Log::append`], but waits for room no longer than this.
+    ///
+    /// # Errors
+    /// As [`Log::append`], and [`Error::Deadline`] when nothing was accepted in time.
+    pub fn append_timeout(&self, record: impl Append, timeout: Duration) -> Result<Ticket> {
+        self.append_until(&record, Instant::now().checked_add(timeout))
+    }
+
+    /// As [`Log::append`], but does not wait for room.
+    ///
+    /// # Errors
+    /// As [`Log::append`], and [`Error::Full`].
+    pub fn try_append(&self, record: impl Append) -> Result<Ticket> {
+        match self.shared.append_now(&record) {
+            Ok(ticket) => Ok(ticket),
+            Err(Refusal::Full) => Err(Error::Full),
+            Err(Refusal::Error(error)) => Err(error),
+        }
+    }
+
+    /// As [`Log::append`], but a wait for room is a pending future.
+    ///
+    /// Cancel-safe: a future that is dropped before it is ready has accepted nothing.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub async fn append_async(&self, record: impl Append) -> Result<Ticket> {
+        let mut place = Registered { shared: &self.shared, key: None };
+        poll_fn(|cx| {
+            for last_look in [false, true] {
+                match self.shared.append_now(&record) {
+                    Ok(ticket) => return Poll::Ready(Ok(ticket)),
+                    Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
+                    Err(Refusal::Full) if last_look => {}
+                    Err(Refusal::Full) => {
+                        self.shared.waiters.register(&mut place.key, For::Room, cx.waker());
+                    }
+                }
+            }
+            let state = self.shared.lock();
+            self.shared.kick(&state);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Accepts records in order, each on its own: a crash may keep any prefix of them. There may be
+    /// any number of them, of any size together. The ticket is that of the last.
+    ///
+    /// Everything is checked before anything is accepted. Without records the ticket is that of the
+    /// last record accepted so far.
+    ///
+    /// # Errors
+    /// As [`Log::append`]. When the log fails in the middle, a prefix was accepted.
+    pub fn append_batch<A: Append>(&self, records: &[A]) -> Result<Ticket> {
+        self.shared.lock().core.check_batch(records.iter().map(sizes))?;
+        let mut last = None;
+        for record in records {
+            // A ticket that is replaced was never looked at, and asks for nothing.
+            last = Some(self.shared.append_until_quietly(record, None)?);
+        }
+        match last {
+            Some((seq, unit, position)) => Ok(self.shared.ticket(seq, unit, position)),
+            None => self.flush(),
+        }
+    }
+
+    /// Accepts records as one: after a crash all of them are there, or none. Together they take at
+    /// most 64 MiB, and 16 to 23 bytes more for each.
+    ///
+    /// # Errors
+    /// As [`Log::append`], and [`Error::BatchTooLarge`].
+    pub fn append_atomic<A: Append>(&self, records: &[A]) -> Result<Ticket> {
+        let stored = records.iter().map(|record| u64::from(stored_size(split(record).1.len())));
+        let stored: u64 = stored.sum();
+        let whole = || self.shared.append_whole(records, stored);
+        match self.shared.with_room(None, whole)? {
+            Some(ticket) => Ok(ticket),
+            None => self.flush(),
+        }
+    }
+
+    /// A barrier: a ticket that resolves when everything accepted before this call is durable.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Closed`] or [`Error::Stopped`] when the log takes no more
+    /// records.
+    pub fn flush(&self) -> Result<Ticket> {
+        let state = self.shared.lock();
+        if let Some(latch) = state.core.latch() {
+            return Err(latch.refusal());
+        }
+        let (seq, unit) = (state.core.last_seq(), state.core.last_unit());
+        drop(state);
+        let position = crate::Position(self.shared.published.position());
+        Ok(self.shared.ticket(seq, unit, position))
+    }
+
+    fn append_until(&self, record: &impl Append, deadline: Option<Instant>) -> Result<Ticket> {
+        let (seq, unit, position) = self.shared.append_until_quietly(record, deadline)?;
+        Ok(self.shared.ticket(seq, unit, position))
+    }
+}
+
+fn sizes(record: &impl Append) -> (Numbering, usize) {
+    let (numbering, payload) = split(record);
+    (numbering, payload.len())
+}
+
+type Accepted = (u64, u64, crate::Position);
+
+impl Shared {
+    fn ticket(&self, seq: u64, unit: u64, position: crate::Position) -> Ticket {
+        Ticket::new(self.me(), seq, unit, position)
+    }
+
+    fn append_now(&self, record: &impl Append) -> std::result::Result<Ticket, Refusal> {
+        let (seq, unit, position) = self.accept(record)?;
+        Ok(self.ticket(seq, unit, position))
+    }
+
+    fn append_until_quietly(
+        &self,
+        record: &impl Append,
+        deadline: Option<Instant>,
+    ) -> Result<Accepted> {
+        self.with_room(deadline, || self.accept(record))
+    }
+
+    /// Takes a place under the lock, and fills it without.
+    fn accept(&self, record: &impl Append) -> std::result::Result<Accepted, Refusal> {
+        let (numbering, payload) = split(record);
+        let mut state = self.lock();
+        let placed = state.core.place(numbering, payload.len())?;
+        self.start_period(&mut state);
+        self.kick(&state);
+        drop(state);
+        Ok(self.fill(placed, payload))
+    }
+
+    fn fill(&self, placed: Placed, payload: &[u8]) -> Accepted {
+        let Placed { place, window, unit, position } = placed;
+        let seq = place.seq;
+        let (bytes, crc) = place.fill(&window, payload);
+        self.progress(unit).filled(bytes, crc);
+        (seq, unit, position)
+    }
+
+    fn append_whole<A: Append>(
+        &self,
+        records: &[A],
+        stored: u64,
+    ) -> std::result::Result<Option<Ticket>, Refusal> {
+        let mut state = self.lock();
+        state.core.check_batch(records.iter().map(sizes))?;
+        if records.is_empty() {
+            return Ok(None);
+        }
+        state.core.prepare_batch(records.len() as u64, stored)?;
+        let mut last = None;
+        // The places are filled under the lock, one after another: the unit cannot be sealed
+        // between them.
+        for record in records {
+            let (numbering, payload) = split(record);
+            let placed = state.core.place_prepared(numbering, payload.len())?;
+            last = Some(self.fill(placed, payload));
+        }
+        self.start_period(&mut state);
+        self.kick(&state);
+        drop(state);
+        Ok(last.map(|(seq, unit, position)| self.ticket(seq, unit, position)))
+    }
+
+    /// Tries until there is room. A wait ends with a commit, which the caller drives itself if nobody
+    /// else does.
+    fn with_room<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
+    ) -> Result<T> {
+        let mut place = Registered { shared: self, key: None };
+        let mut registered = false;
+        loop {
+            match attempt() {
+                Ok(done) => return Ok(done),
+                Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::Full) if registered => {
+                    if !park(deadline) {
+                        return Err(Error::Deadline);
+                    }
+                    registered = false;
+                }
+                Err(Refusal::Full) => {
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Err(Error::Deadline);
+                    }
+                    if !self.drive_one() {
+                        // Registered before the next attempt, so that a commit that ends between
+                        // the two is not missed.
+                        self.waiters.register(&mut place.key, For::Room, &thread_waker());
+                        registered = true;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A place on the list of waiters that is given back when a future is dropped.
+pub(crate) struct Registered<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) key: Option<crate::waiters::Key>,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.shared.waiters.remove(key);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The one who writes: takes jobs from the core, in order, and does their I/O.
+//!
+//! There is one committer for a log, handed from whoever drives a commit to whoever drives the next.
+//! What the next unit needs of the last one, the file and the checksum to chain to, goes with it.
+//!
+//! # The crash argument of a commit
+//!
+//! A unit goes to blocks where nothing durable stands: the core gives each range once, and after a
+//! crash recovery never writes behind an old end (see `recovery`). Its header, with the checksum
+//! over all of it, is part of the same write; whatever part of the write a crash leaves, either the
+//! whole unit is there or its checksum does not match. It is durable when the write through O_DSYNC
+//! returned, or the sync behind it, and only then is the mark moved and a ticket resolved. The claim
+//! in a header is the durable mark of the moment before the write was submitted, never more.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
+use parking_lot::RwLock;
+
+use crate::core::{Job, Mark, Unit};
+use crate::error::Result;
+use crate::format::{BLOCK, SegmentHeader, UnitHeader, UnitKind};
+use crate::layout;
+use crate::log::Shared;
+use crate::mark::Page;
+use crate::segments::{Segment, State};
+use crate::window::close_unit;
+
+#[derive(Debug)]
+pub(crate) struct Committer {
+    /// The segment that is written to, and the file open for that.
+    segment: Arc<Segment>,
+    file: Arc<dyn File>,
+    /// Files of earlier segments with writes that were not synced.
+    unsynced: Vec<Arc<dyn File>>,
+    chain: u32,
+    session: u64,
+    page: Page,
+    /// A list to be used again.
+    pub(crate) wakers: Vec<Waker>,
+}
+
+/// How the files of a log are opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mode {
+    pub(crate) direct: bool,
+    pub(crate) dsync: bool,
+}
+
+impl Mode {
+    pub(crate) fn writing(self) -> Open {
+        Open::write().direct(self.direct).dsync(self.dsync)
+    }
+
+    pub(crate) fn reading(self) -> Open {
+        Open::read().direct(self.direct)
+    }
+}
+
+impl Committer {
+    pub(crate) fn new(
+        disk: &dyn Disk,
+        mode: Mode,
+        segment: Arc<Segment>,
+        chain: u32,
+        session: u64,
+        page: Page,
+    ) -> Result<Self> {
+        let file = disk.open(&segment.path, mode.writing())?;
+        Ok(Self { segment, file, unsynced: Vec::new(), chain, session, page, wakers: Vec::new() })
+    }
+
+    pub(crate) fn chain(&self) -> u32 {
+        self.chain
+    }
+
+    /// Does a job. The durable mark is told by the caller, who knows what it means.
+    pub(crate) fn perform(&mut self, log: &Shared, job: &mut Job, durable: Mark) -> Result<()> {
+        match job {
+            Job::Write { unit, sync } => self.write(log, unit, *sync, durable),
+            Job::Sync => self.sync(log),
+        }
+    }
+
+    /// Tells other processes.
+    pub(crate) fn tell(&self, mark: Mark) -> Result<()> {
+        self.page.tell(mark)
+    }
+
+    fn write(&mut self, log: &Shared, unit: &mut Unit, sync: bool, durable: Mark) -> Result<()> {
+        let time_ms = log.engine.wall_ms();
+        if unit.window.segment != self.segment.number() {
+            self.rotate(log, unit, durable, time_ms)?;
+        }
+        let header = UnitHeader {
+            kind: UnitKind::Data,
+            used: unit.used,
+            records: unit.records,
+            digest: wait_for_appenders(log, unit),
+            prev_seq: unit.prev_seq,
+            last_seq: unit.last_seq,
+            claim: durable.seq,
+            session: self.session,
+            time_ms,
+            chain: self.chain,
+        };
+        let (head, crc) = header.to_bytes(unit.salt, unit.range.start);
+        let bytes = close_unit(&unit.window, &unit.range, unit.used, &head);
+        log.runway.wait_clear(unit.window.segment, &unit.range);
+        write_all_at(&*self.file, bytes, u64::from(unit.range.start))?;
+        log.counters.wrote(bytes.len() as u64, u64::from(unit.records));
+        self.chain = crc;
+        if sync {
+            self.sync(log)?;
+        }
+
+        let mut state = self.segment.state.write();
+        state.end = unit.range.end;
+        state.last_seq = unit.last_seq;
+        state.chain = crc;
+        state.records += u64::from(unit.records);
+        state.time_ms = time_ms;
+        state.index.append(&mut unit.index);
+        Ok(())
+    }
+
+    fn sync(&mut self, log: &Shared) -> Result<()> {
+        if !log.mode.dsync {
+            for file in self.unsynced.drain(..) {
+                file.sync_data()?;
+                log.counters.synced();
+            }
+            self.file.sync_data()?;
+        }
+        log.counters.synced();
+        Ok(())
+    }
+
+    /// Goes on in the next segment: its header first, which says where this one ends.
+    fn rotate(&mut self, log: &Shared, unit: &Unit, durable: Mark, time_ms: u64) -> Result<()> {
+        let number = unit.window.segment;
+        let header = SegmentHeader {
+            log: log.id,
+            segment: number,
+            session: self.session,
+            base: unit.window.base,
+            prev_segment: self.segment.number(),
+            prev_seq: unit.prev_seq,
+            claim: durable.seq,
+            time_ms,
+            chain: self.chain,
+            recovered: false,
+        };
+        let ready = match log.runway.take(number) {
+            Some(ready) => ready,
+            None => log.make_segment(number)?,
+        };
+        let (block, header_crc) = header.to_block();
+        let mut aligned = AlignedBuf::new(block.len());
+        aligned.copy_from_slice(&block);
+        write_all_at(&*ready.writer, &aligned, 0)?;
+
+        let full = self.segment.header.base + u64::from(self.segment.state.read().end);
+        debug_assert_eq!(full, unit.window.base);
+        self.segment.state.write().full = true;
+        let old = std::mem::replace(&mut self.file, ready.writer);
+        if !log.mode.dsync {
+            self.unsynced.push(old);
+        }
+        self.chain = header_crc;
+        let capacity = (log.options.segment_size / log.options.index_bytes) as usize + 8;
+        self.segment = Arc::new(Segment {
+            header,
+            header_crc,
+            salt: header.salt(),
+            path: layout::segment(&log.dir, number),
+            reader: ready.reader,
+            state: RwLock::new(State {
+                end: BLOCK,
+                last_seq: unit.prev_seq,
+                chain: header_crc,
+                time_ms,
+                index: Vec::with_capacity(capacity),
+                ..State::default()
+            }),
+        });
+        log.segments.push(Arc::clone(&self.segment));
+        log.runway.enter(number, ready.written_to);
+        log.want_upkeep();
+        Ok(())
+    }
+
+    /// Ends the file at the end of the log and makes all of it durable, for a clean close.
+    pub(crate) fn end_file(&mut self, log: &Shared) -> Result<()> {
+        let end = u64::from(self.segment.state.read().end);
+        self.file.set_len(end)?;
+        for file in self.unsynced.drain(..) {
+            file.sync_data()?;
+        }
+        self.file.sync_data()?;
+        log.counters.synced();
+        Ok(())
+    }
+}
+
+/// Waits until every appender of the unit has copied its record: the time of a copy.
+fn wait_for_appenders(log: &Shared, unit: &Unit) -> u64 {
+    let progress = log.progress(unit.number);
+    let mut looks = 0u32;
+    loop {
+        if let Some(digest) = progress.complete(unit.filling()) {
+            return digest;
+        }
+        looks += 1;
+        if looks < 128 { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+}

@@ -1,0 +1,287 @@
+//! Going through a log in order: from memory while it is there, from the files where it is not.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, read_full_at};
+
+use crate::batch::{Batch, Memory, View};
+use crate::error::{Error, Result};
+use crate::floor::Low;
+use crate::format::unit::UnitKind;
+use crate::format::walk::{Found, check_unit, find};
+use crate::format::{BLOCK, UnitHeader};
+use crate::position::{Position, Seq};
+use crate::recovery::damage_at;
+use crate::segments::{Segment, Segments};
+use crate::window::Window;
+
+/// Bytes read at once from a file, unless a unit is larger.
+const READ: u32 = 256 << 10;
+
+/// Where a stream starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// With the oldest record that is stored.
+    Oldest,
+    /// With the first record that becomes durable after the call.
+    Tip,
+    /// With the record behind this number.
+    After(Seq),
+    /// With the first record at or above this number.
+    From(Seq),
+}
+
+/// What a cursor reads: a log that is open here, or one that another process writes.
+pub(crate) trait Source: Send + Sync + std::fmt::Debug {
+    /// The position up to which may be read, and the number of the last record before it.
+    fn limit(&self) -> (u64, u64);
+    /// The lower end.
+    fn low(&self) -> Low;
+    fn segments(&self) -> &Segments;
+    /// The window in memory over this place, and the offset where its units end.
+    fn window(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)>;
+}
+
+/// A place in a log, always at the start of a unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor {
+    position: u64,
+    /// Records up to this number are not wanted.
+    after: u64,
+    /// Whether the next batch may begin with such records.
+    skipping: bool,
+}
+
+impl Cursor {
+    pub(crate) fn new(source: &dyn Source, start: Start) -> Result<Self> {
+        let low = source.low();
+        let (limit, last) = source.limit();
+        let after = match start {
+            Start::Tip => return Ok(Self { position: limit, after: last, skipping: false }),
+            Start::Oldest => low.seq,
+            Start::After(seq) => seq.0,
+            Start::From(seq) => seq.0.saturating_sub(1),
+        };
+        if after >= last {
+            return Ok(Self { position: limit, after, skipping: after > last });
+        }
+        if after < low.seq {
+            return Err(trimmed(source));
+        }
+        let Some(segment) = source.segments().of_seq(after + 1) else {
+            return Err(trimmed(source));
+        };
+        let position = segment.header.base + u64::from(segment.unit_before(after + 1));
+        Ok(Self { position, after, skipping: true })
+    }
+
+    /// The number that everything delivered so far, or skipped, is at or below; exact before the
+    /// first batch.
+    pub(crate) fn after(&self) -> u64 {
+        self.after
+    }
+
+    /// The next records, or `None` at the limit.
+    pub(crate) fn next(&mut self, source: &dyn Source) -> Result<Option<Batch>> {
+        loop {
+            let (limit, _) = source.limit();
+            if self.position >= limit {
+                return Ok(None);
+            }
+            let low = source.low();
+            if self.position < low.position && self.after < low.seq {
+                return Err(trimmed(source));
+            }
+            let segments = source.segments();
+            let Some(segment) = segments.of_position(self.position) else {
+                return Err(trimmed(source));
+            };
+            let offset = ((self.position - segment.header.base) as u32).max(BLOCK);
+            let end = match segments.after(segment.number()) {
+                Some(next) => next.header.base.min(limit) - segment.header.base,
+                None => limit - segment.header.base,
+            } as u32;
+            if offset >= end {
+                // Nothing more here; the next segment begins where this one ends.
+                self.position = segment.header.base + u64::from(end);
+                if self.position >= limit || segments.after(segment.number()).is_none() {
+                    return Ok(None);
+                }
+                continue;
+            }
+            let (memory, offsets) = match source.window(segment.number(), offset) {
+                Some((window, stop)) => (Memory::Window(window), offset..stop.min(end)),
+                None => match read_units(&segment, offset, end) {
+                    Ok(read) => read,
+                    Err(Error::Quarantined { from, to }) => {
+                        self.pass_gap(&segment, offset)?;
+                        self.after = self.after.max(to.0);
+                        return Err(Error::Quarantined { from, to });
+                    }
+                    Err(error) => return Err(self.explain(source, error)),
+                },
+            };
+            let after = if self.skipping { self.after } else { 0 };
+            self.position = segment.header.base + u64::from(offsets.end);
+            let batch = Batch::new(memory, segment.header.base, offsets, after);
+            if self.skipping && batch.is_empty() {
+                continue;
+            }
+            self.skipping = false;
+            // The floor counts against what was not read yet.
+            self.after = u64::MAX;
+            return Ok(Some(batch));
+        }
+    }
+
+    /// A reader that meets a bad unit looks at the floor first: the bytes may have left the log.
+    fn explain(&self, source: &dyn Source, error: Error) -> Error {
+        let low = source.low();
+        if self.position < low.position { trimmed(source) } else { error }
+    }
+
+    fn pass_gap(&mut self, segment: &Segment, offset: u32) -> Result<()> {
+        let mut block = AlignedBuf::new(BLOCK as usize);
+        read_full_at(&*segment.reader, &mut block, u64::from(offset))?;
+        if let Ok((header, _)) = UnitHeader::parse(&block, segment.salt, offset) {
+            self.position = segment.header.base + u64::from(offset + header.span());
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn trimmed(source: &dyn Source) -> Error {
+    Error::Trimmed { oldest: oldest(source) }
+}
+
+/// The number of the oldest record, or what would be the next one in an empty log.
+pub(crate) fn oldest(source: &dyn Source) -> Seq {
+    let low = source.low();
+    let first = Cursor::new(source, Start::From(Seq(low.seq + 1)))
+        .and_then(|mut cursor| cursor.next(source))
+        .ok()
+        .flatten()
+        .and_then(|batch| batch.iter().next().map(|record| record.seq));
+    first.unwrap_or(Seq(low.seq + 1))
+}
+
+/// Reads and checks whole units from a file: at least one, and as many as one read holds.
+fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Memory, Range<u32>)> {
+    let left = end - offset;
+    let (mut buffer, mut got) = load(segment, offset, READ.min(left))?;
+    if let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, offset) {
+        if header.kind == UnitKind::Gap {
+            let (from, to) = (Seq(header.prev_seq), Seq(header.last_seq));
+            return Err(Error::Quarantined { from, to });
+        }
+        if header.span() as usize > got && header.span() <= left {
+            (buffer, got) = load(segment, offset, header.span())?;
+        }
+    }
+    let mut at = 0;
+    while offset + at < end {
+        match check_unit(&buffer[at as usize..got], segment.salt, offset + at, |_| {}) {
+            Ok((header, _)) if header.kind == UnitKind::Data => at += header.span(),
+            Err(flaw) if at == 0 => {
+                let after = segment.seek_offset(offset).map_or(0, |entry| entry.prev_seq);
+                return Err(damage_at(&segment.path, offset, after, flaw));
+            }
+            // A gap, the end of what was read, or damage: the next read tells which.
+            _ => break,
+        }
+    }
+    Ok((Memory::Read(Arc::new(buffer), offset), offset..offset + at))
+}
+
+/// Reads from a segment's file; fewer bytes where it ends.
+fn load(segment: &Segment, offset: u32, len: u32) -> Result<(AlignedBuf, usize)> {
+    let mut buffer = AlignedBuf::new(len as usize);
+    let got = read_full_at(&*segment.reader, &mut buffer, u64::from(offset))?;
+    Ok((buffer, got))
+}
+
+/// Finds one record.
+pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
+    let (limit, last) = source.limit();
+    let not_found = Error::NotFound { seq };
+    if seq.0 > last || seq.0 == 0 {
+        return Err(not_found);
+    }
+    if seq.0 <= source.low().seq {
+        return Err(trimmed(source));
+    }
+    let Some(segment) = source.segments().of_seq(seq.0) else {
+        return Err(not_found);
+    };
+    let Some((entry, next)) = segment.seek(seq.0) else {
+        return scan_for(source, seq);
+    };
+    let end = (limit - segment.header.base).min(u64::from(next)) as u32;
+    if let Some((window, stop)) = source.window(segment.number(), entry.record) {
+        let offsets = entry.record..end.min(stop);
+        let found = find(window.bytes(offsets), entry.record, segment.salt, entry.prev_seq, seq.0);
+        if let Found::Record(record) = found {
+            return Ok(View::new(Memory::Window(window), segment.header.base, record));
+        }
+    }
+    let start = entry.record / BLOCK * BLOCK;
+    let (buffer, got) = load(&segment, start, end - start)?;
+    let bytes = &buffer[..got.min((end - start) as usize)];
+    let bytes = bytes.get((entry.record - start) as usize..).unwrap_or(&[]);
+    match find(bytes, entry.record, segment.salt, entry.prev_seq, seq.0) {
+        Found::Record(record) => {
+            Ok(View::new(Memory::Read(Arc::new(buffer), start), segment.header.base, record))
+        }
+        Found::Passed => Err(not_found),
+        Found::Gap { from, to } => Err(Error::Quarantined { from: Seq(from), to: Seq(to) }),
+        Found::Flaw { offset, flaw } => {
+            if seq.0 <= source.low().seq {
+                return Err(trimmed(source));
+            }
+            Err(damage_at(&segment.path, offset / BLOCK * BLOCK, entry.prev_seq, flaw))
+        }
+    }
+}
+
+/// Goes through the units from the start of the segment, where the index does not help.
+fn scan_for(source: &dyn Source, seq: Seq) -> Result<View> {
+    let mut cursor = Cursor::new(source, Start::From(seq))?;
+    match cursor.next(source)? {
+        Some(batch) => match batch.view_of(seq) {
+            Some(view) => Ok(view),
+            None => Err(Error::NotFound { seq }),
+        },
+        None => Err(Error::NotFound { seq }),
+    }
+}
+
+/// The record at a position that a ticket, or a record, told.
+pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
+    let (limit, _) = source.limit();
+    let wrong = Error::Position { position };
+    if position.0 >= limit {
+        return Err(wrong);
+    }
+    let Some(segment) = source.segments().of_position(position.0) else {
+        return Err(trimmed(source));
+    };
+    if position.0 < segment.header.base {
+        return Err(trimmed(source));
+    }
+    let offset = (position.0 - segment.header.base) as u32;
+    let mut cursor = Cursor {
+        position: segment.header.base + u64::from(segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit)),
+        after: source.low().seq,
+        skipping: true,
+    };
+    while cursor.position <= position.0 {
+        let Some(batch) = cursor.next(source)? else { break };
+        if let Some(view) = batch.view_at(position) {
+            return Ok(view);
+        }
+        cursor.skipping = true;
+        cursor.after = source.low().seq;
+    }
+    Err(wrong)
+}

@@ -1,0 +1,326 @@
+//! The threads that commit, shared by any number of logs.
+//!
+//! A log with something to commit stands in the queue once, so the queue is bounded by the number
+//! of open logs. Slow work, the preparation of segments and the dropping of old ones, has a thread
+//! of its own, so that it never stands before a commit.
+//!
+//! A *manual* engine has no thread: its owner calls [`Engine::run`] and [`Engine::advance`]. Waiting
+//! callers drive their own commits, so that everything happens in a known order on one thread. That
+//! is for tests, and for programs that want no threads.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Condvar, Mutex};
+
+/// What an engine does for a log.
+pub(crate) trait Work: Send + Sync {
+    /// Commits what was asked for.
+    fn commit(&self);
+    /// Does the slow work that is due.
+    fn upkeep(&self);
+    /// The period of the policy is over.
+    fn period(&self);
+    /// The engine is gone, or died while it worked for this log.
+    fn stopped(&self);
+}
+
+/// The threads that commit. Cheap to clone; the threads end with the last clone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    _owner: Option<Arc<Owner>>,
+}
+
+/// Stops the threads when the last handle goes.
+#[derive(Debug)]
+struct Owner(Arc<Shared>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+struct Shared {
+    queues: Mutex<Queues>,
+    commits: Condvar,
+    upkeeps: Condvar,
+    clock: Clock,
+    threads: usize,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Queues {
+    commits: VecDeque<Arc<dyn Work>>,
+    upkeeps: VecDeque<Arc<dyn Work>>,
+    timers: BinaryHeap<Reverse<Timer>>,
+    stopped: bool,
+}
+
+struct Timer {
+    at: Duration,
+    log: Weak<dyn Work>,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+enum Clock {
+    Real(Instant),
+    /// Nanoseconds.
+    Manual(AtomicU64),
+}
+
+impl Engine {
+    /// An engine with this many threads for commits, at least one, and one for slow work.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queues: Mutex::default(),
+            commits: Condvar::new(),
+            upkeeps: Condvar::new(),
+            clock: Clock::Real(Instant::now()),
+            threads: threads.max(1),
+        });
+        let owner = Arc::new(Owner(Arc::clone(&shared)));
+        for _ in 0..shared.threads {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name("esker-commit".into());
+            thread.spawn(move || shared.commit_thread())?;
+        }
+        let slow = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("esker-upkeep".into());
+        thread.spawn(move || slow.upkeep_thread())?;
+        Ok(Self { shared, _owner: Some(owner) })
+    }
+
+    /// An engine without threads and with a clock of its own, which stands still.
+    pub fn manual() -> Self {
+        let shared = Shared {
+            queues: Mutex::default(),
+            commits: Condvar::new(),
+            upkeeps: Condvar::new(),
+            clock: Clock::Manual(AtomicU64::new(0)),
+            threads: 0,
+        };
+        Self { shared: Arc::new(shared), _owner: None }
+    }
+
+    /// The engine that all logs of this process share unless they are given another.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn shared() -> std::io::Result<Self> {
+        static SHARED: OnceLock<Engine> = OnceLock::new();
+        if let Some(engine) = SHARED.get() {
+            return Ok(engine.clone());
+        }
+        let made = Self::new(4)?;
+        Ok(SHARED.get_or_init(|| made).clone())
+    }
+
+    /// Does everything that is queued, on this thread. For a manual engine; on another it only
+    /// takes work from the threads.
+    pub fn run(&self) {
+        loop {
+            let (commit, upkeep) = {
+                let mut queues = self.shared.queues.lock();
+                (queues.commits.pop_front(), queues.upkeeps.pop_front())
+            };
+            if commit.is_none() && upkeep.is_none() {
+                return;
+            }
+            if let Some(log) = commit {
+                log.commit();
+            }
+            if let Some(log) = upkeep {
+                log.upkeep();
+            }
+        }
+    }
+
+    /// Moves the clock of a manual engine forward, and does what came due, timers first.
+    pub fn advance(&self, by: Duration) {
+        if let Clock::Manual(now) = &self.shared.clock {
+            now.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
+        }
+        loop {
+            let due = self.shared.queues.lock().pop_timer(self.now());
+            match due {
+                Some(log) => log.period(),
+                None => break,
+            }
+        }
+        self.run();
+    }
+
+    /// Stops the engine. Every log on it answers [`Error::Stopped`](crate::Error::Stopped) from
+    /// here on, except to reads.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    pub(crate) fn is_manual(&self) -> bool {
+        matches!(self.shared.clock, Clock::Manual(_))
+    }
+
+    /// Time since the engine was made.
+    pub(crate) fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    /// The wall clock, in milliseconds since 1970; a manual engine's clock starts there.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        match &self.shared.clock {
+            Clock::Manual(now) => now.load(Ordering::SeqCst) / 1_000_000,
+            Clock::Real(_) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                since.as_millis() as u64
+            }
+        }
+    }
+
+    /// Queues a log for a commit. The caller sees to it that it is queued once.
+    pub(crate) fn commit(&self, log: Arc<dyn Work>) {
+        let mut queues = self.shared.queues.lock();
+        if queues.stopped {
+            drop(queues);
+            return log.stopped();
+        }
+        queues.commits.push_back(log);
+        drop(queues);
+        self.shared.commits.notify_one();
+    }
+
+    /// Queues a log for slow work. The caller sees to it that it is queued once.
+    pub(crate) fn upkeep(&self, log: Arc<dyn Work>) {
+        let mut queues = self.shared.queues.lock();
+        if !queues.stopped {
+            queues.upkeeps.push_back(log);
+            drop(queues);
+            self.shared.upkeeps.notify_one();
+        }
+    }
+
+    /// Calls `period` of a log at this time.
+    pub(crate) fn at(&self, at: Duration, log: Weak<dyn Work>) {
+        self.shared.queues.lock().timers.push(Reverse(Timer { at, log }));
+        // Whoever sleeps longest may have to wake sooner now.
+        self.shared.commits.notify_one();
+    }
+}
+
+impl Queues {
+    fn pop_timer(&mut self, now: Duration) -> Option<Arc<dyn Work>> {
+        while self.timers.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
+            if let Some(log) = self.timers.pop().and_then(|Reverse(timer)| timer.log.upgrade()) {
+                return Some(log);
+            }
+        }
+        None
+    }
+}
+
+impl Shared {
+    fn now(&self) -> Duration {
+        match &self.clock {
+            Clock::Real(start) => start.elapsed(),
+            Clock::Manual(now) => Duration::from_nanos(now.load(Ordering::SeqCst)),
+        }
+    }
+
+    fn commit_thread(&self) {
+        let mut queues = self.queues.lock();
+        loop {
+            if let Some(log) = queues.commits.pop_front() {
+                drop(queues);
+                guarded(&*log, |log| log.commit());
+                drop(log);
+                queues = self.queues.lock();
+            } else if let Some(log) = queues.pop_timer(self.now()) {
+                drop(queues);
+                guarded(&*log, |log| log.period());
+                drop(log);
+                queues = self.queues.lock();
+            } else if queues.stopped {
+                return;
+            } else if let Some(Reverse(timer)) = queues.timers.peek() {
+                let wait = timer.at.saturating_sub(self.now());
+                self.commits.wait_for(&mut queues, wait);
+            } else {
+                self.commits.wait(&mut queues);
+            }
+        }
+    }
+
+    fn upkeep_thread(&self) {
+        let mut queues = self.queues.lock();
+        loop {
+            if let Some(log) = queues.upkeeps.pop_front() {
+                drop(queues);
+                guarded(&*log, |log| log.upkeep());
+                drop(log);
+                queues = self.queues.lock();
+            } else if queues.stopped {
+                return;
+            } else {
+                self.upkeeps.wait(&mut queues);
+            }
+        }
+    }
+
+    fn stop(&self) {
+        let mut queues = self.queues.lock();
+        queues.stopped = true;
+        let commits = std::mem::take(&mut queues.commits);
+        let timers = std::mem::take(&mut queues.timers);
+        queues.upkeeps.clear();
+        drop(queues);
+        self.commits.notify_all();
+        self.upkeeps.notify_all();
+        for log in commits {
+            log.stopped();
+        }
+        for log in timers.into_iter().filter_map(|Reverse(timer)| timer.log.upgrade()) {
+            log.stopped();
+        }
+    }
+}
+
+/// A panic in the work for one log stops that log and no other.
+fn guarded(log: &dyn Work, work: impl FnOnce(&dyn Work)) {
+    if catch_unwind(AssertUnwindSafe(|| work(log))).is_err() {
+        tracing::error!("the commit engine panicked; the log it worked for takes no more records");
+        log.stopped();
+    }
+}

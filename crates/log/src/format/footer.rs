@@ -1,0 +1,196 @@
+//! The footer of a sealed segment: its sparse index, written once all its units are durable.
+//!
+//! A footer is a convenience and a claim. It may be missing, then the segment is read from front to
+//! back and the footer written again; it never says anything that the units do not.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{Flaw, Salt, block_up, crc};
+
+const MAGIC: u32 = 0xE5CE_F007;
+pub(crate) const FOOTER_HEADER: usize = 64;
+pub(crate) const ENTRY: usize = 24;
+
+/// Where a record of the sparse index stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IndexEntry {
+    pub(crate) seq: u64,
+    /// The number of the record before.
+    pub(crate) prev_seq: u64,
+    /// Offset of the unit in the segment.
+    pub(crate) unit: u32,
+    /// Offset of the record in the segment.
+    pub(crate) record: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Footer {
+    /// Offset of the end of the last unit, where the footer itself stands.
+    pub(crate) end: u32,
+    pub(crate) records: u64,
+    pub(crate) prev_seq: u64,
+    pub(crate) last_seq: u64,
+    pub(crate) session: u64,
+    /// Wall clock of the last unit, in milliseconds since 1970.
+    pub(crate) time_ms: u64,
+    /// The checksum of the last unit.
+    pub(crate) chain: u32,
+    pub(crate) index: Vec<IndexEntry>,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: U32,
+    crc: U32,
+    entries: U32,
+    end: U32,
+    records: U64,
+    prev_seq: U64,
+    last_seq: U64,
+    session: U64,
+    time_ms: U64,
+    chain: U32,
+    zero: U32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawEntry {
+    seq: U64,
+    prev_seq: U64,
+    unit: U32,
+    record: U32,
+}
+
+const _: () = assert!(size_of::<Raw>() == FOOTER_HEADER && size_of::<RawEntry>() == ENTRY);
+
+impl Footer {
+    /// The footer as whole blocks.
+    pub(crate) fn to_bytes(&self, salt: Salt) -> Vec<u8> {
+        let mut raw = Raw {
+            magic: U32::new(MAGIC),
+            crc: U32::ZERO,
+            entries: U32::new(self.index.len() as u32),
+            end: U32::new(self.end),
+            records: U64::new(self.records),
+            prev_seq: U64::new(self.prev_seq),
+            last_seq: U64::new(self.last_seq),
+            session: U64::new(self.session),
+            time_ms: U64::new(self.time_ms),
+            chain: U32::new(self.chain),
+            zero: U32::ZERO,
+        };
+        let mut bytes = vec![0; FOOTER_HEADER];
+        for entry in &self.index {
+            let entry = RawEntry {
+                seq: U64::new(entry.seq),
+                prev_seq: U64::new(entry.prev_seq),
+                unit: U32::new(entry.unit),
+                record: U32::new(entry.record),
+            };
+            bytes.extend_from_slice(entry.as_bytes());
+        }
+        let sum = salt.bind(self.end, raw.as_bytes()).rotate_left(1) ^ crc(&bytes[FOOTER_HEADER..]);
+        raw.crc = U32::new(sum);
+        bytes[..FOOTER_HEADER].copy_from_slice(raw.as_bytes());
+        bytes.resize(block_up(bytes.len() as u32) as usize, 0);
+        bytes
+    }
+
+    /// The length of the footer that starts with these bytes, before anything about it is checked.
+    pub(crate) fn length(bytes: &[u8], end: u32) -> Result<u32, Flaw> {
+        let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
+            return Err(Flaw::Cut);
+        };
+        if raw.magic.get() != MAGIC {
+            return Err(Flaw::NotAUnit);
+        }
+        // Every entry stands for a record, and a record takes sixteen bytes at least.
+        if raw.end.get() != end || raw.entries.get() > end / 16 {
+            return Err(Flaw::Nonsense);
+        }
+        Ok(block_up(FOOTER_HEADER as u32 + raw.entries.get() * ENTRY as u32))
+    }
+
+    /// Reads a footer that stands at `end`; `bytes` has the length that [`Footer::length`] gave.
+    pub(crate) fn parse(bytes: &[u8], salt: Salt, end: u32) -> Result<Self, Flaw> {
+        let length = Self::length(bytes, end)? as usize;
+        let bytes = bytes.get(..length).ok_or(Flaw::Cut)?;
+        let (mut raw, rest) = Raw::read_from_prefix(bytes).map_err(|_| Flaw::Cut)?;
+        let sum = raw.crc.get();
+        raw.crc = U32::ZERO;
+        let (entries, zeros) = rest.split_at(raw.entries.get() as usize * ENTRY);
+        if salt.bind(end, raw.as_bytes()).rotate_left(1) ^ crc(entries) != sum {
+            return Err(Flaw::Checksum);
+        }
+        if zeros.iter().any(|&byte| byte != 0) {
+            return Err(Flaw::Padding);
+        }
+        let entries = <[RawEntry]>::ref_from_bytes(entries).map_err(|_| Flaw::Cut)?;
+        let index = entries.iter().map(|entry| IndexEntry {
+            seq: entry.seq.get(),
+            prev_seq: entry.prev_seq.get(),
+            unit: entry.unit.get(),
+            record: entry.record.get(),
+        });
+        Ok(Self {
+            end,
+            records: raw.records.get(),
+            prev_seq: raw.prev_seq.get(),
+            last_seq: raw.last_seq.get(),
+            session: raw.session.get(),
+            time_ms: raw.time_ms.get(),
+            chain: raw.chain.get(),
+            index: index.collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::LogId;
+
+    fn footer() -> Footer {
+        let entry = |n: u32| IndexEntry {
+            seq: u64::from(n) + 1,
+            prev_seq: u64::from(n),
+            unit: n * 4096,
+            record: n * 4096 + 80,
+        };
+        Footer {
+            end: 65536,
+            records: 12,
+            prev_seq: 1,
+            last_seq: 13,
+            session: 3,
+            time_ms: 4,
+            chain: 5,
+            index: (1..4).map(entry).collect(),
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        let salt = Salt::new(LogId([1; 16]), 9);
+        let bytes = footer().to_bytes(salt);
+        assert_eq!(bytes.len(), 4096);
+        assert_eq!(Footer::parse(&bytes, salt, 65536), Ok(footer()));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen() {
+        let salt = Salt::new(LogId([1; 16]), 9);
+        let good = footer().to_bytes(salt);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Footer::parse(&bad, salt, 65536).is_err(), "bit {bit} went unseen");
+        }
+        for len in 0..good.len() {
+            assert!(Footer::parse(&good[..len], salt, 65536).is_err());
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The first block of a segment: whose it is, which life of the file, and where the segment before
+//! it ends. That last fact is the record of every cut: what stands behind the end that a successor
+//! names is dead.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{BLOCK, Flaw, LogId, Salt, VERSION};
+
+const MAGIC: [u8; 8] = *b"ESKERSEG";
+const SEGMENT_HEADER: usize = 104;
+const RECOVERED: u32 = 1;
+
+/// The facts of a segment, as its header tells them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) log: LogId,
+    /// The number of the segment, which is its incarnation too: no number is used twice.
+    pub(crate) segment: u64,
+    pub(crate) session: u64,
+    /// The position in the log of the first byte of this segment. It is where the segment before
+    /// ends.
+    pub(crate) base: u64,
+    /// The segment before this one; 0 when there is none.
+    pub(crate) prev_segment: u64,
+    /// The number of the record before the first of this segment.
+    pub(crate) prev_seq: u64,
+    /// The log was durable up to this number when the header was submitted, or, where `recovered` is
+    /// set, when the segment got its name.
+    pub(crate) claim: u64,
+    pub(crate) time_ms: u64,
+    /// The checksum of the last unit before this segment.
+    pub(crate) chain: u32,
+    /// Written whole by recovery or repair before it got its name.
+    pub(crate) recovered: bool,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: [u8; 8],
+    version: U32,
+    crc: U32,
+    log: [u8; 16],
+    segment: U64,
+    session: U64,
+    base: U64,
+    prev_segment: U64,
+    prev_seq: U64,
+    claim: U64,
+    time_ms: U64,
+    chain: U32,
+    block: U32,
+    flags: U32,
+    zero: U32,
+}
+
+const _: () = assert!(size_of::<Raw>() == SEGMENT_HEADER);
+
+/// Why a segment's first block was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeaderFlaw {
+    /// Damaged, or never written.
+    Flaw(Flaw),
+    /// Written by a version of Esker that this one does not know.
+    Version(u32),
+    /// A sound header of another log.
+    Foreign(LogId),
+}
+
+impl From<Flaw> for HeaderFlaw {
+    fn from(flaw: Flaw) -> Self {
+        Self::Flaw(flaw)
+    }
+}
+
+impl SegmentHeader {
+    pub(crate) fn salt(&self) -> Salt {
+        Salt::new(self.log, self.segment)
+    }
+
+    /// The whole first block, and the checksum that the first unit chains to.
+    pub(crate) fn to_block(self) -> (Box<[u8]>, u32) {
+        let mut raw = Raw {
+            magic: MAGIC,
+            version: U32::new(VERSION),
+            crc: U32::ZERO,
+            log: self.log.0,
+            segment: U64::new(self.segment),
+            session: U64::new(self.session),
+            base: U64::new(self.base),
+            prev_segment: U64::new(self.prev_segment),
+            prev_seq: U64::new(self.prev_seq),
+            claim: U64::new(self.claim),
+            time_ms: U64::new(self.time_ms),
+            chain: U32::new(self.chain),
+            block: U32::new(BLOCK),
+            flags: U32::new(if self.recovered { RECOVERED } else { 0 }),
+            zero: U32::ZERO,
+        };
+        let crc = summed(&raw, self.salt());
+        raw.crc = U32::new(crc);
+        let mut block = vec![0; BLOCK as usize].into_boxed_slice();
+        block[..SEGMENT_HEADER].copy_from_slice(raw.as_bytes());
+        (block, crc)
+    }
+
+    /// Reads the first block of the segment with this number of this log.
+    pub(crate) fn parse(block: &[u8], log: LogId, segment: u64) -> Result<(Self, u32), HeaderFlaw> {
+        let Ok((mut raw, rest)) = Raw::read_from_prefix(block) else {
+            return Err(Flaw::Cut.into());
+        };
+        if rest.len() < BLOCK as usize - SEGMENT_HEADER {
+            return Err(Flaw::Cut.into());
+        }
+        if raw.magic != MAGIC {
+            let blank = block.iter().all(|&byte| byte == 0);
+            return Err(if blank { Flaw::Blank } else { Flaw::NotAUnit }.into());
+        }
+        if raw.version.get() != VERSION {
+            return Err(HeaderFlaw::Version(raw.version.get()));
+        }
+        let crc = raw.crc.get();
+        raw.crc = U32::ZERO;
+        let own = Salt::new(LogId(raw.log), raw.segment.get());
+        if summed(&raw, own) != crc {
+            return Err(Flaw::Checksum.into());
+        }
+        if raw.log != log.0 {
+            return Err(HeaderFlaw::Foreign(LogId(raw.log)));
+        }
+        // A sound header under another number is an earlier life of a recycled file.
+        if raw.segment.get() != segment {
+            return Err(Flaw::Checksum.into());
+        }
+        if raw.block.get() != BLOCK || raw.prev_segment.get() >= segment {
+            return Err(Flaw::Nonsense.into());
+        }
+        if rest[..BLOCK as usize - SEGMENT_HEADER].iter().any(|&byte| byte != 0) {
+            return Err(Flaw::Padding.into());
+        }
+        let header = Self {
+            log,
+            segment,
+            session: raw.session.get(),
+            base: raw.base.get(),
+            prev_segment: raw.prev_segment.get(),
+            prev_seq: raw.prev_seq.get(),
+            claim: raw.claim.get(),
+            time_ms: raw.time_ms.get(),
+            chain: raw.chain.get(),
+            recovered: raw.flags.get() & RECOVERED != 0,
+        };
+        Ok((header, crc))
+    }
+}
+
+/// The checksum is seeded with the salt like any other, at offset 0 of the segment.
+fn summed(raw: &Raw, salt: Salt) -> u32 {
+    let bytes = raw.as_bytes();
+    salt.bind(0, &bytes[8..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: LogId = LogId([5; 16]);
+
+    fn header() -> SegmentHeader {
+        SegmentHeader {
+            log: LOG,
+            segment: 4,
+            session: 2,
+            base: 1 << 20,
+            prev_segment: 3,
+            prev_seq: 17,
+            claim: 17,
+            time_ms: 5,
+            chain: 6,
+            recovered: true,
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        let (block, crc) = header().to_block();
+        assert_eq!(SegmentHeader::parse(&block, LOG, 4), Ok((header(), crc)));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen() {
+        let (good, _) = header().to_block();
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(SegmentHeader::parse(&bad, LOG, 4).is_err(), "bit {bit} went unseen");
+        }
+    }
+
+    #[test]
+    fn other_logs_versions_and_lives_are_told_apart() {
+        let (block, _) = header().to_block();
+        let other = LogId([6; 16]);
+        assert_eq!(SegmentHeader::parse(&block, other, 4), Err(HeaderFlaw::Foreign(LOG)));
+        assert_eq!(SegmentHeader::parse(&block, LOG, 5), Err(Flaw::Checksum.into()));
+        let mut newer = block.clone();
+        newer[8] = 2;
+        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(HeaderFlaw::Version(2)));
+        assert_eq!(SegmentHeader::parse(&[0; 4096], LOG, 4), Err(Flaw::Blank.into()));
+        assert_eq!(SegmentHeader::parse(&block[..4095], LOG, 4), Err(Flaw::Cut.into()));
+    }
+}

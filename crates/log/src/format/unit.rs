@@ -1,0 +1,187 @@
+//! The commit unit's header: what one commit wrote, what it follows, and how far the log was
+//! durable when it was submitted.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::{BLOCK, Flaw, Salt, UNIT_MAX, block_up};
+
+pub(crate) const UNIT_HEADER: u32 = 72;
+
+const DATA: u32 = 0xE5CE_1D01;
+const GAP: u32 = 0xE5CE_1D02;
+
+/// What a unit holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnitKind {
+    /// Records.
+    Data,
+    /// Nothing: `repair` put it where a damaged unit stood. `used` is the length that it covers,
+    /// the records between `prev_seq` and `last_seq` are gone, and `digest` is the checksum that
+    /// the unit behind it names as its predecessor's.
+    Gap,
+}
+
+/// The facts of a unit, as its header tells them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnitHeader {
+    pub(crate) kind: UnitKind,
+    /// Bytes from the start of the unit to the end of its last record.
+    pub(crate) used: u32,
+    pub(crate) records: u32,
+    /// The wrapping sum of the checksums of the records.
+    pub(crate) digest: u64,
+    /// The number of the record before the first.
+    pub(crate) prev_seq: u64,
+    pub(crate) last_seq: u64,
+    /// The log was durable up to this number when the unit was submitted.
+    pub(crate) claim: u64,
+    /// The open session that wrote the unit.
+    pub(crate) session: u64,
+    /// Wall clock at submission, in milliseconds since 1970; for retention by age, nothing else.
+    pub(crate) time_ms: u64,
+    /// The checksum of the unit before, or of the segment's header for its first unit.
+    pub(crate) chain: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: U32,
+    crc: U32,
+    used: U32,
+    records: U32,
+    digest: U64,
+    prev_seq: U64,
+    last_seq: U64,
+    claim: U64,
+    session: U64,
+    time_ms: U64,
+    chain: U32,
+    zero: U32,
+}
+
+impl UnitHeader {
+    /// The bytes of the header for a unit at `offset`, and its checksum, which the next unit chains
+    /// to.
+    pub(crate) fn to_bytes(self, salt: Salt, offset: u32) -> ([u8; UNIT_HEADER as usize], u32) {
+        let mut raw = Raw {
+            magic: U32::new(match self.kind {
+                UnitKind::Data => DATA,
+                UnitKind::Gap => GAP,
+            }),
+            crc: U32::ZERO,
+            used: U32::new(self.used),
+            records: U32::new(self.records),
+            digest: U64::new(self.digest),
+            prev_seq: U64::new(self.prev_seq),
+            last_seq: U64::new(self.last_seq),
+            claim: U64::new(self.claim),
+            session: U64::new(self.session),
+            time_ms: U64::new(self.time_ms),
+            chain: U32::new(self.chain),
+            zero: U32::ZERO,
+        };
+        let crc = salt.bind(offset, raw.as_bytes());
+        raw.crc = U32::new(crc);
+        (zerocopy::transmute!(raw), crc)
+    }
+
+    /// Reads the header of a unit at `offset`, and its checksum.
+    pub(crate) fn parse(bytes: &[u8], salt: Salt, offset: u32) -> Result<(Self, u32), Flaw> {
+        let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
+            return Err(Flaw::Cut);
+        };
+        let kind = match raw.magic.get() {
+            DATA => UnitKind::Data,
+            GAP => UnitKind::Gap,
+            0 => return Err(Flaw::Blank),
+            _ => return Err(Flaw::NotAUnit),
+        };
+        let crc = raw.crc.get();
+        let mut unsummed = raw;
+        unsummed.crc = U32::ZERO;
+        if salt.bind(offset, unsummed.as_bytes()) != crc {
+            return Err(Flaw::Checksum);
+        }
+        let raw = unsummed;
+        let header = Self {
+            kind,
+            used: raw.used.get(),
+            records: raw.records.get(),
+            digest: raw.digest.get(),
+            prev_seq: raw.prev_seq.get(),
+            last_seq: raw.last_seq.get(),
+            claim: raw.claim.get(),
+            session: raw.session.get(),
+            time_ms: raw.time_ms.get(),
+            chain: raw.chain.get(),
+        };
+        let sane = match kind {
+            UnitKind::Data => {
+                (UNIT_HEADER..=UNIT_MAX).contains(&header.used) && header.prev_seq <= header.last_seq
+            }
+            UnitKind::Gap => header.used.is_multiple_of(BLOCK) && header.used > 0,
+        };
+        if sane { Ok((header, crc)) } else { Err(Flaw::Nonsense) }
+    }
+
+    /// Whether the first four bytes are those of a unit.
+    pub(crate) fn starts(magic: u32) -> bool {
+        magic == DATA || magic == GAP
+    }
+
+    /// The bytes that the unit takes in the segment.
+    pub(crate) fn span(&self) -> u32 {
+        block_up(self.used)
+    }
+
+    /// The checksum that the unit behind this one must name, given this one's own.
+    pub(crate) fn next_chain(&self, crc: u32) -> u32 {
+        match self.kind {
+            UnitKind::Data => crc,
+            UnitKind::Gap => self.digest as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::LogId;
+
+    fn header() -> UnitHeader {
+        UnitHeader {
+            kind: UnitKind::Data,
+            used: 5000,
+            records: 2,
+            digest: 99,
+            prev_seq: 3,
+            last_seq: 5,
+            claim: 3,
+            session: 8,
+            time_ms: 1,
+            chain: 77,
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        let salt = Salt::new(LogId([1; 16]), 9);
+        let (bytes, crc) = header().to_bytes(salt, 8192);
+        assert_eq!(UnitHeader::parse(&bytes, salt, 8192), Ok((header(), crc)));
+        assert_eq!(header().span(), 8192);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_seen() {
+        let salt = Salt::new(LogId([1; 16]), 9);
+        let (good, _) = header().to_bytes(salt, 8192);
+        for bit in 0..good.len() * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(UnitHeader::parse(&bad, salt, 8192).is_err(), "bit {bit} went unseen");
+        }
+        assert!(UnitHeader::parse(&good, salt, 4096).is_err());
+    }
+}

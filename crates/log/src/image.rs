@@ -1,0 +1,85 @@
+//! Reading a segment file from front to back without holding more of it than needed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, BLOCK, File, read_full_at};
+
+use crate::error::Result;
+
+const CHUNK: usize = 1 << 20;
+
+/// A sliding view of a file. Offsets asked for are multiples of a block.
+#[derive(Debug)]
+pub(crate) struct Image {
+    file: Arc<dyn File>,
+    len: u64,
+    buffer: AlignedBuf,
+    loaded: Range<u64>,
+    /// Blocks that the device would not give. They read as zeros.
+    unreadable: Vec<u64>,
+}
+
+impl Image {
+    pub(crate) fn new(file: Arc<dyn File>) -> Result<Self> {
+        let len = file.len()?;
+        let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
+        let buffer = AlignedBuf::new(size);
+        Ok(Self { file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// At most `len` bytes from `offset`: fewer where the file ends.
+    pub(crate) fn at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        let end = (offset + len as u64).min(self.len).max(offset);
+        if offset < self.loaded.start || end > self.loaded.end {
+            self.load(offset, (end - offset) as usize)?;
+        }
+        let from = (offset - self.loaded.start) as usize;
+        let to = (end.min(self.loaded.end).max(offset) - self.loaded.start) as usize;
+        Ok(&self.buffer[from..to])
+    }
+
+    /// The first block at or behind `offset` that could not be read, if it is before `end`.
+    pub(crate) fn unreadable(&self, blocks: Range<u64>) -> Option<u64> {
+        self.unreadable.iter().copied().find(|block| blocks.contains(block))
+    }
+
+    fn load(&mut self, offset: u64, len: usize) -> Result<()> {
+        let want = len.max(CHUNK.min((self.len - offset.min(self.len)) as usize));
+        let want = want.next_multiple_of(BLOCK);
+        if want > self.buffer.len() {
+            self.buffer = AlignedBuf::new(want);
+        }
+        self.loaded = offset..offset;
+        let buffer = &mut self.buffer[..want];
+        let got = match read_full_at(&*self.file, buffer, offset) {
+            Ok(got) => got,
+            Err(cause) => {
+                tracing::warn!(%cause, "reading block by block");
+                let left = self.len.saturating_sub(offset).min(want as u64);
+                self.unreadable.extend(block_by_block(&*self.file, buffer, offset));
+                left as usize
+            }
+        };
+        self.loaded = offset..offset + got as u64;
+        Ok(())
+    }
+}
+
+/// Reads what can be read, and tells the blocks that cannot.
+fn block_by_block(file: &dyn File, buffer: &mut [u8], offset: u64) -> Vec<u64> {
+    let mut unreadable = Vec::new();
+    for (n, block) in buffer.chunks_mut(BLOCK).enumerate() {
+        let at = offset + (n * BLOCK) as u64;
+        block.fill(0);
+        if read_full_at(file, block, at).is_err() {
+            block.fill(0);
+            unreadable.push(at);
+        }
+    }
+    unreadable
+}

@@ -1,0 +1,83 @@
+//! The names in a log's directory.
+//!
+//! ```text
+//! lock                    held by the one writer
+//! manifest                whose log this is, its session, its floor, its clean end (a sealed file)
+//! mark                    how far the log is durable, for other processes
+//! 00000000000000000001.seg  segments, by number
+//! 3.spare                 a segment that left the log and waits to be used again
+//! quarantine/             what `repair` put aside
+//! ```
+
+use std::path::{Path, PathBuf};
+
+pub(crate) const MANIFEST: &str = "manifest";
+pub(crate) const MARK: &str = "mark";
+pub(crate) const LOCK: &str = "lock";
+pub(crate) const QUARANTINE: &str = "quarantine";
+/// Ends the name of a file that has not got its own yet.
+pub(crate) const ASIDE: &str = ".new";
+
+pub(crate) fn segment(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:020}.seg"))
+}
+
+pub(crate) fn spare(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number}.spare"))
+}
+
+pub(crate) fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ASIDE);
+    name.into()
+}
+
+/// What a name in the directory stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Name {
+    Segment(u64),
+    Spare(u64),
+    Aside,
+    /// One of the log's other files.
+    Known,
+    Stranger,
+}
+
+pub(crate) fn classify(name: &str) -> Name {
+    if [MANIFEST, MARK, LOCK, QUARANTINE].contains(&name) {
+        return Name::Known;
+    }
+    if name.ends_with(ASIDE) {
+        return Name::Aside;
+    }
+    if let Some(number) = name.strip_suffix(".seg")
+        && number.len() == 20
+        && let Ok(number) = number.parse()
+    {
+        return Name::Segment(number);
+    }
+    if let Some(number) = name.strip_suffix(".spare")
+        && let Ok(number) = number.parse()
+    {
+        return Name::Spare(number);
+    }
+    Name::Stranger
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        let dir = Path::new("d");
+        assert_eq!(classify(&name(segment(dir, 7))), Name::Segment(7));
+        assert_eq!(classify(&name(segment(dir, u64::MAX))), Name::Segment(u64::MAX));
+        assert_eq!(classify(&name(spare(dir, 7))), Name::Spare(7));
+        assert_eq!(classify(&name(aside(&segment(dir, 7)))), Name::Aside);
+        assert_eq!(classify("manifest"), Name::Known);
+        assert_eq!(classify("7.seg"), Name::Stranger);
+        assert_eq!(classify("notes.txt"), Name::Stranger);
+    }
+}

@@ -1,0 +1,80 @@
+//! The durable log: append, survive, follow.
+//!
+//! ```
+//! use esker_log::{Log, Options, Start};
+//! # fn main() -> Result<(), esker_log::Error> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let dir = dir.path().join("log");
+//! let log = Log::open(&dir, Options::default())?;
+//! let ticket = log.append(b"layer on layer")?; // it has its place in the order
+//! let appended = ticket.wait()?; // it is durable
+//! assert_eq!(&*log.read(appended.seq)?, b"layer on layer");
+//!
+//! let mut stream = log.stream(Start::Oldest)?;
+//! while let Some(batch) = stream.try_next()? {
+//!     for record in &batch {
+//!         println!("{}: {} bytes", record.seq, record.payload.len());
+//!     }
+//! }
+//! log.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Two words carry the contract. A record is **accepted** when the log has given it its place in
+//! the order, inside `append`. It is **durable** when its [`Ticket`] resolves, or the durable
+//! watermark has passed it. After any crash, what was durable is recovered, and what is recovered
+//! was accepted: one run without gaps.
+//!
+//! The map: [`Log`] appends and reads, [`Ticket`] waits, [`Stream`] follows, [`Options`] choose,
+//! [`Error`] explains. `core` decides, without any I/O; `committer` writes; `recovery` opens;
+//! `cursor` reads; `engine` has the threads.
+
+mod append;
+mod batch;
+mod committer;
+mod core;
+mod counters;
+mod cursor;
+mod engine;
+mod error;
+mod floor;
+mod format;
+mod image;
+mod layout;
+mod log;
+mod manifest;
+mod mark;
+mod options;
+mod position;
+mod progress;
+mod published;
+mod read;
+mod recovery;
+mod repair;
+mod runway;
+mod scan;
+mod sealed;
+mod segments;
+mod stream;
+mod sync;
+mod tail;
+mod ticket;
+mod upkeep;
+mod waiters;
+mod window;
+
+pub use append::{Append, Numbered};
+pub use batch::{Batch, BatchIter, Record, View};
+pub use counters::Activity;
+pub use cursor::Start;
+pub use engine::Engine;
+pub use error::{Damage, Error, Result};
+pub use format::{LogId, RECORD_LIMIT_MAX};
+pub use log::Log;
+pub use options::{Direct, OnDamage, Options, Policy, Retention, Validate};
+pub use position::{Position, Seq};
+pub use read::Metadata;
+pub use recovery::{Cut, Found, Recovery};
+pub use stream::Stream;
+pub use ticket::{Appended, Ticket};

@@ -1,0 +1,103 @@
+//! The manifest: the few facts about a log that are not in its segments.
+
+use std::path::Path;
+
+use esker_disk::Disk;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::{Damage, Error, Result};
+use crate::format::LogId;
+use crate::layout::MANIFEST;
+use crate::position::Seq;
+use crate::sealed;
+
+const MAGIC: [u8; 8] = *b"ESKERMAN";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) log: LogId,
+    /// Raised at each opening for writing, before anything else is written.
+    pub(crate) session: u64,
+    /// Segments below this number left the log. 0 until the first segment is durable.
+    pub(crate) floor_segment: u64,
+    /// Records up to this number were dropped.
+    pub(crate) floor_seq: u64,
+    /// Where the log ends, after a clean close and until the next opening for writing.
+    pub(crate) clean: Option<End>,
+}
+
+/// The end of a log that was closed cleanly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) segment: u64,
+    pub(crate) offset: u32,
+    pub(crate) seq: u64,
+    pub(crate) chain: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    log: [u8; 16],
+    session: U64,
+    floor_segment: U64,
+    floor_seq: U64,
+    clean: U32,
+    offset: U32,
+    segment: U64,
+    seq: U64,
+    chain: U32,
+    zero: U32,
+}
+
+impl Manifest {
+    pub(crate) fn new(log: LogId) -> Self {
+        Self { log, session: 0, floor_segment: 0, floor_seq: 0, clean: None }
+    }
+
+    pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
+        let end = self.clean.unwrap_or(End { segment: 0, offset: 0, seq: 0, chain: 0 });
+        let raw = Raw {
+            log: self.log.0,
+            session: U64::new(self.session),
+            floor_segment: U64::new(self.floor_segment),
+            floor_seq: U64::new(self.floor_seq),
+            clean: U32::new(u32::from(self.clean.is_some())),
+            offset: U32::new(end.offset),
+            segment: U64::new(end.segment),
+            seq: U64::new(end.seq),
+            chain: U32::new(end.chain),
+            zero: U32::ZERO,
+        };
+        sealed::write(disk, &dir.join(MANIFEST), MAGIC, raw.as_bytes())
+    }
+
+    /// Reads the manifest; `None` when there is none.
+    pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
+        let path = dir.join(MANIFEST);
+        let content = match sealed::read(disk, &path, MAGIC) {
+            Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            other => other?,
+        };
+        let Ok(raw) = Raw::read_from_bytes(&content) else {
+            let what = "the content has the wrong length".into();
+            let damage = Damage { file: path, offset: 0, after: Seq::ZERO, what };
+            return Err(Error::Damaged(damage));
+        };
+        Ok(Some(Self {
+            log: LogId(raw.log),
+            session: raw.session.get(),
+            floor_segment: raw.floor_segment.get(),
+            floor_seq: raw.floor_seq.get(),
+            clean: (raw.clean.get() == 1).then(|| End {
+                segment: raw.segment.get(),
+                offset: raw.offset.get(),
+                seq: raw.seq.get(),
+                chain: raw.chain.get(),
+            }),
+        }))
+    }
+}

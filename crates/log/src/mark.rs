@@ -1,0 +1,120 @@
+//! The durable mark: one small page that the writer overwrites after each commit, so that other
+//! processes know how far they may read, and recovery knows what must be there.
+//!
+//! It is written with ordinary writes and never synced: what it says was true before it was
+//! written, wherever the page lives. Its sequence number holds for ever. Its position holds for its
+//! session, because recovery may move the last records.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_disk::{BLOCK, Disk, File, Open, read_full_at, write_all_at};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::core::Mark;
+use crate::error::Result;
+use crate::format::{LogId, crc};
+use crate::layout::MARK;
+
+const MAGIC: u32 = 0xE5CE_3A4B;
+
+/// What the page says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) session: u64,
+    pub(crate) position: u64,
+    pub(crate) seq: u64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: U32,
+    crc: U32,
+    log: [u8; 16],
+    session: U64,
+    position: U64,
+    seq: U64,
+}
+
+impl Raw {
+    fn sum(&self) -> u32 {
+        let bytes = self.as_bytes();
+        crc(&bytes[8..])
+    }
+}
+
+/// The page, open for writing.
+#[derive(Debug)]
+pub(crate) struct Page {
+    file: Arc<dyn File>,
+    log: LogId,
+    session: u64,
+}
+
+impl Page {
+    /// Opens the page, making it where it is missing.
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path, log: LogId, session: u64) -> Result<Self> {
+        let file = disk.open(&dir.join(MARK), Open::create())?;
+        if file.len()? < BLOCK as u64 {
+            write_all_at(&*file, &[0; BLOCK], 0)?;
+        }
+        Ok(Self { file, log, session })
+    }
+
+    pub(crate) fn tell(&self, mark: Mark) -> Result<()> {
+        let mut raw = Raw {
+            magic: U32::new(MAGIC),
+            crc: U32::ZERO,
+            log: self.log.0,
+            session: U64::new(self.session),
+            position: U64::new(mark.position),
+            seq: U64::new(mark.seq),
+        };
+        raw.crc = U32::new(raw.sum());
+        Ok(write_all_at(&*self.file, raw.as_bytes(), 0)?)
+    }
+}
+
+/// The page, open for reading.
+#[derive(Debug)]
+pub(crate) struct Look {
+    file: Arc<dyn File>,
+    log: LogId,
+}
+
+impl Look {
+    /// `None` when there is no page.
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path, log: LogId) -> Result<Option<Self>> {
+        match disk.open(&dir.join(MARK), Open::read()) {
+            Ok(file) => Ok(Some(Self { file, log })),
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(cause.into()),
+        }
+    }
+
+    /// What the page says; `None` when it says nothing that can be believed. A read that meets a
+    /// write may see half of it, so a mismatch is looked at again, a few times.
+    pub(crate) fn told(&self) -> Result<Option<Told>> {
+        for _ in 0..8 {
+            let mut bytes = [0; size_of::<Raw>()];
+            let got = read_full_at(&*self.file, &mut bytes, 0)?;
+            let Ok(raw) = Raw::read_from_bytes(&bytes[..got]) else {
+                return Ok(None);
+            };
+            if raw.magic.get() != MAGIC {
+                return Ok(None);
+            }
+            if raw.crc.get() == raw.sum() && raw.log == self.log.0 {
+                return Ok(Some(Told {
+                    session: raw.session.get(),
+                    position: raw.position.get(),
+                    seq: raw.seq.get(),
+                }));
+            }
+            std::thread::yield_now();
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,37 @@
+//! The two ways to name a place in a log.
+
+use std::fmt;
+
+/// The sequence number of a record. The first that a log assigns is 1; 0 stands for "before any".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Seq(pub u64);
+
+/// A byte position in the log, over all its segments. It grows with every record and is never
+/// given twice to durable records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(transparent)]
+pub struct Position(pub u64);
+
+impl Seq {
+    /// The number before any record.
+    pub const ZERO: Seq = Seq(0);
+}
+
+impl From<u64> for Seq {
+    fn from(seq: u64) -> Self {
+        Seq(seq)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,175 @@
+//! Single records, and what a log can say about itself.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use crate::append::Registered;
+use crate::batch::View;
+use crate::counters::Activity;
+use crate::cursor;
+use crate::error::{Error, Result};
+use crate::format::LogId;
+use crate::log::Log;
+use crate::position::{Position, Seq};
+use crate::waiters::For;
+
+/// What a log holds and does, from memory alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metadata {
+    /// The log's own random number.
+    pub id: LogId,
+    /// The number of this opening for writing.
+    pub session: u64,
+    /// Records at or below this number were dropped, or there were none.
+    pub after: Seq,
+    /// The last durable record; 0 when there is none.
+    pub durable: Seq,
+    /// The last accepted record.
+    pub accepted: Seq,
+    /// The position behind the last durable record.
+    pub position: Position,
+    /// Records stored, those in dropped parts of the oldest segment included.
+    pub records: u64,
+    /// Segments.
+    pub segments: usize,
+    /// Bytes in them, without what is only reserved.
+    pub disk_bytes: u64,
+    /// Entries of the sparse index in memory; 24 bytes each.
+    pub index_entries: usize,
+    /// Bytes of memory in staging buffers and the tail cache.
+    pub memory_bytes: u64,
+    /// Records accepted and not durable.
+    pub pending: u64,
+    /// Callers and streams that wait.
+    pub waiting: usize,
+    /// `"std"`, or another disk's name.
+    pub disk: &'static str,
+    /// Commits go past the page cache.
+    pub direct: bool,
+    /// A commit is one write, durable by itself.
+    pub dsync: bool,
+    /// What was done since opening.
+    pub activity: Activity,
+}
+
+impl Log {
+    /// The record with this number. Reads at most one piece of the index's density, plus the record,
+    /// unless it is in memory. Its bytes are checked when they come from a file.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a number that no durable record has, [`Error::Trimmed`],
+    /// [`Error::Quarantined`], [`Error::Damaged`], [`Error::Io`], [`Error::Closed`].
+    pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
+        self.refuse_if_closed()?;
+        cursor::read(&*self.shared, seq.into())
+    }
+
+    /// The record at a position that a ticket or a record told.
+    ///
+    /// # Errors
+    /// [`Error::Position`] when no durable record starts there, and as [`Log::read`].
+    pub fn read_at(&self, position: Position) -> Result<View> {
+        self.refuse_if_closed()?;
+        cursor::read_at(&*self.shared, position)
+    }
+
+    /// The number of the last durable record, without I/O; `None` when there never was one.
+    pub fn last(&self) -> Option<Seq> {
+        let seq = self.durable();
+        (seq > Seq::ZERO).then_some(seq)
+    }
+
+    /// The number of the oldest record stored, or of the next one in a log without any.
+    pub fn oldest(&self) -> Seq {
+        cursor::oldest(&*self.shared)
+    }
+
+    /// The durable watermark: everything at or below it survives power loss. 0 when there is
+    /// nothing.
+    pub fn durable(&self) -> Seq {
+        Seq(self.shared.published.seq())
+    }
+
+    /// The number of the last accepted record; 0 when there is none.
+    pub fn accepted(&self) -> Seq {
+        Seq(self.shared.lock().core.last_seq())
+    }
+
+    /// Waits until the durable watermark is at or above a number. Asks for no commit.
+    ///
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// The reason why the log takes no more records, when it came first.
+    pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
+        let seq = seq.into().0;
+        let mut place = Registered { shared: &self.shared, key: None };
+        poll_fn(|cx| {
+            self.shared.waiters.register(&mut place.key, For::Durable(seq), cx.waker());
+            match self.shared.outcome(seq) {
+                Some(outcome) => Poll::Ready(outcome),
+                None if self.shared.is_closed() => Poll::Ready(Err(Error::Closed)),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Drops every record below `seq`, durably. The space of whole segments is freed; the rest of a
+    /// segment cannot be read any more and goes with its segment. A `seq` at or below the oldest
+    /// record changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when a record below `seq` is not durable or does not exist yet,
+    /// [`Error::Io`], after which the log is poisoned, [`Error::Closed`].
+    pub fn truncate_before(&self, seq: impl Into<Seq>) -> Result<()> {
+        self.refuse_if_closed()?;
+        let outcome = crate::upkeep::truncate_before(&self.shared, seq.into());
+        if let Err(error @ Error::Io(_)) = &outcome {
+            self.shared.fail(error.clone());
+        }
+        outcome
+    }
+
+    /// What the log holds and does. No I/O.
+    pub fn metadata(&self) -> Metadata {
+        let shared = &*self.shared;
+        let segments = shared.segments.all();
+        let low = shared.floor.low();
+        let (accepted, pending) = {
+            let state = shared.lock();
+            (state.core.last_seq(), state.core.pending_records())
+        };
+        let mut metadata = Metadata {
+            id: shared.id,
+            session: shared.recovery.session,
+            after: Seq(low.seq),
+            durable: self.durable(),
+            accepted: Seq(accepted),
+            position: Position(shared.published.position()),
+            records: 0,
+            segments: segments.len(),
+            disk_bytes: 0,
+            index_entries: 0,
+            memory_bytes: shared.tail.bytes(),
+            pending,
+            waiting: shared.waiters.len(),
+            disk: shared.disk_name,
+            direct: shared.mode.direct,
+            dsync: shared.mode.dsync,
+            activity: shared.counters.activity(),
+        };
+        for segment in &segments {
+            let state = segment.state.read();
+            metadata.records += state.records;
+            metadata.disk_bytes += u64::from(state.end);
+            metadata.index_entries += state.index.len();
+        }
+        metadata
+    }
+
+    fn refuse_if_closed(&self) -> Result<()> {
+        if self.shared.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,338 @@
+//! Making what was found durable, and cutting what does not count. See the crash argument in the
+//! module above.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_disk::{Open, write_all_at};
+use parking_lot::RwLock;
+
+use super::rewrite::{Rewriter, Rewritten};
+use super::survey::{Live, Survey, density};
+use super::{Cut, Found, Recovery};
+use crate::core::{Mark, Start};
+use crate::error::Result;
+use crate::format::walk::check_unit;
+use crate::format::{BLOCK, Footer, LogId, SegmentHeader, UnitKind};
+use crate::image::Image;
+use crate::layout;
+use crate::manifest::Manifest;
+use crate::mark::Page;
+use crate::options::Options;
+use crate::position::Seq;
+use crate::scan::SoundUnit;
+use crate::segments::{Segment, State};
+
+/// When a crash left no more than this in the newest segment, all of it is copied, so that a
+/// program that crashes again and again does not leave a segment each time.
+const COPY_WHOLE: u32 = 256 << 10;
+
+/// A log that is ready to go on.
+#[derive(Debug)]
+pub(crate) struct Adopted {
+    pub(crate) manifest: Manifest,
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) start: Start,
+    /// The checksum that the next unit chains to.
+    pub(crate) chain: u32,
+    pub(crate) page: Page,
+    pub(crate) spares: Vec<u64>,
+    pub(crate) recovery: Recovery,
+}
+
+/// Writes the manifest of a log that has no segment yet.
+pub(crate) fn create(dir: &Path, options: &Options, log: LogId) -> Result<Manifest> {
+    let manifest = Manifest::new(log);
+    manifest.write(&*options.disk, dir)?;
+    Ok(manifest)
+}
+
+/// Takes over a log for writing.
+pub(crate) fn adopt(dir: &Path, options: &Options, survey: Survey, time_ms: u64) -> Result<Adopted> {
+    let disk = &*options.disk;
+    let mut manifest = survey.manifest;
+    let clean = manifest.clean.take();
+    manifest.session += 1;
+    manifest.write(disk, dir)?;
+
+    let mut recovery = Recovery {
+        found: match (clean, survey.live.is_empty()) {
+            (_, true) => Found::Nothing,
+            (Some(_), _) => Found::Closed,
+            (None, _) => Found::Abandoned,
+        },
+        session: manifest.session,
+        last: Seq::ZERO,
+        cut: survey.cut.clone(),
+        copied: 0,
+    };
+    for name in &survey.aside {
+        disk.unlink(&dir.join(name))?;
+    }
+    let mut live = survey.live;
+    if clean.is_some() {
+        recovery.cut = trim(dir, options, &live)?;
+    } else {
+        let number = survey.highest_number + 1;
+        let new = copy_tail(dir, options, &manifest, &mut live, number, survey.claim, time_ms)?;
+        recovery.copied = new.copied;
+        if manifest.floor_segment == 0 {
+            manifest.floor_segment = number;
+            manifest.write(disk, dir)?;
+        }
+        for number in survey.dead.iter().chain(&new.dead) {
+            disk.unlink(&layout::segment(dir, *number))?;
+        }
+        for live in &live {
+            finish(options, live)?;
+        }
+        live.push(new.live);
+    }
+    disk.sync_dir(dir)?;
+
+    let segments: Vec<_> = live.into_iter().map(|live| live.segment).collect();
+    let Some(newest) = segments.last() else {
+        return Err(super::damage_at(dir, 0, 0, "no segment is left"));
+    };
+    let (number, base) = (newest.number(), newest.header.base);
+    let state = newest.state.read().clone();
+    recovery.last = Seq(state.last_seq);
+    let page = Page::open(disk, dir, manifest.log, manifest.session)?;
+    let position = base + u64::from(state.end);
+    page.tell(Mark { unit: 0, position, seq: state.last_seq })?;
+    Ok(Adopted {
+        manifest,
+        start: Start {
+            log: manifest.log,
+            segment: number,
+            base,
+            offset: state.end,
+            records: state.records,
+            last_seq: state.last_seq,
+        },
+        chain: state.chain,
+        segments,
+        page,
+        spares: survey.spares,
+        recovery,
+    })
+}
+
+/// Cuts off what stands behind the end of a log that was closed cleanly: it is not the log's.
+fn trim(dir: &Path, options: &Options, live: &[Live]) -> Result<Option<Cut>> {
+    let Some(newest) = live.last() else {
+        return Ok(None);
+    };
+    let end = u64::from(newest.segment.state.read().end);
+    if newest.file_len <= end {
+        return Ok(None);
+    }
+    let path = layout::segment(dir, newest.segment.number());
+    let file = options.disk.open(&path, Open::write())?;
+    file.set_len(end)?;
+    file.sync_data()?;
+    let what = "the log was closed before these bytes".into();
+    Ok(Some(Cut { file: path, offset: end, bytes: newest.file_len - end, what }))
+}
+
+struct Copied {
+    live: Live,
+    copied: u64,
+    /// Segments that the new one replaces whole.
+    dead: Vec<u64>,
+}
+
+/// Makes the new segment, and shortens `live` to what it follows.
+fn copy_tail(
+    dir: &Path,
+    options: &Options,
+    manifest: &Manifest,
+    live: &mut Vec<Live>,
+    number: u64,
+    claim: u64,
+    time_ms: u64,
+) -> Result<Copied> {
+    // From the end backward: whole segments above the claim, then the part of one.
+    let mut tail: Vec<(Live, Vec<SoundUnit>)> = Vec::new();
+    let mut dead = Vec::new();
+    let mut last = live.last().map_or(0, |live| live.segment.state.read().last_seq);
+    while let Some(newest) = live.pop() {
+        let Some(units) = &newest.units else {
+            live.push(newest);
+            break;
+        };
+        let above = units.partition_point(|unit| unit.header.last_seq <= claim);
+        let cut = match above.checked_sub(1).map(|below| &units[below]) {
+            Some(below) => below.end(),
+            None => BLOCK,
+        };
+        if cut - BLOCK <= COPY_WHOLE {
+            dead.push(newest.segment.number());
+            let units = units.clone();
+            let go_on = above == 0 && !units.is_empty() && newest.segment.header.prev_segment != 0;
+            let partial = above > 0;
+            tail.push((newest, units));
+            if partial || !go_on {
+                break;
+            }
+            continue;
+        }
+        let units = units[above..].to_vec();
+        let (seq, chain) = match above.checked_sub(1) {
+            Some(below) => {
+                let below = &newest.units.as_ref().map_or(&[][..], |units| units)[below];
+                (below.header.last_seq, below.chain)
+            }
+            None => (newest.segment.header.prev_seq, newest.segment.header_crc),
+        };
+        let copied = units.iter().map(|unit| u64::from(unit.header.records)).sum::<u64>();
+        {
+            let mut state = newest.segment.state.write();
+            state.end = cut;
+            state.last_seq = seq;
+            state.chain = chain;
+            state.records -= copied;
+            state.index.retain(|entry| entry.unit < cut);
+            state.full = true;
+            state.footed = false;
+        }
+        let kept = Live {
+            segment: Arc::clone(&newest.segment),
+            units: None,
+            file_len: newest.file_len,
+        };
+        tail.push((newest, units));
+        live.push(kept);
+        break;
+    }
+    tail.reverse();
+
+    let before = live.last().map(|live| Arc::clone(&live.segment));
+    let (prev_segment, base, prev_seq, chain) = match (&before, tail.first()) {
+        (Some(before), _) => {
+            let state = before.state.read();
+            let end = before.header.base + u64::from(state.end);
+            (before.number(), end, state.last_seq, state.chain)
+        }
+        // The oldest segment is replaced: the new one follows what the old one followed.
+        (None, Some((first, _))) => {
+            let header = &first.segment.header;
+            (header.prev_segment, header.base, header.prev_seq, header.chain)
+        }
+        (None, None) => (0, 0, 0, 0),
+    };
+    if tail.is_empty() {
+        last = prev_seq;
+    }
+    let header = SegmentHeader {
+        log: manifest.log,
+        segment: number,
+        session: manifest.session,
+        base,
+        prev_segment,
+        prev_seq,
+        claim: last,
+        time_ms,
+        chain,
+        recovered: true,
+    };
+    let mut writer = Rewriter::new(&*options.disk, dir, header, density(options))?;
+    let mut copied = 0;
+    for (live, units) in &tail {
+        copied += copy_units(&mut writer, live, units, claim)?;
+    }
+    let new = writer.finish()?;
+    let live = open_new(options, new)?;
+    Ok(Copied { live, copied, dead })
+}
+
+/// Copies records, and counts those above the claim.
+fn copy_units(
+    writer: &mut Rewriter<'_>,
+    live: &Live,
+    units: &[SoundUnit],
+    claim: u64,
+) -> Result<u64> {
+    let segment = &live.segment;
+    let mut image = Image::new(Arc::clone(&segment.reader))?;
+    let mut copied = 0;
+    for unit in units {
+        if unit.header.kind == UnitKind::Gap {
+            writer.gap(unit.header.prev_seq, unit.header.last_seq)?;
+            continue;
+        }
+        let bytes = image.at(u64::from(unit.offset), unit.header.span() as usize)?;
+        let mut outcome = Ok(());
+        let checked = check_unit(bytes, segment.salt, unit.offset, |record| {
+            copied += u64::from(record.seq > claim);
+            if outcome.is_ok() {
+                outcome = writer.record(record.seq, record.prev_seq, record.payload);
+            }
+        });
+        outcome?;
+        // It was sound a moment ago; if it is not now, nothing can be promised.
+        if let Err(flaw) = checked {
+            let after = unit.header.prev_seq;
+            return Err(super::damage_at(&segment.path, unit.offset, after, flaw));
+        }
+    }
+    Ok(copied)
+}
+
+fn open_new(options: &Options, new: Rewritten) -> Result<Live> {
+    let direct = options.direct != crate::options::Direct::Off;
+    let dir = new.path.parent().unwrap_or(Path::new("."));
+    let direct = direct && options.disk.facts(dir)?.direct;
+    let reader = options.disk.open(&new.path, Open::read().direct(direct))?;
+    let file_len = u64::from(new.state.end);
+    let segment = Arc::new(Segment {
+        header: new.header,
+        header_crc: new.header_crc,
+        salt: new.header.salt(),
+        path: new.path,
+        reader,
+        state: RwLock::new(new.state),
+    });
+    Ok(Live { segment, units: None, file_len })
+}
+
+/// Gives a segment that is not the newest its end and its footer.
+fn finish(options: &Options, live: &Live) -> Result<()> {
+    let segment = &live.segment;
+    if segment.state.read().footed {
+        return Ok(());
+    }
+    let file = options.disk.open(&segment.path, Open::write())?;
+    let end = segment.state.read().end;
+    if live.file_len > u64::from(end) {
+        file.set_len(u64::from(end))?;
+        file.sync_data()?;
+    }
+    write_footer(&*file, segment)
+}
+
+/// Writes the footer of a segment that is full and durable, and makes it durable.
+pub(crate) fn write_footer(file: &dyn esker_disk::File, segment: &Segment) -> Result<()> {
+    let bytes = {
+        let state = segment.state.read();
+        let State { end, last_seq, chain, records, time_ms, ref index, .. } = *state;
+        let footer = Footer {
+            end,
+            records,
+            prev_seq: segment.header.prev_seq,
+            last_seq,
+            session: segment.header.session,
+            time_ms,
+            chain,
+            index: index.clone(),
+        };
+        footer.to_bytes(segment.salt)
+    };
+    let end = u64::from(segment.state.read().end);
+    write_all_at(file, &bytes, end)?;
+    file.sync_data()?;
+    let mut state = segment.state.write();
+    state.full = true;
+    state.footed = true;
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Opening a log: what is there, what of it counts, and making that durable before anything new.
+//!
+//! Three answers are possible. The log is **whole**: it was closed cleanly, and ends where the
+//! manifest says. It has a **tail** that a crash left: what is sound is kept, what is torn is cut.
+//! It is **damaged**: bytes that were durable are not what was written.
+//!
+//! The difference between a torn tail and damage is a claim. A unit says how far the log was
+//! durable when it was submitted; so do a footer, a segment's header, the mark page and the clean
+//! end. When units stop making sense behind record *n*, and nothing that is sound claims more than
+//! *n*, then everything behind was never durable: a crash may leave such units in any subset. When
+//! something claims more, durable records are missing: damage.
+//!
+//! # The crash argument
+//!
+//! [`survey()`] only reads. [`adopt()`] then changes the directory in this order, each step durable
+//! before the next:
+//!
+//! 1. The manifest gets the next session and loses the clean end. (A crash here: the next opening
+//!    finds a tail without a clean end and does all this again.)
+//! 2. After a clean close that is all: the log goes on behind its last unit, where nothing was ever
+//!    written. Otherwise the records above the highest claim are copied into a new segment, under a
+//!    number that no file had: written aside, synced, renamed, directory synced. Its header names
+//!    the segment before it and the place where that ends. This header is the cut: whatever stands
+//!    behind that place is dead, whichever number it has. What is below the claim was durable and
+//!    stays where it is; what was above may have been in the page cache alone, and is not trusted
+//!    until its copy is synced. (A crash before the rename: as before, the file aside is removed. A
+//!    crash behind it: the next opening finds the new segment as the newest.)
+//! 3. Only now the old tail goes: dead segments are removed, and the cut one ends at the cut.
+//!
+//! So a position in a segment file is written in one life only: the sole exception, going on after
+//! a clean close, has nothing behind the end. No dead unit can ever lie behind a new one and be
+//! taken for its successor.
+
+mod adopt;
+mod rewrite;
+mod survey;
+
+use std::path::PathBuf;
+
+use crate::position::Seq;
+
+pub(crate) use adopt::{adopt, create, write_footer};
+pub(crate) use survey::{damage_at, survey};
+
+/// What opening a log found and did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recovery {
+    /// How the log was left.
+    pub found: Found,
+    /// The number of this opening for writing, from 1. No two openings have the same.
+    pub session: u64,
+    /// The last record.
+    pub last: Seq,
+    /// What was cut off behind it, if anything.
+    pub cut: Option<Cut>,
+    /// The records above the highest claim, which were copied and made durable.
+    pub copied: u64,
+}
+
+/// How a log was left by whoever had it open before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Found {
+    /// There was none; it was created.
+    Nothing,
+    /// Closed cleanly.
+    Closed,
+    /// Not closed: the process or the machine stopped.
+    Abandoned,
+}
+
+/// Bytes that did not count and were cut off: never durable, or not the log's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cut {
+    /// The segment file.
+    pub file: PathBuf,
+    /// The byte in it from which on nothing counted.
+    pub offset: u64,
+    /// How many bytes of units or strangers lay behind, as far as they could be told from padding.
+    pub bytes: u64,
+    /// What was wrong with the first of them.
+    pub what: String,
+}

@@ -1,0 +1,180 @@
+//! Writing a segment aside, with the records that recovery copies.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
+
+use crate::error::Result;
+use crate::format::record::stored_size;
+use crate::format::unit::UNIT_HEADER;
+use crate::format::{
+    BLOCK, IndexEntry, RecordHeader, Salt, SegmentHeader, UnitHeader, UnitKind, block_up,
+};
+use crate::layout;
+use crate::scan::Density;
+use crate::sealed;
+use crate::segments::State;
+
+/// Units are closed when they reach this size.
+const UNIT: u32 = 1 << 20;
+
+pub(crate) struct Rewriter<'a> {
+    disk: &'a dyn Disk,
+    path: PathBuf,
+    aside: PathBuf,
+    file: Arc<dyn File>,
+    header: SegmentHeader,
+    header_crc: u32,
+    salt: Salt,
+    density: Density,
+    since: (u32, u32),
+    state: State,
+    unit: Vec<u8>,
+    records: u32,
+    digest: u64,
+    unit_prev: u64,
+}
+
+/// A segment that has its name.
+pub(crate) struct Rewritten {
+    pub(crate) header: SegmentHeader,
+    pub(crate) header_crc: u32,
+    pub(crate) path: PathBuf,
+    pub(crate) state: State,
+}
+
+impl<'a> Rewriter<'a> {
+    /// Starts a segment; `header.claim` is the last record that will be in it.
+    pub(crate) fn new(
+        disk: &'a dyn Disk,
+        dir: &Path,
+        header: SegmentHeader,
+        density: Density,
+    ) -> Result<Self> {
+        let path = layout::segment(dir, header.segment);
+        let aside = layout::aside(&path);
+        let file = disk.open(&aside, Open::create())?;
+        file.set_len(0)?;
+        let (_, header_crc) = header.to_block();
+        Ok(Self {
+            disk,
+            path,
+            aside,
+            file,
+            header,
+            header_crc,
+            salt: header.salt(),
+            density,
+            since: (u32::MAX / 2, 0),
+            state: State {
+                end: BLOCK,
+                last_seq: header.prev_seq,
+                chain: header_crc,
+                time_ms: header.time_ms,
+                ..State::default()
+            },
+            unit: Vec::new(),
+            records: 0,
+            digest: 0,
+            unit_prev: 0,
+        })
+    }
+
+    pub(crate) fn record(&mut self, seq: u64, prev_seq: u64, payload: &[u8]) -> Result<()> {
+        if self.unit.len() as u32 >= UNIT {
+            self.close_unit()?;
+        }
+        if self.unit.is_empty() {
+            self.unit.resize(UNIT_HEADER as usize, 0);
+            self.unit_prev = prev_seq;
+        }
+        let offset = self.state.end + self.unit.len() as u32;
+        if self.since.0 >= self.density.bytes || self.since.1 >= self.density.records {
+            let unit = self.state.end;
+            self.state.index.push(IndexEntry { seq, prev_seq, unit, record: offset });
+            self.since = (0, 0);
+        }
+        let stored = stored_size(payload.len());
+        self.since = (self.since.0.saturating_add(stored), self.since.1 + 1);
+        let header = RecordHeader::new(self.salt, offset, seq, payload);
+        let end = self.unit.len() + stored as usize;
+        self.unit.extend_from_slice(&header.to_bytes());
+        self.unit.extend_from_slice(payload);
+        self.unit.resize(end, 0);
+        self.digest = self.digest.wrapping_add(u64::from(header.crc));
+        self.records += 1;
+        self.state.last_seq = seq;
+        Ok(())
+    }
+
+    /// A gap that an earlier repair left between two numbers.
+    pub(crate) fn gap(&mut self, from: u64, to: u64) -> Result<()> {
+        self.close_unit()?;
+        let header = UnitHeader {
+            kind: UnitKind::Gap,
+            used: BLOCK,
+            records: 0,
+            // The unit behind names this as its predecessor; any number will do.
+            digest: 0,
+            prev_seq: from,
+            last_seq: to,
+            ..self.unit_header()
+        };
+        self.state.last_seq = to;
+        self.put(header, vec![0; BLOCK as usize])
+    }
+
+    fn unit_header(&self) -> UnitHeader {
+        UnitHeader {
+            kind: UnitKind::Data,
+            used: self.unit.len() as u32,
+            records: self.records,
+            digest: self.digest,
+            prev_seq: self.unit_prev,
+            last_seq: self.state.last_seq,
+            claim: self.header.claim,
+            session: self.header.session,
+            time_ms: self.header.time_ms,
+            chain: self.state.chain,
+        }
+    }
+
+    fn close_unit(&mut self) -> Result<()> {
+        if self.unit.is_empty() {
+            return Ok(());
+        }
+        let header = self.unit_header();
+        let bytes = std::mem::take(&mut self.unit);
+        (self.records, self.digest) = (0, 0);
+        self.state.records += u64::from(header.records);
+        self.put(header, bytes)
+    }
+
+    fn put(&mut self, header: UnitHeader, mut bytes: Vec<u8>) -> Result<()> {
+        let (head, crc) = header.to_bytes(self.salt, self.state.end);
+        bytes[..head.len()].copy_from_slice(&head);
+        bytes.resize(block_up(bytes.len() as u32) as usize, 0);
+        write_all_at(&*self.file, &bytes, u64::from(self.state.end))?;
+        self.state.chain = header.next_chain(crc);
+        self.state.end += bytes.len() as u32;
+        Ok(())
+    }
+
+    /// Writes the header, makes everything durable and gives the segment its name.
+    pub(crate) fn finish(mut self) -> Result<Rewritten> {
+        self.close_unit()?;
+        let (block, _) = self.header.to_block();
+        let mut aligned = AlignedBuf::new(block.len());
+        aligned.copy_from_slice(&block);
+        write_all_at(&*self.file, &aligned, 0)?;
+        self.file.sync_data()?;
+        sealed::publish(self.disk, &self.aside, &self.path)?;
+        Ok(Rewritten {
+            header: self.header,
+            header_crc: self.header_crc,
+            path: self.path,
+            state: self.state,
+        })
+    }
+}

@@ -1,0 +1,418 @@
+//! Finding out what is in a log's directory. Reads only.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, File, Open, read_full_at};
+use parking_lot::RwLock;
+
+use super::Cut;
+use crate::error::{Damage, Error, Result};
+use crate::format::footer::FOOTER_HEADER;
+use crate::format::segment::HeaderFlaw;
+use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, Salt, SegmentHeader, block_up};
+use crate::layout::{self, Name};
+use crate::manifest::Manifest;
+use crate::mark::Look;
+use crate::options::{Options, Validate};
+use crate::position::Seq;
+use crate::scan::{Density, From, Scan, SoundUnit, scan, strays};
+use crate::segments::{Segment, State};
+
+/// A log as its files tell it.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) manifest: Manifest,
+    /// The live segments, oldest first.
+    pub(crate) live: Vec<Live>,
+    /// Numbers of segment files that are not live.
+    pub(crate) dead: Vec<u64>,
+    /// Numbers of spare files.
+    pub(crate) spares: Vec<u64>,
+    /// Files that did not get their name.
+    pub(crate) aside: Vec<String>,
+    pub(crate) highest_number: u64,
+    /// Records up to this number were durable at some time.
+    pub(crate) claim: u64,
+    pub(crate) cut: Option<Cut>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) segment: Arc<Segment>,
+    /// Its units, where it was scanned rather than believed by its footer.
+    pub(crate) units: Option<Vec<SoundUnit>>,
+    pub(crate) file_len: u64,
+}
+
+type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
+
+/// Reads the first block of a segment file.
+pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Result<Head> {
+    let mut block = AlignedBuf::new(BLOCK as usize);
+    let got = read_full_at(file, &mut block, 0)?;
+    Ok(SegmentHeader::parse(&block[..got], manifest.log, number))
+}
+
+pub(crate) fn damage_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
+    Error::Damaged(Damage {
+        file: path.into(),
+        offset: u64::from(offset),
+        after: Seq(after),
+        what: what.to_string(),
+    })
+}
+
+/// Surveys the directory of a log that has this manifest.
+///
+/// # Errors
+/// `Damaged` when durable records are missing, `Version` or `Foreign` for files that are not this
+/// log's, and failures of the disk.
+pub(crate) fn survey(dir: &Path, options: &Options, manifest: Manifest) -> Result<Survey> {
+    let disk = &*options.disk;
+    let direct = options.direct != crate::options::Direct::Off && disk.facts(dir)?.direct;
+    let mut surveyor = Surveyor { dir, options, direct, manifest, heads: BTreeMap::new() };
+    let mut survey = Survey {
+        manifest,
+        live: Vec::new(),
+        dead: Vec::new(),
+        spares: Vec::new(),
+        aside: Vec::new(),
+        highest_number: manifest.floor_segment,
+        claim: 0,
+        cut: None,
+    };
+    for name in disk.list(dir)? {
+        match layout::classify(&name) {
+            Name::Segment(number) if number < manifest.floor_segment => survey.dead.push(number),
+            Name::Segment(number) => surveyor.open(number)?,
+            Name::Spare(number) => survey.spares.push(number),
+            Name::Aside => survey.aside.push(name),
+            Name::Known | Name::Stranger => continue,
+        }
+    }
+    survey.highest_number =
+        surveyor.heads.keys().last().copied().unwrap_or(0).max(survey.highest_number);
+    survey.highest_number =
+        survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
+    if let Some(look) = Look::open(disk, dir, manifest.log)? {
+        survey.claim = look.told()?.map_or(0, |told| told.seq);
+    }
+    if let Some(clean) = &manifest.clean {
+        survey.claim = survey.claim.max(clean.seq);
+    }
+    surveyor.follow_chain(&mut survey)?;
+    Ok(survey)
+}
+
+struct Surveyor<'a> {
+    dir: &'a Path,
+    options: &'a Options,
+    direct: bool,
+    manifest: Manifest,
+    heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
+}
+
+/// Where the sound units stop.
+struct Break {
+    /// Index in the chain of live segments.
+    at: usize,
+    flaw: Flaw,
+}
+
+impl Surveyor<'_> {
+    fn open(&mut self, number: u64) -> Result<()> {
+        let path = layout::segment(self.dir, number);
+        let file = self.options.disk.open(&path, Open::read().direct(self.direct))?;
+        let head = match read_head(&*file, &self.manifest, number) {
+            Ok(head) => head,
+            // A block that cannot be read may be the torn start of a segment nobody relied on.
+            Err(Error::Io(cause)) if self.options.disk.list(self.dir).is_ok() => {
+                tracing::warn!(%cause, "unreadable segment header");
+                Err(HeaderFlaw::Flaw(Flaw::NotAUnit))
+            }
+            Err(error) => return Err(error),
+        };
+        match head {
+            Err(HeaderFlaw::Version(version)) => return Err(Error::Version { file: path, version }),
+            Err(HeaderFlaw::Foreign(_)) => return Err(Error::Foreign { file: path }),
+            _ => {}
+        }
+        self.heads.insert(number, (file, head));
+        Ok(())
+    }
+
+    /// The chain of headers that ends with the newest sound one, oldest first.
+    fn chain(&self) -> Result<Vec<(SegmentHeader, u32)>> {
+        let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
+        let mut chain: Vec<_> = newest.into_iter().collect();
+        while let Some((header, _)) = chain.last() {
+            let number = header.prev_segment;
+            if number < self.manifest.floor_segment.max(1) {
+                break;
+            }
+            let path = layout::segment(self.dir, number);
+            let (before, base) = (header.prev_seq, header.base);
+            match self.heads.get(&number) {
+                None => return Err(damage_at(&path, 0, 0, "the segment is missing")),
+                Some((_, Err(HeaderFlaw::Flaw(flaw)))) => {
+                    return Err(damage_at(&path, 0, 0, flaw));
+                }
+                Some((_, Err(_))) => return Err(damage_at(&path, 0, 0, Flaw::NotAUnit)),
+                Some((_, Ok(head))) => {
+                    let length = base.checked_sub(head.0.base);
+                    if head.0.prev_seq > before
+                        || !length.is_some_and(|n| (4096..=u64::from(SEGMENT_MAX)).contains(&n))
+                    {
+                        return Err(damage_at(&path, 0, 0, Flaw::Nonsense));
+                    }
+                    chain.push(*head);
+                }
+            }
+        }
+        chain.reverse();
+        Ok(chain)
+    }
+
+    fn follow_chain(&self, survey: &mut Survey) -> Result<()> {
+        let chain = self.chain()?;
+        for (n, (header, header_crc)) in chain.iter().enumerate() {
+            survey.claim = survey.claim.max(header.claim);
+            let next = chain.get(n + 1).map(|(next, _)| next);
+            let (live, flaw) = self.live(header, *header_crc, next)?;
+            let units = live.units.iter().flatten();
+            survey.claim = units.map(|unit| unit.header.claim).fold(survey.claim, u64::max);
+            if live.units.is_none() {
+                survey.claim = survey.claim.max(live.segment.state.read().last_seq);
+            }
+            survey.live.push(live);
+            if let Some(flaw) = flaw {
+                survey.dead.extend(chain[n + 1..].iter().map(|(header, _)| header.segment));
+                self.judge(survey, &Break { at: n, flaw })?;
+                break;
+            }
+        }
+        if chain.is_empty() {
+            self.judge_empty(survey)?;
+        }
+        let live: Vec<u64> = survey.live.iter().map(|live| live.segment.number()).collect();
+        let dead = self.heads.keys().filter(|number| !live.contains(number));
+        survey.dead.extend(dead);
+        survey.dead.sort_unstable();
+        survey.dead.dedup();
+        self.check_clean_end(survey)
+    }
+
+    /// One live segment, by its footer or by a scan, and the flaw that ends it short of `next`.
+    fn live(
+        &self,
+        header: &SegmentHeader,
+        header_crc: u32,
+        next: Option<&SegmentHeader>,
+    ) -> Result<(Live, Option<Flaw>)> {
+        let number = header.segment;
+        let Some((file, _)) = self.heads.get(&number) else {
+            return Err(damage_at(&layout::segment(self.dir, number), 0, 0, "it is missing"));
+        };
+        let file_len = file.len()?;
+        let end = next.map(|next| (next.base - header.base) as u32);
+        let footer = match (end, self.options.validate) {
+            (Some(end), _) => read_footer(file, header, end)?,
+            _ => None,
+        };
+        let matches = footer.as_ref().zip(next).is_some_and(|(footer, next)| {
+            footer.last_seq == next.prev_seq
+                && footer.chain == next.chain
+                && footer.prev_seq == header.prev_seq
+        });
+        let segment = |state: State| {
+            Arc::new(Segment {
+                header: *header,
+                header_crc,
+                salt: header.salt(),
+                path: layout::segment(self.dir, number),
+                reader: Arc::clone(file),
+                state: RwLock::new(state),
+            })
+        };
+        if let Some(footer) = footer.filter(|_| matches)
+            && self.options.validate == Validate::Quick
+        {
+            let state = State {
+                end: footer.end,
+                last_seq: footer.last_seq,
+                chain: footer.chain,
+                records: footer.records,
+                time_ms: footer.time_ms,
+                full: true,
+                footed: true,
+                index: footer.index,
+            };
+            return Ok((Live { segment: segment(state), units: None, file_len }, None));
+        }
+
+        let until = end.or_else(|| {
+            let clean = self.manifest.clean.filter(|clean| clean.segment == number)?;
+            Some(clean.offset)
+        });
+        let from = From {
+            salt: header.salt(),
+            offset: BLOCK,
+            chain: header_crc,
+            seq: header.prev_seq,
+            session: header.session,
+        };
+        let found = scan(file, from, until, density(self.options))?;
+        let flaw = found.flaw.or_else(|| {
+            let next = next?;
+            (found.chain != next.chain || found.seq != next.prev_seq).then_some(Flaw::Chain)
+        });
+        let Scan { end, seq, chain, records, time_ms, index, units, .. } = found;
+        let state = State {
+            end,
+            last_seq: seq,
+            chain,
+            records,
+            time_ms: if time_ms == 0 { header.time_ms } else { time_ms },
+            full: next.is_some() && flaw.is_none(),
+            footed: matches,
+            index,
+        };
+        Ok((Live { segment: segment(state), units: Some(units), file_len }, flaw))
+    }
+
+    /// Decides whether the units that stop here are a torn tail or damage.
+    fn judge(&self, survey: &mut Survey, stop: &Break) -> Result<()> {
+        let broken = &survey.live[stop.at].segment;
+        let (end, last) = {
+            let state = broken.state.read();
+            (state.end, state.last_seq)
+        };
+        let mut claim = survey.claim;
+        // The end of the last thing behind the break that is not padding.
+        let mut behind = None;
+        let mut look = |number: u64, salt: Salt, from: u32| -> Result<()> {
+            let Some((file, _)) = self.heads.get(&number) else {
+                return Ok(());
+            };
+            strays(file, salt, from, None, |stray, _| {
+                claim = claim.max(stray.header.claim);
+                if number == broken.number() {
+                    behind = Some(stray.offset + block_up(stray.header.used));
+                }
+            })
+        };
+        look(broken.number(), broken.salt, end)?;
+        let later = self.heads.range(broken.number() + 1..);
+        for (&number, (_, head)) in later {
+            if let Ok((header, _)) = head {
+                survey.claim = survey.claim.max(header.claim);
+            }
+            if *head != Err(HeaderFlaw::Flaw(Flaw::Blank)) {
+                look(number, Salt::new(self.manifest.log, number), BLOCK)?;
+            }
+        }
+        survey.claim = claim.max(survey.claim);
+        if survey.claim > last {
+            let (path, offset) = self.place_of_damage(survey, broken, end);
+            return Err(damage_at(&path, offset, last, stop.flaw));
+        }
+        let dead = survey.live.len() > stop.at + 1 || !survey.dead.is_empty();
+        if stop.flaw != Flaw::Blank || behind.is_some() || dead {
+            let bytes = behind.map_or(0, |behind| behind.saturating_sub(end));
+            let quiet = stop.flaw == Flaw::Blank && behind.is_none();
+            if !quiet && self.is_torn(broken, end)? {
+                survey.cut = Some(Cut {
+                    file: broken.path.clone(),
+                    offset: u64::from(end),
+                    bytes: u64::from(bytes.max(BLOCK)),
+                    what: stop.flaw.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A recycled file has bytes of an earlier life behind the end; those are no tail that tore.
+    fn is_torn(&self, broken: &Segment, end: u32) -> Result<bool> {
+        let mut block = AlignedBuf::new(BLOCK as usize);
+        let got = match read_full_at(&*broken.reader, &mut block, u64::from(end)) {
+            Ok(got) => got,
+            Err(_) => return Ok(true),
+        };
+        Ok(block[..got].iter().any(|&byte| byte != 0))
+    }
+
+    /// A claim that goes past the last unit of the newest sound segment may mean that the segment
+    /// behind it lost its header.
+    fn place_of_damage(&self, survey: &Survey, broken: &Segment, end: u32) -> (std::path::PathBuf, u32) {
+        let clean = self.manifest.clean.as_ref();
+        let later = clean.filter(|clean| clean.segment > broken.number());
+        match later {
+            Some(clean) if survey.live.len() == 1 || survey.dead.is_empty() => {
+                (layout::segment(self.dir, clean.segment), 0)
+            }
+            Some(clean) => (layout::segment(self.dir, clean.segment), 0),
+            None => (broken.path.clone(), end),
+        }
+    }
+
+    /// No segment has a sound header: a log that was just created, or one that lost everything.
+    fn judge_empty(&self, survey: &mut Survey) -> Result<()> {
+        let never_started = self.manifest.floor_segment == 0 && survey.claim == 0;
+        if never_started {
+            return Ok(());
+        }
+        let number = self.heads.keys().next().copied().unwrap_or(self.manifest.floor_segment);
+        let what = match self.heads.get(&number) {
+            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
+            _ => "the segment is missing".into(),
+        };
+        Err(damage_at(&layout::segment(self.dir, number), 0, 0, what))
+    }
+
+    /// After a clean close the log ends where the manifest says, or it is damaged.
+    fn check_clean_end(&self, survey: &Survey) -> Result<()> {
+        let (Some(clean), Some(live)) = (&self.manifest.clean, survey.live.last()) else {
+            return Ok(());
+        };
+        let state = live.segment.state.read();
+        let number = live.segment.number();
+        if (number, state.end, state.last_seq, state.chain)
+            == (clean.segment, clean.offset, clean.seq, clean.chain)
+        {
+            return Ok(());
+        }
+        let path = layout::segment(self.dir, clean.segment);
+        let offset = if number == clean.segment { state.end } else { 0 };
+        let what = format!("the log was closed at byte {}, which is not its end", clean.offset);
+        Err(damage_at(&path, offset, state.last_seq, what))
+    }
+}
+
+pub(crate) fn density(options: &Options) -> Density {
+    Density { bytes: options.index_bytes, records: options.index_records }
+}
+
+/// The footer at `end`, where there is a sound one.
+fn read_footer(file: &Arc<dyn File>, header: &SegmentHeader, end: u32) -> Result<Option<Footer>> {
+    let mut first = AlignedBuf::new(BLOCK as usize);
+    let Ok(got) = read_full_at(&**file, &mut first, u64::from(end)) else {
+        return Ok(None);
+    };
+    if got < FOOTER_HEADER {
+        return Ok(None);
+    }
+    let Ok(length) = Footer::length(&first[..got], end) else {
+        return Ok(None);
+    };
+    if length <= BLOCK {
+        return Ok(Footer::parse(&first[..got], header.salt(), end).ok());
+    }
+    let mut bytes = AlignedBuf::new(length as usize);
+    let Ok(got) = read_full_at(&**file, &mut bytes, u64::from(end)) else {
+        return Ok(None);
+    };
+    Ok(Footer::parse(&bytes[..got], header.salt(), end).ok())
+}

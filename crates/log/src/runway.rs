@@ -1,0 +1,167 @@
+//! The blocks ahead of the log: segments made before they are needed, and blocks written before
+//! records come, because overwriting a written block costs half of what a fresh one does.
+//!
+//! Commits and prewriting take disjoint ranges from one frontier: a commit enters its range here
+//! before it writes, and a prewrite takes only what lies behind every range that was entered. A
+//! commit that comes to a range being prewritten waits for that one write.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_disk::File;
+use parking_lot::{Condvar, Mutex};
+
+/// Commits of this size and above do not gain by prewritten blocks.
+const LARGE: u64 = 64 << 10;
+/// The least and the most that is kept prewritten ahead.
+const AHEAD_MIN: u32 = 1 << 20;
+const AHEAD_MAX: u32 = 16 << 20;
+/// One prewrite.
+const CHUNK: u32 = 1 << 20;
+
+/// A segment file that is there, durably named, and has no header yet.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) writer: Arc<dyn File>,
+    pub(crate) reader: Arc<dyn File>,
+    /// Blocks below this offset were written in some life of the file.
+    pub(crate) written_to: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Runway {
+    state: Mutex<State>,
+    cleared: Condvar,
+    prewrites: bool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    segment: u64,
+    /// Blocks below this were written before.
+    written_to: u32,
+    /// Commits have entered all below this.
+    entered_to: u32,
+    /// The range that is being prewritten.
+    busy: Option<Range<u32>>,
+    ready: Option<(u64, Ready)>,
+    making: Option<u64>,
+    /// A moving average of the size of commits, and bytes entered since the last look.
+    commit_size: u64,
+    recent: u64,
+    closed: bool,
+}
+
+impl Runway {
+    pub(crate) fn new(segment: u64, end: u32, written_to: u32, prewrites: bool) -> Self {
+        let state =
+            State { segment, written_to, entered_to: end, commit_size: 4096, ..State::default() };
+        Self { state: Mutex::new(state), cleared: Condvar::new(), prewrites }
+    }
+
+    /// A commit enters its range: no prewrite will touch it from here on.
+    pub(crate) fn wait_clear(&self, segment: u64, range: &Range<u32>) {
+        let mut state = self.state.lock();
+        if state.segment != segment {
+            return;
+        }
+        state.entered_to = state.entered_to.max(range.end);
+        let len = u64::from(range.end - range.start);
+        state.commit_size = (state.commit_size * 7 + len) / 8;
+        state.recent += len;
+        while state.busy.as_ref().is_some_and(|busy| busy.start < range.end) {
+            self.cleared.wait(&mut state);
+        }
+    }
+
+    /// Commits go to this segment now.
+    pub(crate) fn enter(&self, segment: u64, written_to: u32) {
+        let mut state = self.state.lock();
+        while state.busy.is_some() {
+            self.cleared.wait(&mut state);
+        }
+        state.segment = segment;
+        state.written_to = written_to;
+        state.entered_to = 0;
+    }
+
+    /// Whether prewriting is due.
+    pub(crate) fn is_low(&self, limit: u32) -> bool {
+        let state = self.state.lock();
+        self.prewrites && state.wants(limit).is_some()
+    }
+
+    /// Takes the next range to prewrite.
+    pub(crate) fn claim(&self, limit: u32) -> Option<(u64, Range<u32>)> {
+        let mut state = self.state.lock();
+        if !self.prewrites || state.closed || state.busy.is_some() {
+            return None;
+        }
+        let range = state.wants(limit)?;
+        state.recent /= 2;
+        state.busy = Some(range.clone());
+        Some((state.segment, range))
+    }
+
+    /// The prewrite ended. If it failed, the range counts as written all the same, so that it is not
+    /// tried again.
+    pub(crate) fn release(&self, range: &Range<u32>) {
+        let mut state = self.state.lock();
+        state.written_to = state.written_to.max(range.end);
+        state.busy = None;
+        self.cleared.notify_all();
+    }
+
+    /// Whether a segment should be made: the number, if nobody has made it or is making it.
+    pub(crate) fn claim_segment(&self, number: u64) -> bool {
+        let mut state = self.state.lock();
+        let have = state.ready.as_ref().is_some_and(|(ready, _)| *ready >= number);
+        if state.closed || have || state.making.is_some() || state.segment >= number {
+            return false;
+        }
+        state.making = Some(number);
+        true
+    }
+
+    /// The segment was made, or could not be.
+    pub(crate) fn made(&self, number: u64, ready: Option<Ready>) {
+        let mut state = self.state.lock();
+        state.making = None;
+        if let Some(ready) = ready {
+            state.ready = Some((number, ready));
+        }
+        self.cleared.notify_all();
+    }
+
+    /// The segment with this number, if it was made ahead.
+    pub(crate) fn take(&self, number: u64) -> Option<Ready> {
+        let mut state = self.state.lock();
+        while state.making == Some(number) {
+            self.cleared.wait(&mut state);
+        }
+        state.ready.take_if(|(ready, _)| *ready == number).map(|(_, ready)| ready)
+    }
+
+    /// Stops all work ahead; returns once none is under way. The segment made ahead, if any, is
+    /// given back to be removed.
+    pub(crate) fn close(&self) -> Option<(u64, Ready)> {
+        let mut state = self.state.lock();
+        state.closed = true;
+        while state.busy.is_some() || state.making.is_some() {
+            self.cleared.wait(&mut state);
+        }
+        state.ready.take()
+    }
+}
+
+impl State {
+    fn wants(&self, limit: u32) -> Option<Range<u32>> {
+        if self.commit_size >= LARGE {
+            return None;
+        }
+        let ahead = (self.recent.min(u64::from(AHEAD_MAX)) as u32).max(AHEAD_MIN);
+        let start = self.written_to.max(self.entered_to);
+        let left = start - self.entered_to;
+        (left < ahead / 2 && start < limit).then(|| start..limit.min(start + CHUNK))
+    }
+}

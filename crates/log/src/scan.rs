@@ -1,0 +1,180 @@
+//! Reading one segment unit by unit, believing nothing: what stands in it, where it stops making
+//! sense, and what lies behind that.
+
+use std::sync::Arc;
+
+use esker_disk::File;
+
+use crate::error::Result;
+use crate::format::unit::{UNIT_HEADER, UnitKind};
+use crate::format::walk::{check_unit, continues};
+use crate::format::{BLOCK, Flaw, IndexEntry, Salt, UnitHeader};
+use crate::image::Image;
+
+/// Where a scan begins, and what the first unit must continue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct From {
+    pub(crate) salt: Salt,
+    pub(crate) offset: u32,
+    pub(crate) chain: u32,
+    pub(crate) seq: u64,
+    pub(crate) session: u64,
+}
+
+/// A sound unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SoundUnit {
+    pub(crate) offset: u32,
+    pub(crate) header: UnitHeader,
+    /// What the unit behind must chain to.
+    pub(crate) chain: u32,
+}
+
+impl SoundUnit {
+    pub(crate) fn end(&self) -> u32 {
+        self.offset + self.header.span()
+    }
+}
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// The sound units, each continuing the one before.
+    pub(crate) units: Vec<SoundUnit>,
+    pub(crate) index: Vec<IndexEntry>,
+    /// Where the sound units end, and what they end with.
+    pub(crate) end: u32,
+    pub(crate) seq: u64,
+    pub(crate) chain: u32,
+    pub(crate) session: u64,
+    pub(crate) records: u64,
+    pub(crate) time_ms: u64,
+    /// Why the scan stopped, where it did not come to `until`.
+    pub(crate) flaw: Option<Flaw>,
+}
+
+/// How dense the index is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Density {
+    pub(crate) bytes: u32,
+    pub(crate) records: u32,
+}
+
+/// Scans from `from` until the offset `until`, or the first flaw.
+pub(crate) fn scan(
+    file: &Arc<dyn File>,
+    from: From,
+    until: Option<u32>,
+    density: Density,
+) -> Result<Scan> {
+    let mut image = Image::new(Arc::clone(file))?;
+    let mut scan = Scan {
+        end: from.offset,
+        seq: from.seq,
+        chain: from.chain,
+        session: from.session,
+        ..Scan::default()
+    };
+    let mut since = (u32::MAX / 2, 0u32);
+    while until.is_none_or(|until| scan.end < until) {
+        let offset = scan.end;
+        let index_len = scan.index.len();
+        let sound = sound_unit(&mut image, from.salt, offset, |placed| {
+            if since.0 >= density.bytes || since.1 >= density.records {
+                scan.index.push(IndexEntry {
+                    seq: placed.seq,
+                    prev_seq: placed.prev_seq,
+                    unit: offset,
+                    record: placed.offset,
+                });
+                since = (0, 0);
+            }
+            since.0 = since.0.saturating_add(placed.payload.len() as u32 + 16);
+            since.1 += 1;
+        })?;
+        let flaw = match sound {
+            Err(flaw) => flaw,
+            // The first record of an empty log may follow any number.
+            Ok((header, _))
+                if !continues(&header, scan.chain, scan.seq, scan.session)
+                    && !(scan.seq == 0
+                        && continues(&header, scan.chain, header.prev_seq, scan.session)) =>
+            {
+                Flaw::Chain
+            }
+            Ok((header, _)) if until.is_some_and(|until| offset + header.span() > until) => {
+                Flaw::Nonsense
+            }
+            Ok((header, crc)) => {
+                scan.chain = header.next_chain(crc);
+                scan.units.push(SoundUnit { offset, header, chain: scan.chain });
+                scan.end = offset + header.span();
+                scan.seq = header.last_seq;
+                scan.session = header.session;
+                scan.records += u64::from(header.records);
+                scan.time_ms = header.time_ms;
+                continue;
+            }
+        };
+        scan.index.truncate(index_len);
+        scan.flaw = Some(flaw);
+        break;
+    }
+    Ok(scan)
+}
+
+/// Reads and checks the unit at an offset.
+fn sound_unit(
+    image: &mut Image,
+    salt: Salt,
+    offset: u32,
+    each: impl FnMut(crate::format::walk::Placed<'_>),
+) -> Result<std::result::Result<(UnitHeader, u32), Flaw>> {
+    let head = image.at(u64::from(offset), BLOCK as usize)?;
+    if head.len() < UNIT_HEADER as usize {
+        return Ok(Err(if head.is_empty() { Flaw::Blank } else { Flaw::Cut }));
+    }
+    let span = match UnitHeader::parse(head, salt, offset) {
+        Err(flaw) => return Ok(Err(flaw)),
+        Ok((header, crc)) if header.kind == UnitKind::Gap => return Ok(Ok((header, crc))),
+        Ok((header, _)) => header.span(),
+    };
+    let unit = image.at(u64::from(offset), span as usize)?;
+    Ok(check_unit(unit, salt, offset, each))
+}
+
+/// A sound unit header that stands anywhere behind a flaw.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stray {
+    pub(crate) offset: u32,
+    pub(crate) header: UnitHeader,
+}
+
+/// Looks at every block from `offset` to the end of the file, or `until`, for headers of units that
+/// belong to this life of the segment, and hands them over with whether the whole unit is sound.
+/// A sound unit's inside is passed over.
+pub(crate) fn strays(
+    file: &Arc<dyn File>,
+    salt: Salt,
+    offset: u32,
+    until: Option<u32>,
+    mut each: impl FnMut(Stray, bool),
+) -> Result<()> {
+    let mut image = Image::new(Arc::clone(file))?;
+    let end = until.map_or(image.len(), u64::from).min(image.len());
+    let mut at = u64::from(offset);
+    while at < end {
+        let here = at as u32;
+        let mut next = at + u64::from(BLOCK);
+        let head = image.at(at, BLOCK as usize)?;
+        if let Ok((header, _)) = UnitHeader::parse(head, salt, here) {
+            let sound = sound_unit(&mut image, salt, here, |_| {})?.is_ok();
+            if sound {
+                next = at + u64::from(header.span());
+            }
+            each(Stray { offset: here, header }, sound);
+        }
+        at = next;
+    }
+    Ok(())
+}

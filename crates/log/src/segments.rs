@@ -1,0 +1,128 @@
+//! The segments of an open log, in order, each with its file and its sparse index in memory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_disk::File;
+use parking_lot::RwLock;
+
+use crate::format::{BLOCK, IndexEntry, Salt, SegmentHeader};
+
+/// One segment. What changes is behind a lock that is held for a lookup or the push of an entry.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) header: SegmentHeader,
+    /// The checksum that the first unit chains to.
+    pub(crate) header_crc: u32,
+    pub(crate) salt: Salt,
+    pub(crate) path: PathBuf,
+    /// For reading; opened once.
+    pub(crate) reader: Arc<dyn File>,
+    pub(crate) state: RwLock<State>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    /// Offset behind the last durable unit.
+    pub(crate) end: u32,
+    pub(crate) last_seq: u64,
+    pub(crate) chain: u32,
+    pub(crate) records: u64,
+    pub(crate) time_ms: u64,
+    /// Nothing more will be written but the footer.
+    pub(crate) full: bool,
+    pub(crate) footed: bool,
+    pub(crate) index: Vec<IndexEntry>,
+}
+
+impl Segment {
+    pub(crate) fn number(&self) -> u64 {
+        self.header.segment
+    }
+
+    /// The position in the log behind the last durable unit.
+    pub(crate) fn end_position(&self) -> u64 {
+        self.header.base + u64::from(self.state.read().end)
+    }
+
+    /// The last index entry at or before a number, and the offset of the next entry's record.
+    pub(crate) fn seek(&self, seq: u64) -> Option<(IndexEntry, u32)> {
+        let state = self.state.read();
+        let after = state.index.partition_point(|entry| entry.seq <= seq);
+        let entry = *state.index.get(after.checked_sub(1)?)?;
+        let next = state.index.get(after).map_or(state.end, |next| next.record);
+        Some((entry, next))
+    }
+
+    /// The last index entry at or before an offset.
+    pub(crate) fn seek_offset(&self, offset: u32) -> Option<IndexEntry> {
+        let state = self.state.read();
+        let after = state.index.partition_point(|entry| entry.record <= offset);
+        state.index.get(after.checked_sub(1)?).copied()
+    }
+
+    /// The offset of a unit at or before the record with this number.
+    pub(crate) fn unit_before(&self, seq: u64) -> u32 {
+        self.seek(seq).map_or(BLOCK, |(entry, _)| entry.unit)
+    }
+}
+
+/// The table of segments, oldest first. Never empty while a log is open.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    table: RwLock<Vec<Arc<Segment>>>,
+}
+
+impl Segments {
+    pub(crate) fn new(table: Vec<Arc<Segment>>) -> Self {
+        Self { table: RwLock::new(table) }
+    }
+
+    pub(crate) fn push(&self, segment: Arc<Segment>) {
+        self.table.write().push(segment);
+    }
+
+    /// Takes out the segments below a number.
+    pub(crate) fn drop_below(&self, number: u64) -> Vec<Arc<Segment>> {
+        let mut table = self.table.write();
+        let keep = table.partition_point(|segment| segment.number() < number);
+        table.drain(..keep).collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
+        self.table.read().clone()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.read().len()
+    }
+
+    pub(crate) fn newest(&self) -> Option<Arc<Segment>> {
+        self.table.read().last().cloned()
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Arc<Segment>> {
+        self.table.read().first().cloned()
+    }
+
+    /// The segment that holds the record with this number, or would: the last one whose records
+    /// all follow a smaller number.
+    pub(crate) fn of_seq(&self, seq: u64) -> Option<Arc<Segment>> {
+        let table = self.table.read();
+        let after = table.partition_point(|segment| segment.header.prev_seq < seq);
+        table.get(after.saturating_sub(1)).cloned()
+    }
+
+    /// The segment that holds this position, or the next one where none does.
+    pub(crate) fn of_position(&self, position: u64) -> Option<Arc<Segment>> {
+        let table = self.table.read();
+        let after = table.partition_point(|segment| segment.header.base <= position);
+        table.get(after.saturating_sub(1)).cloned()
+    }
+
+    /// The segment behind one with this number.
+    pub(crate) fn after(&self, number: u64) -> Option<Arc<Segment>> {
+        let table = self.table.read();
+        table.get(table.partition_point(|segment| segment.number() <= number)).cloned()
+    }
+}

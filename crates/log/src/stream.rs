@@ -1,0 +1,179 @@
+//! Streams: reading a log in order, waiting for what is yet to come or not.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::batch::Batch;
+use crate::cursor::{Cursor, Source, Start};
+use crate::error::{Error, Result};
+use crate::floor::Low;
+use crate::log::{Log, Shared};
+use crate::segments::Segments;
+use crate::waiters::{For, Key, park, thread_waker};
+use crate::window::Window;
+
+impl Source for Shared {
+    fn limit(&self) -> (u64, u64) {
+        // The number first: the position that is read after it is at least as far.
+        let seq = self.published.seq();
+        (self.published.position(), seq)
+    }
+
+    fn low(&self) -> Low {
+        self.floor.low()
+    }
+
+    fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    fn window(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
+        self.tail.at(segment, offset)
+    }
+}
+
+/// Durable records in order, from a place on, in batches.
+///
+/// It is a [`futures_core::Stream`] that waits for records yet to come, and offers the same to
+/// threads: [`Stream::next_blocking`], [`Stream::try_next`], and [`Stream::iter`]. All of them are
+/// cancel-safe: a batch is delivered or still to come. A stream holds no buffer between two
+/// batches, and lagging behind never slows a writer; one that lags behind the retention gets
+/// [`Error::Trimmed`] and can go on with a new stream from [`Start::Oldest`].
+#[derive(Debug)]
+pub struct Stream {
+    shared: Arc<Shared>,
+    cursor: Cursor,
+    key: Option<Key>,
+    ended: bool,
+}
+
+impl Log {
+    /// Reads from a place on. Costs no I/O until the first batch, and no memory to speak of.
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`] when the place was dropped, [`Error::Closed`].
+    pub fn stream(&self, start: Start) -> Result<Stream> {
+        if self.shared.is_closed() {
+            return Err(Error::Closed);
+        }
+        let cursor = Cursor::new(&*self.shared, start)?;
+        Ok(Stream { shared: Arc::clone(&self.shared), cursor, key: None, ended: false })
+    }
+}
+
+impl Stream {
+    /// The next batch, without waiting; `None` when the stream has caught up with the log.
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, behind which the stream goes
+    /// on; [`Error::Damaged`] and [`Error::Io`]; [`Error::Closed`] once the log is closed.
+    pub fn try_next(&mut self) -> Result<Option<Batch>> {
+        if self.shared.is_closed() {
+            return Err(Error::Closed);
+        }
+        self.cursor.next(&*self.shared)
+    }
+
+    /// The next batch; blocks until there is one.
+    ///
+    /// # Errors
+    /// As [`Stream::try_next`], and the reason why the log takes no more records, once all that is
+    /// durable was delivered.
+    pub fn next_blocking(&mut self) -> Result<Batch> {
+        self.block(None)
+    }
+
+    /// The next batch; blocks until there is one, or the time has passed.
+    ///
+    /// # Errors
+    /// As [`Stream::next_blocking`], and [`Error::Deadline`].
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Batch> {
+        self.block(Instant::now().checked_add(timeout))
+    }
+
+    /// The batches as a blocking iterator, which ends after the first error other than
+    /// [`Error::Quarantined`].
+    pub fn iter(&mut self) -> impl Iterator<Item = Result<Batch>> + '_ {
+        std::iter::from_fn(|| {
+            if self.ended {
+                return None;
+            }
+            let next = self.next_blocking();
+            self.ended = next.as_ref().is_err_and(is_final);
+            Some(next)
+        })
+    }
+
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Batch> {
+        loop {
+            if let Some(batch) = self.try_next()? {
+                return Ok(batch);
+            }
+            self.refuse_if_over()?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Error::Deadline);
+            }
+            let (_, last) = self.shared.limit();
+            self.shared.waiters.register(&mut self.key, For::Durable(last + 1), &thread_waker());
+            if self.shared.limit().1 == last && !self.is_over() {
+                park(deadline);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.shared.published.is_latched()
+    }
+
+    /// When nothing more can come, says why.
+    fn refuse_if_over(&self) -> Result<()> {
+        if self.is_over()
+            && let Some(latch) = self.shared.lock().core.latch()
+        {
+            return Err(latch.refusal());
+        }
+        Ok(())
+    }
+}
+
+fn is_final(error: &Error) -> bool {
+    !matches!(error, Error::Quarantined { .. })
+}
+
+impl futures_core::Stream for Stream {
+    type Item = Result<Batch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        for registered in [false, true] {
+            let next = match this.try_next() {
+                Ok(None) => this.refuse_if_over().err().map(Err),
+                Ok(Some(batch)) => Some(Ok(batch)),
+                Err(error) => Some(Err(error)),
+            };
+            if let Some(next) = next {
+                this.ended = next.as_ref().is_err_and(is_final);
+                return Poll::Ready(Some(next));
+            }
+            if !registered {
+                let (_, last) = this.shared.limit();
+                let what = For::Durable(last + 1);
+                this.shared.waiters.register(&mut this.key, what, cx.waker());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.shared.waiters.remove(key);
+        }
+    }
+}

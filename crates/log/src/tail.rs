@@ -1,0 +1,88 @@
+//! The newest windows of the log, in order: those being filled, those being written, and the last
+//! durable ones, kept for readers at the tip.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::window::{Piece, Window};
+
+#[derive(Debug)]
+pub(crate) struct Tail {
+    windows: RwLock<VecDeque<Kept>>,
+    /// How many bytes of finished windows are kept.
+    cache: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    window: Arc<Window>,
+    /// The position behind the last unit in the window, once the next window is open.
+    end: u64,
+}
+
+impl Tail {
+    pub(crate) fn new(cache: u64) -> Self {
+        Self { windows: RwLock::new(VecDeque::with_capacity(32)), cache }
+    }
+
+    pub(crate) fn newest(&self) -> Option<Arc<Window>> {
+        self.windows.read().back().map(|kept| Arc::clone(&kept.window))
+    }
+
+    /// How many windows hold bytes behind this position.
+    pub(crate) fn staged(&self, settled: u64) -> usize {
+        let windows = self.windows.read();
+        windows.iter().rev().take_while(|kept| kept.end > settled).count()
+    }
+
+    /// The window over this offset, and the offset behind the last unit that it will ever hold.
+    pub(crate) fn at(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
+        let windows = self.windows.read();
+        let found = windows.iter().rev().find(|kept| {
+            kept.window.segment == segment && kept.window.start <= offset
+        })?;
+        let end = found.end.saturating_sub(found.window.base);
+        let end = end.min(u64::from(found.window.limit)) as u32;
+        (offset < end).then(|| (Arc::clone(&found.window), end))
+    }
+
+    /// Opens a window on a new piece, in the memory of an old one if nobody reads that any more.
+    /// `behind` is the position where the window before it ends.
+    pub(crate) fn open(&self, piece: Piece, behind: u64, usual: u32, settled: u64) -> Arc<Window> {
+        let mut windows = self.windows.write();
+        if let Some(newest) = windows.back_mut() {
+            newest.end = behind;
+        }
+        let mut bytes: u64 = windows.iter().map(Kept::bytes).sum();
+        let mut spare = None;
+        while bytes > self.cache && windows.front().is_some_and(|oldest| oldest.end <= settled) {
+            let Some(oldest) = windows.pop_front() else { break };
+            bytes -= oldest.bytes();
+            spare = Some(oldest.window);
+        }
+        let reused = spare.and_then(|mut window| {
+            let inner = Arc::get_mut(&mut window)?;
+            let fits = inner.capacity() == usual && piece.limit - piece.start <= usual;
+            fits.then(|| inner.turn_to(piece))?;
+            Some(window)
+        });
+        let window = reused.unwrap_or_else(|| {
+            Arc::new(Window::new(piece, usual.max(piece.limit - piece.start)))
+        });
+        windows.push_back(Kept { window: Arc::clone(&window), end: u64::MAX });
+        window
+    }
+
+    /// Bytes of memory in windows.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.windows.read().iter().map(Kept::bytes).sum()
+    }
+}
+
+impl Kept {
+    fn bytes(&self) -> u64 {
+        u64::from(self.window.capacity())
+    }
+}

@@ -1,0 +1,179 @@
+//! The slow work: footers, retention, segments and blocks made ahead. None of it stands between a
+//! record and its ticket.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::{AlignedBuf, Open, write_all_at};
+
+use crate::error::{Error, Result};
+use crate::floor::Floor;
+use crate::layout;
+use crate::log::Shared;
+use crate::position::Seq;
+use crate::recovery::write_footer;
+use crate::segments::Segment;
+
+/// Spare files kept for the next segments.
+const SPARES: usize = 2;
+
+/// Does what is due, once.
+pub(crate) fn upkeep(log: &Shared) -> Result<()> {
+    if log.is_closed() {
+        return Ok(());
+    }
+    write_footers(log)?;
+    retain(log)?;
+    if let Err(error) = make_ahead(log) {
+        // Room may come back; the commit that needs it will find out.
+        match &error {
+            Error::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull => {
+                tracing::warn!(%error, "no room to work ahead");
+            }
+            _ => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A segment gets its footer once a unit of a later segment is durable, and with it all of its own.
+fn write_footers(log: &Shared) -> Result<()> {
+    let durable = log.published.position();
+    let segments = log.segments.all();
+    for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
+        let state = segment.state.read();
+        let due = state.full && !state.footed;
+        drop(state);
+        if due && durable > next.header.base {
+            let file = log.options.disk.open(&segment.path, Open::write())?;
+            write_footer(&*file, segment)?;
+        }
+    }
+    Ok(())
+}
+
+/// Drops the oldest segments that no limit of the retention lets stay.
+fn retain(log: &Shared) -> Result<()> {
+    let retention = &log.options.retention;
+    if !retention.is_set() {
+        return Ok(());
+    }
+    let segments = log.segments.all();
+    let durable = log.published.position();
+    let size = |segment: &Arc<Segment>| u64::from(segment.state.read().end);
+    let records = |segment: &Arc<Segment>| segment.state.read().records;
+    let now = Duration::from_millis(log.engine.wall_ms());
+
+    let mut keep = 0;
+    let (mut bytes, mut kept_records) = (0, 0);
+    for (n, segment) in segments.iter().enumerate().rev() {
+        let newest = n + 1 == segments.len();
+        // The segment written to counts as full: it will be.
+        bytes += if newest { u64::from(log.options.segment_size) } else { size(segment) };
+        let count = (segments.len() - n) as u64;
+        let last = Duration::from_millis(segment.state.read().time_ms);
+        let over = retention.bytes.is_some_and(|most| bytes > most)
+            || retention.segments.is_some_and(|most| count > most)
+            || retention.records.is_some_and(|most| kept_records >= most)
+            || retention.age.is_some_and(|most| now.saturating_sub(last) > most);
+        let undurable = segment.end_position() > durable;
+        if over && !newest && !undurable {
+            keep = n + 1;
+            break;
+        }
+        kept_records += records(segment);
+    }
+    match segments.get(keep) {
+        Some(first) if keep > 0 => drop_segments_below(log, first),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the segments before this one out of the log: the floor first, durably, then their names.
+fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
+    {
+        let mut manifest = log.manifest.lock();
+        manifest.floor_segment = first.number();
+        manifest.floor_seq = manifest.floor_seq.max(first.header.prev_seq);
+        manifest.write(&*log.options.disk, &log.dir)?;
+    }
+    let dropped = log.segments.drop_below(first.number());
+    log.floor.raise(Floor::locate(&log.segments, first.header.prev_seq));
+    let disk = &*log.options.disk;
+    let recycles = log.options.retention.is_set();
+    let dropped_any = !dropped.is_empty();
+    for segment in dropped {
+        let path = layout::segment(&log.dir, segment.number());
+        let (number, size) = (segment.number(), segment.state.read().end);
+        // Somebody may still be reading through this handle; then the bytes must stay.
+        let unused = Arc::into_inner(segment).is_some();
+        let mut spares = log.spares.lock();
+        if recycles && unused && spares.len() < SPARES && size >= log.options.segment_size / 2 {
+            disk.rename(&path, &layout::spare(&log.dir, number))?;
+            disk.sync_dir(&log.dir)?;
+            spares.push(number);
+        } else {
+            disk.unlink(&path)?;
+        }
+    }
+    if dropped_any {
+        disk.sync_dir(&log.dir)?;
+    }
+    Ok(())
+}
+
+/// Drops every record below `seq`; the space of whole segments is freed.
+pub(crate) fn truncate_before(log: &Shared, seq: Seq) -> Result<()> {
+    let below = seq.0.saturating_sub(1);
+    if below <= log.floor.low().seq {
+        return Ok(());
+    }
+    // What is dropped must be durable first, or recovery would miss it.
+    if below > log.published.seq() {
+        return Err(Error::NotFound { seq });
+    }
+    {
+        let mut manifest = log.manifest.lock();
+        manifest.floor_seq = manifest.floor_seq.max(below);
+        manifest.write(&*log.options.disk, &log.dir)?;
+    }
+    log.floor.raise(Floor::locate(&log.segments, below));
+    let first = log.segments.of_seq(seq.0);
+    match (first, log.segments.oldest()) {
+        (Some(first), Some(oldest)) if first.number() > oldest.number() => {
+            drop_segments_below(log, &first)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the next segment once the current one is half full, and prewrites blocks.
+fn make_ahead(log: &Shared) -> Result<()> {
+    let (segment, offset) = log.lock().core.frontier();
+    if offset > log.options.segment_size / 2 && log.runway.claim_segment(segment + 1) {
+        let made = log.make_segment(segment + 1);
+        match made {
+            Ok(ready) => log.runway.made(segment + 1, Some(ready)),
+            Err(error) => {
+                log.runway.made(segment + 1, None);
+                return Err(error);
+            }
+        }
+    }
+    while let Some((number, range)) = log.runway.claim(log.options.segment_size) {
+        let wrote = prewrite(log, number, &range);
+        log.runway.release(&range);
+        wrote?;
+    }
+    Ok(())
+}
+
+/// Writes zeros to blocks that no commit has entered.
+fn prewrite(log: &Shared, number: u64, range: &Range<u32>) -> Result<()> {
+    let path = layout::segment(&log.dir, number);
+    let file = log.options.disk.open(&path, Open::write().direct(log.mode.direct))?;
+    let zeros = AlignedBuf::new((range.end - range.start) as usize);
+    write_all_at(&*file, &zeros, u64::from(range.start))?;
+    Ok(file.sync_data()?)
+}

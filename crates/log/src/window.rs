@@ -1,0 +1,148 @@
+//! A window: the image in memory of a piece of a segment.
+//!
+//! Payloads are copied once, to the place in the window that mirrors their place in the file. The
+//! commit writes from there, and readers at the tip read from there.
+//!
+//! # Why this is sound
+//!
+//! The memory of a window is shared between appenders, the committer and readers, without a lock,
+//! because they never touch the same bytes at the same time:
+//!
+//! * the core hands out each byte range once, under its lock, as a [`Place`]; a place is filled by
+//!   the one appender that got it, and consumed by that;
+//! * the committer takes a unit whose appenders have all finished (see `progress`), and writes the
+//!   header and the zeros behind the last record, which are in no place;
+//! * [`Window::bytes`] is called only for units that were taken by the committer, which nobody
+//!   writes to again. Readers learn of them through the durable mark, published after that.
+//!
+//! A window is used again for another piece only when its `Arc` is unique.
+#![allow(unsafe_code)]
+
+use std::ops::Range;
+
+use esker_disk::AlignedBuf;
+
+use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
+use crate::format::{BLOCK, Salt};
+
+/// The piece of a segment that a window shows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) segment: u64,
+    pub(crate) base: u64,
+    pub(crate) start: u32,
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The segment and its incarnation.
+    pub(crate) segment: u64,
+    /// The position in the log of the segment's first byte.
+    pub(crate) base: u64,
+    /// The offset in the segment of the first byte of the window, a multiple of a block.
+    pub(crate) start: u32,
+    /// The offset behind the last byte that units may take here.
+    pub(crate) limit: u32,
+    memory: AlignedBuf,
+}
+
+// SAFETY: see the module: all shared access is to disjoint or to finished ranges.
+unsafe impl Sync for Window {}
+
+impl Window {
+    pub(crate) fn new(piece: Piece, capacity: u32) -> Self {
+        let memory = AlignedBuf::new(capacity as usize);
+        let Piece { segment, base, start, limit } = piece;
+        debug_assert!(start.is_multiple_of(BLOCK) && limit - start <= capacity);
+        Self { segment, base, start, limit, memory }
+    }
+
+    /// Turns an unshared window to another piece.
+    pub(crate) fn turn_to(&mut self, piece: Piece) {
+        debug_assert!(piece.limit - piece.start <= self.capacity());
+        Piece { segment: self.segment, base: self.base, start: self.start, limit: self.limit } =
+            piece;
+    }
+
+    pub(crate) fn capacity(&self) -> u32 {
+        self.memory.len() as u32
+    }
+
+    /// The bytes at these offsets of the segment, which a committer has taken.
+    pub(crate) fn bytes(&self, offsets: Range<u32>) -> &[u8] {
+        let at = self.index(&offsets);
+        // SAFETY: in bounds by `index`; the range is finished, so nobody writes to it.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.memory.as_ptr().add(at),
+                (offsets.end - offsets.start) as usize,
+            )
+        }
+    }
+
+    /// Puts the committer's own bytes: a header, or the zeros behind the last record.
+    ///
+    /// # Safety
+    /// The range is in a unit that the caller alone is committing, and in no [`Place`].
+    unsafe fn put(&self, offset: u32, bytes: &[u8]) {
+        let at = self.index(&(offset..offset + bytes.len() as u32));
+        // SAFETY: in bounds by `index`; exclusive by the caller's word.
+        unsafe {
+            let to = self.memory.as_ptr().cast_mut().add(at);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+    }
+
+    fn index(&self, offsets: &Range<u32>) -> usize {
+        assert!(self.start <= offsets.start && offsets.start <= offsets.end);
+        assert!(offsets.end <= self.start + self.capacity());
+        (offsets.start - self.start) as usize
+    }
+}
+
+/// Puts the header and the closing zeros of a unit that is complete, and gives its bytes.
+///
+/// The core gives a unit to one committer at a time, by value, which is what makes this exclusive.
+pub(crate) fn close_unit<'a>(
+    window: &'a Window,
+    unit: &Range<u32>,
+    used: u32,
+    header: &[u8],
+) -> &'a [u8] {
+    let zeros = [0; BLOCK as usize];
+    let padding = (unit.end - unit.start - used) as usize;
+    // SAFETY: places start behind the header and end at `used`.
+    unsafe {
+        window.put(unit.start, header);
+        window.put(unit.start + used, &zeros[..padding]);
+    }
+    window.bytes(unit.clone())
+}
+
+/// A place for one record, handed out once by the core.
+#[derive(Debug)]
+#[must_use = "a place that is not filled holds up the commit"]
+pub(crate) struct Place {
+    pub(crate) offset: u32,
+    pub(crate) seq: u64,
+    pub(crate) salt: Salt,
+}
+
+impl Place {
+    /// Copies the record to its place; returns the bytes it takes and its checksum.
+    pub(crate) fn fill(self, window: &Window, payload: &[u8]) -> (u32, u32) {
+        let header = RecordHeader::new(self.salt, self.offset, self.seq, payload);
+        let stored = stored_size(payload.len());
+        let at = self.offset + RECORD_HEADER;
+        let behind = at + payload.len() as u32;
+        let zeros = [0; 8];
+        // SAFETY: the core handed this range to this place alone, and `self` is consumed.
+        unsafe {
+            window.put(self.offset, &header.to_bytes());
+            window.put(at, payload);
+            window.put(behind, &zeros[..(self.offset + stored - behind) as usize]);
+        }
+        (stored, header.crc)
+    }
+}

@@ -1,0 +1,79 @@
+//! Esker's own gate. `cargo xtask verify` is what every change has to pass, at the desk and in CI;
+//! `cargo xtask tidy` checks the rules of the house that a compiler does not know; `cargo xtask
+//! plant` shows that the tests fail when the fault that they guard against is there.
+//!
+//! Nothing here changes a file of the tree. Scratch goes under `target/`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
+
+mod counts;
+mod faults;
+mod plant;
+mod steps;
+mod tidy;
+mod verify;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use steps::Step;
+
+/// Esker's own gate.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run every step: fmt, clippy, test, doc, tidy, deny, book
+    Verify {
+        /// Leave out the tests
+        #[arg(long)]
+        without_tests: bool,
+    },
+    /// Check the format
+    Fmt,
+    /// Run clippy; warnings are errors
+    Clippy,
+    /// Run the tests and add up their counts
+    Test,
+    /// Build the API documentation; warnings are errors
+    Doc,
+    /// Check the rules of the house
+    Tidy,
+    /// Check licences, advisories and sources with cargo-deny, where it is installed
+    Deny,
+    /// Build the book with mdbook, where it is installed
+    Book,
+    /// Plant the faults of docs/faults.toml, one at a time, and demand that the tests catch them
+    Plant(plant::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let passed = match arguments.command {
+        Command::Verify { without_tests: false } => verify::run(&Step::ALL),
+        Command::Verify { without_tests: true } => verify::run(&Step::WITHOUT_TESTS),
+        Command::Fmt => verify::run(&[Step::Fmt]),
+        Command::Clippy => verify::run(&[Step::Clippy]),
+        Command::Test => verify::run(&[Step::Test]),
+        Command::Doc => verify::run(&[Step::Doc]),
+        Command::Tidy => verify::run(&[Step::Tidy]),
+        Command::Deny => verify::run(&[Step::Deny]),
+        Command::Book => verify::run(&[Step::Book]),
+        Command::Plant(options) => plant::run(&options),
+    };
+    match passed {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

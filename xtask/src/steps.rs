@@ -1,0 +1,133 @@
+//! The steps of the gate. Each one only looks.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::counts::Counts;
+use crate::{tidy, workspace};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Fmt,
+    Clippy,
+    Test,
+    Doc,
+    Tidy,
+    Deny,
+    Book,
+}
+
+/// How a step ended.
+pub enum Verdict {
+    Ok,
+    Failed,
+    /// Not run, and why.
+    Skipped(&'static str),
+}
+
+pub struct Outcome {
+    pub verdict: Verdict,
+    /// What the test step counted.
+    pub counts: Option<Counts>,
+}
+
+impl Step {
+    pub const ALL: [Self; 7] =
+        [Self::Fmt, Self::Clippy, Self::Test, Self::Doc, Self::Tidy, Self::Deny, Self::Book];
+    pub const WITHOUT_TESTS: [Self; 6] =
+        [Self::Fmt, Self::Clippy, Self::Doc, Self::Tidy, Self::Deny, Self::Book];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Clippy => "clippy",
+            Self::Test => "test",
+            Self::Doc => "doc",
+            Self::Tidy => "tidy",
+            Self::Deny => "deny",
+            Self::Book => "book",
+        }
+    }
+
+    pub fn run(self, root: &Path) -> Result<Outcome> {
+        let cargo = |arguments: &[&str]| {
+            let mut command = workspace::cargo();
+            command.args(arguments).current_dir(root);
+            command
+        };
+        match self {
+            Self::Fmt => ended(cargo(&["fmt", "--all", "--check"])),
+            Self::Clippy => {
+                ended(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+            }
+            Self::Test => counted(cargo(&["test", "--workspace"])),
+            Self::Doc => {
+                let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
+                command.env("RUSTDOCFLAGS", "-D warnings");
+                ended(command)
+            }
+            Self::Tidy => tidy::run(root).map(verdict),
+            Self::Deny if !answers(cargo(&["deny", "--version"])) => {
+                Ok(skipped("cargo-deny is not installed"))
+            }
+            Self::Deny => ended(cargo(&["deny", "check"])),
+            Self::Book if !answers(version_of("mdbook")) => Ok(skipped("mdbook is not installed")),
+            Self::Book => {
+                let mut command = Command::new("mdbook");
+                command.arg("build").arg(root.join("docs"));
+                command.arg("--dest-dir").arg(root.join("target/book"));
+                ended(command)
+            }
+        }
+    }
+}
+
+fn verdict(passed: bool) -> Outcome {
+    let verdict = if passed { Verdict::Ok } else { Verdict::Failed };
+    Outcome { verdict, counts: None }
+}
+
+fn skipped(why: &'static str) -> Outcome {
+    Outcome { verdict: Verdict::Skipped(why), counts: None }
+}
+
+fn ended(mut command: Command) -> Result<Outcome> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    Ok(verdict(status.success()))
+}
+
+/// Runs `command`, passes its output on line by line, and adds up the counts in it.
+fn counted(mut command: Command) -> Result<Outcome> {
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let mut output = BufReader::new(child.stdout.take().context("no standard output")?);
+    let mut counts = Counts::default();
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line)? > 0 {
+        let mut ours = std::io::stdout().lock();
+        ours.write_all(&line)?;
+        ours.flush()?;
+        counts.add_line(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    let passed = child.wait()?.success();
+    if !passed && counts.failed == 0 {
+        // Nothing compiled, or a test took its process down before it could be counted.
+        counts.failed = 1;
+    }
+    Ok(Outcome { counts: Some(counts), ..verdict(passed) })
+}
+
+fn version_of(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg("--version");
+    command
+}
+
+fn answers(mut command: Command) -> bool {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}

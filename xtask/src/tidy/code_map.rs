@@ -1,0 +1,39 @@
+//! ARCHITECTURE.md's code map names every crate.
+
+use super::finding::Finding;
+use super::source;
+use super::tree::Tree;
+
+const RULE: &str = "code-map";
+const FILE: &str = "ARCHITECTURE.md";
+
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let Some(text) = tree.text(FILE) else {
+        return vec![Finding::error(RULE, FILE, 0, "is missing")];
+    };
+    tree.crates()
+        .filter(|name| source::lines_with_word(text, &format!("crates/{name}")).is_empty())
+        .map(|name| Finding::error(RULE, FILE, 0, format!("does not name crates/{name}")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(map: &str) -> usize {
+        let manifest = "crates/log/Cargo.toml";
+        check(&Tree::of(&[(FILE, map), (manifest, ""), ("crates/log/fuzz/Cargo.toml", "")])).len()
+    }
+
+    #[test]
+    fn a_crate_that_is_not_on_the_map_is_found() {
+        assert_eq!(found("`crates/logger` and `crates/disk`\n"), 1);
+        assert_eq!(check(&Tree::of(&[])).len(), 1);
+    }
+
+    #[test]
+    fn a_crate_on_the_map_is_fine() {
+        assert_eq!(found("`crates/log` keeps records\n"), 0);
+    }
+}

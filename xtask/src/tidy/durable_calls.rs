@@ -1,0 +1,90 @@
+//! Only `disk` and `log` write, sync, rename or checksum. A face that did it by itself would have
+//! its own crash cases, and nobody would have tested them.
+
+use super::finding::Finding;
+use super::source;
+
+const RULE: &str = "durable-calls";
+/// The crates that may.
+const OWNERS: [&str; 2] = ["crates/disk/", "crates/log/"];
+/// Each is looked for as the start of a word.
+const DENIED: [&str; 28] = [
+    "File::create",
+    "File::options",
+    "OpenOptions",
+    "blake3",
+    "copy_file_range",
+    "crc16",
+    "crc32",
+    "crc64",
+    "crc_fast",
+    "fallocate",
+    "fdatasync",
+    "fs::copy",
+    "fs::hard_link",
+    "fs::remove",
+    "fs::rename",
+    "fs::write",
+    "fsync",
+    "ftruncate",
+    "pwrite",
+    "renameat",
+    ".rename(",
+    ".set_len(",
+    "sync_all",
+    "sync_data",
+    "sync_dir",
+    "write_all_at",
+    "write_at",
+    "xxhash",
+];
+
+pub fn check(path: &str, text: &str) -> Vec<Finding> {
+    let shipped = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
+    if !shipped || source::is_test(path) || OWNERS.iter().any(|owner| path.starts_with(owner)) {
+        return Vec::new();
+    }
+    let code = source::without_tests(&source::code(text));
+    let found = |token: &'static str| {
+        source::lines_with(&code, token).into_iter().map(move |line| {
+            let message = format!("`{token}` belongs to the crates disk and log alone");
+            Finding::error(RULE, path, line, message)
+        })
+    };
+    DENIED.into_iter().flat_map(found).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_in_a_face_is_found() {
+        let found = check("crates/kv/src/index.rs", "fn a() {\n    file.sync_data()?;\n}\n");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].line, 2);
+    }
+
+    #[test]
+    fn every_denied_call_is_found() {
+        for token in DENIED {
+            let text = format!("fn a() {{ std::{token} }}\n");
+            assert!(!check("crates/cli/src/main.rs", &text).is_empty(), "{token}");
+        }
+    }
+
+    #[test]
+    fn the_owners_and_the_tests_may() {
+        assert!(check("crates/log/src/a.rs", "file.sync_data();").is_empty());
+        assert!(check("crates/kv/tests/a.rs", "std::fs::write(a, b);").is_empty());
+        let inside = "#[cfg(test)]\nmod tests {\n    fn a() { std::fs::write(a, b); }\n}\n";
+        assert!(check("crates/kv/src/a.rs", inside).is_empty());
+    }
+
+    #[test]
+    fn words_about_it_are_no_calls() {
+        assert!(
+            check("crates/cli/src/a.rs", "/// p50 of fdatasync\nlet a = \"fsync\";").is_empty()
+        );
+    }
+}

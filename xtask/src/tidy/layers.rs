@@ -1,0 +1,115 @@
+//! Each crate stands only on those below it.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+use super::finding::Finding;
+
+const RULE: &str = "layers";
+/// The floor that each crate is on. `esker`, the facade, shows log, consensus and kv to its users.
+const FLOORS: [(&str, u8); 11] = [
+    ("disk", 0),
+    ("log", 1),
+    ("consensus", 2),
+    ("kv", 2),
+    ("esker", 3),
+    ("raft", 3),
+    ("lab", 3),
+    ("oracle", 4),
+    ("server", 5),
+    ("client", 5),
+    ("cli", 6),
+];
+const KINDS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+
+/// The crate folder whose manifest `path` is.
+pub fn crate_of(path: &str) -> Option<&str> {
+    let folder = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+    (!folder.contains('/')).then_some(folder)
+}
+
+pub fn check(path: &str, text: &str) -> Vec<Finding> {
+    let Some(name) = crate_of(path) else { return Vec::new() };
+    let error = |message: String| Finding::error(RULE, path, 0, message);
+    let Some(floor) = floor_of(name) else {
+        return vec![error(format!("{name} has no floor yet: say where it stands in {}", file!()))];
+    };
+    let manifest: Table = match toml::from_str(text) {
+        Ok(manifest) => manifest,
+        Err(parse) => return vec![error(format!("is not TOML: {parse}"))],
+    };
+    let below = |other: &str| floor_of(other).is_some_and(|other| other < floor);
+    house_dependencies(&manifest)
+        .into_iter()
+        // Its own tests may want a crate with one of its features.
+        .filter(|other| other != name && !below(other))
+        .map(|other| error(format!("{name} may not depend on {other}: it is not below it")))
+        .collect()
+}
+
+fn floor_of(name: &str) -> Option<u8> {
+    FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
+}
+
+/// The crates of the house that `manifest` names in any table of dependencies.
+fn house_dependencies(manifest: &Table) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let targets = manifest.get("target").and_then(Value::as_table);
+    let targets = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
+    for table in std::iter::once(manifest).chain(targets) {
+        for dependencies in KINDS.iter().filter_map(|kind| table.get(*kind)?.as_table()) {
+            for (key, value) in dependencies {
+                let package = value.get("package").and_then(Value::as_str).unwrap_or(key);
+                if package == "esker" {
+                    found.insert(package.to_owned());
+                } else if let Some(name) = package.strip_prefix("esker-") {
+                    found.insert(name.to_owned());
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str, manifest: &str) -> usize {
+        check(&format!("crates/{name}/Cargo.toml"), manifest).len()
+    }
+
+    #[test]
+    fn an_upward_edge_is_found() {
+        assert_eq!(of("disk", "[dependencies]\nesker-log = { workspace = true }\n"), 1);
+        assert_eq!(of("log", "[dependencies]\nesker.workspace = true\n"), 1);
+        assert_eq!(of("esker", "[dependencies]\nesker-raft.workspace = true\n"), 1);
+    }
+
+    #[test]
+    fn a_sideways_edge_is_found() {
+        assert_eq!(of("kv", "[dependencies]\nesker-consensus.workspace = true\n"), 1);
+    }
+
+    #[test]
+    fn no_table_hides_an_edge() {
+        assert_eq!(of("log", "[dev-dependencies]\nesker-kv.workspace = true\n"), 1);
+        assert_eq!(of("log", "[target.'cfg(unix)'.dependencies]\nesker-kv.workspace = true\n"), 1);
+        assert_eq!(of("log", "[dependencies]\nfriend = { package = 'esker-kv', path = '' }\n"), 1);
+    }
+
+    #[test]
+    fn an_unknown_crate_needs_a_floor() {
+        assert_eq!(of("attic", ""), 1);
+        assert_eq!(of("cli", "[dependencies]\nesker-attic.workspace = true\n"), 1);
+    }
+
+    #[test]
+    fn downward_edges_are_fine() {
+        let text = "[dependencies]\nesker-log.workspace = true\nesker-disk.workspace = true\n\
+                    bytes = '1'\n[dev-dependencies]\nesker-kv = { path = '.' }\n";
+        assert_eq!(of("kv", text), 0);
+        assert!(check("xtask/Cargo.toml", "[dependencies]\nesker-cli = '1'\n").is_empty());
+    }
+}

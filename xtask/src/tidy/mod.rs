@@ -1,0 +1,109 @@
+//! The rules of the house that a compiler does not know, one rule a file.
+//!
+//! A rule is a pure function of a path and a text, or of the whole [`Tree`] where it compares files, and has
+//! a test that shows it failing. Rules read the code as text: they keep honest people from
+//! slipping, and do not try to stop anyone who means to get around them.
+
+mod allow;
+mod code_map;
+mod durable_calls;
+mod fault_list;
+mod finding;
+mod layers;
+mod length;
+mod links;
+mod lints;
+mod names;
+mod requirements;
+mod source;
+mod text;
+mod tree;
+mod unsafe_files;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use finding::Finding;
+use tree::Tree;
+
+/// A rule over one file.
+type FileRule = fn(path: &str, text: &str) -> Vec<Finding>;
+/// A rule over all of them.
+type TreeRule = fn(tree: &Tree) -> Vec<Finding>;
+
+const FILE_RULES: [FileRule; 7] = [
+    durable_calls::check,
+    layers::check,
+    unsafe_files::check,
+    length::check,
+    lints::check,
+    text::check,
+    names::check,
+];
+const TREE_RULES: [TreeRule; 4] =
+    [requirements::check, fault_list::check, links::check, code_map::check];
+
+/// Checks the tree at `root` and prints what was found; `false` if anything has to change.
+pub fn run(root: &Path) -> Result<bool> {
+    let tree = Tree::read(root)?;
+    let allowed = allow::parse(tree.text(allow::FILE).unwrap_or_default())?;
+    let mut findings = findings(&tree);
+    findings.retain(|finding| !allowed.iter().any(|entry| entry.covers(finding)));
+    findings.extend(allow::unused(&tree, &allowed));
+
+    findings.iter().for_each(|finding| println!("{finding}"));
+    let failed = findings.iter().filter(|finding| finding.fails).count();
+    println!(
+        "tidy: {} files, {failed} errors, {} warnings",
+        tree.files().count(),
+        findings.len() - failed
+    );
+    Ok(failed == 0)
+}
+
+fn findings(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.files() {
+        findings.extend(FILE_RULES.iter().flat_map(|rule| rule(path, text)));
+    }
+    findings.extend(TREE_RULES.iter().flat_map(|rule| rule(tree)));
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_is_called() {
+        let tree = Tree::of(&[
+            ("crates/kv/Cargo.toml", "[dependencies]\nesker-cli.workspace = true\n"),
+            ("crates/kv/src/utils.rs", "fn f() { unsafe { fsync() } } \n"),
+            ("crates/kv/src/long.rs", &"fn f();\n".repeat(801)),
+            ("docs/requirements.md", "| W-1 | `x.rs::gone` | seen |\n"),
+            (
+                "docs/faults.toml",
+                "[[fault]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest=''\n",
+            ),
+            ("README.md", "[gone](gone.md)\n"),
+            ("ARCHITECTURE.md", "\n"),
+        ]);
+        let found = findings(&tree);
+        for rule in [
+            "durable-calls",
+            "layers",
+            "unsafe-files",
+            "length",
+            "lints",
+            "text",
+            "names",
+            "requirements",
+            "fault-list",
+            "links",
+            "code-map",
+        ] {
+            assert!(found.iter().any(|finding| finding.rule == rule), "{rule} found nothing");
+        }
+    }
+}
