@@ -103,3 +103,24 @@ fn a_lost_overwrite_leaves_the_sector_unreadable() {
     let file = disk.open(Path::new(PATH), Open::write()).unwrap();
     assert_eq!(file.read_at(&mut [0; 10], 0).unwrap_err().os_code(), Some(5));
 }
+
+#[test]
+fn a_sector_that_the_cut_kept_old_stays_unreadable() {
+    let mut outcomes = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let disk = SimDisk::with(SimOptions::new(seed).sector(Sector::B512).torn_percent(0));
+        let file = disk.open(Path::new(PATH), Open::create()).unwrap();
+        write_all_at(&*file, &[1; BLOCK], 0).unwrap();
+        file.sync_data().unwrap();
+        disk.sync_dir(Path::new("/")).unwrap();
+        disk.make_unreadable(Path::new(PATH), 0).unwrap();
+        write_all_at(&*file, &[2; BLOCK], 0).unwrap();
+        disk.power_cut(Persist::Random);
+        disk.power_on();
+        let replaced = disk.contents(Path::new(PATH)).unwrap()[0] == 2;
+        let file = disk.open(Path::new(PATH), Open::read()).unwrap();
+        assert_eq!(file.read_at(&mut [0], 0).is_ok(), replaced, "seed {seed}");
+        outcomes.insert(replaced);
+    }
+    assert_eq!(outcomes.len(), 2);
+}

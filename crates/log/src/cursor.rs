@@ -76,12 +76,6 @@ impl Cursor {
         Ok(Self { position, after, skipping: true })
     }
 
-    /// The number that everything delivered so far, or skipped, is at or below; exact before the
-    /// first batch.
-    pub(crate) fn after(&self) -> u64 {
-        self.after
-    }
-
     /// The next records, or `None` at the limit.
     pub(crate) fn next(&mut self, source: &dyn Source) -> Result<Option<Batch>> {
         loop {

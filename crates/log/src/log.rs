@@ -137,13 +137,15 @@ impl Log {
                 Err(error) => return Err(error),
             },
         };
-        let survey = match recovery::survey(dir, &options, manifest) {
-            Err(Error::Damaged(damage)) if options.on_damage != OnDamage::Fail => {
+        let direct = options.direct != Direct::Off && facts.direct;
+        let survey = recovery::survey(dir, &options, manifest, direct)?;
+        let survey = match &survey.damage {
+            Some(damage) if options.on_damage != OnDamage::Fail => {
                 tracing::warn!(%damage, "putting damaged units aside");
                 let manifest = repair::repair(dir, &options, manifest)?;
-                recovery::survey(dir, &options, manifest)?
+                recovery::survey(dir, &options, manifest, direct)?.undamaged()?
             }
-            other => other?,
+            _ => survey.undamaged()?,
         };
         let adopted = recovery::adopt(dir, &options, survey, engine.wall_ms())?;
 

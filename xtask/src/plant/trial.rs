@@ -176,6 +176,7 @@ fn failed(output: &str) -> Vec<String> {
         .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
         .map(|name| name.trim_end_matches(" - should panic").to_owned())
         .collect();
+    names.sort();
     names.dedup();
     names
 }

@@ -1,7 +1,7 @@
 //! Finding out what is in a log's directory. Reads only.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, File, Open, read_full_at};
@@ -36,6 +36,39 @@ pub(crate) struct Survey {
     /// Records up to this number were durable at some time.
     pub(crate) claim: u64,
     pub(crate) cut: Option<Cut>,
+    /// The first damage. `live` then ends before it.
+    pub(crate) damage: Option<Damage>,
+}
+
+impl Survey {
+    /// The survey, unless there is damage.
+    pub(crate) fn undamaged(self) -> Result<Self> {
+        match self.damage {
+            Some(damage) => Err(Error::Damaged(damage)),
+            None => Ok(self),
+        }
+    }
+
+    /// The position and the number up to which everything was durable at some time, and the bytes
+    /// of sound units behind.
+    pub(crate) fn durable_end(&self) -> (u64, u64, u64) {
+        let mut behind = 0;
+        for live in self.live.iter().rev() {
+            let header = &live.segment.header;
+            let Some(units) = &live.units else {
+                return (live.segment.end_position(), live.segment.state.read().last_seq, behind);
+            };
+            let known = units.partition_point(|unit| unit.header.last_seq <= self.claim);
+            behind += units[known..].iter().map(|unit| u64::from(unit.header.span())).sum::<u64>();
+            if let Some(last) = known.checked_sub(1).map(|last| &units[last]) {
+                return (header.base + u64::from(last.end()), last.header.last_seq, behind);
+            }
+            if header.prev_segment < self.manifest.floor_segment.max(1) {
+                return (header.base + u64::from(BLOCK), header.prev_seq, behind);
+            }
+        }
+        (0, 0, behind)
+    }
 }
 
 #[derive(Debug)]
@@ -56,22 +89,26 @@ pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Re
 }
 
 pub(crate) fn damage_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
-    Error::Damaged(Damage {
-        file: path.into(),
-        offset: u64::from(offset),
-        after: Seq(after),
-        what: what.to_string(),
-    })
+    Error::Damaged(damage_of(path, offset, after, what))
+}
+
+fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToString) -> Damage {
+    let (file, offset) = (path.into(), u64::from(offset));
+    Damage { file, offset, after: Seq(after), what: what.to_string() }
 }
 
 /// Surveys the directory of a log that has this manifest.
 ///
 /// # Errors
-/// `Damaged` when durable records are missing, `Version` or `Foreign` for files that are not this
-/// log's, and failures of the disk.
-pub(crate) fn survey(dir: &Path, options: &Options, manifest: Manifest) -> Result<Survey> {
+/// `Version` or `Foreign` for files that are not this log's, and failures of the disk. Damage is in
+/// the survey.
+pub(crate) fn survey(
+    dir: &Path,
+    options: &Options,
+    manifest: Manifest,
+    direct: bool,
+) -> Result<Survey> {
     let disk = &*options.disk;
-    let direct = options.direct != crate::options::Direct::Off && disk.facts(dir)?.direct;
     let mut surveyor = Surveyor { dir, options, direct, manifest, heads: BTreeMap::new() };
     let mut survey = Survey {
         manifest,
@@ -82,6 +119,7 @@ pub(crate) fn survey(dir: &Path, options: &Options, manifest: Manifest) -> Resul
         highest_number: manifest.floor_segment,
         claim: 0,
         cut: None,
+        damage: None,
     };
     for name in disk.list(dir)? {
         match layout::classify(&name) {
@@ -143,40 +181,64 @@ impl Surveyor<'_> {
         Ok(())
     }
 
-    /// The chain of headers that ends with the newest sound one, oldest first.
-    fn chain(&self) -> Result<Vec<(SegmentHeader, u32)>> {
+    /// The chain of headers that ends with the newest sound one, oldest first. Where a link is
+    /// missing or damaged: the chain before it, and the damage.
+    fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
         let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
         let mut chain: Vec<_> = newest.into_iter().collect();
+        let mut damage = None;
         while let Some((header, _)) = chain.last() {
             let number = header.prev_segment;
             if number < self.manifest.floor_segment.max(1) {
                 break;
             }
-            let path = layout::segment(self.dir, number);
-            let (before, base) = (header.prev_seq, header.base);
-            match self.heads.get(&number) {
-                None => return Err(damage_at(&path, 0, 0, "the segment is missing")),
-                Some((_, Err(HeaderFlaw::Flaw(flaw)))) => {
-                    return Err(damage_at(&path, 0, 0, flaw));
-                }
-                Some((_, Err(_))) => return Err(damage_at(&path, 0, 0, Flaw::NotAUnit)),
-                Some((_, Ok(head))) => {
-                    let length = base.checked_sub(head.0.base);
-                    if head.0.prev_seq > before
-                        || !length.is_some_and(|n| (4096..=u64::from(SEGMENT_MAX)).contains(&n))
-                    {
-                        return Err(damage_at(&path, 0, 0, Flaw::Nonsense));
-                    }
-                    chain.push(*head);
+            match self.link(header) {
+                Ok(before) => chain.push(before),
+                Err(what) => {
+                    let path = layout::segment(self.dir, number);
+                    damage = Some(damage_of(&path, 0, header.prev_seq, what));
+                    chain = self.chain_before(number);
+                    return (chain, damage);
                 }
             }
         }
         chain.reverse();
-        Ok(chain)
+        (chain, damage)
+    }
+
+    /// The header of the segment that another names as the one before it.
+    fn link(&self, header: &SegmentHeader) -> std::result::Result<(SegmentHeader, u32), String> {
+        match self.heads.get(&header.prev_segment) {
+            None => Err("the segment is missing".into()),
+            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => Err(flaw.to_string()),
+            Some((_, Err(_))) => Err(Flaw::NotAUnit.to_string()),
+            Some((_, Ok(before))) => {
+                let length = header.base.checked_sub(before.0.base);
+                let fits = length.is_some_and(|n| (4096..=u64::from(SEGMENT_MAX)).contains(&n));
+                if before.0.prev_seq > header.prev_seq || !fits {
+                    return Err(Flaw::Nonsense.to_string());
+                }
+                Ok(*before)
+            }
+        }
+    }
+
+    /// The chain that starts with the oldest segment and stays below a number.
+    fn chain_before(&self, number: u64) -> Vec<(SegmentHeader, u32)> {
+        let sound = || self.heads.range(..number).filter_map(|(_, (_, head))| head.ok());
+        let mut chain: Vec<_> = sound().next().into_iter().collect();
+        while let Some((header, _)) = chain.last() {
+            let next = sound().rfind(|(next, _)| next.prev_segment == header.segment);
+            match next {
+                Some(next) => chain.push(next),
+                None => break,
+            }
+        }
+        chain
     }
 
     fn follow_chain(&self, survey: &mut Survey) -> Result<()> {
-        let chain = self.chain()?;
+        let (chain, broken_link) = self.chain();
         for (n, (header, header_crc)) in chain.iter().enumerate() {
             survey.claim = survey.claim.max(header.claim);
             let next = chain.get(n + 1).map(|(next, _)| next);
@@ -189,19 +251,28 @@ impl Surveyor<'_> {
             survey.live.push(live);
             if let Some(flaw) = flaw {
                 survey.dead.extend(chain[n + 1..].iter().map(|(header, _)| header.segment));
+                if broken_link.is_some() && n + 1 == chain.len() {
+                    break;
+                }
                 self.judge(survey, &Break { at: n, flaw })?;
                 break;
             }
         }
         if chain.is_empty() {
-            self.judge_empty(survey)?;
+            self.judge_empty(survey);
+        }
+        if survey.damage.is_none() {
+            survey.damage = broken_link;
         }
         let live: Vec<u64> = survey.live.iter().map(|live| live.segment.number()).collect();
         let dead = self.heads.keys().filter(|number| !live.contains(number));
         survey.dead.extend(dead);
         survey.dead.sort_unstable();
         survey.dead.dedup();
-        self.check_clean_end(survey)
+        if survey.damage.is_none() {
+            survey.damage = self.check_clean_end(survey);
+        }
+        Ok(())
     }
 
     /// One live segment, by its footer or by a scan, and the flaw that ends it short of `next`.
@@ -213,7 +284,7 @@ impl Surveyor<'_> {
     ) -> Result<(Live, Option<Flaw>)> {
         let number = header.segment;
         let Some((file, _)) = self.heads.get(&number) else {
-            return Err(damage_at(&layout::segment(self.dir, number), 0, 0, "it is missing"));
+            return Err(damage_at(&layout::segment(self.dir, number), 0, 0, Flaw::NotAUnit));
         };
         let file_len = file.len()?;
         let end = next.map(|next| (next.base - header.base) as u32);
@@ -315,8 +386,9 @@ impl Surveyor<'_> {
         }
         survey.claim = claim.max(survey.claim);
         if survey.claim > last {
-            let (path, offset) = self.place_of_damage(survey, broken, end);
-            return Err(damage_at(&path, offset, last, stop.flaw));
+            let (path, offset) = self.place_of_damage(broken, end);
+            survey.damage = Some(damage_of(&path, offset, last, stop.flaw));
+            return Ok(());
         }
         let dead = survey.live.len() > stop.at + 1 || !survey.dead.is_empty();
         if stop.flaw != Flaw::Blank || behind.is_some() || dead {
@@ -346,48 +418,45 @@ impl Surveyor<'_> {
 
     /// A claim that goes past the last unit of the newest sound segment may mean that the segment
     /// behind it lost its header.
-    fn place_of_damage(&self, survey: &Survey, broken: &Segment, end: u32) -> (std::path::PathBuf, u32) {
-        let clean = self.manifest.clean.as_ref();
-        let later = clean.filter(|clean| clean.segment > broken.number());
-        match later {
-            Some(clean) if survey.live.len() == 1 || survey.dead.is_empty() => {
+    fn place_of_damage(&self, broken: &Segment, end: u32) -> (PathBuf, u32) {
+        match &self.manifest.clean {
+            Some(clean) if clean.segment > broken.number() => {
                 (layout::segment(self.dir, clean.segment), 0)
             }
-            Some(clean) => (layout::segment(self.dir, clean.segment), 0),
-            None => (broken.path.clone(), end),
+            _ => (broken.path.clone(), end),
         }
     }
 
     /// No segment has a sound header: a log that was just created, or one that lost everything.
-    fn judge_empty(&self, survey: &mut Survey) -> Result<()> {
+    fn judge_empty(&self, survey: &mut Survey) {
         let never_started = self.manifest.floor_segment == 0 && survey.claim == 0;
         if never_started {
-            return Ok(());
+            return;
         }
         let number = self.heads.keys().next().copied().unwrap_or(self.manifest.floor_segment);
         let what = match self.heads.get(&number) {
             Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
             _ => "the segment is missing".into(),
         };
-        Err(damage_at(&layout::segment(self.dir, number), 0, 0, what))
+        survey.damage = Some(damage_of(&layout::segment(self.dir, number), 0, 0, what));
     }
 
     /// After a clean close the log ends where the manifest says, or it is damaged.
-    fn check_clean_end(&self, survey: &Survey) -> Result<()> {
+    fn check_clean_end(&self, survey: &Survey) -> Option<Damage> {
         let (Some(clean), Some(live)) = (&self.manifest.clean, survey.live.last()) else {
-            return Ok(());
+            return None;
         };
         let state = live.segment.state.read();
         let number = live.segment.number();
         if (number, state.end, state.last_seq, state.chain)
             == (clean.segment, clean.offset, clean.seq, clean.chain)
         {
-            return Ok(());
+            return None;
         }
         let path = layout::segment(self.dir, clean.segment);
         let offset = if number == clean.segment { state.end } else { 0 };
         let what = format!("the log was closed at byte {}, which is not its end", clean.offset);
-        Err(damage_at(&path, offset, state.last_seq, what))
+        Some(damage_of(&path, offset, state.last_seq, what))
     }
 }
 
