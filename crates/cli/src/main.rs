@@ -1,2 +1,29 @@
-//! The `esker` command.
-fn main() {}
+//! The `esker` command: a durable log in a directory, fed from standard input.
+//!
+//! `arguments` says what can be typed, `log_cmd` does the work of `esker log`, `bench` measures, and
+//! `exit` turns an outcome into one line on standard error and an exit status.
+
+mod arguments;
+mod bench;
+mod exit;
+mod log_cmd;
+mod output;
+mod quantity;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Face};
+
+#[global_allocator]
+static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().face {
+        Face::Log(command) => log_cmd::run(command),
+        Face::Bench(command) => bench::run(command),
+    };
+    exit::report(outcome)
+}

@@ -60,6 +60,20 @@ fn locks_are_free_and_old_handles_dead_when_it_is_back() {
 }
 
 #[test]
+fn dropping_an_old_handle_closes_no_new_one() {
+    let disk = SimDisk::new(1);
+    let old = disk.open(Path::new("/a"), Open::create()).unwrap();
+    disk.kill();
+    disk.power_on();
+    let new = disk.open(Path::new("/a"), Open::write()).unwrap();
+    disk.unlink(Path::new("/a")).unwrap();
+    disk.sync_dir(Path::new("/")).unwrap();
+    drop(old);
+    disk.sync_dir(Path::new("/")).unwrap();
+    write_all_at(&*new, b"open", 0).unwrap();
+}
+
+#[test]
 fn the_disk_of_a_dead_process_is_dead_too() {
     for end in ends() {
         let machine = SimDisk::new(1);

@@ -124,3 +124,28 @@ fn a_sector_that_the_cut_kept_old_stays_unreadable() {
     }
     assert_eq!(outcomes.len(), 2);
 }
+
+#[test]
+fn one_sector_of_the_whole_disk_is_torn() {
+    let mut torn_files = [0; 3];
+    for seed in 0..200 {
+        let disk = SimDisk::new(seed);
+        for name in 0..3 {
+            let path = format!("/{name}");
+            let file = disk.open(Path::new(&path), Open::create()).unwrap();
+            file.set_len(2 * BLOCK as u64).unwrap();
+            file.sync_data().unwrap();
+            write_all_at(&*file, &[2; 2 * BLOCK], 0).unwrap();
+        }
+        disk.sync_dir(Path::new("/")).unwrap();
+        disk.power_cut(Persist::Torn);
+        let torn = |name: &usize| {
+            let bytes = disk.contents(Path::new(&format!("/{name}"))).unwrap();
+            bytes.chunks(BLOCK).any(|block| block.iter().any(|byte| *byte != block[0]))
+        };
+        let torn: Vec<usize> = (0..3).filter(torn).collect();
+        assert!(torn.len() <= 1, "seed {seed}: {torn:?}");
+        torn.iter().for_each(|name| torn_files[*name] += 1);
+    }
+    assert!(torn_files.iter().all(|count| *count > 20), "each of them can be: {torn_files:?}");
+}

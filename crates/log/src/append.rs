@@ -247,6 +247,11 @@ impl Shared {
         Ok(last.map(|(seq, unit, position)| self.ticket(seq, unit, position)))
     }
 
+    /// Whether the largest record would find room now, or would be refused for another reason.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().core.has_room()
+    }
+
     /// Tries until there is room. A wait ends with a commit, which the caller drives itself if nobody
     /// else does.
     fn with_room<T>(

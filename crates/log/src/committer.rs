@@ -151,6 +151,7 @@ impl Committer {
             time_ms,
             chain: self.chain,
             recovered: false,
+            first_chain: 0,
         };
         let ready = match log.runway.take(number) {
             Some(ready) => ready,

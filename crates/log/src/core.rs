@@ -469,6 +469,14 @@ impl Core {
         });
     }
 
+    /// Whether another record would get a place whatever its size, or be refused for good.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.latch.is_some()
+            || (self.check_window(1).is_ok()
+                && self.tail.staged(self.settled().position) < self.limits.windows
+                && self.next_unit - self.written.unit < self.progress.len() as u64)
+    }
+
     // ---- asking --------------------------------------------------------------------------------
 
     /// The unit that holds the last record accepted.

@@ -110,6 +110,10 @@ impl Cursor {
                     Ok(read) => read,
                     Err(Error::Quarantined { from, to }) => {
                         self.pass_gap(&segment, offset)?;
+                        if from == to {
+                            // A header was damaged, and no record.
+                            continue;
+                        }
                         self.after = self.after.max(to.0);
                         return Err(Error::Quarantined { from, to });
                     }

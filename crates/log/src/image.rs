@@ -16,8 +16,6 @@ pub(crate) struct Image {
     len: u64,
     buffer: AlignedBuf,
     loaded: Range<u64>,
-    /// Blocks that the device would not give. They read as zeros.
-    unreadable: Vec<u64>,
 }
 
 impl Image {
@@ -25,7 +23,7 @@ impl Image {
         let len = file.len()?;
         let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
         let buffer = AlignedBuf::new(size);
-        Ok(Self { file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
+        Ok(Self { file, len, buffer, loaded: 0..0 })
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -43,11 +41,6 @@ impl Image {
         Ok(&self.buffer[from..to])
     }
 
-    /// The first block at or behind `offset` that could not be read, if it is before `end`.
-    pub(crate) fn unreadable(&self, blocks: Range<u64>) -> Option<u64> {
-        self.unreadable.iter().copied().find(|block| blocks.contains(block))
-    }
-
     fn load(&mut self, offset: u64, len: usize) -> Result<()> {
         let want = len.max(CHUNK.min((self.len - offset.min(self.len)) as usize));
         let want = want.next_multiple_of(BLOCK);
@@ -61,7 +54,7 @@ impl Image {
             Err(cause) => {
                 tracing::warn!(%cause, "reading block by block");
                 let left = self.len.saturating_sub(offset).min(want as u64);
-                self.unreadable.extend(block_by_block(&*self.file, buffer, offset));
+                block_by_block(&*self.file, buffer, offset);
                 left as usize
             }
         };
@@ -70,16 +63,13 @@ impl Image {
     }
 }
 
-/// Reads what can be read, and tells the blocks that cannot.
-fn block_by_block(file: &dyn File, buffer: &mut [u8], offset: u64) -> Vec<u64> {
-    let mut unreadable = Vec::new();
+/// Reads what can be read. A block that the device does not give reads as zeros: whatever stood
+/// there is not sound.
+fn block_by_block(file: &dyn File, buffer: &mut [u8], offset: u64) {
     for (n, block) in buffer.chunks_mut(BLOCK).enumerate() {
-        let at = offset + (n * BLOCK) as u64;
         block.fill(0);
-        if read_full_at(file, block, at).is_err() {
+        if read_full_at(file, block, offset + (n * BLOCK) as u64).is_err() {
             block.fill(0);
-            unreadable.push(at);
         }
     }
-    unreadable
 }

@@ -142,7 +142,7 @@ impl Log {
         let survey = match &survey.damage {
             Some(damage) if options.on_damage != OnDamage::Fail => {
                 tracing::warn!(%damage, "putting damaged units aside");
-                let manifest = repair::repair(dir, &options, manifest)?;
+                let (manifest, _) = repair::repair_segments(dir, &options, manifest)?;
                 recovery::survey(dir, &options, manifest, direct)?.undamaged()?
             }
             _ => survey.undamaged()?,

@@ -124,7 +124,7 @@ pub(crate) fn scan(
 }
 
 /// Reads and checks the unit at an offset.
-fn sound_unit(
+pub(crate) fn sound_unit(
     image: &mut Image,
     salt: Salt,
     offset: u32,

@@ -74,10 +74,9 @@ pub(super) struct Fate {
 }
 
 impl Fate {
-    /// The error that strikes the call, unless the power goes in it.
+    /// The error that strikes the call.
     pub(super) fn error(&self) -> Option<Errno> {
         match self.effect {
-            _ if self.ends.is_some() => None,
             Some(Effect::Io) => Some(Errno::IO),
             Some(Effect::NoSpace) => Some(Errno::NOSPC),
             Some(Effect::Os(code)) => Some(Errno::from_raw_os_error(code)),

@@ -168,3 +168,22 @@ fn parent(path: &Path) -> &Path {
 fn non_empty(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A process that is being started holds copies of all descriptors until it runs its own program.
+    #[test]
+    fn a_dropped_lock_is_free_also_while_a_copy_of_its_descriptor_is_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let fd = open(&path, OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC).unwrap();
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let _copy = fd.try_clone().unwrap();
+        let held = StdLock { held: fd };
+        StdDisk::new().lock(&path).unwrap_err();
+        drop(held);
+        StdDisk::new().lock(&path).unwrap();
+    }
+}

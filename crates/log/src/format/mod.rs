@@ -41,11 +41,6 @@ pub(crate) const fn block_up(n: u32) -> u32 {
     n.div_ceil(BLOCK) * BLOCK
 }
 
-/// The next multiple of a block, for positions.
-pub(crate) const fn block_up_64(n: u64) -> u64 {
-    n.div_ceil(BLOCK as u64) * BLOCK as u64
-}
-
 /// CRC-32C of some bytes.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(Crc32Iscsi, bytes) as u32

@@ -33,6 +33,9 @@ pub(crate) struct SegmentHeader {
     pub(crate) chain: u32,
     /// Written whole by recovery or repair before it got its name.
     pub(crate) recovered: bool,
+    /// What the first unit chains to, where `repair` made a new header that has another checksum
+    /// than the one that unit knew; otherwise 0.
+    pub(crate) first_chain: u32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -52,7 +55,7 @@ struct Raw {
     chain: U32,
     block: U32,
     flags: U32,
-    zero: U32,
+    first_chain: U32,
 }
 
 const _: () = assert!(size_of::<Raw>() == SEGMENT_HEADER);
@@ -79,7 +82,7 @@ impl SegmentHeader {
         Salt::new(self.log, self.segment)
     }
 
-    /// The whole first block, and the checksum that the first unit chains to.
+    /// The whole first block, and what the first unit chains to.
     pub(crate) fn to_block(self) -> (Box<[u8]>, u32) {
         let mut raw = Raw {
             magic: MAGIC,
@@ -96,13 +99,24 @@ impl SegmentHeader {
             chain: U32::new(self.chain),
             block: U32::new(BLOCK),
             flags: U32::new(if self.recovered { RECOVERED } else { 0 }),
-            zero: U32::ZERO,
+            first_chain: U32::new(self.first_chain),
         };
         let crc = summed(&raw, self.salt());
         raw.crc = U32::new(crc);
         let mut block = vec![0; BLOCK as usize].into_boxed_slice();
         block[..SEGMENT_HEADER].copy_from_slice(raw.as_bytes());
-        (block, crc)
+        (block, self.chain_start(crc))
+    }
+
+    fn chain_start(&self, crc: u32) -> u32 {
+        if self.first_chain == 0 { crc } else { self.first_chain }
+    }
+
+    /// The log's number in a sound first block of whatever log.
+    pub(crate) fn log_of(block: &[u8], segment: u64) -> Option<LogId> {
+        let (raw, _) = Raw::read_from_prefix(block).ok()?;
+        let log = LogId(raw.log);
+        Self::parse(block, log, segment).ok().map(|_| log)
     }
 
     /// Reads the first block of the segment with this number of this log.
@@ -150,8 +164,9 @@ impl SegmentHeader {
             time_ms: raw.time_ms.get(),
             chain: raw.chain.get(),
             recovered: raw.flags.get() & RECOVERED != 0,
+            first_chain: raw.first_chain.get(),
         };
-        Ok((header, crc))
+        Ok((header, header.chain_start(crc)))
     }
 }
 
@@ -179,6 +194,7 @@ mod tests {
             time_ms: 5,
             chain: 6,
             recovered: true,
+            first_chain: 0,
         }
     }
 

@@ -235,6 +235,7 @@ fn copy_tail(
         time_ms,
         chain,
         recovered: true,
+        first_chain: 0,
     };
     let mut writer = Rewriter::new(&*options.disk, dir, header, density(options))?;
     let mut copied = 0;

@@ -1,0 +1,138 @@
+//! How the command ends: an exit status, and one line on standard error that says what failed,
+//! where, and what to do.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use esker_log::Error;
+
+/// The exit statuses of every `esker` command. 0 is success.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    /// It did not work.
+    Failed = 1,
+    /// The command was typed wrong.
+    Usage = 2,
+    /// Durable data is damaged.
+    Damaged = 3,
+    /// Another process has the log open for writing.
+    Locked = 4,
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub struct Failure {
+    status: Status,
+    message: String,
+}
+
+/// The outcome of a command, or of a part of it.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// The command failed.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self { status: Status::Failed, message: message.into() }
+    }
+
+    /// The command was typed wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self { status: Status::Usage, message: message.into() }
+    }
+
+    /// Durable data is damaged.
+    pub fn damaged(message: impl Into<String>) -> Self {
+        Self { status: Status::Damaged, message: message.into() }
+    }
+
+    /// An operation on the log in `dir` failed.
+    pub fn of_log(error: &Error, dir: &Path) -> Self {
+        let (status, advice) = match error {
+            Error::Damaged(_) => (Status::Damaged, repair_advice(dir)),
+            Error::Quarantined { .. } => (Status::Damaged, String::new()),
+            Error::Locked { .. } => (
+                Status::Locked,
+                "; wait until the other process ends, or read with `esker log cat`".into(),
+            ),
+            Error::Option { option: "record_limit", .. } => {
+                (Status::Usage, " (--record-limit)".into())
+            }
+            Error::Option { option: "segment_size", .. } => {
+                (Status::Usage, " (--segment-size)".into())
+            }
+            Error::Option { .. } => (Status::Usage, String::new()),
+            Error::NotALog { .. } => (Status::Failed, "; choose another directory".into()),
+            Error::Io(cause) | Error::Poisoned(cause) => {
+                (Status::Failed, advice_about(cause, dir).into())
+            }
+            Error::Trimmed { oldest } => (Status::Failed, format!("; go on with --from {oldest}")),
+            _ => (Status::Failed, String::new()),
+        };
+        Self { status, message: format!("{error}{advice}") }
+    }
+
+    /// An operation on a file failed.
+    pub fn of_io(what: impl Display, error: &io::Error) -> Self {
+        Self::failed(format!("{what}: {error}"))
+    }
+
+    /// The same failure, with more to say behind it.
+    #[must_use]
+    pub fn and(mut self, more: impl Display) -> Self {
+        self.message = format!("{}; {more}", self.message);
+        self
+    }
+}
+
+/// What to do about damage in the log in `dir`.
+fn repair_advice(dir: &Path) -> String {
+    let dir = dir.display();
+    format!("; nothing was changed, run `esker log repair {dir}` to put the damage aside")
+}
+
+fn advice_about(cause: &esker_disk::Error, dir: &Path) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::StorageFull
+        | io::ErrorKind::QuotaExceeded
+        | io::ErrorKind::FileTooLarge => "; what was durable is safe: make room and run it again",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; the log needs a directory that this user may write to"
+        }
+        io::ErrorKind::NotADirectory if cause.path() == dir => {
+            "; it is a file, and a log is a directory"
+        }
+        _ => "; what was durable is safe",
+    }
+}
+
+/// Says on standard error what failed, and gives the exit status.
+pub fn report(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            complain(&failure.message);
+            ExitCode::from(failure.status as u8)
+        }
+    }
+}
+
+/// One line on standard error. Where that is closed, there is nobody to tell.
+pub fn complain(message: &str) {
+    let line = message.replace('\n', " ");
+    let _ = writeln!(io::stderr().lock(), "esker: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_names_the_command_that_helps() {
+        let error = Error::Quarantined { from: 1.into(), to: 2.into() };
+        assert_eq!(Failure::of_log(&error, Path::new("d")).status, Status::Damaged);
+        assert!(repair_advice(Path::new("d")).contains("`esker log repair d`"));
+    }
+}

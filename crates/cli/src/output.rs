@@ -1,0 +1,65 @@
+//! Standard output: buffered, closed politely, and bytes as text.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+
+use crate::exit::{Failure, Outcome};
+
+/// Standard output behind a buffer that is emptied by [`Write::flush`] alone, not at each line.
+pub fn buffered() -> io::Result<BufWriter<File>> {
+    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    Ok(BufWriter::with_capacity(64 << 10, file))
+}
+
+/// Writes a text to standard output. A reader that has gone away, as `head` does, is no failure.
+pub fn print(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
+    Ok(())
+}
+
+/// Writes one JSON object and a newline to standard output.
+pub fn print_json(value: &impl serde::Serialize) -> Outcome {
+    let text = serde_json::to_string(value).map_err(|e| Failure::failed(e.to_string()))?;
+    print(&(text + "\n"))
+}
+
+/// Whether standard output is still read by somebody; a failure when writing failed otherwise.
+pub fn unless_closed(written: io::Result<()>) -> Outcome<bool> {
+    match written {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::of_io("write standard output", &error)),
+    }
+}
+
+/// Bytes in base 64, with padding.
+pub fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let word = three.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
+        let word = word << (8 * (3 - three.len()));
+        for digit in 0..4 {
+            let index = (word >> (18 - 6 * digit)) & 63;
+            let used = digit <= three.len();
+            text.push(if used { char::from(DIGITS[index as usize]) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_64_as_in_rfc_4648() {
+        let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
+        for (bytes, text) in pairs {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
+    }
+}

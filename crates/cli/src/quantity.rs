@@ -1,0 +1,130 @@
+//! Sizes, times, rates and policies as people type them.
+
+use std::num::NonZeroU64;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use esker_log::Policy;
+
+/// Bytes: a number, with `K`, `M`, `G` or `T` for powers of 1024.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: u64 = digits.parse().map_err(|_| "a size is like 4096, 64K, 64M or 10G")?;
+    let shift = match &text[digits.len()..] {
+        "" | "B" => 0,
+        "K" | "KiB" | "k" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        unit => return Err(format!("{unit} is no unit; a size is like 4096, 64K, 64M or 10G")),
+    };
+    number.checked_mul(1 << shift).ok_or_else(|| "that is too large".into())
+}
+
+/// Bytes that fit into 32 bits.
+pub fn small_bytes(text: &str) -> Result<u32, String> {
+    u32::try_from(bytes(text)?).map_err(|_| "at most 4G - 1".into())
+}
+
+/// A size, or `MIN..MAX` with both ends included.
+pub fn size_range(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let Some((least, most)) = text.split_once("..") else {
+        let size = small_bytes(text)?;
+        return Ok(size..=size);
+    };
+    let (least, most) = (small_bytes(least)?, small_bytes(most.trim_start_matches('='))?);
+    if least > most {
+        return Err("MIN..MAX with MIN at most MAX".into());
+    }
+    Ok(least..=most)
+}
+
+/// A time: seconds, or a number with `ms`, `s`, `m`, `h` or `d`.
+pub fn time(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let wrong = "a time is like 90, 500ms, 15m, 12h or 7d";
+    let number: f64 = digits.parse().map_err(|_| wrong)?;
+    let unit = match &text[digits.len()..] {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return Err(wrong.into()),
+    };
+    Duration::try_from_secs_f64(number * unit).map_err(|_| wrong.into())
+}
+
+/// `always`, `batch:N`, `periodic:MS` or `os`.
+pub fn policy(text: &str) -> Result<Policy, String> {
+    let wrong = || "a policy is always, batch:N, periodic:MS or os".to_owned();
+    let (name, number) = match text.split_once(':') {
+        Some((name, number)) => (name, Some(number)),
+        None => (text, None),
+    };
+    match (name, number) {
+        ("always", None) => Ok(Policy::Always),
+        ("os", None) => Ok(Policy::OsBuffered),
+        ("batch", Some(n)) => {
+            Ok(Policy::Batch(n.parse::<NonZeroU64>().map_err(|_| "batch:N with N at least 1")?))
+        }
+        ("periodic", Some(ms)) => {
+            let ms: NonZeroU64 = ms.parse().map_err(|_| "periodic:MS with MS at least 1")?;
+            Ok(Policy::Periodic(Duration::from_millis(ms.get())))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// A policy as it is typed.
+pub fn policy_name(policy: Policy) -> String {
+    match policy {
+        Policy::Always => "always".into(),
+        Policy::Batch(n) => format!("batch:{n}"),
+        Policy::Periodic(t) => format!("periodic:{}", t.as_millis()),
+        Policy::OsBuffered => "os".into(),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(bytes("4096"), Ok(4096));
+        assert_eq!(bytes("64K"), Ok(65_536));
+        assert_eq!(bytes("2GiB"), Ok(2 << 30));
+        assert!(bytes("4 apples").is_err());
+        assert!(bytes("99999999999T").is_err());
+        assert!(small_bytes("4G").is_err());
+    }
+
+    #[test]
+    fn a_range_includes_both_ends() {
+        assert_eq!(size_range("900"), Ok(900..=900));
+        assert_eq!(size_range("512..1M"), Ok(512..=1 << 20));
+        assert!(size_range("2..1").is_err());
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(time("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        assert!(time("soon").is_err());
+        assert!(time("-1").is_err());
+    }
+
+    #[test]
+    fn policies_are_read_as_they_are_written() {
+        for text in ["always", "os", "batch:100", "periodic:10"] {
+            assert_eq!(policy_name(policy(text).unwrap()), text);
+        }
+        for text in ["batch", "batch:0", "periodic:0", "never", "os:1"] {
+            assert!(policy(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Writing a damaged segment anew, with gaps where its damaged units were.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
+
+use super::Aside;
+use super::examine::{Examination, Examined, Piece, examine};
+use crate::core::Mark;
+use crate::error::Result;
+use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
+use crate::image::Image;
+use crate::layout;
+use crate::manifest::Manifest;
+use crate::mark::Page;
+use crate::options::{OnDamage, Options};
+use crate::position::Seq;
+use crate::sealed;
+
+/// Repairs every segment of a log, and gives the manifest that holds then.
+pub(crate) fn repair_segments(
+    dir: &Path,
+    options: &Options,
+    mut manifest: Manifest,
+) -> Result<(Manifest, Vec<Aside>)> {
+    let mut found = examine(dir, options, &manifest)?;
+    add_lost_end(&mut found);
+    let mut aside = Vec::new();
+    if options.on_damage == OnDamage::Truncate {
+        truncate(dir, options, &manifest, &mut found, &mut aside)?;
+    } else {
+        let mut before: Option<(u64, u32)> = None;
+        for segment in &found.segments {
+            let damaged = segment.header.is_none()
+                || segment.pieces.iter().any(|piece| matches!(piece, Piece::Bad { .. }));
+            if damaged {
+                rebuild(dir, options, &manifest, segment, before, found.claim, &mut aside)?;
+            }
+            before = Some((segment.number, last_chain(segment)));
+        }
+    }
+    if manifest.clean.take().is_some() {
+        manifest.write(&*options.disk, dir)?;
+    }
+    Ok((manifest, aside))
+}
+
+/// Durable records that should stand behind the last unit and do not are a gap at the end.
+fn add_lost_end(found: &mut Examination) {
+    let (claim, last) = (found.claim, found.last);
+    if claim > last
+        && let Some(newest) = found.segments.last_mut()
+    {
+        let from = newest.pieces_end();
+        let flaw = crate::format::Flaw::Blank;
+        newest.pieces.push(Piece::Bad { from, to: from + BLOCK, after: last, flaw });
+    }
+}
+
+/// What the unit behind the segment must chain to.
+fn last_chain(segment: &Examined) -> u32 {
+    match segment.pieces.last() {
+        Some(Piece::Sound(unit)) => unit.chain,
+        _ => segment.next.map_or(0, |(chain, _)| chain),
+    }
+}
+
+fn rebuild(
+    dir: &Path,
+    options: &Options,
+    manifest: &Manifest,
+    segment: &Examined,
+    before: Option<(u64, u32)>,
+    claim: u64,
+    aside: &mut Vec<Aside>,
+) -> Result<()> {
+    let disk = &*options.disk;
+    let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
+    let salt = Salt::new(manifest.log, segment.number);
+    let path = layout::aside(&segment.path);
+    let new = disk.open(&path, Open::create())?;
+    new.set_len(0)?;
+    let (block, mut chain) = header.to_block();
+    write_aligned(&*new, &block, 0)?;
+    if segment.header.is_none() {
+        aside.push(Aside {
+            file: segment.path.clone(),
+            offset: 0,
+            bytes: u64::from(BLOCK),
+            kept_in: keep(disk, dir, segment, 0, u64::from(BLOCK))?,
+            from: Seq(segment.prev_seq),
+            to: Seq(segment.prev_seq),
+        });
+    }
+    let mut image = segment.file.clone().map(Image::new).transpose()?;
+    for (n, piece) in segment.pieces.iter().enumerate() {
+        match piece {
+            Piece::Sound(unit) => {
+                let span = unit.header.span();
+                if unit.header.kind == UnitKind::Gap {
+                    let (head, _) = unit.header.to_bytes(salt, unit.offset);
+                    write_aligned(&*new, &head, unit.offset)?;
+                } else if let Some(image) = &mut image {
+                    let bytes = image.at(u64::from(unit.offset), span as usize)?;
+                    write_all_at(&*new, bytes, u64::from(unit.offset))?;
+                }
+                chain = unit.chain;
+            }
+            Piece::Bad { from, to, after, .. } => {
+                let behind = segment.pieces.get(n + 1);
+                let (next_chain, last_seq) = match behind {
+                    Some(Piece::Sound(unit)) => (unit.header.chain, unit.header.prev_seq),
+                    _ => segment.next.unwrap_or((0, claim)),
+                };
+                let bytes = u64::from(to - from);
+                aside.push(Aside {
+                    file: segment.path.clone(),
+                    offset: u64::from(*from),
+                    bytes,
+                    kept_in: keep(disk, dir, segment, u64::from(*from), bytes)?,
+                    from: Seq(*after),
+                    to: Seq(last_seq),
+                });
+                let gap = UnitHeader {
+                    kind: UnitKind::Gap,
+                    used: to - from,
+                    records: 0,
+                    digest: u64::from(next_chain),
+                    prev_seq: *after,
+                    last_seq: last_seq.max(*after),
+                    claim: last_seq.max(*after),
+                    session: header.session,
+                    time_ms: header.time_ms,
+                    chain,
+                };
+                let (head, _) = gap.to_bytes(salt, *from);
+                write_aligned(&*new, &head, *from)?;
+                chain = next_chain;
+            }
+        }
+    }
+    // The file is as long as its pieces say, so that a gap at the end is a whole one.
+    new.set_len(u64::from(segment.pieces_end()))?;
+    new.sync_data()?;
+    sealed::publish(disk, &path, &segment.path)
+}
+
+/// The header that the segment had, if its first unit proves it, or one that leads to that unit.
+fn new_header(manifest: &Manifest, segment: &Examined, before: Option<(u64, u32)>) -> SegmentHeader {
+    let first = segment.pieces.iter().find_map(|piece| match piece {
+        Piece::Sound(unit) => Some(unit.header),
+        Piece::Bad { .. } => None,
+    });
+    let (prev_segment, chain) = before.unwrap_or((0, 0));
+    let mut header = SegmentHeader {
+        log: manifest.log,
+        segment: segment.number,
+        session: first.map_or(0, |first| first.session),
+        base: segment.base,
+        prev_segment,
+        prev_seq: segment.prev_seq,
+        claim: first.map_or(0, |first| first.claim),
+        time_ms: first.map_or(0, |first| first.time_ms),
+        chain,
+        recovered: false,
+        first_chain: 0,
+    };
+    let leads = matches!(segment.pieces.first(), Some(Piece::Sound(_)));
+    if let Some(first) = first.filter(|_| leads) {
+        for recovered in [false, true] {
+            header.recovered = recovered;
+            if header.to_block().1 == first.chain {
+                return header;
+            }
+        }
+        header.first_chain = first.chain;
+    }
+    header.recovered = false;
+    header
+}
+
+/// Copies damaged bytes under `quarantine/`, durably. `None` when there are none to copy.
+fn keep(
+    disk: &dyn Disk,
+    dir: &Path,
+    segment: &Examined,
+    offset: u64,
+    bytes: u64,
+) -> Result<Option<PathBuf>> {
+    let Some(file) = &segment.file else { return Ok(None) };
+    let room = dir.join(layout::QUARANTINE);
+    disk.create_dir(&room)?;
+    let path = room.join(format!("{:020}-{offset}.bytes", segment.number));
+    let aside = layout::aside(&path);
+    let kept = disk.open(&aside, Open::create())?;
+    kept.set_len(0)?;
+    let mut image = Image::new(Arc::clone(file))?;
+    let mut at = 0;
+    while at < bytes {
+        let piece = image.at(offset + at, (bytes - at).min(1 << 20) as usize)?;
+        if piece.is_empty() {
+            break;
+        }
+        write_all_at(&*kept, piece, at)?;
+        at += piece.len() as u64;
+    }
+    kept.sync_data()?;
+    sealed::publish(disk, &aside, &path)?;
+    Ok(Some(path))
+}
+
+/// Cuts the log at its first damage. What stands behind is put aside.
+fn truncate(
+    dir: &Path,
+    options: &Options,
+    manifest: &Manifest,
+    found: &mut Examination,
+    aside: &mut Vec<Aside>,
+) -> Result<()> {
+    let disk = &*options.disk;
+    let is_bad = |piece: &Piece| matches!(piece, Piece::Bad { .. });
+    let Some(first) = found
+        .segments
+        .iter()
+        .position(|segment| segment.header.is_none() || segment.pieces.iter().any(is_bad))
+    else {
+        return Ok(());
+    };
+    let last_lost = found.claim.max(found.last);
+    let damaged = &mut found.segments[first];
+    let keeps = damaged.pieces.iter().take_while(|piece| !is_bad(piece)).count();
+    let cut = match damaged.pieces.get(keeps) {
+        _ if damaged.header.is_none() => 0,
+        Some(Piece::Bad { from, .. }) => *from,
+        _ => damaged.pieces_end(),
+    };
+    damaged.pieces.truncate(if damaged.header.is_none() { 0 } else { keeps });
+    let last = damaged.last();
+    let mut put_aside = |segment: &Examined, from: u64| -> Result<()> {
+        let len = segment.file.as_ref().map_or(Ok(0), |file| file.len())?;
+        aside.push(Aside {
+            file: segment.path.clone(),
+            offset: from,
+            bytes: len.saturating_sub(from),
+            kept_in: keep(disk, dir, segment, from, len.saturating_sub(from))?,
+            from: Seq(last),
+            to: Seq(last_lost),
+        });
+        Ok(())
+    };
+    for segment in found.segments[first..].iter() {
+        put_aside(segment, if segment.number == found.segments[first].number { cut.into() } else { 0 })?;
+    }
+    // Nothing may go on claiming what was given up.
+    let page = Page::open(disk, dir, manifest.log, manifest.session)?;
+    page.tell(Mark { unit: 0, position: 0, seq: last })?;
+    page.sync()?;
+    for segment in found.segments[first + 1..].iter().rev() {
+        if segment.file.is_some() {
+            disk.unlink(&segment.path)?;
+        }
+    }
+    disk.sync_dir(dir)?;
+    let damaged = &found.segments[first];
+    if damaged.header.is_some() {
+        let mut nothing = Vec::new();
+        let before = None;
+        rebuild(dir, options, manifest, damaged, before, last, &mut nothing)?;
+    } else if damaged.file.is_some() {
+        disk.unlink(&damaged.path)?;
+        disk.sync_dir(dir)?;
+    }
+    Ok(())
+}
+
+/// Writes bytes at the start of a block, the rest of it zeros.
+fn write_aligned(file: &dyn File, bytes: &[u8], offset: u32) -> Result<()> {
+    let mut block = AlignedBuf::new(BLOCK as usize);
+    block[..bytes.len()].copy_from_slice(bytes);
+    Ok(write_all_at(file, &block, u64::from(offset))?)
+}
