@@ -25,8 +25,8 @@ pub(crate) trait Work: Send + Sync {
     fn upkeep(&self);
     /// The period of the policy is over.
     fn period(&self);
-    /// The engine is gone, or died while it worked for this log.
-    fn stopped(&self);
+    /// The engine is gone, or it panicked while it worked for this log.
+    fn stopped(&self, panicked: bool);
 }
 
 /// The threads that commit. Cheap to clone; the threads end with the last clone.
@@ -215,7 +215,7 @@ impl Engine {
         let mut queues = self.shared.queues.lock();
         if queues.stopped {
             drop(queues);
-            return log.stopped();
+            return log.stopped(false);
         }
         queues.commits.push_back(log);
         drop(queues);
@@ -309,10 +309,10 @@ impl Shared {
         self.commits.notify_all();
         self.upkeeps.notify_all();
         for log in commits {
-            log.stopped();
+            log.stopped(false);
         }
         for log in timers.into_iter().filter_map(|Reverse(timer)| timer.log.upgrade()) {
-            log.stopped();
+            log.stopped(false);
         }
     }
 }
@@ -321,6 +321,6 @@ impl Shared {
 fn guarded(log: &dyn Work, work: impl FnOnce(&dyn Work)) {
     if catch_unwind(AssertUnwindSafe(|| work(log))).is_err() {
         tracing::error!("the commit engine panicked; the log it worked for takes no more records");
-        log.stopped();
+        log.stopped(true);
     }
 }

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use esker_disk::{Lock, Open};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::committer::{Committer, Mode};
 use crate::core::{Core, Job};
@@ -74,6 +75,10 @@ pub(crate) struct Shared {
     /// The log stands in the engine's queue for a commit; for slow work.
     queued: AtomicBool,
     upkeep_queued: AtomicBool,
+    /// Held by whoever changes which segments there are.
+    pub(crate) changing: Mutex<()>,
+    /// Somebody may wait for the committer to come back.
+    returned: Condvar,
     closed: AtomicBool,
     me: Weak<Shared>,
 }
@@ -84,6 +89,8 @@ pub(crate) struct State {
     pub(crate) core: Core,
     /// There while nobody commits.
     committer: Option<Box<Committer>>,
+    /// It will not come back.
+    committer_lost: bool,
     period_runs: bool,
 }
 
@@ -173,6 +180,7 @@ impl Log {
             state: Mutex::new(State {
                 core,
                 committer: Some(Box::new(committer)),
+                committer_lost: false,
                 period_runs: false,
             }),
             waiters: Waiters::default(),
@@ -189,6 +197,8 @@ impl Log {
             lock: Mutex::new(Some(lock)),
             queued: AtomicBool::new(false),
             upkeep_queued: AtomicBool::new(false),
+            changing: Mutex::default(),
+            returned: Condvar::new(),
             closed: AtomicBool::new(false),
             me: me.clone(),
             options,
@@ -213,7 +223,7 @@ impl Log {
     /// # Errors
     /// As [`Log::close`], and [`Error::Deadline`].
     pub fn close_timeout(&self, timeout: std::time::Duration) -> Result<()> {
-        self.shared.close(std::time::Instant::now().checked_add(timeout))
+        self.shared.close(Instant::now().checked_add(timeout))
     }
 
     /// How the log was found when it was opened, and what recovery did.
@@ -365,6 +375,7 @@ impl Shared {
         mut committer: Box<Committer>,
         until: Option<u64>,
     ) {
+        let _watch = Watch(self);
         let mut wakers = std::mem::take(&mut committer.wakers);
         loop {
             let durable = state.core.durable();
@@ -411,6 +422,7 @@ impl Shared {
         }
         committer.wakers = wakers;
         state.committer = Some(committer);
+        self.returned.notify_all();
         self.kick(&state);
         drop(state);
         if self.published.is_latched() {
@@ -504,7 +516,7 @@ impl Shared {
         self.closed.load(SeqCst)
     }
 
-    fn close(&self, deadline: Option<std::time::Instant>) -> Result<()> {
+    fn close(&self, deadline: Option<Instant>) -> Result<()> {
         if self.closed.swap(true, SeqCst) {
             return Err(Error::Closed);
         }
@@ -515,7 +527,15 @@ impl Shared {
             state.core.ask_sync(unit);
             unit
         };
-        let outcome = self.finish(unit, deadline);
+        let settled = self.settle(unit, deadline);
+        let outcome = self.take_committer(deadline).and_then(|committer| {
+            let Some(mut committer) = committer else {
+                return settled.and(Err(Error::Stopped));
+            };
+            let ended = settled.and_then(|()| self.end(&mut committer));
+            self.lock().committer = Some(committer);
+            ended
+        });
         self.published.set_latched();
         self.wake_all();
         if !matches!(outcome, Err(Error::Deadline)) {
@@ -524,22 +544,28 @@ impl Shared {
         outcome
     }
 
-    fn finish(&self, unit: u64, deadline: Option<std::time::Instant>) -> Result<()> {
-        self.settle(unit, deadline)?;
-        let unused = self.runway.close();
-        let mut committer = loop {
-            if let Some(committer) = self.lock().committer.take() {
-                break committer;
+    /// Waits for the end of the commit in flight. `None` when whoever had the committer died.
+    fn take_committer(&self, deadline: Option<Instant>) -> Result<Option<Box<Committer>>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(committer) = state.committer.take() {
+                return Ok(Some(committer));
             }
-            std::thread::yield_now();
-        };
-        let ended = self.end(&mut committer, unused);
-        self.lock().committer = Some(committer);
-        ended
+            if state.committer_lost {
+                return Ok(None);
+            }
+            match deadline {
+                None => self.returned.wait(&mut state),
+                Some(deadline) if self.returned.wait_until(&mut state, deadline).timed_out() => {
+                    return Err(Error::Deadline);
+                }
+                Some(_) => {}
+            }
+        }
     }
 
     /// Waits until the unit is durable, or cannot become it any more.
-    fn settle(&self, unit: u64, deadline: Option<std::time::Instant>) -> Result<()> {
+    fn settle(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
         let mut key = None;
         loop {
             {
@@ -567,8 +593,10 @@ impl Shared {
     }
 
     /// Everything is durable: leaves the directory as a closed log's.
-    fn end(&self, committer: &mut Committer, unused: Option<(u64, Ready)>) -> Result<()> {
+    fn end(&self, committer: &mut Committer) -> Result<()> {
         let disk = &*self.options.disk;
+        let unused = self.runway.close();
+        let _changing = self.changing.lock();
         if let Some((number, _)) = unused {
             disk.unlink(&layout::segment(&self.dir, number))?;
             disk.sync_dir(&self.dir)?;
@@ -593,6 +621,17 @@ impl Shared {
             chain: committer.chain(),
         });
         manifest.write(disk, &self.dir)
+    }
+}
+
+/// Tells everybody when the thread that commits panics: the committer is gone with it.
+struct Watch<'a>(&'a Shared);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stopped(true);
+        }
     }
 }
 
@@ -623,10 +662,12 @@ impl Work for Shared {
         }
     }
 
-    fn stopped(&self) {
+    fn stopped(&self, panicked: bool) {
         let mut state = self.lock();
         state.core.set_latch(Latch::Stopped);
+        state.committer_lost |= panicked && state.committer.is_none();
         drop(state);
+        self.returned.notify_all();
         self.published.set_latched();
         self.wake_all();
     }

@@ -11,6 +11,8 @@ use std::sync::Arc;
 use esker_disk::File;
 use parking_lot::{Condvar, Mutex};
 
+use crate::format::BLOCK;
+
 /// Commits of this size and above do not gain by prewritten blocks.
 const LARGE: u64 = 64 << 10;
 /// The least and the most that is kept prewritten ahead.
@@ -82,7 +84,8 @@ impl Runway {
         }
         state.segment = segment;
         state.written_to = written_to;
-        state.entered_to = 0;
+        // The header stands in the first block.
+        state.entered_to = BLOCK;
     }
 
     /// Whether prewriting is due.

@@ -20,6 +20,7 @@ const SPARES: usize = 2;
 
 /// Does what is due, once.
 pub(crate) fn upkeep(log: &Shared) -> Result<()> {
+    let _changing = log.changing.lock();
     if log.is_closed() {
         return Ok(());
     }
@@ -126,6 +127,7 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
 /// Drops every record below `seq`; the space of whole segments is freed.
 pub(crate) fn truncate_before(log: &Shared, seq: Seq) -> Result<()> {
     let below = seq.0.saturating_sub(1);
+    let _changing = log.changing.lock();
     if below <= log.floor.low().seq {
         return Ok(());
     }

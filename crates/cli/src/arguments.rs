@@ -1,0 +1,71 @@
+//! What can be typed. Every command teaches by example.
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::bench::BenchCommand;
+use crate::log_cmd::LogCommand;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Every line of a file becomes a durable record
+  esker log append ./esker-data < README.md
+
+  # Read it back, and go on as more is appended
+  esker log cat --follow ./esker-data
+
+  # What this machine's disk can do, and what the log makes of it
+  esker bench floor
+  esker log bench --writers 100 --size 900
+
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged data, 4 locked by another process.";
+
+/// Esker: a durable log. What is durable survives a killed process, a crashed kernel and a power cut.
+#[derive(Debug, Parser)]
+#[command(name = "esker", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub face: Face,
+}
+
+/// The faces of Esker.
+#[derive(Debug, Subcommand)]
+pub enum Face {
+    /// Append records to a log, read, check and repair it, and measure it
+    #[command(subcommand)]
+    Log(LogCommand),
+    /// Measure this machine's disk
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+/// The disks that a log can live on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum DiskChoice {
+    /// Positioned reads and writes
+    Std,
+    /// What suits this machine best
+    #[default]
+    Auto,
+}
+
+/// A choice that may be left to the program.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Choice {
+    /// Always
+    On,
+    /// Never
+    Off,
+    /// Where the file system can
+    #[default]
+    Auto,
+}
+
+/// How records are told apart in a stream of bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Framing {
+    /// One record a line, without its newline; an empty line is an empty record
+    #[default]
+    Lines,
+    /// A length of 4 bytes, little-endian, before each record
+    Len32,
+}

@@ -1,0 +1,207 @@
+//! `esker log append`: from standard input into the log.
+//!
+//! Records are accepted as fast as they come, and commits follow on their own; nobody waits record by
+//! record. When the input pauses, what was read becomes durable, under every policy. The input ends
+//! with its end or with a signal; then one flush, a clean close, and the summary.
+
+use std::io::{self, IsTerminal};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use esker_log::{Log, Retention};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::framing::{BadFraming, Framer};
+use super::input::{Event, Input};
+use super::open::{self, WritingArguments};
+use super::summary::Summary;
+use crate::arguments::Framing;
+use crate::exit::{Failure, Outcome, complain};
+use crate::quantity;
+
+/// Input that stays away so long has paused.
+const PAUSE: Duration = Duration::from_millis(20);
+
+const EXAMPLES: &str = "\
+Examples:
+  # Every line of a file becomes a durable record
+  esker log append ./esker-data < README.md
+
+  # Keep the last gigabyte of a service's output, in segments of 16 MiB
+  journalctl -f | esker log append ./journal --segment-size 16M --retain-bytes 1G
+
+  # Records of any bytes, each behind a length of 4 bytes; at most 100 of them at risk
+  my-producer | esker log append ./events --framing len32 --policy batch:100
+
+The lock is taken before the first record is read; a second writer exits with status 4. SIGINT and
+SIGTERM end the input: every record read is kept, and the exit status is 0. A record over the limit
+or a broken framing ends it with status 1, and everything before it is kept.";
+
+/// Arguments of `esker log append`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AppendArguments {
+    /// The log's directory; created where there is none
+    dir: PathBuf,
+    /// How records are told apart: lines or len32
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "FRAMING")]
+    framing: Framing,
+    #[command(flatten)]
+    writing: WritingArguments,
+    /// Keep at most so many bytes, in whole segments; the oldest go first
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    retain_bytes: Option<u64>,
+    /// Keep at most so many segments
+    #[arg(long, value_name = "N")]
+    retain_segments: Option<u64>,
+    /// Keep nothing that is older, in whole segments: 90, 15m, 12h, 7d
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    retain_age: Option<Duration>,
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Appends until the input ends.
+pub fn run(arguments: &AppendArguments) -> Outcome {
+    let dir = &arguments.dir;
+    let mut options = arguments.writing.options();
+    options.retention = Retention::NONE;
+    options.retention.bytes = arguments.retain_bytes;
+    options.retention.segments = arguments.retain_segments;
+    options.retention.age = arguments.retain_age;
+    let limit = options.record_limit;
+
+    let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
+    let log = open::for_writing(dir, options)?;
+    let progress = progress(&input);
+    let framer = Framer::new(arguments.framing, limit);
+    let mut appending =
+        Appending { log: &log, input, framer, summary: Summary::new(), progress, unsettled: false };
+
+    let begin = Instant::now();
+    let outcome = appending.until_the_end();
+    appending.progress.finish_and_clear();
+    let mut summary = appending.summary;
+    let closed = log.close();
+    summary.took(begin.elapsed());
+    summary.durable = log.durable().0;
+    let outcome = match (outcome, closed) {
+        (Ok(()), Ok(())) => Ok(()),
+        (Ok(()), Err(error)) | (Err(End::Log(error)), _) => Err(Failure::of_log(&error, dir)),
+        (Err(End::Input(error)), _) => Err(Failure::of_io("read standard input", &error)),
+        (Err(End::Framing(BadFraming(what))), _) => Err(Failure::failed(what)),
+    };
+    if outcome.is_err() {
+        summary.ended_by = "error";
+    }
+    let printed = summary.print(arguments.json);
+    outcome
+        .map_err(|failure| {
+            failure.and(format_args!("records through {} are durable", summary.durable))
+        })
+        .and(printed)
+}
+
+/// Why appending ended before its time.
+enum End {
+    Log(esker_log::Error),
+    Input(io::Error),
+    Framing(BadFraming),
+}
+
+struct Appending<'a> {
+    log: &'a Log,
+    input: Input,
+    framer: Framer,
+    summary: Summary,
+    progress: ProgressBar,
+    /// Records were accepted since the last look at whether they are durable.
+    unsettled: bool,
+}
+
+impl Appending<'_> {
+    fn until_the_end(&mut self) -> Result<(), End> {
+        loop {
+            let patience = self.unsettled.then_some(PAUSE);
+            match self.input.wait(patience).map_err(End::Input)? {
+                Event::Input => {
+                    let got = self.input.read(self.framer.room()).map_err(End::Input)?;
+                    if got == 0 {
+                        let last = self.framer.last().map_err(End::Framing)?;
+                        self.accept(last.as_slice())?;
+                        return self.settle();
+                    }
+                    self.framer.filled(got);
+                    self.accept_complete()?;
+                    self.progress.inc(got as u64);
+                }
+                Event::Pause => self.settle()?,
+                Event::Stop => {
+                    self.summary.ended_by = "signal";
+                    let lost = self.framer.unfinished();
+                    if lost > 0 {
+                        complain(&format!(
+                            "note: {lost} bytes of an unfinished record were not appended"
+                        ));
+                    }
+                    return self.settle();
+                }
+            }
+        }
+    }
+
+    /// Accepts every record that is complete. Those before a broken one are kept.
+    fn accept_complete(&mut self) -> Result<(), End> {
+        let mut records = Vec::new();
+        let framing = loop {
+            match self.framer.next() {
+                Ok(Some(record)) => records.push(record),
+                Ok(None) => break Ok(()),
+                Err(bad) => break Err(End::Framing(bad)),
+            }
+        };
+        self.accept(&records)?;
+        framing
+    }
+
+    fn accept(&mut self, records: &[Range<usize>]) -> Result<(), End> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        let payloads: Vec<&[u8]> =
+            records.iter().map(|record| self.framer.bytes(record.clone())).collect();
+        // Letting go of the ticket asks for what the policy owes these records.
+        let last = self.log.append_batch(&payloads).map_err(End::Log)?.seq();
+        let bytes = payloads.iter().map(|payload| payload.len() as u64).sum();
+        self.summary.add(records.len() as u64, bytes, last.0);
+        self.unsettled = true;
+        Ok(())
+    }
+
+    /// Makes durable what was accepted.
+    fn settle(&mut self) -> Result<(), End> {
+        self.log.flush().and_then(esker_log::Ticket::wait).map_err(End::Log)?;
+        self.unsettled = false;
+        Ok(())
+    }
+}
+
+/// A bar, or a counter where the end is not known; nothing where nobody looks.
+fn progress(input: &Input) -> ProgressBar {
+    if !io::stderr().is_terminal() || io::stdin().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let target = ProgressDrawTarget::stderr_with_hz(10);
+    let bar = ProgressBar::with_draw_target(input.size(), target);
+    let shape = match input.size() {
+        Some(_) => "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+        None => "{spinner} {bytes}, {bytes_per_sec}, {elapsed}",
+    };
+    match ProgressStyle::with_template(shape) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -1,0 +1,164 @@
+//! `esker log cat`: the durable records, in order, on standard output.
+//!
+//! It takes no lock and changes nothing, so that it runs beside a writer. A range that `repair` put
+//! aside is told on standard error and passed; damage that nobody looked at yet ends it.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use esker_log::{Batch, Error, Options, Reader, ReaderStream, Record, Seq, Start};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::exit::{Failure, Outcome, complain};
+use crate::output;
+use crate::signals::Stop;
+
+/// How long a follower that has caught up waits before it looks again: at first, and at most.
+const PAUSE_FIRST: Duration = Duration::from_millis(1);
+const PAUSE_MOST: Duration = Duration::from_millis(32);
+
+const EXAMPLES: &str = "\
+Examples:
+  # All durable records, one a line
+  esker log cat ./esker-data
+
+  # From record 1000 on, with numbers and positions, and then what is still to come
+  esker log cat ./esker-data --from 1000 --json --follow
+
+  # The last records of a log whose writer is at work
+  esker log cat ./esker-data | tail -n 3
+
+Without --follow it ends at the durable mark that it read at its start. Exit status 3 at damage, after
+printing what stands before it. A range that `esker log repair` put aside is one line on standard
+error, and no failure.";
+
+/// Arguments of `esker log cat`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CatArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// Start with the first record at or above this number [default: the oldest]
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
+    /// Go on with what becomes durable, until a signal comes or nobody reads any more
+    #[arg(long)]
+    follow: bool,
+    /// One JSON object a record: seq, prev, position, and payload, or payload_b64 where it is no text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints until the end, the damage, or the signal.
+pub fn run(arguments: &CatArguments) -> Outcome {
+    let dir = &arguments.dir;
+    let of_log = |error: Error| Failure::of_log(&error, dir);
+    let reader = Reader::open(dir, Options::default()).map_err(of_log)?;
+    let start = arguments.from.map_or(Start::Oldest, |from| Start::From(Seq(from)));
+    let stream = reader.stream(start).map_err(of_log)?;
+    let out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
+    let mut printer = Printer { stream, out, json: arguments.json };
+
+    if !arguments.follow {
+        let end = printer.catch_up();
+        return printer.end(end, arguments);
+    }
+    let stop = Stop::on_signals().map_err(|e| Failure::of_io("catch signals", &e))?;
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let before = printer.stream.last();
+        match printer.catch_up() {
+            Ok(()) if stop.is_asked() => return printer.end(Ok(()), arguments),
+            Ok(()) => {}
+            end => return printer.end(end, arguments),
+        }
+        let moved = printer.stream.last() > before;
+        pause = if moved { PAUSE_FIRST } else { (pause * 2).min(PAUSE_MOST) };
+        if printer.is_over(&stop, pause) {
+            return printer.end(Ok(()), arguments);
+        }
+        if let Err(error) = reader.refresh() {
+            return printer.end(Err(End::Log(error)), arguments);
+        }
+    }
+}
+
+/// Why printing ended before the durable mark.
+enum End {
+    Log(Error),
+    Output(io::Error),
+}
+
+struct Printer {
+    stream: ReaderStream,
+    out: BufWriter<File>,
+    json: bool,
+}
+
+impl Printer {
+    /// Prints everything up to the durable mark.
+    fn catch_up(&mut self) -> Result<(), End> {
+        loop {
+            match self.stream.try_next() {
+                Ok(Some(batch)) => self.print(&batch).map_err(End::Output)?,
+                Ok(None) => return self.out.flush().map_err(End::Output),
+                Err(gap @ Error::Quarantined { .. }) => {
+                    self.out.flush().map_err(End::Output)?;
+                    complain(&format!("note: {gap}"));
+                }
+                Err(error) => return Err(End::Log(error)),
+            }
+        }
+    }
+
+    fn print(&mut self, batch: &Batch) -> io::Result<()> {
+        for record in batch {
+            if self.json {
+                print_json(&mut self.out, &record)?;
+            } else {
+                self.out.write_all(record.payload)?;
+            }
+            self.out.write_all(b"\n")?;
+        }
+        Ok(())
+    }
+
+    /// Waits a little; true when a signal has come or nobody reads standard output any more.
+    fn is_over(&self, stop: &Stop, pause: Duration) -> bool {
+        let mut fds =
+            [PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(self.out.get_ref().as_fd(), PollFlags::empty())];
+        let pause = Timespec::try_from(pause).ok();
+        let _ = poll(&mut fds, pause.as_ref());
+        stop.is_asked() || fds[1].revents().contains(PollFlags::ERR)
+    }
+
+    /// What was printed before the end is kept.
+    fn end(&mut self, end: Result<(), End>, arguments: &CatArguments) -> Outcome {
+        let flushed = output::unless_closed(self.out.flush());
+        match end {
+            Ok(()) => flushed.map(|_| ()),
+            Err(End::Output(error)) => output::unless_closed(Err(error)).map(|_| ()),
+            Err(End::Log(error)) => {
+                let failure = Failure::of_log(&error, &arguments.dir);
+                Err(failure.and(format_args!("printed through record {}", self.stream.last())))
+            }
+        }
+    }
+}
+
+fn print_json(out: &mut impl Write, record: &Record<'_>) -> io::Result<()> {
+    let Record { seq, prev, position, payload } = record;
+    write!(out, "{{\"seq\":{seq},\"prev\":{prev},\"position\":{position},")?;
+    match std::str::from_utf8(payload) {
+        Ok(text) => {
+            out.write_all(b"\"payload\":")?;
+            serde_json::to_writer(&mut *out, text)?;
+        }
+        Err(_) => write!(out, "\"payload_b64\":\"{}\"", output::base64(payload))?,
+    }
+    out.write_all(b"}")
+}

@@ -1,0 +1,208 @@
+//! From a stream of bytes to records.
+//!
+//! The buffer holds what was read and not yet taken. It grows to one record of the largest size and
+//! one read at most, so that input without a newline cannot fill the memory.
+
+use std::io::BufRead;
+use std::ops::Range;
+
+use crate::arguments::Framing;
+
+/// Bytes asked for in one read.
+const READ: usize = 256 << 10;
+/// Bytes of a length before a record.
+const LENGTH: usize = 4;
+
+/// Takes records out of bytes.
+#[derive(Debug)]
+pub struct Framer {
+    framing: Framing,
+    limit: usize,
+    buffer: Vec<u8>,
+    /// What was taken, and what was filled.
+    taken: usize,
+    filled: usize,
+    /// Bytes behind `taken` that hold no newline.
+    searched: usize,
+    records: u64,
+}
+
+/// Why the bytes are not records.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadFraming(pub String);
+
+impl Framer {
+    /// Nothing read so far. A record has `limit` bytes at most.
+    pub fn new(framing: Framing, limit: u32) -> Self {
+        let limit = limit as usize;
+        let buffer = Vec::new();
+        Self { framing, limit, buffer, taken: 0, filled: 0, searched: 0, records: 0 }
+    }
+
+    /// Room for the next read. Records taken before are gone.
+    pub fn room(&mut self) -> &mut [u8] {
+        self.buffer.copy_within(self.taken..self.filled, 0);
+        self.filled -= self.taken;
+        self.taken = 0;
+        let wanted = self.filled + READ;
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+        &mut self.buffer[self.filled..]
+    }
+
+    /// So many bytes were read into the room.
+    pub fn filled(&mut self, count: usize) {
+        self.filled += count;
+    }
+
+    /// The next complete record, as a place for [`Framer::bytes`].
+    pub fn next(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
+        let found = match self.framing {
+            Framing::Lines => self.next_line()?,
+            Framing::Len32 => self.next_counted()?,
+        };
+        self.records += u64::from(found.is_some());
+        Ok(found)
+    }
+
+    /// The record at the end of the input: a last line without a newline.
+    pub fn last(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
+        let rest = self.taken..self.filled;
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        if self.framing == Framing::Len32 {
+            return Err(BadFraming(format!(
+                "the input ends inside record {}, {} bytes after its start",
+                self.records + 1,
+                rest.len()
+            )));
+        }
+        self.taken = self.filled;
+        self.records += 1;
+        Ok(Some(rest))
+    }
+
+    /// The bytes of a record, until there is room made for more.
+    pub fn bytes(&self, record: Range<usize>) -> &[u8] {
+        &self.buffer[record]
+    }
+
+    /// Bytes read that are no complete record.
+    pub fn unfinished(&self) -> usize {
+        self.filled - self.taken
+    }
+
+    fn next_line(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
+        let start = self.taken + self.searched;
+        let mut rest = &self.buffer[start..self.filled];
+        let passed = rest.skip_until(b'\n').unwrap_or(0);
+        let end = start + passed;
+        let complete = passed > 0 && self.buffer[end - 1] == b'\n';
+        let len = end - self.taken - usize::from(complete);
+        if len > self.limit {
+            return Err(self.too_large(&format!("more than {} bytes", self.limit), ""));
+        }
+        if !complete {
+            self.searched = len;
+            return Ok(None);
+        }
+        let line = self.taken..end - 1;
+        self.taken = end;
+        self.searched = 0;
+        Ok(Some(line))
+    }
+
+    fn next_counted(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
+        let there = &self.buffer[self.taken..self.filled];
+        let Some((length, rest)) = there.split_first_chunk::<LENGTH>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > self.limit {
+            let doubt = ", or the input is not framed as len32";
+            return Err(self.too_large(&format!("a length of {length} bytes"), doubt));
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let start = self.taken + LENGTH;
+        self.taken = start + length;
+        Ok(Some(start..start + length))
+    }
+
+    fn too_large(&self, size: &str, doubt: &str) -> BadFraming {
+        BadFraming(format!(
+            "record {} of the input has {size}; the limit is {}: raise it with --record-limit{doubt}",
+            self.records + 1,
+            self.limit
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds the input in pieces of every size.
+    fn records(framing: Framing, limit: u32, input: &[u8]) -> Vec<Result<Vec<Vec<u8>>, BadFraming>> {
+        (1..=input.len().max(1))
+            .map(|piece| {
+                let mut framer = Framer::new(framing, limit);
+                let mut all = Vec::new();
+                for bytes in input.chunks(piece) {
+                    framer.room()[..bytes.len()].copy_from_slice(bytes);
+                    framer.filled(bytes.len());
+                    while let Some(record) = framer.next()? {
+                        all.push(framer.bytes(record).to_vec());
+                    }
+                }
+                if let Some(record) = framer.last()? {
+                    all.push(framer.bytes(record).to_vec());
+                }
+                Ok(all)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn lines_may_be_empty_and_the_last_needs_no_newline() {
+        for (input, expected) in [
+            ("a\n\nbc\n", vec!["a", "", "bc"]),
+            ("a\n\nbc", vec!["a", "", "bc"]),
+            ("\n", vec![""]),
+            ("", vec![]),
+        ] {
+            for found in records(Framing::Lines, 2, input.as_bytes()) {
+                let expected: Vec<Vec<u8>> = expected.iter().map(|s| s.as_bytes().to_vec()).collect();
+                assert_eq!(found.unwrap(), expected, "{input:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_count_bytes_whatever_they_are() {
+        let input = b"\x02\0\0\0\n\n\0\0\0\0\x01\0\0\0x";
+        for found in records(Framing::Len32, 2, input) {
+            assert_eq!(found.unwrap(), [b"\n\n".to_vec(), vec![], b"x".to_vec()]);
+        }
+    }
+
+    #[test]
+    fn a_record_over_the_limit_is_told_by_its_number() {
+        for found in records(Framing::Lines, 2, b"a\nbcd\n") {
+            assert!(found.unwrap_err().0.contains("record 2 "));
+        }
+        for found in records(Framing::Len32, 2, b"\x03\0\0\0abc") {
+            assert!(found.unwrap_err().0.contains("record 1 "));
+        }
+    }
+
+    #[test]
+    fn a_counted_record_that_is_cut_is_no_record() {
+        for found in records(Framing::Len32, 9, b"\x03\0\0\0ab") {
+            assert!(found.unwrap_err().0.contains("inside record 1"));
+        }
+    }
+}

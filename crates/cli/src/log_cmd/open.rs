@@ -1,0 +1,90 @@
+//! The flags that choose a log's options, and what is said about how a log was found.
+
+use std::path::Path;
+
+use clap::Args;
+use esker_log::{Direct, Found, Log, Options, Policy};
+
+use crate::arguments::{Choice, DiskChoice};
+use crate::exit::{Failure, Outcome, complain};
+use crate::quantity;
+
+/// When a commit comes, and how it goes to the disk.
+#[derive(Debug, Clone, Args)]
+pub struct WritingArguments {
+    /// When commits come unasked: always, batch:N, periodic:MS, os
+    #[arg(long, value_name = "POLICY", default_value = "always", value_parser = quantity::policy)]
+    pub policy: Policy,
+    /// The size at which a segment is full [default: 64M]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
+    pub segment_size: Option<u32>,
+    /// The largest record, at most 64M [default: 1M]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
+    pub record_limit: Option<u32>,
+    /// The disk
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "std|auto")]
+    pub disk: DiskChoice,
+    /// Go past the page cache
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "on|off|auto")]
+    pub direct: Choice,
+    /// Open the files so that a write is durable by itself; off: a write and an fdatasync [default:
+    /// on where the policy wants every commit durable]
+    #[arg(
+        long,
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        hide_possible_values = true,
+        value_name = "on|off|auto"
+    )]
+    pub dsync: Option<Choice>,
+}
+
+impl WritingArguments {
+    /// The options of the library.
+    pub fn options(&self) -> Options {
+        let mut options = Options::default();
+        options.policy = self.policy;
+        options.segment_size = self.segment_size.unwrap_or(options.segment_size);
+        options.record_limit = self.record_limit.unwrap_or(options.record_limit);
+        options.direct = match self.direct {
+            Choice::On => Direct::On,
+            Choice::Off => Direct::Off,
+            Choice::Auto => Direct::Auto,
+        };
+        options.dsync = match self.dsync {
+            Some(Choice::On) => true,
+            Some(Choice::Off) => false,
+            Some(Choice::Auto) | None => options.dsync,
+        };
+        // The real disk is the only one so far, so that every choice means it.
+        match self.disk {
+            DiskChoice::Std | DiskChoice::Auto => options,
+        }
+    }
+}
+
+/// Opens a log for writing, and says in one line when an earlier writer did not close it.
+pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
+    let log = Log::open(dir, options).map_err(|error| Failure::of_log(&error, dir))?;
+    let recovery = log.recovery();
+    if recovery.found == Found::Abandoned {
+        let cut = match &recovery.cut {
+            Some(cut) => format!(
+                ", {} bytes that were never durable were cut off {} at byte {} ({})",
+                cut.bytes,
+                cut.file.display(),
+                cut.offset,
+                cut.what
+            ),
+            None => String::new(),
+        };
+        complain(&format!(
+            "note: {} was not closed last time; every record through {} is there{cut}",
+            dir.display(),
+            recovery.last
+        ));
+    }
+    Ok(log)
+}

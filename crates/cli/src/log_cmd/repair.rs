@@ -1,0 +1,85 @@
+//! `esker log repair`: damaged units are put aside, and the rest stays.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use esker_log::{Aside, Options, Repaired};
+use serde_json::{Value, json};
+
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Look first
+  esker log verify ./esker-data
+
+  # Put the damaged units aside; the bytes are kept under ./esker-data/quarantine
+  esker log repair ./esker-data
+
+It takes the lock. At most the damaged commit unit is lost; `esker log cat` then prints what is left,
+with one line on standard error for each range that is gone. A sound log is left as it is.";
+
+/// Arguments of `esker log repair`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct RepairArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Repairs, and says what was put aside.
+pub fn run(arguments: &RepairArguments) -> Outcome {
+    let dir = &arguments.dir;
+    let repaired =
+        esker_log::repair(dir, &Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
+    if arguments.json {
+        output::print_json(&repaired_json(&repaired))
+    } else {
+        output::print(&repaired_text(dir, &repaired))
+    }
+}
+
+fn repaired_json(repaired: &Repaired) -> Value {
+    let aside = |aside: &Aside| {
+        json!({
+            "file": aside.file.to_string_lossy(),
+            "offset": aside.offset,
+            "bytes": aside.bytes,
+            "kept_in": aside.kept_in.as_ref().map(|path| path.to_string_lossy()),
+            "from": aside.from.0,
+            "to": aside.to.0,
+        })
+    };
+    json!({
+        "repaired": repaired.manifest || !repaired.aside.is_empty(),
+        "manifest": repaired.manifest,
+        "aside": repaired.aside.iter().map(aside).collect::<Vec<_>>(),
+    })
+}
+
+fn repaired_text(dir: &Path, repaired: &Repaired) -> String {
+    let mut text = String::new();
+    if repaired.manifest {
+        text += "the manifest was made anew from the segments\n";
+    }
+    for Aside { file, offset, bytes, kept_in, from, to, .. } in &repaired.aside {
+        let _ = write!(
+            text,
+            "put aside {bytes} bytes of {} from byte {offset} on: the records above {from} up to {to}",
+            file.display()
+        );
+        if let Some(kept_in) = kept_in {
+            let _ = write!(text, "; kept in {}", kept_in.display());
+        }
+        text.push('\n');
+    }
+    if text.is_empty() {
+        text = format!("{} is sound; nothing was changed\n", dir.display());
+    }
+    text
+}

@@ -1,0 +1,82 @@
+//! `esker log stat`: what a log holds, without its lock and without reading it all.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_log::{Options, Reader};
+use serde_json::json;
+
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker log stat ./esker-data
+  esker log stat ./esker-data --json | jq .durable
+
+It runs beside a writer. It looks at every segment's header and footer, and not at every record: that
+is `esker log verify`. Exit status 3 when that look met damage.";
+
+/// Arguments of `esker log stat`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says what is there.
+pub fn run(arguments: &StatArguments) -> Outcome {
+    let dir = &arguments.dir;
+    let reader = Reader::open(dir, Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
+    let (id, session) = reader.identity();
+    let (records, bytes) = reader.stored();
+    let damage = reader.damage();
+    if arguments.json {
+        output::print_json(&json!({
+            "dir": dir.to_string_lossy(),
+            "id": id.to_string(),
+            "session": session,
+            "oldest": reader.oldest().0,
+            "durable": reader.durable().0,
+            "position": reader.position().0,
+            "records": records,
+            "segments": reader.segments(),
+            "bytes": bytes,
+            "closed_cleanly": reader.is_closed_cleanly(),
+            "unrecovered_bytes": reader.unrecovered_bytes(),
+            "damage": damage.as_ref().map(super::verify::damage_json),
+        }))?;
+    } else {
+        let mut text = String::new();
+        let mut row = |name: &str, value: &dyn std::fmt::Display| {
+            let _ = writeln!(text, "{name:<12} {value}");
+        };
+        row("directory", &dir.display());
+        row("log", &id);
+        row("session", &session);
+        row("records", &records);
+        row("oldest", &reader.oldest());
+        row("durable", &reader.durable());
+        row("position", &reader.position());
+        row("segments", &reader.segments());
+        row("bytes", &bytes);
+        let left = match (reader.is_closed_cleanly(), reader.unrecovered_bytes()) {
+            (true, _) => "closed cleanly".to_owned(),
+            (false, 0) => "open, or not closed".to_owned(),
+            (false, more) => format!(
+                "open, or not closed; {more} bytes behind the durable mark wait for the next opening"
+            ),
+        };
+        row("left", &left);
+        output::print(&text)?;
+    }
+    match damage {
+        Some(damage) => Err(Failure::of_log(&esker_log::Error::Damaged(damage), dir)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,71 @@
+//! What `esker log append` did, for people and for programs.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::exit::Outcome;
+use crate::output;
+
+/// What was appended.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// Records accepted.
+    pub records: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// From the first look at the input to the last commit.
+    pub seconds: f64,
+    /// The numbers of the first and the last of them, when there are any.
+    pub first_seq: Option<u64>,
+    pub last_seq: Option<u64>,
+    /// The last durable record of the log.
+    pub durable: u64,
+    /// `end of input`, `signal` or `error`.
+    pub ended_by: &'static str,
+}
+
+impl Summary {
+    /// Nothing so far.
+    pub fn new() -> Self {
+        Self {
+            records: 0,
+            bytes: 0,
+            seconds: 0.0,
+            first_seq: None,
+            last_seq: None,
+            durable: 0,
+            ended_by: "end of input",
+        }
+    }
+
+    /// Some records with numbers up to `last` were accepted.
+    pub fn add(&mut self, records: u64, bytes: u64, last: u64) {
+        self.records += records;
+        self.bytes += bytes;
+        self.first_seq.get_or_insert(last + 1 - records);
+        self.last_seq = Some(last);
+    }
+
+    /// It took so long.
+    pub fn took(&mut self, time: Duration) {
+        self.seconds = (time.as_secs_f64() * 1e6).round() / 1e6;
+    }
+
+    /// Writes it to standard output.
+    pub fn print(&self, json: bool) -> Outcome {
+        if json {
+            return output::print_json(self);
+        }
+        let Self { records, bytes, seconds, durable, .. } = self;
+        let rate = *bytes as f64 / seconds.max(1e-6) / 1e6;
+        let numbers = match (self.first_seq, self.last_seq) {
+            (Some(first), Some(last)) => format!("numbers {first} to {last}, "),
+            _ => String::new(),
+        };
+        output::print(&format!(
+            "appended {records} records, {bytes} bytes in {seconds:.3} s ({rate:.1} MB/s)\n\
+             {numbers}durable through {durable}\n"
+        ))
+    }
+}

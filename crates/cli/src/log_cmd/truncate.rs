@@ -1,0 +1,64 @@
+//! `esker log truncate`: the oldest records are dropped, durably.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_log::{Options, Seq};
+use serde_json::json;
+
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Drop every record below number 1000000
+  esker log truncate ./esker-data --before 1000000
+
+It takes the lock. The space of whole segments is freed; what is below N in the segment that holds N
+cannot be read any more, and goes with that segment.";
+
+/// Arguments of `esker log truncate`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TruncateArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// The number of the first record that stays
+    #[arg(long, value_name = "N")]
+    before: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Truncates and closes.
+pub fn run(arguments: &TruncateArguments) -> Outcome {
+    let TruncateArguments { dir, before, json } = arguments;
+    let mut options = Options::default();
+    options.must_exist = true;
+    let log = open::for_writing(dir, options)?;
+    let truncated = log.truncate_before(Seq(*before));
+    let closed = log.close();
+    truncated.and(closed).map_err(|error| match error {
+        esker_log::Error::NotFound { .. } => Failure::failed(format!(
+            "cannot drop every record before {before}: the log ends with record {}",
+            log.durable()
+        )),
+        error => Failure::of_log(&error, dir),
+    })?;
+    let metadata = log.metadata();
+    let (oldest, segments) = (metadata.after.0 + 1, metadata.segments);
+    if *json {
+        return output::print_json(&json!({
+            "oldest": oldest,
+            "durable": metadata.durable.0,
+            "segments": segments,
+            "bytes": metadata.disk_bytes,
+        }));
+    }
+    output::print(&format!(
+        "the oldest record is {oldest}, the last {}; {segments} segments, {} bytes\n",
+        metadata.durable, metadata.disk_bytes
+    ))
+}

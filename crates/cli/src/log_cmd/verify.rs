@@ -1,0 +1,96 @@
+//! `esker log verify`: every byte that counts, read and checked.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_log::{Damage, Options, Report};
+use serde_json::{Value, json};
+
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker log verify ./esker-data
+  esker log verify ./esker-data --json | jq .damage
+
+It takes no lock and changes nothing. Exit status 0 for a sound log, 3 when durable records are
+damaged; `esker log repair` puts the damage aside.";
+
+/// Arguments of `esker log verify`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct VerifyArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks, and fails at damage.
+pub fn run(arguments: &VerifyArguments) -> Outcome {
+    let dir = &arguments.dir;
+    let report = esker_log::verify(dir, &Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
+    if arguments.json {
+        output::print_json(&report_json(&report))?;
+    } else {
+        output::print(&report_text(&report))?;
+    }
+    match report.damage.len() {
+        0 => Ok(()),
+        places => Err(Failure::damaged(format!(
+            "{} is damaged in {places} {}, first in {} at byte {}; run `esker log repair {}` to put the \
+             damage aside",
+            dir.display(),
+            if places == 1 { "place" } else { "places" },
+            report.damage[0].file.display(),
+            report.damage[0].offset,
+            dir.display(),
+        ))),
+    }
+}
+
+/// One damage as JSON.
+pub fn damage_json(damage: &Damage) -> Value {
+    json!({
+        "file": damage.file.to_string_lossy(),
+        "offset": damage.offset,
+        "after": damage.after.0,
+        "what": damage.what,
+    })
+}
+
+fn report_json(report: &Report) -> Value {
+    let gap = |(from, to): &(esker_log::Seq, esker_log::Seq)| json!({ "from": from.0, "to": to.0 });
+    json!({
+        "sound": report.damage.is_empty(),
+        "segments": report.segments,
+        "units": report.units,
+        "records": report.records,
+        "bytes": report.bytes,
+        "after": report.after.0,
+        "last": report.last.0,
+        "claimed": report.claimed.0,
+        "damage": report.damage.iter().map(damage_json).collect::<Vec<_>>(),
+        "quarantined": report.quarantined.iter().map(gap).collect::<Vec<_>>(),
+    })
+}
+
+fn report_text(report: &Report) -> String {
+    let mut text = format!(
+        "checked {} records in {} commit units and {} segments, {} bytes; the last is {}\n",
+        report.records, report.units, report.segments, report.bytes, report.last
+    );
+    for (from, to) in &report.quarantined {
+        let _ = writeln!(text, "quarantined: the records above {from} up to {to}");
+    }
+    for damage in &report.damage {
+        let _ = writeln!(text, "{damage}");
+    }
+    if report.damage.is_empty() {
+        text += "sound\n";
+    }
+    text
+}

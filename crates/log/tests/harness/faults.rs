@@ -1,0 +1,1 @@
+//! Fault by fault: the calls of a run, one after another, struck.

@@ -1,0 +1,30 @@
+//! What the crash suite stands on: a workload from a seed, a model of what must be there, and a
+//! world in which a log lives, dies and is opened again.
+//!
+//! One sentence is checked, value by value: **durable ⊆ recovered ⊆ accepted**; what is recovered is
+//! one run without gaps that ends at or behind the last durable record, bit for bit, less what
+//! truncation or retention durably dropped. See `model`.
+//!
+//! Everything runs on the test's thread, over the simulated disk, with a manual engine: a case is
+//! fixed by its seed and the place where the power goes. A case that fails prints its name and the
+//! command that runs it alone; see `case`.
+#![allow(dead_code)] // Each test binary uses its own part.
+
+pub mod case;
+pub mod config;
+pub mod dice;
+pub mod faults;
+pub mod model;
+pub mod plan;
+pub mod witness;
+pub mod workload;
+pub mod world;
+
+use std::time::Duration;
+
+/// The `n` of `Batch(n)` in the suite.
+pub const BATCH: u64 = 5;
+/// The time of `Periodic(t)` in the suite.
+pub const PERIOD: Duration = Duration::from_millis(10);
+/// Where the log lives on the simulated disk.
+pub const DIR: &str = "/log";

@@ -1,0 +1,238 @@
+//! What was accepted, what was durable, what was dropped; and whether what is found agrees.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::Config;
+use esker_log::Policy;
+
+/// A record that was accepted.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub seq: u64,
+    pub prev: u64,
+    pub payload: Arc<[u8]>,
+    /// The atomic batch that it belongs to, or 0.
+    pub group: u64,
+    /// The engine's clock when it was accepted.
+    pub at: Duration,
+}
+
+/// A record that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    pub seq: u64,
+    pub prev: u64,
+    pub payload: Vec<u8>,
+}
+
+/// What must be there.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    /// In order; those that were dropped may still stand at the front.
+    entries: Vec<Entry>,
+    last: u64,
+    durable: u64,
+    /// Handed to the system.
+    written: u64,
+    /// Records up to this number were dropped durably, and those up to that perhaps.
+    dropped: u64,
+    dropping: u64,
+    groups: u64,
+}
+
+impl Model {
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub fn new_group(&mut self) -> u64 {
+        self.groups += 1;
+        self.groups
+    }
+
+    /// The log gave the record its place.
+    pub fn accept(&mut self, entry: Entry) {
+        self.last = entry.seq;
+        self.entries.push(entry);
+    }
+
+    /// The log says that records up to this number are durable.
+    pub fn settle(&mut self, durable: u64) -> Result<(), String> {
+        if durable < self.durable {
+            return Err(format!("the durable mark fell from {} to {durable}", self.durable));
+        }
+        let known = durable == self.durable || self.entries.iter().any(|e| e.seq == durable);
+        if !known {
+            return Err(format!("{durable} is durable, and was never accepted"));
+        }
+        self.durable = durable;
+        Ok(())
+    }
+
+    /// The system has this many of the records behind `from`.
+    pub fn handed_over(&mut self, from: u64, count: u64) {
+        let mut behind = self.entries.iter().filter(|entry| entry.seq > from);
+        if let Some(entry) = (count as usize).checked_sub(1).and_then(|n| behind.nth(n)) {
+            self.written = self.written.max(entry.seq);
+        }
+    }
+
+    /// Somebody asked to drop the records up to this number, or may be about to.
+    pub fn may_drop(&mut self, through: u64) {
+        self.dropping = self.dropping.max(through);
+    }
+
+    /// The records up to this number are dropped for ever.
+    pub fn drop_through(&mut self, through: u64) {
+        self.dropped = self.dropped.max(through);
+        self.may_drop(through);
+    }
+
+    /// Accepted and not durable, the oldest first.
+    pub fn pending(&self) -> &[Entry] {
+        &self.entries[self.entries.partition_point(|entry| entry.seq <= self.durable)..]
+    }
+
+    /// Durable and not dropped, the oldest first.
+    pub fn readable(&self) -> &[Entry] {
+        let from = self.entries.partition_point(|entry| entry.seq <= self.dropped);
+        let to = self.entries.partition_point(|entry| entry.seq <= self.durable);
+        &self.entries[from.min(to)..to]
+    }
+
+    /// Everything accepted and not dropped.
+    pub fn accepted(&self) -> &[Entry] {
+        &self.entries[self.entries.partition_point(|entry| entry.seq <= self.dropped)..]
+    }
+
+    /// Compares what a living log gives with what is readable: no more and no less.
+    pub fn matches(&self, seen: &[Seen]) -> Result<(), String> {
+        let expected = self.readable();
+        for (entry, seen) in expected.iter().zip(seen) {
+            same(entry, seen)?;
+        }
+        if expected.len() == seen.len() {
+            return Ok(());
+        }
+        Err(format!(
+            "{} records are readable ({}) and {} were read ({})",
+            expected.len(),
+            range(expected.iter().map(|entry| entry.seq)),
+            seen.len(),
+            range(seen.iter().map(|seen| seen.seq)),
+        ))
+    }
+
+    /// Checks what recovery found, up to the record `last`, and goes on from there. The answer is
+    /// what was lost: accepted, and never durable.
+    pub fn recover(
+        &mut self,
+        seen: &[Seen],
+        last: u64,
+        killed: bool,
+        config: &Config,
+    ) -> Result<Vec<Entry>, String> {
+        let must = if killed { self.durable.max(self.written) } else { self.durable };
+        if last < must {
+            let which = if killed { "durable or handed over" } else { "durable" };
+            return Err(format!("{must} was {which}, and the log ends with {last}"));
+        }
+        if last > self.last {
+            return Err(format!("{} was the last accepted, and the log ends with {last}", self.last));
+        }
+        let end = self.entries.partition_point(|entry| entry.seq <= last);
+        if last != self.durable && self.entries[..end].last().is_none_or(|e| e.seq != last) {
+            return Err(format!("the log ends with {last}, which was never accepted"));
+        }
+        let start = end.checked_sub(seen.len()).ok_or_else(|| {
+            format!("{} records were found, and {end} at most were accepted", seen.len())
+        })?;
+        for (entry, seen) in self.entries[start..end].iter().zip(seen) {
+            same(entry, seen)?;
+        }
+        self.check_floor(start, end, config)?;
+        if let (Some(kept), Some(lost)) =
+            (end.checked_sub(1).map(|n| &self.entries[n]), self.entries.get(end))
+            && kept.group != 0
+            && kept.group == lost.group
+        {
+            let (seq, next) = (kept.seq, lost.seq);
+            return Err(format!("an atomic batch was cut between {seq} and {next}"));
+        }
+        let lost = self.entries.split_off(end);
+        self.entries.drain(..start);
+        self.last = last;
+        self.durable = last;
+        self.written = last;
+        self.dropping = self.dropped;
+        Ok(lost)
+    }
+
+    /// Whether the records before `start` may be missing, and none that was dropped is back.
+    fn check_floor(&mut self, start: usize, end: usize, config: &Config) -> Result<(), String> {
+        let retention = config.retention;
+        let retains = retention != esker_log::Retention::NONE;
+        let before = self.entries.partition_point(|entry| entry.seq <= self.dropped);
+        if let Some(back) = self.entries[start..end].iter().find(|e| e.seq <= self.dropped) {
+            return Err(format!("{} was dropped durably, and is back", back.seq));
+        }
+        if start <= before {
+            return Ok(());
+        }
+        let through = self.entries[start - 1].seq;
+        let may = if retains { self.dropping.max(self.durable) } else { self.dropping };
+        if through > may {
+            return Err(format!("the records through {through} are gone; through {may} may be"));
+        }
+        if through <= self.dropping {
+            return Ok(());
+        }
+        // Only the retention can have done it: it keeps that many records at least.
+        let kept = (end - start) as u64;
+        if let Some(least) = retention.records.filter(|_| config.policy != Policy::OsBuffered)
+            && kept < least
+        {
+            return Err(format!("the retention keeps {least} records and left {kept}"));
+        }
+        self.dropped = self.dropped.max(through);
+        Ok(())
+    }
+}
+
+fn same(entry: &Entry, seen: &Seen) -> Result<(), String> {
+    if (entry.seq, entry.prev) != (seen.seq, seen.prev) {
+        let Entry { seq, prev, .. } = entry;
+        return Err(format!(
+            "record {seq} behind {prev} was accepted, {} behind {} is there",
+            seen.seq, seen.prev
+        ));
+    }
+    if *entry.payload == *seen.payload {
+        return Ok(());
+    }
+    let (want, have) = (&entry.payload, &seen.payload);
+    let at = want.iter().zip(have).take_while(|(want, have)| want == have).count();
+    Err(format!(
+        "record {}: {} bytes were accepted and {} are there, different from byte {at} on",
+        entry.seq,
+        want.len(),
+        have.len()
+    ))
+}
+
+fn range(mut seqs: impl DoubleEndedIterator<Item = u64>) -> String {
+    match (seqs.next(), seqs.next_back()) {
+        (Some(first), Some(last)) => format!("{first} to {last}"),
+        (Some(only), None) => format!("only {only}"),
+        _ => "none".into(),
+    }
+}

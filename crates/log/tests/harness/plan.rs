@@ -1,0 +1,80 @@
+//! When a life ends, and how.
+
+use std::fmt;
+
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
+
+use super::dice::Dice;
+
+/// How a life ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// The power goes.
+    Cut(Persist),
+    /// The process dies; the page cache lives on.
+    Kill,
+}
+
+/// The end of a life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Plan {
+    pub at: CutPoint,
+    pub how: How,
+}
+
+pub const PERSISTS: [Persist; 4] =
+    [Persist::Random, Persist::Torn, Persist::Nothing, Persist::Everything];
+
+impl How {
+    pub fn any(dice: &mut Dice) -> Self {
+        match dice.below(8) {
+            0 => How::Kill,
+            1 => How::Cut(Persist::Nothing),
+            2 => How::Cut(Persist::Everything),
+            3 | 4 => How::Cut(Persist::Torn),
+            _ => How::Cut(Persist::Random),
+        }
+    }
+
+    /// Ends the life now.
+    pub fn strike(self, disk: &SimDisk) {
+        match self {
+            How::Cut(persist) => disk.power_cut(persist),
+            How::Kill => disk.kill(),
+        }
+    }
+}
+
+impl Plan {
+    pub fn before(operation: u64, how: How) -> Self {
+        Self { at: CutPoint::Before(operation), how }
+    }
+
+    pub fn during(operation: u64, how: How) -> Self {
+        Self { at: CutPoint::During(operation), how }
+    }
+
+    /// One of the next `span` operations of the disk, or now and then of its reads.
+    pub fn within(disk: &SimDisk, span: u64, dice: &mut Dice) -> Self {
+        let at = dice.below(span);
+        let at = match dice.below(20) {
+            0 => CutPoint::BeforeRead(disk.reads() + at),
+            n if n < 8 => CutPoint::Before(disk.operations() + at),
+            _ => CutPoint::During(disk.operations() + at),
+        };
+        Self { at, how: How::any(dice) }
+    }
+
+    pub fn arm(self, disk: &SimDisk) {
+        match self.how {
+            How::Cut(persist) => disk.cut_power_at(self.at, persist),
+            How::Kill => disk.kill_at(self.at),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.at, self.how)
+    }
+}

@@ -1,0 +1,199 @@
+//! A disk that remembers what was asked of it, and sees to it that durable bytes stay.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use esker_disk::{BLOCK, Disk, Facts, File, Lock, Op, Open, Result};
+
+/// One call that changes something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub op: Op,
+    pub path: PathBuf,
+    pub ok: bool,
+}
+
+/// Remembers the calls of any number of disks. Clones are the same witness.
+#[derive(Debug, Clone, Default)]
+pub struct Witness(Arc<Mutex<Memory>>);
+
+#[derive(Debug, Default)]
+struct Memory {
+    events: Vec<Event>,
+    files: BTreeMap<PathBuf, Blocks>,
+    /// What was written over while it was durable.
+    harm: Vec<String>,
+}
+
+/// The blocks of a segment that are not zeros: what stands there, and whether it is durable.
+type Blocks = BTreeMap<u64, (Vec<u8>, bool)>;
+
+impl Witness {
+    pub fn watch(&self, disk: Arc<dyn Disk>) -> WatchedDisk {
+        WatchedDisk { disk, witness: self.clone() }
+    }
+
+    /// The calls so far.
+    pub fn events(&self) -> Vec<Event> {
+        self.memory().events.clone()
+    }
+
+    /// Durable blocks of segments that were written over.
+    pub fn harm(&self) -> Vec<String> {
+        self.memory().harm.clone()
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell<T>(&self, op: Op, path: &Path, outcome: &Result<T>) {
+        let event = Event { op, path: path.into(), ok: outcome.is_ok() };
+        self.memory().events.push(event);
+    }
+}
+
+impl Memory {
+    fn wrote(&mut self, path: &Path, bytes: &[u8], offset: u64, durable: bool) {
+        if path.extension().is_none_or(|extension| extension != "seg") {
+            return;
+        }
+        let blocks = self.files.entry(path.into()).or_default();
+        for (n, bytes) in bytes.chunks(BLOCK).enumerate() {
+            let number = offset / BLOCK as u64 + n as u64;
+            if let Some((old, true)) = blocks.get(&number)
+                && old != bytes
+            {
+                self.harm.push(format!("block {number} of {}", path.display()));
+            }
+            if bytes.iter().any(|byte| *byte != 0) {
+                blocks.insert(number, (bytes.to_vec(), durable));
+            } else {
+                blocks.remove(&number);
+            }
+        }
+    }
+
+    fn synced(&mut self, path: &Path) {
+        for (_, durable) in self.files.entry(path.into()).or_default().values_mut() {
+            *durable = true;
+        }
+    }
+
+    fn cut(&mut self, path: &Path, len: u64) {
+        let blocks = self.files.entry(path.into()).or_default();
+        blocks.split_off(&len.div_ceil(BLOCK as u64));
+    }
+}
+
+/// A disk under the eyes of a [`Witness`].
+#[derive(Debug)]
+pub struct WatchedDisk {
+    disk: Arc<dyn Disk>,
+    witness: Witness,
+}
+
+#[derive(Debug)]
+struct WatchedFile {
+    file: Arc<dyn File>,
+    witness: Witness,
+    dsync: bool,
+}
+
+impl Disk for WatchedDisk {
+    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
+        let file = self.disk.open(path, how)?;
+        Ok(Arc::new(WatchedFile { file, witness: self.witness.clone(), dsync: how.dsync }))
+    }
+
+    fn create_dir(&self, path: &Path) -> Result<()> {
+        self.disk.create_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let outcome = self.disk.rename(from, to);
+        self.witness.tell(Op::Rename, from, &outcome);
+        if outcome.is_ok() {
+            // A file under another name is another segment, or none.
+            let mut memory = self.witness.memory();
+            memory.files.remove(from);
+            memory.files.remove(to);
+        }
+        outcome
+    }
+
+    fn unlink(&self, path: &Path) -> Result<()> {
+        let outcome = self.disk.unlink(path);
+        self.witness.tell(Op::Unlink, path, &outcome);
+        self.witness.memory().files.remove(path);
+        outcome
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let outcome = self.disk.sync_dir(dir);
+        self.witness.tell(Op::SyncDir, dir, &outcome);
+        outcome
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        self.disk.lock(path)
+    }
+
+    fn facts(&self, dir: &Path) -> Result<Facts> {
+        self.disk.facts(dir)
+    }
+}
+
+impl File for WatchedFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        let outcome = self.file.write_at(buf, offset);
+        self.witness.tell(Op::Write, self.path(), &outcome);
+        if let Ok(put) = &outcome {
+            self.witness.memory().wrote(self.path(), &buf[..*put], offset, self.dsync);
+        }
+        outcome
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        let outcome = self.file.sync_data();
+        self.witness.tell(Op::Sync, self.path(), &outcome);
+        if outcome.is_ok() {
+            self.witness.memory().synced(self.path());
+        }
+        outcome
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        let outcome = self.file.set_len(len);
+        self.witness.tell(Op::Size, self.path(), &outcome);
+        self.witness.memory().cut(self.path(), len);
+        outcome
+    }
+
+    fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
+        let outcome = self.file.preallocate(offset, len);
+        self.witness.tell(Op::Size, self.path(), &outcome);
+        outcome
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+}

@@ -1,0 +1,464 @@
+//! A log that lives on a simulated disk, dies and is opened again, beside the model of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::Disk;
+use esker_disk::sim::SimDisk;
+use esker_log::{Append, Engine, Error, Found, Log, Numbered, Policy, Seq, Start, Ticket};
+
+use super::config::Config;
+use super::dice::{Dice, mix};
+use super::model::{Entry, Model, Seen};
+use super::plan::{How, Plan};
+use super::witness::Witness;
+use super::workload::{Step, Then};
+use super::{BATCH, DIR, PERIOD};
+
+/// Why a life did not go on.
+#[derive(Debug)]
+pub enum Stop {
+    /// The power is off, or the process dead.
+    Ended,
+    /// An error while the power was on.
+    Failed(Error),
+    /// The contract is broken.
+    Broken(String),
+}
+
+pub type Lived<T = ()> = Result<T, Stop>;
+
+impl From<String> for Stop {
+    fn from(what: String) -> Self {
+        Stop::Broken(what)
+    }
+}
+
+fn broken<T>(what: impl Into<String>) -> Lived<T> {
+    Err(Stop::Broken(what.into()))
+}
+
+/// A disk, a log on it, and what must be in it.
+#[derive(Debug, Clone)]
+pub struct World {
+    pub disk: SimDisk,
+    pub config: Config,
+    pub model: Model,
+    /// Makes every payload another.
+    nonce: u64,
+    /// How the life before ended.
+    killed: bool,
+    /// Watches the calls of each life from here on.
+    pub witness: Option<Witness>,
+}
+
+/// A log that is open.
+#[derive(Debug)]
+pub struct Life {
+    pub log: Log,
+    pub engine: Engine,
+    pub kept: Vec<Ticket>,
+    pub clock: Duration,
+    /// What was lost in the crash before it.
+    pub lost: Vec<Entry>,
+    /// The last record at opening.
+    pub opened_at: u64,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.kept.clear();
+        // A log that stands in the queue of a manual engine holds itself alive.
+        self.engine.stop();
+    }
+}
+
+impl World {
+    pub fn new(config: Config, seed: u64) -> Self {
+        Self {
+            disk: config.disk(seed),
+            config,
+            model: Model::default(),
+            nonce: mix(seed, 1),
+            killed: false,
+            witness: None,
+        }
+    }
+
+    /// The same state on a disk of its own.
+    pub fn fork(&self, seed: u64) -> Self {
+        Self { disk: self.disk.fork(seed), nonce: mix(self.nonce, seed), ..self.clone() }
+    }
+
+    fn payload(&mut self, len: usize) -> Vec<u8> {
+        self.nonce += 1;
+        let mut dice = Dice::new(mix(self.nonce, len as u64));
+        let mut payload = vec![0; len];
+        for chunk in payload.chunks_mut(8) {
+            chunk.copy_from_slice(&dice.next().to_le_bytes()[..chunk.len()]);
+        }
+        payload
+    }
+
+    // ---- living and dying ----------------------------------------------------------------------
+
+    /// Switches the power on and opens the log, without a look at what is in it.
+    pub fn open_unseen(&mut self) -> Lived<Life> {
+        let engine = Engine::manual();
+        let process = Arc::new(self.disk.process());
+        let disk: Arc<dyn Disk> = match &self.witness {
+            Some(witness) => Arc::new(witness.watch(process)),
+            None => process,
+        };
+        let opened = Log::open(DIR, self.config.options(disk, &engine));
+        match opened {
+            Ok(log) => {
+                let opened_at = log.durable().0;
+                let (kept, clock, lost) = (Vec::new(), Duration::ZERO, Vec::new());
+                Ok(Life { log, engine, kept, clock, lost, opened_at })
+            }
+            Err(error) => {
+                engine.stop();
+                self.stop(error)
+            }
+        }
+    }
+
+    /// Opens the log and holds what is in it against the model.
+    pub fn open(&mut self) -> Lived<Life> {
+        let mut life = self.open_unseen()?;
+        // What a cut leaves in doubt until here, opening has settled.
+        let last = life.log.recovery().last.0;
+        if life.log.durable().0 != last || life.log.accepted().0 != last {
+            return broken(format!(
+                "recovery ends with {last}, the log with {} durable and {} accepted",
+                life.log.durable(),
+                life.log.accepted()
+            ));
+        }
+        let seen = self.read_all(&life.log, Start::Oldest)?;
+        life.lost = self.model.recover(&seen, last, self.killed, &self.config)?;
+        self.killed = false;
+        self.model.drop_through(life.log.metadata().after.0);
+        self.model.matches(&seen)?;
+        Ok(life)
+    }
+
+    /// Opens the log and goes through the steps. The power may go anywhere.
+    pub fn live(&mut self, steps: &[Step]) -> Lived<Life> {
+        let mut life = self.open()?;
+        self.go(&mut life, steps)?;
+        Ok(life)
+    }
+
+    /// Goes through steps.
+    pub fn go(&mut self, life: &mut Life, steps: &[Step]) -> Lived {
+        for step in steps {
+            let done = self.step(life, step);
+            self.observe(life)?;
+            done?;
+            if !self.disk.is_on() {
+                return Err(Stop::Ended);
+            }
+            self.check_window(life, step)?;
+        }
+        Ok(())
+    }
+
+    /// One whole life under a plan: it ends there or, when the plan does not come to it, behind the
+    /// last step.
+    pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
+        plan.arm(&self.disk);
+        let lived = self.live(steps);
+        self.disk.cancel_cut();
+        match lived {
+            Ok(life) => self.die(life, plan.how),
+            Err(Stop::Ended) => self.after(plan.how),
+            Err(stop) => Err(format!("{stop:?}")),
+        }
+    }
+
+    /// Ends a life that goes on.
+    pub fn die(&mut self, life: Life, how: How) -> Result<(), String> {
+        how.strike(&self.disk);
+        drop(life);
+        self.after(how)
+    }
+
+    fn after(&mut self, how: How) -> Result<(), String> {
+        if self.disk.is_on() {
+            return Err("the life ended, and the power is on".into());
+        }
+        self.killed = how == How::Kill;
+        self.disk.power_on();
+        Ok(())
+    }
+
+    /// The last life of a test: goes through the steps, closes, and finds everything again.
+    pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
+        let told = |stop: Stop| format!("{stop:?}");
+        let mut life = self.live(steps).map_err(told)?;
+        self.go(&mut life, &[Step::Read, Step::Reopen, Step::Read]).map_err(told)
+    }
+
+    // ---- steps ---------------------------------------------------------------------------------
+
+    fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
+        match step {
+            Step::Append { len, then } => {
+                let payload = self.payload(*len);
+                let seq = self.model.last() + 1;
+                let ticket = life.log.append(&payload);
+                self.accepted(life, ticket, &[(seq, payload)], 0, *then)
+            }
+            Step::Numbered { gap, len, then } => {
+                let payload = self.payload(*len);
+                let prev = self.model.last();
+                let seq = prev + 1 + gap;
+                let record = Numbered { seq: Seq(seq), prev: Seq(prev), payload: &payload };
+                let ticket = life.log.append(record);
+                self.accepted(life, ticket, &[(seq, payload)], 0, *then)
+            }
+            Step::Batch { lens, atomic, gap, then } => {
+                let first = self.model.last();
+                let apart = gap.map_or(1, |gap| gap + 1);
+                let records: Vec<_> = (1u64..)
+                    .zip(lens)
+                    .map(|(n, len)| (first + n * apart, self.payload(*len)))
+                    .collect();
+                let ticket = append_batch(&life.log, &records, first, *atomic, gap.is_some());
+                let group = if *atomic { self.model.new_group() } else { 0 };
+                self.accepted(life, ticket, &records, group, *then)
+            }
+            Step::Misnumbered => self.misnumbered(life),
+            Step::Flush { then } => match life.log.flush() {
+                Ok(ticket) => self.then(life, ticket, *then),
+                Err(error) => self.stop(error),
+            },
+            Step::Settle => {
+                for ticket in std::mem::take(&mut life.kept) {
+                    self.then(life, ticket, Then::Wait)?;
+                }
+                Ok(())
+            }
+            Step::Truncate { percent } => self.truncate(life, *percent),
+            Step::Run => {
+                life.engine.run();
+                Ok(())
+            }
+            Step::Advance(by) => {
+                life.clock += *by;
+                life.engine.advance(*by);
+                Ok(())
+            }
+            Step::Read => self.read(life),
+            Step::Reopen => self.reopen(life),
+        }
+    }
+
+    /// An append came back. An error says that nothing was accepted, but for a batch that is not
+    /// atomic: of that, a prefix.
+    fn accepted(
+        &mut self,
+        life: &mut Life,
+        ticket: Result<Ticket, Error>,
+        records: &[(u64, Vec<u8>)],
+        group: u64,
+        then: Then,
+    ) -> Lived {
+        let through = match &ticket {
+            Ok(ticket) => ticket.seq().0,
+            Err(_) if group == 0 && records.len() > 1 => life.log.accepted().0,
+            Err(_) => self.model.last(),
+        };
+        for (seq, payload) in records.iter().take_while(|(seq, _)| *seq <= through) {
+            let (prev, at) = (self.model.last(), life.clock);
+            let payload = Arc::from(&**payload);
+            self.model.accept(Entry { seq: *seq, prev, payload, group, at });
+        }
+        if life.log.accepted().0 != self.model.last() {
+            let (log, model) = (life.log.accepted(), self.model.last());
+            return broken(format!("{log} is the last accepted, and should be {model}"));
+        }
+        match ticket {
+            Ok(ticket) => self.then(life, ticket, then),
+            Err(error) => self.stop(error),
+        }
+    }
+
+    fn then(&mut self, life: &mut Life, ticket: Ticket, then: Then) -> Lived {
+        match then {
+            Then::Keep => life.kept.push(ticket),
+            Then::Drop => drop(ticket),
+            Then::Wait => {
+                let seq = ticket.seq();
+                match ticket.wait() {
+                    Ok(appended) if appended.seq != seq || life.log.durable() < seq => {
+                        let durable = life.log.durable();
+                        return broken(format!("{seq} is {appended:?}, and {durable} durable"));
+                    }
+                    Ok(_) => {}
+                    Err(error) => return self.stop(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn misnumbered(&mut self, life: &Life) -> Lived {
+        let last = self.model.last();
+        if last == 0 {
+            return Ok(());
+        }
+        let record = Numbered { seq: Seq(last + 9), prev: Seq(last - 1), payload: b"never" };
+        match life.log.append(record) {
+            Err(Error::Sequence { .. } | Error::Conflict { .. }) => Ok(()),
+            Err(error) => self.stop(error),
+            Ok(ticket) => broken(format!("{} was accepted out of order", ticket.seq())),
+        }
+    }
+
+    fn truncate(&mut self, life: &Life, percent: u64) -> Lived {
+        let readable = self.model.readable();
+        let index = (readable.len() as u64 * percent / 100) as usize;
+        let seq = match readable.get(index) {
+            Some(entry) => entry.seq,
+            None => self.model.durable() + 1,
+        };
+        self.model.may_drop(seq - 1);
+        match life.log.truncate_before(seq) {
+            Ok(()) => {
+                self.model.drop_through(seq - 1);
+                Ok(())
+            }
+            Err(error) => self.stop(error),
+        }
+    }
+
+    fn reopen(&mut self, life: &mut Life) -> Lived {
+        if let Err(error) = life.log.close() {
+            return self.stop(error);
+        }
+        self.model.settle(self.model.last())?;
+        self.observe(life)?;
+        for ticket in std::mem::take(&mut life.kept) {
+            self.then(life, ticket, Then::Wait)?;
+        }
+        *life = self.open()?;
+        let recovery = life.log.recovery();
+        if recovery.found != Found::Closed || recovery.cut.is_some() || !life.lost.is_empty() {
+            return broken(format!("closed cleanly, and found {recovery:?}"));
+        }
+        Ok(())
+    }
+
+    // ---- looking -------------------------------------------------------------------------------
+
+    /// Everything that can be read, through a stream; and some of it one by one.
+    fn read(&mut self, life: &Life) -> Lived {
+        let seen = self.read_all(&life.log, Start::Oldest)?;
+        self.model.matches(&seen)?;
+        let readable = self.model.readable();
+        let Some(middle) = readable.get(readable.len() / 2) else {
+            return Ok(());
+        };
+        let behind = self.read_all(&life.log, Start::From(Seq(middle.seq)))?;
+        if behind != seen[seen.len() - (readable.len() - readable.len() / 2)..] {
+            return broken(format!("a stream from {} gives something else", middle.seq));
+        }
+        for entry in readable.iter().step_by(3) {
+            match life.log.read(entry.seq) {
+                Ok(view) if *view == *entry.payload => {}
+                Ok(_) => return broken(format!("{} reads as something else", entry.seq)),
+                Err(error) => return self.stop(error),
+            }
+        }
+        let behind = self.model.last() + 1;
+        match life.log.read(behind) {
+            Err(Error::NotFound { .. }) => {}
+            other => return broken(format!("{behind} was never accepted, and is {other:?}")),
+        }
+        match (self.model.dropped(), life.log.read(self.model.dropped())) {
+            (0, _) | (_, Err(Error::Trimmed { .. })) => Ok(()),
+            (seq, other) => broken(format!("{seq} was dropped, and is {other:?}")),
+        }
+    }
+
+    pub fn read_all(&self, log: &Log, start: Start) -> Lived<Vec<Seen>> {
+        let read = || {
+            let mut stream = log.stream(start)?;
+            let mut all = Vec::new();
+            while let Some(batch) = stream.try_next()? {
+                all.extend(batch.iter().map(|record| Seen {
+                    seq: record.seq.0,
+                    prev: record.prev.0,
+                    payload: record.payload.to_vec(),
+                }));
+            }
+            Ok(all)
+        };
+        read().or_else(|error| self.stop(error))
+    }
+
+    /// What the log says of itself, which must agree with what the model knows and binds it.
+    pub fn observe(&mut self, life: &Life) -> Lived {
+        self.model.settle(life.log.durable().0)?;
+        let metadata = life.log.metadata();
+        self.model.drop_through(metadata.after.0);
+        self.model.handed_over(life.opened_at, metadata.activity.records);
+        let pending = self.model.pending().len() as u64;
+        if metadata.pending != pending {
+            return broken(format!("{pending} records are pending, not {}", metadata.pending));
+        }
+        Ok(())
+    }
+
+    /// What the policy allows to be at risk after a step.
+    fn check_window(&self, life: &Life, step: &Step) -> Lived {
+        let pending = self.model.pending();
+        let over = match self.config.policy {
+            Policy::Batch(_) if *step == Step::Run => pending.len() as u64 > BATCH - 1,
+            Policy::Batch(_) => pending.len() as u64 > 2 * BATCH - 1,
+            Policy::Periodic(_) => match (step, pending.first()) {
+                (Step::Advance(_), Some(oldest)) => oldest.at + PERIOD <= life.clock,
+                _ => false,
+            },
+            _ => false,
+        };
+        if over {
+            let many = pending.len();
+            return broken(format!("{many} records are at risk after {step:?}"));
+        }
+        Ok(())
+    }
+
+    fn stop<T>(&self, error: Error) -> Lived<T> {
+        Err(if self.disk.is_on() { Stop::Failed(error) } else { Stop::Ended })
+    }
+}
+
+fn append_batch(
+    log: &Log,
+    records: &[(u64, Vec<u8>)],
+    first: u64,
+    atomic: bool,
+    numbered: bool,
+) -> Result<Ticket, Error> {
+    fn append<A: Append>(log: &Log, records: &[A], atomic: bool) -> Result<Ticket, Error> {
+        if atomic { log.append_atomic(records) } else { log.append_batch(records) }
+    }
+    if !numbered {
+        let payloads: Vec<_> = records.iter().map(|(_, payload)| payload).collect();
+        return append(log, &payloads, atomic);
+    }
+    let mut prev = Seq(first);
+    let records: Vec<_> = records
+        .iter()
+        .map(|(seq, payload)| {
+            let record = Numbered { seq: Seq(*seq), prev, payload };
+            prev = record.seq;
+            record
+        })
+        .collect();
+    append(log, &records, atomic)
+}
