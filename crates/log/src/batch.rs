@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::AlignedBuf;
 
+use crate::core::Staged;
 use crate::format::record::RECORD_HEADER;
 use crate::format::walk::{FoundRecord, Records};
 use crate::position::{Position, Seq};
@@ -51,18 +52,27 @@ pub struct Batch {
     offsets: Range<u32>,
     /// Records up to this number were not asked for.
     after: u64,
+    /// The number before the first record, where the bytes do not begin with a unit.
+    prev_seq: u64,
 }
 
 impl Batch {
     /// A batch over whole units that were checked.
     pub(crate) fn new(memory: Memory, base: u64, offsets: Range<u32>, after: u64) -> Self {
-        Self { memory, base, offsets, after }
+        Self { memory, base, offsets, after, prev_seq: 0 }
+    }
+
+    /// A batch over records that were accepted and are not durable.
+    pub(crate) fn of_staged(staged: Staged) -> Self {
+        let Staged { window, records, prev_seq, .. } = staged;
+        let base = window.base;
+        Self { memory: Memory::Window(window), base, offsets: records, after: 0, prev_seq }
     }
 
     /// The records.
     pub fn iter(&self) -> BatchIter<'_> {
         let bytes = self.memory.bytes(self.offsets.clone());
-        let records = Records::new(bytes, self.offsets.start, 0);
+        let records = Records::new(bytes, self.offsets.start, self.prev_seq);
         BatchIter { records, base: self.base, after: self.after }
     }
 

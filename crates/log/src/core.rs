@@ -114,6 +114,16 @@ pub(crate) struct Placed {
     pub(crate) position: Position,
 }
 
+/// The records of a unit that is not durable yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Staged {
+    pub(crate) unit: u64,
+    pub(crate) window: Arc<Window>,
+    /// Offsets of the records in the segment.
+    pub(crate) records: Range<u32>,
+    pub(crate) prev_seq: u64,
+}
+
 #[derive(Debug)]
 struct Open {
     number: u64,
@@ -123,6 +133,17 @@ struct Open {
     records: u32,
     prev_seq: u64,
     index: Vec<IndexEntry>,
+}
+
+impl Open {
+    fn staged(&self) -> Staged {
+        Staged {
+            unit: self.number,
+            window: Arc::clone(&self.window),
+            records: self.start + UNIT_HEADER..self.start + self.used,
+            prev_seq: self.prev_seq,
+        }
+    }
 }
 
 /// Where the next segment-sized decision is taken.
@@ -170,6 +191,8 @@ pub(crate) struct Core {
     next_unit: u64,
     open: Option<Open>,
     sealed: VecDeque<Unit>,
+    /// The records of sealed units that are not durable.
+    staged: VecDeque<Staged>,
     written: Mark,
     durable: Mark,
     /// Records accepted, written and durable since the start.
@@ -215,6 +238,7 @@ impl Core {
             next_unit: 1,
             open: None,
             sealed: VecDeque::with_capacity(16),
+            staged: VecDeque::with_capacity(16),
             written: mark,
             durable: mark,
             accepted_records: 0,
@@ -456,6 +480,7 @@ impl Core {
         if self.frontier.segment == open.window.segment {
             self.frontier.offset = end;
         }
+        self.staged.push_back(open.staged());
         self.sealed.push_back(Unit {
             number: open.number,
             salt: Salt::new(self.log, open.window.segment),
@@ -563,6 +588,15 @@ impl Core {
     pub(crate) fn synced(&mut self) {
         self.durable = self.written;
         self.durable_records = self.written_records;
+        while self.staged.front().is_some_and(|staged| staged.unit <= self.durable.unit) {
+            self.staged.pop_front();
+        }
+    }
+
+    /// The records that are accepted and not durable, in order.
+    pub(crate) fn staged(&self) -> impl Iterator<Item = Staged> {
+        let open = self.open.as_ref().filter(|open| open.records > 0).map(Open::staged);
+        self.staged.iter().cloned().chain(open)
     }
 
     /// Takes back an emptied list of index entries, to be filled again.

@@ -136,7 +136,11 @@ impl Cursor {
     /// A reader that meets a bad unit looks at the floor first: the bytes may have left the log.
     fn explain(&self, source: &dyn Source, error: Error) -> Error {
         let low = source.low();
-        if self.position < low.position { trimmed(source) } else { error }
+        // One byte further: the floor may lie inside the very unit that is bad.
+        if self.position + 1 < low.position {
+            return Error::Trimmed { oldest: Seq(low.seq + 1) };
+        }
+        error
     }
 
     fn pass_gap(&mut self, segment: &Segment, offset: u32) -> Result<()> {

@@ -57,9 +57,6 @@ impl Page {
     /// Opens the page, making it where it is missing.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path, log: LogId, session: u64) -> Result<Self> {
         let file = disk.open(&dir.join(MARK), Open::create())?;
-        if file.len()? < BLOCK as u64 {
-            write_all_at(&*file, &[0; BLOCK], 0)?;
-        }
         Ok(Self { file, log, session })
     }
 
@@ -73,7 +70,10 @@ impl Page {
             seq: U64::new(mark.seq),
         };
         raw.crc = U32::new(raw.sum());
-        Ok(write_all_at(&*self.file, raw.as_bytes(), 0)?)
+        // A whole block: the old one may not be readable.
+        let mut block = [0; BLOCK];
+        block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
+        Ok(write_all_at(&*self.file, &block, 0)?)
     }
 
     /// Makes the page durable; only `repair` needs that, when it takes a claim back.
@@ -101,25 +101,27 @@ impl Look {
 
     /// What the page says; `None` when it says nothing that can be believed. A read that meets a
     /// write may see half of it, so a mismatch is looked at again, a few times.
-    pub(crate) fn told(&self) -> Result<Option<Told>> {
+    pub(crate) fn told(&self) -> Option<Told> {
         for _ in 0..8 {
             let mut bytes = [0; size_of::<Raw>()];
-            let got = read_full_at(&*self.file, &mut bytes, 0)?;
+            let Ok(got) = read_full_at(&*self.file, &mut bytes, 0) else {
+                return None;
+            };
             let Ok(raw) = Raw::read_from_bytes(&bytes[..got]) else {
-                return Ok(None);
+                return None;
             };
             if raw.magic.get() != MAGIC {
-                return Ok(None);
+                return None;
             }
             if raw.crc.get() == raw.sum() && raw.log == self.log.0 {
-                return Ok(Some(Told {
+                return Some(Told {
                     session: raw.session.get(),
                     position: raw.position.get(),
                     seq: raw.seq.get(),
-                }));
+                });
             }
             std::thread::yield_now();
         }
-        Ok(None)
+        None
     }
 }

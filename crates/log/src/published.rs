@@ -1,8 +1,6 @@
 //! How far the log is durable, for everybody to read without a lock.
 
-use std::sync::atomic::AtomicBool;
-
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// The durable mark. The position is stored first: whoever sees the number sees a position at
 /// least as far.
@@ -38,11 +36,11 @@ impl Published {
     }
 
     pub(crate) fn set_latched(&self) {
-        self.latched.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.latched.store(true, Ordering::SeqCst);
     }
 
     /// Whether the log may have stopped taking records.
     pub(crate) fn is_latched(&self) -> bool {
-        self.latched.load(std::sync::atomic::Ordering::SeqCst)
+        self.latched.load(Ordering::SeqCst)
     }
 }

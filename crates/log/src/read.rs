@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use crate::append::Registered;
-use crate::batch::View;
+use crate::batch::{Batch, View};
 use crate::counters::Activity;
 use crate::cursor;
 use crate::error::{Error, Result};
@@ -72,6 +72,29 @@ impl Log {
     pub fn read_at(&self, position: Position) -> Result<View> {
         self.refuse_if_closed()?;
         cursor::read_at(&*self.shared, position)
+    }
+
+    /// The records that are accepted and not durable yet, in order: what every other way of reading
+    /// keeps back. A crash may take them.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn accepted_tail(&self) -> Result<Vec<Batch>> {
+        self.refuse_if_closed()?;
+        let state = self.shared.lock();
+        let staged: Vec<_> = state.core.staged().collect();
+        // No place is given while the lock is held, so that the appenders who still copy come to an
+        // end; they do not need the lock.
+        for staged in &staged {
+            let bytes = staged.records.end - staged.records.start;
+            let progress = state.core.progress(staged.unit);
+            let written = state.core.written().unit >= staged.unit;
+            while !written && progress.complete(bytes).is_none() {
+                std::thread::yield_now();
+            }
+        }
+        drop(state);
+        Ok(staged.into_iter().map(Batch::of_staged).collect())
     }
 
     /// The number of the last durable record, without I/O; `None` when there never was one.

@@ -1,4 +1,4 @@
 //! The atomics and cells of the hand-made concurrent structures, in one place so that the model
 //! checker can stand in for them.
 
-pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

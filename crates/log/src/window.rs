@@ -12,8 +12,9 @@
 //!   the one appender that got it, and consumed by that;
 //! * the committer takes a unit whose appenders have all finished (see `progress`), and writes the
 //!   header and the zeros behind the last record, which are in no place;
-//! * [`Window::bytes`] is called only for units that were taken by the committer, which nobody
-//!   writes to again. Readers learn of them through the durable mark, published after that.
+//! * [`Window::bytes`] is called only for bytes that nobody writes to again: units that were taken by
+//!   the committer, of which readers learn through the durable mark, and records whose appenders
+//!   have finished, without the header before them.
 //!
 //! A window is used again for another piece only when its `Arc` is unique.
 #![allow(unsafe_code)]
@@ -69,7 +70,7 @@ impl Window {
         self.memory.len() as u32
     }
 
-    /// The bytes at these offsets of the segment, which a committer has taken.
+    /// The bytes at these offsets of the segment, which are finished.
     pub(crate) fn bytes(&self, offsets: Range<u32>) -> &[u8] {
         let at = self.index(&offsets);
         // SAFETY: in bounds by `index`; the range is finished, so nobody writes to it.

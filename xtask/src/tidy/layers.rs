@@ -11,6 +11,7 @@ const RULE: &str = "layers";
 const FLOORS: [(&str, u8); 11] = [
     ("disk", 0),
     ("log", 1),
+    ("loom", 1),
     ("consensus", 2),
     ("kv", 2),
     ("esker", 3),

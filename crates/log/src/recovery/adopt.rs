@@ -52,6 +52,9 @@ pub(crate) fn adopt(dir: &Path, options: &Options, survey: Survey, time_ms: u64)
     let disk = &*options.disk;
     let mut manifest = survey.manifest;
     let clean = manifest.clean.take();
+    for name in &survey.aside {
+        disk.unlink(&dir.join(name))?;
+    }
     manifest.session += 1;
     manifest.write(disk, dir)?;
 
@@ -66,9 +69,6 @@ pub(crate) fn adopt(dir: &Path, options: &Options, survey: Survey, time_ms: u64)
         cut: survey.cut.clone(),
         copied: 0,
     };
-    for name in &survey.aside {
-        disk.unlink(&dir.join(name))?;
-    }
     let mut live = survey.live;
     if clean.is_some() {
         recovery.cut = trim(dir, options, &live)?;

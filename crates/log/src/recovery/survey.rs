@@ -135,7 +135,7 @@ pub(crate) fn survey(
     survey.highest_number =
         survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
     if let Some(look) = Look::open(disk, dir, manifest.log)? {
-        survey.claim = look.told()?.map_or(0, |told| told.seq);
+        survey.claim = look.told().map_or(0, |told| told.seq);
     }
     if let Some(clean) = &manifest.clean {
         survey.claim = survey.claim.max(clean.seq);

@@ -100,7 +100,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
 
     let mut claim = manifest.clean.map_or(0, |clean| clean.seq);
     if let Some(look) = Look::open(disk, dir, manifest.log)? {
-        claim = claim.max(look.told()?.map_or(0, |told| told.seq));
+        claim = claim.max(look.told().map_or(0, |told| told.seq));
     }
     let mut segments = Vec::new();
     for number in live_numbers(&heads, manifest) {

@@ -132,7 +132,7 @@ pub(crate) fn manifest(dir: &Path, options: &Options) -> Result<Manifest> {
         return Err(Error::NotALog { dir: dir.into(), found });
     };
     if let Some(look) = Look::open(disk, dir, manifest.log)?
-        && let Some(told) = look.told()?
+        && let Some(told) = look.told()
     {
         manifest.session = manifest.session.max(told.session);
     }

@@ -1,0 +1,73 @@
+//! Appenders fill their places side by side; the committer writes when all have finished. Guards
+//! against a commit that writes a payload before it is there.
+#![allow(unsafe_code)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::progress::Progress;
+
+/// A window of two places, as the log's window shares its memory.
+struct Places([UnsafeCell<u32>; 2]);
+
+// SAFETY: each place is written by one appender, and read once `Progress` says that all are done.
+unsafe impl Sync for Places {}
+
+fn fill(places: &Places, progress: &Progress, n: usize) {
+    // SAFETY: this place is this appender's alone.
+    places.0[n].with_mut(|place| unsafe { *place = 7 });
+    progress.filled(8, 100 + n as u32);
+}
+
+#[test]
+fn the_committer_sees_every_byte_that_was_filled() {
+    loom::model(|| {
+        let shared = Arc::new((
+            Places([UnsafeCell::new(0), UnsafeCell::new(0)]),
+            Progress::default(),
+        ));
+        let appenders: Vec<_> = (0..2)
+            .map(|n| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || fill(&shared.0, &shared.1, n))
+            })
+            .collect();
+        let digest = loop {
+            if let Some(digest) = shared.1.complete(16) {
+                break digest;
+            }
+            thread::yield_now();
+        };
+        assert_eq!(digest, 201);
+        for place in &shared.0.0 {
+            // SAFETY: all appenders have finished.
+            place.with(|place| assert_eq!(unsafe { *place }, 7));
+        }
+        for appender in appenders {
+            appender.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_count_is_used_again_for_a_later_unit() {
+    loom::model(|| {
+        let progress = Arc::new(Progress::default());
+        progress.reset();
+        progress.filled(8, 5);
+        assert_eq!(progress.complete(8), Some(5));
+        progress.reset();
+        let appender = {
+            let progress = Arc::clone(&progress);
+            thread::spawn(move || progress.filled(16, 9))
+        };
+        loop {
+            match progress.complete(16) {
+                Some(digest) => break assert_eq!(digest, 9),
+                None => thread::yield_now(),
+            }
+        }
+        appender.join().unwrap();
+    });
+}
