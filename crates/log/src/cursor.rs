@@ -273,7 +273,8 @@ pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
     }
     let offset = (position.0 - segment.header.base) as u32;
     let mut cursor = Cursor {
-        position: segment.header.base + u64::from(segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit)),
+        position: segment.header.base
+            + u64::from(segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit)),
         after: source.low().seq,
         skipping: true,
     };

@@ -193,10 +193,9 @@ impl fmt::Display for Error {
             Error::Trimmed { oldest } => {
                 write!(f, "the record was dropped; the oldest stored is {oldest}")
             }
-            Error::Quarantined { from, to } => write!(
-                f,
-                "the records above {from} up to {to} were damaged and are quarantined"
-            ),
+            Error::Quarantined { from, to } => {
+                write!(f, "the records above {from} up to {to} were damaged and are quarantined")
+            }
             Error::Damaged(damage) => write!(f, "{damage}"),
             Error::NotFound { seq } => write!(f, "there is no record {seq}"),
             Error::Position { position } => write!(f, "no record starts at position {position}"),
@@ -223,7 +222,10 @@ impl From<esker_disk::Error> for Error {
 #[derive(Debug, Clone)]
 pub(crate) enum Latch {
     /// A write or sync failed; the records through this number get the cause itself.
-    Failed { cause: Arc<esker_disk::Error>, through: u64 },
+    Failed {
+        cause: Arc<esker_disk::Error>,
+        through: u64,
+    },
     Closed,
     /// The engine is gone.
     Stopped,

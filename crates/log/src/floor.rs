@@ -48,10 +48,8 @@ impl Floor {
     pub(crate) fn raise(&self, low: Low) {
         let mut current = self.0.write();
         if low.seq > current.seq || low.position > current.position {
-            *current = Low {
-                seq: low.seq.max(current.seq),
-                position: low.position.max(current.position),
-            };
+            *current =
+                Low { seq: low.seq.max(current.seq), position: low.position.max(current.position) };
         }
     }
 }

@@ -197,7 +197,9 @@ impl Seen {
         let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
         let manifest = match Manifest::read(disk, dir) {
             Ok(Some(manifest)) => manifest,
-            Ok(None) if disk.list(dir).is_err() => return Err(not_a_log("there is no such directory")),
+            Ok(None) if disk.list(dir).is_err() => {
+                return Err(not_a_log("there is no such directory"));
+            }
             Ok(None) => return Err(not_a_log("it has no manifest")),
             Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotADirectory => {
                 return Err(not_a_log("it is a file, and a log is a directory"));

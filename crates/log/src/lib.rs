@@ -32,10 +32,12 @@
 
 mod append;
 mod batch;
+mod close;
 mod committer;
 mod core;
 mod counters;
 mod cursor;
+mod drive;
 mod engine;
 mod error;
 mod floor;
@@ -46,6 +48,7 @@ mod layout;
 mod log;
 mod manifest;
 mod mark;
+mod open;
 mod options;
 mod position;
 mod progress;

@@ -40,9 +40,10 @@ impl Tail {
     /// The window over this offset, and the offset behind the last unit that it will ever hold.
     pub(crate) fn at(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
         let windows = self.windows.read();
-        let found = windows.iter().rev().find(|kept| {
-            kept.window.segment == segment && kept.window.start <= offset
-        })?;
+        let found = windows
+            .iter()
+            .rev()
+            .find(|kept| kept.window.segment == segment && kept.window.start <= offset)?;
         let end = found.end.saturating_sub(found.window.base);
         let end = end.min(u64::from(found.window.limit)) as u32;
         (offset < end).then(|| (Arc::clone(&found.window), end))
@@ -68,9 +69,8 @@ impl Tail {
             fits.then(|| inner.turn_to(piece))?;
             Some(window)
         });
-        let window = reused.unwrap_or_else(|| {
-            Arc::new(Window::new(piece, usual.max(piece.limit - piece.start)))
-        });
+        let window = reused
+            .unwrap_or_else(|| Arc::new(Window::new(piece, usual.max(piece.limit - piece.start))));
         windows.push_back(Kept { window: Arc::clone(&window), end: u64::MAX });
         window
     }

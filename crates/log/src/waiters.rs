@@ -98,9 +98,9 @@ thread_local! {
 /// This thread's waker, made once.
 pub(crate) fn thread_waker() -> Waker {
     // A thread that is being torn down has no waker of its own any more; it gets a fresh one.
-    PARKED.try_with(Waker::clone).unwrap_or_else(|_| {
-        Arc::new(Unpark(std::thread::current())).into()
-    })
+    PARKED
+        .try_with(Waker::clone)
+        .unwrap_or_else(|_| Arc::new(Unpark(std::thread::current())).into())
 }
 
 /// Parks until woken, or the deadline. `false` once the deadline has passed.

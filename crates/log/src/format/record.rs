@@ -53,11 +53,7 @@ impl RecordHeader {
         if !(RECORD_HEADER..=SIZE_MAX).contains(&size) {
             return Err(Flaw::Nonsense);
         }
-        Ok(Self {
-            size,
-            crc: u32::from_le_bytes([c0, c1, c2, c3]),
-            seq: u64::from_le_bytes(seq),
-        })
+        Ok(Self { size, crc: u32::from_le_bytes([c0, c1, c2, c3]), seq: u64::from_le_bytes(seq) })
     }
 
     /// The bytes that the record takes, zeros included.

@@ -119,7 +119,8 @@ impl UnitHeader {
         };
         let sane = match kind {
             UnitKind::Data => {
-                (UNIT_HEADER..=UNIT_MAX).contains(&header.used) && header.prev_seq <= header.last_seq
+                (UNIT_HEADER..=UNIT_MAX).contains(&header.used)
+                    && header.prev_seq <= header.last_seq
             }
             UnitKind::Gap => header.used.is_multiple_of(BLOCK) && header.used > 0,
         };

@@ -99,10 +99,9 @@ fn stand(bytes: &[u8], offset: u32) -> Stand<'_> {
         };
     }
     match RecordHeader::parse(bytes) {
-        Ok(record) if record.size as usize <= bytes.len() => Stand::Record(
-            record,
-            &bytes[RECORD_HEADER as usize..record.size as usize],
-        ),
+        Ok(record) if record.size as usize <= bytes.len() => {
+            Stand::Record(record, &bytes[RECORD_HEADER as usize..record.size as usize])
+        }
         _ => Stand::End,
     }
 }
@@ -178,8 +177,14 @@ pub(crate) enum Found {
     /// A larger number came, or the end, and nothing was amiss on the way.
     Passed,
     /// The number is in a gap that `repair` left.
-    Gap { from: u64, to: u64 },
-    Flaw { offset: u32, flaw: Flaw },
+    Gap {
+        from: u64,
+        to: u64,
+    },
+    Flaw {
+        offset: u32,
+        flaw: Flaw,
+    },
 }
 
 /// Looks for a number in bytes that stand at `offset`, and begin with a unit or with a record that

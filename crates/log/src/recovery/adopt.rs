@@ -48,7 +48,12 @@ pub(crate) fn create(dir: &Path, options: &Options, log: LogId) -> Result<Manife
 }
 
 /// Takes over a log for writing.
-pub(crate) fn adopt(dir: &Path, options: &Options, survey: Survey, time_ms: u64) -> Result<Adopted> {
+pub(crate) fn adopt(
+    dir: &Path,
+    options: &Options,
+    survey: Survey,
+    time_ms: u64,
+) -> Result<Adopted> {
     let disk = &*options.disk;
     let mut manifest = survey.manifest;
     let clean = manifest.clean.take();
@@ -196,11 +201,8 @@ fn copy_tail(
             state.full = true;
             state.footed = false;
         }
-        let kept = Live {
-            segment: Arc::clone(&newest.segment),
-            units: None,
-            file_len: newest.file_len,
-        };
+        let kept =
+            Live { segment: Arc::clone(&newest.segment), units: None, file_len: newest.file_len };
         tail.push((newest, units));
         live.push(kept);
         break;

@@ -173,7 +173,9 @@ impl Surveyor<'_> {
             Err(error) => return Err(error),
         };
         match head {
-            Err(HeaderFlaw::Version(version)) => return Err(Error::Version { file: path, version }),
+            Err(HeaderFlaw::Version(version)) => {
+                return Err(Error::Version { file: path, version });
+            }
             Err(HeaderFlaw::Foreign(_)) => return Err(Error::Foreign { file: path }),
             _ => {}
         }

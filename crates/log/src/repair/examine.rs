@@ -88,10 +88,12 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         }
         let path = layout::segment(dir, number);
         let file = disk.open(&path, Open::read())?;
-        let head = read_head(&*file, manifest, number)
-            .unwrap_or(Err(HeaderFlaw::Flaw(Flaw::NotAUnit)));
+        let head =
+            read_head(&*file, manifest, number).unwrap_or(Err(HeaderFlaw::Flaw(Flaw::NotAUnit)));
         match head {
-            Err(HeaderFlaw::Version(version)) => return Err(Error::Version { file: path, version }),
+            Err(HeaderFlaw::Version(version)) => {
+                return Err(Error::Version { file: path, version });
+            }
             Err(HeaderFlaw::Foreign(_)) => return Err(Error::Foreign { file: path }),
             _ => {}
         }
@@ -148,8 +150,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
     Ok(Examination { segments, claim, last })
 }
 
-type Heads =
-    BTreeMap<u64, (Arc<dyn File>, std::result::Result<(SegmentHeader, u32), HeaderFlaw>)>;
+type Heads = BTreeMap<u64, (Arc<dyn File>, std::result::Result<(SegmentHeader, u32), HeaderFlaw>)>;
 
 /// The numbers of the live segments. A link that is damaged or missing is passed by its number.
 fn live_numbers(heads: &Heads, manifest: &Manifest) -> Vec<u64> {
@@ -207,8 +208,7 @@ fn take_apart(segment: &mut Examined, manifest: &Manifest) -> Result<u64> {
             Ok((header, crc)) => {
                 let continues = match chain {
                     Some(chain) => {
-                        continues(&header, chain, seq, session)
-                            || seq == 0 && header.chain == chain
+                        continues(&header, chain, seq, session) || seq == 0 && header.chain == chain
                     }
                     None => header.prev_seq >= seq && header.session >= session,
                 };

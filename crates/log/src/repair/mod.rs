@@ -68,8 +68,7 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
     let options = &Options { on_damage: OnDamage::Quarantine, ..options.clone() };
     let names = disk.list(dir)?;
     let known = |name: &String| {
-        name == layout::MANIFEST
-            || matches!(layout::classify(name), layout::Name::Segment(_))
+        name == layout::MANIFEST || matches!(layout::classify(name), layout::Name::Segment(_))
     };
     if !names.iter().any(known) {
         return Err(Error::NotALog { dir: dir.into(), found: "it has no segments".into() });

@@ -147,7 +147,11 @@ fn rebuild(
 }
 
 /// The header that the segment had, if its first unit proves it, or one that leads to that unit.
-fn new_header(manifest: &Manifest, segment: &Examined, before: Option<(u64, u32)>) -> SegmentHeader {
+fn new_header(
+    manifest: &Manifest,
+    segment: &Examined,
+    before: Option<(u64, u32)>,
+) -> SegmentHeader {
     let first = segment.pieces.iter().find_map(|piece| match piece {
         Piece::Sound(unit) => Some(unit.header),
         Piece::Bad { .. } => None,
@@ -250,7 +254,10 @@ fn truncate(
         Ok(())
     };
     for segment in found.segments[first..].iter() {
-        put_aside(segment, if segment.number == found.segments[first].number { cut.into() } else { 0 })?;
+        put_aside(
+            segment,
+            if segment.number == found.segments[first].number { cut.into() } else { 0 },
+        )?;
     }
     // Nothing may go on claiming what was given up.
     let page = Page::open(disk, dir, manifest.log, manifest.session)?;

@@ -1,0 +1,148 @@
+//! Closing a log: everything durable, the end marked, the lock given up.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
+
+use esker_disk::Open;
+
+use crate::committer::Committer;
+use crate::error::{Error, Latch, Result};
+use crate::layout;
+use crate::log::{Log, Shared};
+use crate::manifest::End;
+use crate::recovery;
+use crate::waiters::{For, park, thread_waker};
+
+impl Log {
+    /// Makes everything accepted durable, marks the end as clean, and gives up the lock. Appends
+    /// that come later get [`Error::Closed`], and so does a second close.
+    ///
+    /// # Errors
+    /// The failure that kept a record from becoming durable. The log is closed all the same, but
+    /// not cleanly: the next opening recovers.
+    pub fn close(&self) -> Result<()> {
+        self.shared.close(None)
+    }
+
+    /// As [`Log::close`], but gives up after the deadline: the log accepts nothing more, what was
+    /// staged may still become durable, and the lock is kept until the commit in flight ends.
+    ///
+    /// # Errors
+    /// As [`Log::close`], and [`Error::Deadline`].
+    pub fn close_timeout(&self, timeout: std::time::Duration) -> Result<()> {
+        self.shared.close(Instant::now().checked_add(timeout))
+    }
+}
+
+impl Shared {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    pub(crate) fn close(&self, deadline: Option<Instant>) -> Result<()> {
+        if self.closed.swap(true, SeqCst) {
+            return Err(Error::Closed);
+        }
+        let unit = {
+            let mut state = self.lock();
+            state.core.set_latch(Latch::Closed);
+            let unit = state.core.last_unit();
+            state.core.ask_sync(unit);
+            unit
+        };
+        let settled = self.settle(unit, deadline);
+        let outcome = self.take_committer(deadline).and_then(|committer| {
+            let Some(mut committer) = committer else {
+                return settled.and(Err(Error::Stopped));
+            };
+            let ended = settled.and_then(|()| self.end(&mut committer));
+            self.lock().committer = Some(committer);
+            ended
+        });
+        self.published.set_latched();
+        self.wake_all();
+        if !matches!(outcome, Err(Error::Deadline)) {
+            *self.lock.lock() = None;
+        }
+        outcome
+    }
+
+    /// Waits for the end of the commit in flight. `None` when whoever had the committer died.
+    fn take_committer(&self, deadline: Option<Instant>) -> Result<Option<Box<Committer>>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(committer) = state.committer.take() {
+                return Ok(Some(committer));
+            }
+            if state.committer_lost {
+                return Ok(None);
+            }
+            match deadline {
+                None => self.returned.wait(&mut state),
+                Some(deadline) if self.returned.wait_until(&mut state, deadline).timed_out() => {
+                    return Err(Error::Deadline);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Waits until the unit is durable, or cannot become it any more.
+    fn settle(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
+        let mut key = None;
+        loop {
+            {
+                let state = self.lock();
+                match state.core.latch() {
+                    Some(latch @ (Latch::Failed { .. } | Latch::Stopped)) => {
+                        return Err(latch.refusal());
+                    }
+                    _ if state.core.durable().unit >= unit => break,
+                    _ => {}
+                }
+            }
+            if !self.drive(unit) {
+                let last = self.lock().core.last_seq();
+                self.waiters.register(&mut key, For::Durable(last), &thread_waker());
+                if self.lock().core.durable().unit < unit && !park(deadline) {
+                    return Err(Error::Deadline);
+                }
+            }
+        }
+        if let Some(key) = key {
+            self.waiters.remove(key);
+        }
+        Ok(())
+    }
+
+    /// Everything is durable: leaves the directory as a closed log's.
+    fn end(&self, committer: &mut Committer) -> Result<()> {
+        let disk = &*self.options.disk;
+        let unused = self.runway.close();
+        let _changing = self.changing.lock();
+        if let Some((number, _)) = unused {
+            disk.unlink(&layout::segment(&self.dir, number))?;
+            disk.sync_dir(&self.dir)?;
+        }
+        committer.end_file(self)?;
+        let newest = self.segments.newest().ok_or(Error::Closed)?;
+        for segment in self.segments.all() {
+            let state = segment.state.read();
+            let unfooted = state.full && !state.footed;
+            drop(state);
+            if unfooted && segment.number() != newest.number() {
+                let file = disk.open(&segment.path, Open::write())?;
+                recovery::write_footer(&*file, &segment)?;
+            }
+        }
+        let mut manifest = self.manifest.lock();
+        let state = newest.state.read();
+        manifest.clean = Some(End {
+            segment: newest.number(),
+            offset: state.end,
+            seq: state.last_seq,
+            chain: committer.chain(),
+        });
+        manifest.write(disk, &self.dir)
+    }
+}

@@ -1,0 +1,312 @@
+//! The commit core: who comes after whom, what is staged, what is written, what is durable.
+//!
+//! A pure state machine: it does no I/O, takes no lock, asks no clock and starts nothing. Appends
+//! go in and places come out; [`Core::next_job`] says what to write or sync next, and
+//! [`Core::complete`] takes the outcome. Whoever drives it, a waiting caller, an engine thread or a
+//! test, drives the same code.
+//!
+//! **Order.** Places are given in order under the caller's lock, across units and segments. A unit
+//! is a run of places; it is *open* until it is full or a commit is asked for, then *sealed*, then
+//! *written*, then *durable*, and units go through these states in order.
+//!
+//! **Fresh blocks.** A unit begins where the last one ended, rounded up to a block. No byte of an
+//! earlier unit is ever in a later one's range.
+//!
+//! **Bounds.** At most `buffers` windows hold units that are not durable, and at most
+//! twice as many units are not written. When either is reached the answer is [`Refusal::Full`], and
+//! the caller waits or gives up.
+
+mod jobs;
+mod place;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{Error, Latch};
+use crate::format::unit::UNIT_HEADER;
+use crate::format::{IndexEntry, LogId, Salt, block_up};
+use crate::options::{Options, Policy};
+use crate::position::Position;
+use crate::progress::Progress;
+use crate::tail::Tail;
+use crate::window::{Place, Window};
+
+/// How far the log is durable, or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Mark {
+    /// The number of the last unit.
+    pub(crate) unit: u64,
+    /// The position behind its last block.
+    pub(crate) position: u64,
+    /// Its last record.
+    pub(crate) seq: u64,
+}
+
+/// A sealed unit on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    pub(crate) number: u64,
+    pub(crate) window: Arc<Window>,
+    pub(crate) salt: Salt,
+    /// Offsets in the segment, whole blocks.
+    pub(crate) range: Range<u32>,
+    /// Bytes of header and records.
+    pub(crate) used: u32,
+    pub(crate) records: u32,
+    pub(crate) prev_seq: u64,
+    pub(crate) last_seq: u64,
+    pub(crate) index: Vec<IndexEntry>,
+}
+
+impl Unit {
+    /// The bytes that appenders fill.
+    pub(crate) fn filling(&self) -> u32 {
+        self.used - UNIT_HEADER
+    }
+
+    /// The mark that holds once this unit is.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            unit: self.number,
+            position: self.window.base + u64::from(self.range.end),
+            seq: self.last_seq,
+        }
+    }
+}
+
+/// What the disk should do next.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Write the unit and, if asked, make it and all before it durable.
+    Write { unit: Unit, sync: bool },
+    /// Make all that was written durable.
+    Sync,
+}
+
+/// Why no place was given.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// There is no room until a commit ends. The caller may wait for one.
+    Full,
+    /// Not now and not later.
+    Error(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// The order that a caller demands for a record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Numbering {
+    /// The log gives the next number.
+    Next,
+    /// The caller brings it, and says what it must follow.
+    Given { seq: u64, prev: u64 },
+}
+
+/// Where a place is, for the one who fills it.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) place: Place,
+    pub(crate) window: Arc<Window>,
+    pub(crate) unit: u64,
+    pub(crate) position: Position,
+}
+
+/// The records of a unit that is not durable yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Staged {
+    pub(crate) unit: u64,
+    pub(crate) window: Arc<Window>,
+    /// Offsets of the records in the segment.
+    pub(crate) records: Range<u32>,
+    pub(crate) prev_seq: u64,
+}
+
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    window: Arc<Window>,
+    start: u32,
+    used: u32,
+    records: u32,
+    prev_seq: u64,
+    index: Vec<IndexEntry>,
+}
+
+impl Open {
+    fn staged(&self) -> Staged {
+        Staged {
+            unit: self.number,
+            window: Arc::clone(&self.window),
+            records: self.start + UNIT_HEADER..self.start + self.used,
+            prev_seq: self.prev_seq,
+        }
+    }
+}
+
+/// Where the next segment-sized decision is taken.
+#[derive(Debug, Clone, Copy)]
+struct Frontier {
+    segment: u64,
+    salt: Salt,
+    base: u64,
+    /// Where the next unit begins, unless one is open.
+    offset: u32,
+    /// Records in the segment so far.
+    records: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    record: u32,
+    segment: u32,
+    segment_records: u64,
+    window: u32,
+    windows: usize,
+    index_bytes: u32,
+    index_records: u32,
+}
+
+/// Where the log stands when it is opened: the state that recovery hands over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Start {
+    pub(crate) log: LogId,
+    pub(crate) segment: u64,
+    pub(crate) base: u64,
+    pub(crate) offset: u32,
+    pub(crate) records: u64,
+    pub(crate) last_seq: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    log: LogId,
+    limits: Limits,
+    policy: Policy,
+    frontier: Frontier,
+    /// The last number given.
+    last: u64,
+    next_unit: u64,
+    open: Option<Open>,
+    sealed: VecDeque<Unit>,
+    /// The records of sealed units that are not durable.
+    staged: VecDeque<Staged>,
+    written: Mark,
+    durable: Mark,
+    /// Records accepted, written and durable since the start.
+    accepted_records: u64,
+    durable_records: u64,
+    written_records: u64,
+    /// Units up to this number should be written, and made durable, without waiting for more.
+    asked_write: u64,
+    asked_sync: u64,
+    latch: Option<Latch>,
+    tail: Arc<Tail>,
+    /// One for each unit that is not written yet, used in turn.
+    progress: Arc<[Progress]>,
+    /// Index entries since the last one: bytes and records.
+    since_index: (u32, u32),
+    spare_index: Vec<Vec<IndexEntry>>,
+}
+
+impl Core {
+    pub(crate) fn new(start: &Start, options: &Options, tail: Arc<Tail>) -> Self {
+        let position = start.base + u64::from(start.offset);
+        let mark = Mark { unit: 0, position, seq: start.last_seq };
+        Self {
+            log: start.log,
+            limits: Limits {
+                record: options.record_limit,
+                segment: options.segment_size,
+                segment_records: options.segment_records.unwrap_or(u64::MAX),
+                window: options.buffer_size,
+                windows: options.buffers as usize,
+                index_bytes: options.index_bytes,
+                index_records: options.index_records,
+            },
+            policy: options.policy,
+            frontier: Frontier {
+                segment: start.segment,
+                salt: Salt::new(start.log, start.segment),
+                base: start.base,
+                offset: start.offset,
+                records: start.records,
+            },
+            last: start.last_seq,
+            next_unit: 1,
+            open: None,
+            sealed: VecDeque::with_capacity(16),
+            staged: VecDeque::with_capacity(16),
+            written: mark,
+            durable: mark,
+            accepted_records: 0,
+            durable_records: 0,
+            written_records: 0,
+            asked_write: 0,
+            asked_sync: 0,
+            latch: None,
+            tail,
+            progress: (0..2 * options.buffers).map(|_| Progress::default()).collect(),
+            since_index: (u32::MAX / 2, 0),
+            spare_index: Vec::new(),
+        }
+    }
+
+    pub(crate) fn durable(&self) -> Mark {
+        self.durable
+    }
+
+    pub(crate) fn written(&self) -> Mark {
+        self.written
+    }
+
+    /// How far memory is no longer needed: what the policy promises is kept elsewhere.
+    fn settled(&self) -> Mark {
+        match self.policy {
+            Policy::OsBuffered => self.written,
+            _ => self.durable,
+        }
+    }
+
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.last
+    }
+
+    /// Records that are accepted and not durable.
+    pub(crate) fn pending_records(&self) -> u64 {
+        self.accepted_records - self.durable_records
+    }
+
+    /// The segment, and the offset in it, behind everything that was placed.
+    pub(crate) fn frontier(&self) -> (u64, u32) {
+        let offset = match &self.open {
+            Some(open) => block_up(open.start + open.used),
+            None => self.frontier.offset,
+        };
+        (self.frontier.segment, offset)
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    pub(crate) fn latch(&self) -> Option<&Latch> {
+        self.latch.as_ref()
+    }
+
+    /// Accepts nothing more. The first reason stays, but a failure outranks a close.
+    pub(crate) fn set_latch(&mut self, latch: Latch) {
+        if matches!(self.latch, None | Some(Latch::Closed)) {
+            self.latch = Some(latch);
+        }
+    }
+
+    fn refuse_if_latched(&self) -> Result<(), Error> {
+        self.latch.as_ref().map_or(Ok(()), |latch| Err(latch.refusal()))
+    }
+}

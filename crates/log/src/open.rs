@@ -1,0 +1,192 @@
+//! Opening a log for writing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::committer::{Committer, Mode};
+use crate::core::Core;
+use crate::counters::Counters;
+use crate::engine::{Engine, Work};
+use crate::error::{Error, Result};
+use crate::floor::Floor;
+use crate::format::LogId;
+use crate::layout;
+use crate::log::{Log, Owner, Shared, State};
+use crate::manifest::Manifest;
+use crate::options::{Direct, OnDamage, Options, Policy};
+use crate::published::Published;
+use crate::recovery;
+use crate::repair;
+use crate::runway::Runway;
+use crate::segments::Segments;
+use crate::tail::Tail;
+use crate::waiters::Waiters;
+
+impl Log {
+    /// Opens the log in `dir` for writing, creating it where there is none.
+    ///
+    /// Takes the directory's lock. After a crash this recovers: it keeps every durable record, cuts
+    /// what was torn, and tells what it did in [`Log::recovery`]. It reads every segment's header
+    /// and footer and the newest segment whole, so its time depends on the number of segments and
+    /// not on what is in them.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when another handle or process has the log open for writing,
+    /// [`Error::Damaged`] when durable bytes are missing (see [`OnDamage`]), [`Error::Option`],
+    /// [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], and [`Error::Io`].
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        options.check()?;
+        let dir = dir.as_ref();
+        let disk = Arc::clone(&options.disk);
+        let found = enter(dir, &options)?;
+        let lock = disk.lock(&dir.join(layout::LOCK)).map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.into() },
+            _ => cause.into(),
+        })?;
+        let engine = match &options.engine {
+            Some(engine) => engine.clone(),
+            None => Engine::shared().map_err(|cause| {
+                esker_disk::Error::new(esker_disk::Op::Open, Path::new("a thread"), None, cause)
+            })?,
+        };
+        let facts = disk.facts(dir)?;
+        let durable_commits = options.policy != Policy::OsBuffered;
+        let mode = Mode {
+            direct: match options.direct {
+                Direct::Auto => facts.direct && durable_commits,
+                Direct::On => true,
+                Direct::Off => false,
+            },
+            dsync: options.dsync && facts.dsync && durable_commits,
+        };
+
+        let manifest = match found {
+            Some(manifest) => manifest,
+            None => match Manifest::read(&*disk, dir) {
+                Ok(Some(manifest)) => manifest,
+                Ok(None) => recovery::create(dir, &options, LogId(random_id()))?,
+                Err(error @ Error::Damaged(_)) if options.on_damage != OnDamage::Fail => {
+                    tracing::warn!(%error, "rebuilding the manifest");
+                    repair::manifest(dir, &options)?
+                }
+                Err(error) => return Err(error),
+            },
+        };
+        let direct = options.direct != Direct::Off && facts.direct;
+        let survey = recovery::survey(dir, &options, manifest, direct)?;
+        let survey = match &survey.damage {
+            Some(damage) if options.on_damage != OnDamage::Fail => {
+                tracing::warn!(%damage, "putting damaged units aside");
+                let (manifest, _) = repair::repair_segments(dir, &options, manifest)?;
+                recovery::survey(dir, &options, manifest, direct)?.undamaged()?
+            }
+            _ => survey.undamaged()?,
+        };
+        let adopted = recovery::adopt(dir, &options, survey, engine.wall_ms())?;
+
+        let start = adopted.start;
+        let tail = Arc::new(Tail::new(options.tail_cache));
+        let core = Core::new(&start, &options, Arc::clone(&tail));
+        let segments = Segments::new(adopted.segments);
+        let newest = segments.newest().ok_or(Error::Closed)?;
+        let committer = Committer::new(
+            &*disk,
+            mode,
+            newest,
+            adopted.chain,
+            adopted.manifest.session,
+            adopted.page,
+        )?;
+        let prewrites = durable_commits;
+        let published = Published::new(start.base + u64::from(start.offset), start.last_seq);
+        let shared = Arc::new_cyclic(|me| Shared {
+            id: start.log,
+            dir: dir.into(),
+            mode,
+            engine,
+            progress: core.all_progress(),
+            state: Mutex::new(State {
+                core,
+                committer: Some(Box::new(committer)),
+                committer_lost: false,
+                period_runs: false,
+            }),
+            waiters: Waiters::default(),
+            published,
+            floor: Floor::new(&segments, adopted.manifest.floor_seq),
+            segments,
+            tail,
+            runway: Runway::new(start.segment, start.offset, start.offset, prewrites),
+            counters: Counters::default(),
+            manifest: Mutex::new(adopted.manifest),
+            spares: Mutex::new(adopted.spares),
+            recovery: adopted.recovery,
+            disk_name: facts.name,
+            lock: Mutex::new(Some(lock)),
+            queued: AtomicBool::new(false),
+            upkeep_queued: AtomicBool::new(false),
+            changing: Mutex::default(),
+            returned: Condvar::new(),
+            closed: AtomicBool::new(false),
+            me: me.clone(),
+            options,
+        });
+        shared.upkeep();
+        Ok(Self { _owner: Arc::new(Owner(Arc::clone(&shared))), shared })
+    }
+}
+
+/// Looks whether the directory is, or can become, a log's.
+fn enter(dir: &Path, options: &Options) -> Result<Option<Manifest>> {
+    let disk = &*options.disk;
+    let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
+    let names = match disk.list(dir) {
+        Ok(names) => names,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+            if options.must_exist {
+                return Err(not_a_log("there is no such directory"));
+            }
+            disk.create_dir(dir)?;
+            return Ok(None);
+        }
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotADirectory => {
+            return Err(not_a_log("it is a file, and a log is a directory"));
+        }
+        Err(cause) => return Err(cause.into()),
+    };
+    if names.iter().any(|name| name == layout::MANIFEST) {
+        return Ok(None);
+    }
+    let is_own = |name: &String| !matches!(layout::classify(name), layout::Name::Stranger);
+    if names.iter().any(|name| matches!(layout::classify(name), layout::Name::Segment(_))) {
+        return match options.on_damage {
+            OnDamage::Fail => Err(recovery::damage_at(
+                &dir.join(layout::MANIFEST),
+                0,
+                0,
+                "the manifest is missing, and segments are there",
+            )),
+            _ => repair::manifest(dir, options).map(Some),
+        };
+    }
+    if !names.iter().all(is_own) {
+        return Err(not_a_log("it holds other files"));
+    }
+    if options.must_exist {
+        return Err(not_a_log("it is empty"));
+    }
+    Ok(None)
+}
+
+/// Sixteen bytes that no other log has, from the keys that the standard library draws at random.
+fn random_id() -> [u8; 16] {
+    use std::hash::{BuildHasher, RandomState};
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
+    id[8..]
+        .copy_from_slice(&RandomState::new().hash_one(std::time::SystemTime::now()).to_le_bytes());
+    id
+}
