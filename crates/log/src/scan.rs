@@ -94,12 +94,7 @@ pub(crate) fn scan(
         })?;
         let flaw = match sound {
             Err(flaw) => flaw,
-            // The first record of an empty log may follow any number.
-            Ok((header, _))
-                if !continues(&header, scan.chain, scan.seq, scan.session)
-                    && !(scan.seq == 0
-                        && continues(&header, scan.chain, header.prev_seq, scan.session)) =>
-            {
+            Ok((header, _)) if !continues(&header, scan.chain, scan.seq, scan.session) => {
                 Flaw::Chain
             }
             Ok((header, _)) if until.is_some_and(|until| offset + header.span() > until) => {

@@ -69,9 +69,10 @@ pub(crate) fn check_unit<'a>(
 }
 
 /// Whether a unit continues one that ended with this checksum and this record, in a session that
-/// is not older.
+/// is not older. The first record of an empty log may follow any number.
 pub(crate) fn continues(header: &UnitHeader, chain: u32, seq: u64, session: u64) -> bool {
-    header.chain == chain && header.prev_seq == seq && header.session >= session
+    let follows = header.prev_seq == seq || seq == 0;
+    header.chain == chain && follows && header.session >= session
 }
 
 /// What stands at a place where a walk may be.

@@ -207,9 +207,7 @@ fn take_apart(segment: &mut Examined, manifest: &Manifest) -> Result<u64> {
         let flaw = match sound_unit(&mut image, salt, offset, |_| {})? {
             Ok((header, crc)) => {
                 let continues = match chain {
-                    Some(chain) => {
-                        continues(&header, chain, seq, session) || seq == 0 && header.chain == chain
-                    }
+                    Some(chain) => continues(&header, chain, seq, session),
                     None => header.prev_seq >= seq && header.session >= session,
                 };
                 if continues && at + u64::from(header.span()) <= end {
