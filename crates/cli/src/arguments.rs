@@ -60,6 +60,17 @@ pub enum Choice {
     Auto,
 }
 
+impl Choice {
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::On => "on",
+            Choice::Off => "off",
+            Choice::Auto => "auto",
+        }
+    }
+}
+
 /// How records are told apart in a stream of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Framing {

@@ -95,9 +95,9 @@ fn repair_advice(dir: &Path) -> String {
 
 fn advice_about(cause: &esker_disk::Error, dir: &Path) -> &'static str {
     match cause.kind() {
-        io::ErrorKind::StorageFull
-        | io::ErrorKind::QuotaExceeded
-        | io::ErrorKind::FileTooLarge => "; what was durable is safe: make room and run it again",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            "; what was durable is safe: make room and run it again"
+        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; the log needs a directory that this user may write to"
         }

@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn base_64_as_in_rfc_4648() {
-        let pairs = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
+        let pairs =
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
         for (bytes, text) in pairs {
             assert_eq!(base64(bytes.as_bytes()), text);
         }

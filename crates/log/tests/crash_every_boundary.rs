@@ -6,13 +6,13 @@
 
 mod harness;
 
+use esker_disk::sim::{CutPoint, Persist};
 use harness::case::case;
 use harness::config::Config;
 use harness::dice::{Dice, mix};
 use harness::plan::{How, PERSISTS, Plan};
 use harness::workload::{Sizes, Step, workload};
 use harness::world::World;
-use esker_disk::sim::{CutPoint, Persist};
 
 const TEST: &str = "crash_every_boundary::every_boundary";
 

@@ -23,10 +23,8 @@ fn fill(places: &Places, progress: &Progress, n: usize) {
 #[test]
 fn the_committer_sees_every_byte_that_was_filled() {
     loom::model(|| {
-        let shared = Arc::new((
-            Places([UnsafeCell::new(0), UnsafeCell::new(0)]),
-            Progress::default(),
-        ));
+        let shared =
+            Arc::new((Places([UnsafeCell::new(0), UnsafeCell::new(0)]), Progress::default()));
         let appenders: Vec<_> = (0..2)
             .map(|n| {
                 let shared = Arc::clone(&shared);

@@ -8,7 +8,7 @@ use super::finding::Finding;
 
 const RULE: &str = "layers";
 /// The floor that each crate is on. `esker`, the facade, shows log, consensus and kv to its users.
-const FLOORS: [(&str, u8); 11] = [
+const FLOORS: [(&str, u8); 12] = [
     ("disk", 0),
     ("log", 1),
     ("loom", 1),

@@ -129,8 +129,10 @@ impl Printer {
 
     /// Waits a little; true when a signal has come or nobody reads standard output any more.
     fn is_over(&self, stop: &Stop, pause: Duration) -> bool {
-        let mut fds =
-            [PollFd::new(stop, PollFlags::IN), PollFd::from_borrowed_fd(self.out.get_ref().as_fd(), PollFlags::empty())];
+        let mut fds = [
+            PollFd::new(stop, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.out.get_ref().as_fd(), PollFlags::empty()),
+        ];
         let pause = Timespec::try_from(pause).ok();
         let _ = poll(&mut fds, pause.as_ref());
         stop.is_asked() || fds[1].revents().contains(PollFlags::ERR)

@@ -146,7 +146,11 @@ mod tests {
     use super::*;
 
     /// Feeds the input in pieces of every size.
-    fn records(framing: Framing, limit: u32, input: &[u8]) -> Vec<Result<Vec<Vec<u8>>, BadFraming>> {
+    fn records(
+        framing: Framing,
+        limit: u32,
+        input: &[u8],
+    ) -> Vec<Result<Vec<Vec<u8>>, BadFraming>> {
         (1..=input.len().max(1))
             .map(|piece| {
                 let mut framer = Framer::new(framing, limit);
@@ -175,7 +179,8 @@ mod tests {
             ("", vec![]),
         ] {
             for found in records(Framing::Lines, 2, input.as_bytes()) {
-                let expected: Vec<Vec<u8>> = expected.iter().map(|s| s.as_bytes().to_vec()).collect();
+                let expected: Vec<Vec<u8>> =
+                    expected.iter().map(|s| s.as_bytes().to_vec()).collect();
                 assert_eq!(found.unwrap(), expected, "{input:?}");
             }
         }

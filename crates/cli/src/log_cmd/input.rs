@@ -38,7 +38,7 @@ impl Input {
     /// The bytes that the input still holds, where that can be known: a regular file.
     pub fn size(&self) -> Option<u64> {
         let data = self.file.metadata().ok()?;
-        data.is_file().then(|| data.len())
+        data.is_file().then_some(data.len())
     }
 
     /// Waits for input or a signal, no longer than `patience` if it has an end.
@@ -46,10 +46,8 @@ impl Input {
         if self.stop.is_asked() {
             return Ok(Event::Stop);
         }
-        let mut fds = [
-            PollFd::new(&self.file, PollFlags::IN),
-            PollFd::new(&self.stop, PollFlags::IN),
-        ];
+        let mut fds =
+            [PollFd::new(&self.file, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
         let patience = patience.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut fds, patience.as_ref()) {
             Ok(0) => Ok(Event::Pause),

@@ -16,6 +16,8 @@ use clap::Subcommand;
 use crate::bench;
 use crate::exit::Outcome;
 
+pub use open::WritingArguments;
+
 /// The commands of `esker log`.
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {

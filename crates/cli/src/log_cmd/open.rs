@@ -25,7 +25,13 @@ pub struct WritingArguments {
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "std|auto")]
     pub disk: DiskChoice,
     /// Go past the page cache
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "on|off|auto")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "on|off|auto"
+    )]
     pub direct: Choice,
     /// Open the files so that a write is durable by itself; off: a write and an fdatasync [default:
     /// on where the policy wants every commit durable]

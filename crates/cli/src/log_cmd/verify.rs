@@ -32,7 +32,8 @@ pub struct VerifyArguments {
 /// Checks, and fails at damage.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &arguments.dir;
-    let report = esker_log::verify(dir, &Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
+    let report =
+        esker_log::verify(dir, &Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
     if arguments.json {
         output::print_json(&report_json(&report))?;
     } else {

@@ -184,7 +184,8 @@ impl Surveyor<'_> {
     }
 
     /// The chain of headers that ends with the newest sound one, oldest first. Where a link is
-    /// missing or damaged: the chain before it, and the damage.
+    /// missing or damaged: the chain before it, and the damage that this is if anything claims what
+    /// stands behind.
     fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
         let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
         let mut chain: Vec<_> = newest.into_iter().collect();
@@ -253,18 +254,16 @@ impl Surveyor<'_> {
             survey.live.push(live);
             if let Some(flaw) = flaw {
                 survey.dead.extend(chain[n + 1..].iter().map(|(header, _)| header.segment));
-                if broken_link.is_some() && n + 1 == chain.len() {
-                    break;
-                }
                 self.judge(survey, &Break { at: n, flaw })?;
+                if n + 1 == chain.len() && survey.damage.is_some() && broken_link.is_some() {
+                    // The missing link says better what is wrong.
+                    survey.damage = broken_link;
+                }
                 break;
             }
         }
         if chain.is_empty() {
             self.judge_empty(survey);
-        }
-        if survey.damage.is_none() {
-            survey.damage = broken_link;
         }
         let live: Vec<u64> = survey.live.iter().map(|live| live.segment.number()).collect();
         let dead = self.heads.keys().filter(|number| !live.contains(number));

@@ -97,8 +97,7 @@ impl Config {
 
     /// Any of all.
     pub fn any(dice: &mut Dice) -> Self {
-        let caches =
-            [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];
+        let caches = [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];
         let kept = [
             Retention::NONE,
             Retention::NONE,
@@ -180,6 +179,9 @@ impl fmt::Display for Config {
         }
         if self.cache == CacheAfterFailedSync::OldComesBack {
             f.write_str(" old-cache")?;
+        }
+        if let Some(records) = self.segment_records {
+            write!(f, " segments-of-{records}")?;
         }
         let Retention { bytes, segments, records, .. } = self.retention;
         for (limit, what) in [(bytes, "bytes"), (segments, "segments"), (records, "records")] {

@@ -86,6 +86,11 @@ impl Model {
         }
     }
 
+    /// The power went, and with it what was only handed over.
+    pub fn lose_cache(&mut self) {
+        self.written = 0;
+    }
+
     /// Somebody asked to drop the records up to this number, or may be about to.
     pub fn may_drop(&mut self, through: u64) {
         self.dropping = self.dropping.max(through);
@@ -138,16 +143,19 @@ impl Model {
         &mut self,
         seen: &[Seen],
         last: u64,
-        killed: bool,
         config: &Config,
     ) -> Result<Vec<Entry>, String> {
-        let must = if killed { self.durable.max(self.written) } else { self.durable };
-        if last < must {
-            let which = if killed { "durable or handed over" } else { "durable" };
-            return Err(format!("{must} was {which}, and the log ends with {last}"));
+        if last < self.durable {
+            return Err(format!("{} was durable, and the log ends with {last}", self.durable));
+        }
+        if last < self.written {
+            return Err(format!("{} was handed over, and the log ends with {last}", self.written));
         }
         if last > self.last {
-            return Err(format!("{} was the last accepted, and the log ends with {last}", self.last));
+            return Err(format!(
+                "{} was the last accepted, and the log ends with {last}",
+                self.last
+            ));
         }
         let end = self.entries.partition_point(|entry| entry.seq <= last);
         if last != self.durable && self.entries[..end].last().is_none_or(|e| e.seq != last) {

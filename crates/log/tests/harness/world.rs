@@ -46,8 +46,6 @@ pub struct World {
     pub model: Model,
     /// Makes every payload another.
     nonce: u64,
-    /// How the life before ended.
-    killed: bool,
     /// Watches the calls of each life from here on.
     pub witness: Option<Witness>,
 }
@@ -80,7 +78,6 @@ impl World {
             config,
             model: Model::default(),
             nonce: mix(seed, 1),
-            killed: false,
             witness: None,
         }
     }
@@ -137,8 +134,14 @@ impl World {
             ));
         }
         let seen = self.read_all(&life.log, Start::Oldest)?;
-        life.lost = self.model.recover(&seen, last, self.killed, &self.config)?;
-        self.killed = false;
+        if std::env::var_os("ESKER_TRACE").is_some() {
+            println!(
+                "opened: {:?} {:?}",
+                life.log.recovery(),
+                self.disk.files(std::path::Path::new(DIR))
+            );
+        }
+        life.lost = self.model.recover(&seen, last, &self.config)?;
         self.model.drop_through(life.log.metadata().after.0);
         self.model.matches(&seen)?;
         Ok(life)
@@ -154,6 +157,14 @@ impl World {
     /// Goes through steps.
     pub fn go(&mut self, life: &mut Life, steps: &[Step]) -> Lived {
         for step in steps {
+            if std::env::var_os("ESKER_TRACE").is_some() {
+                println!(
+                    "{step:?} last {} durable {} op {}",
+                    self.model.last(),
+                    self.model.durable(),
+                    self.disk.operations()
+                );
+            }
             let done = self.step(life, step);
             self.observe(life)?;
             done?;
@@ -168,6 +179,9 @@ impl World {
     /// One whole life under a plan: it ends there or, when the plan does not come to it, behind the
     /// last step.
     pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
+        if std::env::var_os("ESKER_TRACE").is_some() {
+            println!("life until {plan}: {:?} {:?}", self.disk.files(std::path::Path::new("/")), self.disk.files(std::path::Path::new(DIR)));
+        }
         plan.arm(&self.disk);
         let lived = self.live(steps);
         self.disk.cancel_cut();
@@ -189,7 +203,9 @@ impl World {
         if self.disk.is_on() {
             return Err("the life ended, and the power is on".into());
         }
-        self.killed = how == How::Kill;
+        if how != How::Kill {
+            self.model.lose_cache();
+        }
         self.disk.power_on();
         Ok(())
     }
