@@ -19,3 +19,17 @@ pub use esker_log as log;
 #[cfg(feature = "sim")]
 #[doc(inline)]
 pub use esker_disk as disk;
+
+/// The examples of the book and the README, compiled and run.
+#[cfg(all(doctest, feature = "log"))]
+mod book {
+    #[doc = include_str!("../../../docs/src/log.md")]
+    struct Log;
+
+    #[cfg(feature = "sim")]
+    #[doc = include_str!("../../../docs/src/crash-testing.md")]
+    struct CrashTesting;
+
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+}

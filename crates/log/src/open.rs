@@ -178,6 +178,8 @@ fn enter(dir: &Path, options: &Options) -> Result<Option<Manifest>> {
     if options.must_exist {
         return Err(not_a_log("it is empty"));
     }
+    // Whoever made the directory may have died before its name was durable.
+    disk.create_dir(dir)?;
     Ok(None)
 }
 

@@ -23,16 +23,15 @@ impl Core {
         self.take(seq, prev, stored)
     }
 
-    /// Gives a record of an atomic batch its place, which [`Core::prepare_batch`] made sure of.
+    /// Gives a record of an atomic batch its place. [`Core::prepare_batch`] made room for all of it
+    /// in one unit; nothing here may begin another.
     pub(crate) fn place_prepared(
         &mut self,
         numbering: Numbering,
         size: usize,
     ) -> Result<Placed, Refusal> {
         let (seq, prev) = self.number(numbering)?;
-        let stored = stored_size(size);
-        self.make_room(stored)?;
-        self.take(seq, prev, stored)
+        self.take(seq, prev, stored_size(size))
     }
 
     /// Makes sure that an atomic batch of so many records and bytes can be placed in one unit, by

@@ -1,0 +1,127 @@
+//! `log/append` and `log/append-async`: how fast records become durable.
+
+use std::time::Duration;
+
+use esker_log::Log;
+use serde_json::{Value, json};
+
+use super::arguments::LogBenchArguments;
+use super::crew::{Crew, Slice, TIMED_EVERY, Until, WORKERS, Work};
+use super::figure::{Figure, Shape};
+use super::floor::Floor;
+use super::place::Place;
+use super::readback;
+use crate::exit::{Failure, Outcome};
+
+/// The timed part, unless it is told.
+const SECONDS: f64 = 5.0;
+/// Work before the timed part, so that the steady state is measured: at most so long, and at most such a
+/// part of the timed part.
+const WARM_UP_S: f64 = 0.3;
+const WARM_UP_PART: f64 = 0.2;
+
+/// Runs, reads back, prints.
+pub fn run(arguments: &LogBenchArguments) -> Outcome {
+    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
+    let dir = place.log();
+    let of_log = |error| Failure::of_log(&error, &dir);
+    let options = arguments.options();
+    let recipe = arguments.recipe();
+    let work = Work {
+        writers: arguments.writers,
+        batch: arguments.batch,
+        blocking: arguments.blocking,
+        pipelined: arguments.pipelined,
+    };
+
+    let mut floor = Floor::prepare(&place.floor())?;
+    floor.sample()?;
+    let log = Log::open(&dir, options.clone()).map_err(of_log)?;
+    let mut crew = Crew::new(&log, work, &recipe)?;
+    let plan = Plan::of(arguments);
+    crew.run(plan.warm_up).map_err(of_log)?;
+    crew.take_latencies();
+    let mut total = Slice::default();
+    for (index, until) in plan.slices.iter().enumerate() {
+        if index > 0 {
+            floor.sample()?;
+        }
+        let slice = crew.run(*until).map_err(of_log)?;
+        total = Slice {
+            ops: total.ops + slice.ops,
+            bytes: total.bytes + slice.bytes,
+            time: total.time + slice.time,
+            used: total.used.and(slice.used),
+        };
+    }
+    floor.sample()?;
+    let (latencies, counts) = (crew.take_latencies(), crew.counts());
+    let metadata = log.metadata();
+    drop(crew);
+    log.close().map_err(of_log)?;
+
+    let mut params = arguments.params(&options);
+    let mut put = |name: &str, value: Value| {
+        params.insert(name.into(), value);
+    };
+    put("writers", json!(arguments.writers));
+    put("batch", json!(arguments.batch));
+    put("blocking", json!(arguments.blocking));
+    put("callers", json!(if arguments.blocking { "threads" } else { "tasks" }));
+    put("workers", if arguments.blocking { Value::Null } else { json!(WORKERS) });
+    put("pipelined", json!(arguments.pipelined));
+    put("latency_of_every", json!(if arguments.pipelined { TIMED_EVERY } else { 1 }));
+    put("count", json!(arguments.count));
+    put("seconds", json!(plan.seconds));
+    put("slices", json!(plan.slices.len()));
+    put("disk", json!(metadata.disk));
+    put("direct", json!(metadata.direct));
+    put("dsync", json!(metadata.dsync));
+    put("commits", json!(metadata.activity.commits));
+    put("syncs", json!(metadata.activity.syncs));
+
+    let compared = readback::compare(&dir, &options, &recipe, arguments.writers)?;
+    if compared.counts != counts {
+        return Err(Failure::failed("fewer records were read back than were written"));
+    }
+    let bench = if arguments.pipelined { "log/append-async" } else { "log/append" };
+    Figure {
+        params: Value::Object(params),
+        latencies,
+        used: total.used,
+        floor: floor.medians(),
+        verified: true,
+        ..Figure::of(bench, total.ops, total.bytes, total.time)
+    }
+    .print(arguments.json, Shape::Rate)
+}
+
+/// The warm-up and the slices of the timed part.
+struct Plan {
+    warm_up: Until,
+    slices: Vec<Until>,
+    seconds: Option<f64>,
+}
+
+impl Plan {
+    fn of(arguments: &LogBenchArguments) -> Self {
+        if let Some(count) = arguments.count {
+            let each = count.div_ceil(u64::from(arguments.writers)).max(2);
+            let half = each / 2;
+            let warm_up = ((each as f64 * WARM_UP_PART) as u64).max(1);
+            return Self {
+                warm_up: Until::Records(warm_up),
+                slices: vec![Until::Records(half), Until::Records(each - half)],
+                seconds: None,
+            };
+        }
+        let seconds = arguments.seconds.unwrap_or(SECONDS).clamp(0.01, 86_400.0);
+        let slices = if seconds < 3.0 { 2 } else { 3 };
+        let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
+        Self {
+            warm_up: time((seconds * WARM_UP_PART).min(WARM_UP_S)),
+            slices: vec![time(seconds / f64::from(slices)); slices as usize],
+            seconds: Some(seconds),
+        }
+    }
+}

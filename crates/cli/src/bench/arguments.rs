@@ -1,0 +1,177 @@
+//! What `esker log bench` can be told.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use esker_log::Options;
+use serde_json::{Map, Value, json};
+
+use super::payload::{HEAD, Recipe};
+use crate::exit::{Failure, Outcome};
+use crate::log_cmd::WritingArguments;
+use crate::quantity;
+
+const EXAMPLES: &str = "\
+Examples:
+  # 100 concurrent callers, each waiting until its record of 900 bytes is durable
+  esker log bench --writers 100 --size 900
+
+  # One writer that waits for nothing, and one flush at the end; for a program
+  esker log bench --async --size 128 --seconds 2 --json
+
+  # 20 threads, records of 512 bytes to 1 MiB, on another disk
+  esker log bench --writers 20 --size 512..1M --blocking --dir /data/bench
+
+  # How long opening takes, after a clean close and after a kill
+  esker log bench --open --bytes 10000000000
+
+What was written is read back after the run and compared. The floor of this machine is sampled before,
+during and after.";
+
+/// Arguments of `esker log bench`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct LogBenchArguments {
+    /// Concurrent callers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub writers: u32,
+    /// The size of a record, or MIN..MAX
+    #[arg(long, value_name = "BYTES", default_value = "900", value_parser = quantity::size_range)]
+    pub size: RangeInclusive<u32>,
+    /// Records in one call
+    #[arg(long, value_name = "RECORDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batch: u32,
+    /// Callers are threads of the system instead of async tasks
+    #[arg(long)]
+    pub blocking: bool,
+    /// Callers do not wait for durability; one flush at the end, inside the timed part
+    #[arg(long = "async")]
+    pub pipelined: bool,
+    /// Measure readers that follow: not yet
+    #[arg(long, value_name = "N")]
+    pub readers: Option<u32>,
+    /// How many bytes per second are appended for the readers: not yet
+    #[arg(long, value_name = "BYTES_PER_S", value_parser = quantity::bytes)]
+    pub rate: Option<u64>,
+    /// How much a reader checks, none, header or full: not yet
+    #[arg(long, value_name = "HOW")]
+    pub verify: Option<String>,
+    /// Measure a reader that catches up: not yet
+    #[arg(long)]
+    pub catchup: bool,
+    /// Measure opening, after a clean close and after a kill
+    #[arg(long, conflicts_with_all = ["pipelined", "blocking", "batch", "writers", "seconds", "count"])]
+    pub open: bool,
+    /// With --open: after `close` or after `kill` alone
+    #[arg(
+        long,
+        value_enum,
+        requires = "open",
+        value_name = "close|kill",
+        hide_possible_values = true
+    )]
+    pub after: Option<After>,
+    /// With --open: payload bytes in the log [default: 10000000000]
+    #[arg(long, requires = "open", value_name = "BYTES", value_parser = quantity::bytes)]
+    pub bytes: Option<u64>,
+    /// The length of the timed part [default: 5]
+    #[arg(long, value_name = "N", conflicts_with = "count")]
+    pub seconds: Option<f64>,
+    /// The records of the timed part, over all callers
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Where to work; made, and removed at the end
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Leave the log in --dir at the end
+    #[arg(long)]
+    pub keep: bool,
+    /// Print one JSON object a figure, and nothing else, on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// What the records' bytes follow from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub writing: WritingArguments,
+}
+
+/// How a log was left before it is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum After {
+    Close,
+    Kill,
+}
+
+impl After {
+    /// As in `params.after`.
+    pub fn name(self) -> &'static str {
+        match self {
+            After::Close => "close",
+            After::Kill => "kill",
+        }
+    }
+}
+
+impl LogBenchArguments {
+    /// Refuses what makes no sense, or does not exist yet.
+    pub fn check(&self) -> Outcome {
+        let later = [
+            (self.readers.is_some(), "--readers"),
+            (self.rate.is_some(), "--rate"),
+            (self.verify.is_some(), "--verify"),
+            (self.catchup, "--catchup"),
+        ];
+        for (given, flag) in later {
+            if given {
+                return Err(Failure::usage(format!(
+                    "{flag} is not there yet: log/fanout and log/catchup come with a later version"
+                )));
+            }
+        }
+        if self.writers > 1 && (*self.size.start() as usize) < HEAD {
+            return Err(Failure::usage(format!(
+                "records of less than {HEAD} bytes cannot tell their writer, so that they could not be \
+                 compared: use --size {HEAD} or more, or one writer"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The options of the log: the defaults, but for what was asked for and what the size needs.
+    pub fn options(&self) -> Options {
+        let mut options = self.writing.options();
+        if self.writing.record_limit.is_none() {
+            options.record_limit = options.record_limit.max(*self.size.end());
+        }
+        options
+    }
+
+    /// What the records follow from.
+    pub fn recipe(&self) -> Recipe {
+        Recipe { seed: self.seed, sizes: self.size.clone() }
+    }
+
+    /// The size as it is typed.
+    pub fn size_name(&self) -> Value {
+        let (least, most) = (*self.size.start(), *self.size.end());
+        if least == most { json!(least) } else { json!(format!("{least}..{most}")) }
+    }
+
+    /// What every figure tells of its circumstances.
+    pub fn params(&self, options: &Options) -> Map<String, Value> {
+        let mut params = Map::new();
+        let mut put = |name: &str, value: Value| {
+            params.insert(name.into(), value);
+        };
+        put("size", self.size_name());
+        put("policy", json!(quantity::policy_name(options.policy)));
+        put("segment_size", json!(options.segment_size));
+        put("record_limit", json!(options.record_limit));
+        put("buffer_size", json!(options.buffer_size));
+        put("buffers", json!(options.buffers));
+        put("seed", json!(self.seed));
+        params
+    }
+}

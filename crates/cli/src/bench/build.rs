@@ -1,0 +1,71 @@
+//! The process that builds a log for `log/open`, and that is killed in the middle of its work when that
+//! is what is measured.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_log::{Log, Result};
+
+use super::arguments::After;
+use super::payload::Payload;
+use crate::exit::{Failure, Outcome};
+use crate::log_cmd::WritingArguments;
+use crate::{output, quantity};
+
+/// Records in one call.
+const BATCH: usize = 256;
+
+/// Arguments of the hidden command.
+#[derive(Debug, Args)]
+pub struct BuildArguments {
+    dir: PathBuf,
+    /// Payload bytes to append.
+    #[arg(long, value_parser = quantity::bytes)]
+    bytes: u64,
+    #[arg(long, value_parser = quantity::size_range)]
+    size: std::ops::RangeInclusive<u32>,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long, value_enum)]
+    then: After,
+    #[command(flatten)]
+    writing: WritingArguments,
+}
+
+/// Appends behind what is there, says how far the log is durable, and closes it, or goes on until it is
+/// killed.
+pub fn run(arguments: &BuildArguments) -> Outcome {
+    // If whoever wants the log dies, so does this.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(crate::exit::Status::Failed as i32);
+    });
+    let of_log = |error| Failure::of_log(&error, &arguments.dir);
+    let log = Log::open(&arguments.dir, arguments.writing.options()).map_err(of_log)?;
+    let recipe = super::payload::Recipe { seed: arguments.seed, sizes: arguments.size.clone() };
+    let mut payloads: Vec<Payload> = (0..BATCH).map(|_| recipe.of(0)).collect();
+    let mut count = log.durable().0;
+    let mut left = arguments.bytes;
+    while left > 0 {
+        left = left.saturating_sub(append(&log, &mut payloads, &mut count).map_err(of_log)?);
+    }
+    log.flush().and_then(esker_log::Ticket::wait).map_err(of_log)?;
+    output::print(&format!("{count}\n"))?;
+    match arguments.then {
+        After::Close => log.close().map_err(of_log),
+        After::Kill => loop {
+            append(&log, &mut payloads, &mut count).map_err(of_log)?;
+        },
+    }
+}
+
+/// Appends a batch; its bytes.
+fn append(log: &Log, payloads: &mut [Payload], count: &mut u64) -> Result<u64> {
+    let records: Vec<&[u8]> =
+        (*count..).zip(payloads).map(|(count, payload)| payload.record(count)).collect();
+    // Nobody waits: the ticket goes, and the commits follow.
+    drop(log.append_batch(&records)?);
+    *count += records.len() as u64;
+    Ok(records.iter().map(|record| record.len() as u64).sum())
+}

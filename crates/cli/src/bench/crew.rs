@@ -1,0 +1,345 @@
+//! The concurrent callers of a benchmark, as async tasks or as threads.
+//!
+//! A crew works in slices, so that the floor can be sampled between them. A slice begins when every
+//! caller stands ready, and ends when the last has its answer and a flush went through: all of that is
+//! timed. Nothing in the loops allocates, so that every allocation counted is the engine's.
+
+use std::sync::{Arc, Barrier, OnceLock};
+use std::time::{Duration, Instant};
+
+use esker_log::{Log, Result, Ticket};
+use tokio::runtime::{Builder, Runtime};
+
+use super::latency::Latencies;
+use super::payload::{Payload, Recipe};
+use super::resources::{self, Mark, Used};
+use crate::exit::{Failure, Outcome};
+
+/// Callers that do not wait time every so many-th call, because two looks at the clock cost as much.
+pub const TIMED_EVERY: u64 = 16;
+/// Async callers that never have to wait let others run after so many calls.
+const YIELD_EVERY: u64 = 64;
+/// Threads that run the async callers.
+pub const WORKERS: usize = 2;
+const STACK: usize = 256 << 10;
+
+/// How the callers work.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    pub writers: u32,
+    pub batch: u32,
+    pub blocking: bool,
+    pub pipelined: bool,
+}
+
+/// When a slice ends.
+#[derive(Debug, Clone, Copy)]
+pub enum Until {
+    Elapsed(Duration),
+    /// Records of one caller.
+    Records(u64),
+}
+
+/// What a slice did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Slice {
+    pub ops: u64,
+    pub bytes: u64,
+    pub time: Duration,
+    pub used: Used,
+}
+
+/// All callers, between slices.
+#[derive(Debug)]
+pub struct Crew {
+    log: Log,
+    work: Work,
+    callers: Vec<Caller>,
+    runtime: Option<Runtime>,
+}
+
+impl Crew {
+    /// Callers that have not begun.
+    pub fn new(log: &Log, work: Work, recipe: &Recipe) -> Outcome<Self> {
+        let callers = (0..work.writers).map(|writer| Caller::new(recipe, writer, work)).collect();
+        let runtime = (!work.blocking)
+            .then(|| Builder::new_multi_thread().worker_threads(WORKERS).build())
+            .transpose()
+            .map_err(|error| Failure::of_io("start threads", &error))?;
+        Ok(Self { log: log.clone(), work, callers, runtime })
+    }
+
+    /// Works until the slice ends.
+    pub fn run(&mut self, until: Until) -> Result<Slice> {
+        let before = self.totals();
+        resources::reset_peak();
+        let (begin, mark) =
+            if self.work.blocking { self.run_threads(until)? } else { self.run_tasks(until)? };
+        self.log.flush()?.wait()?;
+        let time = begin.elapsed();
+        let used = Used { resident: resources::peak(), ..mark.used() };
+        let after = self.totals();
+        Ok(Slice { ops: after.0 - before.0, bytes: after.1 - before.1, time, used })
+    }
+
+    /// How many records each caller appended so far.
+    pub fn counts(&self) -> Vec<u64> {
+        self.callers.iter().map(|caller| caller.count).collect()
+    }
+
+    /// The latencies of all callers, since the last call of this.
+    pub fn take_latencies(&mut self) -> Latencies {
+        let mut all = Latencies::new();
+        for caller in &mut self.callers {
+            all.merge(&caller.latencies);
+            caller.latencies = Latencies::new();
+        }
+        all
+    }
+
+    fn totals(&self) -> (u64, u64) {
+        self.callers.iter().fold((0, 0), |(ops, bytes), c| (ops + c.count, bytes + c.bytes))
+    }
+
+    fn run_tasks(&mut self, until: Until) -> Result<(Instant, Mark)> {
+        let Some(runtime) = &self.runtime else { unreachable!("made with the crew") };
+        let gate = Arc::new(Gate::new(until));
+        let doors = self.callers.len() + 1;
+        let ready = Arc::new(tokio::sync::Barrier::new(doors));
+        let go = Arc::new(tokio::sync::Barrier::new(doors));
+        let mut tasks = Vec::with_capacity(self.callers.len());
+        for mut caller in self.callers.drain(..) {
+            let (log, gate) = (self.log.clone(), Arc::clone(&gate));
+            let (ready, go) = (Arc::clone(&ready), Arc::clone(&go));
+            tasks.push(runtime.spawn(async move {
+                ready.wait().await;
+                go.wait().await;
+                let outcome = caller.work_async(&log, &gate).await;
+                (caller, outcome)
+            }));
+        }
+        runtime.block_on(async {
+            ready.wait().await;
+            let started = (gate.begin(), Mark::now());
+            go.wait().await;
+            let mut outcome = Ok(started);
+            for task in tasks {
+                match task.await {
+                    Ok((caller, ended)) => {
+                        self.callers.push(caller);
+                        outcome = ended.and(outcome);
+                    }
+                    Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+                }
+            }
+            outcome
+        })
+    }
+
+    fn run_threads(&mut self, until: Until) -> Result<(Instant, Mark)> {
+        let gate = Gate::new(until);
+        let doors = self.callers.len() + 1;
+        let (ready, go) = (Barrier::new(doors), Barrier::new(doors));
+        let log = &self.log;
+        std::thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(self.callers.len());
+            for caller in &mut self.callers {
+                let (gate, ready, go) = (&gate, &ready, &go);
+                let thread = std::thread::Builder::new().stack_size(STACK);
+                let spawned = thread.spawn_scoped(scope, move || {
+                    ready.wait();
+                    go.wait();
+                    caller.work(log, gate)
+                });
+                match spawned {
+                    Ok(thread) => threads.push(thread),
+                    // The others wait for one that never comes.
+                    Err(error) => {
+                        crate::exit::complain(&format!(
+                            "start a thread: {error}; use fewer --writers"
+                        ));
+                        std::process::exit(crate::exit::Status::Failed as i32);
+                    }
+                }
+            }
+            ready.wait();
+            let started = (gate.begin(), Mark::now());
+            go.wait();
+            let mut outcome = Ok(started);
+            for thread in threads {
+                match thread.join() {
+                    Ok(ended) => outcome = ended.and(outcome),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            outcome
+        })
+    }
+}
+
+/// When a slice began and when it ends, known once every caller stands ready.
+#[derive(Debug)]
+struct Gate {
+    until: Until,
+    begin: OnceLock<Instant>,
+}
+
+impl Gate {
+    fn new(until: Until) -> Self {
+        Self { until, begin: OnceLock::new() }
+    }
+
+    fn begin(&self) -> Instant {
+        *self.begin.get_or_init(Instant::now)
+    }
+
+    fn limits(&self) -> (u64, Option<Instant>) {
+        match self.until {
+            Until::Elapsed(time) => (u64::MAX, self.begin().checked_add(time)),
+            Until::Records(records) => (records, None),
+        }
+    }
+}
+
+/// One caller: its records, and what it saw.
+#[derive(Debug)]
+struct Caller {
+    work: Work,
+    /// One for each record of a call.
+    payloads: Vec<Payload>,
+    count: u64,
+    bytes: u64,
+    latencies: Latencies,
+    slices: Vec<&'static [u8]>,
+}
+
+impl Caller {
+    fn new(recipe: &Recipe, writer: u32, work: Work) -> Self {
+        Self {
+            work,
+            payloads: (0..work.batch).map(|_| recipe.of(writer)).collect(),
+            count: 0,
+            bytes: 0,
+            latencies: Latencies::new(),
+            slices: Vec::with_capacity(work.batch as usize),
+        }
+    }
+
+    async fn work_async(&mut self, log: &Log, gate: &Gate) -> Result<()> {
+        let (limit, deadline) = gate.limits();
+        let mut clock = Clock::new(self.work.pipelined, deadline);
+        let end = self.count.saturating_add(limit);
+        while self.count < end {
+            let ticket = if self.payloads.len() == 1 {
+                let record = self.payloads[0].record(self.count);
+                self.count += 1;
+                self.bytes += record.len() as u64;
+                log.append_async(record).await?
+            } else {
+                self.append_several(log, end)?
+            };
+            if !self.work.pipelined {
+                ticket.await?;
+            } else if clock.calls % YIELD_EVERY == YIELD_EVERY - 1 {
+                drop(ticket);
+                tokio::task::yield_now().await;
+            }
+            if clock.is_over(&mut self.latencies) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn work(&mut self, log: &Log, gate: &Gate) -> Result<()> {
+        let (limit, deadline) = gate.limits();
+        let mut clock = Clock::new(self.work.pipelined, deadline);
+        let end = self.count.saturating_add(limit);
+        while self.count < end {
+            let ticket = if self.payloads.len() == 1 {
+                let record = self.payloads[0].record(self.count);
+                self.count += 1;
+                self.bytes += record.len() as u64;
+                log.append(record)?
+            } else {
+                self.append_several(log, end)?
+            };
+            if !self.work.pipelined {
+                ticket.wait()?;
+            }
+            if clock.is_over(&mut self.latencies) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn append_several(&mut self, log: &Log, end: u64) -> Result<Ticket> {
+        let mut records = reuse(std::mem::take(&mut self.slices));
+        for payload in self.payloads.iter_mut().take((end - self.count) as usize) {
+            let record = payload.record(self.count);
+            self.count += 1;
+            self.bytes += record.len() as u64;
+            records.push(record);
+        }
+        let appended = log.append_batch(&records);
+        self.slices = reuse(records);
+        appended
+    }
+}
+
+/// The memory of a list of slices for other slices. (Collecting an emptied vector gives its own memory
+/// back.)
+fn reuse<'a>(mut slices: Vec<&[u8]>) -> Vec<&'a [u8]> {
+    slices.clear();
+    slices.into_iter().map(|_| -> &'a [u8] { &[] }).collect()
+}
+
+/// Times calls one after another, with one look at the clock for each: a call begins where the one
+/// before it ended.
+struct Clock {
+    every: u64,
+    calls: u64,
+    last: Instant,
+    deadline: Option<Instant>,
+}
+
+impl Clock {
+    fn new(sampled: bool, deadline: Option<Instant>) -> Self {
+        let every = if sampled { TIMED_EVERY } else { 1 };
+        Self { every, calls: 0, last: Instant::now(), deadline }
+    }
+
+    /// A call ended; whether it was the last. Where only some calls are timed, the clock is read at
+    /// the start of such a call, too.
+    fn is_over(&mut self, latencies: &mut Latencies) -> bool {
+        self.calls += 1;
+        let phase = self.calls % self.every;
+        if phase == 0 {
+            let now = Instant::now();
+            latencies.add(now - self.last);
+            self.last = now;
+            return self.deadline.is_some_and(|deadline| now >= deadline);
+        }
+        if phase == self.every - 1 {
+            self.last = Instant::now();
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_slices_is_used_again() {
+        let one = vec![1u8];
+        let mut slices: Vec<&[u8]> = Vec::with_capacity(100);
+        slices.push(&one);
+        let memory = slices.as_ptr();
+        let again = reuse(slices);
+        assert!(again.is_empty() && again.capacity() == 100);
+        assert_eq!(again.as_ptr().cast::<u8>(), memory.cast::<u8>());
+    }
+}

@@ -1,0 +1,195 @@
+//! One measured figure: a JSON object for programs, a few lines for people.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::floor::FloorFigures;
+use super::latency::Latencies;
+use super::resources::Used;
+use crate::exit::Outcome;
+use crate::output;
+
+/// Everything about one figure.
+#[derive(Debug)]
+pub struct Figure {
+    pub bench: &'static str,
+    /// Totals of the timed part.
+    pub ops: u64,
+    pub bytes: u64,
+    pub time: Duration,
+    pub params: Value,
+    pub latencies: Latencies,
+    pub used: Used,
+    pub floor: FloorFigures,
+    /// What was written was read back and compared.
+    pub verified: bool,
+    /// The median time of an opening, for `log/open`.
+    pub open_ms: Option<f64>,
+}
+
+/// What people want to see first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    Rate,
+    Opening,
+    Floor,
+}
+
+/// The keys are interface.
+#[derive(Serialize)]
+struct Told<'a> {
+    bench: &'a str,
+    params: &'a Value,
+    ops: u64,
+    bytes: u64,
+    seconds: f64,
+    ops_per_s: f64,
+    mb_per_s: f64,
+    p50_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    max_us: f64,
+    ns_per_op: f64,
+    cpu_seconds: f64,
+    rss_mb: f64,
+    allocs_per_op: f64,
+    floor: FloorFigures,
+    /// The figure as a multiple of the floor.
+    ratio: Value,
+    verified: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open_ms: Option<f64>,
+}
+
+impl Figure {
+    /// A figure without its circumstances.
+    pub fn of(bench: &'static str, ops: u64, bytes: u64, time: Duration) -> Self {
+        Self {
+            bench,
+            ops,
+            bytes,
+            time,
+            params: Value::Null,
+            latencies: Latencies::new(),
+            used: Used::default(),
+            floor: FloorFigures::default(),
+            verified: false,
+            open_ms: None,
+        }
+    }
+
+    /// Prints it on standard output.
+    pub fn print(&self, as_json: bool, shape: Shape) -> Outcome {
+        let told = self.told();
+        if as_json { output::print_json(&told) } else { output::print(&text(&told, shape)) }
+    }
+
+    fn told(&self) -> Told<'_> {
+        let seconds = self.time.as_secs_f64().max(1e-9);
+        let ops = self.ops.max(1) as f64;
+        let mb_per_s = self.bytes as f64 / seconds / 1e6;
+        let p50_us = self.latencies.quantile_us(0.5);
+        Told {
+            bench: self.bench,
+            params: &self.params,
+            ops: self.ops,
+            bytes: self.bytes,
+            seconds: rounded(seconds, 6),
+            ops_per_s: rounded(self.ops as f64 / seconds, 1),
+            mb_per_s: rounded(mb_per_s, 2),
+            p50_us,
+            p99_us: self.latencies.quantile_us(0.99),
+            p999_us: self.latencies.quantile_us(0.999),
+            max_us: self.latencies.max_us(),
+            ns_per_op: rounded(seconds * 1e9 / ops, 1),
+            cpu_seconds: rounded(self.used.cpu.as_secs_f64(), 3),
+            rss_mb: rounded(self.used.resident as f64 / 1e6, 1),
+            allocs_per_op: rounded(self.used.allocations as f64 / ops, 4),
+            floor: self.floor,
+            ratio: json!({
+                "p50_to_sync": ratio(p50_us, self.floor.sync_p50_us),
+                "mb_per_s_to_seq": ratio(mb_per_s, self.floor.seq_mb_per_s),
+            }),
+            verified: self.verified,
+            open_ms: self.open_ms.map(|ms| rounded(ms, 3)),
+        }
+    }
+}
+
+fn text(told: &Told<'_>, shape: Shape) -> String {
+    let mut text = String::new();
+    let floor = &told.floor;
+    if shape != Shape::Floor {
+        let _ = writeln!(text, "{}  {}", told.bench, circumstances(told.params));
+    }
+    match shape {
+        Shape::Rate => {
+            let _ = writeln!(
+                text,
+                "  {:.0} records/s, {:.1} MB/s; latency p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, max {:.0} us",
+                told.ops_per_s, told.mb_per_s, told.p50_us, told.p99_us, told.p999_us, told.max_us
+            );
+        }
+        Shape::Opening => {
+            let _ = writeln!(
+                text,
+                "  {:.1} ms to open, the median of {}; the slowest {:.1} ms",
+                told.open_ms.unwrap_or_default(),
+                told.ops,
+                told.max_us / 1e3
+            );
+        }
+        Shape::Floor => {}
+    }
+    let _ = writeln!(
+        text,
+        "  floor: overwrite + sync {:.0} us, append + sync {:.0} us, write {:.0} MB/s, read {:.0} MB/s, \
+         memcpy {:.1} GB/s ({} samples)",
+        floor.sync_p50_us,
+        floor.append_sync_p50_us,
+        floor.seq_mb_per_s,
+        floor.read_mb_per_s,
+        floor.memcpy_gb_per_s,
+        floor.samples
+    );
+    if shape == Shape::Rate {
+        let _ = writeln!(
+            text,
+            "  against it: p50 {} x overwrite + sync, {} x the write rate",
+            told.ratio["p50_to_sync"], told.ratio["mb_per_s_to_seq"]
+        );
+    }
+    if shape != Shape::Floor {
+        let verified = if told.verified { "read back and compared" } else { "not verified" };
+        let _ = writeln!(
+            text,
+            "  {:.2} s processor, {:.0} MB resident, {} allocations per record; {verified}",
+            told.cpu_seconds, told.rss_mb, told.allocs_per_op
+        );
+    }
+    text
+}
+
+/// The parameters on one line.
+fn circumstances(params: &Value) -> String {
+    let Some(params) = params.as_object() else { return String::new() };
+    let told = params.iter().filter(|(_, value)| !value.is_null());
+    told.map(|(name, value)| match value {
+        Value::String(text) => format!("{name}={text}"),
+        other => format!("{name}={other}"),
+    })
+    .collect::<Vec<_>>()
+    .join(" ")
+}
+
+fn ratio(value: f64, floor: f64) -> f64 {
+    if floor > 0.0 { rounded(value / floor, 3) } else { 0.0 }
+}
+
+fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10f64.powi(digits);
+    (value * scale).round() / scale
+}

@@ -1,0 +1,82 @@
+//! Latencies of single operations, kept in histograms that can be added up.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+/// Times from a nanosecond to ten minutes. Up to 64 ns apart, or a thousandth of their value, they
+/// count as one.
+#[derive(Debug, Clone)]
+pub struct Latencies {
+    histogram: Histogram<u32>,
+}
+
+const LEAST_NS: u64 = 64;
+const MOST_NS: u64 = 600_000_000_000;
+const DIGITS: u8 = 3;
+
+impl Latencies {
+    /// None yet.
+    pub fn new() -> Self {
+        let histogram = Histogram::new_with_bounds(LEAST_NS, MOST_NS, DIGITS)
+            .unwrap_or_else(|_| unreachable!("the bounds are constants that make a histogram"));
+        Self { histogram }
+    }
+
+    /// One operation took so long. Allocates nothing.
+    pub fn add(&mut self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.histogram.saturating_record(ns);
+    }
+
+    /// Takes over what another counted.
+    pub fn merge(&mut self, other: &Self) {
+        // The bounds are the same, so that it cannot fail.
+        let _ = self.histogram.add(&other.histogram);
+    }
+
+    /// The time in microseconds that this share of the operations stayed within; 0 when none was
+    /// counted.
+    pub fn quantile_us(&self, share: f64) -> f64 {
+        if self.histogram.is_empty() {
+            return 0.0;
+        }
+        round_us(self.histogram.value_at_quantile(share))
+    }
+
+    /// The longest, in microseconds.
+    pub fn max_us(&self) -> f64 {
+        round_us(self.histogram.max())
+    }
+
+    /// How many operations were counted.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+}
+
+fn round_us(ns: u64) -> f64 {
+    (ns as f64 / 10.0).round() / 100.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_merged_histograms() {
+        let (mut even, mut odd) = (Latencies::new(), Latencies::new());
+        for us in 1..=1000u64 {
+            let side = if us % 2 == 0 { &mut even } else { &mut odd };
+            side.add(Duration::from_micros(us));
+        }
+        even.merge(&odd);
+        assert_eq!(even.count(), 1000);
+        for (share, us) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1000.0)] {
+            let told = even.quantile_us(share);
+            assert!((told - us).abs() / us < 0.002, "{share}: {told}");
+        }
+        assert!((even.max_us() - 1000.0).abs() < 2.0);
+        assert_eq!(Latencies::new().quantile_us(0.5), 0.0);
+    }
+}

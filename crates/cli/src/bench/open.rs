@@ -1,0 +1,253 @@
+//! `log/open`: how long opening takes, after a kill and after a clean close.
+//!
+//! Another process builds the log. It is killed with SIGKILL in the middle of appending, and what it had
+//! reported as durable has to be there. Before each opening the system is asked to forget the pages of
+//! the segments, so that the disk is read; whatever it keeps nevertheless is not under a program's
+//! control.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use esker_log::{Found, Log, Options};
+use rustix::fs::{Advice, fadvise};
+use serde_json::{Value, json};
+
+use super::arguments::{After, LogBenchArguments};
+use super::figure::{Figure, Shape};
+use super::floor::Floor;
+use super::latency::Latencies;
+use super::payload::mix;
+use super::place::Place;
+use super::readback;
+use super::resources::{self, Mark, Used};
+use crate::exit::{Failure, Outcome};
+use crate::quantity;
+
+const BYTES: u64 = 10_000_000_000;
+/// How often each opening is measured.
+const KILLS: usize = 3;
+const CLOSES: usize = 5;
+/// What the builder appends before each further kill.
+const MORE: u64 = 1 << 20;
+
+/// Builds, kills, opens, reads back, prints.
+pub fn run(arguments: &LogBenchArguments) -> Outcome {
+    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
+    let mut opening = Opening {
+        arguments,
+        options: arguments.options(),
+        floor: Floor::prepare(&place.floor())?,
+        dir: &place.log(),
+        bytes: arguments.bytes.unwrap_or(BYTES),
+        least: 0,
+    };
+    opening.floor.sample()?;
+    let wants = |after| arguments.after.is_none_or(|only| only == after);
+
+    let first = if wants(After::Kill) { After::Kill } else { After::Close };
+    opening.build(opening.bytes, first)?;
+    let mut measured = Vec::new();
+    if first == After::Kill {
+        measured.push((After::Kill, opening.after_kills()?));
+        opening.floor.sample()?;
+    }
+    if wants(After::Close) {
+        measured.push((After::Close, opening.after_closes()?));
+    }
+    opening.floor.sample()?;
+
+    let compared = readback::compare(opening.dir, &opening.options, &arguments.recipe(), 1)?;
+    if compared.counts[0] < opening.least {
+        return Err(Failure::damaged("records that were durable are missing after the kill"));
+    }
+    for (after, openings) in measured.iter().rev() {
+        opening.figure(*after, openings).print(arguments.json, Shape::Opening)?;
+    }
+    Ok(())
+}
+
+struct Opening<'a> {
+    arguments: &'a LogBenchArguments,
+    options: Options,
+    floor: Floor,
+    dir: &'a Path,
+    bytes: u64,
+    /// Records that were reported as durable.
+    least: u64,
+}
+
+/// Openings of one kind.
+struct Openings {
+    latencies: Latencies,
+    time: Duration,
+    used: Used,
+    segments: usize,
+    disk_bytes: u64,
+    direct: bool,
+    dsync: bool,
+    /// The pages of the segments were given up before each opening.
+    cold: bool,
+}
+
+impl Opening<'_> {
+    fn after_kills(&mut self) -> Outcome<Openings> {
+        let mut openings = Openings::none();
+        for round in 0..KILLS {
+            if round > 0 {
+                self.build(MORE, After::Kill)?;
+            }
+            let log = openings.time(self.dir, &self.options, Found::Abandoned)?;
+            if log.durable().0 < self.least {
+                return Err(Failure::damaged(
+                    "records that were durable are missing after the kill",
+                ));
+            }
+            log.close().map_err(|error| Failure::of_log(&error, self.dir))?;
+        }
+        Ok(openings)
+    }
+
+    fn after_closes(&self) -> Outcome<Openings> {
+        let mut openings = Openings::none();
+        for _ in 0..CLOSES {
+            let log = openings.time(self.dir, &self.options, Found::Closed)?;
+            log.close().map_err(|error| Failure::of_log(&error, self.dir))?;
+        }
+        Ok(openings)
+    }
+
+    /// Has another process append so many bytes, and end as it shall.
+    fn build(&mut self, bytes: u64, then: After) -> Outcome {
+        let failed =
+            |what: &str| Failure::failed(format!("the process that builds the log {what}"));
+        let mut child = self.start(bytes, then)?;
+        let Some(out) = child.stdout.take() else { return Err(failed("has no output")) };
+        let mut line = String::new();
+        let told = BufReader::new(out).read_line(&mut line);
+        let Some(count) = told.ok().and_then(|_| line.trim().parse().ok()) else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(failed("ended early"));
+        };
+        self.least = count;
+        if then == After::Kill {
+            let pause = 2 + mix(count) % 20;
+            std::thread::sleep(Duration::from_millis(pause));
+            child.kill().map_err(|error| Failure::of_io("kill the builder", &error))?;
+        }
+        let status =
+            child.wait().map_err(|error| Failure::of_io("wait for the builder", &error))?;
+        if then == After::Close && !status.success() {
+            return Err(failed("failed"));
+        }
+        Ok(())
+    }
+
+    fn start(&self, bytes: u64, then: After) -> Outcome<Child> {
+        let failure = |error: &std::io::Error| Failure::of_io("start the builder", error);
+        let program = std::env::current_exe().map_err(|error| failure(&error))?;
+        let writing = &self.arguments.writing;
+        let (least, most) = (self.arguments.size.start(), self.arguments.size.end());
+        let mut command = Command::new(program);
+        command
+            .args(["log", "bench-build"])
+            .arg(self.dir)
+            .arg(format!("--bytes={bytes}"))
+            .arg(format!("--size={least}..{most}"))
+            .arg(format!("--seed={}", self.arguments.seed))
+            .arg(format!("--then={}", then.name()))
+            .arg(format!("--policy={}", quantity::policy_name(writing.policy)))
+            .arg(format!("--segment-size={}", self.options.segment_size))
+            .arg(format!("--record-limit={}", self.options.record_limit))
+            .arg(format!("--direct={}", writing.direct.name()))
+            .arg(format!("--dsync={}", writing.dsync.unwrap_or_default().name()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        command.spawn().map_err(|error| failure(&error))
+    }
+
+    fn figure(&self, after: After, openings: &Openings) -> Figure {
+        let mut params = self.arguments.params(&self.options);
+        let mut put = |name: &str, value: Value| {
+            params.insert(name.into(), value);
+        };
+        put("after", json!(after.name()));
+        put("bytes", json!(self.bytes));
+        put("disk_bytes", json!(openings.disk_bytes));
+        put("segments", json!(openings.segments));
+        put("disk", json!("std"));
+        put("direct", json!(openings.direct));
+        put("dsync", json!(openings.dsync));
+        put(
+            "page_cache",
+            json!(if openings.cold {
+                "segments dropped by advice, the system's other caches kept"
+            } else {
+                "kept"
+            }),
+        );
+        let ops = openings.latencies.count();
+        Figure {
+            params: Value::Object(params),
+            latencies: openings.latencies.clone(),
+            used: openings.used,
+            floor: self.floor.medians(),
+            verified: true,
+            open_ms: Some(openings.latencies.quantile_us(0.5) / 1e3),
+            ..Figure::of("log/open", ops, self.bytes * ops, openings.time)
+        }
+    }
+}
+
+impl Openings {
+    fn none() -> Self {
+        Self {
+            latencies: Latencies::new(),
+            time: Duration::ZERO,
+            used: Used::default(),
+            segments: 0,
+            disk_bytes: 0,
+            direct: false,
+            dsync: false,
+            cold: true,
+        }
+    }
+
+    /// Opens the log and times that.
+    fn time(&mut self, dir: &Path, options: &Options, expected: Found) -> Outcome<Log> {
+        self.cold &= forget_pages(dir);
+        resources::reset_peak();
+        let (begin, mark) = (Instant::now(), Mark::now());
+        let opened = Log::open(dir, options.clone());
+        let time = begin.elapsed();
+        let used = Used { resident: resources::peak(), ..mark.used() };
+        let log = opened.map_err(|error| Failure::of_log(&error, dir))?;
+        if log.recovery().found != expected {
+            return Err(Failure::failed(format!(
+                "the log was found {:?} and not {expected:?}",
+                log.recovery().found
+            )));
+        }
+        let metadata = log.metadata();
+        self.latencies.add(time);
+        self.time += time;
+        self.used = self.used.and(used);
+        self.segments = metadata.segments;
+        self.disk_bytes = metadata.disk_bytes;
+        self.direct = metadata.direct;
+        self.dsync = metadata.dsync;
+        Ok(log)
+    }
+}
+
+/// Asks the system to forget the pages of every file in the directory; whether it took the advice.
+fn forget_pages(dir: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(dir) else { return false };
+    entries.flatten().all(|entry| match File::open(entry.path()) {
+        Ok(file) => fadvise(&file, 0, None, Advice::DontNeed).is_ok(),
+        Err(_) => false,
+    })
+}
