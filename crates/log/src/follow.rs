@@ -207,7 +207,7 @@ impl Seen {
             Err(error) => return Err(error),
         };
         let look = Look::open(disk, dir, manifest.log)?;
-        let direct = options.direct != Direct::Off && reads_directly(dir, options, &manifest);
+        let direct = options.direct != Direct::Off && reads_directly(dir, options);
         let survey = survey(dir, options, manifest, direct)?;
         let (position, seq, unrecovered) = survey.durable_end();
         let segments =
@@ -245,10 +245,9 @@ impl Seen {
     }
 }
 
-/// Whether a file of the log can be read past the page cache, found out by doing it.
-fn reads_directly(dir: &Path, options: &Options, manifest: &Manifest) -> bool {
-    let path = layout::segment(dir, manifest.floor_segment);
-    let direct = options.disk.open(&path, Open::read().direct(true));
+/// Whether files of the log can be read past the page cache, found out by doing it.
+fn reads_directly(dir: &Path, options: &Options) -> bool {
+    let direct = options.disk.open(&dir.join(layout::MANIFEST), Open::read().direct(true));
     direct.is_ok_and(|file| {
         let mut block = esker_disk::AlignedBuf::new(BLOCK as usize);
         file.read_at(&mut block, 0).is_ok()
@@ -264,7 +263,7 @@ fn next_segment(
 ) -> Result<Option<Arc<Segment>>> {
     let number = newest.number() + 1;
     let path = layout::segment(dir, number);
-    let direct = options.direct != Direct::Off && reads_directly(dir, options, manifest);
+    let direct = options.direct != Direct::Off && reads_directly(dir, options);
     let reader = match options.disk.open(&path, Open::read().direct(direct)) {
         Ok(reader) => reader,
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -54,12 +54,10 @@ fn write_footers(log: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Drops the oldest segments that no limit of the retention lets stay.
+/// Drops the oldest segments that a limit of the retention, or a truncation, does not let stay.
 fn retain(log: &Shared) -> Result<()> {
     let retention = &log.options.retention;
-    if !retention.is_set() {
-        return Ok(());
-    }
+    let dropped = log.floor.low().seq;
     let segments = log.segments.all();
     let durable = log.published.position();
     let size = |segment: &Arc<Segment>| u64::from(segment.state.read().end);
@@ -77,7 +75,8 @@ fn retain(log: &Shared) -> Result<()> {
         let over = retention.bytes.is_some_and(|most| bytes > most)
             || retention.segments.is_some_and(|most| count > most)
             || retention.records.is_some_and(|most| kept_records >= most)
-            || retention.age.is_some_and(|most| now.saturating_sub(last) > most);
+            || retention.age.is_some_and(|most| now.saturating_sub(last) > most)
+            || segment.state.read().last_seq <= dropped;
         let undurable = segment.end_position() > durable;
         if over && !newest && !undurable {
             keep = n + 1;
@@ -92,7 +91,13 @@ fn retain(log: &Shared) -> Result<()> {
 }
 
 /// Takes the segments before this one out of the log: the floor first, durably, then their names.
+///
+/// Not before a unit of `first` is durable, and with it its header: the floor must not name a
+/// segment that a crash can take. A later call does it then.
 fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
+    if log.published.position() <= first.header.base {
+        return Ok(());
+    }
     {
         let mut manifest = log.manifest.lock();
         manifest.floor_segment = first.number();

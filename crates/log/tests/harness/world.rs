@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Engine, Error, Found, Log, Numbered, Policy, Seq, Start, Ticket};
+use esker_log::{Append, Engine, Error, Found, Log, Numbered, Policy, Retention, Seq, Start, Ticket};
 
 use super::config::Config;
 use super::dice::{Dice, mix};
@@ -116,6 +116,11 @@ impl World {
             }
             Err(error) => {
                 engine.stop();
+                // An opening that was cut short may have made all of it durable, and dropped what
+                // the retention does not keep.
+                if self.config.retention != Retention::NONE {
+                    self.model.may_drop(self.model.last());
+                }
                 self.stop(error)
             }
         }
@@ -133,6 +138,11 @@ impl World {
                 life.log.accepted()
             ));
         }
+        // It is open: what it calls durable, is, even if the power goes before anybody looks.
+        if last > self.model.durable() {
+            self.model.settle(last)?;
+        }
+        self.model.drop_through(life.log.metadata().after.0);
         let seen = self.read_all(&life.log, Start::Oldest)?;
         if std::env::var_os("ESKER_TRACE").is_some() {
             println!(
@@ -142,7 +152,6 @@ impl World {
             );
         }
         life.lost = self.model.recover(&seen, last, &self.config)?;
-        self.model.drop_through(life.log.metadata().after.0);
         self.model.matches(&seen)?;
         Ok(life)
     }
