@@ -64,7 +64,7 @@ impl Failure {
                 (Status::Usage, " (--segment-size)".into())
             }
             Error::Option { .. } => (Status::Usage, String::new()),
-            Error::NotALog { .. } => (Status::Failed, "; choose another directory".into()),
+            Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
             Error::Io(cause) | Error::Poisoned(cause) => {
                 (Status::Failed, advice_about(cause, dir).into())
             }

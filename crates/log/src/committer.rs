@@ -13,6 +13,7 @@
 //! in a header is the durable mark of the moment before the write was submitted, never more.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::task::Waker;
 
 use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
@@ -188,7 +189,7 @@ impl Committer {
         });
         log.segments.push(Arc::clone(&self.segment));
         log.runway.enter(number, ready.written_to);
-        log.want_upkeep();
+        log.turned.store(true, SeqCst);
         Ok(())
     }
 

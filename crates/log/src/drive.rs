@@ -128,7 +128,8 @@ impl Shared {
             self.waiters.take(mark.seq, true, &mut wakers);
             wakers.drain(..).for_each(std::task::Waker::wake);
             let told = if mark == durable { Ok(()) } else { committer.tell(mark) };
-            if self.runway.is_low(self.options.segment_size) {
+            let turned = mark != durable && self.turned.load(SeqCst);
+            if turned || self.runway.is_low(self.options.segment_size) {
                 self.want_upkeep();
             }
             state = self.lock();

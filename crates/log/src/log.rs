@@ -23,6 +23,7 @@ use crate::recovery::Recovery;
 use crate::runway::{Ready, Runway};
 use crate::segments::Segments;
 use crate::tail::Tail;
+use crate::upkeep::Prewriter;
 use crate::waiters::Waiters;
 
 /// A durable, append-only log in a directory. Cheap to clone; all clones are the same log.
@@ -73,6 +74,9 @@ pub(crate) struct Shared {
     /// The log stands in the engine's queue for a commit; for slow work.
     pub(crate) queued: AtomicBool,
     pub(crate) upkeep_queued: AtomicBool,
+    /// The log went on in another segment since slow work was done.
+    pub(crate) turned: AtomicBool,
+    pub(crate) prewriter: Mutex<Option<Prewriter>>,
     /// Held by whoever changes which segments there are.
     pub(crate) changing: Mutex<()>,
     /// Somebody may wait for the committer to come back.

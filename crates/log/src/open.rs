@@ -128,6 +128,8 @@ impl Log {
             lock: Mutex::new(Some(lock)),
             queued: AtomicBool::new(false),
             upkeep_queued: AtomicBool::new(false),
+            turned: AtomicBool::new(true),
+            prewriter: Mutex::default(),
             changing: Mutex::default(),
             returned: Condvar::new(),
             closed: AtomicBool::new(false),

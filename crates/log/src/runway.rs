@@ -19,7 +19,7 @@ const LARGE: u64 = 64 << 10;
 const AHEAD_MIN: u32 = 1 << 20;
 const AHEAD_MAX: u32 = 16 << 20;
 /// One prewrite.
-const CHUNK: u32 = 1 << 20;
+pub(crate) const CHUNK: u32 = 1 << 20;
 
 /// A segment file that is there, durably named, and has no header yet.
 #[derive(Debug)]

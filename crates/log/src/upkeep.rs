@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use esker_disk::{AlignedBuf, Open, write_all_at};
+use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
 use crate::error::{Error, Result};
 use crate::floor::Floor;
@@ -13,6 +14,7 @@ use crate::layout;
 use crate::log::Shared;
 use crate::position::Seq;
 use crate::recovery::write_footer;
+use crate::runway::CHUNK;
 use crate::segments::Segment;
 
 /// Spare files kept for the next segments.
@@ -24,8 +26,10 @@ pub(crate) fn upkeep(log: &Shared) -> Result<()> {
     if log.is_closed() {
         return Ok(());
     }
-    write_footers(log)?;
-    retain(log)?;
+    if log.turned.swap(false, SeqCst) {
+        write_footers(log)?;
+        retain(log)?;
+    }
     if let Err(error) = make_ahead(log) {
         // Room may come back; the commit that needs it will find out.
         match &error {
@@ -49,6 +53,8 @@ fn write_footers(log: &Shared) -> Result<()> {
         if due && durable > next.header.base {
             let file = log.options.disk.open(&segment.path, Open::write())?;
             write_footer(&*file, segment)?;
+        } else if due {
+            log.turned.store(true, SeqCst);
         }
     }
     Ok(())
@@ -96,6 +102,7 @@ fn retain(log: &Shared) -> Result<()> {
 /// segment that a crash can take. A later call does it then.
 fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
     if log.published.position() <= first.header.base {
+        log.turned.store(true, SeqCst);
         return Ok(());
     }
     {
@@ -176,11 +183,26 @@ fn make_ahead(log: &Shared) -> Result<()> {
     Ok(())
 }
 
+/// The file and the zeros of the last prewrite, kept for the next.
+#[derive(Debug)]
+pub(crate) struct Prewriter {
+    segment: u64,
+    file: Arc<dyn File>,
+    zeros: AlignedBuf,
+}
+
 /// Writes zeros to blocks that no commit has entered.
 fn prewrite(log: &Shared, number: u64, range: &Range<u32>) -> Result<()> {
-    let path = layout::segment(&log.dir, number);
-    let file = log.options.disk.open(&path, Open::write().direct(log.mode.direct))?;
-    let zeros = AlignedBuf::new((range.end - range.start) as usize);
-    write_all_at(&*file, &zeros, u64::from(range.start))?;
+    let mut kept = log.prewriter.lock();
+    if kept.as_ref().is_none_or(|kept| kept.segment != number) {
+        let path = layout::segment(&log.dir, number);
+        let file = log.options.disk.open(&path, Open::write().direct(log.mode.direct))?;
+        *kept = Some(Prewriter { segment: number, file, zeros: AlignedBuf::new(CHUNK as usize) });
+    }
+    let Some(Prewriter { file, zeros, .. }) = &*kept else {
+        return Ok(());
+    };
+    let len = (range.end - range.start) as usize;
+    write_all_at(&**file, &zeros[..len], u64::from(range.start))?;
     Ok(file.sync_data()?)
 }

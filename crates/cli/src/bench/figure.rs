@@ -129,8 +129,13 @@ fn text(told: &Told<'_>, shape: Shape) -> String {
         Shape::Rate => {
             let _ = writeln!(
                 text,
-                "  {:.0} records/s, {:.1} MB/s; latency p50 {:.0} us, p99 {:.0} us, p99.9 {:.0} us, max {:.0} us",
-                told.ops_per_s, told.mb_per_s, told.p50_us, told.p99_us, told.p999_us, told.max_us
+                "  {:.0} records/s, {:.1} MB/s; latency p50 {}, p99 {}, p99.9 {}, max {}",
+                told.ops_per_s,
+                told.mb_per_s,
+                time(told.p50_us),
+                time(told.p99_us),
+                time(told.p999_us),
+                time(told.max_us)
             );
         }
         Shape::Opening => {
@@ -163,26 +168,41 @@ fn text(told: &Told<'_>, shape: Shape) -> String {
         );
     }
     if shape != Shape::Floor {
+        let what = if shape == Shape::Opening { "opening" } else { "record" };
         let verified = if told.verified { "read back and compared" } else { "not verified" };
         let _ = writeln!(
             text,
-            "  {:.2} s processor, {:.0} MB resident, {} allocations per record; {verified}",
+            "  {:.2} s processor, {:.0} MB resident, {} allocations per {what}; {verified}",
             told.cpu_seconds, told.rss_mb, told.allocs_per_op
         );
     }
     text
 }
 
-/// The parameters on one line.
+/// The parameters that people ask for first, on one line.
 fn circumstances(params: &Value) -> String {
-    let Some(params) = params.as_object() else { return String::new() };
-    let told = params.iter().filter(|(_, value)| !value.is_null());
-    told.map(|(name, value)| match value {
-        Value::String(text) => format!("{name}={text}"),
-        other => format!("{name}={other}"),
-    })
-    .collect::<Vec<_>>()
-    .join(" ")
+    const FIRST: [&str; 11] = [
+        "writers", "callers", "size", "batch", "policy", "count", "seconds", "after", "bytes",
+        "segments", "direct",
+    ];
+    let given = FIRST.iter().filter_map(|name| Some((name, params.get(*name)?)));
+    given
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| match value {
+            Value::String(text) => format!("{name}={text}"),
+            other => format!("{name}={other}"),
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Microseconds, with as many digits as mean something.
+fn time(us: f64) -> String {
+    match us {
+        us if us < 10.0 => format!("{us:.2} us"),
+        us if us < 10_000.0 => format!("{us:.0} us"),
+        us => format!("{:.1} ms", us / 1e3),
+    }
 }
 
 fn ratio(value: f64, floor: f64) -> f64 {

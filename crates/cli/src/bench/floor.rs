@@ -17,7 +17,7 @@ use super::figure::{Figure, Shape};
 use super::latency::Latencies;
 use super::payload::mix;
 use super::place::Place;
-use super::resources::Mark;
+use super::resources::{self, Mark, Used};
 use crate::exit::{Failure, Outcome};
 
 /// The file for sequential transfers, and one transfer.
@@ -65,7 +65,7 @@ pub fn run(arguments: &FloorArguments) -> Outcome {
     while begin.elapsed().as_secs_f64() < arguments.seconds {
         floor.sample()?;
     }
-    let used = mark.used();
+    let used = Used { resident: resources::peak(), ..mark.used() };
     let told = floor.medians();
     let ops = floor.syncs.count();
     Figure {

@@ -124,6 +124,8 @@ impl Opening<'_> {
         let failed =
             |what: &str| Failure::failed(format!("the process that builds the log {what}"));
         let mut child = self.start(bytes, then)?;
+        // Held until the end: the builder ends when this is closed.
+        let _leash = child.stdin.take();
         let Some(out) = child.stdout.take() else { return Err(failed("has no output")) };
         let mut line = String::new();
         let told = BufReader::new(out).read_line(&mut line);

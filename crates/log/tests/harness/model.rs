@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::Config;
-use esker_log::Policy;
+use esker_log::{Policy, Retention};
 
 /// A record that was accepted.
 #[derive(Debug, Clone)]
@@ -137,14 +137,9 @@ impl Model {
         ))
     }
 
-    /// Checks what recovery found, up to the record `last`, and goes on from there. The answer is
-    /// what was lost: accepted, and never durable.
-    pub fn recover(
-        &mut self,
-        seen: &[Seen],
-        last: u64,
-        config: &Config,
-    ) -> Result<Vec<Entry>, String> {
+    /// The log opened: it ends with the record `last`, and dropped the records through `after`. The
+    /// answer is what was lost: accepted, and never durable.
+    pub fn open(&mut self, last: u64, after: u64, config: &Config) -> Result<Vec<Entry>, String> {
         if last < self.durable {
             return Err(format!("{} was durable, and the log ends with {last}", self.durable));
         }
@@ -161,13 +156,6 @@ impl Model {
         if last != self.durable && self.entries[..end].last().is_none_or(|e| e.seq != last) {
             return Err(format!("the log ends with {last}, which was never accepted"));
         }
-        let start = end.checked_sub(seen.len()).ok_or_else(|| {
-            format!("{} records were found, and {end} at most were accepted", seen.len())
-        })?;
-        for (entry, seen) in self.entries[start..end].iter().zip(seen) {
-            same(entry, seen)?;
-        }
-        self.check_floor(start, end, config)?;
         if let (Some(kept), Some(lost)) =
             (end.checked_sub(1).map(|n| &self.entries[n]), self.entries.get(end))
             && kept.group != 0
@@ -176,42 +164,44 @@ impl Model {
             let (seq, next) = (kept.seq, lost.seq);
             return Err(format!("an atomic batch was cut between {seq} and {next}"));
         }
+        self.check_floor(after, end, config)?;
         let lost = self.entries.split_off(end);
-        self.entries.drain(..start);
         self.last = last;
         self.durable = last;
         self.written = last;
-        self.dropping = self.dropped;
+        self.dropped = after;
+        self.dropping = after;
         Ok(lost)
     }
 
-    /// Whether the records before `start` may be missing, and none that was dropped is back.
-    fn check_floor(&mut self, start: usize, end: usize, config: &Config) -> Result<(), String> {
-        let retention = config.retention;
-        let retains = retention != esker_log::Retention::NONE;
-        let before = self.entries.partition_point(|entry| entry.seq <= self.dropped);
-        if let Some(back) = self.entries[start..end].iter().find(|e| e.seq <= self.dropped) {
-            return Err(format!("{} was dropped durably, and is back", back.seq));
+    /// Whether the records through `after` may be gone, and none that was dropped is back.
+    fn check_floor(&self, after: u64, end: usize, config: &Config) -> Result<(), String> {
+        if after < self.dropped {
+            return Err(format!("{} was dropped durably, and {after} now", self.dropped));
         }
-        if start <= before {
+        if after <= self.dropping {
             return Ok(());
         }
-        let through = self.entries[start - 1].seq;
-        let may = if retains { self.dropping.max(self.durable) } else { self.dropping };
-        if through > may {
-            return Err(format!("the records through {through} are gone; through {may} may be"));
+        // Only the retention can have done it, in this opening or before. It keeps that many.
+        let start = self.entries.partition_point(|entry| entry.seq <= after);
+        let kept = end.saturating_sub(start) as u64;
+        let known = start.checked_sub(1).is_some_and(|n| self.entries[n].seq == after);
+        if config.retention == Retention::NONE || !known {
+            return Err(format!("the records through {after} are gone"));
         }
-        if through <= self.dropping {
-            return Ok(());
+        match config.retention.records.filter(|_| config.policy != Policy::OsBuffered) {
+            Some(least) if kept < least => {
+                Err(format!("the retention keeps {least} records and left {kept}"))
+            }
+            _ => Ok(()),
         }
-        // Only the retention can have done it: it keeps that many records at least.
-        let kept = (end - start) as u64;
-        if let Some(least) = retention.records.filter(|_| config.policy != Policy::OsBuffered)
-            && kept < least
-        {
-            return Err(format!("the retention keeps {least} records and left {kept}"));
-        }
-        self.dropped = self.dropped.max(through);
+    }
+
+    /// Compares what was found at opening, and forgets what was dropped.
+    pub fn recover(&mut self, seen: &[Seen]) -> Result<(), String> {
+        self.matches(seen)?;
+        let start = self.entries.partition_point(|entry| entry.seq <= self.dropped);
+        self.entries.drain(..start);
         Ok(())
     }
 }

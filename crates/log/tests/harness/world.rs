@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Engine, Error, Found, Log, Numbered, Policy, Retention, Seq, Start, Ticket};
+use esker_log::{
+    Append, Engine, Error, Found, Log, Numbered, Policy, Retention, Seq, Start, Ticket,
+};
 
 use super::config::Config;
 use super::dice::{Dice, mix};
@@ -138,12 +140,6 @@ impl World {
                 life.log.accepted()
             ));
         }
-        // It is open: what it calls durable, is, even if the power goes before anybody looks.
-        if last > self.model.durable() {
-            self.model.settle(last)?;
-        }
-        self.model.drop_through(life.log.metadata().after.0);
-        let seen = self.read_all(&life.log, Start::Oldest)?;
         if std::env::var_os("ESKER_TRACE").is_some() {
             println!(
                 "opened: {:?} {:?}",
@@ -151,8 +147,11 @@ impl World {
                 self.disk.files(std::path::Path::new(DIR))
             );
         }
-        life.lost = self.model.recover(&seen, last, &self.config)?;
-        self.model.matches(&seen)?;
+        // It is open: what it says now holds, even if the power goes before anybody looks.
+        let after = life.log.metadata().after.0;
+        life.lost = self.model.open(last, after, &self.config)?;
+        let seen = self.read_all(&life.log, Start::Oldest)?;
+        self.model.recover(&seen)?;
         Ok(life)
     }
 
@@ -189,7 +188,11 @@ impl World {
     /// last step.
     pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
         if std::env::var_os("ESKER_TRACE").is_some() {
-            println!("life until {plan}: {:?} {:?}", self.disk.files(std::path::Path::new("/")), self.disk.files(std::path::Path::new(DIR)));
+            println!(
+                "life until {plan}: {:?} {:?}",
+                self.disk.files(std::path::Path::new("/")),
+                self.disk.files(std::path::Path::new(DIR))
+            );
         }
         plan.arm(&self.disk);
         let lived = self.live(steps);

@@ -1,0 +1,118 @@
+//! Every benchmark prints one JSON object a figure, with every key that scripts rely on, and says that
+//! what it wrote was read back.
+
+mod esker;
+
+use serde_json::Value;
+
+use esker::{command, place, run};
+
+const KEYS: [&str; 17] = [
+    "bench",
+    "params",
+    "ops",
+    "bytes",
+    "seconds",
+    "ops_per_s",
+    "mb_per_s",
+    "p50_us",
+    "p99_us",
+    "p999_us",
+    "max_us",
+    "ns_per_op",
+    "cpu_seconds",
+    "rss_mb",
+    "allocs_per_op",
+    "floor",
+    "verified",
+];
+const FLOOR: [&str; 5] =
+    ["sync_p50_us", "append_sync_p50_us", "seq_mb_per_s", "read_mb_per_s", "memcpy_gb_per_s"];
+
+/// Runs a benchmark in a directory that has to be gone at the end.
+fn bench(words: &[&str]) -> Vec<Value> {
+    let (guard, dir) = place();
+    let mut bench = command(words);
+    bench.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
+    let ended = run(bench, b"").ok();
+    assert!(!dir.exists(), "{} stays", dir.display());
+    ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn check(figure: &Value, name: &str, verified: bool) {
+    assert_eq!(figure["bench"], name);
+    assert_eq!(figure["verified"], verified);
+    for key in KEYS {
+        assert!(!figure[key].is_null(), "{name} lacks {key}");
+    }
+    for key in FLOOR {
+        assert!(figure["floor"][key].as_f64().unwrap() > 0.0, "{name}: floor.{key}");
+    }
+    for key in ["ops", "bytes", "seconds", "ops_per_s", "p50_us", "max_us", "ns_per_op"] {
+        assert!(figure[key].as_f64().unwrap() > 0.0, "{name}: {key} is {}", figure[key]);
+    }
+    let us = |key: &str| figure[key].as_f64().unwrap();
+    assert!(us("p50_us") <= us("p99_us") && us("p99_us") <= us("p999_us"));
+    assert!(us("p999_us") <= us("max_us"));
+}
+
+#[test]
+fn floor() {
+    let figures = bench(&["bench", "floor", "--seconds", "0.1"]);
+    assert_eq!(figures.len(), 1);
+    check(&figures[0], "floor", false);
+}
+
+#[test]
+fn append_with_tasks_and_with_threads() {
+    for callers in [
+        &["--seconds", "0.3"][..],
+        &["--blocking", "--seconds", "0.3"],
+        &["--batch", "7", "--count", "1000"],
+    ] {
+        let flags = ["log", "bench", "--writers", "9", "--size", "100..5000"];
+        let figures = bench(&[&flags[..], callers].concat());
+        assert_eq!(figures.len(), 1);
+        check(&figures[0], "log/append", true);
+        assert_eq!(figures[0]["params"]["writers"], 9);
+        assert_eq!(figures[0]["params"]["size"], "100..5000");
+        assert_eq!(figures[0]["params"]["policy"], "always");
+    }
+}
+
+#[test]
+fn append_async() {
+    let flags = ["log", "bench", "--async", "--policy", "batch:100", "--count", "20000"];
+    let figures = bench(&flags);
+    check(&figures[0], "log/append-async", true);
+    assert_eq!(figures[0]["ops"], 20_000);
+    assert_eq!(figures[0]["params"]["policy"], "batch:100");
+}
+
+#[test]
+fn open_after_close_and_after_kill() {
+    let figures = bench(&["log", "bench", "--open", "--bytes", "20M", "--segment-size", "1M"]);
+    assert_eq!(figures.len(), 2);
+    for (figure, after) in figures.iter().zip(["close", "kill"]) {
+        check(figure, "log/open", true);
+        assert_eq!(figure["params"]["after"], after);
+        assert_eq!(figure["params"]["bytes"], 20 << 20);
+        assert!(figure["open_ms"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!(bench(&["log", "bench", "--open", "--bytes", "1M", "--after", "close"]).len(), 1);
+}
+
+#[test]
+fn a_log_that_is_there_is_left_alone() {
+    let (_guard, dir) = place();
+    let keep = |count: &str| {
+        let mut bench = command(&["log", "bench", "--json", "--keep", "--count", count]);
+        bench.arg("--dir").arg(&dir);
+        run(bench, b"")
+    };
+    keep("10").ok();
+    assert!(dir.join("log").exists());
+    keep("10").exits(1).says(&["is there already"]);
+    esker::log("verify", &dir.join("log"), &[], b"").ok();
+}

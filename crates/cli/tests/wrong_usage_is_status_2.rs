@@ -1,0 +1,47 @@
+//! What was typed wrong is status 2, and nothing is made.
+
+mod esker;
+
+use esker::{command, log, place, run};
+
+#[test]
+fn wrong_flags_and_values() {
+    let (_guard, dir) = place();
+    for flags in [
+        &["--policy", "sometimes"][..],
+        &["--policy", "batch:0"],
+        &["--framing", "xml"],
+        &["--segment-size", "5"],
+        &["--segment-size", "huge"],
+        &["--retain-segments", "1"],
+        &["--retain-age", "long"],
+        &["--disk", "uring"],
+        &["--no-such-flag"],
+        &["another", "directory"],
+    ] {
+        let refused = log("append", &dir, flags, b"x\n").exits(2);
+        assert!(!refused.err.is_empty() && refused.out.is_empty());
+        assert!(!dir.exists(), "{flags:?}");
+    }
+    log("truncate", &dir, &[], b"").exits(2);
+    log("cat", &dir, &["--from", "first"], b"").exits(2);
+}
+
+#[test]
+fn wrong_commands() {
+    for arguments in
+        [&[][..], &["log"], &["log", "append"], &["log", "eat", "d"], &["bench"], &["sing"]]
+    {
+        run(command(arguments), b"").exits(2);
+    }
+}
+
+#[test]
+fn what_is_not_there_yet() {
+    for flags in [&["--readers", "3"][..], &["--catchup"], &["--rate", "1M"], &["--verify", "full"]]
+    {
+        let mut bench = command(&["log", "bench"]);
+        bench.args(flags);
+        run(bench, b"").exits(2).says(&[flags[0], "not there yet"]);
+    }
+}
