@@ -65,7 +65,7 @@ fn the_disk_runs_full_while_it_is_written() {
 #[test]
 fn a_disk_that_is_full_from_the_start() {
     let (guard, _) = place();
-    let Some(mounted) = Mounted::tmpfs(guard.path(), "64k") else {
+    let Some(mounted) = Mounted::tmpfs(guard.path(), "8k") else {
         println!("skipped: this user may not mount");
         return;
     };

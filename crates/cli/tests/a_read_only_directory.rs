@@ -37,9 +37,9 @@ fn a_log_on_a_read_only_file_system_can_be_read() {
     let (_guard, dir) = place();
     log("append", &dir, &[], b"kept\n").ok();
     let mount = |arguments: &[&str]| {
-        let status =
-            Command::new("mount").args(arguments).arg(&dir).stderr(std::process::Stdio::null());
-        status.status().is_ok_and(|status| status.success())
+        let mut mount = Command::new("mount");
+        mount.args(arguments).arg(&dir).stderr(std::process::Stdio::null());
+        mount.status().is_ok_and(|status| status.success())
     };
     let Some(name) = dir.to_str() else { return };
     if !mount(&["--bind", name]) {

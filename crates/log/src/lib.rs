@@ -43,6 +43,8 @@ mod error;
 mod floor;
 mod follow;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod image;
 mod layout;
 mod log;

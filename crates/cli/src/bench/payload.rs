@@ -60,11 +60,14 @@ impl Payload {
         let size = self.recipe.size(key);
         let record = &mut self.bytes[..size];
         let mut stamp = key;
-        for sector in record.chunks_mut(SECTOR) {
+        for (index, sector) in record.chunks_mut(SECTOR).enumerate() {
             stamp = stamp.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
-            let end = sector.len();
-            let start = end.saturating_sub(STAMP);
-            sector[start..].copy_from_slice(&stamp.to_le_bytes()[..end - start]);
+            // At places that do not hang on the size, so that nothing of the record before shows.
+            let start = if index == 0 { HEAD } else { 0 };
+            let room = sector.len().saturating_sub(start).min(STAMP);
+            if room > 0 {
+                sector[start..start + room].copy_from_slice(&stamp.to_le_bytes()[..room]);
+            }
         }
         let mut head = [0; HEAD];
         head[..4].copy_from_slice(&self.writer.to_le_bytes());
@@ -105,6 +108,18 @@ mod tests {
             }
         }
         assert_eq!(head_of(&first), Some((0, 5)));
+    }
+
+    #[test]
+    fn a_record_does_not_hang_on_the_one_before() {
+        let recipe = Recipe { seed: 3, sizes: 0..=3000 };
+        let mut used = recipe.of(2);
+        for count in 0..200 {
+            used.record(count);
+        }
+        for count in [7, 3, 199, 0] {
+            assert_eq!(used.record(count), recipe.of(2).record(count));
+        }
     }
 
     #[test]

@@ -1,0 +1,32 @@
+//! What the fuzz targets and the property tests call: every decoder, over any bytes.
+
+use crate::format::walk::{Found, Records, check_unit, find};
+use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
+
+/// Runs every decoder over the bytes of a segment, and returns how many records were sound. Must
+/// come back for any bytes.
+pub fn decode_segment(bytes: &[u8]) -> u64 {
+    let number = 1;
+    let log = SegmentHeader::log_of(bytes, number).unwrap_or(LogId([0; 16]));
+    let salt = Salt::new(log, number);
+    let mut sound = 0;
+    let mut offset = 0u32;
+    while let Some(rest) = bytes.get(offset as usize..).filter(|rest| !rest.is_empty()) {
+        let unit = check_unit(rest, salt, offset, |_| sound += 1);
+        if let Ok(length) = Footer::length(rest, offset) {
+            let _ = Footer::parse(rest.get(..length as usize).unwrap_or(rest), salt, offset);
+        }
+        let walked = Records::new(rest, offset, 0).take(1 << 16).count() as u64;
+        if let Ok((header, _)) = unit {
+            debug_assert!(walked >= u64::from(header.records).min(1 << 16));
+        }
+        if let Found::Record(record) = find(rest, offset, salt, 0, sound) {
+            debug_assert!(record.offset >= offset);
+        }
+        offset += match UnitHeader::parse(rest, salt, offset) {
+            Ok((header, _)) => header.span().max(BLOCK),
+            Err(_) => BLOCK,
+        };
+    }
+    sound
+}
