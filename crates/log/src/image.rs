@@ -6,6 +6,7 @@ use std::sync::Arc;
 use esker_disk::{AlignedBuf, BLOCK, File, read_full_at};
 
 use crate::error::Result;
+use crate::format::SEGMENT_MAX;
 
 const CHUNK: usize = 1 << 20;
 
@@ -20,7 +21,8 @@ pub(crate) struct Image {
 
 impl Image {
     pub(crate) fn new(file: Arc<dyn File>) -> Result<Self> {
-        let len = file.len()?;
+        // No segment is longer; what goes on behind is not the log's.
+        let len = file.len()?.min(u64::from(SEGMENT_MAX));
         let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
         let buffer = AlignedBuf::new(size);
         Ok(Self { file, len, buffer, loaded: 0..0 })

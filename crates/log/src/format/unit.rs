@@ -4,7 +4,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{BLOCK, Flaw, Salt, UNIT_MAX, block_up};
+use super::{BLOCK, Flaw, SEGMENT_MAX, Salt, UNIT_MAX, block_up};
 
 pub(crate) const UNIT_HEADER: u32 = 72;
 
@@ -122,7 +122,9 @@ impl UnitHeader {
                 (UNIT_HEADER..=UNIT_MAX).contains(&header.used)
                     && header.prev_seq <= header.last_seq
             }
-            UnitKind::Gap => header.used.is_multiple_of(BLOCK) && header.used > 0,
+            UnitKind::Gap => {
+                header.used.is_multiple_of(BLOCK) && (BLOCK..SEGMENT_MAX).contains(&header.used)
+            }
         };
         if sane { Ok((header, crc)) } else { Err(Flaw::Nonsense) }
     }
