@@ -47,7 +47,8 @@ pub(crate) fn classify(name: &str) -> Name {
     if [MANIFEST, MARK, LOCK, QUARANTINE].contains(&name) {
         return Name::Known;
     }
-    if name.ends_with(ASIDE) {
+    // A probe is a file with which the disk tries what it can do.
+    if name.ends_with(ASIDE) || name.starts_with(".esker-probe-") {
         return Name::Aside;
     }
     if let Some(number) = name.strip_suffix(".seg")

@@ -174,13 +174,15 @@ fn copy_tail(
         if cut - BLOCK <= COPY_WHOLE {
             dead.push(newest.segment.number());
             let units = units.clone();
-            let go_on = above == 0 && !units.is_empty() && newest.segment.header.prev_segment != 0;
-            let partial = above > 0;
+            // Whatever lies above the claim may be in the page cache alone, in whichever segment.
+            let above_before =
+                live.last().is_some_and(|before| before.segment.state.read().last_seq > claim);
+            let go_on = above == 0 && above_before;
             tail.push((newest, units));
-            if partial || !go_on {
-                break;
+            if go_on {
+                continue;
             }
-            continue;
+            break;
         }
         let units = units[above..].to_vec();
         let (seq, chain) = match above.checked_sub(1) {
