@@ -84,6 +84,11 @@ impl Committer {
         }
     }
 
+    /// Whether so much was written without a sync that recovery would have to copy too much.
+    pub(crate) fn is_far_ahead(&self) -> bool {
+        self.unsynced.len() >= 2
+    }
+
     /// Tells other processes.
     pub(crate) fn tell(&self, mark: Mark) -> Result<()> {
         self.page.tell(mark)

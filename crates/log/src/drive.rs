@@ -109,6 +109,9 @@ impl Shared {
                 Ok(()) => match job {
                     Job::Write { unit, sync } => {
                         state.core.complete(unit.mark(), unit.records, sync);
+                        if committer.is_far_ahead() {
+                            state.core.ask_sync(unit.number);
+                        }
                         state.core.return_index(unit.index);
                     }
                     Job::Sync => state.core.synced(),

@@ -27,9 +27,9 @@ pub enum Policy {
     /// A commit this long after the first record that has none, by a timer of the engine. A crash
     /// takes what was accepted within this time and the length of one commit.
     Periodic(Duration),
-    /// Records are handed to the operating system and synced only when asked, and at `close`. A
-    /// killed process loses what was not handed over yet; a power cut may take everything since the
-    /// last sync.
+    /// Records are handed to the operating system and synced when asked, at `close`, and before a
+    /// fourth segment holds records that were never synced. A killed process loses what was not
+    /// handed over yet; a power cut may take everything since the last sync.
     OsBuffered,
 }
 
@@ -110,7 +110,7 @@ pub struct Options {
     pub retention: Retention,
     /// The largest payload in bytes, inclusive. Default 1 MiB, at most 64 MiB.
     pub record_limit: u32,
-    /// The size at which a segment is full, in bytes: a multiple of 4096, from 64 KiB to 1 GiB.
+    /// The size at which a segment is full, in bytes: a multiple of 4096, from 64 KiB to 512 MiB.
     /// Default 64 MiB. The file grows on demand. A record or an atomic batch that is larger gets a
     /// segment of its own.
     pub segment_size: u32,
@@ -181,9 +181,9 @@ impl Options {
         let blocks = |n: u32| n.is_multiple_of(BLOCK);
         rule(self.record_limit <= RECORD_LIMIT_MAX, "record_limit", "at most 64 MiB")?;
         rule(
-            blocks(self.segment_size) && (64 << 10..=SEGMENT_MAX / 2).contains(&self.segment_size),
+            blocks(self.segment_size) && (64 << 10..=SEGMENT_MAX / 4).contains(&self.segment_size),
             "segment_size",
-            "a multiple of 4096 from 64 KiB to 1 GiB",
+            "a multiple of 4096 from 64 KiB to 512 MiB",
         )?;
         rule(self.segment_records != Some(0), "segment_records", "at least 1")?;
         rule(

@@ -1,6 +1,7 @@
 //! Running the built command, as a user does.
 
 #![allow(dead_code, reason = "each test uses a part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests; an error is a failure")]
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

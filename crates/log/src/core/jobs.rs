@@ -55,7 +55,8 @@ impl Core {
     }
 
     fn sync_is_due(&self) -> bool {
-        self.durable.unit < self.written.unit && self.durable.unit < self.asked_sync
+        let asked = self.asked_sync.min(self.written.unit);
+        self.durable.unit < asked
     }
 
     /// The next thing for the one committer to do. It reports the outcome by [`Core::complete`]
@@ -64,16 +65,16 @@ impl Core {
         if !self.has_job() {
             return None;
         }
-        if self.sealed.is_empty() && self.open_is_due() {
+        // Before more is written: somebody waits, or too much is at risk.
+        if self.sync_is_due() {
+            return Some(Job::Sync);
+        }
+        if self.sealed.is_empty() {
             self.seal();
         }
-        match self.sealed.pop_front() {
-            Some(unit) => {
-                let sync = self.policy != Policy::OsBuffered || unit.number <= self.asked_sync;
-                Some(Job::Write { unit, sync })
-            }
-            None => Some(Job::Sync),
-        }
+        let unit = self.sealed.pop_front()?;
+        let sync = self.policy != Policy::OsBuffered || unit.number <= self.asked_sync;
+        Some(Job::Write { unit, sync })
     }
 
     /// A unit was written, and made durable if `sync`.
