@@ -10,9 +10,11 @@ use crate::error::{Error, Result};
 use crate::floor::Low;
 use crate::format::unit::UnitKind;
 use crate::format::walk::{Found, check_unit, find};
-use crate::format::{BLOCK, UnitHeader};
+use crate::format::{BLOCK, Flaw, UnitHeader};
+use crate::image::Image;
 use crate::position::{Position, Seq};
 use crate::recovery::damage_at;
+use crate::scan::sound_unit;
 use crate::segments::{Segment, Segments};
 use crate::window::Window;
 
@@ -91,6 +93,9 @@ impl Cursor {
             let Some(segment) = segments.of_position(self.position) else {
                 return Err(trimmed(source));
             };
+            if self.position < segment.header.base {
+                return Err(trimmed(source));
+            }
             let offset = ((self.position - segment.header.base) as u32).max(BLOCK);
             let end = match segments.after(segment.number()) {
                 Some(next) => next.header.base.min(limit) - segment.header.base,
@@ -110,11 +115,10 @@ impl Cursor {
                     Ok(read) => read,
                     Err(Error::Quarantined { from, to }) => {
                         self.pass_gap(&segment, offset)?;
-                        if from == to {
-                            // A header was damaged, and no record.
+                        // A header was damaged and no record, or nobody asked for these.
+                        if from == to || (self.skipping && to.0 <= self.after) {
                             continue;
                         }
-                        self.after = self.after.max(to.0);
                         return Err(Error::Quarantined { from, to });
                     }
                     Err(error) => return Err(self.explain(source, error)),
@@ -127,8 +131,8 @@ impl Cursor {
                 continue;
             }
             self.skipping = false;
-            // The floor counts against what was not read yet.
-            self.after = u64::MAX;
+            // From here on everything behind the position is wanted.
+            self.after = 0;
             return Ok(Some(batch));
         }
     }
@@ -186,14 +190,34 @@ fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Memory, Range
         match check_unit(&buffer[at as usize..got], segment.salt, offset + at, |_| {}) {
             Ok((header, _)) if header.kind == UnitKind::Data => at += header.span(),
             Err(flaw) if at == 0 => {
-                let after = segment.seek_offset(offset).map_or(0, |entry| entry.prev_seq);
-                return Err(damage_at(&segment.path, offset, after, flaw));
+                return Err(damage(segment, offset, flaw));
             }
             // A gap, the end of what was read, or damage: the next read tells which.
             _ => break,
         }
     }
     Ok((Memory::Read(Arc::new(buffer), offset), offset..offset + at))
+}
+
+/// The error for a flaw at an offset: it names the unit, and the last sound record before it.
+fn damage(segment: &Segment, offset: u32, flaw: Flaw) -> Error {
+    let mut unit = segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit);
+    let before = segment.seek_offset(unit.saturating_sub(1));
+    let mut after = segment.header.prev_seq;
+    if let Some(entry) = before {
+        unit = entry.unit;
+        after = entry.prev_seq;
+    }
+    if let Ok(mut image) = Image::new(Arc::clone(&segment.reader)) {
+        while let Ok(Ok((header, _))) = sound_unit(&mut image, segment.salt, unit, |_| {}) {
+            if unit + header.span() > offset {
+                break;
+            }
+            after = header.last_seq;
+            unit += header.span();
+        }
+    }
+    damage_at(&segment.path, unit.min(offset), after, flaw)
 }
 
 /// Reads from a segment's file; fewer bytes where it ends.
@@ -216,13 +240,14 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     let Some(segment) = source.segments().of_seq(seq.0) else {
         return Err(not_found);
     };
-    let Some((entry, next)) = segment.seek(seq.0) else {
+    let Some((entry, next, before_next)) = segment.seek(seq.0) else {
         return scan_for(source, seq);
     };
     let end = (limit - segment.header.base).min(u64::from(next)) as u32;
+    let span = (entry.prev_seq, before_next.min(last));
     if let Some((window, stop)) = source.window(segment.number(), entry.record) {
         let offsets = entry.record..end.min(stop);
-        let found = find(window.bytes(offsets), entry.record, segment.salt, entry.prev_seq, seq.0);
+        let found = find(window.bytes(offsets), entry.record, segment.salt, span, seq.0);
         if let Found::Record(record) = found {
             return Ok(View::new(Memory::Window(window), segment.header.base, record));
         }
@@ -231,7 +256,7 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     let (buffer, got) = load(&segment, start, end - start)?;
     let bytes = &buffer[..got.min((end - start) as usize)];
     let bytes = bytes.get((entry.record - start) as usize..).unwrap_or(&[]);
-    match find(bytes, entry.record, segment.salt, entry.prev_seq, seq.0) {
+    match find(bytes, entry.record, segment.salt, span, seq.0) {
         Found::Record(record) => {
             Ok(View::new(Memory::Read(Arc::new(buffer), start), segment.header.base, record))
         }
@@ -241,7 +266,7 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
             if seq.0 <= source.low().seq {
                 return Err(trimmed(source));
             }
-            Err(damage_at(&segment.path, offset / BLOCK * BLOCK, entry.prev_seq, flaw))
+            Err(damage(&segment, offset, flaw))
         }
     }
 }
@@ -279,12 +304,19 @@ pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
         skipping: true,
     };
     while cursor.position <= position.0 {
-        let Some(batch) = cursor.next(source)? else { break };
-        if let Some(view) = batch.view_at(position) {
-            return Ok(view);
-        }
         cursor.skipping = true;
         cursor.after = source.low().seq;
+        match cursor.next(source) {
+            Ok(Some(batch)) => {
+                if let Some(view) = batch.view_at(position) {
+                    return Ok(view);
+                }
+            }
+            Ok(None) => break,
+            // Another record's.
+            Err(Error::Quarantined { .. }) if cursor.position <= position.0 => {}
+            Err(error) => return Err(error),
+        }
     }
     Err(wrong)
 }

@@ -303,8 +303,8 @@ impl Follow {
     /// The floor may have been raised since the last look.
     fn refresh_floor(&self, seen: &Seen) -> Result<()> {
         if let Some(manifest) = Manifest::read(&*self.options.disk, &self.dir)? {
-            seen.segments.drop_below(manifest.floor_segment);
             seen.floor.raise(Floor::locate(&seen.segments, manifest.floor_seq));
+            seen.segments.drop_below(manifest.floor_segment);
         }
         Ok(())
     }

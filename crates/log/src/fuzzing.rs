@@ -20,7 +20,7 @@ pub fn decode_segment(bytes: &[u8]) -> u64 {
         if let Ok((header, _)) = unit {
             debug_assert!(walked >= u64::from(header.records).min(1 << 16));
         }
-        if let Found::Record(record) = find(rest, offset, salt, 0, sound) {
+        if let Found::Record(record) = find(rest, offset, salt, (0, 0), sound) {
             debug_assert!(record.offset >= offset);
         }
         offset += match UnitHeader::parse(rest, salt, offset) {

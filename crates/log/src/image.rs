@@ -17,6 +17,8 @@ pub(crate) struct Image {
     len: u64,
     buffer: AlignedBuf,
     loaded: Range<u64>,
+    /// Blocks that the device does not give. They read as zeros.
+    unreadable: Vec<u64>,
 }
 
 impl Image {
@@ -25,7 +27,7 @@ impl Image {
         let len = file.len()?.min(u64::from(SEGMENT_MAX));
         let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
         let buffer = AlignedBuf::new(size);
-        Ok(Self { file, len, buffer, loaded: 0..0 })
+        Ok(Self { file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -43,6 +45,12 @@ impl Image {
         Ok(&self.buffer[from..to])
     }
 
+    /// Whether a block in this range could not be read.
+    pub(crate) fn is_unreadable(&self, offset: u64, len: usize) -> bool {
+        let range = offset..offset + len as u64;
+        self.unreadable.iter().any(|block| range.contains(block))
+    }
+
     fn load(&mut self, offset: u64, len: usize) -> Result<()> {
         let want = len.max(CHUNK.min((self.len - offset.min(self.len)) as usize));
         let want = want.next_multiple_of(BLOCK);
@@ -56,7 +64,8 @@ impl Image {
             Err(cause) => {
                 tracing::warn!(%cause, "reading block by block");
                 let left = self.len.saturating_sub(offset).min(want as u64);
-                block_by_block(&*self.file, buffer, offset);
+                let unreadable = block_by_block(&*self.file, buffer, offset);
+                self.unreadable.extend(unreadable);
                 left as usize
             }
         };
@@ -65,13 +74,16 @@ impl Image {
     }
 }
 
-/// Reads what can be read. A block that the device does not give reads as zeros: whatever stood
-/// there is not sound.
-fn block_by_block(file: &dyn File, buffer: &mut [u8], offset: u64) {
+/// Reads what can be read, and tells the blocks that cannot. Those read as zeros.
+fn block_by_block(file: &dyn File, buffer: &mut [u8], offset: u64) -> Vec<u64> {
+    let mut unreadable = Vec::new();
     for (n, block) in buffer.chunks_mut(BLOCK).enumerate() {
+        let at = offset + (n * BLOCK) as u64;
         block.fill(0);
-        if read_full_at(file, block, offset + (n * BLOCK) as u64).is_err() {
+        if read_full_at(file, block, at).is_err() {
             block.fill(0);
+            unreadable.push(at);
         }
     }
+    unreadable
 }

@@ -37,6 +37,7 @@ pub(crate) fn aside(path: &Path) -> PathBuf {
 pub(crate) enum Name {
     Segment(u64),
     Spare(u64),
+    /// A file that did not get its name, or a probe of what the disk can do.
     Aside,
     /// One of the log's other files.
     Known,
@@ -47,22 +48,30 @@ pub(crate) fn classify(name: &str) -> Name {
     if [MANIFEST, MARK, LOCK, QUARANTINE].contains(&name) {
         return Name::Known;
     }
-    // A probe is a file with which the disk tries what it can do.
-    if name.ends_with(ASIDE) || name.starts_with(".esker-probe-") {
+    if name.starts_with(".esker-probe-") {
         return Name::Aside;
     }
-    if let Some(number) = name.strip_suffix(".seg")
-        && number.len() == 20
-        && let Ok(number) = number.parse()
-    {
+    if let Some(name) = name.strip_suffix(ASIDE) {
+        let ours = name == MANIFEST || matches!(classify(name), Name::Segment(_));
+        return if ours { Name::Aside } else { Name::Stranger };
+    }
+    if let Some(number) = numbered(name, ".seg") {
         return Name::Segment(number);
     }
-    if let Some(number) = name.strip_suffix(".spare")
-        && let Ok(number) = number.parse()
-    {
+    if let Some(number) = numbered(name, ".spare") {
         return Name::Spare(number);
     }
     Name::Stranger
+}
+
+/// The number in a name that a log would give. Those of a log in use are far below 2^63.
+fn numbered(name: &str, suffix: &str) -> Option<u64> {
+    let number = name.strip_suffix(suffix)?.parse().ok()?;
+    let given = match suffix {
+        ".seg" => segment(Path::new(""), number),
+        _ => spare(Path::new(""), number),
+    };
+    (given == Path::new(name) && (1..1 << 63).contains(&number)).then_some(number)
 }
 
 #[cfg(test)]
@@ -74,11 +83,14 @@ mod tests {
         let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
         let dir = Path::new("d");
         assert_eq!(classify(&name(segment(dir, 7))), Name::Segment(7));
-        assert_eq!(classify(&name(segment(dir, u64::MAX))), Name::Segment(u64::MAX));
+        assert_eq!(classify(&name(segment(dir, u64::MAX))), Name::Stranger);
         assert_eq!(classify(&name(spare(dir, 7))), Name::Spare(7));
         assert_eq!(classify(&name(aside(&segment(dir, 7)))), Name::Aside);
         assert_eq!(classify("manifest"), Name::Known);
         assert_eq!(classify("7.seg"), Name::Stranger);
         assert_eq!(classify("notes.txt"), Name::Stranger);
+        assert_eq!(classify("thesis.new"), Name::Stranger);
+        assert_eq!(classify("+5.spare"), Name::Stranger);
+        assert_eq!(classify("manifest.new"), Name::Aside);
     }
 }

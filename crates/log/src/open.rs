@@ -41,7 +41,7 @@ impl Log {
         options.check()?;
         let dir = dir.as_ref();
         let disk = Arc::clone(&options.disk);
-        let found = enter(dir, &options)?;
+        enter(dir, &options)?;
         let lock = disk.lock(&dir.join(layout::LOCK)).map_err(|cause| match cause.kind() {
             std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.into() },
             _ => cause.into(),
@@ -63,18 +63,7 @@ impl Log {
             dsync: options.dsync && facts.dsync && durable_commits,
         };
 
-        let manifest = match found {
-            Some(manifest) => manifest,
-            None => match Manifest::read(&*disk, dir) {
-                Ok(Some(manifest)) => manifest,
-                Ok(None) => recovery::create(dir, &options, LogId(random_id()))?,
-                Err(error @ Error::Damaged(_)) if options.on_damage != OnDamage::Fail => {
-                    tracing::warn!(%error, "rebuilding the manifest");
-                    repair::manifest(dir, &options)?
-                }
-                Err(error) => return Err(error),
-            },
-        };
+        let manifest = manifest_of(dir, &options)?;
         let direct = options.direct != Direct::Off && facts.direct;
         let survey = recovery::survey(dir, &options, manifest, direct)?;
         let survey = match &survey.damage {
@@ -141,8 +130,8 @@ impl Log {
     }
 }
 
-/// Looks whether the directory is, or can become, a log's.
-fn enter(dir: &Path, options: &Options) -> Result<Option<Manifest>> {
+/// Looks whether the directory is, or can become, a log's, and makes it where it is missing.
+fn enter(dir: &Path, options: &Options) -> Result<()> {
     let disk = &*options.disk;
     let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
     let names = match disk.list(dir) {
@@ -151,38 +140,54 @@ fn enter(dir: &Path, options: &Options) -> Result<Option<Manifest>> {
             if options.must_exist {
                 return Err(not_a_log("there is no such directory"));
             }
-            disk.create_dir(dir)?;
-            return Ok(None);
+            return Ok(disk.create_dir(dir)?);
         }
         Err(cause) if cause.kind() == std::io::ErrorKind::NotADirectory => {
             return Err(not_a_log("it is a file, and a log is a directory"));
         }
         Err(cause) => return Err(cause.into()),
     };
-    if names.iter().any(|name| name == layout::MANIFEST) {
-        return Ok(None);
+    if is_a_log(&names) {
+        return Ok(());
     }
-    let is_own = |name: &String| !matches!(layout::classify(name), layout::Name::Stranger);
-    if names.iter().any(|name| matches!(layout::classify(name), layout::Name::Segment(_))) {
-        return match options.on_damage {
-            OnDamage::Fail => Err(recovery::damage_at(
-                &dir.join(layout::MANIFEST),
-                0,
-                0,
-                "the manifest is missing, and segments are there",
-            )),
-            _ => repair::manifest(dir, options).map(Some),
-        };
-    }
-    if !names.iter().all(is_own) {
+    if names.iter().any(|name| layout::classify(name) == layout::Name::Stranger) {
         return Err(not_a_log("it holds other files"));
     }
     if options.must_exist {
         return Err(not_a_log("it is empty"));
     }
     // Whoever made the directory may have died before its name was durable.
-    disk.create_dir(dir)?;
-    Ok(None)
+    Ok(disk.create_dir(dir)?)
+}
+
+fn is_a_log(names: &[String]) -> bool {
+    let tells = |name: &String| {
+        name == layout::MANIFEST || matches!(layout::classify(name), layout::Name::Segment(_))
+    };
+    names.iter().any(tells)
+}
+
+/// The manifest of the log in a directory that is locked: the one that is there, a new one for a new
+/// log, or one made from the segments where the user allowed that.
+fn manifest_of(dir: &Path, options: &Options) -> Result<Manifest> {
+    let disk = &*options.disk;
+    let lost = match Manifest::read(disk, dir) {
+        Ok(Some(manifest)) => return Ok(manifest),
+        Ok(None) if !is_a_log(&disk.list(dir)?) => {
+            return recovery::create(dir, options, LogId(random_id()));
+        }
+        Ok(None) => {
+            let what = "the manifest is missing, and segments are there";
+            recovery::damage_at(&dir.join(layout::MANIFEST), 0, 0, what)
+        }
+        Err(error @ Error::Damaged(_)) => error,
+        Err(error) => return Err(error),
+    };
+    if options.on_damage == OnDamage::Fail {
+        return Err(lost);
+    }
+    tracing::warn!(error = %lost, "making the manifest anew");
+    repair::manifest(dir, options)
 }
 
 /// Sixteen bytes that no other log has, from the keys that the standard library draws at random.

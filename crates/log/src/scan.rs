@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_disk::File;
 
 use crate::error::Result;
-use crate::format::unit::{UNIT_HEADER, UnitKind};
+use crate::format::unit::UnitKind;
 use crate::format::walk::{check_unit, continues};
 use crate::format::{BLOCK, Flaw, IndexEntry, Salt, UnitHeader};
 use crate::image::Image;
@@ -126,16 +126,20 @@ pub(crate) fn sound_unit(
     each: impl FnMut(crate::format::walk::Placed<'_>),
 ) -> Result<std::result::Result<(UnitHeader, u32), Flaw>> {
     let head = image.at(u64::from(offset), BLOCK as usize)?;
-    if head.len() < UNIT_HEADER as usize {
-        return Ok(Err(if head.is_empty() { Flaw::Blank } else { Flaw::Cut }));
-    }
-    let span = match UnitHeader::parse(head, salt, offset) {
-        Err(flaw) => return Ok(Err(flaw)),
-        Ok((header, crc)) if header.kind == UnitKind::Gap => return Ok(Ok((header, crc))),
-        Ok((header, _)) => header.span(),
+    let mut span = BLOCK;
+    let checked = match UnitHeader::parse(head, salt, offset) {
+        Err(Flaw::Cut) if head.is_empty() => Err(Flaw::Blank),
+        Ok((header, _)) if header.kind == UnitKind::Data => {
+            span = header.span();
+            let unit = image.at(u64::from(offset), span as usize)?;
+            check_unit(unit, salt, offset, each)
+        }
+        other => other,
     };
-    let unit = image.at(u64::from(offset), span as usize)?;
-    Ok(check_unit(unit, salt, offset, each))
+    Ok(match checked {
+        Err(_) if image.is_unreadable(u64::from(offset), span as usize) => Err(Flaw::Unreadable),
+        other => other,
+    })
 }
 
 /// A sound unit header that stands anywhere behind a flaw.

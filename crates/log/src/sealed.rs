@@ -67,12 +67,12 @@ pub(crate) fn read(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Vec<u
         bytes[at..at + 4].first_chunk().map_or(0, |chunk: &[u8; 4]| u32::from_le_bytes(*chunk))
     };
     let (version, sum, length) = (word(8), word(12), word(16));
-    if version != VERSION {
-        return Err(Error::Version { file: path.into(), version });
-    }
     bytes[12..16].fill(0);
     if crc(&bytes) != sum || bytes.len() - HEADER != length as usize {
         return Err(damaged("the checksum does not match"));
+    }
+    if version != VERSION {
+        return Err(Error::Version { file: path.into(), version });
     }
     Ok(bytes.split_off(HEADER))
 }

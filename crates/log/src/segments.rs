@@ -45,13 +45,17 @@ impl Segment {
         self.header.base + u64::from(self.state.read().end)
     }
 
-    /// The last index entry at or before a number, and the offset of the next entry's record.
-    pub(crate) fn seek(&self, seq: u64) -> Option<(IndexEntry, u32)> {
+    /// The last index entry at or before a number, and the offset and the last number before the
+    /// next entry.
+    pub(crate) fn seek(&self, seq: u64) -> Option<(IndexEntry, u32, u64)> {
         let state = self.state.read();
         let after = state.index.partition_point(|entry| entry.seq <= seq);
         let entry = *state.index.get(after.checked_sub(1)?)?;
-        let next = state.index.get(after).map_or(state.end, |next| next.record);
-        Some((entry, next))
+        let (end, last) = match state.index.get(after) {
+            Some(next) => (next.record, next.prev_seq),
+            None => (state.end, state.last_seq),
+        };
+        Some((entry, end, last))
     }
 
     /// The last index entry at or before an offset.
@@ -63,7 +67,7 @@ impl Segment {
 
     /// The offset of a unit at or before the record with this number.
     pub(crate) fn unit_before(&self, seq: u64) -> u32 {
-        self.seek(seq).map_or(BLOCK, |(entry, _)| entry.unit)
+        self.seek(seq).map_or(BLOCK, |(entry, ..)| entry.unit)
     }
 }
 

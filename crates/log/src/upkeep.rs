@@ -9,7 +9,8 @@ use std::time::Duration;
 use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
 use crate::error::{Error, Result};
-use crate::floor::Floor;
+use crate::floor::{Floor, Low};
+use crate::format::BLOCK;
 use crate::layout;
 use crate::log::Shared;
 use crate::position::Seq;
@@ -23,7 +24,8 @@ const SPARES: usize = 2;
 /// Does what is due, once.
 pub(crate) fn upkeep(log: &Shared) -> Result<()> {
     let _changing = log.changing.lock();
-    if log.is_closed() {
+    // Nothing is written to a file whose last write or sync failed.
+    if log.is_closed() || log.published.is_latched() {
         return Ok(());
     }
     if log.turned.swap(false, SeqCst) {
@@ -111,8 +113,10 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
         manifest.floor_seq = manifest.floor_seq.max(first.header.prev_seq);
         manifest.write(&*log.options.disk, &log.dir)?;
     }
+    // The floor first: a reader below it must not look for segments that are gone.
+    log.floor
+        .raise(Low { seq: first.header.prev_seq, position: first.header.base + u64::from(BLOCK) });
     let dropped = log.segments.drop_below(first.number());
-    log.floor.raise(Floor::locate(&log.segments, first.header.prev_seq));
     let disk = &*log.options.disk;
     let recycles = log.options.retention.is_set();
     let dropped_any = !dropped.is_empty();

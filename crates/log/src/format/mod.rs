@@ -98,6 +98,8 @@ pub(crate) enum Flaw {
     Chain,
     /// Bytes that must be zero are not.
     Padding,
+    /// The device does not give the bytes.
+    Unreadable,
 }
 
 impl std::fmt::Display for Flaw {
@@ -110,6 +112,7 @@ impl std::fmt::Display for Flaw {
             Flaw::Nonsense => "a length or a number is impossible",
             Flaw::Chain => "this does not continue what stands before it",
             Flaw::Padding => "bytes that must be zero are not",
+            Flaw::Unreadable => "the device does not give the bytes, they could not be read",
         })
     }
 }

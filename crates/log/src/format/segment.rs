@@ -131,14 +131,15 @@ impl SegmentHeader {
             let blank = block.iter().all(|&byte| byte == 0);
             return Err(if blank { Flaw::Blank } else { Flaw::NotAUnit }.into());
         }
-        if raw.version.get() != VERSION {
-            return Err(HeaderFlaw::Version(raw.version.get()));
-        }
         let crc = raw.crc.get();
         raw.crc = U32::ZERO;
         let own = Salt::new(LogId(raw.log), raw.segment.get());
         if summed(&raw, own) != crc {
             return Err(Flaw::Checksum.into());
+        }
+        // Every version keeps the first block's size, its checksum and the place of its version.
+        if raw.version.get() != VERSION {
+            return Err(HeaderFlaw::Version(raw.version.get()));
         }
         if raw.log != log.0 {
             return Err(HeaderFlaw::Foreign(LogId(raw.log)));
@@ -222,6 +223,11 @@ mod tests {
         assert_eq!(SegmentHeader::parse(&block, LOG, 5), Err(Flaw::Checksum.into()));
         let mut newer = block.clone();
         newer[8] = 2;
+        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(Flaw::Checksum.into()));
+        let (mut raw, _) = Raw::read_from_prefix(&newer).unwrap();
+        raw.crc = U32::ZERO;
+        raw.crc = U32::new(summed(&raw, header().salt()));
+        newer[..SEGMENT_HEADER].copy_from_slice(raw.as_bytes());
         assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(HeaderFlaw::Version(2)));
         assert_eq!(SegmentHeader::parse(&[0; 4096], LOG, 4), Err(Flaw::Blank.into()));
         assert_eq!(SegmentHeader::parse(&block[..4095], LOG, 4), Err(Flaw::Cut.into()));

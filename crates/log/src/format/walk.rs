@@ -175,7 +175,7 @@ pub(crate) struct FoundRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     Record(FoundRecord),
-    /// A larger number came, or the end, and nothing was amiss on the way.
+    /// A larger number came, or everything up to `last` was passed, and nothing was amiss.
     Passed,
     /// The number is in a gap that `repair` left.
     Gap {
@@ -188,15 +188,25 @@ pub(crate) enum Found {
     },
 }
 
-/// Looks for a number in bytes that stand at `offset`, and begin with a unit or with a record that
-/// follows `prev_seq`. Every header and record on the way is checked.
-pub(crate) fn find(bytes: &[u8], offset: u32, salt: Salt, prev_seq: u64, want: u64) -> Found {
+/// Looks for a number in bytes that stand at `offset`, begin with a unit or with a record that
+/// follows `prev_seq`, and hold every record up to `last`. Every header and record on the way is
+/// checked, and that none is missing.
+pub(crate) fn find(
+    bytes: &[u8],
+    offset: u32,
+    salt: Salt,
+    (prev_seq, last): (u64, u64),
+    want: u64,
+) -> Found {
     let (mut at, mut prev_seq) = (0u32, prev_seq);
     loop {
         let here = offset + at;
         let rest = bytes.get(at as usize..).unwrap_or(&[]);
         let Some(first) = rest.first_chunk::<4>() else {
-            return Found::Passed;
+            return match prev_seq >= last {
+                true => Found::Passed,
+                false => Found::Flaw { offset: here, flaw: Flaw::Cut },
+            };
         };
         let first = u32::from_le_bytes(*first);
         if first == 0 {
@@ -205,8 +215,11 @@ pub(crate) fn find(bytes: &[u8], offset: u32, salt: Salt, prev_seq: u64, want: u
         }
         if here.is_multiple_of(BLOCK) && UnitHeader::starts(first) {
             match UnitHeader::parse(rest, salt, here) {
-                Err(Flaw::Cut) => return Found::Passed,
                 Err(flaw) => return Found::Flaw { offset: here, flaw },
+                // The size of a record before may have been damaged into a zero.
+                Ok((header, _)) if at > 0 && header.prev_seq != prev_seq => {
+                    return Found::Flaw { offset: here, flaw: Flaw::Chain };
+                }
                 Ok((header, _)) if header.kind == UnitKind::Gap => {
                     let (from, to) = (header.prev_seq, header.last_seq);
                     if (from + 1..=to).contains(&want) {

@@ -12,9 +12,7 @@ use super::survey::{Live, Survey, density};
 use super::{Cut, Found, Recovery};
 use crate::core::{Mark, Start};
 use crate::error::Result;
-use crate::format::walk::check_unit;
-use crate::format::{BLOCK, Footer, LogId, SegmentHeader, UnitKind};
-use crate::image::Image;
+use crate::format::{BLOCK, Footer, LogId, SegmentHeader};
 use crate::layout;
 use crate::manifest::Manifest;
 use crate::mark::Page;
@@ -223,7 +221,7 @@ fn copy_tail(
             let header = &first.segment.header;
             (header.prev_segment, header.base, header.prev_seq, header.chain)
         }
-        (None, None) => (0, 0, 0, 0),
+        (None, None) => (0, 0, manifest.floor_seq, 0),
     };
     if tail.is_empty() {
         last = prev_seq;
@@ -244,44 +242,14 @@ fn copy_tail(
     let mut writer = Rewriter::new(&*options.disk, dir, header, density(options))?;
     let mut copied = 0;
     for (live, units) in &tail {
-        copied += copy_units(&mut writer, live, units, claim)?;
+        let segment = &live.segment;
+        writer.copy(&segment.reader, segment.salt, &segment.path, units, |seq| {
+            copied += u64::from(seq > claim);
+        })?;
     }
     let new = writer.finish()?;
     let live = open_new(options, new)?;
     Ok(Copied { live, copied, dead })
-}
-
-/// Copies records, and counts those above the claim.
-fn copy_units(
-    writer: &mut Rewriter<'_>,
-    live: &Live,
-    units: &[SoundUnit],
-    claim: u64,
-) -> Result<u64> {
-    let segment = &live.segment;
-    let mut image = Image::new(Arc::clone(&segment.reader))?;
-    let mut copied = 0;
-    for unit in units {
-        if unit.header.kind == UnitKind::Gap {
-            writer.gap(unit.header.prev_seq, unit.header.last_seq)?;
-            continue;
-        }
-        let bytes = image.at(u64::from(unit.offset), unit.header.span() as usize)?;
-        let mut outcome = Ok(());
-        let checked = check_unit(bytes, segment.salt, unit.offset, |record| {
-            copied += u64::from(record.seq > claim);
-            if outcome.is_ok() {
-                outcome = writer.record(record.seq, record.prev_seq, record.payload);
-            }
-        });
-        outcome?;
-        // It was sound a moment ago; if it is not now, nothing can be promised.
-        if let Err(flaw) = checked {
-            let after = unit.header.prev_seq;
-            return Err(super::damage_at(&segment.path, unit.offset, after, flaw));
-        }
-    }
-    Ok(copied)
 }
 
 fn open_new(options: &Options, new: Rewritten) -> Result<Live> {

@@ -40,7 +40,8 @@ use std::path::PathBuf;
 use crate::position::Seq;
 
 pub(crate) use adopt::{adopt, create, write_footer};
-pub(crate) use survey::{damage_at, read_head, survey};
+pub(crate) use rewrite::Rewriter;
+pub(crate) use survey::{damage_at, density, read_head, survey};
 
 /// What opening a log found and did.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,14 +5,17 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
 
+use super::damage_at;
 use crate::error::Result;
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
+use crate::format::walk::check_unit;
 use crate::format::{
     BLOCK, IndexEntry, RecordHeader, Salt, SegmentHeader, UnitHeader, UnitKind, block_up,
 };
+use crate::image::Image;
 use crate::layout;
-use crate::scan::Density;
+use crate::scan::{Density, SoundUnit};
 use crate::sealed;
 use crate::segments::State;
 
@@ -105,6 +108,38 @@ impl<'a> Rewriter<'a> {
         self.digest = self.digest.wrapping_add(u64::from(header.crc));
         self.records += 1;
         self.state.last_seq = seq;
+        Ok(())
+    }
+
+    /// Copies the records of units that stand in a segment, and tells each number.
+    pub(crate) fn copy(
+        &mut self,
+        file: &Arc<dyn File>,
+        salt: Salt,
+        path: &Path,
+        units: &[SoundUnit],
+        mut each: impl FnMut(u64),
+    ) -> Result<()> {
+        let mut image = Image::new(Arc::clone(file))?;
+        for unit in units {
+            if unit.header.kind == UnitKind::Gap {
+                self.gap(unit.header.prev_seq, unit.header.last_seq)?;
+                continue;
+            }
+            let bytes = image.at(u64::from(unit.offset), unit.header.span() as usize)?;
+            let mut outcome = Ok(());
+            let checked = check_unit(bytes, salt, unit.offset, |record| {
+                each(record.seq);
+                if outcome.is_ok() {
+                    outcome = self.record(record.seq, record.prev_seq, record.payload);
+                }
+            });
+            outcome?;
+            // It was sound a moment ago; if it is not now, nothing can be promised.
+            if let Err(flaw) = checked {
+                return Err(damage_at(path, unit.offset, unit.header.prev_seq, flaw));
+            }
+        }
         Ok(())
     }
 

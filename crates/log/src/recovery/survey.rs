@@ -1,7 +1,7 @@
 //! Finding out what is in a log's directory. Reads only.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, File, Open, read_full_at};
@@ -165,10 +165,10 @@ impl Surveyor<'_> {
         let file = self.options.disk.open(&path, Open::read().direct(self.direct))?;
         let head = match read_head(&*file, &self.manifest, number) {
             Ok(head) => head,
-            // A block that cannot be read may be the torn start of a segment nobody relied on.
-            Err(Error::Io(cause)) if self.options.disk.list(self.dir).is_ok() => {
+            // After a crash it may be the torn start of a segment that nobody relied on.
+            Err(Error::Io(cause)) if self.manifest.clean.is_none() => {
                 tracing::warn!(%cause, "unreadable segment header");
-                Err(HeaderFlaw::Flaw(Flaw::NotAUnit))
+                Err(HeaderFlaw::Flaw(Flaw::Unreadable))
             }
             Err(error) => return Err(error),
         };
@@ -364,6 +364,8 @@ impl Surveyor<'_> {
         let mut claim = survey.claim;
         // The end of the last thing behind the break that is not padding.
         let mut behind = None;
+        // The first later segment with units and without a header.
+        let mut beheaded = None;
         let mut look = |number: u64, salt: Salt, from: u32| -> Result<()> {
             let Some((file, _)) = self.heads.get(&number) else {
                 return Ok(());
@@ -372,42 +374,39 @@ impl Surveyor<'_> {
                 claim = claim.max(stray.header.claim);
                 if number == broken.number() {
                     behind = Some(stray.offset + block_up(stray.header.used));
+                } else if self.heads.get(&number).is_some_and(|(_, head)| head.is_err()) {
+                    beheaded.get_or_insert(number);
                 }
             })
         };
         look(broken.number(), broken.salt, end)?;
-        let later = self.heads.range(broken.number() + 1..);
-        for (&number, (_, head)) in later {
+        for (&number, (_, head)) in self.heads.range(broken.number() + 1..) {
             if let Ok((header, _)) = head {
                 survey.claim = survey.claim.max(header.claim);
             }
-            if *head != Err(HeaderFlaw::Flaw(Flaw::Blank)) {
-                look(number, Salt::new(self.manifest.log, number), BLOCK)?;
-            }
+            look(number, Salt::new(self.manifest.log, number), BLOCK)?;
         }
         survey.claim = claim.max(survey.claim);
         if survey.claim > last {
-            let (path, offset) = self.place_of_damage(broken, end);
+            // A claim past the newest sound segment may mean that the one behind lost its header.
+            let beheaded = beheaded.or(self.manifest.clean.map(|clean| clean.segment));
+            let (path, offset) = match beheaded.filter(|number| *number > broken.number()) {
+                Some(number) => (layout::segment(self.dir, number), 0),
+                None => (broken.path.clone(), end),
+            };
             survey.damage = Some(damage_of(&path, offset, last, stop.flaw));
-            return Ok(());
-        }
-        let dead = survey.live.len() > stop.at + 1 || !survey.dead.is_empty();
-        if stop.flaw != Flaw::Blank || behind.is_some() || dead {
-            let bytes = behind.map_or(0, |behind| behind.saturating_sub(end));
-            let quiet = stop.flaw == Flaw::Blank && behind.is_none();
-            if !quiet && self.is_torn(broken, end)? {
-                survey.cut = Some(Cut {
-                    file: broken.path.clone(),
-                    offset: u64::from(end),
-                    bytes: u64::from(bytes.max(BLOCK)),
-                    what: stop.flaw.to_string(),
-                });
-            }
+        } else if behind.is_some() || self.is_torn(broken, end)? {
+            survey.cut = Some(Cut {
+                file: broken.path.clone(),
+                offset: u64::from(end),
+                bytes: u64::from(behind.unwrap_or(end).saturating_sub(end).max(BLOCK)),
+                what: stop.flaw.to_string(),
+            });
         }
         Ok(())
     }
 
-    /// A recycled file has bytes of an earlier life behind the end; those are no tail that tore.
+    /// Whether there is anything but padding right behind the end.
     fn is_torn(&self, broken: &Segment, end: u32) -> Result<bool> {
         let mut block = AlignedBuf::new(BLOCK as usize);
         let got = match read_full_at(&*broken.reader, &mut block, u64::from(end)) {
@@ -415,17 +414,6 @@ impl Surveyor<'_> {
             Err(_) => return Ok(true),
         };
         Ok(block[..got].iter().any(|&byte| byte != 0))
-    }
-
-    /// A claim that goes past the last unit of the newest sound segment may mean that the segment
-    /// behind it lost its header.
-    fn place_of_damage(&self, broken: &Segment, end: u32) -> (PathBuf, u32) {
-        match &self.manifest.clean {
-            Some(clean) if clean.segment > broken.number() => {
-                (layout::segment(self.dir, clean.segment), 0)
-            }
-            _ => (broken.path.clone(), end),
-        }
     }
 
     /// No segment has a sound header: a log that was just created, or one that lost everything.
@@ -451,6 +439,7 @@ impl Surveyor<'_> {
         let number = live.segment.number();
         if (number, state.end, state.last_seq, state.chain)
             == (clean.segment, clean.offset, clean.seq, clean.chain)
+            && survey.claim <= state.last_seq
         {
             return None;
         }

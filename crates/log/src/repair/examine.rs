@@ -9,14 +9,14 @@ use esker_disk::{File, Open};
 use crate::error::{Error, Result};
 use crate::format::segment::HeaderFlaw;
 use crate::format::walk::continues;
-use crate::format::{BLOCK, Flaw, Salt, SegmentHeader};
+use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::image::Image;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::Look;
 use crate::options::Options;
 use crate::recovery::read_head;
-use crate::scan::{SoundUnit, sound_unit};
+use crate::scan::{SoundUnit, sound_unit, strays};
 
 /// A log, piece by piece.
 pub(crate) struct Examination {
@@ -45,6 +45,8 @@ pub(crate) struct Examined {
     /// What the segment behind says of the end: its chain and number.
     pub(crate) next: Option<(u32, u64)>,
     pub(crate) pieces: Vec<Piece>,
+    /// Behind the last block, after the pieces, that has anything in it.
+    pub(crate) written_to: u32,
 }
 
 /// A part of a segment.
@@ -65,6 +67,20 @@ impl Examined {
                 Piece::Bad { .. } => None,
             })
             .unwrap_or(self.prev_seq)
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        let bad = |piece: &Piece| matches!(piece, Piece::Bad { .. });
+        self.header.is_none() || self.pieces.iter().any(bad)
+    }
+
+    /// The units before the first damage.
+    pub(crate) fn sound_start(&self) -> impl Iterator<Item = SoundUnit> {
+        let pieces = if self.header.is_some() { &self.pieces[..] } else { &[] };
+        pieces.iter().map_while(|piece| match piece {
+            Piece::Sound(unit) => Some(*unit),
+            Piece::Bad { .. } => None,
+        })
     }
 
     /// Offset behind the last piece.
@@ -105,7 +121,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         claim = claim.max(look.told().map_or(0, |told| told.seq));
     }
     let mut segments = Vec::new();
-    for number in live_numbers(&heads, manifest) {
+    for number in live_numbers(&heads, manifest)? {
         let head = heads.get(&number);
         segments.push(Examined {
             number,
@@ -122,29 +138,28 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
             end: None,
             next: None,
             pieces: Vec::new(),
+            written_to: 0,
         });
     }
-    let mut reached = (0, 0, 0);
+    let mut reached = (0, manifest.floor_seq);
     for n in 0..segments.len() {
         let next = segments.get(n + 1).and_then(|next| next.header);
-        let first = n == 0;
         let segment = &mut segments[n];
-        let start = match (&segment.header, first) {
-            (Some(header), _) => {
+        (segment.base, segment.prev_seq) = match &segment.header {
+            Some(header) => {
                 claim = claim.max(header.claim);
                 (header.base, header.prev_seq)
             }
-            (None, true) => (0, manifest.floor_seq),
-            (None, false) => (reached.0, reached.1),
+            None if n == 0 => first_place(segment, next.as_ref(), manifest)?,
+            None => reached,
         };
-        (segment.base, segment.prev_seq) = start;
         if let Some(next) = next {
-            segment.end = Some(next.base.saturating_sub(segment.base).min(1 << 31) as u32);
+            let end = next.base.saturating_sub(segment.base);
+            segment.end = Some(end.clamp(u64::from(BLOCK), u64::from(SEGMENT_MAX / 2)) as u32);
             segment.next = Some((next.chain, next.prev_seq));
         }
         claim = claim.max(take_apart(segment, manifest)?);
-        let last = segment.last();
-        reached = (segment.base + u64::from(segment.pieces_end()), last, 0);
+        reached = (segment.base + u64::from(segment.pieces_end()), segment.last());
     }
     let last = segments.last().map_or(0, Examined::last);
     Ok(Examination { segments, claim, last })
@@ -153,36 +168,34 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
 type Heads = BTreeMap<u64, (Arc<dyn File>, std::result::Result<(SegmentHeader, u32), HeaderFlaw>)>;
 
 /// The numbers of the live segments. A link that is damaged or missing is passed by its number.
-fn live_numbers(heads: &Heads, manifest: &Manifest) -> Vec<u64> {
-    let sound = |number: &u64| heads.get(number).and_then(|(_, head)| head.ok());
-    let newest = heads.keys().rev().find(|number| sound(number).is_some());
-    let mut numbers: Vec<u64> = newest.copied().into_iter().collect();
-    // The newest segment may have lost its header: the clean end knows its number.
-    if let Some(clean) = &manifest.clean
-        && newest.is_none_or(|newest| clean.segment > *newest)
-        && heads.contains_key(&clean.segment)
-    {
-        numbers.insert(0, clean.segment);
-        if let Some(newest) = newest.copied() {
-            numbers = vec![clean.segment, newest];
+fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
+    let sound = |number: u64| heads.get(&number).and_then(|(_, head)| head.ok());
+    // The newest may have lost its header: then it has units, or the clean end knows its number.
+    let mut newest = None;
+    for (&number, (file, head)) in heads.iter().rev() {
+        let mut counts = head.is_ok() || manifest.clean.is_some_and(|end| end.segment == number);
+        if !counts {
+            let salt = Salt::new(manifest.log, number);
+            strays(file, salt, BLOCK, None, |_, whole| counts |= whole)?;
         }
-    }
-    let floor = manifest.floor_segment.max(1);
-    while let Some(number) = numbers.last() {
-        let before = match sound(number) {
-            Some((header, _)) => header.prev_segment,
-            None => match heads.range(..number).next_back() {
-                Some((before, _)) => *before,
-                None => break,
-            },
-        };
-        if before < floor {
+        if counts {
+            newest = Some(number);
             break;
         }
-        numbers.push(before);
+    }
+    let mut numbers: Vec<u64> = newest.into_iter().collect();
+    while let Some(&number) = numbers.last() {
+        let before = match sound(number) {
+            Some((header, _)) => Some(header.prev_segment),
+            None => heads.range(..number).next_back().map(|(before, _)| *before),
+        };
+        match before {
+            Some(before) if before >= manifest.floor_segment.max(1) => numbers.push(before),
+            _ => break,
+        }
     }
     numbers.reverse();
-    numbers
+    Ok(numbers)
 }
 
 /// Goes through a segment and returns the highest claim in it.
@@ -196,7 +209,8 @@ fn take_apart(segment: &mut Examined, manifest: &Manifest) -> Result<u64> {
         return Ok(0);
     };
     let mut image = Image::new(Arc::clone(file))?;
-    let end = segment.end.map_or(image.len(), u64::from);
+    let clean = manifest.clean.filter(|clean| clean.segment == segment.number);
+    let end = segment.end.or(clean.map(|clean| clean.offset)).map_or(image.len(), u64::from);
     let mut chain = segment.header.map(|header| header.to_block().1);
     let (mut seq, mut session) = (segment.prev_seq, 0);
     let mut bad: Option<(u32, Flaw)> = None;
@@ -228,21 +242,58 @@ fn take_apart(segment: &mut Examined, manifest: &Manifest) -> Result<u64> {
         chain = None;
         bad.get_or_insert((offset, flaw));
         at += u64::from(BLOCK);
-    }
-    let last_good = segment.pieces_end();
-    if let Some((from, flaw)) = bad {
-        match segment.end {
-            Some(to) => segment.pieces.push(Piece::Bad { from, to, after: seq, flaw }),
-            // Behind the last unit of the newest segment: whether that is damage, a claim tells.
-            None => debug_assert!(from >= last_good),
+        if image.at(at - u64::from(BLOCK), BLOCK as usize)?.iter().any(|&byte| byte != 0) {
+            segment.written_to = at as u32;
         }
-    } else if at == end
-        && let (Some((chain_behind, seq_behind)), Some(chain), Some(end)) =
-            (segment.next, chain, segment.end)
-        && (chain != chain_behind || seq != seq_behind)
-        && end > BLOCK
-    {
-        tracing::warn!(file = %segment.path.display(), "the segment behind does not follow");
     }
+    // What stands behind the last unit of the newest segment is damage only if a claim says so.
+    if let (Some((from, flaw)), Some(to)) = (bad, segment.end) {
+        segment.pieces.push(Piece::Bad { from, to, after: seq, flaw });
+    }
+    drop_what_does_not_lead_on(segment);
     Ok(claim)
+}
+
+/// Units at the end of a segment that are sound, but not what the segment behind continues, are
+/// those of another history: they count as bad.
+fn drop_what_does_not_lead_on(segment: &mut Examined) {
+    let (Some((chain, seq)), Some(to)) = (segment.next, segment.end) else {
+        return;
+    };
+    let leads = |unit: &SoundUnit| unit.chain == chain && unit.header.last_seq == seq;
+    let mut from = to;
+    while let Some(Piece::Sound(unit)) = segment.pieces.last() {
+        let over = unit.header.last_seq > seq;
+        if (from == to && leads(unit)) || (from < to && !over) {
+            break;
+        }
+        from = unit.offset;
+        segment.pieces.pop();
+    }
+    if from < to {
+        let (after, flaw) = (segment.last(), Flaw::Chain);
+        segment.pieces.push(Piece::Bad { from, to, after, flaw });
+    }
+}
+
+/// Where the oldest segment begins, when its header is damaged: what stands behind it tells, or its
+/// own units.
+fn first_place(
+    segment: &Examined,
+    next: Option<&SegmentHeader>,
+    manifest: &Manifest,
+) -> Result<(u64, u64)> {
+    let Some(file) = &segment.file else {
+        return Ok((0, manifest.floor_seq));
+    };
+    let salt = Salt::new(manifest.log, segment.number);
+    let (mut prev_seq, mut end) = (None, BLOCK);
+    strays(file, salt, BLOCK, None, |stray, whole| {
+        if whole {
+            prev_seq.get_or_insert(stray.header.prev_seq);
+            end = stray.offset + stray.header.span();
+        }
+    })?;
+    let base = next.map_or(0, |next| next.base.saturating_sub(u64::from(end)));
+    Ok((base, prev_seq.unwrap_or(manifest.floor_seq)))
 }

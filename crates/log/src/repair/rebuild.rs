@@ -16,6 +16,8 @@ use crate::manifest::Manifest;
 use crate::mark::Page;
 use crate::options::{OnDamage, Options};
 use crate::position::Seq;
+use crate::recovery::{Rewriter, density};
+use crate::scan::SoundUnit;
 use crate::sealed;
 
 /// Repairs every segment of a log, and gives the manifest that holds then.
@@ -28,19 +30,18 @@ pub(crate) fn repair_segments(
     add_lost_end(&mut found);
     let mut aside = Vec::new();
     if options.on_damage == OnDamage::Truncate {
-        truncate(dir, options, &manifest, &mut found, &mut aside)?;
+        truncate(dir, options, &mut manifest, &found, &mut aside)?;
     } else {
         let mut before: Option<(u64, u32)> = None;
         for segment in &found.segments {
-            let damaged = segment.header.is_none()
-                || segment.pieces.iter().any(|piece| matches!(piece, Piece::Bad { .. }));
-            if damaged {
+            if segment.is_damaged() {
                 rebuild(dir, options, &manifest, segment, before, found.claim, &mut aside)?;
             }
             before = Some((segment.number, last_chain(segment)));
         }
     }
-    if manifest.clean.take().is_some() {
+    if !aside.is_empty() {
+        manifest.clean = None;
         manifest.write(&*options.disk, dir)?;
     }
     Ok((manifest, aside))
@@ -54,7 +55,8 @@ fn add_lost_end(found: &mut Examination) {
     {
         let from = newest.pieces_end();
         let flaw = crate::format::Flaw::Blank;
-        newest.pieces.push(Piece::Bad { from, to: from + BLOCK, after: last, flaw });
+        let to = newest.written_to.max(from + BLOCK);
+        newest.pieces.push(Piece::Bad { from, to, after: last, flaw });
     }
 }
 
@@ -195,7 +197,15 @@ fn keep(
     let Some(file) = &segment.file else { return Ok(None) };
     let room = dir.join(layout::QUARANTINE);
     disk.create_dir(&room)?;
-    let path = room.join(format!("{:020}-{offset}.bytes", segment.number));
+    let taken = disk.list(&room)?;
+    let names = (0u32..).map(|n| match n {
+        0 => format!("{:020}-{offset}.bytes", segment.number),
+        n => format!("{:020}-{offset}-{n}.bytes", segment.number),
+    });
+    let Some(name) = names.take(taken.len() + 1).find(|name| !taken.contains(name)) else {
+        return Ok(None);
+    };
+    let path = room.join(name);
     let aside = layout::aside(&path);
     let kept = disk.open(&aside, Open::create())?;
     kept.set_len(0)?;
@@ -218,46 +228,34 @@ fn keep(
 fn truncate(
     dir: &Path,
     options: &Options,
-    manifest: &Manifest,
-    found: &mut Examination,
+    manifest: &mut Manifest,
+    found: &Examination,
     aside: &mut Vec<Aside>,
 ) -> Result<()> {
     let disk = &*options.disk;
-    let is_bad = |piece: &Piece| matches!(piece, Piece::Bad { .. });
-    let Some(first) = found
-        .segments
-        .iter()
-        .position(|segment| segment.header.is_none() || segment.pieces.iter().any(is_bad))
-    else {
+    let Some(first) = found.segments.iter().position(Examined::is_damaged) else {
         return Ok(());
     };
-    let last_lost = found.claim.max(found.last);
-    let damaged = &mut found.segments[first];
-    let keeps = damaged.pieces.iter().take_while(|piece| !is_bad(piece)).count();
-    let cut = match damaged.pieces.get(keeps) {
-        _ if damaged.header.is_none() => 0,
-        Some(Piece::Bad { from, .. }) => *from,
-        _ => damaged.pieces_end(),
+    let damaged = &found.segments[first];
+    let kept: Vec<SoundUnit> = damaged.sound_start().collect();
+    let last = kept.last().map_or(damaged.prev_seq, |unit| unit.header.last_seq);
+    let cut = match kept.last() {
+        Some(unit) => unit.end(),
+        None if damaged.header.is_some() => BLOCK,
+        None => 0,
     };
-    damaged.pieces.truncate(if damaged.header.is_none() { 0 } else { keeps });
-    let last = damaged.last();
-    let mut put_aside = |segment: &Examined, from: u64| -> Result<()> {
+    for segment in &found.segments[first..] {
+        let from = if segment.number == damaged.number { u64::from(cut) } else { 0 };
         let len = segment.file.as_ref().map_or(Ok(0), |file| file.len())?;
+        let bytes = len.saturating_sub(from);
         aside.push(Aside {
             file: segment.path.clone(),
             offset: from,
-            bytes: len.saturating_sub(from),
-            kept_in: keep(disk, dir, segment, from, len.saturating_sub(from))?,
+            bytes,
+            kept_in: keep(disk, dir, segment, from, bytes)?,
             from: Seq(last),
-            to: Seq(last_lost),
+            to: Seq(found.claim.max(found.last)),
         });
-        Ok(())
-    };
-    for segment in found.segments[first..].iter() {
-        put_aside(
-            segment,
-            if segment.number == found.segments[first].number { cut.into() } else { 0 },
-        )?;
     }
     // Nothing may go on claiming what was given up.
     let page = Page::open(disk, dir, manifest.log, manifest.session)?;
@@ -269,15 +267,39 @@ fn truncate(
         }
     }
     disk.sync_dir(dir)?;
-    let damaged = &found.segments[first];
-    if damaged.header.is_some() {
-        let mut nothing = Vec::new();
-        let before = None;
-        rebuild(dir, options, manifest, damaged, before, last, &mut nothing)?;
-    } else if damaged.file.is_some() {
-        disk.unlink(&damaged.path)?;
-        disk.sync_dir(dir)?;
+    match damaged.header {
+        Some(header) => write_anew(dir, options, damaged, header, &kept)?,
+        None => {
+            if damaged.file.is_some() {
+                disk.unlink(&damaged.path)?;
+                disk.sync_dir(dir)?;
+            }
+            if first == 0 {
+                // Nothing is left: the log begins again, behind the numbers that it had.
+                manifest.floor_segment = 0;
+                manifest.floor_seq = last;
+            }
+        }
     }
+    Ok(())
+}
+
+/// Writes the records of these units to a segment in place of the one that they stand in. The old
+/// units claim what is no longer there.
+fn write_anew(
+    dir: &Path,
+    options: &Options,
+    segment: &Examined,
+    header: SegmentHeader,
+    units: &[SoundUnit],
+) -> Result<()> {
+    let claim = units.last().map_or(header.prev_seq, |unit| unit.header.last_seq);
+    let header = SegmentHeader { claim, recovered: true, first_chain: 0, ..header };
+    let mut writer = Rewriter::new(&*options.disk, dir, header, density(options))?;
+    if let Some(file) = &segment.file {
+        writer.copy(file, header.salt(), &segment.path, units, |_| {})?;
+    }
+    writer.finish()?;
     Ok(())
 }
 
