@@ -121,7 +121,13 @@ impl Cursor {
                         }
                         return Err(Error::Quarantined { from, to });
                     }
-                    Err(error) => return Err(self.explain(source, error)),
+                    Err(Error::Damaged(damage)) => {
+                        if self.skipping && self.pass_damage(&segment, offset, end)? {
+                            continue;
+                        }
+                        return Err(self.explain(source, Error::Damaged(damage)));
+                    }
+                    Err(error) => return Err(error),
                 },
             };
             let after = if self.skipping { self.after } else { 0 };
@@ -145,6 +151,26 @@ impl Cursor {
             return Error::Trimmed { oldest: Seq(low.seq + 1) };
         }
         error
+    }
+
+    /// Goes on behind damage that concerns no record that is wanted: to a sound unit that begins at
+    /// or below the last unwanted number, and ends above it. `false` where there is none.
+    fn pass_damage(&mut self, segment: &Segment, offset: u32, end: u32) -> Result<bool> {
+        let mut image = Image::new(Arc::clone(&segment.reader))?;
+        let mut at = offset + BLOCK;
+        while at < end {
+            if let Ok((header, _)) = sound_unit(&mut image, segment.salt, at, |_| {})? {
+                if header.prev_seq > self.after {
+                    return Ok(false);
+                }
+                if header.last_seq > self.after {
+                    self.position = segment.header.base + u64::from(at);
+                    return Ok(true);
+                }
+            }
+            at += BLOCK;
+        }
+        Ok(false)
     }
 
     fn pass_gap(&mut self, segment: &Segment, offset: u32) -> Result<()> {
@@ -266,7 +292,8 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
             if seq.0 <= source.low().seq {
                 return Err(trimmed(source));
             }
-            Err(damage(&segment, offset, flaw))
+            // The damage may be in a record before it.
+            scan_for(source, seq).map_err(|_| damage(&segment, offset, flaw))
         }
     }
 }

@@ -257,7 +257,8 @@ impl Surveyor<'_> {
                 self.judge(survey, &Break { at: n, flaw })?;
                 if n + 1 == chain.len() && survey.damage.is_some() && broken_link.is_some() {
                     // The missing link says better what is wrong.
-                    survey.damage = broken_link;
+                    let after = survey.damage.map_or(Seq::ZERO, |damage| damage.after);
+                    survey.damage = broken_link.map(|damage| Damage { after, ..damage });
                 }
                 break;
             }
@@ -389,8 +390,11 @@ impl Surveyor<'_> {
         survey.claim = claim.max(survey.claim);
         if survey.claim > last {
             // A claim past the newest sound segment may mean that the one behind lost its header.
+            let later = |number: &u64| *number > broken.number();
+            let is_newest =
+                !self.heads.iter().any(|(number, (_, head))| later(number) && head.is_ok());
             let beheaded = beheaded.or(self.manifest.clean.map(|clean| clean.segment));
-            let (path, offset) = match beheaded.filter(|number| *number > broken.number()) {
+            let (path, offset) = match beheaded.filter(later).filter(|_| is_newest) {
                 Some(number) => (layout::segment(self.dir, number), 0),
                 None => (broken.path.clone(), end),
             };

@@ -9,7 +9,7 @@ use esker_disk::{File, Open};
 use crate::error::{Error, Result};
 use crate::format::segment::HeaderFlaw;
 use crate::format::walk::continues;
-use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader};
 use crate::image::Image;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
@@ -241,6 +241,11 @@ fn take_apart(segment: &mut Examined, manifest: &Manifest) -> Result<u64> {
         };
         chain = None;
         bad.get_or_insert((offset, flaw));
+        // A header may be whole where its records are not, and what it claims holds.
+        let head = image.at(at, BLOCK as usize)?;
+        if let Ok((header, _)) = UnitHeader::parse(head, salt, offset) {
+            claim = claim.max(header.claim);
+        }
         at += u64::from(BLOCK);
         if image.at(at - u64::from(BLOCK), BLOCK as usize)?.iter().any(|&byte| byte != 0) {
             segment.written_to = at as u32;
