@@ -257,7 +257,7 @@ impl Surveyor<'_> {
                 self.judge(survey, &Break { at: n, flaw })?;
                 if n + 1 == chain.len() && survey.damage.is_some() && broken_link.is_some() {
                     // The missing link says better what is wrong.
-                    let after = survey.damage.map_or(Seq::ZERO, |damage| damage.after);
+                    let after = survey.damage.as_ref().map_or(Seq::ZERO, |damage| damage.after);
                     survey.damage = broken_link.map(|damage| Damage { after, ..damage });
                 }
                 break;
