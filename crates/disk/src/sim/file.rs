@@ -249,8 +249,9 @@ impl File for SimFile {
 
     fn set_len(&self, len: u64) -> Result<()> {
         self.check(&self.call(Op::Size, Some(len), Count::Nothing), 0, len, true)?;
+        let sector = self.shared.machine().options.sector;
         self.resize(len, |inode, _| {
-            inode.set_len(len);
+            inode.set_len(len, sector);
             Some(())
         })
     }

@@ -151,7 +151,7 @@ impl Inode {
     }
 
     /// Cuts the file or extends it with zeros.
-    pub(super) fn set_len(&mut self, len: u64) {
+    pub(super) fn set_len(&mut self, len: u64, sector: Sector) {
         if len >= self.size {
             return self.grow(len);
         }
@@ -162,6 +162,10 @@ impl Inode {
         let mut behind: BTreeSet<u64> = self.durable.range(first..).map(|(n, _)| *n).collect();
         behind.extend(self.dirty.range(first..).map(|(n, _)| *n));
         behind.extend(self.stale.range(first..).map(|(n, _)| *n));
+        // A file that grows again has other sectors in the place of those it gave up.
+        let per_page = (BLOCK / sector.bytes()) as u64;
+        let gone = self.unreadable.iter().map(|bad| bad / per_page).filter(|page| *page >= first);
+        behind.extend(gone.filter(|page| *page > first || kept == 0));
         for number in behind {
             let keep = if number == first { kept } else { 0 };
             let cut = page::zeroed_from(self.visible(number, false), keep);
