@@ -225,7 +225,7 @@ impl Seen {
 
     /// Follows the mark of the writer; `false` when only a new look at everything can tell.
     fn follow_mark(&self, dir: &Path, options: &Options) -> Result<bool> {
-        let Some(told) = self.look.as_ref().and_then(Look::told) else {
+        let Some(told) = self.look.as_ref().and_then(|look| look.told().ok().flatten()) else {
             return Ok(false);
         };
         if told.session != self.manifest.session || self.damage.is_some() {

@@ -1,6 +1,8 @@
 //! Reading a segment file from front to back without holding more of it than needed.
 
+use std::cell::RefCell;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, BLOCK, File, read_full_at};
@@ -8,11 +10,46 @@ use esker_disk::{AlignedBuf, BLOCK, File, read_full_at};
 use crate::error::Result;
 use crate::format::SEGMENT_MAX;
 
+/// What a device did not give, over several images of one directory.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble(RefCell<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// Runs of blocks that stand together.
+    runs: u32,
+    last: Option<(PathBuf, u64)>,
+    cause: Option<esker_disk::Error>,
+}
+
+impl Trouble {
+    /// A block could not be read, twice.
+    pub(crate) fn note(&self, offset: u64, cause: &esker_disk::Error) {
+        let mut seen = self.0.borrow_mut();
+        let here = (cause.path(), offset);
+        let goes_on = seen.last.as_ref().is_some_and(|(path, before)| {
+            *path == here.0 && (*before == offset || before + BLOCK as u64 == offset)
+        });
+        if !goes_on {
+            seen.runs += 1;
+        }
+        seen.last = Some(here);
+        seen.cause.get_or_insert_with(|| cause.clone());
+    }
+
+    /// How many places could not be read, and why the first of them.
+    pub(crate) fn seen(&self) -> (u32, Option<esker_disk::Error>) {
+        let seen = self.0.borrow();
+        (seen.runs, seen.cause.clone())
+    }
+}
+
 const CHUNK: usize = 1 << 20;
 
 /// A sliding view of a file. Offsets asked for are multiples of a block.
 #[derive(Debug)]
-pub(crate) struct Image {
+pub(crate) struct Image<'a> {
+    trouble: Option<&'a Trouble>,
     file: Arc<dyn File>,
     len: u64,
     buffer: AlignedBuf,
@@ -21,13 +58,18 @@ pub(crate) struct Image {
     unreadable: Vec<u64>,
 }
 
-impl Image {
+impl<'a> Image<'a> {
     pub(crate) fn new(file: Arc<dyn File>) -> Result<Self> {
+        Self::watched(file, None)
+    }
+
+    /// An image that notes what could not be read.
+    pub(crate) fn watched(file: Arc<dyn File>, trouble: Option<&'a Trouble>) -> Result<Self> {
         // No segment is longer; what goes on behind is not the log's.
         let len = file.len()?.min(u64::from(SEGMENT_MAX));
         let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
         let buffer = AlignedBuf::new(size);
-        Ok(Self { file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
+        Ok(Self { trouble, file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -64,7 +106,7 @@ impl Image {
             Err(cause) => {
                 tracing::warn!(%cause, "reading block by block");
                 let left = self.len.saturating_sub(offset).min(want as u64);
-                let unreadable = block_by_block(&*self.file, buffer, offset);
+                let unreadable = block_by_block(&*self.file, buffer, offset, self.trouble);
                 self.unreadable.extend(unreadable);
                 left as usize
             }
@@ -75,14 +117,22 @@ impl Image {
 }
 
 /// Reads what can be read, and tells the blocks that cannot. Those read as zeros.
-fn block_by_block(file: &dyn File, buffer: &mut [u8], offset: u64) -> Vec<u64> {
+fn block_by_block(
+    file: &dyn File,
+    buffer: &mut [u8],
+    offset: u64,
+    trouble: Option<&Trouble>,
+) -> Vec<u64> {
     let mut unreadable = Vec::new();
     for (n, block) in buffer.chunks_mut(BLOCK).enumerate() {
         let at = offset + (n * BLOCK) as u64;
         block.fill(0);
-        if read_full_at(file, block, at).is_err() {
+        if let Err(cause) = read_full_at(file, block, at) {
             block.fill(0);
             unreadable.push(at);
+            if let Some(trouble) = trouble {
+                trouble.note(at, &cause);
+            }
         }
     }
     unreadable

@@ -101,27 +101,28 @@ impl Look {
 
     /// What the page says; `None` when it says nothing that can be believed. A read that meets a
     /// write may see half of it, so a mismatch is looked at again, a few times.
-    pub(crate) fn told(&self) -> Option<Told> {
+    ///
+    /// # Errors
+    /// The device does not give the page.
+    pub(crate) fn told(&self) -> std::result::Result<Option<Told>, esker_disk::Error> {
         for _ in 0..8 {
             let mut bytes = [0; size_of::<Raw>()];
-            let Ok(got) = read_full_at(&*self.file, &mut bytes, 0) else {
-                return None;
-            };
+            let got = read_full_at(&*self.file, &mut bytes, 0)?;
             let Ok(raw) = Raw::read_from_bytes(&bytes[..got]) else {
-                return None;
+                return Ok(None);
             };
             if raw.magic.get() != MAGIC {
-                return None;
+                return Ok(None);
             }
             if raw.crc.get() == raw.sum() && raw.log == self.log.0 {
-                return Some(Told {
+                return Ok(Some(Told {
                     session: raw.session.get(),
                     position: raw.position.get(),
                     seq: raw.seq.get(),
-                });
+                }));
             }
             std::thread::yield_now();
         }
-        None
+        Ok(None)
     }
 }

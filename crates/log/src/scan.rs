@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::format::unit::UnitKind;
 use crate::format::walk::{check_unit, continues};
 use crate::format::{BLOCK, Flaw, IndexEntry, Salt, UnitHeader};
-use crate::image::Image;
+use crate::image::{Image, Trouble};
 
 /// Where a scan begins, and what the first unit must continue.
 #[derive(Debug, Clone, Copy)]
@@ -66,8 +66,9 @@ pub(crate) fn scan(
     from: From,
     until: Option<u32>,
     density: Density,
+    trouble: &Trouble,
 ) -> Result<Scan> {
-    let mut image = Image::new(Arc::clone(file))?;
+    let mut image = Image::watched(Arc::clone(file), Some(trouble))?;
     let mut scan = Scan {
         end: from.offset,
         seq: from.seq,
@@ -120,7 +121,7 @@ pub(crate) fn scan(
 
 /// Reads and checks the unit at an offset.
 pub(crate) fn sound_unit(
-    image: &mut Image,
+    image: &mut Image<'_>,
     salt: Salt,
     offset: u32,
     each: impl FnMut(crate::format::walk::Placed<'_>),
@@ -157,9 +158,10 @@ pub(crate) fn strays(
     salt: Salt,
     offset: u32,
     until: Option<u32>,
+    trouble: &Trouble,
     mut each: impl FnMut(Stray, bool),
 ) -> Result<()> {
-    let mut image = Image::new(Arc::clone(file))?;
+    let mut image = Image::watched(Arc::clone(file), Some(trouble))?;
     let end = until.map_or(image.len(), u64::from).min(image.len());
     let mut at = u64::from(offset);
     while at < end {

@@ -116,7 +116,11 @@ impl Stream {
                 return Err(Error::Deadline);
             }
             let (_, last) = self.shared.limit();
-            self.shared.waiters.register(&mut self.key, For::Durable(last + 1), &thread_waker());
+            self.shared.waiters.register(
+                &mut self.key,
+                For::Durable(last.saturating_add(1)),
+                &thread_waker(),
+            );
             if self.shared.limit().1 == last && !self.is_over() {
                 park(deadline);
             }
@@ -162,7 +166,7 @@ impl futures_core::Stream for Stream {
             }
             if !registered {
                 let (_, last) = this.shared.limit();
-                let what = For::Durable(last + 1);
+                let what = For::Durable(last.saturating_add(1));
                 this.shared.waiters.register(&mut this.key, what, cx.waker());
             }
         }

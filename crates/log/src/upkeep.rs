@@ -92,10 +92,10 @@ fn retain(log: &Shared) -> Result<()> {
         }
         kept_records += records(segment);
     }
-    match segments.get(keep) {
-        Some(first) if keep > 0 => drop_segments_below(log, first),
-        _ => Ok(()),
-    }
+    let first = segments.get(keep).filter(|_| keep > 0).cloned();
+    // Whoever holds a segment keeps its file from being used again.
+    drop(segments);
+    first.map_or(Ok(()), |first| drop_segments_below(log, &first))
 }
 
 /// Takes the segments before this one out of the log: the floor first, durably, then their names.

@@ -12,6 +12,7 @@ use crate::error::{Damage, Error, Result};
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderFlaw;
 use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, Salt, SegmentHeader, block_up};
+use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::Look;
@@ -109,7 +110,14 @@ pub(crate) fn survey(
     direct: bool,
 ) -> Result<Survey> {
     let disk = &*options.disk;
-    let mut surveyor = Surveyor { dir, options, direct, manifest, heads: BTreeMap::new() };
+    let mut surveyor = Surveyor {
+        dir,
+        options,
+        direct,
+        manifest,
+        heads: BTreeMap::new(),
+        trouble: Trouble::default(),
+    };
     let mut survey = Survey {
         manifest,
         live: Vec::new(),
@@ -135,13 +143,23 @@ pub(crate) fn survey(
     survey.highest_number =
         survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
     if let Some(look) = Look::open(disk, dir, manifest.log)? {
-        survey.claim = look.told().map_or(0, |told| told.seq);
+        match look.told().or_else(|_| look.told()) {
+            Ok(told) => survey.claim = told.map_or(0, |told| told.seq),
+            Err(cause) => surveyor.trouble.note(0, &cause),
+        }
     }
     if let Some(clean) = &manifest.clean {
         survey.claim = survey.claim.max(clean.seq);
     }
     surveyor.follow_chain(&mut survey)?;
-    Ok(survey)
+    // A crash may leave one place that cannot be read, in the tail that it tore. More than that, or
+    // one where records are missing, or after a clean close, is the device: it may come back.
+    let (places, cause) = surveyor.trouble.seen();
+    let torn = places == 1 && survey.damage.is_none() && manifest.clean.is_none();
+    match cause {
+        Some(cause) if !torn => Err(cause.into()),
+        _ => Ok(survey),
+    }
 }
 
 struct Surveyor<'a> {
@@ -150,6 +168,7 @@ struct Surveyor<'a> {
     direct: bool,
     manifest: Manifest,
     heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
+    trouble: Trouble,
 }
 
 /// Where the sound units stop.
@@ -163,11 +182,11 @@ impl Surveyor<'_> {
     fn open(&mut self, number: u64) -> Result<()> {
         let path = layout::segment(self.dir, number);
         let file = self.options.disk.open(&path, Open::read().direct(self.direct))?;
-        let head = match read_head(&*file, &self.manifest, number) {
+        let read = || read_head(&*file, &self.manifest, number);
+        let head = match read().or_else(|_| read()) {
             Ok(head) => head,
-            // After a crash it may be the torn start of a segment that nobody relied on.
-            Err(Error::Io(cause)) if self.manifest.clean.is_none() => {
-                tracing::warn!(%cause, "unreadable segment header");
+            Err(Error::Io(cause)) => {
+                self.trouble.note(0, &cause);
                 Err(HeaderFlaw::Flaw(Flaw::Unreadable))
             }
             Err(error) => return Err(error),
@@ -336,7 +355,7 @@ impl Surveyor<'_> {
             seq: header.prev_seq,
             session: header.session,
         };
-        let found = scan(file, from, until, density(self.options))?;
+        let found = scan(file, from, until, density(self.options), &self.trouble)?;
         let flaw = found.flaw.or_else(|| {
             let next = next?;
             (found.chain != next.chain || found.seq != next.prev_seq).then_some(Flaw::Chain)
@@ -371,7 +390,7 @@ impl Surveyor<'_> {
             let Some((file, _)) = self.heads.get(&number) else {
                 return Ok(());
             };
-            strays(file, salt, from, None, |stray, _| {
+            strays(file, salt, from, None, &self.trouble, |stray, _| {
                 claim = claim.max(stray.header.claim);
                 if number == broken.number() {
                     behind = Some(stray.offset + block_up(stray.header.used));

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::segment::HeaderFlaw;
 use crate::format::walk::continues;
 use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader};
-use crate::image::Image;
+use crate::image::{Image, Trouble};
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::Look;
@@ -69,6 +69,22 @@ impl Examined {
             .unwrap_or(self.prev_seq)
     }
 
+    fn beheaded(dir: &Path, number: u64, file: &Arc<dyn File>, flaw: &Flaw) -> Self {
+        Self {
+            number,
+            path: layout::segment(dir, number),
+            file: Some(Arc::clone(file)),
+            header: None,
+            header_flaw: Some(flaw.to_string()),
+            base: 0,
+            prev_seq: 0,
+            end: None,
+            next: None,
+            pieces: Vec::new(),
+            written_to: 0,
+        }
+    }
+
     pub(crate) fn is_damaged(&self) -> bool {
         let bad = |piece: &Piece| matches!(piece, Piece::Bad { .. });
         self.header.is_none() || self.pieces.iter().any(bad)
@@ -118,7 +134,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
 
     let mut claim = manifest.clean.map_or(0, |clean| clean.seq);
     if let Some(look) = Look::open(disk, dir, manifest.log)? {
-        claim = claim.max(look.told().map_or(0, |told| told.seq));
+        claim = claim.max(look.told().ok().flatten().map_or(0, |told| told.seq));
     }
     let mut segments = Vec::new();
     for number in live_numbers(&heads, manifest)? {
@@ -161,11 +177,26 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         claim = claim.max(take_apart(segment, manifest)?);
         reached = (segment.base + u64::from(segment.pieces_end()), segment.last());
     }
-    let last = segments.last().map_or(0, Examined::last);
+    let mut last = segments.last().map_or(manifest.floor_seq, Examined::last);
+    // A file shorter than its header, where durable records are missing, is what became of them.
+    let newest = segments.last().map_or(0, |newest| newest.number);
+    let is_cut = |head: &Head| matches!(head, Err(HeaderFlaw::Flaw(Flaw::Cut)));
+    let mut later = heads.iter().filter(|(number, _)| **number > newest);
+    if claim > last
+        && let Some((&number, (file, _))) = later.find(|(_, (_, head))| is_cut(head))
+    {
+        segments.push(Examined {
+            base: reached.0,
+            prev_seq: last,
+            ..Examined::beheaded(dir, number, file, &Flaw::Cut)
+        });
+        last = last.max(reached.1);
+    }
     Ok(Examination { segments, claim, last })
 }
 
-type Heads = BTreeMap<u64, (Arc<dyn File>, std::result::Result<(SegmentHeader, u32), HeaderFlaw>)>;
+type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
+type Heads = BTreeMap<u64, (Arc<dyn File>, Head)>;
 
 /// The numbers of the live segments. A link that is damaged or missing is passed by its number.
 fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
@@ -176,7 +207,7 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
         let mut counts = head.is_ok() || manifest.clean.is_some_and(|end| end.segment == number);
         if !counts {
             let salt = Salt::new(manifest.log, number);
-            strays(file, salt, BLOCK, None, |_, whole| counts |= whole)?;
+            strays(file, salt, BLOCK, None, &Trouble::default(), |_, whole| counts |= whole)?;
         }
         if counts {
             newest = Some(number);
@@ -293,7 +324,7 @@ fn first_place(
     };
     let salt = Salt::new(manifest.log, segment.number);
     let (mut prev_seq, mut end) = (None, BLOCK);
-    strays(file, salt, BLOCK, None, |stray, whole| {
+    strays(file, salt, BLOCK, None, &Trouble::default(), |stray, whole| {
         if whole {
             prev_seq.get_or_insert(stray.header.prev_seq);
             end = stray.offset + stray.header.span();

@@ -19,6 +19,7 @@ use esker_disk::AlignedBuf;
 
 use crate::error::{Error, Result};
 use crate::format::{BLOCK, SegmentHeader};
+use crate::image::Trouble;
 use crate::layout;
 use crate::manifest::Manifest;
 use crate::mark::Look;
@@ -122,7 +123,7 @@ pub(crate) fn manifest(dir: &Path, options: &Options) -> Result<Manifest> {
         // Units of a segment may be of later sessions than its header, but not than the newest
         // segment's by more than the openings after clean closes; the mark page knows.
         manifest.session = manifest.session.max(header.session);
-        crate::scan::strays(&file, header.salt(), BLOCK, None, |stray, _| {
+        crate::scan::strays(&file, header.salt(), BLOCK, None, &Trouble::default(), |stray, _| {
             manifest.session = manifest.session.max(stray.header.session);
         })?;
     }
@@ -131,7 +132,7 @@ pub(crate) fn manifest(dir: &Path, options: &Options) -> Result<Manifest> {
         return Err(Error::NotALog { dir: dir.into(), found });
     };
     if let Some(look) = Look::open(disk, dir, manifest.log)?
-        && let Some(told) = look.told()
+        && let Ok(Some(told)) = look.told()
     {
         manifest.session = manifest.session.max(told.session);
     }

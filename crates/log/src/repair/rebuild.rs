@@ -96,6 +96,7 @@ fn rebuild(
         });
     }
     let mut image = segment.file.clone().map(Image::new).transpose()?;
+    let mut session = header.session;
     for (n, piece) in segment.pieces.iter().enumerate() {
         match piece {
             Piece::Sound(unit) => {
@@ -108,6 +109,7 @@ fn rebuild(
                     write_all_at(&*new, bytes, u64::from(unit.offset))?;
                 }
                 chain = unit.chain;
+                session = unit.header.session;
             }
             Piece::Bad { from, to, after, .. } => {
                 let behind = segment.pieces.get(n + 1);
@@ -132,7 +134,7 @@ fn rebuild(
                     prev_seq: *after,
                     last_seq: last_seq.max(*after),
                     claim: last_seq.max(*after),
-                    session: header.session,
+                    session,
                     time_ms: header.time_ms,
                     chain,
                 };
