@@ -201,7 +201,11 @@ fn prewrite(log: &Shared, number: u64, range: &Range<u32>) -> Result<()> {
     if kept.as_ref().is_none_or(|kept| kept.segment != number) {
         let path = layout::segment(&log.dir, number);
         let file = log.options.disk.open(&path, Open::write().direct(log.mode.direct))?;
-        *kept = Some(Prewriter { segment: number, file, zeros: AlignedBuf::new(CHUNK as usize) });
+        *kept = Some(Prewriter {
+            segment: number,
+            file,
+            zeros: AlignedBuf::new(CHUNK.min(log.options.segment_size) as usize),
+        });
     }
     let Some(Prewriter { file, zeros, .. }) = &*kept else {
         return Ok(());
