@@ -1,6 +1,7 @@
 //! Reading a segment file from front to back without holding more of it than needed.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,9 +17,7 @@ pub(crate) struct Trouble(RefCell<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// Runs of blocks that stand together.
-    runs: u32,
-    last: Option<(PathBuf, u64)>,
+    blocks: BTreeSet<(PathBuf, u64)>,
     cause: Option<esker_disk::Error>,
 }
 
@@ -26,21 +25,17 @@ impl Trouble {
     /// A block could not be read, twice.
     pub(crate) fn note(&self, offset: u64, cause: &esker_disk::Error) {
         let mut seen = self.0.borrow_mut();
-        let here = (cause.path(), offset);
-        let goes_on = seen.last.as_ref().is_some_and(|(path, before)| {
-            *path == here.0 && (*before == offset || before + BLOCK as u64 == offset)
-        });
-        if !goes_on {
-            seen.runs += 1;
+        // More than a few is not counted: it is too much already.
+        if seen.blocks.len() < 64 {
+            seen.blocks.insert((cause.path(), offset));
         }
-        seen.last = Some(here);
         seen.cause.get_or_insert_with(|| cause.clone());
     }
 
-    /// How many places could not be read, and why the first of them.
-    pub(crate) fn seen(&self) -> (u32, Option<esker_disk::Error>) {
+    /// How many blocks could not be read, and why the first of them.
+    pub(crate) fn seen(&self) -> (usize, Option<esker_disk::Error>) {
         let seen = self.0.borrow();
-        (seen.runs, seen.cause.clone())
+        (seen.blocks.len(), seen.cause.clone())
     }
 }
 

@@ -143,19 +143,18 @@ pub(crate) fn survey(
     survey.highest_number =
         survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
     if let Some(look) = Look::open(disk, dir, manifest.log)? {
-        match look.told().or_else(|_| look.told()) {
-            Ok(told) => survey.claim = told.map_or(0, |told| told.seq),
-            Err(cause) => surveyor.trouble.note(0, &cause),
-        }
+        // The page is never synced: a crash may have torn it for good.
+        let told = look.told().or_else(|_| look.told()).ok().flatten();
+        survey.claim = told.map_or(0, |told| told.seq);
     }
     if let Some(clean) = &manifest.clean {
         survey.claim = survey.claim.max(clean.seq);
     }
     surveyor.follow_chain(&mut survey)?;
-    // A crash may leave one place that cannot be read, in the tail that it tore. More than that, or
+    // A crash may leave one block that cannot be read, in the tail that it tore. More than that, or
     // one where records are missing, or after a clean close, is the device: it may come back.
-    let (places, cause) = surveyor.trouble.seen();
-    let torn = places == 1 && survey.damage.is_none() && manifest.clean.is_none();
+    let (blocks, cause) = surveyor.trouble.seen();
+    let torn = blocks == 1 && survey.damage.is_none() && manifest.clean.is_none();
     match cause {
         Some(cause) if !torn => Err(cause.into()),
         _ => Ok(survey),
@@ -376,7 +375,9 @@ impl Surveyor<'_> {
 
     /// Decides whether the units that stop here are a torn tail or damage.
     fn judge(&self, survey: &mut Survey, stop: &Break) -> Result<()> {
-        let broken = &survey.live[stop.at].segment;
+        let Live { segment: broken, units, .. } = &survey.live[stop.at];
+        let newest = units.iter().flatten().next_back().map(|unit| unit.header.session);
+        let session = newest.unwrap_or(broken.header.session);
         let (end, last) = {
             let state = broken.state.read();
             (state.end, state.last_seq)
@@ -391,6 +392,10 @@ impl Surveyor<'_> {
                 return Ok(());
             };
             strays(file, salt, from, None, &self.trouble, |stray, _| {
+                // What an older session left behind a newer one is dead.
+                if stray.header.session < session {
+                    return;
+                }
                 claim = claim.max(stray.header.claim);
                 if number == broken.number() {
                     behind = Some(stray.offset + block_up(stray.header.used));

@@ -274,7 +274,9 @@ fn take_apart(segment: &mut Examined, manifest: &Manifest) -> Result<u64> {
         bad.get_or_insert((offset, flaw));
         // A header may be whole where its records are not, and what it claims holds.
         let head = image.at(at, BLOCK as usize)?;
-        if let Ok((header, _)) = UnitHeader::parse(head, salt, offset) {
+        if let Ok((header, _)) = UnitHeader::parse(head, salt, offset)
+            && header.session >= session
+        {
             claim = claim.max(header.claim);
         }
         at += u64::from(BLOCK);
