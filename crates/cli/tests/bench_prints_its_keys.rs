@@ -1,6 +1,8 @@
 //! Every benchmark prints one JSON object a figure, with every key that scripts rely on, and says that
 //! what it wrote was read back.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod esker;
 
 use serde_json::Value;

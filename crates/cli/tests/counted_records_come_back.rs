@@ -1,5 +1,7 @@
 //! `--framing len32` takes records of any bytes, newlines included, and `cat --json` tells them apart.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod esker;
 
 use esker::{log, place};

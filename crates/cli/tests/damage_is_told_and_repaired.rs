@@ -1,6 +1,8 @@
 //! A flipped byte in a cleanly closed log: status 3 from everything that comes to it, with file, offset
 //! and the command that helps; `repair` loses one commit unit at most, and `cat` goes on from there.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod esker;
 
 use std::path::Path;

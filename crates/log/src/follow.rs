@@ -295,6 +295,15 @@ impl Follow {
         if self.seen().follow_mark(&self.dir, &self.options)? {
             return Ok(());
         }
+        self.replace_seen()
+    }
+
+    fn look_at_everything(&self) -> Result<()> {
+        let _looking = self.looking.lock();
+        self.replace_seen()
+    }
+
+    fn replace_seen(&self) -> Result<()> {
         let seen = Arc::new(Seen::look_again(&self.dir, &self.options)?);
         *self.seen.write() = seen;
         Ok(())
@@ -327,6 +336,28 @@ impl ReaderStream {
     /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, behind which the stream goes
     /// on; [`Error::Damaged`] when everything before the damage was delivered; [`Error::Io`].
     pub fn try_next(&mut self) -> Result<Option<Batch>> {
+        let mut looks = 0;
+        loop {
+            let error = match self.next_seen() {
+                Err(error @ Error::Damaged(_)) => error,
+                other => return other,
+            };
+            self.follow.refresh_floor(&self.seen)?;
+            if self.last < self.seen.low().seq {
+                return Err(cursor::trimmed(&*self.seen));
+            }
+            // A writer that recovers moves the last records under a reader. Damage is what a new look
+            // at everything finds again.
+            looks += 1;
+            if looks > TRIES {
+                return Err(error);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            self.follow.look_at_everything()?;
+        }
+    }
+
+    fn next_seen(&mut self) -> Result<Option<Batch>> {
         let now = self.follow.seen();
         if !Arc::ptr_eq(&now, &self.seen) {
             // Recovery may have moved records: the number is what stays.
@@ -345,13 +376,6 @@ impl ReaderStream {
             Err(Error::Quarantined { from, to }) => {
                 self.last = self.last.max(to.0);
                 Err(Error::Quarantined { from, to })
-            }
-            Err(error @ Error::Damaged(_)) => {
-                self.follow.refresh_floor(&self.seen)?;
-                if self.last < self.seen.low().seq {
-                    return Err(cursor::trimmed(&*self.seen));
-                }
-                Err(error)
             }
             Err(error) => Err(error),
         }

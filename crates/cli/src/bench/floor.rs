@@ -31,6 +31,8 @@ const SMALL: u64 = 4 << 20;
 const COPIED: usize = 32 << 20;
 /// How long one part of a sample may take, and how many syncs it has at least.
 const PART: Duration = Duration::from_millis(90);
+/// How long the disk settles before a sample.
+const SETTLE: Duration = Duration::from_millis(40);
 const SYNCS: u64 = 8;
 
 const EXAMPLES: &str = "\
@@ -165,7 +167,11 @@ impl Floor {
     }
 
     fn measure(&mut self) -> esker_disk::Result<()> {
-        let syncs = self.overwrite_syncs()?;
+        // What was written before may still be on its way: that is no part of the floor.
+        self.overwrite_syncs(SETTLE)?;
+        let begin = Instant::now();
+        let syncs = self.overwrite_syncs(PART)?;
+        self.sync_time += begin.elapsed();
         let append_syncs = self.append_syncs()?;
         let seq_mb = self.transfers(|file, offset, buffer| {
             write_all_at(file, buffer, offset).map(|()| buffer.len())
@@ -181,17 +187,14 @@ impl Floor {
     }
 
     /// Overwrites written blocks in turn, each with a sync.
-    fn overwrite_syncs(&mut self) -> esker_disk::Result<Latencies> {
+    fn overwrite_syncs(&mut self, time: Duration) -> esker_disk::Result<Latencies> {
         let (file, block) = (Arc::clone(&self.small), Arc::clone(&self.chunk));
-        let begin = Instant::now();
-        let latencies = for_a_while(|| {
+        for_a_while(time, || {
             let offset = self.next_block % (SMALL / BLOCK as u64) * BLOCK as u64;
             self.next_block += 1;
             write_all_at(&*file, &block[..BLOCK], offset)?;
             file.sync_data()
-        })?;
-        self.sync_time += begin.elapsed();
-        Ok(latencies)
+        })
     }
 
     /// Appends blocks to a new file, each with a sync.
@@ -199,7 +202,7 @@ impl Floor {
         let path = self.dir.join("tail");
         let file = self.disk.open(&path, Open::create())?;
         let mut offset = 0;
-        let latencies = for_a_while(|| {
+        let latencies = for_a_while(PART, || {
             write_all_at(&*file, &self.chunk[..BLOCK], offset)?;
             offset += BLOCK as u64;
             file.sync_data()
@@ -249,9 +252,12 @@ impl Floor {
 }
 
 /// Repeats an operation for one part of a sample.
-fn for_a_while(mut once: impl FnMut() -> esker_disk::Result<()>) -> esker_disk::Result<Latencies> {
+fn for_a_while(
+    time: Duration,
+    mut once: impl FnMut() -> esker_disk::Result<()>,
+) -> esker_disk::Result<Latencies> {
     let mut latencies = Latencies::new();
-    let deadline = Instant::now() + PART;
+    let deadline = Instant::now() + time;
     let mut last = Instant::now();
     while last < deadline || latencies.count() < SYNCS {
         once()?;

@@ -1,11 +1,12 @@
 //! Running the built command, as a user does.
 
 #![allow(dead_code, reason = "each test uses a part")]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests; an error is a failure")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 /// What a command did.
@@ -88,8 +89,19 @@ pub fn end(child: Child) -> Ended {
     }
 }
 
+/// A test that hangs fails after this, and with it end the commands it started: their pipes close.
+const HANGS: Duration = Duration::from_secs(300);
+
 /// A directory for a log that is not there yet, and its guard.
 pub fn place() -> (tempfile::TempDir, PathBuf) {
+    static WATCHDOG: Once = Once::new();
+    WATCHDOG.call_once(|| {
+        std::thread::spawn(|| {
+            std::thread::sleep(HANGS);
+            println!("a test hangs");
+            std::process::exit(101);
+        });
+    });
     let guard = tempfile::tempdir().unwrap();
     let dir = guard.path().join("log");
     (guard, dir)

@@ -13,7 +13,7 @@ use crate::format::walk::check_unit;
 use crate::format::{
     BLOCK, IndexEntry, RecordHeader, Salt, SegmentHeader, UnitHeader, UnitKind, block_up,
 };
-use crate::image::Image;
+use crate::image::{Image, Trouble};
 use crate::layout;
 use crate::scan::{Density, SoundUnit};
 use crate::sealed;
@@ -120,7 +120,8 @@ impl<'a> Rewriter<'a> {
         units: &[SoundUnit],
         mut each: impl FnMut(u64),
     ) -> Result<()> {
-        let mut image = Image::new(Arc::clone(file))?;
+        let trouble = Trouble::default();
+        let mut image = Image::watched(Arc::clone(file), Some(&trouble))?;
         for unit in units {
             if unit.header.kind == UnitKind::Gap {
                 self.gap(unit.header.prev_seq, unit.header.last_seq)?;
@@ -137,6 +138,9 @@ impl<'a> Rewriter<'a> {
             outcome?;
             // It was sound a moment ago; if it is not now, nothing can be promised.
             if let Err(flaw) = checked {
+                if let (_, Some(cause)) = trouble.seen() {
+                    return Err(cause.into());
+                }
                 return Err(damage_at(path, unit.offset, unit.header.prev_seq, flaw));
             }
         }

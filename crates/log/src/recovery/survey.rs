@@ -80,6 +80,11 @@ pub(crate) struct Live {
     pub(crate) file_len: u64,
 }
 
+/// Whether a header is there and is no good.
+fn is_lost(head: &Head) -> bool {
+    matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank)
+}
+
 type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
 
 /// Reads the first block of a segment file.
@@ -276,13 +281,16 @@ impl Surveyor<'_> {
                 if n + 1 == chain.len() && survey.damage.is_some() && broken_link.is_some() {
                     // The missing link says better what is wrong.
                     let after = survey.damage.as_ref().map_or(Seq::ZERO, |damage| damage.after);
-                    survey.damage = broken_link.map(|damage| Damage { after, ..damage });
+                    survey.damage = broken_link.clone().map(|damage| Damage { after, ..damage });
                 }
                 break;
             }
         }
         if chain.is_empty() {
-            self.judge_empty(survey);
+            match broken_link {
+                Some(link) => survey.damage = Some(link),
+                None => self.judge_empty(survey),
+            }
         }
         let live: Vec<u64> = survey.live.iter().map(|live| live.segment.number()).collect();
         let dead = self.heads.keys().filter(|number| !live.contains(number));
@@ -417,7 +425,10 @@ impl Surveyor<'_> {
             let later = |number: &u64| *number > broken.number();
             let is_newest =
                 !self.heads.iter().any(|(number, (_, head))| later(number) && head.is_ok());
-            let beheaded = beheaded.or(self.manifest.clean.map(|clean| clean.segment));
+            let lost = self.heads.iter().find(|(number, (_, head))| later(number) && is_lost(head));
+            let beheaded = beheaded
+                .or(self.manifest.clean.map(|clean| clean.segment))
+                .or(lost.map(|(number, _)| *number));
             let (path, offset) = match beheaded.filter(later).filter(|_| is_newest) {
                 Some(number) => (layout::segment(self.dir, number), 0),
                 None => (broken.path.clone(), end),

@@ -69,13 +69,13 @@ impl Examined {
             .unwrap_or(self.prev_seq)
     }
 
-    fn beheaded(dir: &Path, number: u64, file: &Arc<dyn File>, flaw: &Flaw) -> Self {
+    fn beheaded(dir: &Path, number: u64, file: Option<Arc<dyn File>>, flaw: String) -> Self {
         Self {
             number,
             path: layout::segment(dir, number),
-            file: Some(Arc::clone(file)),
+            file,
             header: None,
-            header_flaw: Some(flaw.to_string()),
+            header_flaw: Some(flaw),
             base: 0,
             prev_seq: 0,
             end: None,
@@ -177,20 +177,23 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         claim = claim.max(take_apart(segment, manifest)?);
         reached = (segment.base + u64::from(segment.pieces_end()), segment.last());
     }
-    let mut last = segments.last().map_or(manifest.floor_seq, Examined::last);
-    // A file shorter than its header, where durable records are missing, is what became of them.
-    let newest = segments.last().map_or(0, |newest| newest.number);
-    let is_cut = |head: &Head| matches!(head, Err(HeaderFlaw::Flaw(Flaw::Cut)));
-    let mut later = heads.iter().filter(|(number, _)| **number > newest);
+    let last = segments.last().map_or(manifest.floor_seq, Examined::last);
+    // Durable records are missing behind the last segment: one that lost its header and all its
+    // units, or that is gone, is what became of them.
+    let newest = segments.last().map(|newest: &Examined| newest.number);
     if claim > last
-        && let Some((&number, (file, _))) = later.find(|(_, (_, head))| is_cut(head))
+        && let Some(number) = lost_segment(&heads, manifest, newest)
     {
+        let file = heads.get(&number).map(|(file, _)| Arc::clone(file));
+        let flaw = match heads.get(&number) {
+            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
+            _ => "the segment is missing".into(),
+        };
         segments.push(Examined {
             base: reached.0,
             prev_seq: last,
-            ..Examined::beheaded(dir, number, file, &Flaw::Cut)
+            ..Examined::beheaded(dir, number, file, flaw)
         });
-        last = last.max(reached.1);
     }
     Ok(Examination { segments, claim, last })
 }
@@ -227,6 +230,17 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
     }
     numbers.reverse();
     Ok(numbers)
+}
+
+/// The segment behind the newest that has anything sound, if there was one.
+fn lost_segment(heads: &Heads, manifest: &Manifest, newest: Option<u64>) -> Option<u64> {
+    let is_later = |number: u64| newest.is_none_or(|newest| number > newest);
+    let lost = |head: &Head| matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank);
+    let closed = manifest.clean.map(|clean| clean.segment).filter(|number| is_later(*number));
+    let damaged = heads.iter().find(|(number, (_, head))| is_later(**number) && lost(head));
+    let floor = manifest.floor_segment.max(1);
+    let only = newest.is_none().then_some(floor);
+    closed.or(damaged.map(|(number, _)| *number)).or(only)
 }
 
 /// Goes through a segment and returns the highest claim in it.
@@ -332,6 +346,11 @@ fn first_place(
             end = stray.offset + stray.header.span();
         }
     })?;
+    if prev_seq.is_none() {
+        // Nothing is sound: the file's length is what is left to go by.
+        end =
+            file.len()?.clamp(u64::from(BLOCK), u64::from(SEGMENT_MAX / 2)) as u32 / BLOCK * BLOCK;
+    }
     let base = next.map_or(0, |next| next.base.saturating_sub(u64::from(end)));
     Ok((base, prev_seq.unwrap_or(manifest.floor_seq)))
 }

@@ -1,1 +1,177 @@
-//! Fault by fault: the calls of a run, one after another, struck.
+//! A life under a fault: what the log may answer, and what must hold afterwards.
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Persist};
+use esker_log::{Error, Log, Start};
+
+use super::config::Config;
+use super::dice::Dice;
+use super::plan::{How, Plan};
+use super::witness::Witness;
+use super::workload::{Sizes, Step, workload};
+use super::world::{Life, Stop, World};
+
+/// All operations that a fault can strike.
+pub const OPS: [Op; 11] = [
+    Op::Open,
+    Op::CreateDir,
+    Op::Read,
+    Op::Write,
+    Op::Sync,
+    Op::Size,
+    Op::Rename,
+    Op::Unlink,
+    Op::SyncDir,
+    Op::List,
+    Op::Lock,
+];
+
+/// What came of a run under a fault.
+#[derive(Debug)]
+pub enum Ran {
+    /// The fault did no harm that anybody was told of.
+    Through(Life),
+    /// The log did not open.
+    NotOpened(Error),
+    /// A step failed, and the steps behind it were not gone.
+    Failed { life: Life, step: Step, error: Error },
+}
+
+/// Opens a log and goes through the steps, with the fault in force from the start.
+pub fn run_struck(world: &mut World, steps: &[Step], fault: Fault) -> Result<Ran, String> {
+    world.disk.inject(fault);
+    let mut life = match world.open() {
+        Ok(life) => life,
+        Err(Stop::Failed(error)) => return Ok(Ran::NotOpened(error)),
+        Err(stop) => return Err(format!("{stop:?}")),
+    };
+    for step in steps {
+        match world.go(&mut life, std::slice::from_ref(step)) {
+            Ok(()) => {}
+            Err(Stop::Failed(error)) => {
+                return Ok(Ran::Failed { life, step: step.clone(), error });
+            }
+            Err(stop) => return Err(format!("at {step:?}: {stop:?}")),
+        }
+    }
+    Ok(Ran::Through(life))
+}
+
+/// Whether the error is of the kind that the effect gives.
+pub fn is_cause(cause: &esker_disk::Error, op: Op, effect: &Effect) -> bool {
+    cause.op() == op
+        && match effect {
+            Effect::Io => cause.os_code() == Some(5),
+            Effect::NoSpace => cause.kind() == std::io::ErrorKind::StorageFull,
+            Effect::Os(code) => cause.os_code() == Some(*code),
+            Effect::Short(Some(0)) => cause.kind() == std::io::ErrorKind::WriteZero,
+            _ => false,
+        }
+}
+
+/// A log whose write or sync failed: refuses every append with the cause, and goes on reading.
+pub fn check_latched(world: &World, life: &Life, op: Op, effect: &Effect) -> Result<(), String> {
+    let log = &life.log;
+    let before = log.accepted();
+    let refusals: [(&str, fn(&Log) -> Option<Error>); 5] = [
+        ("append", |log| log.append(b"late").err()),
+        ("try_append", |log| log.try_append(b"late").err()),
+        ("append_batch", |log| log.append_batch(&[b"late", b"late"]).err()),
+        ("append_atomic", |log| log.append_atomic(&[b"late", b"late"]).err()),
+        ("flush", |log| log.flush().err()),
+    ];
+    for (call, refused) in refusals {
+        match refused(log) {
+            Some(Error::Poisoned(cause)) if is_cause(&cause, op, effect) => {}
+            other => return Err(format!("{call} after a failure gives {other:?}")),
+        }
+    }
+    if log.accepted() != before {
+        return Err("something was accepted after a failure".into());
+    }
+    let seen = world.read_all(log, Start::Oldest).map_err(|stop| format!("{stop:?}"))?;
+    world.model.matches(&seen)?;
+    for entry in world.model.readable() {
+        match log.read(entry.seq) {
+            Ok(view) if *view == *entry.payload => {}
+            other => return Err(format!("{} after a failure: {other:?}", entry.seq)),
+        }
+    }
+    match log.close() {
+        Err(Error::Poisoned(_)) => Ok(()),
+        other => Err(format!("closing after a failure gives {other:?}")),
+    }
+}
+
+/// Nothing was written to the file that failed, nor to a segment, nor synced, after the failure.
+pub fn check_left_alone(witness: &Witness) -> Result<(), String> {
+    let events = witness.events();
+    let Some(failed) = events.iter().position(|event| !event.ok) else {
+        return Ok(());
+    };
+    let (path, behind) = (&events[failed].path, &events[failed + 1..]);
+    let mut late = behind.iter().filter(|event| {
+        let segment = event.path.extension().is_some_and(|extension| extension == "seg");
+        matches!(event.op, Op::Sync | Op::Write) && (segment || event.path == *path)
+    });
+    match late.next() {
+        None => Ok(()),
+        Some(event) => Err(format!("after a failure of {}: {event:?}", path.display())),
+    }
+}
+
+/// How the life under a fault ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// The program drops its handles and goes.
+    Drop,
+    Die(How),
+}
+
+pub const EXITS: [Exit; 4] = [
+    Exit::Drop,
+    Exit::Die(How::Kill),
+    Exit::Die(How::Cut(Persist::Random)),
+    Exit::Die(How::Cut(Persist::Nothing)),
+];
+
+/// The fault is over and the process goes. Reopening must work; what it calls durable must survive
+/// the power cut that follows at once; and the log goes on.
+pub fn exit_and_recover(world: &mut World, life: Option<Life>, exit: Exit) -> Result<(), String> {
+    world.disk.clear_faults();
+    if let Exit::Die(how) = exit {
+        how.strike(&world.disk);
+        world.disk.power_on();
+    }
+    drop(life);
+    world.witness = None;
+    // After a fault the page cache may hold anything.
+    world.model.lose_cache();
+    let told = |stop: Stop| format!("reopening after {exit:?}: {stop:?}");
+    let life = world.open().map_err(told)?;
+    world.die(life, How::Cut(Persist::Nothing))?;
+    let mut life = world.open().map_err(|stop| format!("the power went after that: {stop:?}"))?;
+    if !life.lost.is_empty() {
+        return Err(format!("{} records were recovered, and lost again", life.lost.len()));
+    }
+    let steps = workload(4, Sizes::Small, &mut Dice::new(7));
+    world.go(&mut life, &steps).map_err(told)?;
+    world.die(life, How::Cut(Persist::Random))?;
+    world.live_and_close(&[])
+}
+
+/// The fault that strikes the `n`th of these calls, and the program it strikes.
+pub fn steps_under_faults(config: &Config) -> Vec<Step> {
+    let mut dice = Dice::new(config.buffers.into());
+    let mut steps = workload(12, Sizes::Moderate, &mut dice);
+    steps.push(Step::Reopen);
+    steps.extend(workload(8, Sizes::Moderate, &mut dice));
+    steps.extend([Step::Truncate { percent: 70 }, Step::Run, Step::Read]);
+    steps.extend(workload(4, Sizes::Moderate, &mut dice));
+    steps
+}
+
+/// A plan that never comes.
+pub fn never() -> Plan {
+    Plan::before(u64::MAX, How::Kill)
+}

@@ -1,0 +1,260 @@
+//! The three answers, and that every way to ask gives one of them.
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Damage, Engine, Error, Log, Reader, Seq, Start, Validate, verify};
+
+use super::DIR;
+use super::harm::Harm;
+use super::map::Place;
+use super::reading::{self, Item, Read};
+use super::sample::{Sample, options};
+
+type Checked<T = ()> = Result<T, String>;
+
+/// What opening for writing said.
+#[derive(Debug)]
+pub enum Opened {
+    Whole,
+    /// The records behind this number were never claimed, and are gone.
+    Cut(u64),
+    /// A reader came to damage.
+    Met(Damage),
+    /// Opening refused.
+    Refused(Damage),
+}
+
+impl Opened {
+    pub fn damage(&self) -> Option<&Damage> {
+        match self {
+            Opened::Met(damage) | Opened::Refused(damage) => Some(damage),
+            Opened::Whole | Opened::Cut(_) => None,
+        }
+    }
+}
+
+/// How much is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asking {
+    /// Opening for writing, with both ways to validate, and `verify`.
+    Owner,
+    /// Also a reader without the lock, which takes its time over damage because a writer may be at
+    /// work; and that nobody changed anything.
+    Everybody,
+}
+
+/// Asks, and demands one of the three answers. What a claim that is left says was durable must be
+/// there, or missed loudly.
+pub fn ask(sample: &Sample, disk: &SimDisk, harm: &Harm, asking: Asking) -> Checked<Opened> {
+    let guarantee = sample.map.claim_without(&harm.file, &harm.at);
+    let before = (asking == Asking::Everybody).then(|| disk.fingerprint());
+    let sound = told_by_verify(sample, disk, harm, guarantee).map_err(in_("verify"))?;
+    if let Some(before) = before {
+        told_by_reader(sample, disk, guarantee).map_err(in_("reader"))?;
+        if disk.fingerprint() != before {
+            return Err("reading changed the files".into());
+        }
+    }
+    let full = told_by_open(sample, disk, harm, guarantee, Validate::Full);
+    let full = full.map_err(in_("full open"))?;
+    if matches!(full, Opened::Met(_)) {
+        return Err("opening with a full check passed over damage".into());
+    }
+    if sound != full.damage().is_none() {
+        return Err(format!("verify says sound: {sound}, and opening says {full:?}"));
+    }
+    let quick = told_by_open(sample, disk, harm, guarantee, Validate::Quick);
+    quick.map_err(in_("quick open"))
+}
+
+fn in_(what: &'static str) -> impl Fn(String) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+/// Whether `verify` calls the log sound.
+fn told_by_verify(sample: &Sample, disk: &SimDisk, harm: &Harm, guarantee: u64) -> Checked<bool> {
+    let engine = Engine::manual();
+    let report = match verify(DIR, &options(disk, &engine)) {
+        Ok(report) => report,
+        Err(Error::Damaged(damage)) => {
+            names_the_harm(sample, harm, &damage)?;
+            return Ok(false);
+        }
+        Err(other) => return Err(format!("{other:?}")),
+    };
+    if let Some(first) = report.damage.first() {
+        names_the_harm(sample, harm, first)?;
+        return Ok(false);
+    }
+    if report.last.0 < guarantee {
+        return Err(format!("up to {guarantee} must be there, and it ends at {}", report.last));
+    }
+    let is_there =
+        |item: &&Item| matches!(item, Item::Record { .. }) && item.last() <= report.last.0;
+    let records = sample.items.iter().filter(is_there).count();
+    if report.records != records as u64 {
+        return Err(format!("{records} records, and it counts {}", report.records));
+    }
+    Ok(true)
+}
+
+fn told_by_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
+    let engine = Engine::manual();
+    let reader = match Reader::open(DIR, options(disk, &engine)) {
+        Ok(reader) => reader,
+        Err(Error::Damaged(_)) => return Ok(()),
+        Err(other) => return Err(format!("{other:?}")),
+    };
+    let read = reading::of_reader(&reader, 0)?;
+    begins(&sample.items, &read)?;
+    match &read.error {
+        None if reader.damage().is_some() => Err("the stream ended before the damage".into()),
+        None if read.last() < guarantee => {
+            Err(format!("up to {guarantee} must be there, and it ends at {}", read.last()))
+        }
+        None | Some(Error::Damaged(_)) => Ok(()),
+        Some(Error::Trimmed { .. }) if reader.damage().is_some() => Ok(()),
+        Some(other) => Err(format!("{other:?}")),
+    }
+}
+
+fn told_by_open(
+    sample: &Sample,
+    disk: &SimDisk,
+    harm: &Harm,
+    guarantee: u64,
+    validate: Validate,
+) -> Checked<Opened> {
+    let disk = disk.fork(3);
+    let engine = Engine::manual();
+    let mut options = options(&disk, &engine);
+    options.validate = validate;
+    // The lock file may be new; nothing else may.
+    drop(esker_disk::Disk::lock(&disk, &super::map::in_dir("lock")));
+    let before = disk.fingerprint();
+    let log = match Log::open(DIR, options) {
+        Ok(log) => log,
+        Err(Error::Damaged(damage)) => {
+            names_the_harm(sample, harm, &damage)?;
+            if disk.fingerprint() != before {
+                return Err("opening refused and changed the files".into());
+            }
+            return Ok(Opened::Refused(damage));
+        }
+        Err(other) => return Err(format!("{other:?}")),
+    };
+    let read = reading::of_log(&log, Start::Oldest)?;
+    begins(&sample.items, &read)?;
+    match read.error {
+        None => {
+            single_reads(sample, &log, None)?;
+            ended(sample, &log, read.last(), guarantee)
+        }
+        Some(Error::Damaged(damage)) => {
+            names_the_harm(sample, harm, &damage)?;
+            delivered_up_to(sample, &read.items, &damage)?;
+            resumes(sample, &log, harm)?;
+            single_reads(sample, &log, Some(&damage))?;
+            Ok(Opened::Met(damage))
+        }
+        Some(other) => Err(format!("{other:?}")),
+    }
+}
+
+fn ended(sample: &Sample, log: &Log, last: u64, guarantee: u64) -> Checked<Opened> {
+    let recovery = log.recovery();
+    if log.durable().0 != last || recovery.last.0 != last {
+        return Err(format!("it ends at {last} and says {recovery:?}"));
+    }
+    if last == sample.last() {
+        return Ok(Opened::Whole);
+    }
+    if last < guarantee {
+        return Err(format!("SILENT LOSS: up to {guarantee} was durable, and it ends at {last}"));
+    }
+    Ok(Opened::Cut(last))
+}
+
+/// What was read has to be the beginning of what was written.
+pub fn begins(items: &[Item], read: &Read) -> Checked {
+    for (n, item) in read.items.iter().enumerate() {
+        if items.get(n) != Some(item) {
+            let want = items.get(n).map(brief);
+            return Err(format!("item {n} is {}, not {want:?}", brief(item)));
+        }
+    }
+    Ok(())
+}
+
+fn brief(item: &Item) -> String {
+    match item {
+        Item::Record { seq, prev, payload } => format!("{prev}->{seq} ({} B)", payload.len()),
+        Item::Gap(from, to) => format!("a gap {from}..{to}"),
+    }
+}
+
+/// The error has to name the file that was harmed, and a byte of the part that is lost by that.
+fn names_the_harm(sample: &Sample, harm: &Harm, damage: &Damage) -> Checked {
+    let (start, after) = match sample.map.place(&harm.file, harm.at.start) {
+        Place::Unit(_, unit) => (unit.at.start as u64, unit.prev_seq),
+        Place::Header(segment) => (0, segment.prev_seq),
+        Place::Manifest => (0, 0),
+        _ => return Err(format!("nothing of the log was harmed, and it says {damage}")),
+    };
+    if damage.file != harm.file {
+        return Err(format!("the wrong file is blamed: {damage}"));
+    }
+    if damage.offset < start || damage.offset > harm.at.start {
+        return Err(format!("byte {start} begins what is harmed, and it says {damage}"));
+    }
+    if damage.after.0 != after {
+        return Err(format!("the last sound record before it is {after}, and it says {damage}"));
+    }
+    Ok(())
+}
+
+/// Everything before the damage was delivered.
+fn delivered_up_to(sample: &Sample, items: &[Item], damage: &Damage) -> Checked {
+    let last = items.last().map_or(0, Item::last);
+    let want = sample.items.iter().map(Item::last).filter(|last| *last <= damage.after.0).max();
+    if last != want.unwrap_or(0) {
+        return Err(format!("delivered up to {last} only before {damage}"));
+    }
+    Ok(())
+}
+
+/// A reader that asks for what stands behind the harmed units gets it.
+fn resumes(sample: &Sample, log: &Log, harm: &Harm) -> Checked {
+    let Some(last) = sample.map.last_harmed(&harm.file, &harm.at) else {
+        return Err(format!("a reader met damage, and no unit was harmed by {harm}"));
+    };
+    let rest = reading::of_log(log, Start::After(Seq(last)))?;
+    let want: Vec<_> = sample.items.iter().filter(|item| item.last() > last).collect();
+    let same = rest.items.iter().eq(want.iter().copied());
+    if rest.error.is_some() || !same {
+        let (got, want) = (rest.items.len(), want.len());
+        return Err(format!("behind the damage: {got} of {want} items, {:?}", rest.error));
+    }
+    Ok(())
+}
+
+/// Each record alone: right, or damage where a stream met it too. Never "there is no such record".
+fn single_reads(sample: &Sample, log: &Log, met: Option<&Damage>) -> Checked {
+    let last = log.durable().0;
+    for item in sample.items.iter().filter(|item| item.last() <= last) {
+        let seq = item.last();
+        match (item, log.read(seq)) {
+            (Item::Record { payload, .. }, Ok(view)) if *payload == *view => {}
+            (Item::Gap(from, to), Err(Error::Quarantined { from: f, to: t }))
+                if (*from, *to) == (f.0, t.0) => {}
+            (_, Err(Error::Damaged(damage))) if met.is_some_and(|met| met.file == damage.file) => {}
+            (_, other) => return Err(format!("SILENT LOSS: read({seq}) says {other:?}")),
+        }
+        if item.last() > item.prev() + 1
+            && matches!(item, Item::Record { .. })
+            && let Ok(view) = log.read(seq - 1)
+        {
+            return Err(format!("read({}) invents {view:?}", seq - 1));
+        }
+    }
+    Ok(())
+}

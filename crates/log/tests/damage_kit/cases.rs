@@ -1,0 +1,59 @@
+//! Running many cases, and telling all kinds of failure and not only the first.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How many kinds of failure are told.
+const TOLD: usize = 40;
+
+/// Cases of one test.
+#[derive(Debug, Default)]
+pub struct Cases {
+    ran: usize,
+    /// By kind: how many, and the first.
+    failed: BTreeMap<String, (usize, String)>,
+}
+
+impl Cases {
+    /// Runs a case. A panic inside is a failure of it.
+    pub fn run(&mut self, name: impl Display, case: impl FnOnce() -> Result<(), String>) {
+        self.ran += 1;
+        let failure = match catch_unwind(AssertUnwindSafe(case)) {
+            Ok(Ok(())) => return,
+            Ok(Err(what)) => what,
+            Err(panic) => {
+                let what = panic.downcast_ref::<String>().map(String::as_str);
+                let what = what.or_else(|| panic.downcast_ref::<&str>().copied());
+                format!("PANIC: {}", what.unwrap_or("of an unknown kind"))
+            }
+        };
+        let kind = self.failed.entry(kind(&failure)).or_default();
+        kind.0 += 1;
+        if kind.1.is_empty() {
+            kind.1 = format!("{name}: {failure}");
+        }
+    }
+
+    /// Demands that there were so many cases at least, and that none failed.
+    #[track_caller]
+    pub fn finish(self, at_least: usize) {
+        let Self { ran, failed } = self;
+        for (count, first) in failed.values().take(TOLD) {
+            println!("{count} x {first}");
+        }
+        let failures: usize = failed.values().map(|(count, _)| count).sum();
+        assert!(failures == 0, "{failures} of {ran} cases failed");
+        assert!(ran >= at_least, "only {ran} cases ran");
+    }
+}
+
+/// A failure without its numbers.
+fn kind(failure: &str) -> String {
+    let mut kind: String =
+        failure.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    while kind.contains("00") {
+        kind = kind.replace("00", "0");
+    }
+    kind
+}

@@ -1,0 +1,125 @@
+//! Where everything stands in the files of a sound log.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use esker_disk::sim::SimDisk;
+
+use super::DIR;
+use super::format::{self, BLOCK, MARK, Segment, UNIT_HEADER, Unit};
+
+/// A log, as its files tell it.
+#[derive(Debug, Clone)]
+pub struct Map {
+    /// Those with a header, oldest first.
+    pub segments: Vec<Segment>,
+    pub claims: Vec<Claim>,
+}
+
+/// Bytes that say how far the log was durable.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub file: PathBuf,
+    pub at: Range<u64>,
+    pub seq: u64,
+}
+
+/// What stands at a byte.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'a> {
+    Header(&'a Segment),
+    Unit(&'a Segment, &'a Unit),
+    Footer(&'a Segment),
+    /// Behind the end of a segment's units and footer.
+    Behind(&'a Segment),
+    Manifest,
+    Mark,
+    /// The mark page behind the bytes that count.
+    MarkPadding,
+    /// A segment file without a header, the lock, a spare.
+    Nothing,
+}
+
+pub fn in_dir(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+pub fn segment_path(number: u64) -> PathBuf {
+    in_dir(&format!("{number:020}.seg"))
+}
+
+impl Map {
+    pub fn of(disk: &SimDisk) -> Self {
+        let mut map = Self { segments: Vec::new(), claims: Vec::new() };
+        for name in disk.files(Path::new(DIR)).unwrap() {
+            let file = in_dir(&name);
+            let Ok(bytes) = disk.contents(&file) else { continue };
+            let claim = |at: Range<usize>, seq| Claim {
+                file: file.clone(),
+                at: at.start as u64..at.end as u64,
+                seq,
+            };
+            if name == "manifest" {
+                let end = format::clean_end(&bytes);
+                map.claims.extend(end.map(|(_, _, seq)| claim(0..bytes.len(), seq)));
+            } else if name == "mark" {
+                map.claims.extend(format::told(&bytes).map(|seq| claim(0..MARK, seq)));
+            } else if let Some(segment) = format::segment(&bytes) {
+                map.claims.push(claim(0..BLOCK, segment.claim));
+                map.claims.extend(
+                    segment
+                        .units
+                        .iter()
+                        .map(|unit| claim(unit.at.start..unit.at.start + UNIT_HEADER, unit.claim)),
+                );
+                let strays = segment.strays.iter();
+                map.claims.extend(strays.map(|(at, seq)| claim(*at..*at + UNIT_HEADER, *seq)));
+                map.segments.push(segment);
+            }
+        }
+        map
+    }
+
+    pub fn newest(&self) -> &Segment {
+        self.segments.last().unwrap()
+    }
+
+    pub fn place(&self, file: &Path, at: u64) -> Place<'_> {
+        let at = at as usize;
+        match file.file_name().and_then(|name| name.to_str()) {
+            Some("manifest") => return Place::Manifest,
+            Some("mark") if at < MARK => return Place::Mark,
+            Some("mark") => return Place::MarkPadding,
+            _ => {}
+        }
+        let owner = self.segments.iter().find(|segment| segment_path(segment.number) == file);
+        let Some(segment) = owner else { return Place::Nothing };
+        if at < format::BLOCK {
+            return Place::Header(segment);
+        }
+        if let Some(unit) = segment.units.iter().find(|unit| unit.at.contains(&at)) {
+            return Place::Unit(segment, unit);
+        }
+        match &segment.footer {
+            Some(footer) if footer.contains(&at) => Place::Footer(segment),
+            _ => Place::Behind(segment),
+        }
+    }
+
+    /// The last record of the units that these bytes of a segment file touch.
+    pub fn last_harmed(&self, file: &Path, harmed: &Range<u64>) -> Option<u64> {
+        let owner = self.segments.iter().find(|segment| segment_path(segment.number) == file)?;
+        let touched =
+            |unit: &&Unit| (unit.at.start as u64) < harmed.end && harmed.start < unit.at.end as u64;
+        owner.units.iter().filter(touched).map(|unit| unit.last_seq).max()
+    }
+
+    /// The highest claim that is left when these bytes of a file are harmed.
+    pub fn claim_without(&self, file: &Path, harmed: &Range<u64>) -> u64 {
+        let harmed = |claim: &&Claim| {
+            claim.file == file && claim.at.start < harmed.end && harmed.start < claim.at.end
+        };
+        let left = self.claims.iter().filter(|claim| !harmed(claim));
+        left.map(|claim| claim.seq).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,251 @@
+//! The logs that are harmed: small, with a bit of everything in them, and every record known.
+
+use std::sync::Arc;
+
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_log::{Engine, Log, Numbered, Options, Seq, Validate, repair};
+
+use super::DIR;
+use super::healing::{check_log, without};
+use super::map::{Map, segment_path};
+use super::reading::Item;
+
+/// A log at rest.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    pub name: &'static str,
+    pub disk: SimDisk,
+    /// What a reader has to be handed.
+    pub items: Vec<Item>,
+    /// It was closed, so that any missing byte is damage.
+    pub clean: bool,
+    pub map: Map,
+}
+
+/// Options for these logs. `index_records` is left at its default, so that an entry of the index
+/// leads to a place far before the record.
+pub fn options(disk: &SimDisk, engine: &Engine) -> Options {
+    let mut options = Options::on(Arc::new(disk.clone()));
+    options.engine = Some(engine.clone());
+    options.segment_size = 64 << 10;
+    options.buffer_size = 8 << 10;
+    options.buffers = 3;
+    options.tail_cache = 8 << 10;
+    options
+}
+
+/// Bytes that belong to this record of this log alone.
+pub fn payload(name: &str, seq: u64, len: usize) -> Vec<u8> {
+    let mut state = name
+        .bytes()
+        .fold(seq + 1, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3));
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    std::iter::repeat_with(next).take(len).collect()
+}
+
+/// A log under construction, and what is in it.
+#[derive(Debug)]
+pub struct Building {
+    pub name: &'static str,
+    pub disk: SimDisk,
+    pub items: Vec<Item>,
+    engine: Engine,
+    pub log: Option<Log>,
+    /// Accepted, and on its way when the power went.
+    in_flight: Option<Item>,
+}
+
+impl Building {
+    pub fn new(name: &'static str) -> Self {
+        let disk = SimDisk::new(7);
+        Self { name, disk, items: Vec::new(), engine: Engine::manual(), log: None, in_flight: None }
+    }
+
+    /// Goes on with a log of which this is known.
+    pub fn on(name: &'static str, disk: SimDisk, items: Vec<Item>) -> Self {
+        Self { disk, items, ..Self::new(name) }
+    }
+
+    /// Opens the log, with so many records to a segment.
+    pub fn open(&mut self, segment_records: u64) -> &mut Self {
+        self.reopen(segment_records).unwrap();
+        self
+    }
+
+    /// Opens the log, and holds what is in it against what is known.
+    pub fn reopen(&mut self, segment_records: u64) -> Result<(), String> {
+        self.engine = Engine::manual();
+        let mut options = options(&self.disk.process(), &self.engine);
+        options.segment_records = Some(segment_records);
+        options.validate = Validate::Full;
+        let log = Log::open(DIR, options).map_err(|error| format!("{error:?}"))?;
+        let arrived = self.in_flight.take().filter(|item| item.last() == log.durable().0);
+        self.items.extend(arrived);
+        check_log(&log, &self.items)?;
+        self.log = Some(log);
+        Ok(())
+    }
+
+    fn log(&self) -> &Log {
+        self.log.as_ref().unwrap()
+    }
+
+    fn last(&self) -> u64 {
+        self.items.last().map_or(0, Item::last)
+    }
+
+    fn next(&mut self, seq: u64, len: usize) -> Vec<u8> {
+        let (prev, payload) = (self.last(), payload(self.name, seq, len));
+        self.items.push(Item::Record { seq, prev, payload: payload.clone() });
+        payload
+    }
+
+    /// A unit of one record.
+    pub fn one(&mut self, len: usize) -> &mut Self {
+        let payload = self.next(self.last() + 1, len);
+        self.log().append(&payload).unwrap().wait().unwrap();
+        self
+    }
+
+    /// A unit of one record that leaves out numbers.
+    pub fn far(&mut self, gap: u64, len: usize) -> &mut Self {
+        let prev = Seq(self.last());
+        let seq = Seq(prev.0 + 1 + gap);
+        let payload = self.next(seq.0, len);
+        self.log().append(Numbered { seq, prev, payload: &payload }).unwrap().wait().unwrap();
+        self
+    }
+
+    /// A unit of several records.
+    pub fn several(&mut self, lens: &[usize]) -> &mut Self {
+        let payloads: Vec<_> = lens.iter().map(|len| self.next(self.last() + 1, *len)).collect();
+        let payloads: Vec<_> = payloads.iter().collect();
+        self.log().append_atomic(&payloads).unwrap().wait().unwrap();
+        self
+    }
+
+    pub fn run(&mut self) -> &mut Self {
+        self.engine.run();
+        self
+    }
+
+    pub fn close(&mut self) -> &mut Self {
+        self.engine.run();
+        self.log.take().unwrap().close().unwrap();
+        self.engine.stop();
+        self
+    }
+
+    /// Ends the process. What was written stays.
+    pub fn kill(&mut self) -> &mut Self {
+        self.disk.kill();
+        self.log = None;
+        self.engine.stop();
+        self.disk.power_on();
+        self
+    }
+
+    /// Cuts the power while a commit of one record of this length is on its way.
+    pub fn cut_power_during(&mut self, len: usize) -> &mut Self {
+        let payload = self.next(self.last() + 1, len);
+        self.in_flight = self.items.pop();
+        let ticket = self.log().append(&payload).unwrap();
+        self.disk.cut_power_at(CutPoint::During(self.disk.operations()), Persist::Torn);
+        assert!(ticket.wait().is_err() && !self.disk.is_on());
+        self.log = None;
+        self.engine.stop();
+        self.disk.power_on();
+        self
+    }
+
+    pub fn done(&mut self, clean: bool) -> Sample {
+        let (name, disk, items) = (self.name, self.disk.clone(), self.items.clone());
+        let map = Map::of(&disk);
+        let found: Vec<u64> =
+            map.segments.iter().flat_map(|s| &s.units).map(|u| u.last_seq).collect();
+        assert_eq!(found.last(), items.last().map(Item::last).as_ref(), "{name}");
+        Sample { name, disk, items, clean, map }
+    }
+}
+
+/// Four segments, three with footers; all shapes of units; two sessions; closed.
+pub fn closed() -> Sample {
+    let mut log = Building::new("closed");
+    log.open(6);
+    log.one(40).several(&[30, 0, 7]).one(9000).one(4096 - 72 - 16).run();
+    log.several(&[16, 496, 48, 1]).far(10, 100).several(&[20, 21]).run();
+    log.one(0).one(48).several(&[5000, 11, 3000]).one(33).run();
+    log.one(12).several(&[0, 60]).close();
+    log.open(6).one(200).several(&[700, 5000]).close();
+    log.done(true)
+}
+
+/// A recovered segment and later ones, the last without a footer before it; then killed. The mark
+/// page knows the last record.
+pub fn killed() -> Sample {
+    let mut log = Building::new("killed");
+    log.open(4);
+    log.several(&[100, 0, 16]).one(5000).run().one(8).kill();
+    log.open(3);
+    log.one(24).several(&[48, 900]).run().several(&[0, 5000]).one(70).run();
+    log.one(9).several(&[4096 - 72 - 16 - 16, 0]).several(&[15, 5000]).kill();
+    log.done(false)
+}
+
+/// As `killed`, but the power went while the last commit was written: its unit is torn, and the
+/// mark page is what the cut left of it.
+pub fn torn() -> Sample {
+    let mut log = Building::new("torn");
+    log.open(4);
+    log.several(&[100, 0, 16]).one(5000).run().one(8).kill();
+    log.open(3);
+    log.one(24).several(&[48, 900]).run().several(&[0, 5000]).one(70).run();
+    log.one(9).several(&[30, 31]).one(3000).cut_power_during(9000);
+    log.done(false)
+}
+
+/// Everything in one segment, killed: nothing but the mark stands beside it.
+pub fn lonely() -> Sample {
+    let mut log = Building::new("lonely");
+    log.open(100).one(40).several(&[30, 0, 7]).one(5000).several(&[16, 0]).kill();
+    log.done(false)
+}
+
+/// As `closed`, with units of the first and of the newest segment that were damaged and repaired.
+pub fn quarantined() -> Sample {
+    let before = closed();
+    let mut lost = Vec::new();
+    for (segment, unit) in [(0, 1), (0, 2), (2, 1), (3, 1)] {
+        let (segment, unit) = {
+            let segment = &before.map.segments[segment];
+            (segment.number, &segment.units[unit])
+        };
+        before.disk.flip_bit(&segment_path(segment), unit.at.start as u64 * 8 + 800).unwrap();
+        lost.push((unit.prev_seq, unit.last_seq));
+    }
+    let engine = Engine::manual();
+    repair(DIR, &options(&before.disk, &engine)).unwrap();
+    let mut log = Building::on("quarantined", before.disk.clone(), without(&before.items, &lost));
+    log.open(3).one(300).several(&[20, 5000]).one(7).close();
+    log.done(true)
+}
+
+/// The samples that most tests go through.
+pub fn all() -> Vec<Sample> {
+    vec![closed(), killed(), torn(), lonely()]
+}
+
+impl Sample {
+    pub fn last(&self) -> u64 {
+        self.items.last().map_or(0, Item::last)
+    }
+
+    pub fn newest_path(&self) -> std::path::PathBuf {
+        segment_path(self.map.newest().number)
+    }
+}

@@ -1,0 +1,74 @@
+//! The operator would rather have a log without a gap than what lies behind the damage.
+//!
+//! Guards: a cut that keeps damage, or takes what stands before it; claims of what was cut off that
+//! make the log count as damaged for ever; bytes that are gone without having been kept aside;
+//! records that were cut off and come back behind new ones.
+
+mod damage_kit;
+
+use damage_kit::cases::Cases;
+use damage_kit::format::BLOCK;
+use damage_kit::harm::{flip, overwrite};
+use damage_kit::healing::{Loss, truncate};
+use damage_kit::map::segment_path;
+use damage_kit::sample::{self, Sample};
+
+/// The units of a segment from an offset on, and all of later segments.
+fn from(sample: &Sample, number: u64, at: usize) -> Vec<Loss> {
+    let later = sample.map.segments.iter().filter(|segment| segment.number >= number);
+    let units = later.flat_map(|segment| {
+        let first = if segment.number == number { at } else { 0 };
+        segment.units.iter().filter(move |unit| unit.at.start >= first).map(|unit| Loss {
+            segment: segment.number,
+            bytes: unit.at.clone(),
+            records: (unit.prev_seq, unit.last_seq),
+        })
+    });
+    units.collect()
+}
+
+fn truncate_all(sample: &Sample) -> Cases {
+    let mut cases = Cases::default();
+    for segment in &sample.map.segments {
+        let file = segment_path(segment.number);
+        for (disk, harm) in [flip(sample, &file, 70, 3), overwrite(sample, &file, 0, &[0; BLOCK])] {
+            let lost = from(sample, segment.number, 0);
+            cases.run(format!("{}, {harm}", sample.name), || {
+                truncate(sample, &disk, segment.prev_seq, &lost)
+            });
+        }
+        for unit in &segment.units {
+            for byte in [unit.at.start + 5, unit.at.start + unit.used - 1] {
+                let (disk, harm) = flip(sample, &file, byte as u64, 3);
+                if unit.last_seq > sample.map.claim_without(&harm.file, &harm.at) {
+                    continue;
+                }
+                let lost = from(sample, segment.number, unit.at.start);
+                cases.run(format!("{}, {harm}", sample.name), || {
+                    truncate(sample, &disk, unit.prev_seq, &lost)
+                });
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn a_closed_log() {
+    truncate_all(&sample::closed()).finish(20);
+}
+
+#[test]
+fn a_killed_log() {
+    truncate_all(&sample::killed()).finish(15);
+}
+
+#[test]
+fn a_torn_log() {
+    truncate_all(&sample::torn()).finish(15);
+}
+
+#[test]
+fn a_lonely_segment() {
+    truncate_all(&sample::lonely()).finish(8);
+}

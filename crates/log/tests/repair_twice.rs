@@ -1,0 +1,147 @@
+//! Damage to a log that was repaired before: in other units, in the gap itself, beside it, and
+//! several damages at once.
+//!
+//! Guards: a second repair that forgets the first gap, or puts its own kept bytes over those of the
+//! first; a gap that cannot be repaired because it is no unit of records.
+
+mod damage_kit;
+
+use std::collections::BTreeMap;
+
+use damage_kit::cases::Cases;
+use damage_kit::harm::flip;
+use damage_kit::healing::{Loss, Repairing, quarantine, without};
+use damage_kit::map::{in_dir, segment_path};
+use damage_kit::sample::{self, Sample, options};
+use damage_kit::{DIR, healing};
+use esker_disk::sim::SimDisk;
+use esker_log::{Engine, OnDamage, repair};
+
+/// Everything under `quarantine/`.
+fn kept(disk: &SimDisk) -> BTreeMap<String, Vec<u8>> {
+    let room = in_dir("quarantine");
+    let names = disk.files(&room).unwrap_or_default();
+    names
+        .into_iter()
+        .map(|name| (name.clone(), disk.contents(&room.join(&name)).unwrap()))
+        .collect()
+}
+
+fn nothing_is_overwritten(before: &SimDisk, after: &SimDisk) -> Result<(), String> {
+    let contents: Vec<Vec<u8>> = kept(after).into_values().collect();
+    for (name, content) in kept(before) {
+        if !contents.contains(&content) {
+            return Err(format!("{name} was put aside before and is not there any more"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn damage_to_a_repaired_log() {
+    let mut cases = Cases::default();
+    let sample = sample::quarantined();
+    for segment in &sample.map.segments {
+        for unit in &segment.units {
+            let file = segment_path(segment.number);
+            let (disk, harm) = flip(&sample, &file, unit.at.start as u64 + 30, 2);
+            let loss = sample.loss(&file, harm.at.start).unwrap();
+            for repairing in [Repairing::Function, Repairing::Opening] {
+                cases.run(format!("{harm}, gap: {}, {repairing:?}", unit.gap), || {
+                    quarantine(&sample, &disk, std::slice::from_ref(&loss), repairing)?;
+                    let repaired = disk.fork(1);
+                    let engine = Engine::manual();
+                    let done = repair(DIR, &options(&repaired, &engine));
+                    done.map_err(|error| format!("{error:?}"))?;
+                    nothing_is_overwritten(&disk, &repaired)
+                });
+            }
+        }
+    }
+    cases.finish(20);
+}
+
+#[test]
+fn the_same_place_again_and_again() {
+    // Each repair of a gap leaves a gap in the same place, whose header is damaged next.
+    let sample = sample::closed();
+    let segment = &sample.map.segments[1];
+    let unit = segment.units[0].clone();
+    let file = segment_path(segment.number);
+    let (disk, harm) = flip(&sample, &file, unit.at.start as u64 + 100, 2);
+    let loss = sample.loss(&file, harm.at.start).unwrap();
+    let items = without(&sample.items, &[loss.records]);
+    let first = disk.fork(1);
+    let engine = Engine::manual();
+    for round in 0..3 {
+        let before = disk.fork(2);
+        let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
+        assert_eq!(repaired.aside.len(), 1, "round {round}");
+        nothing_is_overwritten(&before, &disk).unwrap();
+        healing::sound(&disk, &items).unwrap();
+        disk.flip_bit(&file, unit.at.start as u64 * 8 + 99).unwrap();
+    }
+    repair(DIR, &options(&disk, &engine)).unwrap();
+    let stood = first.contents(&file).unwrap()[loss.bytes.clone()].to_vec();
+    assert!(kept(&disk).into_values().any(|kept| kept == stood), "the records are not kept any more");
+    healing::check_log(&healing::open(&disk, OnDamage::Fail).unwrap(), &items).unwrap();
+}
+
+#[test]
+fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
+    // Truncation removes segments; were their numbers given again, the next damage in the same place
+    // would be kept under the same name.
+    let sample = sample::closed();
+    let disk = sample.disk.fork(1);
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    for round in 0..3u64 {
+        let map = damage_kit::map::Map::of(&disk);
+        let file = segment_path(map.newest().number);
+        disk.flip_bit(&file, (4096 + 100) * 8 + round).unwrap();
+        let harmed = disk.contents(&file).unwrap();
+        let log = healing::open(&disk, OnDamage::Truncate).unwrap();
+        log.append(&sample::payload("again", round, 900)).unwrap().wait().unwrap();
+        log.close().unwrap();
+        seen.push(harmed[4096..8192].to_vec());
+        let all = kept(&disk);
+        for (n, unit) in seen.iter().enumerate() {
+            let there =
+                all.values().any(|kept| kept.windows(4096).step_by(4096).any(|w| w == unit));
+            assert!(there, "what was put aside in round {n} is gone in round {round}");
+        }
+    }
+}
+
+/// All pairs of units, next to each other and apart.
+fn pairs(sample: &Sample) -> Vec<(Loss, Loss)> {
+    let all: Vec<Loss> = sample
+        .map
+        .segments
+        .iter()
+        .flat_map(|segment| {
+            segment.units.iter().map(|unit| Loss {
+                segment: segment.number,
+                bytes: unit.at.clone(),
+                records: (unit.prev_seq, unit.last_seq),
+            })
+        })
+        .collect();
+    let pair = |n: usize, m: usize| Some((all.get(n)?.clone(), all.get(m)?.clone()));
+    (0..all.len()).flat_map(|n| [pair(n, n + 1), pair(n, n + 3)]).flatten().collect()
+}
+
+#[test]
+fn two_damages_at_once() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for (a, b) in pairs(&sample) {
+            let (disk, harm) = flip(&sample, &segment_path(a.segment), a.bytes.start as u64 + 5, 0);
+            disk.flip_bit(&segment_path(b.segment), b.bytes.start as u64 * 8 + 70).unwrap();
+            let lost = [a, b];
+            cases.run(format!("{}, {harm} and {:?}", sample.name, lost[1].bytes), || {
+                quarantine(&sample, &disk, &lost, Repairing::Function)
+            });
+        }
+    }
+    cases.finish(30);
+}
