@@ -12,11 +12,17 @@ use crate::position::{Position, Seq};
 use crate::window::Window;
 
 /// Memory that holds a checked piece of a segment, counted by reference.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum Memory {
     Window(Arc<Window>),
     /// Bytes read from the file, and the offset in the segment of the first.
     Read(Arc<AlignedBuf>, u32),
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memory")
+    }
 }
 
 impl Memory {

@@ -11,6 +11,7 @@ use crate::layout;
 use crate::log::{Log, Shared};
 use crate::manifest::End;
 use crate::recovery;
+use crate::runway::Ready;
 use crate::waiters::{For, park, thread_waker};
 
 impl Log {
@@ -52,10 +53,13 @@ impl Shared {
         };
         let settled = self.settle(unit, deadline);
         let outcome = self.take_committer(deadline).and_then(|committer| {
+            // Whatever comes of it: nobody works on the directory once the lock is given up.
+            let unused = self.runway.close();
+            let _changing = self.changing.lock();
             let Some(mut committer) = committer else {
                 return settled.and(Err(Error::Stopped));
             };
-            let ended = settled.and_then(|()| self.end(&mut committer));
+            let ended = settled.and_then(|()| self.end(&mut committer, unused));
             self.lock().committer = Some(committer);
             ended
         });
@@ -116,10 +120,8 @@ impl Shared {
     }
 
     /// Everything is durable: leaves the directory as a closed log's.
-    fn end(&self, committer: &mut Committer) -> Result<()> {
+    fn end(&self, committer: &mut Committer, unused: Option<(u64, Ready)>) -> Result<()> {
         let disk = &*self.options.disk;
-        let unused = self.runway.close();
-        let _changing = self.changing.lock();
         if let Some((number, _)) = unused {
             disk.unlink(&layout::segment(&self.dir, number))?;
             disk.sync_dir(&self.dir)?;

@@ -91,7 +91,7 @@ impl Committer {
 
     /// Tells other processes.
     pub(crate) fn tell(&self, mark: Mark) -> Result<()> {
-        self.page.tell(mark)
+        self.page.tell(mark, self.segment.number())
     }
 
     fn write(&mut self, log: &Shared, unit: &mut Unit, sync: bool, durable: Mark) -> Result<()> {

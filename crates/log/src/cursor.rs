@@ -36,7 +36,8 @@ pub enum Start {
 
 /// What a cursor reads: a log that is open here, or one that another process writes.
 pub(crate) trait Source: Send + Sync + std::fmt::Debug {
-    /// The position up to which may be read, and the number of the last record before it.
+    /// A position up to which may be read, and then the number of the last such record: it may be
+    /// later than the position, never before it.
     fn limit(&self) -> (u64, u64);
     /// The lower end.
     fn low(&self) -> Low;
@@ -60,13 +61,13 @@ impl Cursor {
         let low = source.low();
         let (limit, last) = source.limit();
         let after = match start {
-            Start::Tip => return Ok(Self { position: limit, after: last, skipping: false }),
+            Start::Tip => return Ok(Self { position: limit, after: last, skipping: true }),
             Start::Oldest => low.seq,
             Start::After(seq) => seq.0,
             Start::From(seq) => seq.0.saturating_sub(1),
         };
         if after >= last {
-            return Ok(Self { position: limit, after, skipping: after > last });
+            return Ok(Self { position: limit, after, skipping: true });
         }
         if after < low.seq {
             return Err(trimmed(source));
@@ -74,6 +75,9 @@ impl Cursor {
         let Some(segment) = source.segments().of_seq(after + 1) else {
             return Err(trimmed(source));
         };
+        if segment.header.prev_seq > after {
+            return Err(trimmed(source));
+        }
         let position = segment.header.base + u64::from(segment.unit_before(after + 1));
         Ok(Self { position, after, skipping: true })
     }
@@ -183,19 +187,27 @@ impl Cursor {
     }
 }
 
+/// The error for a place that was dropped. The number is a lower bound; see [`exactly`].
 pub(crate) fn trimmed(source: &dyn Source) -> Error {
-    Error::Trimmed { oldest: oldest(source) }
+    Error::Trimmed { oldest: Seq(source.low().seq.saturating_add(1)) }
+}
+
+/// The same error with the number of the oldest record that there is.
+pub(crate) fn exactly(source: &dyn Source, error: Error) -> Error {
+    match error {
+        Error::Trimmed { .. } => Error::Trimmed { oldest: oldest(source) },
+        error => error,
+    }
 }
 
 /// The number of the oldest record, or what would be the next one in an empty log.
 pub(crate) fn oldest(source: &dyn Source) -> Seq {
     let low = source.low();
-    let first = Cursor::new(source, Start::From(Seq(low.seq + 1)))
-        .and_then(|mut cursor| cursor.next(source))
-        .ok()
-        .flatten()
-        .and_then(|batch| batch.iter().next().map(|record| record.seq));
-    first.unwrap_or(Seq(low.seq + 1))
+    let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
+    let mut cursor = Cursor { position: start, after: low.seq, skipping: true };
+    let first = cursor.next(source).ok().flatten();
+    let first = first.and_then(|batch| batch.iter().next().map(|record| record.seq));
+    first.unwrap_or(Seq(low.seq.saturating_add(1)))
 }
 
 /// Reads and checks whole units from a file: at least one, and as many as one read holds.
@@ -255,7 +267,8 @@ fn load(segment: &Segment, offset: u32, len: u32) -> Result<(AlignedBuf, usize)>
 
 /// Finds one record.
 pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
-    let (limit, last) = source.limit();
+    let (_, last) = source.limit();
+    let (limit, _) = source.limit();
     let not_found = Error::NotFound { seq };
     if seq.0 > last || seq.0 == 0 {
         return Err(not_found);
@@ -266,10 +279,15 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     let Some(segment) = source.segments().of_seq(seq.0) else {
         return Err(not_found);
     };
-    let Some((entry, next, before_next)) = segment.seek(seq.0) else {
+    let Some((entry, next)) = segment.seek(seq.0) else {
         return scan_for(source, seq);
     };
-    let end = (limit - segment.header.base).min(u64::from(next)) as u32;
+    let (next, before_next) = match (next, source.segments().after(segment.number())) {
+        (Some((next, before_next)), _) => (u64::from(next), before_next),
+        (None, Some(behind)) => (behind.header.base - segment.header.base, behind.header.prev_seq),
+        (None, None) => (u64::MAX, last),
+    };
+    let end = limit.saturating_sub(segment.header.base).min(next) as u32;
     let span = (entry.prev_seq, before_next.min(last));
     if let Some((window, stop)) = source.window(segment.number(), entry.record) {
         let offsets = entry.record..end.min(stop);
@@ -293,7 +311,12 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
                 return Err(trimmed(source));
             }
             // The damage may be in a record before it.
-            scan_for(source, seq).map_err(|_| damage(&segment, offset, flaw))
+            match scan_for(source, seq) {
+                Err(Error::Damaged(_) | Error::NotFound { .. }) => {
+                    Err(damage(&segment, offset, flaw))
+                }
+                other => other,
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::MutexGuard;
 
@@ -11,6 +12,9 @@ use crate::engine::Work;
 use crate::error::{Error, Latch, Result};
 use crate::log::{Shared, State};
 use crate::options::Policy;
+
+/// Under policies that commit at once, what nobody asked for is committed after this time.
+const LATEST: Duration = Duration::from_millis(10);
 
 impl Shared {
     /// What became of a record: `None` while that is open.
@@ -92,7 +96,7 @@ impl Shared {
         mut committer: Box<Committer>,
         until: Option<u64>,
     ) {
-        let _watch = Watch(self);
+        let mut watch = Watch { log: self, panicked: true };
         let mut wakers = std::mem::take(&mut committer.wakers);
         loop {
             let durable = state.core.durable();
@@ -143,6 +147,7 @@ impl Shared {
                 break;
             }
         }
+        watch.panicked = false;
         committer.wakers = wakers;
         state.committer = Some(committer);
         self.returned.notify_all();
@@ -187,9 +192,13 @@ impl Shared {
 
     /// Starts the timer of `Periodic` for a record that was just accepted.
     pub(crate) fn start_period(&self, state: &mut State) {
-        if let Policy::Periodic(period) = state.core.policy()
-            && !state.period_runs
-        {
+        let period = match state.core.policy() {
+            Policy::Periodic(period) => Some(period),
+            // Somebody may keep a ticket and never look at it.
+            Policy::Always | Policy::OsBuffered => Some(LATEST),
+            Policy::Batch(_) => None,
+        };
+        if let Some(period) = period.filter(|_| !state.period_runs) {
             state.period_runs = true;
             let at = self.engine.now() + period;
             let me: Weak<dyn Work> = self.me.clone();
@@ -199,12 +208,15 @@ impl Shared {
 }
 
 /// Tells everybody when the thread that commits panics: the committer is gone with it.
-struct Watch<'a>(&'a Shared);
+struct Watch<'a> {
+    log: &'a Shared,
+    panicked: bool,
+}
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.stopped(true);
+        if self.panicked {
+            self.log.stopped(true);
         }
     }
 }
@@ -230,7 +242,10 @@ impl Work for Shared {
         let mut state = self.lock();
         state.period_runs = false;
         let unit = state.core.last_unit();
-        state.core.ask_sync(unit);
+        match state.core.policy() {
+            Policy::OsBuffered => state.core.ask_write(unit),
+            _ => state.core.ask_sync(unit),
+        }
         if let Some(committer) = state.committer.take() {
             self.run_commits(state, committer, None);
         }

@@ -65,6 +65,8 @@ struct Queues {
     commits: VecDeque<Arc<dyn Work>>,
     upkeeps: VecDeque<Arc<dyn Work>>,
     timers: BinaryHeap<Reverse<Timer>>,
+    /// Every log on this engine, to be told when it stops.
+    logs: Vec<Weak<dyn Work>>,
     stopped: bool,
 }
 
@@ -210,16 +212,27 @@ impl Engine {
         }
     }
 
-    /// Queues a log for a commit. The caller sees to it that it is queued once.
+    /// Makes a log known, so that it is told when the engine stops.
+    pub(crate) fn register(&self, log: Weak<dyn Work>) {
+        let mut queues = self.shared.queues.lock();
+        queues.logs.retain(|log| log.strong_count() > 0);
+        queues.logs.push(Weak::clone(&log));
+        let stopped = queues.stopped;
+        drop(queues);
+        if let Some(log) = log.upgrade().filter(|_| stopped) {
+            log.stopped(false);
+        }
+    }
+
+    /// Queues a log for a commit. The caller sees to it that it is queued once. A stopped engine has
+    /// told the log, or is about to.
     pub(crate) fn commit(&self, log: Arc<dyn Work>) {
         let mut queues = self.shared.queues.lock();
-        if queues.stopped {
+        if !queues.stopped {
+            queues.commits.push_back(log);
             drop(queues);
-            return log.stopped(false);
+            self.shared.commits.notify_one();
         }
-        queues.commits.push_back(log);
-        drop(queues);
-        self.shared.commits.notify_one();
     }
 
     /// Queues a log for slow work. The caller sees to it that it is queued once.
@@ -302,16 +315,14 @@ impl Shared {
     fn stop(&self) {
         let mut queues = self.queues.lock();
         queues.stopped = true;
-        let commits = std::mem::take(&mut queues.commits);
-        let timers = std::mem::take(&mut queues.timers);
+        queues.commits.clear();
         queues.upkeeps.clear();
+        queues.timers.clear();
+        let logs = std::mem::take(&mut queues.logs);
         drop(queues);
         self.commits.notify_all();
         self.upkeeps.notify_all();
-        for log in commits {
-            log.stopped(false);
-        }
-        for log in timers.into_iter().filter_map(|Reverse(timer)| timer.log.upgrade()) {
+        for log in logs.into_iter().filter_map(|log| log.upgrade()) {
             log.stopped(false);
         }
     }
@@ -321,6 +332,6 @@ impl Shared {
 fn guarded(log: &dyn Work, work: impl FnOnce(&dyn Work)) {
     if catch_unwind(AssertUnwindSafe(|| work(log))).is_err() {
         tracing::error!("the commit engine panicked; the log it worked for takes no more records");
-        log.stopped(true);
+        log.stopped(false);
     }
 }

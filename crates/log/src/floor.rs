@@ -2,7 +2,6 @@
 
 use parking_lot::RwLock;
 
-use crate::format::BLOCK;
 use crate::segments::Segments;
 
 /// Records up to `seq` were dropped. A reader at or behind `position` has missed none of the rest.
@@ -24,9 +23,8 @@ impl Floor {
     /// boundary below it.
     pub(crate) fn locate(segments: &Segments, seq: u64) -> Low {
         let oldest = segments.oldest();
-        let (first, base) = oldest.map_or((0, 0), |oldest| {
-            (oldest.header.prev_seq, oldest.header.base + u64::from(BLOCK))
-        });
+        let (first, base) =
+            oldest.map_or((0, 0), |oldest| (oldest.header.prev_seq, oldest.header.base));
         if seq <= first {
             return Low { seq: first, position: base };
         }
@@ -35,8 +33,9 @@ impl Floor {
         };
         // One byte past the unit's start: a reader that stands at the start has not read the
         // records below the floor.
-        let unit = segment.header.base + u64::from(segment.unit_before(seq + 1));
-        let position = if seq <= segment.header.prev_seq { unit } else { unit + 1 };
+        let base = segment.header.base;
+        let inside = || base + u64::from(segment.unit_before(seq + 1)) + 1;
+        let position = if seq <= segment.header.prev_seq { base } else { inside() };
         Low { seq, position }
     }
 

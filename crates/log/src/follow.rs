@@ -119,7 +119,16 @@ impl Reader {
     /// # Errors
     /// As [`Log::read`](crate::Log::read).
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
-        cursor::read(&*self.follow.seen(), seq.into())
+        let seq = seq.into();
+        match cursor::read(&*self.follow.seen(), seq) {
+            Err(Error::Damaged(_) | Error::Trimmed { .. }) => {
+                // A file may have been used again, or its last records moved.
+                self.follow.look_at_everything()?;
+                let seen = self.follow.seen();
+                cursor::read(&*seen, seq).map_err(|error| cursor::exactly(&*seen, error))
+            }
+            other => other,
+        }
     }
 
     /// The last durable record, at the last look.
@@ -208,8 +217,15 @@ impl Seen {
         };
         let look = Look::open(disk, dir, manifest.log)?;
         let direct = options.direct != Direct::Off && reads_directly(dir, options);
-        let survey = survey(dir, options, manifest, direct)?;
+        let before = look.as_ref().and_then(|look| look.told().ok().flatten());
+        let mut survey = survey(dir, options, manifest, direct)?;
+        let after = look.as_ref().and_then(|look| look.told().ok().flatten());
         let (position, seq, unrecovered) = survey.durable_end();
+        // A writer that commits meanwhile makes claims that the look came too early for. What was
+        // durable at its beginning is there.
+        if before != after && before.is_some_and(|before| before.seq <= seq) {
+            survey.damage = None;
+        }
         let segments =
             Segments::new(survey.live.iter().map(|live| Arc::clone(&live.segment)).collect());
         Ok(Self {
@@ -234,10 +250,11 @@ impl Seen {
         if told.seq <= self.limit().1 {
             return Ok(true);
         }
-        while let Some(newest) = self.segments.newest() {
+        while let Some(newest) = self.segments.newest().filter(|n| n.number() < told.segment) {
             match next_segment(dir, options, &self.manifest, &newest)? {
-                Some(next) if next.header.base < told.position => self.segments.push(next),
-                _ => break,
+                Some(next) => self.segments.push(next),
+                // It left the log before it was looked at, or has another name.
+                None => return Ok(false),
             }
         }
         *self.limit.write() = (told.position, told.seq);
@@ -308,15 +325,6 @@ impl Follow {
         *self.seen.write() = seen;
         Ok(())
     }
-
-    /// The floor may have been raised since the last look.
-    fn refresh_floor(&self, seen: &Seen) -> Result<()> {
-        if let Some(manifest) = Manifest::read(&*self.options.disk, &self.dir)? {
-            seen.floor.raise(Floor::locate(&seen.segments, manifest.floor_seq));
-            seen.segments.drop_below(manifest.floor_segment);
-        }
-        Ok(())
-    }
 }
 
 /// Durable records of a log that another process may be writing, in order, in batches.
@@ -339,12 +347,11 @@ impl ReaderStream {
         let mut looks = 0;
         loop {
             let error = match self.next_seen() {
-                Err(error @ Error::Damaged(_)) => error,
+                Err(error @ (Error::Damaged(_) | Error::Trimmed { .. })) => error,
                 other => return other,
             };
-            self.follow.refresh_floor(&self.seen)?;
-            if self.last < self.seen.low().seq {
-                return Err(cursor::trimmed(&*self.seen));
+            if self.last < self.follow.seen().low().seq {
+                return Err(cursor::exactly(&*self.follow.seen(), error));
             }
             // A writer that recovers moves the last records under a reader. Damage is what a new look
             // at everything finds again.

@@ -49,7 +49,6 @@ impl Drop for Owner {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: LogId,
     pub(crate) dir: PathBuf,
@@ -83,6 +82,16 @@ pub(crate) struct Shared {
     pub(crate) returned: Condvar,
     pub(crate) closed: AtomicBool,
     pub(crate) me: Weak<Shared>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let durable = self.published.seq();
+        f.debug_struct("Log")
+            .field("dir", &self.dir)
+            .field("durable", &durable)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What is behind the one lock that appenders and committers share. It is never held across I/O.

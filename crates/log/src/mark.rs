@@ -25,6 +25,8 @@ pub(crate) struct Told {
     pub(crate) session: u64,
     pub(crate) position: u64,
     pub(crate) seq: u64,
+    /// The segment that holds the record.
+    pub(crate) segment: u64,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -36,6 +38,7 @@ struct Raw {
     session: U64,
     position: U64,
     seq: U64,
+    segment: U64,
 }
 
 impl Raw {
@@ -60,7 +63,7 @@ impl Page {
         Ok(Self { file, log, session })
     }
 
-    pub(crate) fn tell(&self, mark: Mark) -> Result<()> {
+    pub(crate) fn tell(&self, mark: Mark, segment: u64) -> Result<()> {
         let mut raw = Raw {
             magic: U32::new(MAGIC),
             crc: U32::ZERO,
@@ -68,6 +71,7 @@ impl Page {
             session: U64::new(self.session),
             position: U64::new(mark.position),
             seq: U64::new(mark.seq),
+            segment: U64::new(segment),
         };
         raw.crc = U32::new(raw.sum());
         // A whole block: the old one may not be readable.
@@ -119,6 +123,7 @@ impl Look {
                     session: raw.session.get(),
                     position: raw.position.get(),
                     seq: raw.seq.get(),
+                    segment: raw.segment.get(),
                 }));
             }
             std::thread::yield_now();

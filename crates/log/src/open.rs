@@ -1,8 +1,8 @@
 //! Opening a log for writing.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -125,6 +125,8 @@ impl Log {
             me: me.clone(),
             options,
         });
+        let work: Weak<dyn Work> = shared.me.clone();
+        shared.engine.register(work);
         shared.upkeep();
         Ok(Self { _owner: Arc::new(Owner(Arc::clone(&shared))), shared })
     }

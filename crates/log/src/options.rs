@@ -198,10 +198,17 @@ impl Options {
             "from 4 KiB to 512 KiB",
         )?;
         rule(self.index_records > 0, "index_records", "at least 1")?;
+        let sane = match self.policy {
+            Policy::Periodic(period) => {
+                !period.is_zero() && period <= Duration::from_secs(24 * 60 * 60)
+            }
+            Policy::Batch(n) => n.get() <= 1 << 32,
+            Policy::Always | Policy::OsBuffered => true,
+        };
         rule(
-            self.policy != Policy::Periodic(Duration::ZERO),
+            sane,
             "policy",
-            "Always rather than Periodic(0)",
+            "Batch of at most 2^32, or Periodic of more than 0 and at most a day",
         )?;
         rule(
             self.policy != Policy::OsBuffered || self.direct != Direct::On,

@@ -7,8 +7,8 @@ use std::fmt;
 #[repr(transparent)]
 pub struct Seq(pub u64);
 
-/// A byte position in the log, over all its segments. It grows with every record and is never
-/// given twice to durable records.
+/// A byte position in the log, over all its segments. It grows with every record. Recovery after a
+/// crash may move the last records, and their positions with them; numbers stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Position(pub u64);

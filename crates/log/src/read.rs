@@ -62,7 +62,8 @@ impl Log {
     /// [`Error::Quarantined`], [`Error::Damaged`], [`Error::Io`], [`Error::Closed`].
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
         self.refuse_if_closed()?;
-        cursor::read(&*self.shared, seq.into())
+        let source = &*self.shared;
+        cursor::read(source, seq.into()).map_err(|error| cursor::exactly(source, error))
     }
 
     /// The record at a position that a ticket or a record told.
@@ -75,7 +76,8 @@ impl Log {
     }
 
     /// The records that are accepted and not durable yet, in order: what every other way of reading
-    /// keeps back. A crash may take them.
+    /// keeps back. A crash may take them. Under [`Policy::OsBuffered`](crate::Policy::OsBuffered) these
+    /// are the records that the system was not given yet.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -160,6 +162,10 @@ impl Log {
         let shared = &*self.shared;
         let segments = shared.segments.all();
         let low = shared.floor.low();
+        let first = segments.first().and_then(|oldest| {
+            let start = oldest.header.prev_seq == low.seq;
+            oldest.state.read().index.first().filter(|_| start).map(|entry| entry.prev_seq)
+        });
         let (accepted, pending) = {
             let state = shared.lock();
             (state.core.last_seq(), state.core.pending_records())
@@ -167,7 +173,7 @@ impl Log {
         let mut metadata = Metadata {
             id: shared.id,
             session: shared.recovery.session,
-            after: Seq(low.seq),
+            after: Seq(first.unwrap_or(low.seq)),
             durable: self.durable(),
             accepted: Seq(accepted),
             position: Position(shared.published.position()),

@@ -48,6 +48,8 @@ struct State {
     busy: Option<Range<u32>>,
     ready: Option<(u64, Ready)>,
     making: Option<u64>,
+    /// The committer has asked for this segment: nobody else makes it any more.
+    taken: u64,
     /// A moving average of the size of commits, and bytes entered since the last look.
     commit_size: u64,
     recent: u64,
@@ -88,10 +90,12 @@ impl Runway {
         state.entered_to = BLOCK;
     }
 
-    /// Whether prewriting is due.
+    /// Whether prewriting is due, or the making of the next segment.
     pub(crate) fn is_low(&self, limit: u32) -> bool {
         let state = self.state.lock();
-        self.prewrites && state.wants(limit).is_some()
+        let alone = state.ready.is_none() && state.making.is_none();
+        (alone && state.entered_to > limit / 2)
+            || (self.prewrites && state.busy.is_none() && state.wants(limit).is_some())
     }
 
     /// Takes the next range to prewrite.
@@ -119,7 +123,8 @@ impl Runway {
     pub(crate) fn claim_segment(&self, number: u64) -> bool {
         let mut state = self.state.lock();
         let have = state.ready.as_ref().is_some_and(|(ready, _)| *ready >= number);
-        if state.closed || have || state.making.is_some() || state.segment >= number {
+        let late = state.segment.max(state.taken) >= number;
+        if state.closed || have || state.making.is_some() || late {
             return false;
         }
         state.making = Some(number);
@@ -142,6 +147,7 @@ impl Runway {
         while state.making == Some(number) {
             self.cleared.wait(&mut state);
         }
+        state.taken = number;
         state.ready.take_if(|(ready, _)| *ready == number).map(|(_, ready)| ready)
     }
 

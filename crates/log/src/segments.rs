@@ -45,17 +45,13 @@ impl Segment {
         self.header.base + u64::from(self.state.read().end)
     }
 
-    /// The last index entry at or before a number, and the offset and the last number before the
-    /// next entry.
-    pub(crate) fn seek(&self, seq: u64) -> Option<(IndexEntry, u32, u64)> {
+    /// The last index entry at or before a number, and of the next one, where there is one, the
+    /// offset and the number before it.
+    pub(crate) fn seek(&self, seq: u64) -> Option<(IndexEntry, Option<(u32, u64)>)> {
         let state = self.state.read();
         let after = state.index.partition_point(|entry| entry.seq <= seq);
         let entry = *state.index.get(after.checked_sub(1)?)?;
-        let (end, last) = match state.index.get(after) {
-            Some(next) => (next.record, next.prev_seq),
-            None => (state.end, state.last_seq),
-        };
-        Some((entry, end, last))
+        Some((entry, state.index.get(after).map(|next| (next.record, next.prev_seq))))
     }
 
     /// The last index entry at or before an offset.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::batch::Batch;
-use crate::cursor::{Cursor, Source, Start};
+use crate::cursor::{Cursor, Source, Start, exactly};
 use crate::error::{Error, Result};
 use crate::floor::Low;
 use crate::log::{Log, Shared};
@@ -16,9 +16,8 @@ use crate::window::Window;
 
 impl Source for Shared {
     fn limit(&self) -> (u64, u64) {
-        // The number first: the position that is read after it is at least as far.
-        let seq = self.published.seq();
-        (self.published.position(), seq)
+        let position = self.published.position();
+        (position, self.published.seq())
     }
 
     fn low(&self) -> Low {
@@ -58,7 +57,8 @@ impl Log {
         if self.shared.is_closed() {
             return Err(Error::Closed);
         }
-        let cursor = Cursor::new(&*self.shared, start)?;
+        let source = &*self.shared;
+        let cursor = Cursor::new(source, start).map_err(|error| exactly(source, error))?;
         Ok(Stream { shared: Arc::clone(&self.shared), cursor, key: None, ended: false })
     }
 }
@@ -73,7 +73,8 @@ impl Stream {
         if self.shared.is_closed() {
             return Err(Error::Closed);
         }
-        self.cursor.next(&*self.shared)
+        let source = &*self.shared;
+        self.cursor.next(source).map_err(|error| exactly(source, error))
     }
 
     /// The next batch; blocks until there is one.
@@ -121,8 +122,12 @@ impl Stream {
                 For::Durable(last.saturating_add(1)),
                 &thread_waker(),
             );
-            if self.shared.limit().1 == last && !self.is_over() {
-                park(deadline);
+            match self.try_next()? {
+                Some(batch) => return Ok(batch),
+                None if self.is_over() => {}
+                None => {
+                    park(deadline);
+                }
             }
         }
     }

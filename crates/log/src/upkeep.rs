@@ -10,7 +10,6 @@ use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
 use crate::error::{Error, Result};
 use crate::floor::{Floor, Low};
-use crate::format::BLOCK;
 use crate::layout;
 use crate::log::Shared;
 use crate::position::Seq;
@@ -114,8 +113,7 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
         manifest.write(&*log.options.disk, &log.dir)?;
     }
     // The floor first: a reader below it must not look for segments that are gone.
-    log.floor
-        .raise(Low { seq: first.header.prev_seq, position: first.header.base + u64::from(BLOCK) });
+    log.floor.raise(Low { seq: first.header.prev_seq, position: first.header.base });
     let dropped = log.segments.drop_below(first.number());
     let disk = &*log.options.disk;
     let recycles = log.options.retention.is_set();
@@ -144,6 +142,9 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
 pub(crate) fn truncate_before(log: &Shared, seq: Seq) -> Result<()> {
     let below = seq.0.saturating_sub(1);
     let _changing = log.changing.lock();
+    if log.is_closed() {
+        return Err(Error::Closed);
+    }
     if below <= log.floor.low().seq {
         return Ok(());
     }

@@ -50,8 +50,9 @@ impl Waiters {
     }
 
     pub(crate) fn remove(&self, key: Key) {
-        let mut list = self.list.lock();
-        list.try_remove(key);
+        // Dropped without the lock: a waker is somebody else's code.
+        let removed = self.list.lock().try_remove(key);
+        drop(removed);
     }
 
     /// Moves the wakers of all whose time has come to `into`, to be woken without the lock.

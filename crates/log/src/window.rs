@@ -35,7 +35,6 @@ pub(crate) struct Piece {
     pub(crate) limit: u32,
 }
 
-#[derive(Debug)]
 pub(crate) struct Window {
     /// The segment and its incarnation.
     pub(crate) segment: u64,
@@ -45,7 +44,14 @@ pub(crate) struct Window {
     pub(crate) start: u32,
     /// The offset behind the last byte that units may take here.
     pub(crate) limit: u32,
+    capacity: u32,
     memory: AlignedBuf,
+}
+
+impl std::fmt::Debug for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Window({}, {}..{})", self.segment, self.start, self.limit)
+    }
 }
 
 // SAFETY: see the module: all shared access is to disjoint or to finished ranges.
@@ -56,7 +62,8 @@ impl Window {
         let memory = AlignedBuf::new(capacity as usize);
         let Piece { segment, base, start, limit } = piece;
         debug_assert!(start.is_multiple_of(BLOCK) && limit - start <= capacity);
-        Self { segment, base, start, limit, memory }
+        let capacity = memory.len() as u32;
+        Self { segment, base, start, limit, capacity, memory }
     }
 
     /// Turns an unshared window to another piece.
@@ -67,7 +74,7 @@ impl Window {
     }
 
     pub(crate) fn capacity(&self) -> u32 {
-        self.memory.len() as u32
+        self.capacity
     }
 
     /// The bytes at these offsets of the segment, which are finished.

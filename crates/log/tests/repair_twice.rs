@@ -9,6 +9,7 @@ mod damage_kit;
 use std::collections::BTreeMap;
 
 use damage_kit::cases::Cases;
+use damage_kit::format::{Segment, Unit};
 use damage_kit::harm::flip;
 use damage_kit::healing::{Loss, Repairing, quarantine, without};
 use damage_kit::map::{in_dir, segment_path};
@@ -83,7 +84,10 @@ fn the_same_place_again_and_again() {
     }
     repair(DIR, &options(&disk, &engine)).unwrap();
     let stood = first.contents(&file).unwrap()[loss.bytes.clone()].to_vec();
-    assert!(kept(&disk).into_values().any(|kept| kept == stood), "the records are not kept any more");
+    assert!(
+        kept(&disk).into_values().any(|kept| kept == stood),
+        "the records are not kept any more"
+    );
     healing::check_log(&healing::open(&disk, OnDamage::Fail).unwrap(), &items).unwrap();
 }
 
@@ -112,20 +116,45 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
     }
 }
 
+#[test]
+fn a_header_and_a_unit() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for beheaded in &sample.map.segments {
+            for loss in losses(&sample) {
+                let file = segment_path(loss.segment);
+                let (disk, harm) = flip(&sample, &file, loss.bytes.start as u64 + 5, 0);
+                disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
+                if loss.records.1 > sample.map.claim_without(&harm.file, &harm.at) {
+                    continue;
+                }
+                let name = format!("{}, {harm} and header {}", sample.name, beheaded.number);
+                cases.run(name, || {
+                    quarantine(&sample, &disk, &[loss], Repairing::Function)
+                });
+            }
+        }
+    }
+    cases.finish(60);
+}
+
+/// What is lost with each unit.
+fn losses(sample: &Sample) -> Vec<Loss> {
+    let of_segment = |segment: &Segment| {
+        let number = segment.number;
+        let loss = move |unit: &Unit| Loss {
+            segment: number,
+            bytes: unit.at.clone(),
+            records: (unit.prev_seq, unit.last_seq),
+        };
+        segment.units.iter().map(loss).collect::<Vec<_>>()
+    };
+    sample.map.segments.iter().flat_map(of_segment).collect()
+}
+
 /// All pairs of units, next to each other and apart.
 fn pairs(sample: &Sample) -> Vec<(Loss, Loss)> {
-    let all: Vec<Loss> = sample
-        .map
-        .segments
-        .iter()
-        .flat_map(|segment| {
-            segment.units.iter().map(|unit| Loss {
-                segment: segment.number,
-                bytes: unit.at.clone(),
-                records: (unit.prev_seq, unit.last_seq),
-            })
-        })
-        .collect();
+    let all = losses(sample);
     let pair = |n: usize, m: usize| Some((all.get(n)?.clone(), all.get(m)?.clone()));
     (0..all.len()).flat_map(|n| [pair(n, n + 1), pair(n, n + 3)]).flatten().collect()
 }

@@ -84,13 +84,19 @@ impl Core {
         if sync {
             self.synced();
         }
+        self.forget_settled();
     }
 
     /// All that was written is durable.
     pub(crate) fn synced(&mut self) {
         self.durable = self.written;
         self.durable_records = self.written_records;
-        while self.staged.front().is_some_and(|staged| staged.unit <= self.durable.unit) {
+        self.forget_settled();
+    }
+
+    fn forget_settled(&mut self) {
+        let settled = self.settled().unit;
+        while self.staged.front().is_some_and(|staged| staged.unit <= settled) {
             self.staged.pop_front();
         }
     }

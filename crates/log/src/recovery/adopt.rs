@@ -102,7 +102,7 @@ pub(crate) fn adopt(
     recovery.last = Seq(state.last_seq);
     let page = Page::open(disk, dir, manifest.log, manifest.session)?;
     let position = base + u64::from(state.end);
-    page.tell(Mark { unit: 0, position, seq: state.last_seq })?;
+    page.tell(Mark { unit: 0, position, seq: state.last_seq }, number)?;
     Ok(Adopted {
         manifest,
         start: Start {

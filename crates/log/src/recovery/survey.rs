@@ -12,13 +12,13 @@ use crate::error::{Damage, Error, Result};
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderFlaw;
 use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, Salt, SegmentHeader, block_up};
-use crate::image::Trouble;
+use crate::image::{Image, Trouble};
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::Look;
 use crate::options::{Options, Validate};
 use crate::position::Seq;
-use crate::scan::{Density, From, Scan, SoundUnit, scan, strays};
+use crate::scan::{Density, From, Scan, SoundUnit, scan, sound_unit, strays};
 use crate::segments::{Segment, State};
 
 /// A log as its files tell it.
@@ -288,7 +288,10 @@ impl Surveyor<'_> {
         }
         if chain.is_empty() {
             match broken_link {
-                Some(link) => survey.damage = Some(link),
+                Some(link) => {
+                    let after = Seq(self.manifest.floor_seq);
+                    survey.damage = Some(Damage { after, ..link });
+                }
                 None => self.judge_empty(survey),
             }
         }
@@ -457,7 +460,8 @@ impl Surveyor<'_> {
 
     /// No segment has a sound header: a log that was just created, or one that lost everything.
     fn judge_empty(&self, survey: &mut Survey) {
-        let never_started = self.manifest.floor_segment == 0 && survey.claim == 0;
+        let floor = self.manifest.floor_seq;
+        let never_started = self.manifest.floor_segment == 0 && survey.claim <= floor;
         if never_started {
             return;
         }
@@ -467,6 +471,18 @@ impl Surveyor<'_> {
             _ => "the segment is missing".into(),
         };
         survey.damage = Some(damage_of(&layout::segment(self.dir, number), 0, 0, what));
+    }
+
+    /// Whether a unit of a session that the manifest does not know follows the clean end: then it is
+    /// the manifest that is of an earlier time.
+    fn goes_on(&self, segment: &Segment, end: u32, chain: u32) -> bool {
+        let unit = Image::watched(Arc::clone(&segment.reader), Some(&self.trouble))
+            .and_then(|mut image| sound_unit(&mut image, segment.salt, end, |_| {}));
+        unit.is_ok_and(|unit| {
+            unit.is_ok_and(|(header, _)| {
+                header.chain == chain && header.session > self.manifest.session
+            })
+        })
     }
 
     /// After a clean close the log ends where the manifest says, or it is damaged.
@@ -479,6 +495,7 @@ impl Surveyor<'_> {
         if (number, state.end, state.last_seq, state.chain)
             == (clean.segment, clean.offset, clean.seq, clean.chain)
             && survey.claim <= state.last_seq
+            && !self.goes_on(&live.segment, state.end, state.chain)
         {
             return None;
         }

@@ -12,7 +12,7 @@ use crate::format::walk::continues;
 use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader};
 use crate::image::{Image, Trouble};
 use crate::layout::{self, Name};
-use crate::manifest::Manifest;
+use crate::manifest::{End, Manifest};
 use crate::mark::Look;
 use crate::options::Options;
 use crate::recovery::read_head;
@@ -26,6 +26,8 @@ pub(crate) struct Examination {
     pub(crate) claim: u64,
     /// The last number before the end of the newest segment.
     pub(crate) last: u64,
+    /// The log goes on behind the clean end that the manifest tells of.
+    pub(crate) clean_lies: bool,
 }
 
 pub(crate) struct Examined {
@@ -158,6 +160,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         });
     }
     let mut reached = (0, manifest.floor_seq);
+    let mut clean_lies = manifest.clean.is_some_and(|end| claim > end.seq);
     for n in 0..segments.len() {
         let next = segments.get(n + 1).and_then(|next| next.header);
         let segment = &mut segments[n];
@@ -174,7 +177,10 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
             segment.end = Some(end.clamp(u64::from(BLOCK), u64::from(SEGMENT_MAX / 2)) as u32);
             segment.next = Some((next.chain, next.prev_seq));
         }
-        claim = claim.max(take_apart(segment, manifest)?);
+        let clean = manifest.clean.filter(|end| end.segment == segment.number && claim <= end.seq);
+        let part = take_apart(segment, manifest, clean)?;
+        clean_lies |= part.goes_on;
+        claim = claim.max(part.claim);
         reached = (segment.base + u64::from(segment.pieces_end()), segment.last());
     }
     let last = segments.last().map_or(manifest.floor_seq, Examined::last);
@@ -195,7 +201,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
             ..Examined::beheaded(dir, number, file, flaw)
         });
     }
-    Ok(Examination { segments, claim, last })
+    Ok(Examination { segments, claim, last, clean_lies })
 }
 
 type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
@@ -243,19 +249,38 @@ fn lost_segment(heads: &Heads, manifest: &Manifest, newest: Option<u64>) -> Opti
     closed.or(damaged.map(|(number, _)| *number)).or(only)
 }
 
-/// Goes through a segment and returns the highest claim in it.
-fn take_apart(segment: &mut Examined, manifest: &Manifest) -> Result<u64> {
+/// What came of going through a segment.
+#[derive(Default)]
+struct Part {
+    /// The highest claim in it.
+    claim: u64,
+    /// It goes on behind the clean end, in a session that the manifest does not know.
+    goes_on: bool,
+}
+
+/// Goes through a segment, piece by piece. `clean` is where the log was closed, if in this segment.
+fn take_apart(segment: &mut Examined, manifest: &Manifest, clean: Option<End>) -> Result<Part> {
     let salt = Salt::new(manifest.log, segment.number);
     let Some(file) = &segment.file else {
         if let Some(end) = segment.end.filter(|end| *end > BLOCK) {
             let (after, flaw) = (segment.prev_seq, Flaw::Blank);
             segment.pieces.push(Piece::Bad { from: BLOCK, to: end, after, flaw });
         }
-        return Ok(0);
+        return Ok(Part::default());
     };
     let mut image = Image::new(Arc::clone(file))?;
-    let clean = manifest.clean.filter(|clean| clean.segment == segment.number);
-    let end = segment.end.or(clean.map(|clean| clean.offset)).map_or(image.len(), u64::from);
+    let behind = |end: End, image: &mut Image<'_>| -> Result<bool> {
+        let unit = sound_unit(image, salt, end.offset, |_| {})?;
+        Ok(unit.is_ok_and(|(header, _)| {
+            header.chain == end.chain && header.session > manifest.session
+        }))
+    };
+    let goes_on = match clean {
+        Some(end) => behind(end, &mut image)?,
+        None => false,
+    };
+    let clean = clean.filter(|_| !goes_on).map(|end| end.offset);
+    let end = segment.end.or(clean).map_or(image.len(), u64::from);
     let mut chain = segment.header.map(|header| header.to_block().1);
     let (mut seq, mut session) = (segment.prev_seq, 0);
     let mut bad: Option<(u32, Flaw)> = None;
@@ -303,7 +328,7 @@ fn take_apart(segment: &mut Examined, manifest: &Manifest) -> Result<u64> {
         segment.pieces.push(Piece::Bad { from, to, after: seq, flaw });
     }
     drop_what_does_not_lead_on(segment);
-    Ok(claim)
+    Ok(Part { claim, goes_on })
 }
 
 /// Units at the end of a segment that are sound, but not what the segment behind continues, are

@@ -67,12 +67,17 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
     let dir = dir.as_ref();
     let disk = &*options.disk;
     let options = &Options { on_damage: OnDamage::Quarantine, ..options.clone() };
-    let names = disk.list(dir)?;
+    let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
+    let names = disk.list(dir).map_err(|cause| match cause.kind() {
+        std::io::ErrorKind::NotFound => not_a_log("there is no such directory"),
+        std::io::ErrorKind::NotADirectory => not_a_log("it is a file, and a log is a directory"),
+        _ => cause.into(),
+    })?;
     let known = |name: &String| {
         name == layout::MANIFEST || matches!(layout::classify(name), layout::Name::Segment(_))
     };
     if !names.iter().any(known) {
-        return Err(Error::NotALog { dir: dir.into(), found: "it has no segments".into() });
+        return Err(not_a_log("it has no segments"));
     }
     let _lock = disk.lock(&dir.join(layout::LOCK)).map_err(|cause| match cause.kind() {
         std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.into() },

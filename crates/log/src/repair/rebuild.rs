@@ -9,6 +9,7 @@ use super::Aside;
 use super::examine::{Examination, Examined, Piece, examine};
 use crate::core::Mark;
 use crate::error::Result;
+use crate::format::walk::check_unit;
 use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
 use crate::image::Image;
 use crate::layout;
@@ -16,7 +17,7 @@ use crate::manifest::Manifest;
 use crate::mark::Page;
 use crate::options::{OnDamage, Options};
 use crate::position::Seq;
-use crate::recovery::{Rewriter, density};
+use crate::recovery::{Rewriter, damage_at, density};
 use crate::scan::SoundUnit;
 use crate::sealed;
 
@@ -40,7 +41,7 @@ pub(crate) fn repair_segments(
             before = Some((segment.number, last_chain(segment)));
         }
     }
-    if !aside.is_empty() {
+    if !aside.is_empty() || found.clean_lies {
         manifest.clean = None;
         manifest.write(&*options.disk, dir)?;
     }
@@ -106,6 +107,9 @@ fn rebuild(
                     write_aligned(&*new, &head, unit.offset)?;
                 } else if let Some(image) = &mut image {
                     let bytes = image.at(u64::from(unit.offset), span as usize)?;
+                    check_unit(bytes, salt, unit.offset, |_| {}).map_err(|flaw| {
+                        damage_at(&segment.path, unit.offset, unit.header.prev_seq, flaw)
+                    })?;
                     write_all_at(&*new, bytes, u64::from(unit.offset))?;
                 }
                 chain = unit.chain;
@@ -261,7 +265,7 @@ fn truncate(
     }
     // Nothing may go on claiming what was given up.
     let page = Page::open(disk, dir, manifest.log, manifest.session)?;
-    page.tell(Mark { unit: 0, position: 0, seq: last })?;
+    page.tell(Mark { unit: 0, position: 0, seq: last }, 0)?;
     page.sync()?;
     for segment in found.segments[first + 1..].iter().rev() {
         if segment.file.is_some() {

@@ -89,6 +89,14 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
             }
         }
     }
+    if found.clean_lies {
+        report.damage.push(Damage {
+            file: dir.join(crate::layout::MANIFEST),
+            offset: 0,
+            after: Seq(manifest.clean.map_or(0, |end| end.seq)),
+            what: "the log goes on behind the end that the manifest tells of".into(),
+        });
+    }
     if found.claim > found.last
         && let Some(newest) = found.segments.last()
     {

@@ -38,6 +38,8 @@ pub struct Model {
     /// Records up to this number were dropped durably, and those up to that perhaps.
     dropped: u64,
     dropping: u64,
+    /// The options of the lives since the last opening that was looked at.
+    regimes: Vec<Config>,
     groups: u64,
 }
 
@@ -137,9 +139,14 @@ impl Model {
         ))
     }
 
+    /// Somebody opens the log with these options.
+    pub fn opening(&mut self, config: Config) {
+        self.regimes.push(config);
+    }
+
     /// The log opened: it ends with the record `last`, and dropped the records through `after`. The
     /// answer is what was lost: accepted, and never durable.
-    pub fn open(&mut self, last: u64, after: u64, config: &Config) -> Result<Vec<Entry>, String> {
+    pub fn open(&mut self, last: u64, after: u64) -> Result<Vec<Entry>, String> {
         if last < self.durable {
             return Err(format!("{} was durable, and the log ends with {last}", self.durable));
         }
@@ -164,37 +171,36 @@ impl Model {
             let (seq, next) = (kept.seq, lost.seq);
             return Err(format!("an atomic batch was cut between {seq} and {next}"));
         }
-        self.check_floor(after, end, config)?;
+        self.check_floor(after, end)?;
         let lost = self.entries.split_off(end);
         self.last = last;
         self.durable = last;
         self.written = last;
         self.dropped = after;
         self.dropping = after;
+        self.regimes.drain(..self.regimes.len().saturating_sub(1));
         Ok(lost)
     }
 
     /// Whether the records through `after` may be gone, and none that was dropped is back.
-    fn check_floor(&self, after: u64, end: usize, config: &Config) -> Result<(), String> {
+    fn check_floor(&self, after: u64, end: usize) -> Result<(), String> {
         if after < self.dropped {
             return Err(format!("{} was dropped durably, and {after} now", self.dropped));
         }
-        if after <= self.dropping {
-            return Ok(());
-        }
-        // Only the retention can have done it, in this opening or before. It keeps that many.
         let start = self.entries.partition_point(|entry| entry.seq <= after);
         let kept = end.saturating_sub(start) as u64;
         let known = start.checked_sub(1).is_some_and(|n| self.entries[n].seq == after);
-        if config.retention == Retention::NONE || !known {
-            return Err(format!("the records through {after} are gone"));
+        let allows = |config: &Config| {
+            let retention = config.retention;
+            // What is handed over counts there, and may be lost.
+            let counts = config.policy != Policy::OsBuffered;
+            retention != Retention::NONE
+                && retention.records.is_none_or(|least| kept >= least || !counts)
+        };
+        if after <= self.dropping || known && self.regimes.iter().any(allows) {
+            return Ok(());
         }
-        match config.retention.records.filter(|_| config.policy != Policy::OsBuffered) {
-            Some(least) if kept < least => {
-                Err(format!("the retention keeps {least} records and left {kept}"))
-            }
-            _ => Ok(()),
-        }
+        Err(format!("the records through {after} are gone, and {kept} are left"))
     }
 
     /// Compares what was found at opening, and forgets what was dropped.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{
-    Append, Engine, Error, Found, Log, Numbered, Policy, Retention, Seq, Start, Ticket,
+    Append, Engine, Error, Found, Log, Numbered, Policy, Seq, Start, Ticket,
 };
 
 use super::config::Config;
@@ -109,6 +109,7 @@ impl World {
             Some(witness) => Arc::new(witness.watch(process)),
             None => process,
         };
+        self.model.opening(self.config);
         let opened = Log::open(DIR, self.config.options(disk, &engine));
         match opened {
             Ok(log) => {
@@ -118,11 +119,6 @@ impl World {
             }
             Err(error) => {
                 engine.stop();
-                // An opening that was cut short may have made all of it durable, and dropped what
-                // the retention does not keep.
-                if self.config.retention != Retention::NONE {
-                    self.model.may_drop(self.model.last());
-                }
                 self.stop(error)
             }
         }
@@ -149,7 +145,7 @@ impl World {
         }
         // It is open: what it says now holds, even if the power goes before anybody looks.
         let after = life.log.metadata().after.0;
-        life.lost = self.model.open(last, after, &self.config)?;
+        life.lost = self.model.open(last, after)?;
         let seen = self.read_all(&life.log, Start::Oldest)?;
         self.model.recover(&seen)?;
         Ok(life)
@@ -453,7 +449,9 @@ impl World {
             },
             _ => false,
         };
-        if over {
+        // A log that failed commits nothing more, and says so.
+        let fails = || !matches!(life.log.try_append(&vec![0; 2 << 20]), Err(Error::TooLarge { .. }));
+        if over && !fails() {
             let many = pending.len();
             return broken(format!("{many} records are at risk after {step:?}"));
         }
