@@ -106,6 +106,9 @@ fn any_fault(dice: &mut Dice) -> (Op, Fault) {
     };
     let fault = Fault::on(op, effect).after(dice.below(60));
     let fault = match dice.below(3) {
+        // Recovery tries a block twice; when that fails it may be the one that the cut tore, and
+        // what no claim stands behind goes with it.
+        _ if op == Op::Read => fault.times(1),
         0 => fault.times(1),
         1 => fault.times(1 + dice.below(5)),
         _ => fault.percent(10),

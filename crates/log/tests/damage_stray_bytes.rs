@@ -92,9 +92,13 @@ struct Fork {
 fn fork() -> Fork {
     let mut log = Building::new("fork");
     log.open(100).one(100).several(&[5000, 20]).one(300).close();
+    let parting = log.done(true);
+    // Opened and closed once more: the manifest knows the session of both futures.
+    let mut log = Building::on("trunk", parting.disk.fork(2), parting.items.clone());
+    log.open(100).close();
     let trunk = log.done(true);
     let at = trunk.map.newest().end as u64;
-    let mut first = Building::on("first", trunk.disk.fork(1), trunk.items.clone());
+    let mut first = Building::on("first", parting.disk.fork(1), parting.items.clone());
     first.open(100).several(&[40, 5000]).one(60).one(61).close();
     let content = first.disk.contents(&trunk.newest_path()).unwrap();
     Fork { at, dead: content[at as usize..].to_vec(), trunk }

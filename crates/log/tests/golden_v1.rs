@@ -165,7 +165,7 @@ fn structures_are_those_of_version_1_byte_for_byte() {
     assert_eq!(hex(&first[2 * BLOCK..2 * BLOCK + 112]), FOOTER);
     assert_eq!(hex(&second[..104]), SECOND_HEADER);
     assert_eq!(hex(&disk.contents(&in_dir("manifest")).unwrap()), MANIFEST);
-    assert_eq!(hex(&disk.contents(&in_dir("mark")).unwrap()[..48]), MARK);
+    assert_eq!(hex(&disk.contents(&in_dir("mark")).unwrap()[..56]), MARK);
     assert_eq!(disk.contents(&in_dir("mark")).unwrap().len(), BLOCK);
     let zeros = [&first[104..BLOCK], &first[BLOCK + 144..2 * BLOCK], &first[2 * BLOCK + 112..]];
     assert!(zeros.into_iter().flatten().all(|&byte| byte == 0));
@@ -247,9 +247,10 @@ const MANIFEST: &str = "\
 000000002342456b00000000
 ";
 const MARK: &str = "\
-4b3acee5db37e71b0001020304050607
+4b3acee5ac8a7a820001020304050607
 08090a0b0c0d0e0f0100000000000000
 00400000000000000400000000000000
+0200000000000000
 ";
 const GAP: &str = "\
 021dcee5b93456eb0010000000000000
@@ -292,11 +293,8 @@ fn quarantined() -> Sample {
     log.open(4).one(40).several(&[30, 0]).one(16).run().one(200).several(&[1, 2]).one(90).close();
     let before = log.done(true);
     let harmed = &before.map.segments[0].units[1];
-    let lost = Loss {
-        segment: 1,
-        bytes: harmed.at.clone(),
-        records: (harmed.prev_seq, harmed.last_seq),
-    };
+    let lost =
+        Loss { segment: 1, bytes: harmed.at.clone(), records: (harmed.prev_seq, harmed.last_seq) };
     let disk = before.disk.fork(1);
     disk.flip_bit(&segment_path(1), harmed.at.start as u64 * 8 + 700).unwrap();
     // No other file knows the session of this header: the one made anew has another checksum, and

@@ -129,9 +129,7 @@ fn a_header_and_a_unit() {
                     continue;
                 }
                 let name = format!("{}, {harm} and header {}", sample.name, beheaded.number);
-                cases.run(name, || {
-                    quarantine(&sample, &disk, &[loss], Repairing::Function)
-                });
+                cases.run(name, || quarantine(&sample, &disk, &[loss], Repairing::Function));
             }
         }
     }

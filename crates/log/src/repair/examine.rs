@@ -9,7 +9,7 @@ use esker_disk::{File, Open};
 use crate::error::{Error, Result};
 use crate::format::segment::HeaderFlaw;
 use crate::format::walk::continues;
-use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader};
+use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader};
 use crate::image::{Image, Trouble};
 use crate::layout::{self, Name};
 use crate::manifest::{End, Manifest};
@@ -92,6 +92,14 @@ impl Examined {
         self.header.is_none() || self.pieces.iter().any(bad)
     }
 
+    /// What the segment behind this one must chain to, where nothing is damaged.
+    pub(crate) fn chain_behind(&self, header: &SegmentHeader) -> u32 {
+        match self.pieces.last() {
+            Some(Piece::Sound(unit)) => unit.chain,
+            _ => header.to_block().1,
+        }
+    }
+
     /// The units before the first damage.
     pub(crate) fn sound_start(&self) -> impl Iterator<Item = SoundUnit> {
         let pieces = if self.header.is_some() { &self.pieces[..] } else { &[] };
@@ -163,43 +171,53 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
     let mut clean_lies = manifest.clean.is_some_and(|end| claim > end.seq);
     for n in 0..segments.len() {
         let next = segments.get(n + 1).and_then(|next| next.header);
+        let is_last = n + 1 == segments.len();
         let segment = &mut segments[n];
+        let footer = match (segment.header.is_none(), next.is_none() && !is_last) {
+            (false, false) => None,
+            _ => find_footer(segment, manifest)?,
+        };
         (segment.base, segment.prev_seq) = match &segment.header {
             Some(header) => {
                 claim = claim.max(header.claim);
                 (header.base, header.prev_seq)
             }
-            None if n == 0 => first_place(segment, next.as_ref(), manifest)?,
+            None if n == 0 => first_place(segment, footer.as_ref(), next.as_ref(), manifest)?,
             None => reached,
         };
         if let Some(next) = next {
             let end = next.base.saturating_sub(segment.base);
             segment.end = Some(end.clamp(u64::from(BLOCK), u64::from(SEGMENT_MAX / 2)) as u32);
             segment.next = Some((next.chain, next.prev_seq));
+        } else if let Some(footer) = footer.filter(|_| !is_last) {
+            segment.end = Some(footer.end);
+            segment.next = Some((footer.chain, footer.last_seq));
         }
         let clean = manifest.clean.filter(|end| end.segment == segment.number && claim <= end.seq);
         let part = take_apart(segment, manifest, clean)?;
         clean_lies |= part.goes_on;
         claim = claim.max(part.claim);
-        reached = (segment.base + u64::from(segment.pieces_end()), segment.last());
+        let last = segment.next.map_or(segment.last(), |(_, last)| last);
+        reached = (segment.base + u64::from(segment.pieces_end()), last);
     }
     let last = segments.last().map_or(manifest.floor_seq, Examined::last);
     // Durable records are missing behind the last segment: one that lost its header and all its
     // units, or that is gone, is what became of them.
     let newest = segments.last().map(|newest: &Examined| newest.number);
-    if claim > last
-        && let Some(number) = lost_segment(&heads, manifest, newest)
-    {
-        let file = heads.get(&number).map(|(file, _)| Arc::clone(file));
-        let flaw = match heads.get(&number) {
-            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
-            _ => "the segment is missing".into(),
-        };
-        segments.push(Examined {
-            base: reached.0,
-            prev_seq: last,
-            ..Examined::beheaded(dir, number, file, flaw)
-        });
+    if claim > last {
+        for number in lost_segments(&heads, manifest, newest) {
+            let file = heads.get(&number).map(|(file, _)| Arc::clone(file));
+            let flaw = match heads.get(&number) {
+                Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
+                _ => "the segment is missing".into(),
+            };
+            segments.push(Examined {
+                base: reached.0,
+                prev_seq: last,
+                ..Examined::beheaded(dir, number, file, flaw)
+            });
+            reached.0 += u64::from(BLOCK);
+        }
     }
     Ok(Examination { segments, claim, last, clean_lies })
 }
@@ -238,15 +256,19 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The segment behind the newest that has anything sound, if there was one.
-fn lost_segment(heads: &Heads, manifest: &Manifest, newest: Option<u64>) -> Option<u64> {
-    let is_later = |number: u64| newest.is_none_or(|newest| number > newest);
+/// The segments behind the newest that has anything sound.
+fn lost_segments(heads: &Heads, manifest: &Manifest, newest: Option<u64>) -> Vec<u64> {
+    let is_later = |number: &u64| newest.is_none_or(|newest| *number > newest);
     let lost = |head: &Head| matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank);
-    let closed = manifest.clean.map(|clean| clean.segment).filter(|number| is_later(*number));
-    let damaged = heads.iter().find(|(number, (_, head))| is_later(**number) && lost(head));
-    let floor = manifest.floor_segment.max(1);
-    let only = newest.is_none().then_some(floor);
-    closed.or(damaged.map(|(number, _)| *number)).or(only)
+    let damaged = heads.iter().filter(|(_, (_, head))| lost(head)).map(|(number, _)| *number);
+    let closed = manifest.clean.map(|clean| clean.segment);
+    let mut numbers: Vec<u64> = damaged.chain(closed).filter(is_later).collect();
+    if numbers.is_empty() && newest.is_none() {
+        numbers.push(manifest.floor_segment.max(1));
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
 }
 
 /// What came of going through a segment.
@@ -353,29 +375,61 @@ fn drop_what_does_not_lead_on(segment: &mut Examined) {
     }
 }
 
-/// Where the oldest segment begins, when its header is damaged: what stands behind it tells, or its
-/// own units.
+/// The footer of a segment, wherever in the file it stands: what a segment that lost its header, or
+/// its successor, is known by.
+fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Option<Footer>> {
+    let Some(file) = &segment.file else {
+        return Ok(None);
+    };
+    let salt = Salt::new(manifest.log, segment.number);
+    let mut image = Image::new(Arc::clone(file))?;
+    let mut at = BLOCK;
+    while u64::from(at) < image.len() {
+        let head = image.at(u64::from(at), BLOCK as usize)?;
+        if let Ok(length) = Footer::length(head, at) {
+            let bytes = image.at(u64::from(at), length as usize)?;
+            if let Ok(footer) = Footer::parse(bytes, salt, at) {
+                return Ok(Some(footer));
+            }
+        }
+        at += BLOCK;
+    }
+    Ok(None)
+}
+
+/// Where the oldest segment begins, when its header is damaged: its footer tells, or what stands
+/// behind it, or its own units.
 fn first_place(
     segment: &Examined,
+    footer: Option<&Footer>,
     next: Option<&SegmentHeader>,
     manifest: &Manifest,
 ) -> Result<(u64, u64)> {
+    let base = |end: u32| next.map_or(0, |next| next.base.saturating_sub(u64::from(end)));
+    if let Some(footer) = footer {
+        return Ok((base(footer.end), footer.prev_seq));
+    }
     let Some(file) = &segment.file else {
         return Ok((0, manifest.floor_seq));
     };
     let salt = Salt::new(manifest.log, segment.number);
-    let (mut prev_seq, mut end) = (None, BLOCK);
+    let (mut first, mut end) = (None, BLOCK);
     strays(file, salt, BLOCK, None, &Trouble::default(), |stray, whole| {
         if whole {
-            prev_seq.get_or_insert(stray.header.prev_seq);
+            first.get_or_insert((stray.offset, stray.header.prev_seq));
             end = stray.offset + stray.header.span();
         }
     })?;
-    if prev_seq.is_none() {
-        // Nothing is sound: the file's length is what is left to go by.
-        end =
-            file.len()?.clamp(u64::from(BLOCK), u64::from(SEGMENT_MAX / 2)) as u32 / BLOCK * BLOCK;
-    }
-    let base = next.map_or(0, |next| next.base.saturating_sub(u64::from(end)));
-    Ok((base, prev_seq.unwrap_or(manifest.floor_seq)))
+    let prev_seq = match first {
+        Some((BLOCK, prev_seq)) => prev_seq,
+        // What stood before the first sound unit is lost, as far as the floor.
+        Some((_, prev_seq)) => prev_seq.min(manifest.floor_seq),
+        None => {
+            // Nothing is sound: the file's length is what is left to go by.
+            let most = u64::from(SEGMENT_MAX / 2);
+            end = file.len()?.clamp(u64::from(BLOCK), most) as u32 / BLOCK * BLOCK;
+            manifest.floor_seq
+        }
+    };
+    Ok((base(end), prev_seq))
 }

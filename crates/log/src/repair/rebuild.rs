@@ -35,10 +35,11 @@ pub(crate) fn repair_segments(
     } else {
         let mut before: Option<(u64, u32)> = None;
         for segment in &found.segments {
-            if segment.is_damaged() {
-                rebuild(dir, options, &manifest, segment, before, found.claim, &mut aside)?;
-            }
-            before = Some((segment.number, last_chain(segment)));
+            let chain = match segment.header {
+                Some(header) if !segment.is_damaged() => segment.chain_behind(&header),
+                _ => rebuild(dir, options, &manifest, segment, before, found.claim, &mut aside)?,
+            };
+            before = Some((segment.number, chain));
         }
     }
     if !aside.is_empty() || found.clean_lies {
@@ -61,14 +62,7 @@ fn add_lost_end(found: &mut Examination) {
     }
 }
 
-/// What the unit behind the segment must chain to.
-fn last_chain(segment: &Examined) -> u32 {
-    match segment.pieces.last() {
-        Some(Piece::Sound(unit)) => unit.chain,
-        _ => segment.next.map_or(0, |(chain, _)| chain),
-    }
-}
-
+/// Gives back what the segment behind must chain to.
 fn rebuild(
     dir: &Path,
     options: &Options,
@@ -77,7 +71,7 @@ fn rebuild(
     before: Option<(u64, u32)>,
     claim: u64,
     aside: &mut Vec<Aside>,
-) -> Result<()> {
+) -> Result<u32> {
     let disk = &*options.disk;
     let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
     let salt = Salt::new(manifest.log, segment.number);
@@ -151,7 +145,8 @@ fn rebuild(
     // The file is as long as its pieces say, so that a gap at the end is a whole one.
     new.set_len(u64::from(segment.pieces_end()))?;
     new.sync_data()?;
-    sealed::publish(disk, &path, &segment.path)
+    sealed::publish(disk, &path, &segment.path)?;
+    Ok(chain)
 }
 
 /// The header that the segment had, if its first unit proves it, or one that leads to that unit.

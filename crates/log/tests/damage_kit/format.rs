@@ -241,6 +241,34 @@ pub fn set_sealed_version(file: &mut [u8], version: u32) {
     put(file, 12, sum);
 }
 
+/// Gives the unit header at an offset the checksum that fits.
+pub fn seal_unit(bytes: &mut [u8], salt: Salt, at: usize) {
+    let sum = sum_of(&bytes[at..at + UNIT_HEADER], 0..UNIT_HEADER, 4, |head| salt.bind(at, head));
+    put(bytes, at + 4, sum);
+}
+
+/// Gives the record at an offset the checksum that fits, where its length leads to no other place.
+pub fn seal_record(bytes: &mut [u8], salt: Salt, at: usize) {
+    let size = (word(bytes, at) as usize).clamp(RECORD_HEADER, bytes.len() - at);
+    let bound = salt.bind(at, &[&bytes[at..at + 4], &bytes[at + 8..at + 16]].concat());
+    let sum = bound.rotate_left(1) ^ crc(&bytes[at + RECORD_HEADER..at + size]);
+    put(bytes, at + 4, sum);
+}
+
+/// Gives the footer at an offset the checksum that fits.
+pub fn seal_footer(bytes: &mut [u8], salt: Salt, at: usize) {
+    let entries = (word(bytes, at + 8) as usize).saturating_mul(24).min(bytes.len() - at - 64);
+    let sum = sum_of(&bytes[at..at + 64], 0..64, 4, |head| salt.bind(at, head)).rotate_left(1)
+        ^ crc(&bytes[at + 64..at + 64 + entries]);
+    put(bytes, at + 4, sum);
+}
+
+/// Gives a mark page the checksum that fits.
+pub fn seal_mark(page: &mut [u8]) {
+    let sum = crc(&page[8..MARK]);
+    put(page, 4, sum);
+}
+
 /// A manifest, as a sealed file.
 pub fn manifest(log: [u8; 16], session: u64, floor_segment: u64, floor_seq: u64) -> Vec<u8> {
     let mut content = log.to_vec();

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{
-    Append, Engine, Error, Found, Log, Numbered, Policy, Seq, Start, Ticket,
-};
+use esker_log::{Append, Engine, Error, Found, Log, Numbered, Policy, Seq, Start, Ticket};
 
 use super::config::Config;
 use super::dice::{Dice, mix};
@@ -450,7 +448,8 @@ impl World {
             _ => false,
         };
         // A log that failed commits nothing more, and says so.
-        let fails = || !matches!(life.log.try_append(&vec![0; 2 << 20]), Err(Error::TooLarge { .. }));
+        let fails =
+            || !matches!(life.log.try_append(&vec![0; 2 << 20]), Err(Error::TooLarge { .. }));
         if over && !fails() {
             let many = pending.len();
             return broken(format!("{many} records are at risk after {step:?}"));
