@@ -72,13 +72,14 @@ impl Cursor {
         if after < low.seq {
             return Err(trimmed(source));
         }
-        let Some(segment) = source.segments().of_seq(after + 1) else {
+        let Some(segment) = source.segments().of_seq(after.saturating_add(1)) else {
             return Err(trimmed(source));
         };
         if segment.header.prev_seq > after {
             return Err(trimmed(source));
         }
-        let position = segment.header.base + u64::from(segment.unit_before(after + 1));
+        let position =
+            segment.header.base + u64::from(segment.unit_before(after.saturating_add(1)));
         Ok(Self { position, after, skipping: true })
     }
 
@@ -297,6 +298,9 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
         }
     }
     let start = entry.record / BLOCK * BLOCK;
+    if end <= entry.record {
+        return Err(damage(&segment, entry.record, Flaw::Nonsense));
+    }
     let (buffer, got) = load(&segment, start, end - start)?;
     let bytes = &buffer[..got.min((end - start) as usize)];
     let bytes = bytes.get((entry.record - start) as usize..).unwrap_or(&[]);

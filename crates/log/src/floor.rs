@@ -28,13 +28,13 @@ impl Floor {
         if seq <= first {
             return Low { seq: first, position: base };
         }
-        let Some(segment) = segments.of_seq(seq + 1) else {
+        let Some(segment) = segments.of_seq(seq.saturating_add(1)) else {
             return Low { seq, position: base };
         };
         // One byte past the unit's start: a reader that stands at the start has not read the
         // records below the floor.
         let base = segment.header.base;
-        let inside = || base + u64::from(segment.unit_before(seq + 1)) + 1;
+        let inside = || base + u64::from(segment.unit_before(seq.saturating_add(1))) + 1;
         let position = if seq <= segment.header.prev_seq { base } else { inside() };
         Low { seq, position }
     }

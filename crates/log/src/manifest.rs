@@ -7,7 +7,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Damage, Error, Result};
-use crate::format::LogId;
+use crate::format::{LogId, NUMBER_MAX};
 use crate::layout::MANIFEST;
 use crate::position::Seq;
 use crate::sealed;
@@ -87,6 +87,12 @@ impl Manifest {
             let damage = Damage { file: path, offset: 0, after: Seq::ZERO, what };
             return Err(Error::Damaged(damage));
         };
+        let numbers = [raw.session, raw.floor_segment, raw.segment];
+        if numbers.iter().any(|number| number.get() >= NUMBER_MAX) {
+            let what = "a number is impossible".into();
+            let damage = Damage { file: path, offset: 0, after: Seq::ZERO, what };
+            return Err(Error::Damaged(damage));
+        }
         Ok(Some(Self {
             log: LogId(raw.log),
             session: raw.session.get(),

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::core::Mark;
 use crate::error::Result;
-use crate::format::{LogId, crc};
+use crate::format::{LogId, NUMBER_MAX, crc};
 use crate::layout::MARK;
 
 const MAGIC: u32 = 0xE5CE_3A4B;
@@ -118,7 +118,8 @@ impl Look {
             if raw.magic.get() != MAGIC {
                 return Ok(None);
             }
-            if raw.crc.get() == raw.sum() && raw.log == self.log.0 {
+            let sane = raw.position.get() < NUMBER_MAX && raw.session.get() < NUMBER_MAX;
+            if raw.crc.get() == raw.sum() && raw.log == self.log.0 && sane {
                 return Ok(Some(Told {
                     session: raw.session.get(),
                     position: raw.position.get(),

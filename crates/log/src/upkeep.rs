@@ -89,7 +89,7 @@ fn retain(log: &Shared) -> Result<()> {
             keep = n + 1;
             break;
         }
-        kept_records += records(segment);
+        kept_records = records(segment).saturating_add(kept_records);
     }
     let first = segments.get(keep).filter(|_| keep > 0).cloned();
     // Whoever holds a segment keeps its file from being used again.

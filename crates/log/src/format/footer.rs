@@ -6,7 +6,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{Flaw, Salt, block_up, crc};
+use super::{BLOCK, Flaw, Salt, block_up, crc};
 
 const MAGIC: u32 = 0xE5CE_F007;
 pub(crate) const FOOTER_HEADER: usize = 64;
@@ -129,6 +129,19 @@ impl Footer {
             return Err(Flaw::Padding);
         }
         let entries = <[RawEntry]>::ref_from_bytes(entries).map_err(|_| Flaw::Cut)?;
+        let mut before = BLOCK;
+        for entry in entries {
+            let (unit, record) = (entry.unit.get(), entry.record.get());
+            let ordered = before <= unit && unit < record && record < end;
+            if !ordered || entry.prev_seq.get() >= entry.seq.get() {
+                return Err(Flaw::Nonsense);
+            }
+            before = unit;
+        }
+        let records = raw.records.get();
+        if records > u64::from(end / 16) || raw.prev_seq.get() > raw.last_seq.get() {
+            return Err(Flaw::Nonsense);
+        }
         let index = entries.iter().map(|entry| IndexEntry {
             seq: entry.seq.get(),
             prev_seq: entry.prev_seq.get(),
@@ -137,7 +150,7 @@ impl Footer {
         });
         Ok(Self {
             end,
-            records: raw.records.get(),
+            records,
             prev_seq: raw.prev_seq.get(),
             last_seq: raw.last_seq.get(),
             session: raw.session.get(),

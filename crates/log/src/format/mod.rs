@@ -36,6 +36,9 @@ pub(crate) const UNIT_MAX: u32 = RECORD_LIMIT_MAX + (24 << 20) + BLOCK;
 /// The largest segment file; offsets inside one are 32 bits wide.
 pub(crate) const SEGMENT_MAX: u32 = 1 << 31;
 
+/// No log reaches a position, a session or a segment's number of this size.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+
 /// The next multiple of a block.
 pub(crate) const fn block_up(n: u32) -> u32 {
     n.div_ceil(BLOCK) * BLOCK

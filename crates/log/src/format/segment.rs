@@ -5,7 +5,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{BLOCK, Flaw, LogId, Salt, VERSION};
+use super::{BLOCK, Flaw, LogId, NUMBER_MAX, Salt, VERSION};
 
 const MAGIC: [u8; 8] = *b"ESKERSEG";
 const SEGMENT_HEADER: usize = 104;
@@ -148,7 +148,9 @@ impl SegmentHeader {
         if raw.segment.get() != segment {
             return Err(Flaw::Checksum.into());
         }
-        if raw.block.get() != BLOCK || raw.prev_segment.get() >= segment {
+        let huge = [raw.session, raw.base, raw.segment].iter().any(|n| n.get() >= NUMBER_MAX)
+            || !raw.base.get().is_multiple_of(u64::from(BLOCK));
+        if raw.block.get() != BLOCK || raw.prev_segment.get() >= segment || huge {
             return Err(Flaw::Nonsense.into());
         }
         if rest[..BLOCK as usize - SEGMENT_HEADER].iter().any(|&byte| byte != 0) {

@@ -4,7 +4,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{BLOCK, Flaw, SEGMENT_MAX, Salt, UNIT_MAX, block_up};
+use super::{BLOCK, Flaw, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up};
 
 pub(crate) const UNIT_HEADER: u32 = 72;
 
@@ -126,7 +126,7 @@ impl UnitHeader {
                 header.used.is_multiple_of(BLOCK) && (BLOCK..SEGMENT_MAX).contains(&header.used)
             }
         };
-        if sane { Ok((header, crc)) } else { Err(Flaw::Nonsense) }
+        if sane && header.session < NUMBER_MAX { Ok((header, crc)) } else { Err(Flaw::Nonsense) }
     }
 
     /// Whether the first four bytes are those of a unit.

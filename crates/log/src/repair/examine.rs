@@ -198,7 +198,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         clean_lies |= part.goes_on;
         claim = claim.max(part.claim);
         let last = segment.next.map_or(segment.last(), |(_, last)| last);
-        reached = (segment.base + u64::from(segment.pieces_end()), last);
+        reached = (segment.base.saturating_add(u64::from(segment.pieces_end())), last);
     }
     let last = segments.last().map_or(manifest.floor_seq, Examined::last);
     // Durable records are missing behind the last segment: one that lost its header and all its
