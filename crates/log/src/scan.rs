@@ -6,6 +6,7 @@ use std::sync::Arc;
 use esker_disk::File;
 
 use crate::error::Result;
+use crate::format::record::stored_size;
 use crate::format::unit::UnitKind;
 use crate::format::walk::{check_unit, continues};
 use crate::format::{BLOCK, Flaw, IndexEntry, Salt, UnitHeader};
@@ -90,7 +91,7 @@ pub(crate) fn scan(
                 });
                 since = (0, 0);
             }
-            since.0 = since.0.saturating_add(placed.payload.len() as u32 + 16);
+            since.0 = since.0.saturating_add(stored_size(placed.payload.len()));
             since.1 += 1;
         })?;
         let flaw = match sound {

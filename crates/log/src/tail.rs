@@ -57,18 +57,21 @@ impl Tail {
             newest.end = behind;
         }
         let mut bytes: u64 = windows.iter().map(Kept::bytes).sum();
-        let mut spare = None;
-        while bytes > self.cache && windows.front().is_some_and(|oldest| oldest.end <= settled) {
-            let Some(oldest) = windows.pop_front() else { break };
+        let mut reused = None;
+        while reused.is_none()
+            && bytes > self.cache
+            && windows.front().is_some_and(|oldest| oldest.end <= settled)
+        {
+            let Some(mut oldest) = windows.pop_front() else { break };
             bytes -= oldest.bytes();
-            spare = Some(oldest.window);
+            if let Some(window) = Arc::get_mut(&mut oldest.window)
+                && window.capacity() == usual
+                && piece.limit - piece.start <= usual
+            {
+                window.turn_to(piece);
+                reused = Some(oldest.window);
+            }
         }
-        let reused = spare.and_then(|mut window| {
-            let inner = Arc::get_mut(&mut window)?;
-            let fits = inner.capacity() == usual && piece.limit - piece.start <= usual;
-            fits.then(|| inner.turn_to(piece))?;
-            Some(window)
-        });
         let window = reused
             .unwrap_or_else(|| Arc::new(Window::new(piece, usual.max(piece.limit - piece.start))));
         windows.push_back(Kept { window: Arc::clone(&window), end: u64::MAX });

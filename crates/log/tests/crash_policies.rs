@@ -6,17 +6,19 @@
 mod harness;
 
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::sim::Persist;
-use esker_log::Policy;
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, Persist};
+use esker_log::{Engine, Error, Log, Policy};
 use harness::case::case;
 use harness::config::{Config, SECTORS, WAYS, batch};
 use harness::dice::Dice;
 use harness::plan::{How, Plan};
 use harness::workload::{Step, Then};
 use harness::world::{Life, Stop, World};
-use harness::{BATCH, PERIOD};
+use harness::{BATCH, DIR, PERIOD};
 
 fn append(then: Then) -> Step {
     Step::Append { len: 100, then }
@@ -191,4 +193,33 @@ fn periodic_commits_without_another_call() {
     let steps =
         [append(Then::Keep), append(Then::Keep), Step::Advance(PERIOD - Duration::from_nanos(1))];
     assert_eq!(most_lost(Policy::Periodic(PERIOD), &steps, NOTHING), 2);
+}
+
+/// With a commit in flight, the append that would put a 2n-th record at risk waits for its end.
+#[test]
+fn batch_waits_at_its_bound() {
+    let config = Config::new(batch()).way((true, false));
+    let disk = config.disk(1);
+    let engine = match Engine::new(1) {
+        Ok(engine) => engine,
+        Err(error) => panic!("{error}"),
+    };
+    let opened = Log::open(DIR, config.options(Arc::new(disk.clone()), &engine));
+    let Ok(log) = opened else { panic!("{opened:?}") };
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Sync, Effect::Block(gate.clone())).path(".seg"));
+    let accept = || log.append_timeout(b"record", Duration::from_secs(60)).map(drop);
+    for n in 0..BATCH {
+        assert!(accept().is_ok(), "{n}");
+    }
+    assert!(gate.wait_for(1, Duration::from_secs(60)), "the commit of the first {BATCH}");
+    for n in BATCH..2 * BATCH - 1 {
+        assert!(accept().is_ok(), "{n}");
+    }
+    assert!(matches!(log.try_append(b"one too many"), Err(Error::Full)));
+    let waited = log.append_timeout(b"one too many", Duration::from_millis(20));
+    assert!(matches!(waited, Err(Error::Deadline)), "{waited:?}");
+    assert_eq!(log.metadata().pending, 2 * BATCH - 1);
+    gate.open();
+    assert!(accept().is_ok());
 }

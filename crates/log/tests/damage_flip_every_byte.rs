@@ -3,6 +3,7 @@
 //! Guards: a field that no checksum covers; damage taken for the end of the log, or for padding; a
 //! durable record that is dropped without a word; a value that is not what was written; a panic
 //! over a length or a number that cannot be.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod damage_kit;
 

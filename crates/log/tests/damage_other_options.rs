@@ -2,6 +2,7 @@
 //!
 //! Guards: an option that has to be the same the next time and is not kept anywhere: segment and
 //! buffer sizes, the density of the index, policy, direct I/O, a smaller ring.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod damage_kit;
 

@@ -3,6 +3,7 @@
 //! Guards: garbage that makes recovery drop the records before it; a unit of an earlier life of the
 //! file, whole and in the right place, that is taken for the next one; strays that stay in the way
 //! of what is appended later, or come to life through it or through a repair.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod damage_kit;
 

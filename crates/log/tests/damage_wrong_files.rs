@@ -3,6 +3,7 @@
 //! Guards: a segment that is gone without anybody being told; records of another log, or of another
 //! segment, or of an earlier state of the log, handed out as this one's; a format version that this
 //! code does not know, read as if it did.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod damage_kit;
 

@@ -5,8 +5,6 @@
 
 mod harness;
 
-use std::fmt::Debug;
-
 use esker_disk::Op;
 use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault};
 use esker_log::{Error, Policy};
@@ -82,15 +80,11 @@ fn every_call(test: &'static str, ops: &[Op], effect: &Effect) {
                 match strike(config, *op, effect, n, exit) {
                     Ok(true) => {}
                     Ok(false) => break,
-                    Err(error) => fail(&name, &error),
+                    Err(error) => panic!("{name}: {error}"),
                 }
             }
         }
     }
-}
-
-fn fail(name: &str, error: &dyn Debug) -> ! {
-    panic!("{name}: {error:?}")
 }
 
 #[test]

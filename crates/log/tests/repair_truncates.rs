@@ -3,6 +3,7 @@
 //! Guards: a cut that keeps damage, or takes what stands before it; claims of what was cut off that
 //! make the log count as damaged for ever; bytes that are gone without having been kept aside;
 //! records that were cut off and come back behind new ones.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod damage_kit;
 

@@ -109,7 +109,7 @@ impl Core {
 
     /// Takes back an emptied list of index entries, to be filled again.
     pub(crate) fn return_index(&mut self, mut index: Vec<IndexEntry>) {
-        if self.spare_index.len() < 4 {
+        if self.spare_index.len() < self.progress.len() {
             index.clear();
             self.spare_index.push(index);
         }

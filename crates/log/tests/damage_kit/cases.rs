@@ -1,11 +1,47 @@
 //! Running many cases, and telling all kinds of failure and not only the first.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
 
 /// How many kinds of failure are told.
 const TOLD: usize = 40;
+
+thread_local! {
+    /// Where the panic of the case that runs on this thread came from; `None` outside of cases.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Panics inside of cases are told with the case, and not by themselves.
+fn keep_panics_quiet() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| {
+            let inside = PANIC.with_borrow_mut(|told| match told {
+                Some(told) => {
+                    *told = panic.to_string();
+                    true
+                }
+                None => false,
+            });
+            if !inside {
+                usual(panic);
+            }
+        }));
+    });
+}
+
+/// Runs something that may panic, and gives what it said.
+fn caught(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
+    keep_panics_quiet();
+    PANIC.set(Some(String::new()));
+    let outcome = catch_unwind(AssertUnwindSafe(case));
+    let panic = PANIC.take().unwrap_or_default();
+    outcome.unwrap_or_else(|_| Err(format!("PANIC: {panic}")))
+}
 
 /// Cases of one test.
 #[derive(Debug, Default)]
@@ -19,15 +55,7 @@ impl Cases {
     /// Runs a case. A panic inside is a failure of it.
     pub fn run(&mut self, name: impl Display, case: impl FnOnce() -> Result<(), String>) {
         self.ran += 1;
-        let failure = match catch_unwind(AssertUnwindSafe(case)) {
-            Ok(Ok(())) => return,
-            Ok(Err(what)) => what,
-            Err(panic) => {
-                let what = panic.downcast_ref::<String>().map(String::as_str);
-                let what = what.or_else(|| panic.downcast_ref::<&str>().copied());
-                format!("PANIC: {}", what.unwrap_or("of an unknown kind"))
-            }
-        };
+        let Err(failure) = caught(case) else { return };
         let kind = self.failed.entry(kind(&failure)).or_default();
         kind.0 += 1;
         if kind.1.is_empty() {

@@ -34,6 +34,12 @@ impl Witness {
         WatchedDisk { disk, witness: self.clone() }
     }
 
+    /// The same witness, who knows nothing of the bytes on the disk.
+    pub fn anew(&self) -> Self {
+        self.memory().files.clear();
+        self.clone()
+    }
+
     /// The calls so far.
     pub fn events(&self) -> Vec<Event> {
         self.memory().events.clone()

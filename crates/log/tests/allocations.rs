@@ -1,0 +1,184 @@
+//! No heap allocation per append in the steady state, blocking or async, with a deadline or
+//! without.
+//!
+//! Guards W-7, L-10, LG-3 and the trap LT-6, where a wait with a deadline allocates.
+#![allow(unsafe_code)] // A global allocator is unsafe to implement; see the one SAFETY comment.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+mod setting;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use esker_log::{Engine, Log, Options, Seq, Start, Ticket};
+use setting::{LONG, block_on};
+
+/// The system's allocator, which counts.
+struct Counting;
+
+/// Of all threads.
+static ALL: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static MINE: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ALL.fetch_add(1, Ordering::Relaxed);
+    // A thread that is being torn down is not counted.
+    let _ = MINE.try_with(|mine| mine.set(mine.get() + 1));
+}
+
+// SAFETY: every call is handed on as it came to the system's allocator, which keeps the contract;
+// counting touches an atomic and a cell that needs no memory of its own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: as the caller promised.
+        unsafe { System.realloc(at, layout, size) }
+    }
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of this thread while it runs something.
+fn allocations(run: impl FnOnce()) -> u64 {
+    let before = MINE.with(Cell::get);
+    run();
+    MINE.with(Cell::get) - before
+}
+
+const PAYLOAD: [u8; 900] = [7; 900];
+
+/// A log on the real disk, with one thread, whose buffers have gone round already.
+fn steady(dir: &tempfile::TempDir, engine: Engine) -> Log {
+    let mut options = Options::default();
+    options.buffer_size = 64 << 10;
+    options.tail_cache = 128 << 10;
+    options.engine = Some(engine);
+    let log = Log::open(dir.path().join("log"), options).unwrap();
+    for _ in 0..3000 {
+        drop(log.append(&PAYLOAD).unwrap());
+    }
+    log.flush().unwrap().wait().unwrap();
+    log.append(&PAYLOAD).unwrap().wait().unwrap();
+    log.append(&PAYLOAD).unwrap().wait_timeout(LONG).unwrap();
+    block_on(log.append(&PAYLOAD).unwrap()).unwrap();
+    log
+}
+
+fn durable(ticket: Ticket) {
+    ticket.wait().unwrap();
+}
+
+/// Not one, on the thread that appends; on the engine's threads, nothing that grows with the
+/// appends.
+#[test]
+fn an_append_allocates_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = steady(&dir, Engine::new(1).unwrap());
+    let all = ALL.load(Ordering::Relaxed);
+    let counted = [
+        ("blocking", allocations(|| (0..50).for_each(|_| durable(log.append(&PAYLOAD).unwrap())))),
+        (
+            "with deadlines",
+            allocations(|| {
+                for _ in 0..50 {
+                    let ticket = log.append_timeout(&PAYLOAD, LONG).unwrap();
+                    ticket.wait_timeout(LONG).unwrap();
+                }
+            }),
+        ),
+        (
+            "pipelined",
+            allocations(|| {
+                for _ in 0..2000 {
+                    drop(log.append(&PAYLOAD).unwrap());
+                }
+                durable(log.flush().unwrap());
+            }),
+        ),
+        (
+            "in batches",
+            allocations(|| {
+                for _ in 0..50 {
+                    durable(log.append_batch(&[&PAYLOAD; 20]).unwrap());
+                    durable(log.append_atomic(&[&PAYLOAD; 20]).unwrap());
+                }
+            }),
+        ),
+        (
+            "that did not wait",
+            allocations(|| {
+                for _ in 0..50 {
+                    drop(log.append(&PAYLOAD).unwrap().wait_timeout(Duration::ZERO));
+                }
+                durable(log.flush().unwrap());
+            }),
+        ),
+    ];
+    for (how, count) in counted {
+        assert_eq!(count, 0, "allocations of {how} appends");
+    }
+    let all = ALL.load(Ordering::Relaxed) - all;
+    assert!(all < 100, "{all} allocations on all threads for 4150 appends");
+    log.close().unwrap();
+}
+
+/// What `block_on` itself takes is counted first, and taken off.
+#[test]
+fn an_async_append_allocates_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = steady(&dir, Engine::new(1).unwrap());
+    let once = allocations(|| block_on(async {}));
+    let counted = allocations(|| {
+        block_on(async {
+            for _ in 0..50 {
+                log.append_async(&PAYLOAD).await.unwrap().await.unwrap();
+            }
+            for _ in 0..1000 {
+                drop(log.append_async(&PAYLOAD).await.unwrap());
+            }
+            log.flush().unwrap().await.unwrap();
+            let last = log.accepted();
+            log.wait_durable(last).await.unwrap();
+        });
+    });
+    assert_eq!(counted, once, "allocations of async appends");
+    log.close().unwrap();
+}
+
+/// A record at the tip is handed out where it lies: a reader's batch costs no copy of it.
+#[test]
+fn a_reader_at_the_tip_copies_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = steady(&dir, Engine::new(1).unwrap());
+    let mut stream = log.stream(Start::Tip).unwrap();
+    let last = log.durable();
+    let counted = allocations(|| {
+        for n in 1..=50 {
+            durable(log.append(&PAYLOAD).unwrap());
+            let batch = stream.try_next().unwrap().unwrap();
+            assert_eq!(batch.last(), Some(Seq(last.0 + n)));
+        }
+    });
+    assert_eq!(counted, 0);
+    log.close().unwrap();
+}

@@ -1,0 +1,177 @@
+//! What the tests of single behaviours start from: a log on a simulated disk, driven by this thread
+//! or by the engine's own, and a look at everything that is in it.
+#![allow(dead_code)] // Each test binary uses its own part.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use esker_disk::sim::{Gate, SimDisk};
+use esker_log::{Batch, Engine, Error, Log, Options, Result, Seq, Start, Stream};
+
+/// Where the log lives on a simulated disk.
+pub const DIR: &str = "/log";
+/// Longer than anything here takes, and shorter than patience.
+pub const LONG: Duration = Duration::from_secs(20);
+
+/// A record as it was read: its number and its payload.
+pub type Seen = (u64, Vec<u8>);
+
+/// The smallest segments and buffers, on a disk, with an engine that the test drives itself.
+pub fn driven(disk: &SimDisk) -> (Options, Engine) {
+    let engine = Engine::manual();
+    let mut options = small(disk);
+    options.engine = Some(engine.clone());
+    (options, engine)
+}
+
+/// The smallest segments and buffers, on a disk, with the threads of the process.
+pub fn small(disk: &SimDisk) -> Options {
+    let mut options = Options::on(Arc::new(disk.clone()));
+    options.segment_size = 64 << 10;
+    options.buffer_size = 8 << 10;
+    options.buffers = 2;
+    options.tail_cache = 0;
+    options
+}
+
+/// A log on a new disk, driven by the test.
+pub fn log() -> (Log, SimDisk, Engine) {
+    let disk = SimDisk::new(1);
+    let (options, engine) = driven(&disk);
+    (Log::open(DIR, options).unwrap(), disk, engine)
+}
+
+/// The payload that belongs to a number: of another length and content for each.
+pub fn payload(seq: u64) -> Vec<u8> {
+    let len = (seq * 37 % 1500) as usize;
+    (0..len as u64).map(|at| (seq * 31 + at * 7) as u8).collect()
+}
+
+/// Appends the payloads of the next numbers, each durable before the next.
+pub fn append(log: &Log, count: u64) {
+    for _ in 0..count {
+        let seq = log.accepted().0 + 1;
+        let appended = log.append(&payload(seq)).unwrap().wait().unwrap();
+        assert_eq!(appended.seq, Seq(seq));
+    }
+}
+
+/// The records of a batch.
+pub fn seen(batch: &Batch) -> Vec<Seen> {
+    batch.iter().map(|record| (record.seq.0, record.payload.to_vec())).collect()
+}
+
+/// What stands in the log from a place on.
+pub fn read_from(log: &Log, start: Start) -> Result<Vec<Seen>> {
+    let mut stream = log.stream(start)?;
+    let mut all = Vec::new();
+    while let Some(batch) = stream.try_next()? {
+        assert!(!batch.is_empty(), "an empty batch");
+        all.extend(seen(&batch));
+    }
+    Ok(all)
+}
+
+/// What a stream gives without waiting.
+pub fn rest(stream: &mut Stream) -> Vec<Seen> {
+    std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect()
+}
+
+/// Everything in the log.
+pub fn all(log: &Log) -> Vec<Seen> {
+    read_from(log, Start::Oldest).unwrap()
+}
+
+/// The payloads of these numbers, as `all` gives them.
+pub fn payloads(numbers: impl IntoIterator<Item = u64>) -> Vec<Seen> {
+    numbers.into_iter().map(|seq| (seq, payload(seq))).collect()
+}
+
+/// Polls a future once.
+pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A waker that counts.
+#[derive(Debug, Default)]
+pub struct Wakes(AtomicUsize);
+
+impl Wakes {
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on this thread; gives up loudly after [`LONG`].
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let start = Instant::now();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let left = LONG.checked_sub(start.elapsed());
+        std::thread::park_timeout(
+            left.unwrap_or_else(|| panic!("the future never came to an end")),
+        );
+    }
+}
+
+/// Waits until something holds; gives up loudly after [`LONG`].
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LONG, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs something on a thread of its own, and gives up loudly when it takes longer than [`LONG`].
+pub fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || drop(tell.send(run())));
+    match told.recv_timeout(LONG) {
+        Ok(outcome) => outcome,
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what} did not come to an end"),
+        Err(_) => match thread.join() {
+            Err(cause) => std::panic::resume_unwind(cause),
+            Ok(()) => unreachable!(),
+        },
+    }
+}
+
+/// Opens a gate, and heals the disk, when a test ends early: so that a failure is no hang. Made
+/// behind the log, it goes before it.
+pub struct Opens(pub SimDisk, pub Gate);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.clear_faults();
+        self.1.open();
+    }
+}
+
+/// Whether this is the failure that a simulated disk was told to have.
+pub fn is_eio(error: &Error) -> bool {
+    matches!(error, Error::Io(cause) | Error::Poisoned(cause) if cause.os_code() == Some(5))
+}
