@@ -76,6 +76,19 @@ fn memory_stays_within_its_bound_and_full_is_told() {
     log.close().unwrap();
 }
 
+/// Each of these records fills a buffer of its own.
+#[test]
+fn large_records_stay_within_the_bound_too() {
+    let (log, disk, gate, _opens) = stuck();
+    drop(log.try_append(&[0; 7000]).unwrap());
+    assert!(matches!(log.try_append(&[0; 7000]), Err(Error::Full)));
+    assert_eq!((log.accepted(), log.metadata().memory_bytes), (Seq(2), 2 * (8 << 10)));
+    disk.clear_faults();
+    gate.open();
+    log.flush().unwrap().wait().unwrap();
+    log.close().unwrap();
+}
+
 #[test]
 fn twenty_writers_behind_a_stuck_commit_stay_within_the_bound_and_all_come_through() {
     let (log, disk, gate, _opens) = stuck();

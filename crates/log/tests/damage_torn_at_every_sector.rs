@@ -85,6 +85,9 @@ impl Torn {
     }
 }
 
+/// Whether a sector is new.
+type Pick = Box<dyn Fn(usize) -> bool>;
+
 fn tear_everywhere(torn: &Torn) -> Cases {
     let mut cases = Cases::default();
     let sectors = torn.new.len() / SECTOR;
@@ -94,7 +97,7 @@ fn tear_everywhere(torn: &Torn) -> Cases {
         torn.new[sector.clone()] != torn.old[sector]
     };
     for n in 0..sectors {
-        let ways: [(&str, Box<dyn Fn(usize) -> bool>); 4] = [
+        let ways: [(&str, Pick); 4] = [
             ("the first ones up to", Box::new(move |sector| sector <= n)),
             ("those from", Box::new(move |sector| sector >= n)),
             ("all but", Box::new(move |sector| sector != n)),

@@ -16,7 +16,7 @@ use damage_kit::map::{Place, in_dir, segment_path};
 use damage_kit::sample::{self, Sample};
 
 const MANIFEST: [usize; 15] = [0, 8, 12, 16, 20, 36, 44, 52, 60, 64, 68, 76, 84, 88, 92];
-const MARK: [usize; 7] = [0, 4, 8, 24, 32, 40, 48];
+const MARK: [usize; 8] = [0, 4, 8, 24, 32, 40, 48, 56];
 const SEGMENT: [usize; 14] = [0, 8, 12, 16, 32, 40, 48, 56, 64, 72, 80, 88, 92, 104];
 const UNIT: [usize; 13] = [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 68, 72];
 const FOOTER: [usize; 12] = [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 60, 64];

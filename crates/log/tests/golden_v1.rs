@@ -171,6 +171,11 @@ fn structures_are_those_of_version_1_byte_for_byte() {
     let zeros = [&first[104..BLOCK], &first[BLOCK + 144..2 * BLOCK], &first[2 * BLOCK + 112..]];
     assert!(zeros.into_iter().flatten().all(|&byte| byte == 0));
     // And what the book says of the format is so.
+    assert_eq!(format::told(&disk.contents(&in_dir("mark")).unwrap()), Some(4));
+    assert_eq!(
+        format::clean_end(&disk.contents(&in_dir("manifest")).unwrap()),
+        Some((2, 2 * BLOCK, 4))
+    );
     let (first, second) = (format::segment(&first).unwrap(), format::segment(&second).unwrap());
     assert_eq!((first.end, first.units[0].used, second.base), (2 * BLOCK, 144, 2 * BLOCK as u64));
 }

@@ -92,6 +92,8 @@ fn a_reader_behind_a_truncation_is_told() {
     assert_eq!(oldest_told(begun.try_next()), 25);
     assert_eq!(seen(&far.try_next().unwrap().unwrap())[0].0, 30);
     assert_eq!(oldest_told(log.read(24)), 25);
+    assert_eq!(oldest_told(log.stream(Start::From(Seq(24)))), 25);
+    assert_eq!(read_from(&log, Start::From(Seq(25))).unwrap(), payloads(25..=40));
     log.close().unwrap();
 }
 

@@ -63,6 +63,11 @@ impl Cases {
         }
     }
 
+    /// Whether the next case is one of those, one in so many, that are looked at more closely.
+    pub fn is_one_in(&self, many: usize) -> bool {
+        self.ran.is_multiple_of(many)
+    }
+
     /// Demands that there were so many cases at least, and that none failed.
     #[track_caller]
     pub fn finish(self, at_least: usize) {

@@ -6,7 +6,7 @@ pub const BLOCK: usize = 4096;
 pub const SEGMENT_HEADER: usize = 104;
 pub const UNIT_HEADER: usize = 72;
 pub const RECORD_HEADER: usize = 16;
-pub const MARK: usize = 48;
+pub const MARK: usize = 56;
 
 const DATA: u32 = 0xE5CE_1D01;
 const GAP: u32 = 0xE5CE_1D02;

@@ -7,7 +7,7 @@ use esker_log::{Engine, Log, Numbered, Options, Seq, Validate, repair};
 
 use super::DIR;
 use super::healing::{check_log, without};
-use super::map::{Map, segment_path};
+use super::map::{Map, in_dir, segment_path};
 use super::reading::Item;
 
 /// A log at rest.
@@ -58,12 +58,22 @@ pub struct Building {
     pub log: Option<Log>,
     /// Accepted, and on its way when the power went.
     in_flight: Option<Item>,
+    /// The power was cut since the last opening: what was not synced may be gone.
+    cut: bool,
 }
 
 impl Building {
     pub fn new(name: &'static str) -> Self {
         let disk = SimDisk::new(7);
-        Self { name, disk, items: Vec::new(), engine: Engine::manual(), log: None, in_flight: None }
+        Self {
+            name,
+            disk,
+            items: Vec::new(),
+            engine: Engine::manual(),
+            log: None,
+            in_flight: None,
+            cut: false,
+        }
     }
 
     /// Goes on with a log of which this is known.
@@ -80,6 +90,7 @@ impl Building {
     /// Opens the log, and holds what is in it against what is known.
     pub fn reopen(&mut self, segment_records: u64) -> Result<(), String> {
         self.engine = Engine::manual();
+        self.cut = false;
         let mut options = options(&self.disk.process(), &self.engine);
         options.segment_records = Some(segment_records);
         options.validate = Validate::Full;
@@ -157,6 +168,7 @@ impl Building {
         let ticket = self.log().append(&payload).unwrap();
         self.disk.cut_power_at(CutPoint::During(self.disk.operations()), Persist::Torn);
         assert!(ticket.wait().is_err() && !self.disk.is_on());
+        self.cut = true;
         self.log = None;
         self.engine.stop();
         self.disk.power_on();
@@ -166,6 +178,9 @@ impl Building {
     pub fn done(&mut self, clean: bool) -> Sample {
         let (name, disk, items) = (self.name, self.disk.clone(), self.items.clone());
         let map = Map::of(&disk);
+        let marked = map.claims.iter().find(|claim| claim.file == in_dir("mark"));
+        let marked = marked.map(|claim| claim.seq);
+        assert!(self.cut || marked == Some(self.last()), "{name}: the mark says {marked:?}");
         let found: Vec<u64> =
             map.segments.iter().flat_map(|s| &s.units).map(|u| u.last_seq).collect();
         assert_eq!(found.last(), items.last().map(Item::last).as_ref(), "{name}");
