@@ -165,6 +165,7 @@ fn a_sink_goes_on_after_a_cancelled_flush() {
         assert!(polled.is_pending());
     }
     assert_eq!((sink.last(), log.durable()), (Seq(1), Seq(0)));
+    assert_eq!(sink.flush().unwrap().unwrap().seq, Seq(1), "it still knows what it waits for");
     sink.push(&payload(2)).unwrap();
     engine.run();
     assert_eq!(sink.flush().unwrap().unwrap().seq, Seq(2));

@@ -12,7 +12,6 @@ use esker_log::{Error, Policy, Validate};
 use harness::case::case;
 use harness::config::{Config, WAYS, policies};
 use harness::dice::Dice;
-use harness::plan::How;
 use harness::workload::{Sizes, Step, workload};
 use harness::world::{Lived, Stop, World};
 
