@@ -67,6 +67,11 @@ impl<'a> Image<'a> {
         Ok(Self { trouble, file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
     }
 
+    /// The image ends here: what stands behind is not even read.
+    pub(crate) fn end_at(&mut self, end: u64) {
+        self.len = self.len.min(end);
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

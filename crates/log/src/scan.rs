@@ -70,6 +70,7 @@ pub(crate) fn scan(
     trouble: &Trouble,
 ) -> Result<Scan> {
     let mut image = Image::watched(Arc::clone(file), Some(trouble))?;
+    image.end_at(until.map_or(u64::MAX, u64::from));
     let mut scan = Scan {
         end: from.offset,
         seq: from.seq,

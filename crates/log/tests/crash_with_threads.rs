@@ -9,7 +9,7 @@ mod harness;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_log::{Engine, Error, Log, Policy};
 use harness::DIR;
@@ -88,7 +88,11 @@ fn life_of_threads(world: &mut World, plan: Plan, dice: &mut Dice) -> Result<(),
     if world.disk.is_on() {
         plan.how.strike(&world.disk);
     }
-    drop(opened);
+    if let Ok(log) = opened {
+        let start = Instant::now();
+        drop(log.close_timeout(HANG));
+        assert!(start.elapsed() < HANG / 2, "closing was forgotten");
+    }
     engine.stop();
     world.disk.power_on();
     world.model.opening(world.config);

@@ -199,6 +199,8 @@ pub(crate) fn find(
     want: u64,
 ) -> Found {
     let (mut at, mut prev_seq) = (0u32, prev_seq);
+    // Behind padding stands a unit, or the end.
+    let mut padded = false;
     loop {
         let here = offset + at;
         let rest = bytes.get(at as usize..).unwrap_or(&[]);
@@ -209,11 +211,17 @@ pub(crate) fn find(
             };
         };
         let first = u32::from_le_bytes(*first);
+        let is_unit = here.is_multiple_of(BLOCK) && UnitHeader::starts(first);
+        if padded && !is_unit {
+            return Found::Flaw { offset: here, flaw: Flaw::Padding };
+        }
         if first == 0 {
             at = block_up(here + 1) - offset;
+            padded = true;
             continue;
         }
-        if here.is_multiple_of(BLOCK) && UnitHeader::starts(first) {
+        padded = false;
+        if is_unit {
             match UnitHeader::parse(rest, salt, here) {
                 Err(flaw) => return Found::Flaw { offset: here, flaw },
                 // The size of a record before may have been damaged into a zero.

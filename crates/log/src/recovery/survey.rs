@@ -122,6 +122,7 @@ pub(crate) fn survey(
         manifest,
         heads: BTreeMap::new(),
         trouble: Trouble::default(),
+        told: None,
     };
     let mut survey = Survey {
         manifest,
@@ -151,6 +152,7 @@ pub(crate) fn survey(
         // The page is never synced: a crash may have torn it for good.
         let told = look.told().or_else(|_| look.told()).ok().flatten();
         survey.claim = told.map_or(0, |told| told.seq);
+        surveyor.told = told.map(|told| told.segment);
     }
     if let Some(clean) = &manifest.clean {
         survey.claim = survey.claim.max(clean.seq);
@@ -173,6 +175,8 @@ struct Surveyor<'a> {
     manifest: Manifest,
     heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
     trouble: Trouble,
+    /// The segment that the mark page names.
+    told: Option<u64>,
 }
 
 /// Where the sound units stop.
@@ -431,7 +435,8 @@ impl Surveyor<'_> {
             let lost = self.heads.iter().find(|(number, (_, head))| later(number) && is_lost(head));
             let beheaded = beheaded
                 .or(self.manifest.clean.map(|clean| clean.segment))
-                .or(lost.map(|(number, _)| *number));
+                .or(lost.map(|(number, _)| *number))
+                .or(self.told);
             let (path, offset) = match beheaded.filter(later).filter(|_| is_newest) {
                 Some(number) => (layout::segment(self.dir, number), 0),
                 None => (broken.path.clone(), end),

@@ -100,6 +100,13 @@ impl Examined {
         }
     }
 
+    /// Whether the log was closed where this segment ends.
+    pub(crate) fn ends_at(&self, end: &End) -> bool {
+        let chain = self.header.map(|header| self.chain_behind(&header));
+        (self.number, self.pieces_end(), self.last(), chain)
+            == (end.segment, end.offset, end.seq, Some(end.chain))
+    }
+
     /// The units before the first damage.
     pub(crate) fn sound_start(&self) -> impl Iterator<Item = SoundUnit> {
         let pieces = if self.header.is_some() { &self.pieces[..] } else { &[] };
@@ -143,8 +150,10 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
     }
 
     let mut claim = manifest.clean.map_or(0, |clean| clean.seq);
+    let mut told = None;
     if let Some(look) = Look::open(disk, dir, manifest.log)? {
-        claim = claim.max(look.told().ok().flatten().map_or(0, |told| told.seq));
+        told = look.told().ok().flatten();
+        claim = claim.max(told.map_or(0, |told| told.seq));
     }
     let mut segments = Vec::new();
     for number in live_numbers(&heads, manifest)? {
@@ -205,8 +214,10 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
     // units, or that is gone, is what became of them.
     let newest = segments.last().map(|newest: &Examined| newest.number);
     if claim > last {
-        for number in lost_segments(&heads, manifest, newest) {
+        let told = told.map(|told| told.segment);
+        for number in lost_segments(&heads, manifest, told, newest) {
             let file = heads.get(&number).map(|(file, _)| Arc::clone(file));
+            let written_to = file.as_ref().map_or(Ok(0), written_to)?;
             let flaw = match heads.get(&number) {
                 Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
                 _ => "the segment is missing".into(),
@@ -214,6 +225,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
             segments.push(Examined {
                 base: reached.0,
                 prev_seq: last,
+                written_to,
                 ..Examined::beheaded(dir, number, file, flaw)
             });
             reached.0 += u64::from(BLOCK);
@@ -234,7 +246,7 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
         let mut counts = head.is_ok() || manifest.clean.is_some_and(|end| end.segment == number);
         if !counts {
             let salt = Salt::new(manifest.log, number);
-            strays(file, salt, BLOCK, None, &Trouble::default(), |_, whole| counts |= whole)?;
+            strays(file, salt, BLOCK, None, &Trouble::default(), |_, _| counts = true)?;
         }
         if counts {
             newest = Some(number);
@@ -257,18 +269,37 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
 }
 
 /// The segments behind the newest that has anything sound.
-fn lost_segments(heads: &Heads, manifest: &Manifest, newest: Option<u64>) -> Vec<u64> {
+fn lost_segments(
+    heads: &Heads,
+    manifest: &Manifest,
+    told: Option<u64>,
+    newest: Option<u64>,
+) -> Vec<u64> {
     let is_later = |number: &u64| newest.is_none_or(|newest| *number > newest);
     let lost = |head: &Head| matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank);
     let damaged = heads.iter().filter(|(_, (_, head))| lost(head)).map(|(number, _)| *number);
     let closed = manifest.clean.map(|clean| clean.segment);
-    let mut numbers: Vec<u64> = damaged.chain(closed).filter(is_later).collect();
+    let mut numbers: Vec<u64> = damaged.chain(closed).chain(told).filter(is_later).collect();
     if numbers.is_empty() && newest.is_none() {
         numbers.push(manifest.floor_segment.max(1));
     }
     numbers.sort_unstable();
     numbers.dedup();
     numbers
+}
+
+/// Behind the last block of a file that has anything in it.
+fn written_to(file: &Arc<dyn File>) -> Result<u32> {
+    let mut image = Image::new(Arc::clone(file))?;
+    let (mut at, mut end) = (0, 0);
+    while at < image.len() {
+        let block = image.at(at, BLOCK as usize)?;
+        at += u64::from(BLOCK);
+        if block.iter().any(|&byte| byte != 0) {
+            end = at as u32;
+        }
+    }
+    Ok(end)
 }
 
 /// What came of going through a segment.

@@ -13,7 +13,7 @@ use crate::format::walk::check_unit;
 use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
 use crate::image::Image;
 use crate::layout;
-use crate::manifest::Manifest;
+use crate::manifest::{End, Manifest};
 use crate::mark::Page;
 use crate::options::{OnDamage, Options};
 use crate::position::Seq;
@@ -42,7 +42,9 @@ pub(crate) fn repair_segments(
             before = Some((segment.number, chain));
         }
     }
-    if !aside.is_empty() || found.clean_lies {
+    let newest = found.segments.last();
+    let ends = |end: &End| newest.is_some_and(|newest| newest.ends_at(end));
+    if !aside.is_empty() || !manifest.clean.as_ref().is_none_or(ends) || found.clean_lies {
         manifest.clean = None;
         manifest.write(&*options.disk, dir)?;
     }

@@ -220,7 +220,8 @@ pub fn kept_aside(harmed: &SimDisk, disk: &SimDisk, lost: &[Loss]) -> Checked {
         for name in disk.files(&room).unwrap_or_default() {
             // `<segment>-<offset>.bytes`, or with one more number where that name was taken.
             let parts: Vec<_> = name.split(['-', '.']).collect();
-            if parts[0].parse() == Ok(loss.segment) && !earlier.contains(&name) {
+            let done = name.ends_with(".bytes") && !earlier.contains(&name);
+            if done && parts[0].parse() == Ok(loss.segment) {
                 kept.push((parts[1].parse().unwrap(), disk.contents(&room.join(&name)).unwrap()));
             }
         }

@@ -195,6 +195,8 @@ pub fn closed() -> Sample {
     log.one(40).several(&[30, 0, 7]).one(9000).one(4096 - 72 - 16).run();
     log.several(&[16, 496, 48, 1]).far(10, 100).several(&[20, 21]).run();
     log.one(0).one(48).several(&[5000, 11, 3000]).one(33).run();
+    // The third record begins on the border of a block, in the middle of its unit.
+    log.several(&[16, 4096 - 72 - 32 - 16, 20]).run();
     log.one(12).several(&[0, 60]).close();
     log.open(6).one(200).several(&[700, 5000]).close();
     log.done(true)
