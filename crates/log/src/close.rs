@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use esker_disk::Open;
 
+use crate::append::Registered;
 use crate::committer::Committer;
 use crate::error::{Error, Latch, Result};
 use crate::layout;
@@ -93,30 +94,29 @@ impl Shared {
 
     /// Waits until the unit is durable, or cannot become it any more.
     fn settle(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
-        let mut key = None;
+        let mut place = Registered { shared: self, key: None };
         loop {
-            {
-                let state = self.lock();
-                match state.core.latch() {
-                    Some(latch @ (Latch::Failed { .. } | Latch::Stopped)) => {
-                        return Err(latch.refusal());
-                    }
-                    _ if state.core.durable().unit >= unit => break,
-                    _ => {}
-                }
+            if let Some(outcome) = self.settled(unit) {
+                return outcome;
             }
-            if !self.drive(unit) {
-                let last = self.lock().core.last_seq();
-                self.waiters.register(&mut key, For::Durable(last), &thread_waker());
-                if self.lock().core.durable().unit < unit && !park(deadline) {
-                    return Err(Error::Deadline);
-                }
+            if self.drive(unit) {
+                continue;
+            }
+            let last = self.lock().core.last_seq();
+            self.waiters.register(&mut place.key, For::Durable(last), &thread_waker());
+            // The commit in flight may have ended, or failed, before this thread was on the list.
+            if self.settled(unit).is_none() && !park(deadline) {
+                return Err(Error::Deadline);
             }
         }
-        if let Some(key) = key {
-            self.waiters.remove(key);
+    }
+
+    fn settled(&self, unit: u64) -> Option<Result<()>> {
+        let state = self.lock();
+        match state.core.latch() {
+            Some(latch @ (Latch::Failed { .. } | Latch::Stopped)) => Some(Err(latch.refusal())),
+            _ => (state.core.durable().unit >= unit).then_some(Ok(())),
         }
-        Ok(())
     }
 
     /// Everything is durable: leaves the directory as a closed log's.

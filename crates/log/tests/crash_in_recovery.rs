@@ -3,11 +3,13 @@
 //! Guards the order of what recovery does: the session raised before anything else, the copy of the
 //! tail durable before its name, its name before the old tail goes, the floor before the files. And
 //! that a recovery that was cut short promised nothing and lost nothing.
+//!
+//! `ESKER_SEEDS=n` goes through n programs for each kind of log, and leaves out no operation.
 
 mod harness;
 
 use esker_disk::sim::Persist;
-use harness::case::case;
+use harness::case::{case, number_from_env};
 use harness::config::{Config, SECTORS, bytes, policies, segments};
 use harness::dice::{Dice, mix};
 use harness::plan::{How, Plan};
@@ -69,8 +71,17 @@ fn recover_under_cuts(world: &World, dice: &mut Dice) -> Result<u64, String> {
     Ok(cuts)
 }
 
-/// Every `apart`th operation of a run ends it, and every operation of the recovery ends that.
+/// Every operation of a run ends it, or every `apart`th in a short test, and every operation of the
+/// recovery ends that.
 fn everywhere(test: &'static str, config: Config, seed: u64, apart: usize) {
+    let thorough = std::env::var_os("ESKER_SEEDS").is_some();
+    let apart = if thorough { 1 } else { apart };
+    for n in 0..number_from_env("ESKER_SEEDS", 1) {
+        every_recovery(test, config, seed + 100 * n, apart);
+    }
+}
+
+fn every_recovery(test: &'static str, config: Config, seed: u64, apart: usize) {
     let mut dice = Dice::new(seed);
     let steps = program(&mut dice);
     let mut world = World::new(config, seed);
@@ -98,7 +109,7 @@ fn every_policy() {
         for sector in SECTORS {
             for way in [(true, true), (false, false)] {
                 let config = Config::new(policy).sector(sector).way(way);
-                everywhere("crash_in_recovery::every_policy", config, n, 1);
+                everywhere("crash_in_recovery::every_policy", config, n, 5);
             }
         }
     }
@@ -109,7 +120,7 @@ fn while_segments_leave() {
     for (n, policy) in (10..).zip(policies()) {
         for retention in [segments(2), bytes(128 << 10)] {
             let config = Config::new(policy).retention(retention).way((true, false));
-            everywhere("crash_in_recovery::while_segments_leave", config, n, 1);
+            everywhere("crash_in_recovery::while_segments_leave", config, n, 3);
         }
     }
 }

@@ -9,7 +9,7 @@ mod harness;
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
 use esker_log::{Error, Policy, Validate};
-use harness::case::case;
+use harness::case::{case, is_alone};
 use harness::config::{Config, WAYS, policies};
 use harness::dice::Dice;
 use harness::workload::{Sizes, Step, workload};
@@ -69,11 +69,11 @@ fn every_read(test: &'static str, effect: &Effect) -> usize {
 #[test]
 fn a_misdirected_read_is_told_or_does_no_harm() {
     let test = "fault_lying_reads::a_misdirected_read_is_told_or_does_no_harm";
-    assert!(every_read(test, &Effect::Misdirect) > 100);
+    assert!(every_read(test, &Effect::Misdirect) > 100 || is_alone());
 }
 
 #[test]
 fn a_rotten_bit_is_told_or_does_no_harm() {
     let test = "fault_lying_reads::a_rotten_bit_is_told_or_does_no_harm";
-    assert!(every_read(test, &Effect::BitRot(None)) > 100);
+    assert!(every_read(test, &Effect::BitRot(None)) > 100 || is_alone());
 }

@@ -1,4 +1,5 @@
-//! Cases have names, and a case that fails says how to run it alone.
+//! Cases have names, and a case that fails says how to run it alone. `ESKER_TRACE=1` makes it tell
+//! its steps.
 
 use std::fmt::Display;
 
@@ -10,6 +11,11 @@ const ONLY: &str = "ESKER_CASE";
 pub struct Case {
     test: &'static str,
     name: String,
+}
+
+/// Whether one case was asked for, so that there is nothing to be counted.
+pub fn is_alone() -> bool {
+    std::env::var_os(ONLY).is_some()
 }
 
 /// Begins a case, unless another was asked for. `test` is the file and the function.
@@ -30,6 +36,14 @@ impl Drop for Case {
             eprintln!("case {name:?}; again with:");
             eprintln!("{ONLY}='{name}' cargo test -p esker-log --test {file} {function}");
         }
+    }
+}
+
+/// Tells what happens, where `ESKER_TRACE` is set.
+#[allow(clippy::print_stdout)]
+pub fn trace(what: impl FnOnce() -> String) {
+    if std::env::var_os("ESKER_TRACE").is_some() {
+        println!("{}", what());
     }
 }
 

@@ -1,5 +1,6 @@
 //! A log that lives on a simulated disk, dies and is opened again, beside the model of it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{Append, Engine, Error, Found, Log, Numbered, Policy, Seq, Start, Ticket};
 
+use super::case::trace;
 use super::config::Config;
 use super::dice::{Dice, mix};
 use super::model::{Entry, Model, Seen};
@@ -169,6 +171,7 @@ impl World {
             }
             let done = self.step(life, step);
             self.observe(life)?;
+            trace(|| format!("{} accepted, {} durable", self.model.last(), self.model.durable()));
             done?;
             if !self.disk.is_on() {
                 return Err(Stop::Ended);
