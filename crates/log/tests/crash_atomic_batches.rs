@@ -2,6 +2,7 @@
 //! than a segment, with more records than a segment may hold.
 //!
 //! Guards: a batch that is spread over two commits; and a recovery that cuts or copies half of one.
+#![allow(clippy::panic)] // What tests share fails loudly.
 
 mod harness;
 

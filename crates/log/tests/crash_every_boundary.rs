@@ -5,6 +5,7 @@
 //! life and the second cut, a dead record of the first that comes back behind a new one.
 //!
 //! `ESKER_SEEDS=n` goes through n programs for each kind of log instead of one.
+#![allow(clippy::panic)] // What tests share fails loudly.
 
 mod harness;
 

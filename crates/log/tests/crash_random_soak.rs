@@ -3,6 +3,7 @@
 //!
 //! Guards what nobody thought of. A few thousand cuts in a usual run; `ESKER_SOAK=100000` makes it
 //! as many as that of each kind, best with `--release`; `ESKER_SEED=n` runs one seed alone.
+#![allow(clippy::panic, clippy::print_stdout)] // What tests share fails and tells loudly.
 
 mod harness;
 

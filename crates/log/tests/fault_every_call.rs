@@ -2,6 +2,7 @@
 //!
 //! Guards: an error that is swallowed, loses its kind or stops the log from opening ever again; a
 //! log that goes on after a failed write or sync; a record called durable that was not.
+#![allow(clippy::panic)] // What tests share fails loudly.
 
 mod harness;
 

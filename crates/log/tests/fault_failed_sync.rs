@@ -3,6 +3,7 @@
 //!
 //! Guards: a recovery that takes what it reads from the cache for durable, because a second sync of
 //! the same pages succeeds and writes nothing.
+#![allow(clippy::panic)] // What tests share fails loudly.
 
 mod harness;
 

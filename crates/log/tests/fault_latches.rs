@@ -2,6 +2,7 @@
 //! everybody later is refused with the same cause, and what was durable can be read.
 //!
 //! Guards: a lost or changed cause, a failure that wears off, a reader that fails with the writer.
+#![allow(clippy::panic)] // What tests share fails loudly.
 
 mod harness;
 

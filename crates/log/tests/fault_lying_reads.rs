@@ -3,6 +3,7 @@
 //! Guards: bytes handed to a reader that were never appended, and durable records that recovery cuts
 //! off because it misread them. The processes end by a kill or a close, which leave the claims in
 //! place: nothing may be lost without a word.
+#![allow(clippy::panic)] // What tests share fails loudly.
 
 mod harness;
 

@@ -2,6 +2,7 @@
 //!
 //! Guards: bytes skipped or written twice at another place when a call is continued; and a cut
 //! between two parts of one commit.
+#![allow(clippy::panic)] // What tests share fails loudly.
 
 mod harness;
 

@@ -2,7 +2,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist};
-use esker_log::{Error, Log, Start};
+use esker_log::{Error, Start};
 
 use super::config::Config;
 use super::dice::Dice;
@@ -73,16 +73,17 @@ pub fn is_cause(cause: &esker_disk::Error, op: Op, effect: &Effect) -> bool {
 pub fn check_latched(world: &World, life: &Life, op: Op, effect: &Effect) -> Result<(), String> {
     let log = &life.log;
     let before = log.accepted();
-    let refusals: [(&str, fn(&Log) -> Option<Error>); 5] = [
-        ("append", |log| log.append(b"late").err()),
-        ("try_append", |log| log.try_append(b"late").err()),
-        ("append_batch", |log| log.append_batch(&[b"late", b"late"]).err()),
-        ("append_atomic", |log| log.append_atomic(&[b"late", b"late"]).err()),
-        ("flush", |log| log.flush().err()),
+    let late = [b"late", b"late"];
+    let calls = [
+        ("append", log.append(b"late")),
+        ("try_append", log.try_append(b"late")),
+        ("append_batch", log.append_batch(&late)),
+        ("append_atomic", log.append_atomic(&late)),
+        ("flush", log.flush()),
     ];
-    for (call, refused) in refusals {
-        match refused(log) {
-            Some(Error::Poisoned(cause)) if is_cause(&cause, op, effect) => {}
+    for (call, refused) in calls {
+        match refused {
+            Err(Error::Poisoned(cause)) if is_cause(&cause, op, effect) => {}
             other => return Err(format!("{call} after a failure gives {other:?}")),
         }
     }

@@ -136,13 +136,7 @@ impl World {
                 life.log.accepted()
             ));
         }
-        if std::env::var_os("ESKER_TRACE").is_some() {
-            println!(
-                "opened: {:?} {:?}",
-                life.log.recovery(),
-                self.disk.files(std::path::Path::new(DIR))
-            );
-        }
+        trace(|| format!("opened: {:?}", life.log.recovery()));
         // It is open: what it says now holds, even if the power goes before anybody looks.
         let after = life.log.metadata().after.0;
         life.lost = self.model.open(last, after)?;
@@ -161,14 +155,7 @@ impl World {
     /// Goes through steps.
     pub fn go(&mut self, life: &mut Life, steps: &[Step]) -> Lived {
         for step in steps {
-            if std::env::var_os("ESKER_TRACE").is_some() {
-                println!(
-                    "{step:?} last {} durable {} op {}",
-                    self.model.last(),
-                    self.model.durable(),
-                    self.disk.operations()
-                );
-            }
+            trace(|| format!("operation {}: {step:?}", self.disk.operations()));
             let done = self.step(life, step);
             self.observe(life)?;
             trace(|| format!("{} accepted, {} durable", self.model.last(), self.model.durable()));
@@ -184,13 +171,7 @@ impl World {
     /// One whole life under a plan: it ends there or, when the plan does not come to it, behind the
     /// last step.
     pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
-        if std::env::var_os("ESKER_TRACE").is_some() {
-            println!(
-                "life until {plan}: {:?} {:?}",
-                self.disk.files(std::path::Path::new("/")),
-                self.disk.files(std::path::Path::new(DIR))
-            );
-        }
+        trace(|| format!("life until {plan}: {:?}", self.disk.files(Path::new(DIR))));
         plan.arm(&self.disk);
         let lived = self.live(steps);
         self.disk.cancel_cut();
