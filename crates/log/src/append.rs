@@ -74,7 +74,8 @@ impl Log {
         self.append_until(&record, None)
     }
 
-    /// As [`Log::append`], but waits for room no longer than this.
+    /// As [`Log::append`], but waits for room no longer than this. A commit that the caller drives
+    /// itself is not broken off.
     ///
     /// # Errors
     /// As [`Log::append`], and [`Error::Deadline`] when nothing was accepted in time.
@@ -101,11 +102,16 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub async fn append_async(&self, record: impl Append) -> Result<Ticket> {
+        let (seq, unit, position) = self.accept_async(&record).await?;
+        Ok(self.shared.ticket(seq, unit, position))
+    }
+
+    async fn accept_async(&self, record: &impl Append) -> Result<Accepted> {
         let mut place = Registered { shared: &self.shared, key: None };
         poll_fn(|cx| {
             for last_look in [false, true] {
-                match self.shared.append_now(&record) {
-                    Ok(ticket) => return Poll::Ready(Ok(ticket)),
+                match self.shared.accept(record) {
+                    Ok(accepted) => return Poll::Ready(Ok(accepted)),
                     Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
                     Err(Refusal::Full) if last_look => {}
                     Err(Refusal::Full) => {
@@ -127,13 +133,33 @@ impl Log {
     /// last record accepted so far.
     ///
     /// # Errors
-    /// As [`Log::append`]. When the log fails in the middle, a prefix was accepted.
+    /// As [`Log::append`]. When the log fails in the middle, a prefix was accepted; so it was when
+    /// another writer's record came between [`Numbered`] ones, which [`Log::append_atomic`] does not
+    /// let happen.
     pub fn append_batch<A: Append>(&self, records: &[A]) -> Result<Ticket> {
         self.shared.lock().core.check_batch(records.iter().map(sizes))?;
         let mut last = None;
         for record in records {
             // A ticket that is replaced was never looked at, and asks for nothing.
             last = Some(self.shared.append_until_quietly(record, None)?);
+        }
+        match last {
+            Some((seq, unit, position)) => Ok(self.shared.ticket(seq, unit, position)),
+            None => self.flush(),
+        }
+    }
+
+    /// As [`Log::append_batch`], but waits for room are pending futures.
+    ///
+    /// A future that is dropped before it is ready has accepted a prefix of the records.
+    ///
+    /// # Errors
+    /// As [`Log::append_batch`].
+    pub async fn append_batch_async<A: Append>(&self, records: &[A]) -> Result<Ticket> {
+        self.shared.lock().core.check_batch(records.iter().map(sizes))?;
+        let mut last = None;
+        for record in records {
+            last = Some(self.accept_async(record).await?);
         }
         match last {
             Some((seq, unit, position)) => Ok(self.shared.ticket(seq, unit, position)),

@@ -27,7 +27,8 @@ impl Log {
     }
 
     /// As [`Log::close`], but gives up after the deadline: the log accepts nothing more, what was
-    /// staged may still become durable, and the lock is kept until the commit in flight ends.
+    /// staged may still become durable, and the lock is kept until the last handle, ticket and stream
+    /// of the log is gone, because a commit may still be in flight.
     ///
     /// # Errors
     /// As [`Log::close`], and [`Error::Deadline`].
@@ -70,6 +71,18 @@ impl Shared {
             *self.lock.lock() = None;
         }
         outcome
+    }
+
+    pub(crate) fn close_or_warn(&self) {
+        match self.close(None) {
+            Ok(()) | Err(Error::Closed) => {}
+            Err(error) => tracing::warn!(%error, "the log was not closed cleanly"),
+        }
+    }
+
+    /// Whether this thread is in the middle of a commit.
+    pub(crate) fn is_committing_here(&self) -> bool {
+        self.lock().committing == Some(std::thread::current().id())
     }
 
     /// Waits for the end of the commit in flight. `None` when whoever had the committer died.
@@ -121,7 +134,12 @@ impl Shared {
 
     /// Everything is durable: leaves the directory as a closed log's.
     fn end(&self, committer: &mut Committer, unused: Option<(u64, Ready)>) -> Result<()> {
+        // Slow work may have failed since everything was durable.
+        if let Some(latch @ (Latch::Failed { .. } | Latch::Stopped)) = self.lock().core.latch() {
+            return Err(latch.refusal());
+        }
         let disk = &*self.options.disk;
+        crate::upkeep::retain(self)?;
         if let Some((number, _)) = unused {
             disk.unlink(&layout::segment(&self.dir, number))?;
             disk.sync_dir(&self.dir)?;

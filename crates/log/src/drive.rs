@@ -97,6 +97,7 @@ impl Shared {
         until: Option<u64>,
     ) {
         let mut watch = Watch { log: self, panicked: true };
+        state.committing = Some(std::thread::current().id());
         let mut wakers = std::mem::take(&mut committer.wakers);
         loop {
             let durable = state.core.durable();
@@ -150,6 +151,7 @@ impl Shared {
         watch.panicked = false;
         committer.wakers = wakers;
         state.committer = Some(committer);
+        state.committing = None;
         self.returned.notify_all();
         self.kick(&state);
         drop(state);

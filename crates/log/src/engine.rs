@@ -1,8 +1,9 @@
 //! The threads that commit, shared by any number of logs.
 //!
-//! A log with something to commit stands in the queue once, so the queue is bounded by the number
-//! of open logs. Slow work, the preparation of segments and the dropping of old ones, has a thread
-//! of its own, so that it never stands before a commit.
+//! A log with something to commit stands in the queue once, and once more when its timer rang, so the
+//! queue is bounded by the number of open logs. Slow work, the preparation of segments and the dropping of old ones, has a thread
+//! of its own, so that it never stands before a commit; and so have the timers, so that a commit on a
+//! disk that hangs does not hold up those of other logs.
 //!
 //! A *manual* engine has no thread: its owner calls [`Engine::run`] and [`Engine::advance`]. Waiting
 //! callers drive their own commits, so that everything happens in a known order on one thread. That
@@ -50,6 +51,7 @@ struct Shared {
     queues: Mutex<Queues>,
     commits: Condvar,
     upkeeps: Condvar,
+    timers: Condvar,
     clock: Clock,
     threads: usize,
 }
@@ -62,12 +64,27 @@ impl std::fmt::Debug for Shared {
 
 #[derive(Default)]
 struct Queues {
-    commits: VecDeque<Arc<dyn Work>>,
+    commits: VecDeque<Due>,
     upkeeps: VecDeque<Arc<dyn Work>>,
     timers: BinaryHeap<Reverse<Timer>>,
     /// Every log on this engine, to be told when it stops.
     logs: Vec<Weak<dyn Work>>,
     stopped: bool,
+}
+
+/// What a log is queued for.
+enum Due {
+    Commit(Arc<dyn Work>),
+    Period(Arc<dyn Work>),
+}
+
+impl Due {
+    fn run(self) {
+        match self {
+            Self::Commit(log) => guarded(&*log, |log| log.commit()),
+            Self::Period(log) => guarded(&*log, |log| log.period()),
+        }
+    }
 }
 
 struct Timer {
@@ -102,7 +119,8 @@ enum Clock {
 }
 
 impl Engine {
-    /// An engine with this many threads for commits, at least one, and one for slow work.
+    /// An engine with this many threads for commits, at least one, one for slow work and one for
+    /// timers.
     ///
     /// # Errors
     /// When the system gives no thread.
@@ -111,6 +129,7 @@ impl Engine {
             queues: Mutex::default(),
             commits: Condvar::new(),
             upkeeps: Condvar::new(),
+            timers: Condvar::new(),
             clock: Clock::Real(Instant::now()),
             threads: threads.max(1),
         });
@@ -123,6 +142,9 @@ impl Engine {
         let slow = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("esker-upkeep".into());
         thread.spawn(move || slow.upkeep_thread())?;
+        let timer = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("esker-timer".into());
+        thread.spawn(move || timer.timer_thread())?;
         Ok(Self { shared, _owner: Some(owner) })
     }
 
@@ -132,6 +154,7 @@ impl Engine {
             queues: Mutex::default(),
             commits: Condvar::new(),
             upkeeps: Condvar::new(),
+            timers: Condvar::new(),
             clock: Clock::Manual(AtomicU64::new(0)),
             threads: 0,
         };
@@ -162,8 +185,10 @@ impl Engine {
             if commit.is_none() && upkeep.is_none() {
                 return;
             }
-            if let Some(log) = commit {
-                log.commit();
+            match commit {
+                Some(Due::Commit(log)) => log.commit(),
+                Some(Due::Period(log)) => log.period(),
+                None => {}
             }
             if let Some(log) = upkeep {
                 log.upkeep();
@@ -229,7 +254,7 @@ impl Engine {
     pub(crate) fn commit(&self, log: Arc<dyn Work>) {
         let mut queues = self.shared.queues.lock();
         if !queues.stopped {
-            queues.commits.push_back(log);
+            queues.commits.push_back(Due::Commit(log));
             drop(queues);
             self.shared.commits.notify_one();
         }
@@ -247,9 +272,13 @@ impl Engine {
 
     /// Calls `period` of a log at this time.
     pub(crate) fn at(&self, at: Duration, log: Weak<dyn Work>) {
-        self.shared.queues.lock().timers.push(Reverse(Timer { at, log }));
-        // Whoever sleeps longest may have to wake sooner now.
-        self.shared.commits.notify_one();
+        let mut queues = self.shared.queues.lock();
+        let sooner = queues.timers.peek().is_none_or(|Reverse(timer)| at < timer.at);
+        queues.timers.push(Reverse(Timer { at, log }));
+        drop(queues);
+        if sooner {
+            self.shared.timers.notify_one();
+        }
     }
 }
 
@@ -275,23 +304,29 @@ impl Shared {
     fn commit_thread(&self) {
         let mut queues = self.queues.lock();
         loop {
-            if let Some(log) = queues.commits.pop_front() {
+            if let Some(due) = queues.commits.pop_front() {
                 drop(queues);
-                guarded(&*log, |log| log.commit());
-                drop(log);
-                queues = self.queues.lock();
-            } else if let Some(log) = queues.pop_timer(self.now()) {
-                drop(queues);
-                guarded(&*log, |log| log.period());
-                drop(log);
+                due.run();
                 queues = self.queues.lock();
             } else if queues.stopped {
                 return;
-            } else if let Some(Reverse(timer)) = queues.timers.peek() {
-                let wait = timer.at.saturating_sub(self.now());
-                self.commits.wait_for(&mut queues, wait);
             } else {
                 self.commits.wait(&mut queues);
+            }
+        }
+    }
+
+    fn timer_thread(&self) {
+        let mut queues = self.queues.lock();
+        while !queues.stopped {
+            if let Some(log) = queues.pop_timer(self.now()) {
+                queues.commits.push_back(Due::Period(log));
+                self.commits.notify_one();
+            } else if let Some(Reverse(timer)) = queues.timers.peek() {
+                let wait = timer.at.saturating_sub(self.now());
+                self.timers.wait_for(&mut queues, wait);
+            } else {
+                self.timers.wait(&mut queues);
             }
         }
     }
@@ -322,6 +357,7 @@ impl Shared {
         drop(queues);
         self.commits.notify_all();
         self.upkeeps.notify_all();
+        self.timers.notify_all();
         for log in logs.into_iter().filter_map(|log| log.upgrade()) {
             log.stopped(false);
         }

@@ -185,7 +185,8 @@ impl Reader {
 }
 
 impl Seen {
-    /// Looks at the whole directory. A writer may change it meanwhile; then again.
+    /// Looks at the whole directory. A writer may change it meanwhile; then again, until two looks
+    /// meet the same damage.
     fn look_again(dir: &Path, options: &Options) -> Result<Self> {
         let mut outcome = Self::look(dir, options);
         for _ in 1..TRIES {
@@ -194,11 +195,26 @@ impl Seen {
                 Err(Error::NotALog { .. } | Error::Version { .. } | Error::Foreign { .. }) => break,
                 _ => {
                     std::thread::sleep(std::time::Duration::from_millis(1));
-                    outcome = Self::look(dir, options);
+                    let again = Self::look(dir, options);
+                    let same = match (&outcome, &again) {
+                        (Ok(before), Ok(now)) => before.is_like(now),
+                        _ => false,
+                    };
+                    outcome = again;
+                    if same {
+                        break;
+                    }
                 }
             }
         }
         outcome
+    }
+
+    /// Whether another look saw the same damage, and no writer did anything between the two.
+    fn is_like(&self, other: &Self) -> bool {
+        self.manifest == other.manifest
+            && self.damage == other.damage
+            && self.limit() == other.limit()
     }
 
     fn look(dir: &Path, options: &Options) -> Result<Self> {
@@ -248,7 +264,9 @@ impl Seen {
             return Ok(false);
         }
         if told.seq <= self.limit().1 {
-            return Ok(true);
+            // The writer may have closed the log, or dropped records.
+            let now = Manifest::read(&*options.disk, dir)?;
+            return Ok(now.is_some_and(|manifest| manifest == self.manifest));
         }
         while let Some(newest) = self.segments.newest().filter(|n| n.number() < told.segment) {
             match next_segment(dir, options, &self.manifest, &newest)? {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
+use std::thread::ThreadId;
 
 use esker_disk::{Lock, Open};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -11,7 +12,7 @@ use crate::committer::{Committer, Mode};
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::floor::Floor;
 use crate::format::LogId;
 use crate::layout;
@@ -42,9 +43,15 @@ pub(crate) struct Owner(pub(crate) Arc<Shared>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        match self.0.close(None) {
-            Ok(()) | Err(Error::Closed) => {}
-            Err(error) => tracing::warn!(%error, "the log was not closed cleanly"),
+        if !self.0.is_committing_here() {
+            return self.0.close_or_warn();
+        }
+        // A waker that this commit woke held the last handle. Closing waits for the commit, so that
+        // must happen elsewhere.
+        let log = Arc::clone(&self.0);
+        let thread = std::thread::Builder::new().name("esker-close".into());
+        if let Err(error) = thread.spawn(move || log.close_or_warn()) {
+            tracing::warn!(%error, "the log was not closed: no thread for it");
         }
     }
 }
@@ -100,6 +107,8 @@ pub(crate) struct State {
     pub(crate) core: Core,
     /// There while nobody commits.
     pub(crate) committer: Option<Box<Committer>>,
+    /// The thread that commits.
+    pub(crate) committing: Option<ThreadId>,
     /// It will not come back.
     pub(crate) committer_lost: bool,
     pub(crate) period_runs: bool,

@@ -100,6 +100,7 @@ impl Log {
             state: Mutex::new(State {
                 core,
                 committer: Some(Box::new(committer)),
+                committing: None,
                 committer_lost: false,
                 period_runs: false,
             }),

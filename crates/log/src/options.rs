@@ -22,7 +22,8 @@ pub enum Policy {
     #[default]
     Always,
     /// A commit for every `n` records. A crash takes at most `n` - 1 records when no commit was in
-    /// flight and 2`n` - 1 when one was; an append that would exceed that waits.
+    /// flight and 2`n` - 1 when one was; an append that would exceed that waits. An atomic batch is
+    /// taken whole: one of more records than that waits until nothing else is at risk.
     Batch(NonZeroU64),
     /// A commit this long after the first record that has none, by a timer of the engine. A crash
     /// takes what was accepted within this time and the length of one commit.
@@ -45,7 +46,8 @@ pub struct Retention {
     /// The most records. At least 1; what is kept is a whole number of segments, so that up to one
     /// segment's records more may stay.
     pub records: Option<u64>,
-    /// The longest time since the last record of a segment was accepted, by the wall clock.
+    /// The longest time since the last record of a segment was accepted, by the wall clock. Looked at
+    /// when the log is opened, goes on to another segment, and is closed.
     pub age: Option<Duration>,
 }
 
@@ -112,7 +114,7 @@ pub struct Options {
     pub record_limit: u32,
     /// The size at which a segment is full, in bytes: a multiple of 4096, from 64 KiB to 512 MiB.
     /// Default 64 MiB. The file grows on demand. A record or an atomic batch that is larger gets a
-    /// segment of its own.
+    /// segment of its own. Each segment of an open log takes one file descriptor.
     pub segment_size: u32,
     /// The records after which a segment is full, too. Default: no such limit.
     pub segment_records: Option<u64>,

@@ -37,7 +37,8 @@ pub struct Metadata {
     pub disk_bytes: u64,
     /// Entries of the sparse index in memory; 24 bytes each.
     pub index_entries: usize,
-    /// Bytes of memory in staging buffers and the tail cache.
+    /// Bytes of memory in staging buffers and the tail cache, also where only a batch that a reader
+    /// keeps still holds them.
     pub memory_bytes: u64,
     /// Records accepted and not durable.
     pub pending: u64,

@@ -48,7 +48,7 @@ struct State {
     busy: Option<Range<u32>>,
     ready: Option<(u64, Ready)>,
     making: Option<u64>,
-    /// The committer has asked for this segment: nobody else makes it any more.
+    /// The committer has asked for this segment, or making it ahead failed: it is the committer's.
     taken: u64,
     /// A moving average of the size of commits, and bytes entered since the last look.
     commit_size: u64,
@@ -93,13 +93,14 @@ impl Runway {
     /// Whether prewriting is due, or the making of the next segment.
     pub(crate) fn is_low(&self, limit: u32) -> bool {
         let state = self.state.lock();
-        let alone = state.ready.is_none() && state.making.is_none();
+        let next = state.segment + 1;
+        let alone = state.ready.is_none() && state.making.is_none() && state.taken < next;
         (alone && state.entered_to > limit / 2)
             || (self.prewrites && state.busy.is_none() && state.wants(limit).is_some())
     }
 
-    /// Takes the next range to prewrite.
-    pub(crate) fn claim(&self, limit: u32) -> Option<(u64, Range<u32>)> {
+    /// Takes the next range to prewrite. Nobody else enters it until the claim is dropped.
+    pub(crate) fn claim(&self, limit: u32) -> Option<Claim<'_>> {
         let mut state = self.state.lock();
         if !self.prewrites || state.closed || state.busy.is_some() {
             return None;
@@ -107,38 +108,19 @@ impl Runway {
         let range = state.wants(limit)?;
         state.recent /= 2;
         state.busy = Some(range.clone());
-        Some((state.segment, range))
+        Some(Claim { runway: self, segment: state.segment, range })
     }
 
-    /// The prewrite ended. If it failed, the range counts as written all the same, so that it is not
-    /// tried again.
-    pub(crate) fn release(&self, range: &Range<u32>) {
-        let mut state = self.state.lock();
-        state.written_to = state.written_to.max(range.end);
-        state.busy = None;
-        self.cleared.notify_all();
-    }
-
-    /// Whether a segment should be made: the number, if nobody has made it or is making it.
-    pub(crate) fn claim_segment(&self, number: u64) -> bool {
+    /// Takes the making of a segment, if nobody has made it or is making it.
+    pub(crate) fn claim_segment(&self, number: u64) -> Option<Making<'_>> {
         let mut state = self.state.lock();
         let have = state.ready.as_ref().is_some_and(|(ready, _)| *ready >= number);
         let late = state.segment.max(state.taken) >= number;
         if state.closed || have || state.making.is_some() || late {
-            return false;
+            return None;
         }
         state.making = Some(number);
-        true
-    }
-
-    /// The segment was made, or could not be.
-    pub(crate) fn made(&self, number: u64, ready: Option<Ready>) {
-        let mut state = self.state.lock();
-        state.making = None;
-        if let Some(ready) = ready {
-            state.ready = Some((number, ready));
-        }
-        self.cleared.notify_all();
+        Some(Making { runway: self, number, made: None })
     }
 
     /// The segment with this number, if it was made ahead.
@@ -160,6 +142,51 @@ impl Runway {
             self.cleared.wait(&mut state);
         }
         state.ready.take()
+    }
+}
+
+/// A range that is being prewritten. When the prewrite failed the range counts as written all the
+/// same, so that it is not tried again.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    runway: &'a Runway,
+    pub(crate) segment: u64,
+    pub(crate) range: Range<u32>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut state = self.runway.state.lock();
+        state.written_to = state.written_to.max(self.range.end);
+        state.busy = None;
+        self.runway.cleared.notify_all();
+    }
+}
+
+/// A segment that is being made. One that could not be made ahead is left to the committer, whose
+/// failure it then is.
+#[derive(Debug)]
+pub(crate) struct Making<'a> {
+    runway: &'a Runway,
+    number: u64,
+    made: Option<Ready>,
+}
+
+impl Making<'_> {
+    pub(crate) fn made(mut self, ready: Ready) {
+        self.made = Some(ready);
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let mut state = self.runway.state.lock();
+        state.making = None;
+        match self.made.take() {
+            Some(ready) => state.ready = Some((self.number, ready)),
+            None => state.taken = state.taken.max(self.number),
+        }
+        self.runway.cleared.notify_all();
     }
 }
 

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 /// Appends records without waiting for each, and waits for all at [`Sink::flush`].
 ///
-/// It is a [`futures_sink::Sink`] too. The staging memory of the log is its buffer: a record that
+/// It is a [`futures_sink::Sink`] too; [`Sink::flush`] blocks, and `SinkExt::flush(&mut sink)` is the
+/// one to await. The staging memory of the log is its buffer: a record that
 /// was pushed is accepted, and dropping the sink loses none; but only a flush that returned `Ok`
 /// says that they are durable. After a failed or cancelled flush the sink can be used on, as far as
 /// the log can: [`Sink::last`] tells the last record pushed, [`Log::durable`] how far it got.

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -13,6 +14,8 @@ pub(crate) struct Tail {
     windows: RwLock<VecDeque<Kept>>,
     /// How many bytes of finished windows are kept.
     cache: u64,
+    /// The bytes of all windows that there are: those here, and those that readers still hold.
+    held: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -24,7 +27,7 @@ struct Kept {
 
 impl Tail {
     pub(crate) fn new(cache: u64) -> Self {
-        Self { windows: RwLock::new(VecDeque::with_capacity(32)), cache }
+        Self { windows: RwLock::new(VecDeque::with_capacity(32)), cache, held: Arc::default() }
     }
 
     pub(crate) fn newest(&self) -> Option<Arc<Window>> {
@@ -72,15 +75,17 @@ impl Tail {
                 reused = Some(oldest.window);
             }
         }
-        let window = reused
-            .unwrap_or_else(|| Arc::new(Window::new(piece, usual.max(piece.limit - piece.start))));
+        let window = reused.unwrap_or_else(|| {
+            let capacity = usual.max(piece.limit - piece.start);
+            Arc::new(Window::new(piece, capacity, Arc::clone(&self.held)))
+        });
         windows.push_back(Kept { window: Arc::clone(&window), end: u64::MAX });
         window
     }
 
-    /// Bytes of memory in windows.
+    /// Bytes of memory in windows, those that only a reader holds among them.
     pub(crate) fn bytes(&self) -> u64 {
-        self.windows.read().iter().map(Kept::bytes).sum()
+        self.held.load(Ordering::Relaxed)
     }
 }
 

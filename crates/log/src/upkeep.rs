@@ -31,16 +31,8 @@ pub(crate) fn upkeep(log: &Shared) -> Result<()> {
         write_footers(log)?;
         retain(log)?;
     }
-    if let Err(error) = make_ahead(log) {
-        // Room may come back; the commit that needs it will find out.
-        match &error {
-            Error::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull => {
-                tracing::warn!(%error, "no room to work ahead");
-            }
-            _ => return Err(error),
-        }
-    }
-    Ok(())
+    make_ahead(log);
+    prewrite_ahead(log)
 }
 
 /// A segment gets its footer once a unit of a later segment is durable, and with it all of its own.
@@ -52,8 +44,11 @@ fn write_footers(log: &Shared) -> Result<()> {
         let due = state.full && !state.footed;
         drop(state);
         if due && durable > next.header.base {
-            let file = log.options.disk.open(&segment.path, Open::write())?;
-            write_footer(&*file, segment)?;
+            match log.options.disk.open(&segment.path, Open::write()) {
+                Ok(file) => write_footer(&*file, segment)?,
+                // Opening the log does without a footer; it only takes longer.
+                Err(error) => tracing::warn!(%error, "a segment stays without its footer"),
+            }
         } else if due {
             log.turned.store(true, SeqCst);
         }
@@ -61,8 +56,9 @@ fn write_footers(log: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Drops the oldest segments that a limit of the retention, or a truncation, does not let stay.
-fn retain(log: &Shared) -> Result<()> {
+/// Drops the oldest segments that a limit of the retention, or a truncation, does not let stay. The
+/// caller holds `changing`.
+pub(crate) fn retain(log: &Shared) -> Result<()> {
     let retention = &log.options.retention;
     let dropped = log.floor.low().seq;
     let segments = log.segments.all();
@@ -167,23 +163,30 @@ pub(crate) fn truncate_before(log: &Shared, seq: Seq) -> Result<()> {
     }
 }
 
-/// Makes the next segment once the current one is half full, and prewrites blocks.
-fn make_ahead(log: &Shared) -> Result<()> {
+/// Makes the next segment once the current one is half full. A failure loses nothing: room or
+/// descriptors may be there again when the commit needs the segment, and if not it will say so.
+fn make_ahead(log: &Shared) {
     let (segment, offset) = log.lock().core.frontier();
-    if offset > log.options.segment_size / 2 && log.runway.claim_segment(segment + 1) {
-        let made = log.make_segment(segment + 1);
-        match made {
-            Ok(ready) => log.runway.made(segment + 1, Some(ready)),
-            Err(error) => {
-                log.runway.made(segment + 1, None);
-                return Err(error);
-            }
+    if offset > log.options.segment_size / 2
+        && let Some(making) = log.runway.claim_segment(segment + 1)
+    {
+        match log.make_segment(segment + 1) {
+            Ok(ready) => making.made(ready),
+            Err(error) => tracing::warn!(%error, "the next segment was not made ahead"),
         }
     }
-    while let Some((number, range)) = log.runway.claim(log.options.segment_size) {
-        let wrote = prewrite(log, number, &range);
-        log.runway.release(&range);
-        wrote?;
+}
+
+/// Prewrites blocks. No room for them is not a failure; the commit that needs it will find out.
+fn prewrite_ahead(log: &Shared) -> Result<()> {
+    while let Some(claim) = log.runway.claim(log.options.segment_size) {
+        match prewrite(log, claim.segment, &claim.range) {
+            Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::StorageFull => {
+                tracing::warn!(%cause, "no room to write blocks ahead");
+                return Ok(());
+            }
+            outcome => outcome?,
+        }
     }
     Ok(())
 }
@@ -201,7 +204,13 @@ fn prewrite(log: &Shared, number: u64, range: &Range<u32>) -> Result<()> {
     let mut kept = log.prewriter.lock();
     if kept.as_ref().is_none_or(|kept| kept.segment != number) {
         let path = layout::segment(&log.dir, number);
-        let file = log.options.disk.open(&path, Open::write().direct(log.mode.direct))?;
+        let file = match log.options.disk.open(&path, Open::write().direct(log.mode.direct)) {
+            Ok(file) => file,
+            Err(error) => {
+                tracing::warn!(%error, "no blocks are written ahead");
+                return Ok(());
+            }
+        };
         *kept = Some(Prewriter {
             segment: number,
             file,

@@ -20,6 +20,8 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use esker_disk::AlignedBuf;
 
@@ -36,6 +38,8 @@ pub(crate) struct Piece {
 }
 
 pub(crate) struct Window {
+    /// The bytes of all windows of the log, this one's among them.
+    held: Arc<AtomicU64>,
     /// The segment and its incarnation.
     pub(crate) segment: u64,
     /// The position in the log of the segment's first byte.
@@ -58,12 +62,13 @@ impl std::fmt::Debug for Window {
 unsafe impl Sync for Window {}
 
 impl Window {
-    pub(crate) fn new(piece: Piece, capacity: u32) -> Self {
+    pub(crate) fn new(piece: Piece, capacity: u32, held: Arc<AtomicU64>) -> Self {
         let memory = AlignedBuf::new(capacity as usize);
         let Piece { segment, base, start, limit } = piece;
         debug_assert!(start.is_multiple_of(BLOCK) && limit - start <= capacity);
         let capacity = memory.len() as u32;
-        Self { segment, base, start, limit, capacity, memory }
+        held.fetch_add(u64::from(capacity), Ordering::Relaxed);
+        Self { held, segment, base, start, limit, capacity, memory }
     }
 
     /// Turns an unshared window to another piece.
@@ -106,6 +111,12 @@ impl Window {
         assert!(self.start <= offsets.start && offsets.start <= offsets.end);
         assert!(offsets.end <= self.start + self.capacity());
         (offsets.start - self.start) as usize
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        self.held.fetch_sub(u64::from(self.capacity), Ordering::Relaxed);
     }
 }
 

@@ -5,12 +5,13 @@
 
 mod setting;
 
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Engine, Log, Options, Seq};
-use setting::{DIR, all, append, driven, payloads};
+use esker_log::{Engine, Log, Options, Policy, Seq};
+use setting::{DIR, all, append, driven, payload, payloads};
 
 fn open(set: impl FnOnce(&mut Options)) -> (Log, SimDisk, Engine) {
     let disk = SimDisk::new(1);
@@ -53,6 +54,25 @@ fn by_segments() {
     let files = files.iter().filter(|name| name.ends_with(".seg") || name.ends_with(".spare"));
     // The ring, the segment made ahead, and spares.
     assert!(files.count() <= 3 + 1 + 2);
+    log.close().unwrap();
+}
+
+/// What close makes durable may be more than the limits let stay.
+#[test]
+fn a_closed_log_keeps_to_its_limits() {
+    let (log, disk, _) = open(|options| {
+        options.retention.segments = Some(3);
+        options.buffers = 64;
+        options.policy = Policy::Batch(NonZeroU64::new(1000).unwrap());
+    });
+    for seq in 1..=400 {
+        drop(log.append(&payload(seq)).unwrap());
+    }
+    log.close().unwrap();
+    let files = disk.files(Path::new(DIR)).unwrap();
+    assert_eq!(files.iter().filter(|name| name.ends_with(".seg")).count(), 3, "{files:?}");
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    check(&log);
     log.close().unwrap();
 }
 

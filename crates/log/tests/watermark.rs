@@ -143,6 +143,19 @@ fn a_reader_goes_on_from_writer_to_writer() {
 }
 
 #[test]
+fn a_reader_notices_that_the_writer_closed() {
+    let (log, disk, _) = log();
+    append(&log, 3);
+    let reader = reader(&disk);
+    reader.refresh().unwrap();
+    assert!(!reader.is_closed_cleanly());
+    log.close().unwrap();
+    reader.refresh().unwrap();
+    assert!(reader.is_closed_cleanly());
+    assert_eq!(reader.durable(), Seq(3));
+}
+
+#[test]
 fn a_reader_behind_the_floor_is_told() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);

@@ -142,6 +142,9 @@ impl World {
         life.lost = self.model.open(last, after)?;
         let seen = self.read_all(&life.log, Start::Oldest)?;
         self.model.recover(&seen)?;
+        if self.disk.is_on() {
+            self.check_files(&life)?;
+        }
         Ok(life)
     }
 
@@ -404,6 +407,19 @@ impl World {
             Ok(all)
         };
         read().or_else(|error| self.stop(error))
+    }
+
+    /// Nothing is left behind that no later opening would need: a segment may be made ahead, and two
+    /// may wait to be used again.
+    fn check_files(&self, life: &Life) -> Lived {
+        let names = self.disk.files(Path::new(DIR)).unwrap_or_default();
+        let count = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count();
+        let segments = life.log.metadata().segments;
+        let sound = (segments..=segments + 1).contains(&count(".seg"));
+        if sound && count(".spare") <= 2 && count(".new") == 0 {
+            return Ok(());
+        }
+        broken(format!("{segments} segments are open, and these files are there: {names:?}"))
     }
 
     /// What the log says of itself, which must agree with what the model knows and binds it.
