@@ -137,7 +137,7 @@ impl Log {
     /// another writer's record came between [`Numbered`] ones, which [`Log::append_atomic`] does not
     /// let happen.
     pub fn append_batch<A: Append>(&self, records: &[A]) -> Result<Ticket> {
-        self.shared.lock().core.check_batch(records.iter().map(sizes))?;
+        self.shared.check_batch(records)?;
         let mut last = None;
         for record in records {
             // A ticket that is replaced was never looked at, and asks for nothing.
@@ -156,7 +156,7 @@ impl Log {
     /// # Errors
     /// As [`Log::append_batch`].
     pub async fn append_batch_async<A: Append>(&self, records: &[A]) -> Result<Ticket> {
-        self.shared.lock().core.check_batch(records.iter().map(sizes))?;
+        self.shared.check_batch(records)?;
         let mut last = None;
         for record in records {
             last = Some(self.accept_async(record).await?);
@@ -214,6 +214,11 @@ type Accepted = (u64, u64, crate::Position);
 impl Shared {
     fn ticket(&self, seq: u64, unit: u64, position: crate::Position) -> Ticket {
         Ticket::new(self.me(), seq, unit, position)
+    }
+
+    fn check_batch<A: Append>(&self, records: &[A]) -> Result<()> {
+        self.lock().core.check_batch(records.iter().map(sizes))?;
+        Ok(())
     }
 
     fn append_now(&self, record: &impl Append) -> std::result::Result<Ticket, Refusal> {

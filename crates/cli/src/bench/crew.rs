@@ -236,7 +236,7 @@ impl Caller {
                 self.bytes += record.len() as u64;
                 log.append_async(record).await?
             } else {
-                self.append_several(log, end)?
+                self.append_several_async(log, end).await?
             };
             if !self.work.pipelined {
                 ticket.await?;
@@ -275,6 +275,22 @@ impl Caller {
     }
 
     fn append_several(&mut self, log: &Log, end: u64) -> Result<Ticket> {
+        let records = self.next_several(end);
+        let appended = log.append_batch(&records);
+        let slices = reuse(records);
+        self.slices = slices;
+        appended
+    }
+
+    async fn append_several_async(&mut self, log: &Log, end: u64) -> Result<Ticket> {
+        let records = self.next_several(end);
+        let appended = log.append_batch_async(&records).await;
+        let slices = reuse(records);
+        self.slices = slices;
+        appended
+    }
+
+    fn next_several(&mut self, end: u64) -> Vec<&[u8]> {
         let mut records = reuse(std::mem::take(&mut self.slices));
         for payload in self.payloads.iter_mut().take((end - self.count) as usize) {
             let record = payload.record(self.count);
@@ -282,9 +298,7 @@ impl Caller {
             self.bytes += record.len() as u64;
             records.push(record);
         }
-        let appended = log.append_batch(&records);
-        self.slices = reuse(records);
-        appended
+        records
     }
 }
 
