@@ -74,8 +74,8 @@ impl Log {
         self.append_until(&record, None)
     }
 
-    /// As [`Log::append`], but waits for room no longer than this. A commit that the caller drives
-    /// itself is not broken off.
+    /// As [`Log::append`], but waits for room no longer than this. The commit that makes
+    /// room is left to the engine, so that a disk that hangs does not hold up this call.
     ///
     /// # Errors
     /// As [`Log::append`], and [`Error::Deadline`] when nothing was accepted in time.
@@ -306,7 +306,7 @@ impl Shared {
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                         return Err(Error::Deadline);
                     }
-                    if !self.drive_one() {
+                    if !self.drive_one(deadline) {
                         // Registered before the next attempt, so that a commit that ends between
                         // the two is not missed.
                         self.waiters.register(&mut place.key, For::Room, &thread_waker());

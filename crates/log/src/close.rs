@@ -80,20 +80,17 @@ impl Shared {
         }
     }
 
-    /// Whether this thread is in the middle of a commit.
-    pub(crate) fn is_committing_here(&self) -> bool {
-        self.lock().committing == Some(std::thread::current().id())
-    }
-
-    /// Waits for the end of the commit in flight. `None` when whoever had the committer died.
+    /// Waits for the end of the commits in flight. `None` when whoever had the committer died.
     fn take_committer(&self, deadline: Option<Instant>) -> Result<Option<Box<Committer>>> {
         let mut state = self.lock();
         loop {
-            if let Some(committer) = state.committer.take() {
-                return Ok(Some(committer));
-            }
-            if state.committer_lost {
-                return Ok(None);
+            if !state.core.is_flying() {
+                if let Some(committer) = state.committer.take() {
+                    return Ok(Some(committer));
+                }
+                if state.committer_lost {
+                    return Ok(None);
+                }
             }
             match deadline {
                 None => self.returned.wait(&mut state),
@@ -112,7 +109,7 @@ impl Shared {
             if let Some(outcome) = self.settled(unit) {
                 return outcome;
             }
-            if self.drive(unit) {
+            if self.drive(unit, deadline) {
                 continue;
             }
             let last = self.lock().core.last_seq();

@@ -1,7 +1,9 @@
-//! The one who writes: takes jobs from the core, in order, and does their I/O.
+//! The one who makes jobs of the core ready to be written, in order.
 //!
-//! There is one committer for a log, handed from whoever drives a commit to whoever drives the next.
-//! What the next unit needs of the last one, the file and the checksum to chain to, goes with it.
+//! There is one committer for a log, handed from whoever prepares a commit to whoever prepares the
+//! next. What the next unit needs of the last one, the file and the checksum to chain to, goes with
+//! it. The I/O itself is a [`Flight`], which needs the committer no more: the next commit is prepared
+//! while this one is written.
 //!
 //! # The crash argument of a commit
 //!
@@ -9,22 +11,22 @@
 //! crash recovery never writes behind an old end (see `recovery`). Its header, with the checksum
 //! over all of it, is part of the same write; whatever part of the write a crash leaves, either the
 //! whole unit is there or its checksum does not match. It is durable when the write through O_DSYNC
-//! returned, or the sync behind it, and only then is the mark moved and a ticket resolved. The claim
-//! in a header is the durable mark of the moment before the write was submitted, never more.
+//! returned, or the sync behind it, for it and for every unit before it; only then is the mark moved
+//! and a ticket resolved. The claim in a header is the durable mark of the moment before the write was
+//! submitted, never more. So of the units in flight a crash may leave any: one that is there behind
+//! one that is missing claims nothing about that, and is cut off with it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::task::Waker;
 
 use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
 use parking_lot::RwLock;
 
 use crate::core::{Job, Mark, Unit};
 use crate::error::Result;
-use crate::format::{BLOCK, SegmentHeader, UnitHeader, UnitKind};
+use crate::format::{BLOCK, IndexEntry, SegmentHeader, UnitHeader, UnitKind};
 use crate::layout;
 use crate::log::Shared;
-use crate::mark::Page;
 use crate::segments::{Segment, State};
 use crate::window::close_unit;
 
@@ -37,9 +39,53 @@ pub(crate) struct Committer {
     unsynced: Vec<Arc<dyn File>>,
     chain: u32,
     session: u64,
-    page: Page,
-    /// A list to be used again.
-    pub(crate) wakers: Vec<Waker>,
+}
+
+/// A job with everything that its I/O needs.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    job: Job,
+    file: Arc<dyn File>,
+    /// The files to sync, but for the one that is written.
+    unsynced: Vec<Arc<dyn File>>,
+}
+
+impl Flight {
+    /// Does the I/O.
+    pub(crate) fn fly(&self, log: &Shared) -> Result<()> {
+        let sync = match &self.job {
+            Job::Write { unit, sync } => {
+                let bytes = unit.window.bytes(unit.range.clone());
+                write_all_at(&*self.file, bytes, u64::from(unit.range.start))?;
+                log.counters.wrote(bytes.len() as u64);
+                *sync
+            }
+            Job::Sync { .. } => true,
+        };
+        if sync {
+            if !log.mode.dsync {
+                for file in &self.unsynced {
+                    file.sync_data()?;
+                    log.counters.synced();
+                }
+                self.file.sync_data()?;
+            }
+            log.counters.synced();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// The emptied list of index entries, to be filled again.
+    pub(crate) fn into_index(self) -> Vec<IndexEntry> {
+        match self.job {
+            Job::Write { unit, .. } => unit.index,
+            Job::Sync { .. } => Vec::new(),
+        }
+    }
 }
 
 /// How the files of a log are opened.
@@ -66,22 +112,26 @@ impl Committer {
         segment: Arc<Segment>,
         chain: u32,
         session: u64,
-        page: Page,
     ) -> Result<Self> {
         let file = disk.open(&segment.path, mode.writing())?;
-        Ok(Self { segment, file, unsynced: Vec::new(), chain, session, page, wakers: Vec::new() })
+        Ok(Self { segment, file, unsynced: Vec::new(), chain, session })
     }
 
     pub(crate) fn chain(&self) -> u32 {
         self.chain
     }
 
-    /// Does a job. The durable mark is told by the caller, who knows what it means.
-    pub(crate) fn perform(&mut self, log: &Shared, job: &mut Job, durable: Mark) -> Result<()> {
-        match job {
-            Job::Write { unit, sync } => self.write(log, unit, *sync, durable),
-            Job::Sync => self.sync(log),
-        }
+    /// Makes a job ready to be written.
+    pub(crate) fn prepare(&mut self, log: &Shared, mut job: Job, durable: Mark) -> Result<Flight> {
+        let sync = match &mut job {
+            Job::Write { unit, sync } => {
+                self.complete(log, unit, durable)?;
+                *sync
+            }
+            Job::Sync { .. } => true,
+        };
+        let unsynced = if sync { std::mem::take(&mut self.unsynced) } else { Vec::new() };
+        Ok(Flight { job, file: Arc::clone(&self.file), unsynced })
     }
 
     /// Whether so much was written without a sync that recovery would have to copy too much.
@@ -89,12 +139,9 @@ impl Committer {
         self.unsynced.len() >= 2
     }
 
-    /// Tells other processes.
-    pub(crate) fn tell(&self, mark: Mark) -> Result<()> {
-        self.page.tell(mark, self.segment.number())
-    }
-
-    fn write(&mut self, log: &Shared, unit: &mut Unit, sync: bool, durable: Mark) -> Result<()> {
+    /// Closes a unit with its header, and enters it in its segment. Readers look only as far as the
+    /// durable mark.
+    fn complete(&mut self, log: &Shared, unit: &mut Unit, durable: Mark) -> Result<()> {
         let time_ms = log.engine.wall_ms();
         if unit.window.segment != self.segment.number() {
             self.rotate(log, unit, durable, time_ms)?;
@@ -112,14 +159,9 @@ impl Committer {
             chain: self.chain,
         };
         let (head, crc) = header.to_bytes(unit.salt, unit.range.start);
-        let bytes = close_unit(&unit.window, &unit.range, unit.used, &head);
+        close_unit(&unit.window, &unit.range, unit.used, &head);
         log.runway.wait_clear(unit.window.segment, &unit.range);
-        write_all_at(&*self.file, bytes, u64::from(unit.range.start))?;
-        log.counters.wrote(bytes.len() as u64, u64::from(unit.records));
         self.chain = crc;
-        if sync {
-            self.sync(log)?;
-        }
 
         let mut state = self.segment.state.write();
         state.end = unit.range.end;
@@ -128,18 +170,6 @@ impl Committer {
         state.records += u64::from(unit.records);
         state.time_ms = time_ms;
         state.index.append(&mut unit.index);
-        Ok(())
-    }
-
-    fn sync(&mut self, log: &Shared) -> Result<()> {
-        if !log.mode.dsync {
-            for file in self.unsynced.drain(..) {
-                file.sync_data()?;
-                log.counters.synced();
-            }
-            self.file.sync_data()?;
-        }
-        log.counters.synced();
         Ok(())
     }
 

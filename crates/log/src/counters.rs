@@ -7,7 +7,6 @@ pub(crate) struct Counters {
     commits: AtomicU64,
     syncs: AtomicU64,
     bytes: AtomicU64,
-    records: AtomicU64,
 }
 
 /// What a log did since it was opened.
@@ -20,27 +19,26 @@ pub struct Activity {
     pub syncs: u64,
     /// Bytes of commit units, headers and padding included.
     pub bytes: u64,
-    /// Records written.
+    /// Records written, as far as there is none before them that is not.
     pub records: u64,
 }
 
 impl Counters {
-    pub(crate) fn wrote(&self, bytes: u64, records: u64) {
+    pub(crate) fn wrote(&self, bytes: u64) {
         self.commits.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
-        self.records.fetch_add(records, Relaxed);
     }
 
     pub(crate) fn synced(&self) {
         self.syncs.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn activity(&self) -> Activity {
+    pub(crate) fn activity(&self, records: u64) -> Activity {
         Activity {
             commits: self.commits.load(Relaxed),
             syncs: self.syncs.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
-            records: self.records.load(Relaxed),
+            records,
         }
     }
 }

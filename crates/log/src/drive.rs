@@ -1,13 +1,15 @@
 //! Driving commits: on the thread of a caller that waits, or of the engine.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::task::Waker;
+use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use crate::committer::Committer;
-use crate::core::Job;
+use crate::committer::{Committer, Flight};
+use crate::core::{Core, Job};
 use crate::engine::Work;
 use crate::error::{Error, Latch, Result};
 use crate::log::{Shared, State};
@@ -38,27 +40,31 @@ impl Shared {
         }
     }
 
-    /// Asks for a commit through this unit, and drives it on this thread if nobody else commits.
-    /// `false` if somebody else does; the caller then waits to be woken.
-    pub(crate) fn drive(&self, unit: u64) -> bool {
+    /// Asks for a commit through this unit, and drives what it takes on this thread, as far as others
+    /// do not. `false` if there was nothing left to do but to wait for them. A caller with a deadline
+    /// leaves it to the engine: a write cannot be broken off.
+    pub(crate) fn drive(&self, unit: u64, deadline: Option<Instant>) -> bool {
         let mut state = self.lock();
         state.core.ask_sync(unit);
-        let Some(committer) = state.committer.take() else {
-            return false;
-        };
-        self.run_commits(state, committer, Some(unit));
-        true
+        self.run_or_kick(state, Until::Durable(unit), deadline)
     }
 
-    /// Drives the next commit on this thread, if nobody else commits.
-    pub(crate) fn drive_one(&self) -> bool {
-        let mut state = self.lock();
-        let Some(committer) = state.committer.take() else {
+    /// Drives the next commit, if there is one, as [`Shared::drive`] does.
+    pub(crate) fn drive_one(&self, deadline: Option<Instant>) -> bool {
+        self.run_or_kick(self.lock(), Until::One, deadline)
+    }
+
+    fn run_or_kick<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        until: Until,
+        deadline: Option<Instant>,
+    ) -> bool {
+        if deadline.is_some() && !self.engine.is_manual() {
+            self.kick(&state);
             return false;
-        };
-        let unit = state.core.durable().unit + 1;
-        self.run_commits(state, committer, Some(unit));
-        true
+        }
+        self.run_commits(state, until)
     }
 
     pub(crate) fn me(&self) -> Arc<Shared> {
@@ -89,78 +95,145 @@ impl Shared {
         }
     }
 
-    /// Commits until the unit is durable, or until nothing more was asked for.
-    fn run_commits<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        mut committer: Box<Committer>,
-        until: Option<u64>,
-    ) {
-        let mut watch = Watch { log: self, panicked: true };
-        state.committing = Some(std::thread::current().id());
-        let mut wakers = std::mem::take(&mut committer.wakers);
-        loop {
-            let durable = state.core.durable();
-            // Without an engine's threads, whoever drives does all that was asked for.
-            let done = until.is_some_and(|unit| durable.unit >= unit);
-            if done && !self.engine.is_manual() {
-                break;
+    /// Commits what nobody else is on, as far as it is wanted; whether there was anything.
+    fn run_commits<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Until) -> bool {
+        let mut wakers = state.wakers.pop().unwrap_or_default();
+        let mut watch = Watch { log: self, flights: None };
+        let mut any = false;
+        // Without an engine's threads, whoever drives does all that was asked for.
+        let manual = self.engine.is_manual();
+        while manual || until.wants(&state.core, any) {
+            let Some((job, committer)) = state.next_job() else { break };
+            any = true;
+            let (back, flight) = self.launch(state, job, committer, &mut watch);
+            state = back;
+            let Some(flight) = flight else { break };
+            if manual {
+                state = self.fly_several(state, flight, &mut watch, &mut wakers);
+            } else {
+                // What came meanwhile may be another's commit.
+                self.kick(&state);
+                state = self.fly(state, flight, &mut wakers);
             }
-            let Some(mut job) = state.core.next_job() else {
-                break;
-            };
-            drop(state);
-            let outcome = committer.perform(self, &mut job, durable);
-            state = self.lock();
-            match outcome {
-                Ok(()) => match job {
-                    Job::Write { unit, sync } => {
-                        state.core.complete(unit.mark(), unit.records, sync);
-                        if committer.is_far_ahead() {
-                            state.core.ask_sync(unit.number);
-                        }
-                        state.core.return_index(unit.index);
-                    }
-                    Job::Sync => state.core.synced(),
-                },
-                Err(error) => {
-                    let through = match &job {
-                        Job::Write { unit, .. } => unit.last_seq,
-                        Job::Sync => state.core.written().seq,
-                    };
-                    self.latch(&mut state, error, through);
-                    break;
-                }
-            }
-            let mark = state.core.durable();
-            self.published.publish(mark.position, mark.seq);
-            drop(state);
-            self.waiters.take(mark.seq, true, &mut wakers);
-            wakers.drain(..).for_each(std::task::Waker::wake);
-            let told = if mark == durable { Ok(()) } else { committer.tell(mark) };
-            let turned = mark != durable && self.turned.load(SeqCst);
-            if turned || self.runway.is_low(self.options.segment_size) {
-                self.want_upkeep();
-            }
-            state = self.lock();
-            if let Err(error) = told {
-                self.latch(&mut state, error, mark.seq);
-                break;
-            }
+            watch.flights = None;
         }
-        watch.panicked = false;
-        committer.wakers = wakers;
-        state.committer = Some(committer);
-        state.committing = None;
         self.returned.notify_all();
         self.kick(&state);
+        state.wakers.push(wakers);
         drop(state);
         if self.published.is_latched() {
             self.wake_all();
         }
-        if self.engine.is_manual() && self.upkeep_queued.load(SeqCst) {
+        if manual && self.upkeep_queued.load(SeqCst) {
             self.upkeep();
         }
+        any
+    }
+
+    /// Makes a job ready; `None` when that failed. The committer is back when this returns, unless it
+    /// panics.
+    fn launch<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        job: Job,
+        mut committer: Box<Committer>,
+        watch: &mut Watch<'_>,
+    ) -> (MutexGuard<'a, State>, Option<Flight>) {
+        let (number, last) = (job.flight(), job.last_seq());
+        watch.adds(number);
+        let durable = state.core.durable();
+        drop(state);
+        let prepared = committer.prepare(self, job, durable);
+        let mut state = self.lock();
+        if committer.is_far_ahead() {
+            state.core.ask_sync(number);
+        }
+        state.committer = Some(committer);
+        match prepared {
+            Ok(flight) => (state, Some(flight)),
+            Err(error) => {
+                self.failed(&mut state, number, last, error);
+                (state, None)
+            }
+        }
+    }
+
+    /// Does the I/O of a flight, and tells whoever waited for what is durable with it.
+    fn fly<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        flight: Flight,
+        wakers: &mut Vec<Waker>,
+    ) -> MutexGuard<'a, State> {
+        let (number, last) = (flight.job().flight(), flight.job().last_seq());
+        if state.core.has_failed() {
+            // Nothing is written behind a failure but what was on its way already.
+            state.core.fail(number);
+            self.publish_latch(&state);
+            return state;
+        }
+        drop(state);
+        let outcome = flight.fly(self);
+        // Whoever is told that this is durable may want to use its window again.
+        let index = flight.into_index();
+        let mut state = self.lock();
+        let before = state.core.durable();
+        if let Err(error) = outcome {
+            self.failed(&mut state, number, last, error);
+            return state;
+        }
+        state.core.return_index(index);
+        state.core.land(number);
+        let mark = state.core.durable();
+        self.published.publish(mark.position, mark.seq);
+        self.publish_latch(&state);
+        drop(state);
+        self.waiters.take(mark.seq, true, wakers);
+        wakers.drain(..).for_each(Waker::wake);
+        let moved = mark != before;
+        let told = if moved { self.page.lock().tell(mark) } else { Ok(()) };
+        if (moved && self.turned.load(SeqCst)) || self.runway.is_low(self.options.segment_size) {
+            self.want_upkeep();
+        }
+        let mut state = self.lock();
+        if let Err(error) = told {
+            self.latch(&mut state, error, mark.seq);
+        }
+        state
+    }
+
+    /// As threads would: everything that may be in flight at once is launched, and then lands, every
+    /// other time in the wrong order.
+    fn fly_several<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        first: Flight,
+        watch: &mut Watch<'_>,
+        wakers: &mut Vec<Waker>,
+    ) -> MutexGuard<'a, State> {
+        let backwards = first.job().flight() % 2 == 1;
+        let mut flights = vec![first];
+        while let Some((job, committer)) = state.next_job() {
+            let (back, flight) = self.launch(state, job, committer, watch);
+            state = back;
+            match flight {
+                Some(flight) => flights.push(flight),
+                None => break,
+            }
+        }
+        if backwards {
+            flights.reverse();
+        }
+        for flight in flights {
+            state = self.fly(state, flight, wakers);
+        }
+        state
+    }
+
+    fn failed(&self, state: &mut State, flight: u64, last: Option<u64>, error: Error) {
+        let through = last.unwrap_or(state.core.written().seq);
+        state.core.fail(flight);
+        self.latch(state, error, through);
     }
 
     /// Takes no more records from here on, for this reason. Whoever holds the state wakes everybody
@@ -174,7 +247,15 @@ impl Shared {
             }
         };
         state.core.set_latch(latch);
-        self.published.set_latched();
+        self.publish_latch(state);
+    }
+
+    /// Those who wait hear of a failure when nothing that was on its way before it can become durable
+    /// any more.
+    fn publish_latch(&self, state: &State) {
+        if state.core.has_failed() && !state.core.is_open() {
+            self.published.set_latched();
+        }
     }
 
     /// A failure outside a commit.
@@ -209,15 +290,48 @@ impl Shared {
     }
 }
 
-/// Tells everybody when the thread that commits panics: the committer is gone with it.
+/// How far a thread drives commits.
+#[derive(Debug, Clone, Copy)]
+enum Until {
+    /// Nothing is left to be done.
+    Idle,
+    /// The next one.
+    One,
+    /// This unit is durable, or in other hands.
+    Durable(u64),
+}
+
+impl Until {
+    fn wants(self, core: &Core, any: bool) -> bool {
+        match self {
+            Self::Idle => true,
+            Self::One => !any,
+            Self::Durable(unit) => core.durable().unit < unit && core.helps(unit),
+        }
+    }
+}
+
+/// Tells everybody when the thread that commits panics: its flights do not land, and the committer
+/// may be gone with it.
 struct Watch<'a> {
     log: &'a Shared,
-    panicked: bool,
+    /// Those that this thread launched and that are not over.
+    flights: Option<RangeInclusive<u64>>,
+}
+
+impl Watch<'_> {
+    fn adds(&mut self, flight: u64) {
+        let first = self.flights.as_ref().map_or(flight, |flights| *flights.start());
+        self.flights = Some(first..=flight);
+    }
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        if self.panicked {
+        if let Some(flights) = self.flights.take().filter(|_| std::thread::panicking()) {
+            let mut state = self.log.lock();
+            flights.for_each(|flight| state.core.fail(flight));
+            drop(state);
             self.log.stopped(true);
         }
     }
@@ -226,10 +340,7 @@ impl Drop for Watch<'_> {
 impl Work for Shared {
     fn commit(&self) {
         self.queued.store(false, SeqCst);
-        let mut state = self.lock();
-        if let Some(committer) = state.committer.take() {
-            self.run_commits(state, committer, None);
-        }
+        self.run_commits(self.lock(), Until::Idle);
     }
 
     fn upkeep(&self) {
@@ -248,9 +359,7 @@ impl Work for Shared {
             Policy::OsBuffered => state.core.ask_write(unit),
             _ => state.core.ask_sync(unit),
         }
-        if let Some(committer) = state.committer.take() {
-            self.run_commits(state, committer, None);
-        }
+        self.run_commits(state, Until::Idle);
     }
 
     fn stopped(&self, panicked: bool) {

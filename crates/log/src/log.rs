@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
-use std::thread::ThreadId;
+use std::task::Waker;
 
 use esker_disk::{Lock, Open};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::committer::{Committer, Mode};
-use crate::core::Core;
+use crate::core::{Core, Job};
 use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::error::Result;
@@ -17,6 +17,7 @@ use crate::floor::Floor;
 use crate::format::LogId;
 use crate::layout;
 use crate::manifest::Manifest;
+use crate::mark::Page;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::published::Published;
@@ -43,16 +44,7 @@ pub(crate) struct Owner(pub(crate) Arc<Shared>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if !self.0.is_committing_here() {
-            return self.0.close_or_warn();
-        }
-        // A waker that this commit woke held the last handle. Closing waits for the commit, so that
-        // must happen elsewhere.
-        let log = Arc::clone(&self.0);
-        let thread = std::thread::Builder::new().name("esker-close".into());
-        if let Err(error) = thread.spawn(move || log.close_or_warn()) {
-            tracing::warn!(%error, "the log was not closed: no thread for it");
-        }
+        self.0.close_or_warn();
     }
 }
 
@@ -83,9 +75,11 @@ pub(crate) struct Shared {
     /// The log went on in another segment since slow work was done.
     pub(crate) turned: AtomicBool,
     pub(crate) prewriter: Mutex<Option<Prewriter>>,
+    /// For other processes.
+    pub(crate) page: Mutex<Page>,
     /// Held by whoever changes which segments there are.
     pub(crate) changing: Mutex<()>,
-    /// Somebody may wait for the committer to come back.
+    /// Somebody may wait for the committer to come back and the flights to end.
     pub(crate) returned: Condvar,
     pub(crate) closed: AtomicBool,
     pub(crate) me: Weak<Shared>,
@@ -105,13 +99,27 @@ impl std::fmt::Debug for Shared {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) core: Core,
-    /// There while nobody commits.
+    /// There while nobody prepares a commit.
     pub(crate) committer: Option<Box<Committer>>,
-    /// The thread that commits.
-    pub(crate) committing: Option<ThreadId>,
     /// It will not come back.
     pub(crate) committer_lost: bool,
     pub(crate) period_runs: bool,
+    /// Emptied lists, to be used again: at most one for each thread that ever drove a commit at the
+    /// same time as another.
+    pub(crate) wakers: Vec<Vec<Waker>>,
+}
+
+impl State {
+    /// The next job, and the committer to make it ready; `None` when there is none, or another thread
+    /// is preparing one.
+    pub(crate) fn next_job(&mut self) -> Option<(Job, Box<Committer>)> {
+        let committer = self.committer.take()?;
+        let Some(job) = self.core.next_job() else {
+            self.committer = Some(committer);
+            return None;
+        };
+        Some((job, committer))
+    }
 }
 
 impl Log {

@@ -54,16 +54,22 @@ pub(crate) struct Page {
     file: Arc<dyn File>,
     log: LogId,
     session: u64,
+    told: u64,
 }
 
 impl Page {
     /// Opens the page, making it where it is missing.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path, log: LogId, session: u64) -> Result<Self> {
         let file = disk.open(&dir.join(MARK), Open::create())?;
-        Ok(Self { file, log, session })
+        Ok(Self { file, log, session, told: 0 })
     }
 
-    pub(crate) fn tell(&self, mark: Mark, segment: u64) -> Result<()> {
+    /// Tells a mark, unless a later one was told.
+    pub(crate) fn tell(&mut self, mark: Mark) -> Result<()> {
+        if mark.seq < self.told {
+            return Ok(());
+        }
+        self.told = mark.seq;
         let mut raw = Raw {
             magic: U32::new(MAGIC),
             crc: U32::ZERO,
@@ -71,7 +77,7 @@ impl Page {
             session: U64::new(self.session),
             position: U64::new(mark.position),
             seq: U64::new(mark.seq),
-            segment: U64::new(segment),
+            segment: U64::new(mark.segment),
         };
         raw.crc = U32::new(raw.sum());
         // A whole block: the old one may not be readable.

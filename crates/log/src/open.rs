@@ -78,17 +78,13 @@ impl Log {
 
         let start = adopted.start;
         let tail = Arc::new(Tail::new(options.tail_cache));
-        let core = Core::new(&start, &options, Arc::clone(&tail));
+        // A sync covers only writes that have ended.
+        let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
+        let core = Core::new(&start, &options, Arc::clone(&tail), depth);
         let segments = Segments::new(adopted.segments);
         let newest = segments.newest().ok_or(Error::Closed)?;
-        let committer = Committer::new(
-            &*disk,
-            mode,
-            newest,
-            adopted.chain,
-            adopted.manifest.session,
-            adopted.page,
-        )?;
+        let committer =
+            Committer::new(&*disk, mode, newest, adopted.chain, adopted.manifest.session)?;
         let prewrites = durable_commits;
         let published = Published::new(start.base + u64::from(start.offset), start.last_seq);
         let shared = Arc::new_cyclic(|me| Shared {
@@ -100,9 +96,9 @@ impl Log {
             state: Mutex::new(State {
                 core,
                 committer: Some(Box::new(committer)),
-                committing: None,
                 committer_lost: false,
                 period_runs: false,
+                wakers: Vec::new(),
             }),
             waiters: Waiters::default(),
             published,
@@ -120,6 +116,7 @@ impl Log {
             upkeep_queued: AtomicBool::new(false),
             turned: AtomicBool::new(true),
             prewriter: Mutex::default(),
+            page: Mutex::new(adopted.page),
             changing: Mutex::default(),
             returned: Condvar::new(),
             closed: AtomicBool::new(false),

@@ -124,6 +124,10 @@ pub struct Options {
     /// The most buffers that hold records not yet durable, from 2 to 1024. Default 8. Appending
     /// waits, or fails with [`Error::Full`], when they are full.
     pub buffers: u32,
+    /// The most commits in flight at a time where each is one write that is durable by itself (see
+    /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, a device that works on
+    /// several writes at once does so, and a crash may leave more units that were never durable.
+    pub commits_in_flight: u32,
     /// The bytes of durable records kept in memory for readers at the tip. Default 8 MiB.
     pub tail_cache: u64,
     /// The sparse index has an entry at least every so many bytes. Default 64 KiB, 4 KiB to
@@ -159,6 +163,7 @@ impl Default for Options {
             segment_records: None,
             buffer_size: 1 << 20,
             buffers: 8,
+            commits_in_flight: 2,
             tail_cache: 8 << 20,
             index_bytes: 64 << 10,
             index_records: 1024,
@@ -194,6 +199,7 @@ impl Options {
             "a multiple of 4096 from 8 KiB to 64 MiB",
         )?;
         rule((2..=1024).contains(&self.buffers), "buffers", "from 2 to 1024")?;
+        rule((1..=8).contains(&self.commits_in_flight), "commits_in_flight", "from 1 to 8")?;
         rule(
             (4 << 10..=512 << 10).contains(&self.index_bytes),
             "index_bytes",

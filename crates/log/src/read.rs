@@ -167,9 +167,9 @@ impl Log {
             let start = oldest.header.prev_seq == low.seq;
             oldest.state.read().index.first().filter(|_| start).map(|entry| entry.prev_seq)
         });
-        let (accepted, pending) = {
-            let state = shared.lock();
-            (state.core.last_seq(), state.core.pending_records())
+        let (accepted, pending, written) = {
+            let core = &shared.lock().core;
+            (core.last_seq(), core.pending_records(), core.written_records())
         };
         let mut metadata = Metadata {
             id: shared.id,
@@ -188,7 +188,7 @@ impl Log {
             disk: shared.disk_name,
             direct: shared.mode.direct,
             dsync: shared.mode.dsync,
-            activity: shared.counters.activity(),
+            activity: shared.counters.activity(written),
         };
         for segment in &segments {
             let state = segment.state.read();

@@ -72,8 +72,8 @@ impl Ticket {
     /// Blocks until the record is durable or the time has passed.
     ///
     /// # Errors
-    /// As [`Ticket::wait`], and [`Error::Deadline`]; the record may become durable after that. A
-    /// commit that the caller drives itself is not broken off.
+    /// As [`Ticket::wait`], and [`Error::Deadline`]; the record may become durable after that. The
+    /// commit is left to the engine, so that a disk that hangs does not hold up this call.
     pub fn wait_timeout(mut self, timeout: Duration) -> Result<Appended> {
         self.block(Instant::now().checked_add(timeout))
     }
@@ -87,7 +87,7 @@ impl Ticket {
                 self.shared.ask_and_kick(self.unit);
                 return Err(Error::Deadline);
             }
-            if self.shared.drive(self.unit) {
+            if self.shared.drive(self.unit, deadline) {
                 continue;
             }
             let waker = thread_waker();

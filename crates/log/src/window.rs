@@ -120,15 +120,10 @@ impl Drop for Window {
     }
 }
 
-/// Puts the header and the closing zeros of a unit that is complete, and gives its bytes.
+/// Puts the header and the closing zeros of a unit that is complete.
 ///
 /// The core gives a unit to one committer at a time, by value, which is what makes this exclusive.
-pub(crate) fn close_unit<'a>(
-    window: &'a Window,
-    unit: &Range<u32>,
-    used: u32,
-    header: &[u8],
-) -> &'a [u8] {
+pub(crate) fn close_unit(window: &Window, unit: &Range<u32>, used: u32, header: &[u8]) {
     let zeros = [0; BLOCK as usize];
     let padding = (unit.end - unit.start - used) as usize;
     // SAFETY: places start behind the header and end at `used`.
@@ -136,7 +131,6 @@ pub(crate) fn close_unit<'a>(
         window.put(unit.start, header);
         window.put(unit.start + used, &zeros[..padding]);
     }
-    window.bytes(unit.clone())
 }
 
 /// A place for one record, handed out once by the core.

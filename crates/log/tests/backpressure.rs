@@ -19,7 +19,10 @@ use setting::{
 /// A log whose commits are stuck in the disk until the gate opens.
 fn stuck() -> (Log, SimDisk, Gate, Opens) {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let mut options = small(&disk);
+    // Another caller would find the next commit free to be driven, and be stuck in it.
+    options.commits_in_flight = 1;
+    let log = Log::open(DIR, options).unwrap();
     let gate = Gate::new();
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
     drop(log.append(&payload(1)).unwrap());

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Core, Job, Mark, Open, Staged};
-use crate::error::Latch;
+use super::{Core, Flight, Flying, Job, Mark, Open, Staged};
 use crate::format::IndexEntry;
 use crate::options::Policy;
 use crate::progress::Progress;
@@ -42,12 +41,19 @@ impl Core {
         }
     }
 
-    /// Whether there is something to do for a committer.
+    /// Whether there is something to do, and room for it in flight.
     pub(crate) fn has_job(&self) -> bool {
-        if self.latch.as_ref().is_some_and(|latch| !matches!(latch, Latch::Closed)) {
+        if self.has_failed() {
             return false;
         }
-        !self.sealed.is_empty() || self.open_is_due() || self.sync_is_due()
+        self.flights.len() < self.depth
+            && (!self.sealed.is_empty() || self.open_is_due() || self.sync_is_due())
+    }
+
+    /// Whether the next job brings this unit nearer to being durable.
+    pub(crate) fn helps(&self, unit: u64) -> bool {
+        let next = self.flights.back().map_or(self.written.unit, |flight| flight.mark.unit) + 1;
+        self.sync_is_due() || next <= unit
     }
 
     fn open_is_due(&self) -> bool {
@@ -59,39 +65,66 @@ impl Core {
         self.durable.unit < asked
     }
 
-    /// The next thing for the one committer to do. It reports the outcome by [`Core::complete`]
-    /// before it asks again.
+    /// The next thing for the one committer to do. It is in flight from here on, until
+    /// [`Core::land`] or [`Core::fail`].
     pub(crate) fn next_job(&mut self) -> Option<Job> {
         if !self.has_job() {
             return None;
         }
         // Before more is written: somebody waits, or too much is at risk.
         if self.sync_is_due() {
-            return Some(Job::Sync);
+            self.take_off(self.written, 0, true);
+            return Some(Job::Sync { through: self.written.unit });
         }
         if self.sealed.is_empty() {
             self.seal();
         }
         let unit = self.sealed.pop_front()?;
         let sync = self.policy != Policy::OsBuffered || unit.number <= self.asked_sync;
+        self.take_off(unit.mark(), unit.records, sync);
         Some(Job::Write { unit, sync })
     }
 
-    /// A unit was written, and made durable if `sync`.
-    pub(crate) fn complete(&mut self, mark: Mark, records: u32, sync: bool) {
-        self.written = mark;
-        self.written_records += u64::from(records);
-        if sync {
-            self.synced();
+    fn take_off(&mut self, mark: Mark, records: u32, sync: bool) {
+        self.flights.push_back(Flight { mark, records, sync, state: Flying::Up });
+    }
+
+    /// A job is done.
+    pub(crate) fn land(&mut self, flight: u64) {
+        self.end_flight(flight, Flying::Landed);
+        while let Some(flight) = self.flights.front().filter(|f| f.state == Flying::Landed) {
+            self.written = flight.mark;
+            self.written_records += u64::from(flight.records);
+            if flight.sync {
+                self.durable = self.written;
+                self.durable_records = self.written_records;
+            }
+            self.flights.pop_front();
         }
         self.forget_settled();
     }
 
-    /// All that was written is durable.
-    pub(crate) fn synced(&mut self) {
-        self.durable = self.written;
-        self.durable_records = self.written_records;
-        self.forget_settled();
+    /// A job failed. Nothing from it on will ever count as written.
+    pub(crate) fn fail(&mut self, flight: u64) {
+        self.end_flight(flight, Flying::Failed);
+    }
+
+    fn end_flight(&mut self, unit: u64, state: Flying) {
+        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.mark.unit == unit) {
+            flight.state = state;
+        }
+    }
+
+    /// Whether a job is in flight.
+    pub(crate) fn is_flying(&self) -> bool {
+        self.flights.iter().any(|flight| flight.state == Flying::Up)
+    }
+
+    /// Whether more may become durable although the log takes no more: a job is in flight, and nothing
+    /// before it failed.
+    pub(crate) fn is_open(&self) -> bool {
+        let mut whole = self.flights.iter().take_while(|flight| flight.state != Flying::Failed);
+        whole.any(|flight| flight.state == Flying::Up)
     }
 
     fn forget_settled(&mut self) {
@@ -109,7 +142,7 @@ impl Core {
 
     /// Takes back an emptied list of index entries, to be filled again.
     pub(crate) fn return_index(&mut self, mut index: Vec<IndexEntry>) {
-        if self.spare_index.len() < self.progress.len() {
+        if index.capacity() > 0 && self.spare_index.len() < self.progress.len() {
             index.clear();
             self.spare_index.push(index);
         }

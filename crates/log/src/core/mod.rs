@@ -12,6 +12,10 @@
 //! **Fresh blocks.** A unit begins where the last one ended, rounded up to a block. No byte of an
 //! earlier unit is ever in a later one's range.
 //!
+//! **Flights.** A unit that is being written is in flight; so may be a few behind it, which the device
+//! ends in any order. What is written and what is durable moves on in order all the same: a flight
+//! that landed counts once all before it did.
+//!
 //! **Bounds.** At most `buffers` windows hold units that are not durable, and at most
 //! twice as many units are not written. When either is reached the answer is [`Refusal::Full`], and
 //! the caller waits or gives up.
@@ -41,6 +45,8 @@ pub(crate) struct Mark {
     pub(crate) position: u64,
     /// Its last record.
     pub(crate) seq: u64,
+    /// The segment that holds it.
+    pub(crate) segment: u64,
 }
 
 /// A sealed unit on its way to the disk.
@@ -71,6 +77,7 @@ impl Unit {
             unit: self.number,
             position: self.window.base + u64::from(self.range.end),
             seq: self.last_seq,
+            segment: self.window.segment,
         }
     }
 }
@@ -80,8 +87,42 @@ impl Unit {
 pub(crate) enum Job {
     /// Write the unit and, if asked, make it and all before it durable.
     Write { unit: Unit, sync: bool },
-    /// Make all that was written durable.
-    Sync,
+    /// Make all that was written, through this unit, durable.
+    Sync { through: u64 },
+}
+
+impl Job {
+    /// The last unit that it writes or syncs.
+    pub(crate) fn flight(&self) -> u64 {
+        match self {
+            Self::Write { unit, .. } => unit.number,
+            Self::Sync { through } => *through,
+        }
+    }
+
+    /// The last record that it makes durable.
+    pub(crate) fn last_seq(&self) -> Option<u64> {
+        match self {
+            Self::Write { unit, .. } => Some(unit.last_seq),
+            Self::Sync { .. } => None,
+        }
+    }
+}
+
+/// A job that was given out.
+#[derive(Debug)]
+struct Flight {
+    mark: Mark,
+    records: u32,
+    sync: bool,
+    state: Flying,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flying {
+    Up,
+    Landed,
+    Failed,
 }
 
 /// Why no place was given.
@@ -194,6 +235,10 @@ pub(crate) struct Core {
     next_unit: u64,
     open: Option<Open>,
     sealed: VecDeque<Unit>,
+    /// Jobs that were given out, in order.
+    flights: VecDeque<Flight>,
+    /// The most of them.
+    depth: usize,
     /// The records of sealed units that are not durable.
     staged: VecDeque<Staged>,
     written: Mark,
@@ -215,9 +260,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(start: &Start, options: &Options, tail: Arc<Tail>) -> Self {
+    /// `depth` is how many jobs may be in flight; more than one only where each write is durable by
+    /// itself.
+    pub(crate) fn new(start: &Start, options: &Options, tail: Arc<Tail>, depth: usize) -> Self {
         let position = start.base + u64::from(start.offset);
-        let mark = Mark { unit: 0, position, seq: start.last_seq };
+        let mark = Mark { unit: 0, position, seq: start.last_seq, segment: start.segment };
         Self {
             log: start.log,
             limits: Limits {
@@ -241,6 +288,8 @@ impl Core {
             next_unit: 1,
             open: None,
             sealed: VecDeque::with_capacity(16),
+            flights: VecDeque::with_capacity(depth),
+            depth,
             staged: VecDeque::with_capacity(16),
             written: mark,
             durable: mark,
@@ -282,6 +331,11 @@ impl Core {
         self.accepted_records - self.durable_records
     }
 
+    /// Records written since the start, without a gap.
+    pub(crate) fn written_records(&self) -> u64 {
+        self.written_records
+    }
+
     /// The segment, and the offset in it, behind everything that was placed.
     pub(crate) fn frontier(&self) -> (u64, u32) {
         let offset = match &self.open {
@@ -304,6 +358,11 @@ impl Core {
         if matches!(self.latch, None | Some(Latch::Closed)) {
             self.latch = Some(latch);
         }
+    }
+
+    /// Whether nothing more is to be written.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.latch, Some(Latch::Failed { .. } | Latch::Stopped))
     }
 
     fn refuse_if_latched(&self) -> Result<(), Error> {

@@ -100,9 +100,9 @@ pub(crate) fn adopt(
     let (number, base) = (newest.number(), newest.header.base);
     let state = newest.state.read().clone();
     recovery.last = Seq(state.last_seq);
-    let page = Page::open(disk, dir, manifest.log, manifest.session)?;
+    let mut page = Page::open(disk, dir, manifest.log, manifest.session)?;
     let position = base + u64::from(state.end);
-    page.tell(Mark { unit: 0, position, seq: state.last_seq }, number)?;
+    page.tell(Mark { unit: 0, position, seq: state.last_seq, segment: number })?;
     Ok(Adopted {
         manifest,
         start: Start {

@@ -261,8 +261,8 @@ fn truncate(
         });
     }
     // Nothing may go on claiming what was given up.
-    let page = Page::open(disk, dir, manifest.log, manifest.session)?;
-    page.tell(Mark { unit: 0, position: 0, seq: last }, 0)?;
+    let mut page = Page::open(disk, dir, manifest.log, manifest.session)?;
+    page.tell(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
     page.sync()?;
     for segment in found.segments[first + 1..].iter().rev() {
         if segment.file.is_some() {
