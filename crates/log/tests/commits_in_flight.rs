@@ -149,22 +149,34 @@ fn a_commit_behind_a_failed_one_is_never_durable() {
     log.close().unwrap();
 }
 
+/// Also where one failed: nobody writes to the directory once the lock is given up.
 #[test]
 fn close_waits_for_all_of_them() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
-    let (gate, tickets) = first_hangs(&disk, &log, Effect::BlockReturn);
+    append(&log, 1);
+    let gate = Gate::new();
     let _opens = Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
+    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
+    let mut first = log.append(&payload(2)).unwrap();
+    assert!(setting::poll_once(&mut first).is_pending());
+    assert!(gate.wait_for(1, LONG));
+    let mut second = log.append(&payload(3)).unwrap();
+    assert!(setting::poll_once(&mut second).is_pending());
+    until("the second commit failed", || log.append(b"x").is_err());
     let closing = log.clone();
     let close = std::thread::spawn(move || closing.close());
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    std::thread::sleep(std::time::Duration::from_millis(50));
     assert!(!close.is_finished());
     gate.open();
-    in_time("close", move || close.join().unwrap().unwrap());
-    drop(tickets);
+    in_time("close", move || {
+        close.join().unwrap().unwrap_err();
+        first.wait().unwrap();
+    });
+    drop((log, second));
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!(log.recovery().found, Found::Closed);
-    assert_eq!(all(&log), payloads(1..=3));
+    assert!(all(&log).starts_with(&payloads(1..=2)));
     log.close().unwrap();
 }
 
