@@ -43,6 +43,8 @@ pub enum Face {
 pub enum DiskChoice {
     /// Positioned reads and writes
     Std,
+    /// io_uring; where it cannot be had, what it replaces, with a note
+    Uring,
     /// What suits this machine best
     #[default]
     Auto,

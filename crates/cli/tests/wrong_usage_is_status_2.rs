@@ -15,7 +15,7 @@ fn wrong_flags_and_values() {
         &["--segment-size", "huge"],
         &["--retain-segments", "1"],
         &["--retain-age", "long"],
-        &["--disk", "uring"],
+        &["--disk", "floppy"],
         &["--no-such-flag"],
         &["another", "directory"],
     ] {

@@ -11,8 +11,9 @@
 //! * After any failed write or sync nothing is known about the range, and trying again proves
 //!   nothing: callers latch the failure.
 //!
-//! Implementations: [`StdDisk`] for a real machine, and `sim::SimDisk` (feature `sim`), a
-//! seeded disk in memory that keeps what is written apart from what is durable.
+//! Implementations: [`StdDisk`] for a real machine, [`uring::UringDisk`] for one with Linux, and
+//! `sim::SimDisk` (feature `sim`), a seeded disk in memory that keeps what is written apart from what
+//! is durable.
 //!
 //! ```
 //! use esker_disk::{Disk, Open, StdDisk, write_all_at};
@@ -32,6 +33,8 @@ mod aligned;
 mod error;
 mod io;
 mod std_disk;
+#[cfg(target_os = "linux")]
+pub mod uring;
 
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -186,7 +189,7 @@ impl Open {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Facts {
-    /// The implementation: `"std"`, `"sim"`.
+    /// The implementation: `"std"`, `"uring"`, `"sim"`.
     pub name: &'static str,
     /// Files can be opened with [`Open::direct`].
     pub direct: bool,

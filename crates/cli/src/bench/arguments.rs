@@ -90,6 +90,21 @@ pub struct LogBenchArguments {
     /// Print one JSON object a figure, and nothing else, on standard output
     #[arg(long)]
     pub json: bool,
+    /// The size of a staging buffer [default: 1M]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
+    pub buffer_size: Option<u32>,
+    /// Staging buffers for what is not durable [default: 8]
+    #[arg(long, value_name = "N")]
+    pub buffers: Option<u32>,
+    /// Commits in flight, at most [default: 2]
+    #[arg(long, value_name = "N")]
+    pub commits_in_flight: Option<u32>,
+    /// An entry of the sparse index for so many bytes [default: 64K]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
+    pub index_bytes: Option<u32>,
+    /// ... and for so many records [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub index_records: Option<u32>,
     /// What the records' bytes follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -145,6 +160,11 @@ impl LogBenchArguments {
         if self.writing.record_limit.is_none() {
             options.record_limit = options.record_limit.max(*self.size.end());
         }
+        options.buffer_size = self.buffer_size.unwrap_or(options.buffer_size);
+        options.buffers = self.buffers.unwrap_or(options.buffers);
+        options.commits_in_flight = self.commits_in_flight.unwrap_or(options.commits_in_flight);
+        options.index_bytes = self.index_bytes.unwrap_or(options.index_bytes);
+        options.index_records = self.index_records.unwrap_or(options.index_records);
         options
     }
 
@@ -171,6 +191,9 @@ impl LogBenchArguments {
         put("record_limit", json!(options.record_limit));
         put("buffer_size", json!(options.buffer_size));
         put("buffers", json!(options.buffers));
+        put("commits_in_flight", json!(options.commits_in_flight));
+        put("index_bytes", json!(options.index_bytes));
+        put("index_records", json!(options.index_records));
         put("seed", json!(self.seed));
         params
     }

@@ -1,8 +1,12 @@
 //! The flags that choose a log's options, and what is said about how a log was found.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::Args;
+use esker_disk::Disk;
+#[cfg(target_os = "linux")]
+use esker_disk::uring::{UringDisk, UringOptions};
 use esker_log::{Direct, Found, Log, Options, Policy};
 
 use crate::arguments::{Choice, DiskChoice};
@@ -22,7 +26,13 @@ pub struct WritingArguments {
     #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub record_limit: Option<u32>,
     /// The disk
-    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "std|auto")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "std|uring|auto"
+    )]
     pub disk: DiskChoice,
     /// Go past the page cache
     #[arg(
@@ -64,11 +74,26 @@ impl WritingArguments {
             Some(Choice::Off) => false,
             Some(Choice::Auto) | None => options.dsync,
         };
-        // The real disk is the only one so far, so that every choice means it.
-        match self.disk {
-            DiskChoice::Std | DiskChoice::Auto => options,
+        if self.disk == DiskChoice::Uring {
+            options.disk = uring();
         }
+        options
     }
+}
+
+#[cfg(target_os = "linux")]
+fn uring() -> Arc<dyn Disk> {
+    let (disk, refused) = UringDisk::or_std(UringOptions::default());
+    if let Some(why) = refused {
+        complain(&format!("note: io_uring cannot be used here, and ordinary calls are: {why}"));
+    }
+    disk
+}
+
+#[cfg(not(target_os = "linux"))]
+fn uring() -> Arc<dyn Disk> {
+    complain("note: io_uring is Linux's, and ordinary calls are used");
+    Arc::new(esker_disk::StdDisk::new())
 }
 
 /// Opens a log for writing, and says in one line when an earlier writer did not close it.

@@ -12,7 +12,7 @@ use crate::{Error, File, Op, Open, Result};
 
 /// The descriptor, and how it was opened.
 #[derive(Debug)]
-pub(super) struct StdFile {
+pub(crate) struct StdFile {
     fd: OwnedFd,
     path: PathBuf,
     how: Open,
@@ -21,6 +21,11 @@ pub(super) struct StdFile {
 impl StdFile {
     pub(super) fn new(fd: OwnedFd, path: PathBuf, how: Open) -> Self {
         Self { fd, path, how }
+    }
+
+    #[cfg(target_os = "linux")]
+    pub(crate) fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.fd)
     }
 
     fn failed(&self, op: Op, offset: Option<u64>, errno: Errno) -> Error {

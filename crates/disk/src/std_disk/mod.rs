@@ -26,7 +26,7 @@ use rustix::io::Errno;
 
 use crate::{Disk, Error, Facts, File, Lock, Op, Open, Result};
 
-use file::StdFile;
+pub(crate) use file::StdFile;
 
 /// Files may be read and written by their owner only.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -40,16 +40,20 @@ impl StdDisk {
     pub const fn new() -> Self {
         Self {}
     }
-}
 
-impl Disk for StdDisk {
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
+    pub(crate) fn open_file(self, path: &Path, how: Open) -> Result<StdFile> {
         let mut flags = OFlags::CLOEXEC | if how.write { OFlags::RDWR } else { OFlags::RDONLY };
         flags.set(OFlags::CREATE, how.create || how.create_new);
         flags.set(OFlags::EXCL, how.create_new);
         flags |= system::flags(how).map_err(|errno| failed(Op::Open, path, errno))?;
         let fd = open(path, flags)?;
-        Ok(Arc::new(StdFile::new(fd, path.to_path_buf(), how)))
+        Ok(StdFile::new(fd, path.to_path_buf(), how))
+    }
+}
+
+impl Disk for StdDisk {
+    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(self.open_file(path, how)?))
     }
 
     fn create_dir(&self, path: &Path) -> Result<()> {

@@ -1,0 +1,113 @@
+//! The disk of this machine through io_uring (Linux).
+//!
+//! Reads, writes and syncs go through rings; everything else is [`StdDisk`]'s. A large transfer is cut
+//! into pieces that are in flight together, which is what a ring can do and a system call cannot. A
+//! ring is used by one thread at a time, and there are at most [`RINGS`] of them: a call that finds
+//! none free is done by an ordinary system call, with the same result.
+//!
+//! io_uring may be missing (an old kernel), switched off (a sysctl), or forbidden (a seccomp filter),
+//! and a machine may be out of the memory for a ring. [`UringDisk::new`] says so, and
+//! [`UringDisk::or_std`] falls back to [`StdDisk`] and logs why. [`Disk::facts`] tells which it is.
+
+mod file;
+mod pool;
+mod ring;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{Disk, Facts, File, Lock, Open, Result, StdDisk};
+
+use file::UringFile;
+use pool::Pool;
+pub use ring::Ring;
+
+/// The most rings of one disk.
+pub const RINGS: usize = 16;
+
+/// What a [`UringDisk`] may be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UringOptions {
+    /// Whether io_uring may be used at all. Default `true`; with `false` [`UringDisk::new`] refuses.
+    pub allowed: bool,
+    /// The most pieces of one transfer in flight, from 1 to [`Ring::MOST`]. Default 4.
+    pub in_flight: usize,
+}
+
+impl Default for UringOptions {
+    fn default() -> Self {
+        Self { allowed: true, in_flight: 4 }
+    }
+}
+
+/// The disk of this machine, through io_uring.
+#[derive(Debug, Clone)]
+pub struct UringDisk {
+    pool: Arc<Pool>,
+}
+
+impl UringDisk {
+    /// Makes the first ring and asks it what the kernel can do.
+    ///
+    /// # Errors
+    /// Why io_uring cannot be used here: `Unsupported` when the kernel misses an operation or the
+    /// options do not allow it, `PermissionDenied` when a sysctl or a filter forbids it, `OutOfMemory`
+    /// when the limits leave no room for a ring.
+    pub fn new(options: UringOptions) -> io::Result<Self> {
+        if !options.allowed {
+            let why = "the options do not allow io_uring";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        Ok(Self { pool: Arc::new(Pool::new(options.in_flight.clamp(1, Ring::MOST))?) })
+    }
+
+    /// This disk, or where it cannot be had the standard one, with the reason. The reason is logged,
+    /// too.
+    pub fn or_std(options: UringOptions) -> (Arc<dyn Disk>, Option<io::Error>) {
+        match Self::new(options) {
+            Ok(disk) => (Arc::new(disk), None),
+            Err(why) => {
+                tracing::warn!(%why, "io_uring cannot be used; system calls do its work");
+                (Arc::new(StdDisk::new()), Some(why))
+            }
+        }
+    }
+}
+
+impl Disk for UringDisk {
+    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
+        let file = StdDisk::new().open_file(path, how)?;
+        Ok(Arc::new(UringFile::new(file, Arc::clone(&self.pool))))
+    }
+
+    fn create_dir(&self, path: &Path) -> Result<()> {
+        StdDisk::new().create_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        StdDisk::new().rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> Result<()> {
+        StdDisk::new().unlink(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        StdDisk::new().sync_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        StdDisk::new().list(dir)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        StdDisk::new().lock(path)
+    }
+
+    fn facts(&self, dir: &Path) -> Result<Facts> {
+        let facts = StdDisk::new().facts(dir)?;
+        Ok(Facts::new("uring", facts.direct, facts.dsync))
+    }
+}

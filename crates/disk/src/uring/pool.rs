@@ -1,0 +1,56 @@
+//! The rings of a disk: each is with one caller at a time, and they are made as they are needed.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::RINGS;
+use super::ring::Ring;
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    idle: Mutex<Vec<Ring>>,
+    /// Rings that there are, idle or not.
+    made: AtomicUsize,
+    in_flight: usize,
+}
+
+impl Pool {
+    pub(super) fn new(in_flight: usize) -> io::Result<Self> {
+        let mut idle = Vec::with_capacity(RINGS);
+        idle.push(Ring::new(in_flight)?);
+        Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight })
+    }
+
+    /// Lends a ring for one call; `None` when all are lent out and no other can be made.
+    pub(super) fn with<T>(
+        &self,
+        call: impl FnOnce(&mut Ring) -> io::Result<T>,
+    ) -> Option<io::Result<T>> {
+        let mut ring = self.take()?;
+        let outcome = call(&mut ring);
+        if ring.is_sound() {
+            self.lock().push(ring);
+        } else {
+            self.made.fetch_sub(1, Ordering::Relaxed);
+        }
+        Some(outcome)
+    }
+
+    fn take(&self) -> Option<Ring> {
+        if let Some(ring) = self.lock().pop() {
+            return Some(ring);
+        }
+        if self.made.fetch_add(1, Ordering::Relaxed) < RINGS
+            && let Ok(ring) = Ring::new(self.in_flight)
+        {
+            return Some(ring);
+        }
+        self.made.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Ring>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
