@@ -10,7 +10,10 @@
 //! the next opening finds the same damage, or none.
 
 mod examine;
+mod examined;
+mod place;
 mod rebuild;
+mod take_apart;
 mod verify;
 
 use std::path::{Path, PathBuf};

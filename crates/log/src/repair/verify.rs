@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::examine::{Piece, examine};
+use super::examine::examine;
+use super::examined::Piece;
 use crate::error::{Damage, Error, Result};
 use crate::format::unit::UnitKind;
 use crate::manifest::Manifest;
