@@ -5,18 +5,20 @@
 
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, read_full_at};
-
 use super::Cut;
 use super::survey::{Head, Live, Survey, Surveyor, damage_of};
 use crate::error::{Damage, Result};
 use crate::format::segment::HeaderFlaw;
-use crate::format::{BLOCK, Flaw, Salt, UnitHeader, block_up};
+use crate::format::{BLOCK, Flaw, Salt, UnitHeader};
 use crate::image::Image;
 use crate::layout;
 use crate::manifest::Manifest;
-use crate::scan::{sound_unit, strays};
+use crate::scan::{Rest, sound_unit, strays};
 use crate::segments::Segment;
+
+/// At least so far behind the end of small commits the blocks of a file that is used again are
+/// zeros.
+const AHEAD: u32 = 256 << 10;
 
 /// Whether the units that stop behind this record are damaged. Where nothing sound says that more
 /// was durable, a crash may have left any of the units behind, and they are a torn tail.
@@ -47,6 +49,12 @@ fn is_lost(head: &Head) -> bool {
     matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank)
 }
 
+/// Whether a commit was torn behind the end. Its first block may be missing. In a file that was used
+/// before, what stands further behind than is written ahead of need is of its earlier life.
+fn is_torn(rest: Rest, end: u32) -> bool {
+    rest.first.is_some_and(|first| !rest.earlier_life || first - end < AHEAD)
+}
+
 impl Surveyor<'_> {
     /// Decides whether the units that stop here are a torn tail or damage.
     pub(super) fn judge(&self, survey: &mut Survey, stop: &Break) -> Result<()> {
@@ -58,27 +66,28 @@ impl Surveyor<'_> {
             (state.end, state.last_seq)
         };
         let mut claim = survey.claim;
-        // The end of the last thing behind the break that is not padding.
-        let mut behind = None;
+        // The bytes of units behind the break that count for nothing.
+        let mut lost = 0u64;
         // The first later segment with units and without a header.
         let mut beheaded = None;
-        let mut look = |number: u64, salt: Salt, from: u32| -> Result<()> {
+        let mut look = |number: u64, salt: Salt, from: u32| -> Result<Rest> {
             let Some((file, _)) = self.heads.get(&number) else {
-                return Ok(());
+                return Ok(Rest::default());
             };
             strays(file, salt, from, None, &self.trouble, |stray, _| {
                 if !is_heard(&stray.header, session) {
                     return;
                 }
                 claim = claim.max(stray.header.claim);
-                if number == broken.number() {
-                    behind = Some(stray.offset + block_up(stray.header.used));
-                } else if self.heads.get(&number).is_some_and(|(_, head)| head.is_err()) {
+                lost += u64::from(stray.header.span());
+                if number != broken.number()
+                    && self.heads.get(&number).is_some_and(|(_, head)| head.is_err())
+                {
                     beheaded.get_or_insert(number);
                 }
             })
         };
-        look(broken.number(), broken.salt, end)?;
+        let rest = look(broken.number(), broken.salt, end)?;
         for (&number, (_, head)) in self.heads.range(broken.number() + 1..) {
             if let Ok((header, _)) = head {
                 survey.claim = survey.claim.max(header.claim);
@@ -101,25 +110,17 @@ impl Surveyor<'_> {
                 None => (broken.path.clone(), end),
             };
             survey.damage = Some(damage_of(&path, offset, last, stop.flaw));
-        } else if behind.is_some() || self.is_torn(broken, end)? {
+        } else if lost > 0 || stop.flaw == Flaw::Unreadable || is_torn(rest, end) {
+            let behind = u64::from(rest.end.saturating_sub(end));
+            let bytes = if rest.earlier_life { lost } else { lost.max(behind) };
             survey.cut = Some(Cut {
                 file: broken.path.clone(),
                 offset: u64::from(end),
-                bytes: u64::from(behind.unwrap_or(end).saturating_sub(end).max(BLOCK)),
+                bytes: bytes.max(u64::from(BLOCK)),
                 what: stop.flaw.to_string(),
             });
         }
         Ok(())
-    }
-
-    /// Whether there is anything but padding right behind the end.
-    fn is_torn(&self, broken: &Segment, end: u32) -> Result<bool> {
-        let mut block = AlignedBuf::new(BLOCK as usize);
-        let got = match read_full_at(&*broken.reader, &mut block, u64::from(end)) {
-            Ok(got) => got,
-            Err(_) => return Ok(true),
-        };
-        Ok(block[..got].iter().any(|&byte| byte != 0))
     }
 
     /// No segment has a sound header: a log that was just created, or one that lost everything.
