@@ -205,7 +205,6 @@ impl Surveyor<'_> {
     fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
         let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
         let mut chain: Vec<_> = newest.into_iter().collect();
-        let mut damage = None;
         while let Some((header, _)) = chain.last() {
             let number = header.prev_segment;
             if number < self.manifest.floor_segment.max(1) {
@@ -213,16 +212,42 @@ impl Surveyor<'_> {
             }
             match self.link(header) {
                 Ok(before) => chain.push(before),
-                Err(what) => {
-                    let path = layout::segment(self.dir, number);
-                    damage = Some(damage_of(&path, 0, header.prev_seq, what));
-                    chain = self.chain_before(number);
-                    return (chain, damage);
-                }
+                Err(what) => return self.chain_up_to(header, what),
             }
         }
         chain.reverse();
-        (chain, damage)
+        (chain, None)
+    }
+
+    /// The chain from the oldest segment up to the first broken link, which is the one below this
+    /// header or one before it.
+    fn chain_up_to(
+        &self,
+        above: &SegmentHeader,
+        what: String,
+    ) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
+        let (mut above, mut what) = (*above, what);
+        loop {
+            let number = above.prev_segment;
+            let chain = self.chain_before(number);
+            match chain.first() {
+                Some((first, _)) if first.prev_segment >= self.manifest.floor_segment.max(1) => {
+                    what = self.link(first).err().unwrap_or(what);
+                    above = *first;
+                }
+                _ => {
+                    // What is sound between the two may hang on another that is lost.
+                    let last = chain.last().map_or(0, |(last, _)| last.segment);
+                    let between = self.heads.range(last + 1..number);
+                    let cut_off = between
+                        .filter_map(|(_, (_, head))| head.ok())
+                        .find_map(|(header, _)| Some((header, self.link(&header).err()?)));
+                    let (above, what) = cut_off.unwrap_or((above, what));
+                    let path = layout::segment(self.dir, above.prev_segment);
+                    return (chain, Some(damage_of(&path, 0, above.prev_seq, what)));
+                }
+            }
+        }
     }
 
     /// The header of the segment that another names as the one before it.
