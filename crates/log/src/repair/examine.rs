@@ -7,7 +7,7 @@ use std::sync::Arc;
 use esker_disk::{File, Open};
 
 use super::examined::{Examined, Piece};
-use super::place::{find_footer, first_place};
+use super::place::{find_footer, first_place, place_told};
 use super::take_apart::{take_apart, written_to};
 use crate::error::{Error, Result};
 use crate::format::segment::HeaderFlaw;
@@ -89,7 +89,8 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
     for n in 0..segments.len() {
         let next = segments.get(n + 1).and_then(|next| next.header);
         let is_last = n + 1 == segments.len();
-        let segment = &mut segments[n];
+        let (before, rest) = segments.split_at_mut(n);
+        let segment = &mut rest[0];
         let footer = match (segment.header.is_none(), next.is_none() && !is_last) {
             (false, false) => None,
             _ => find_footer(segment, manifest)?,
@@ -100,7 +101,10 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
                 (header.base, header.prev_seq)
             }
             None if n == 0 => first_place(segment, footer.as_ref(), next.as_ref(), manifest)?,
-            None => reached,
+            None => {
+                let told = place_told(segment, footer.as_ref(), next.as_ref(), manifest)?;
+                before.last_mut().map_or(reached, |before| before.reach(reached, told))
+            }
         };
         if let Some(next) = next {
             let end = next.base.saturating_sub(segment.base);

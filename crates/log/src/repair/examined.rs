@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use esker_disk::File;
 
-use crate::format::{BLOCK, Flaw, SegmentHeader};
+use super::place::Told;
+use crate::format::{BLOCK, Flaw, SEGMENT_MAX, SegmentHeader};
 use crate::layout;
 use crate::manifest::End;
 use crate::scan::SoundUnit;
@@ -108,5 +109,26 @@ impl Examined {
             Some(Piece::Bad { to, .. }) => *to,
             None => BLOCK,
         }
+    }
+
+    /// The segment behind this one lost its header, and tells where it begins: what lies between is
+    /// a gap, where this one's end is not known better. Gives where the two meet.
+    pub(crate) fn reach(&mut self, (base, seq): (u64, u64), told: Told) -> (u64, u64) {
+        let told_base = told.base.unwrap_or(base).max(base);
+        let told_seq = told.prev_seq.unwrap_or(seq).max(seq);
+        if (told_base, told_seq) == (base, seq) {
+            return (base, seq);
+        }
+        let from = self.pieces_end();
+        let to = match told_base.checked_sub(self.base) {
+            Some(end) if told_base > base && end < u64::from(SEGMENT_MAX / 2) => end as u32,
+            _ => self.written_to.max(from + BLOCK),
+        };
+        match self.pieces.last_mut() {
+            Some(Piece::Bad { to: end, .. }) => *end = to.max(*end),
+            _ => self.pieces.push(Piece::Bad { from, to, after: seq, flaw: Flaw::Blank }),
+        }
+        (self.end, self.next) = (Some(to), Some((0, told_seq)));
+        (self.base + u64::from(to), told_seq)
     }
 }
