@@ -185,6 +185,24 @@ fn unkept(losses: Vec<Loss>) -> Vec<Loss> {
 }
 
 #[test]
+fn the_manifest_and_a_header() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for beheaded in &sample.map.segments {
+            for repairing in [Repairing::Function, Repairing::Opening] {
+                let (disk, harm) = flip(&sample, &in_dir("manifest"), 50, 1);
+                disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
+                let name = format!("{}, {harm} and header {}", sample.name, beheaded.number);
+                cases.run(format!("{name}, {repairing:?}"), || {
+                    quarantine(&sample, &disk, &[], repairing)
+                });
+            }
+        }
+    }
+    cases.finish(20);
+}
+
+#[test]
 fn an_emptied_segment_and_the_header_behind_it() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
