@@ -207,15 +207,21 @@ fn an_emptied_segment_and_the_header_behind_it() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for pair in sample.map.segments.windows(2) {
-            let (disk, harm) = cut(&sample, &segment_path(pair[0].number), 0);
-            disk.flip_bit(&segment_path(pair[1].number), 500).unwrap();
-            let lost = unkept(whole(&sample, &pair[0]));
-            cases.run(format!("{}, {harm} and header {}", sample.name, pair[1].number), || {
-                quarantine(&sample, &disk, &lost, Repairing::Function)
-            });
+            for manifest in [false, true] {
+                let (disk, harm) = cut(&sample, &segment_path(pair[0].number), 0);
+                disk.flip_bit(&segment_path(pair[1].number), 500).unwrap();
+                if manifest {
+                    disk.flip_bit(&in_dir("manifest"), 400).unwrap();
+                }
+                let lost = unkept(whole(&sample, &pair[0]));
+                let name = format!("{}, {harm} and header {}", sample.name, pair[1].number);
+                cases.run(format!("{name}, manifest: {manifest}"), || {
+                    quarantine(&sample, &disk, &lost, Repairing::Function)
+                });
+            }
         }
     }
-    cases.finish(8);
+    cases.finish(16);
 }
 
 #[test]

@@ -44,9 +44,10 @@ pub(crate) fn manifest(dir: &Path, options: &Options) -> Result<Manifest> {
         })?;
         let session = header.map_or(0, |header| header.session);
         manifest.session = manifest.session.max(session);
-        // Below the oldest header: one that lost its own. What stood in it is missed from the number
-        // on that its units or its footer tell, or else from the first.
-        if number < oldest.segment && (has_units || number == oldest.prev_segment) {
+        // Below the oldest header: one that lost its own, as those before it did. What stood in it is
+        // missed from the number on that its units or its footer tell, or else from the first.
+        let named = number == oldest.prev_segment || manifest.floor_segment < oldest.segment;
+        if number < oldest.segment && (has_units || named) {
             let lost = Examined::beheaded(dir, number, Some(Arc::clone(file)), String::new());
             let footer = find_footer(&lost, &manifest)?;
             let told = place_told(&lost, footer.as_ref(), None, &manifest)?;
