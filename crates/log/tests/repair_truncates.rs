@@ -73,3 +73,20 @@ fn a_torn_log() {
 fn a_lonely_segment() {
     truncate_all(&sample::lonely()).finish(8);
 }
+
+#[test]
+fn behind_units_that_are_lost_with_all_of_the_next_segment() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        let [.., before, newest] = &sample.map.segments[..] else { continue };
+        // Their headers are sound, and claim what is given up.
+        let (disk, harm) = overwrite(&sample, &segment_path(newest.number), 0, &[0x55; 3 * BLOCK]);
+        for unit in &before.units {
+            disk.flip_bit(&segment_path(before.number), (unit.at.start as u64 + 80) * 8).unwrap();
+        }
+        cases.run(format!("{}, {harm}", sample.name), || {
+            truncate(&sample, &disk, before.prev_seq, &from(&sample, before.number, 0)[..1])
+        });
+    }
+    cases.finish(2);
+}

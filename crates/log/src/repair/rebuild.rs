@@ -237,9 +237,13 @@ fn truncate(
     aside: &mut Vec<Aside>,
 ) -> Result<()> {
     let disk = &*options.disk;
-    let Some(first) = found.segments.iter().position(Examined::is_damaged) else {
+    let Some(mut first) = found.segments.iter().position(Examined::is_damaged) else {
         return Ok(());
     };
+    // Units that were given up with the header behind them must not go on claiming.
+    if first > 0 && found.segments[first - 1].goes_on_in_ruins() {
+        first -= 1;
+    }
     let damaged = &found.segments[first];
     let kept: Vec<SoundUnit> = damaged.sound_start().collect();
     let last = kept.last().map_or(damaged.prev_seq, |unit| unit.header.last_seq);
