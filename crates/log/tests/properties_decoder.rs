@@ -18,7 +18,7 @@ use damage_kit::map::{in_dir, segment_path};
 use damage_kit::reading::{self, Item, Read};
 use damage_kit::sample::{self, Sample, options};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Reader, Start, Validate, repair, verify};
+use esker_log::{Engine, Error, Log, OnDamage, Reader, Start, Validate, repair, verify};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -295,6 +295,35 @@ impl Changed<'_> {
         self.keeps_the_rest(&read)?;
         self.single_records(&log)
     }
+
+    /// Cut at the first damage, the log is what stood before it, and stays that.
+    fn cut_off(&self) -> Result<(), TestCaseError> {
+        let disk = self.disk.fork(4);
+        let mut before: Option<Vec<Item>> = None;
+        for on_damage in [OnDamage::Truncate, OnDamage::Fail] {
+            let engine = Engine::manual();
+            let mut options = options(&disk.process(), &engine);
+            (options.validate, options.on_damage) = (Validate::Full, on_damage);
+            let log = match Log::open(DIR, options) {
+                Ok(log) => log,
+                Err(Error::NotALog { .. }) if before.is_none() => return Ok(()),
+                Err(other) => {
+                    return Err(TestCaseError::fail(format!("{on_damage:?}: {other:?}")));
+                }
+            };
+            let read = reading::of_log(&log, Start::Oldest).map_err(TestCaseError::fail)?;
+            prop_assert!(read.error.is_none(), "{:?}: {:?}", on_damage, read.error);
+            self.is_true(&read)?;
+            if let Some(before) = before.replace(read.items.clone()) {
+                prop_assert_eq!(before, read.items);
+            }
+            engine.stop();
+            disk.kill();
+            drop(log);
+            disk.power_on();
+        }
+        Ok(())
+    }
 }
 
 proptest! {
@@ -310,5 +339,6 @@ proptest! {
         changed.open(Validate::Quick)?;
         changed.follow()?;
         changed.mend(damaged)?;
+        changed.cut_off()?;
     }
 }
