@@ -28,7 +28,7 @@ pub(crate) struct Examination {
     pub(crate) dead: Vec<Examined>,
     /// The highest number that something sound says was durable.
     pub(crate) claim: u64,
-    /// The last number before the end of the newest segment.
+    /// The last number before the end of the newest segment: there, or known to be missing.
     pub(crate) last: u64,
     /// The log goes on behind the clean end that the manifest tells of.
     pub(crate) clean_lies: bool,
@@ -118,11 +118,11 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         let part = take_apart(segment, manifest, clean)?;
         clean_lies |= part.goes_on;
         claim = claim.max(part.claim);
-        let last = segment.next.map_or(segment.last(), |(_, last)| last);
-        reached = (segment.base.saturating_add(u64::from(segment.pieces_end())), last);
+        reached =
+            (segment.base.saturating_add(u64::from(segment.pieces_end())), segment.accounted_to());
     }
     let dead = cut_torn_tail(&mut segments, manifest, claim);
-    let last = segments.last().map_or(manifest.floor_seq, Examined::last);
+    let last = segments.last().map_or(manifest.floor_seq, Examined::accounted_to);
     // Durable records are missing behind the last segment: one that lost its header and all its
     // units, or that is gone, is what became of them.
     let newest = segments.last().map(|newest: &Examined| newest.number);

@@ -52,6 +52,11 @@ impl Examined {
             .unwrap_or(self.prev_seq)
     }
 
+    /// The last number before the end of the segment, there or not.
+    pub(crate) fn accounted_to(&self) -> u64 {
+        self.next.map_or(self.last(), |(_, last)| last)
+    }
+
     pub(crate) fn beheaded(
         dir: &Path,
         number: u64,
