@@ -152,6 +152,17 @@ pub(crate) struct Stray {
     pub(crate) header: UnitHeader,
 }
 
+/// What stands in the blocks that were looked at for strays.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rest {
+    /// The first block that has anything in it.
+    pub(crate) first: Option<u32>,
+    /// Behind the last one.
+    pub(crate) end: u32,
+    /// There are units that do not check: the file was used before.
+    pub(crate) earlier_life: bool,
+}
+
 /// Looks at every block from `offset` to the end of the file, or `until`, for headers of units that
 /// belong to this life of the segment, and hands them over with whether the whole unit is sound.
 /// A sound unit's inside is passed over.
@@ -162,22 +173,31 @@ pub(crate) fn strays(
     until: Option<u32>,
     trouble: &Trouble,
     mut each: impl FnMut(Stray, bool),
-) -> Result<()> {
+) -> Result<Rest> {
     let mut image = Image::watched(Arc::clone(file), Some(trouble))?;
     let end = until.map_or(image.len(), u64::from).min(image.len());
-    let mut at = u64::from(offset);
+    let (mut at, mut rest) = (u64::from(offset), Rest::default());
     while at < end {
         let here = at as u32;
         let mut next = at + u64::from(BLOCK);
         let head = image.at(at, BLOCK as usize)?;
-        if let Ok((header, _)) = UnitHeader::parse(head, salt, here) {
-            let sound = sound_unit(&mut image, salt, here, |_| {})?.is_ok();
-            if sound {
-                next = at + u64::from(header.span());
+        let says = head != &[0; BLOCK as usize][..head.len()];
+        match UnitHeader::parse(head, salt, here) {
+            Ok((header, _)) => {
+                let sound = sound_unit(&mut image, salt, here, |_| {})?.is_ok();
+                if sound {
+                    next = at + u64::from(header.span());
+                }
+                each(Stray { offset: here, header }, sound);
             }
-            each(Stray { offset: here, header }, sound);
+            Err(Flaw::Checksum) => rest.earlier_life = true,
+            Err(_) => {}
+        }
+        if says {
+            rest.first.get_or_insert(here);
+            rest.end = next as u32;
         }
         at = next;
     }
-    Ok(())
+    Ok(rest)
 }

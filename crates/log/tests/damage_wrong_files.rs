@@ -337,3 +337,23 @@ fn two_damaged_headers_in_a_row() {
     }
     cases.finish(8);
 }
+
+#[test]
+fn of_two_damaged_headers_the_first_is_told() {
+    for sample in [sample::closed(), sample::killed()] {
+        let segments = &sample.map.segments;
+        for (first, second) in segments.iter().zip(&segments[2..]) {
+            let file = segment_path(first.number);
+            let (disk, _) = flip(&sample, &file, 60, 1);
+            disk.flip_bit(&segment_path(second.number), 70 * 8).unwrap();
+            let engine = Engine::manual();
+            match Log::open(DIR, options(&disk.fork(1), &engine)) {
+                Err(Error::Damaged(damage)) => assert_eq!(damage.file, file),
+                other => panic!("{other:?}"),
+            }
+            let reader = Reader::open(DIR, options(&disk, &engine)).unwrap();
+            assert_eq!(reader.damage().map(|damage| damage.file), Some(file));
+            assert_eq!(reader.durable().0, first.prev_seq, "it goes on behind what is lost");
+        }
+    }
+}

@@ -14,7 +14,7 @@ use damage_kit::map::{Map, segment_path};
 use damage_kit::reading::{self, Item};
 use damage_kit::sample::{self, Sample, options};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnDamage, Seq, Start, Validate, repair, verify};
+use esker_log::{Engine, Error, Log, OnDamage, Reader, Seq, Start, Validate, repair, verify};
 
 /// The sample without everything below a record.
 fn dropped_below(sample: &Sample, seq: u64, clean: bool) -> SimDisk {
@@ -64,6 +64,19 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
     }
 }
 
+/// Where the records of the oldest segment stand, for somebody who kept their positions.
+fn positions(disk: &SimDisk, below: u64) -> Vec<(u64, u64)> {
+    let engine = Engine::manual();
+    let reader = Reader::open(DIR, options(disk, &engine)).unwrap();
+    let mut stream = reader.stream(Start::Oldest).unwrap();
+    let mut positions = Vec::new();
+    while let Ok(Some(batch)) = stream.try_next() {
+        let records = batch.iter().map(|record| (record.seq.0, record.position.0));
+        positions.extend(records.filter(|(seq, _)| *seq <= below));
+    }
+    positions
+}
+
 /// A floor at the start of a segment, inside one between units, and inside a unit.
 fn floors(sample: &Sample) -> Vec<u64> {
     let segment = &sample.map.segments[1];
@@ -81,6 +94,8 @@ fn a_damaged_header_of_the_oldest_segment() {
                 let items: Vec<Item> =
                     sample.items.iter().filter(|item| item.last() > floor).cloned().collect();
                 let file = segment_path(Map::of(&disk).segments[0].number);
+                let last = Map::of(&disk).segments[0].units.last().map_or(0, |unit| unit.last_seq);
+                let stood = positions(&disk, last);
                 let len = disk.contents(&file).unwrap().len();
                 disk.overwrite(&file, 0, &[0x5A; BLOCK]).unwrap();
                 cases.run(format!("{}, floor {floor}, clean {clean}", sample.name), || {
@@ -89,6 +104,9 @@ fn a_damaged_header_of_the_oldest_segment() {
                     repaired.map_err(|error| format!("{error:?}"))?;
                     if disk.contents(&file).is_ok_and(|content| content.len() > len) {
                         return Err("the file grew".into());
+                    }
+                    if positions(&disk, last) != stood {
+                        return Err("the records are not where they were".into());
                     }
                     check(&disk, &items, floor)
                 });

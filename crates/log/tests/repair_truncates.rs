@@ -9,10 +9,11 @@ mod damage_kit;
 
 use damage_kit::cases::Cases;
 use damage_kit::format::BLOCK;
-use damage_kit::harm::{flip, overwrite};
+use damage_kit::harm::{cut, flip, overwrite};
 use damage_kit::healing::{Loss, truncate};
-use damage_kit::map::segment_path;
+use damage_kit::map::{in_dir, segment_path};
 use damage_kit::sample::{self, Sample};
+use esker_disk::Disk;
 
 /// The units of a segment from an offset on, and all of later segments.
 fn from(sample: &Sample, number: u64, at: usize) -> Vec<Loss> {
@@ -72,4 +73,31 @@ fn a_torn_log() {
 #[test]
 fn a_lonely_segment() {
     truncate_all(&sample::lonely()).finish(8);
+}
+
+#[test]
+fn behind_units_that_are_lost_with_all_of_the_next_segment() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        let [.., before, newest] = &sample.map.segments[..] else { continue };
+        // Their headers are sound, and claim what is given up.
+        let (disk, harm) = overwrite(&sample, &segment_path(newest.number), 0, &[0x55; 3 * BLOCK]);
+        for unit in &before.units {
+            disk.flip_bit(&segment_path(before.number), (unit.at.start as u64 + 80) * 8).unwrap();
+        }
+        cases.run(format!("{}, {harm}", sample.name), || {
+            truncate(&sample, &disk, before.prev_seq, &from(&sample, before.number, 0)[..1])
+        });
+    }
+    cases.finish(2);
+}
+
+#[test]
+fn between_an_emptied_segment_and_units_that_nothing_claims() {
+    let sample = sample::killed();
+    let [.., before, newest] = &sample.map.segments[..] else { panic!("too few segments") };
+    let (disk, _) = cut(&sample, &segment_path(before.number), 0);
+    disk.overwrite(&segment_path(newest.number), 0, &[0x55; BLOCK]).unwrap();
+    disk.unlink(&in_dir("mark")).unwrap();
+    truncate(&sample, &disk, before.prev_seq, &[]).unwrap();
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use damage_kit::cases::Cases;
 use damage_kit::format::{Segment, Unit};
-use damage_kit::harm::flip;
+use damage_kit::harm::{cut, flip};
 use damage_kit::healing::{Loss, Repairing, quarantine, without};
 use damage_kit::map::{in_dir, segment_path};
 use damage_kit::sample::{self, Sample, options};
@@ -172,4 +172,77 @@ fn two_damages_at_once() {
         }
     }
     cases.finish(30);
+}
+
+/// Everything that stands in a segment.
+fn whole(sample: &Sample, segment: &Segment) -> Vec<Loss> {
+    losses(sample).into_iter().filter(|loss| loss.segment == segment.number).collect()
+}
+
+/// Nothing is kept of a file that is empty.
+fn unkept(losses: Vec<Loss>) -> Vec<Loss> {
+    losses.into_iter().map(|loss| Loss { bytes: 0..0, ..loss }).collect()
+}
+
+#[test]
+fn the_manifest_and_a_header() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for beheaded in &sample.map.segments {
+            for repairing in [Repairing::Function, Repairing::Opening] {
+                let (disk, harm) = flip(&sample, &in_dir("manifest"), 50, 1);
+                disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
+                let name = format!("{}, {harm} and header {}", sample.name, beheaded.number);
+                cases.run(format!("{name}, {repairing:?}"), || {
+                    quarantine(&sample, &disk, &[], repairing)
+                });
+            }
+        }
+    }
+    cases.finish(20);
+}
+
+#[test]
+fn an_emptied_segment_and_the_header_behind_it() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for pair in sample.map.segments.windows(2) {
+            for manifest in [false, true] {
+                let (disk, harm) = cut(&sample, &segment_path(pair[0].number), 0);
+                disk.flip_bit(&segment_path(pair[1].number), 500).unwrap();
+                if manifest {
+                    disk.flip_bit(&in_dir("manifest"), 400).unwrap();
+                }
+                let lost = unkept(whole(&sample, &pair[0]));
+                let name = format!("{}, {harm} and header {}", sample.name, pair[1].number);
+                cases.run(format!("{name}, manifest: {manifest}"), || {
+                    quarantine(&sample, &disk, &lost, Repairing::Function)
+                });
+            }
+        }
+    }
+    cases.finish(16);
+}
+
+#[test]
+fn a_header_and_the_end_of_the_file() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        let segments = &sample.map.segments;
+        for segment in &segments[..segments.len() - 1] {
+            for end in [0].into_iter().chain(segment.units.iter().map(|unit| unit.at.start)) {
+                let (disk, harm) = cut(&sample, &segment_path(segment.number), end as u64);
+                if end > 0 {
+                    disk.flip_bit(&segment_path(segment.number), 500).unwrap();
+                }
+                let mut lost = whole(&sample, segment);
+                lost.retain(|loss| loss.bytes.start >= end);
+                let lost = unkept(lost);
+                cases.run(format!("{}, {harm} and its header", sample.name), || {
+                    quarantine(&sample, &disk, &lost, Repairing::Function)
+                });
+            }
+        }
+    }
+    cases.finish(20);
 }

@@ -32,6 +32,7 @@
 //! taken for its successor.
 
 mod adopt;
+mod judge;
 mod rewrite;
 mod survey;
 
@@ -40,6 +41,7 @@ use std::path::PathBuf;
 use crate::position::Seq;
 
 pub(crate) use adopt::{adopt, create, write_footer};
+pub(crate) use judge::{is_damage, is_heard, never_began};
 pub(crate) use rewrite::Rewriter;
 pub(crate) use survey::{damage_at, density, read_head, survey};
 

@@ -8,17 +8,18 @@ use esker_disk::{AlignedBuf, File, Open, read_full_at};
 use parking_lot::RwLock;
 
 use super::Cut;
+use super::judge::Break;
 use crate::error::{Damage, Error, Result};
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderFlaw;
-use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, Salt, SegmentHeader, block_up};
-use crate::image::{Image, Trouble};
+use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, SegmentHeader};
+use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::Look;
 use crate::options::{Options, Validate};
 use crate::position::Seq;
-use crate::scan::{Density, From, Scan, SoundUnit, scan, sound_unit, strays};
+use crate::scan::{Density, From, Scan, SoundUnit, scan};
 use crate::segments::{Segment, State};
 
 /// A log as its files tell it.
@@ -80,12 +81,7 @@ pub(crate) struct Live {
     pub(crate) file_len: u64,
 }
 
-/// Whether a header is there and is no good.
-fn is_lost(head: &Head) -> bool {
-    matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank)
-}
-
-type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
+pub(super) type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
 
 /// Reads the first block of a segment file.
 pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Result<Head> {
@@ -98,7 +94,7 @@ pub(crate) fn damage_at(path: &Path, offset: u32, after: u64, what: impl ToStrin
     Error::Damaged(damage_of(path, offset, after, what))
 }
 
-fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToString) -> Damage {
+pub(super) fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToString) -> Damage {
     let (file, offset) = (path.into(), u64::from(offset));
     Damage { file, offset, after: Seq(after), what: what.to_string() }
 }
@@ -168,22 +164,15 @@ pub(crate) fn survey(
     }
 }
 
-struct Surveyor<'a> {
-    dir: &'a Path,
+pub(super) struct Surveyor<'a> {
+    pub(super) dir: &'a Path,
     options: &'a Options,
     direct: bool,
-    manifest: Manifest,
-    heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
-    trouble: Trouble,
+    pub(super) manifest: Manifest,
+    pub(super) heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
+    pub(super) trouble: Trouble,
     /// The segment that the mark page names.
-    told: Option<u64>,
-}
-
-/// Where the sound units stop.
-struct Break {
-    /// Index in the chain of live segments.
-    at: usize,
-    flaw: Flaw,
+    pub(super) told: Option<u64>,
 }
 
 impl Surveyor<'_> {
@@ -216,7 +205,6 @@ impl Surveyor<'_> {
     fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
         let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
         let mut chain: Vec<_> = newest.into_iter().collect();
-        let mut damage = None;
         while let Some((header, _)) = chain.last() {
             let number = header.prev_segment;
             if number < self.manifest.floor_segment.max(1) {
@@ -224,16 +212,42 @@ impl Surveyor<'_> {
             }
             match self.link(header) {
                 Ok(before) => chain.push(before),
-                Err(what) => {
-                    let path = layout::segment(self.dir, number);
-                    damage = Some(damage_of(&path, 0, header.prev_seq, what));
-                    chain = self.chain_before(number);
-                    return (chain, damage);
-                }
+                Err(what) => return self.chain_up_to(header, what),
             }
         }
         chain.reverse();
-        (chain, damage)
+        (chain, None)
+    }
+
+    /// The chain from the oldest segment up to the first broken link, which is the one below this
+    /// header or one before it.
+    fn chain_up_to(
+        &self,
+        above: &SegmentHeader,
+        what: String,
+    ) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
+        let (mut above, mut what) = (*above, what);
+        loop {
+            let number = above.prev_segment;
+            let chain = self.chain_before(number);
+            match chain.first() {
+                Some((first, _)) if first.prev_segment >= self.manifest.floor_segment.max(1) => {
+                    what = self.link(first).err().unwrap_or(what);
+                    above = *first;
+                }
+                _ => {
+                    // What is sound between the two may hang on another that is lost.
+                    let last = chain.last().map_or(0, |(last, _)| last.segment);
+                    let between = self.heads.range(last + 1..number);
+                    let cut_off = between
+                        .filter_map(|(_, (_, head))| head.ok())
+                        .find_map(|(header, _)| Some((header, self.link(&header).err()?)));
+                    let (above, what) = cut_off.unwrap_or((above, what));
+                    let path = layout::segment(self.dir, above.prev_segment);
+                    return (chain, Some(damage_of(&path, 0, above.prev_seq, what)));
+                }
+            }
+        }
     }
 
     /// The header of the segment that another names as the one before it.
@@ -386,128 +400,6 @@ impl Surveyor<'_> {
             index,
         };
         Ok((Live { segment: segment(state), units: Some(units), file_len }, flaw))
-    }
-
-    /// Decides whether the units that stop here are a torn tail or damage.
-    fn judge(&self, survey: &mut Survey, stop: &Break) -> Result<()> {
-        let Live { segment: broken, units, .. } = &survey.live[stop.at];
-        let newest = units.iter().flatten().next_back().map(|unit| unit.header.session);
-        let session = newest.unwrap_or(broken.header.session);
-        let (end, last) = {
-            let state = broken.state.read();
-            (state.end, state.last_seq)
-        };
-        let mut claim = survey.claim;
-        // The end of the last thing behind the break that is not padding.
-        let mut behind = None;
-        // The first later segment with units and without a header.
-        let mut beheaded = None;
-        let mut look = |number: u64, salt: Salt, from: u32| -> Result<()> {
-            let Some((file, _)) = self.heads.get(&number) else {
-                return Ok(());
-            };
-            strays(file, salt, from, None, &self.trouble, |stray, _| {
-                // What an older session left behind a newer one is dead.
-                if stray.header.session < session {
-                    return;
-                }
-                claim = claim.max(stray.header.claim);
-                if number == broken.number() {
-                    behind = Some(stray.offset + block_up(stray.header.used));
-                } else if self.heads.get(&number).is_some_and(|(_, head)| head.is_err()) {
-                    beheaded.get_or_insert(number);
-                }
-            })
-        };
-        look(broken.number(), broken.salt, end)?;
-        for (&number, (_, head)) in self.heads.range(broken.number() + 1..) {
-            if let Ok((header, _)) = head {
-                survey.claim = survey.claim.max(header.claim);
-            }
-            look(number, Salt::new(self.manifest.log, number), BLOCK)?;
-        }
-        survey.claim = claim.max(survey.claim);
-        if survey.claim > last {
-            // A claim past the newest sound segment may mean that the one behind lost its header.
-            let later = |number: &u64| *number > broken.number();
-            let is_newest =
-                !self.heads.iter().any(|(number, (_, head))| later(number) && head.is_ok());
-            let lost = self.heads.iter().find(|(number, (_, head))| later(number) && is_lost(head));
-            let beheaded = beheaded
-                .or(self.manifest.clean.map(|clean| clean.segment))
-                .or(lost.map(|(number, _)| *number))
-                .or(self.told);
-            let (path, offset) = match beheaded.filter(later).filter(|_| is_newest) {
-                Some(number) => (layout::segment(self.dir, number), 0),
-                None => (broken.path.clone(), end),
-            };
-            survey.damage = Some(damage_of(&path, offset, last, stop.flaw));
-        } else if behind.is_some() || self.is_torn(broken, end)? {
-            survey.cut = Some(Cut {
-                file: broken.path.clone(),
-                offset: u64::from(end),
-                bytes: u64::from(behind.unwrap_or(end).saturating_sub(end).max(BLOCK)),
-                what: stop.flaw.to_string(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Whether there is anything but padding right behind the end.
-    fn is_torn(&self, broken: &Segment, end: u32) -> Result<bool> {
-        let mut block = AlignedBuf::new(BLOCK as usize);
-        let got = match read_full_at(&*broken.reader, &mut block, u64::from(end)) {
-            Ok(got) => got,
-            Err(_) => return Ok(true),
-        };
-        Ok(block[..got].iter().any(|&byte| byte != 0))
-    }
-
-    /// No segment has a sound header: a log that was just created, or one that lost everything.
-    fn judge_empty(&self, survey: &mut Survey) {
-        let floor = self.manifest.floor_seq;
-        let never_started = self.manifest.floor_segment == 0 && survey.claim <= floor;
-        if never_started {
-            return;
-        }
-        let number = self.heads.keys().next().copied().unwrap_or(self.manifest.floor_segment);
-        let what = match self.heads.get(&number) {
-            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
-            _ => "the segment is missing".into(),
-        };
-        survey.damage = Some(damage_of(&layout::segment(self.dir, number), 0, 0, what));
-    }
-
-    /// Whether a unit of a session that the manifest does not know follows the clean end: then it is
-    /// the manifest that is of an earlier time.
-    fn goes_on(&self, segment: &Segment, end: u32, chain: u32) -> bool {
-        let unit = Image::watched(Arc::clone(&segment.reader), Some(&self.trouble))
-            .and_then(|mut image| sound_unit(&mut image, segment.salt, end, |_| {}));
-        unit.is_ok_and(|unit| {
-            unit.is_ok_and(|(header, _)| {
-                header.chain == chain && header.session > self.manifest.session
-            })
-        })
-    }
-
-    /// After a clean close the log ends where the manifest says, or it is damaged.
-    fn check_clean_end(&self, survey: &Survey) -> Option<Damage> {
-        let (Some(clean), Some(live)) = (&self.manifest.clean, survey.live.last()) else {
-            return None;
-        };
-        let state = live.segment.state.read();
-        let number = live.segment.number();
-        if (number, state.end, state.last_seq, state.chain)
-            == (clean.segment, clean.offset, clean.seq, clean.chain)
-            && survey.claim <= state.last_seq
-            && !self.goes_on(&live.segment, state.end, state.chain)
-        {
-            return None;
-        }
-        let path = layout::segment(self.dir, clean.segment);
-        let offset = if number == clean.segment { state.end } else { 0 };
-        let what = format!("the log was closed at byte {}, which is not its end", clean.offset);
-        Some(damage_of(&path, offset, state.last_seq, what))
     }
 }
 

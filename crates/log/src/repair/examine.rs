@@ -1,129 +1,37 @@
 //! Reading every byte of a log, past every damage.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::{File, Open};
 
+use super::examined::{Examined, Piece};
+use super::place::{find_footer, first_place, place_told};
+use super::take_apart::{take_apart, written_to};
 use crate::error::{Error, Result};
 use crate::format::segment::HeaderFlaw;
-use crate::format::walk::continues;
-use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader};
-use crate::image::{Image, Trouble};
+use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::image::Trouble;
 use crate::layout::{self, Name};
-use crate::manifest::{End, Manifest};
+use crate::manifest::Manifest;
 use crate::mark::Look;
 use crate::options::Options;
-use crate::recovery::read_head;
-use crate::scan::{SoundUnit, sound_unit, strays};
+use crate::recovery::{is_damage, never_began, read_head};
+use crate::scan::strays;
 
 /// A log, piece by piece.
 pub(crate) struct Examination {
     /// The live segments, oldest first.
     pub(crate) segments: Vec<Examined>,
+    /// Those that stand behind a torn tail, and count for nothing.
+    pub(crate) dead: Vec<Examined>,
     /// The highest number that something sound says was durable.
     pub(crate) claim: u64,
-    /// The last number before the end of the newest segment.
+    /// The last number before the end of the newest segment: there, or known to be missing.
     pub(crate) last: u64,
     /// The log goes on behind the clean end that the manifest tells of.
     pub(crate) clean_lies: bool,
-}
-
-pub(crate) struct Examined {
-    pub(crate) number: u64,
-    pub(crate) path: PathBuf,
-    /// `None` when the file is missing.
-    pub(crate) file: Option<Arc<dyn File>>,
-    /// `None` when the header is damaged.
-    pub(crate) header: Option<SegmentHeader>,
-    /// What is wrong with the header.
-    pub(crate) header_flaw: Option<String>,
-    pub(crate) base: u64,
-    /// The number before the first record.
-    pub(crate) prev_seq: u64,
-    /// Where the segment behind says that this one ends; `None` for the newest.
-    pub(crate) end: Option<u32>,
-    /// What the segment behind says of the end: its chain and number.
-    pub(crate) next: Option<(u32, u64)>,
-    pub(crate) pieces: Vec<Piece>,
-    /// Behind the last block, after the pieces, that has anything in it.
-    pub(crate) written_to: u32,
-}
-
-/// A part of a segment.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Piece {
-    Sound(SoundUnit),
-    Bad { from: u32, to: u32, after: u64, flaw: Flaw },
-}
-
-impl Examined {
-    /// The last number that stands in the segment, or before it.
-    pub(crate) fn last(&self) -> u64 {
-        self.pieces
-            .iter()
-            .rev()
-            .find_map(|piece| match piece {
-                Piece::Sound(unit) => Some(unit.header.last_seq),
-                Piece::Bad { .. } => None,
-            })
-            .unwrap_or(self.prev_seq)
-    }
-
-    fn beheaded(dir: &Path, number: u64, file: Option<Arc<dyn File>>, flaw: String) -> Self {
-        Self {
-            number,
-            path: layout::segment(dir, number),
-            file,
-            header: None,
-            header_flaw: Some(flaw),
-            base: 0,
-            prev_seq: 0,
-            end: None,
-            next: None,
-            pieces: Vec::new(),
-            written_to: 0,
-        }
-    }
-
-    pub(crate) fn is_damaged(&self) -> bool {
-        let bad = |piece: &Piece| matches!(piece, Piece::Bad { .. });
-        self.header.is_none() || self.pieces.iter().any(bad)
-    }
-
-    /// What the segment behind this one must chain to, where nothing is damaged.
-    pub(crate) fn chain_behind(&self, header: &SegmentHeader) -> u32 {
-        match self.pieces.last() {
-            Some(Piece::Sound(unit)) => unit.chain,
-            _ => header.to_block().1,
-        }
-    }
-
-    /// Whether the log was closed where this segment ends.
-    pub(crate) fn ends_at(&self, end: &End) -> bool {
-        let chain = self.header.map(|header| self.chain_behind(&header));
-        (self.number, self.pieces_end(), self.last(), chain)
-            == (end.segment, end.offset, end.seq, Some(end.chain))
-    }
-
-    /// The units before the first damage.
-    pub(crate) fn sound_start(&self) -> impl Iterator<Item = SoundUnit> {
-        let pieces = if self.header.is_some() { &self.pieces[..] } else { &[] };
-        pieces.iter().map_while(|piece| match piece {
-            Piece::Sound(unit) => Some(*unit),
-            Piece::Bad { .. } => None,
-        })
-    }
-
-    /// Offset behind the last piece.
-    pub(crate) fn pieces_end(&self) -> u32 {
-        match self.pieces.last() {
-            Some(Piece::Sound(unit)) => unit.end(),
-            Some(Piece::Bad { to, .. }) => *to,
-            None => BLOCK,
-        }
-    }
 }
 
 /// Examines a log that has this manifest.
@@ -181,7 +89,8 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
     for n in 0..segments.len() {
         let next = segments.get(n + 1).and_then(|next| next.header);
         let is_last = n + 1 == segments.len();
-        let segment = &mut segments[n];
+        let (before, rest) = segments.split_at_mut(n);
+        let segment = &mut rest[0];
         let footer = match (segment.header.is_none(), next.is_none() && !is_last) {
             (false, false) => None,
             _ => find_footer(segment, manifest)?,
@@ -192,7 +101,10 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
                 (header.base, header.prev_seq)
             }
             None if n == 0 => first_place(segment, footer.as_ref(), next.as_ref(), manifest)?,
-            None => reached,
+            None => {
+                let told = place_told(segment, footer.as_ref(), next.as_ref(), manifest)?;
+                before.last_mut().map_or(reached, |before| before.reach(reached, told))
+            }
         };
         if let Some(next) = next {
             let end = next.base.saturating_sub(segment.base);
@@ -206,14 +118,16 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         let part = take_apart(segment, manifest, clean)?;
         clean_lies |= part.goes_on;
         claim = claim.max(part.claim);
-        let last = segment.next.map_or(segment.last(), |(_, last)| last);
-        reached = (segment.base.saturating_add(u64::from(segment.pieces_end())), last);
+        reached =
+            (segment.base.saturating_add(u64::from(segment.pieces_end())), segment.accounted_to());
     }
-    let last = segments.last().map_or(manifest.floor_seq, Examined::last);
+    let dead = cut_torn_tail(&mut segments, manifest, claim);
+    let last = segments.last().map_or(manifest.floor_seq, Examined::accounted_to);
     // Durable records are missing behind the last segment: one that lost its header and all its
     // units, or that is gone, is what became of them.
     let newest = segments.last().map(|newest: &Examined| newest.number);
-    if claim > last {
+    let nothing_left = segments.is_empty() && !never_began(manifest, claim);
+    if nothing_left || is_damage(claim, last) {
         let told = told.map(|told| told.segment);
         for number in lost_segments(&heads, manifest, told, newest) {
             let file = heads.get(&number).map(|(file, _)| Arc::clone(file));
@@ -231,7 +145,27 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
             reached.0 += u64::from(BLOCK);
         }
     }
-    Ok(Examination { segments, claim, last, clean_lies })
+    Ok(Examination { segments, dead, claim, last, clean_lies })
+}
+
+/// Takes away what stands behind the first hole that nothing claims to be damage, as opening does.
+/// Gives the segments that are dead by that.
+fn cut_torn_tail(segments: &mut Vec<Examined>, manifest: &Manifest, claim: u64) -> Vec<Examined> {
+    let is_torn = |after| !is_damage(claim, after);
+    for (n, segment) in segments.iter_mut().enumerate() {
+        // The oldest was durable before the manifest named it.
+        let named = n == 0 && manifest.floor_segment > 0;
+        if segment.header.is_none() && !named && is_torn(segment.prev_seq) {
+            return segments.split_off(n);
+        }
+        let torn = |piece: &Piece| matches!(piece, Piece::Bad { after, .. } if is_torn(*after));
+        if let Some(at) = segment.pieces.iter().position(torn) {
+            segment.pieces.truncate(at);
+            (segment.end, segment.next) = (None, None);
+            return segments.split_off(n + 1);
+        }
+    }
+    Vec::new()
 }
 
 type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
@@ -286,181 +220,4 @@ fn lost_segments(
     numbers.sort_unstable();
     numbers.dedup();
     numbers
-}
-
-/// Behind the last block of a file that has anything in it.
-fn written_to(file: &Arc<dyn File>) -> Result<u32> {
-    let mut image = Image::new(Arc::clone(file))?;
-    let (mut at, mut end) = (0, 0);
-    while at < image.len() {
-        let block = image.at(at, BLOCK as usize)?;
-        at += u64::from(BLOCK);
-        if block.iter().any(|&byte| byte != 0) {
-            end = at as u32;
-        }
-    }
-    Ok(end)
-}
-
-/// What came of going through a segment.
-#[derive(Default)]
-struct Part {
-    /// The highest claim in it.
-    claim: u64,
-    /// It goes on behind the clean end, in a session that the manifest does not know.
-    goes_on: bool,
-}
-
-/// Goes through a segment, piece by piece. `clean` is where the log was closed, if in this segment.
-fn take_apart(segment: &mut Examined, manifest: &Manifest, clean: Option<End>) -> Result<Part> {
-    let salt = Salt::new(manifest.log, segment.number);
-    let Some(file) = &segment.file else {
-        if let Some(end) = segment.end.filter(|end| *end > BLOCK) {
-            let (after, flaw) = (segment.prev_seq, Flaw::Blank);
-            segment.pieces.push(Piece::Bad { from: BLOCK, to: end, after, flaw });
-        }
-        return Ok(Part::default());
-    };
-    let mut image = Image::new(Arc::clone(file))?;
-    let behind = |end: End, image: &mut Image<'_>| -> Result<bool> {
-        let unit = sound_unit(image, salt, end.offset, |_| {})?;
-        Ok(unit.is_ok_and(|(header, _)| {
-            header.chain == end.chain && header.session > manifest.session
-        }))
-    };
-    let goes_on = match clean {
-        Some(end) => behind(end, &mut image)?,
-        None => false,
-    };
-    let clean = clean.filter(|_| !goes_on).map(|end| end.offset);
-    let end = segment.end.or(clean).map_or(image.len(), u64::from);
-    let mut chain = segment.header.map(|header| header.to_block().1);
-    let (mut seq, mut session) = (segment.prev_seq, 0);
-    let mut bad: Option<(u32, Flaw)> = None;
-    let mut claim = 0;
-    let mut at = u64::from(BLOCK);
-    while at < end {
-        let offset = at as u32;
-        let flaw = match sound_unit(&mut image, salt, offset, |_| {})? {
-            Ok((header, crc)) => {
-                let continues = match chain {
-                    Some(chain) => continues(&header, chain, seq, session),
-                    None => header.prev_seq >= seq && header.session >= session,
-                };
-                if continues && at + u64::from(header.span()) <= end {
-                    if let Some((from, flaw)) = bad.take() {
-                        segment.pieces.push(Piece::Bad { from, to: offset, after: seq, flaw });
-                    }
-                    claim = claim.max(header.claim);
-                    let next = header.next_chain(crc);
-                    segment.pieces.push(Piece::Sound(SoundUnit { offset, header, chain: next }));
-                    (chain, seq, session) = (Some(next), header.last_seq, header.session);
-                    at += u64::from(header.span());
-                    continue;
-                }
-                Flaw::Chain
-            }
-            Err(flaw) => flaw,
-        };
-        chain = None;
-        bad.get_or_insert((offset, flaw));
-        // A header may be whole where its records are not, and what it claims holds.
-        let head = image.at(at, BLOCK as usize)?;
-        if let Ok((header, _)) = UnitHeader::parse(head, salt, offset)
-            && header.session >= session
-        {
-            claim = claim.max(header.claim);
-        }
-        at += u64::from(BLOCK);
-        if image.at(at - u64::from(BLOCK), BLOCK as usize)?.iter().any(|&byte| byte != 0) {
-            segment.written_to = at as u32;
-        }
-    }
-    // What stands behind the last unit of the newest segment is damage only if a claim says so.
-    if let (Some((from, flaw)), Some(to)) = (bad, segment.end) {
-        segment.pieces.push(Piece::Bad { from, to, after: seq, flaw });
-    }
-    drop_what_does_not_lead_on(segment);
-    Ok(Part { claim, goes_on })
-}
-
-/// Units at the end of a segment that are sound, but not what the segment behind continues, are
-/// those of another history: they count as bad.
-fn drop_what_does_not_lead_on(segment: &mut Examined) {
-    let (Some((chain, seq)), Some(to)) = (segment.next, segment.end) else {
-        return;
-    };
-    let leads = |unit: &SoundUnit| unit.chain == chain && unit.header.last_seq == seq;
-    let mut from = to;
-    while let Some(Piece::Sound(unit)) = segment.pieces.last() {
-        let over = unit.header.last_seq > seq;
-        if (from == to && leads(unit)) || (from < to && !over) {
-            break;
-        }
-        from = unit.offset;
-        segment.pieces.pop();
-    }
-    if from < to {
-        let (after, flaw) = (segment.last(), Flaw::Chain);
-        segment.pieces.push(Piece::Bad { from, to, after, flaw });
-    }
-}
-
-/// The footer of a segment, wherever in the file it stands: what a segment that lost its header, or
-/// its successor, is known by.
-fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Option<Footer>> {
-    let Some(file) = &segment.file else {
-        return Ok(None);
-    };
-    let salt = Salt::new(manifest.log, segment.number);
-    let mut image = Image::new(Arc::clone(file))?;
-    let mut at = BLOCK;
-    while u64::from(at) < image.len() {
-        let head = image.at(u64::from(at), BLOCK as usize)?;
-        if let Ok(length) = Footer::length(head, at) {
-            let bytes = image.at(u64::from(at), length as usize)?;
-            if let Ok(footer) = Footer::parse(bytes, salt, at) {
-                return Ok(Some(footer));
-            }
-        }
-        at += BLOCK;
-    }
-    Ok(None)
-}
-
-/// Where the oldest segment begins, when its header is damaged: its footer tells, or what stands
-/// behind it, or its own units.
-fn first_place(
-    segment: &Examined,
-    footer: Option<&Footer>,
-    next: Option<&SegmentHeader>,
-    manifest: &Manifest,
-) -> Result<(u64, u64)> {
-    let base = |end: u32| next.map_or(0, |next| next.base.saturating_sub(u64::from(end)));
-    if let Some(footer) = footer {
-        return Ok((base(footer.end), footer.prev_seq));
-    }
-    let Some(file) = &segment.file else {
-        return Ok((0, manifest.floor_seq));
-    };
-    let salt = Salt::new(manifest.log, segment.number);
-    let (mut first, mut end) = (None, BLOCK);
-    strays(file, salt, BLOCK, None, &Trouble::default(), |stray, whole| {
-        if whole {
-            first.get_or_insert((stray.offset, stray.header.prev_seq));
-            end = stray.offset + stray.header.span();
-        }
-    })?;
-    let prev_seq = match first {
-        Some((BLOCK, prev_seq)) => prev_seq,
-        // What stood before the first sound unit is lost, as far as the floor.
-        Some((_, prev_seq)) => prev_seq.min(manifest.floor_seq),
-        None => {
-            // Nothing is sound: the file's length is what is left to go by.
-            let most = u64::from(SEGMENT_MAX / 2);
-            end = file.len()?.clamp(u64::from(BLOCK), most) as u32 / BLOCK * BLOCK;
-            manifest.floor_seq
-        }
-    };
-    Ok((base(end), prev_seq))
 }

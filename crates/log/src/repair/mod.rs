@@ -10,22 +10,22 @@
 //! the next opening finds the same damage, or none.
 
 mod examine;
+mod examined;
+mod manifest;
+mod place;
 mod rebuild;
+mod take_apart;
 mod verify;
 
 use std::path::{Path, PathBuf};
 
-use esker_disk::AlignedBuf;
-
 use crate::error::{Error, Result};
-use crate::format::{BLOCK, SegmentHeader};
-use crate::image::Trouble;
 use crate::layout;
 use crate::manifest::Manifest;
-use crate::mark::Look;
 use crate::options::{OnDamage, Options};
 use crate::position::Seq;
 
+pub(crate) use manifest::manifest;
 pub(crate) use rebuild::repair_segments;
 pub use verify::{Report, verify};
 
@@ -94,53 +94,4 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
     };
     repaired.aside = repair_segments(dir, options, found)?.1;
     Ok(repaired)
-}
-
-/// Makes a manifest from what the segments say.
-pub(crate) fn manifest(dir: &Path, options: &Options) -> Result<Manifest> {
-    let disk = &*options.disk;
-    let mut numbers = Vec::new();
-    for name in disk.list(dir)? {
-        if let layout::Name::Segment(number) = layout::classify(&name) {
-            numbers.push(number);
-        }
-    }
-    let mut manifest: Option<Manifest> = None;
-    for number in numbers {
-        let path = layout::segment(dir, number);
-        let file = disk.open(&path, esker_disk::Open::read())?;
-        let mut block = AlignedBuf::new(BLOCK as usize);
-        let got = esker_disk::read_full_at(&*file, &mut block, 0)?;
-        let Some(log) = SegmentHeader::log_of(&block[..got], number) else {
-            continue;
-        };
-        let Ok((header, _)) = SegmentHeader::parse(&block[..got], log, number) else {
-            continue;
-        };
-        let manifest = manifest.get_or_insert(Manifest {
-            floor_segment: number,
-            floor_seq: header.prev_seq,
-            ..Manifest::new(log)
-        });
-        if manifest.log != log {
-            return Err(Error::Foreign { file: path });
-        }
-        // Units of a segment may be of later sessions than its header, but not than the newest
-        // segment's by more than the openings after clean closes; the mark page knows.
-        manifest.session = manifest.session.max(header.session);
-        crate::scan::strays(&file, header.salt(), BLOCK, None, &Trouble::default(), |stray, _| {
-            manifest.session = manifest.session.max(stray.header.session);
-        })?;
-    }
-    let Some(mut manifest) = manifest else {
-        let found = "no segment has a sound header".into();
-        return Err(Error::NotALog { dir: dir.into(), found });
-    };
-    if let Some(look) = Look::open(disk, dir, manifest.log)?
-        && let Ok(Some(told)) = look.told()
-    {
-        manifest.session = manifest.session.max(told.session);
-    }
-    manifest.write(disk, dir)?;
-    Ok(manifest)
 }

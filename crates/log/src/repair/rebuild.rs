@@ -6,7 +6,8 @@ use std::sync::Arc;
 use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
 
 use super::Aside;
-use super::examine::{Examination, Examined, Piece, examine};
+use super::examine::{Examination, examine};
+use super::examined::{Examined, Piece};
 use crate::core::Mark;
 use crate::error::Result;
 use crate::format::walk::check_unit;
@@ -236,9 +237,13 @@ fn truncate(
     aside: &mut Vec<Aside>,
 ) -> Result<()> {
     let disk = &*options.disk;
-    let Some(first) = found.segments.iter().position(Examined::is_damaged) else {
+    let Some(mut first) = found.segments.iter().position(Examined::is_damaged) else {
         return Ok(());
     };
+    // Units that were given up with the header behind them must not go on claiming.
+    if first > 0 && found.segments[first - 1].goes_on_in_ruins() {
+        first -= 1;
+    }
     let damaged = &found.segments[first];
     let kept: Vec<SoundUnit> = damaged.sound_start().collect();
     let last = kept.last().map_or(damaged.prev_seq, |unit| unit.header.last_seq);
@@ -247,7 +252,7 @@ fn truncate(
         None if damaged.header.is_some() => BLOCK,
         None => 0,
     };
-    for segment in &found.segments[first..] {
+    for segment in found.segments[first..].iter().chain(&found.dead) {
         let from = if segment.number == damaged.number { u64::from(cut) } else { 0 };
         let len = segment.file.as_ref().map_or(Ok(0), |file| file.len())?;
         let bytes = len.saturating_sub(from);
@@ -264,7 +269,7 @@ fn truncate(
     let mut page = Page::open(disk, dir, manifest.log, manifest.session)?;
     page.tell(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
     page.sync()?;
-    for segment in found.segments[first + 1..].iter().rev() {
+    for segment in found.segments[first + 1..].iter().chain(&found.dead).rev() {
         if segment.file.is_some() {
             disk.unlink(&segment.path)?;
         }

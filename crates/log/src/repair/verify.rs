@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::examine::{Piece, examine};
+use super::examine::examine;
+use super::examined::{Examined, Piece};
 use crate::error::{Damage, Error, Result};
 use crate::format::unit::UnitKind;
 use crate::manifest::Manifest;
@@ -58,7 +59,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
     let mut report = Report {
         segments: found.segments.len() as u64,
         after: Seq(found.segments.first().map_or(0, |first| first.prev_seq)),
-        last: Seq(found.last),
+        last: Seq(found.segments.last().map_or(found.last, Examined::last)),
         claimed: Seq(found.claim),
         ..Report::default()
     };
