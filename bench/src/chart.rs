@@ -40,26 +40,26 @@ fn draw(path: &Path, work: &Work, rows: &[&Row]) -> Result<()> {
         let style = ("sans-serif", size).into_font().color(&color);
         area.draw(&Text::new(words.to_owned(), at, style)).map_err(told)
     };
-    text(work.title, (12, 10), 17, INK)?;
+    text(work.title, (12, 10), 20, INK)?;
     let unit = if work.in_bytes { "MB/s" } else { "records/s" };
     let floor = rows.iter().find_map(|row| row.floor).map_or_else(String::new, |floor| {
         let (sync, seq) = (floor.sync_p50_us, grouped(floor.seq_mb_per_s));
         format!("; floor: overwrite + sync {sync:.0} µs, direct write {seq} MB/s")
     });
-    text(&format!("{unit}, medians{floor}"), (12, 34), 13, GREY)?;
+    text(&format!("{unit}, medians{floor}"), (12, 36), 16, GREY)?;
     let most = rows.iter().filter_map(|row| row.figure(work)).fold(0.0, f64::max);
     let room = f64::from(WIDTH as i32 - LEFT - RIGHT);
     for (row, top) in rows.iter().zip((TOP..).step_by(BAR as usize)) {
-        text(row.system, (12, top + 4), 14, INK)?;
+        text(row.system, (12, top + 6), 17, INK)?;
         let Some(figure) = row.figure(work) else {
-            text("no figure: see the notes", (LEFT, top + 4), 13, GREY)?;
+            text("no figure: see the notes", (LEFT, top + 6), 16, GREY)?;
             continue;
         };
         let right = LEFT + ((figure / most * room) as i32).max(1);
         let color = if row.system.starts_with("esker") { ESKER } else { PEER };
         let corners = [(LEFT, top + 3), (right, top + BAR - 4)];
         area.draw(&Rectangle::new(corners, color.filled())).map_err(told)?;
-        text(&grouped(figure), (right + 6, top + 4), 14, INK)?;
+        text(&grouped(figure), (right + 6, top + 6), 17, INK)?;
     }
     area.present().map_err(told)
 }
