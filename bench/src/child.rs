@@ -1,0 +1,101 @@
+//! A run of one system in a process of its own, so that neither a crash nor a hang hurts the others.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::Told;
+
+/// How much of what a child complains of is told.
+const COMPLAINT: usize = 400;
+/// What a child may print.
+const PRINTED: u64 = 1 << 20;
+
+/// Runs it until it ends or its time is over. An error is the reason, in a line.
+pub fn run(command: &mut Command, limit: Duration) -> Result<Told, String> {
+    let (status, printed, complaint) = finish(command, limit)?;
+    if !status {
+        return Err(last_words(&complaint));
+    }
+    serde_json::from_str(printed.trim())
+        .map_err(|error| format!("its answer makes no sense: {error}"))
+}
+
+/// Runs a command for what it prints.
+pub fn output(command: &mut Command, limit: Duration) -> Result<String, String> {
+    match finish(command, limit)? {
+        (true, printed, _) => Ok(printed),
+        (false, _, complaint) => Err(last_words(&complaint)),
+    }
+}
+
+fn finish(command: &mut Command, limit: Duration) -> Result<(bool, String, String), String> {
+    let said = |error: std::io::Error| error.to_string();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{} does not start: {error}", command.get_program().display()))?;
+    let (printed, complaint) = (collect(child.stdout.take()), collect(child.stderr.take()));
+    // Both pipes close when the child ends.
+    let texts = printed.recv_timeout(limit).and_then(|printed| {
+        complaint.recv_timeout(Duration::from_secs(5)).map(|complaint| (printed, complaint))
+    });
+    match texts {
+        Ok((printed, complaint)) => {
+            let status = child.wait().map_err(said)?;
+            let signal = if status.success() { String::new() } else { format!("\n{status}") };
+            Ok((status.success(), printed, complaint + &signal))
+        }
+        Err(_) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(format!("was not done after {} s, and was killed", limit.as_secs()))
+        }
+    }
+}
+
+fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(pipe) = pipe {
+            let _ = pipe.take(PRINTED).read_to_end(&mut bytes);
+        }
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+/// The end of what it said, in one line.
+fn last_words(complaint: &str) -> String {
+    let line = complaint.split_whitespace().collect::<Vec<_>>().join(" ");
+    let skip = line.chars().count().saturating_sub(COMPLAINT);
+    line.chars().skip(skip).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_hanging_child_is_killed() {
+        let told = run(&mut shell("exec sleep 60"), Duration::from_millis(200));
+        assert!(told.is_err_and(|reason| reason.contains("killed")));
+    }
+
+    #[test]
+    fn a_failing_child_says_why() {
+        let told = run(&mut shell("echo no disk >&2; exit 3"), Duration::from_secs(10));
+        assert_eq!(told.unwrap_err(), "no disk exit status: 3");
+    }
+}

@@ -1,0 +1,170 @@
+//! The side of the child: does one job on one system of this process, and reads back what it wrote.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+
+use crate::check::Check;
+use crate::crew::{Member, Records, Until};
+use crate::histogram::Histogram;
+use crate::job::{Job, Shape};
+use crate::payload::Payload;
+use crate::peers::{self, Log};
+
+/// Work before the timed part: such a share of it, and at most so many seconds.
+const WARM_UP_PART: f64 = 0.2;
+const WARM_UP_MOST: f64 = 0.3;
+/// The reader at the tip compares every byte of every so many-th record.
+const FULL_AT_TIP: u64 = 64;
+
+/// What a child tells in one line of JSON.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Told {
+    pub ops: u64,
+    pub bytes: u64,
+    pub seconds: f64,
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub verified: bool,
+    pub durable: bool,
+    pub version: String,
+    pub note: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reader_mb_per_s: Option<f64>,
+}
+
+/// What was measured, and how many records each writer wrote in all.
+struct Measured {
+    counts: Vec<u64>,
+    ops: u64,
+    bytes: u64,
+    took: Duration,
+    times: Histogram,
+    reader_took: Option<Duration>,
+}
+
+/// Does the job.
+pub fn run(job: &Job) -> Result<Told> {
+    let peer = peers::find(&job.system)?;
+    let log = (peer.open)(job).context("open")?;
+    let measured = match job.shape {
+        Shape::Callers => callers(&*log, job),
+        Shape::Pipelined => pipelined(&*log, job),
+        Shape::Stream => stream(&*log, job),
+    }?;
+    log.close().context("close")?;
+    let mut check = Check::new(job, 1);
+    (peer.read_all)(job, &mut |record| check.see(record)).context("read back")?;
+    check.done(&measured.counts)?;
+    let note = match (job.shape, peer.pipelining) {
+        (Shape::Pipelined, pipelining) if !pipelining.is_empty() => {
+            format!("{}; {pipelining}", peer.note)
+        }
+        _ => peer.note.into(),
+    };
+    let rate = |took: Duration| measured.bytes as f64 / 1e6 / took.as_secs_f64();
+    Ok(Told {
+        ops: measured.ops,
+        bytes: measured.bytes,
+        seconds: measured.took.as_secs_f64(),
+        p50_us: measured.times.quantile_us(0.5),
+        p99_us: measured.times.quantile_us(0.99),
+        verified: true,
+        durable: true,
+        version: peers::version(peer.package),
+        note,
+        reader_mb_per_s: measured.reader_took.map(rate),
+    })
+}
+
+fn warm_up_records(job: &Job) -> u64 {
+    (job.count / 10).max(1)
+}
+
+fn callers(log: &dyn Log, job: &Job) -> Result<Measured> {
+    let mut members: Vec<_> = (0..job.writers).map(|writer| Member::new(job, writer)).collect();
+    let (warm_up, until) = if job.count > 0 {
+        (Until::Records(warm_up_records(job)), Until::Records(job.count))
+    } else {
+        let warm_up = (job.seconds * WARM_UP_PART).min(WARM_UP_MOST);
+        let time = |seconds| Until::Elapsed(Duration::from_secs_f64(seconds));
+        (time(warm_up), time(job.seconds))
+    };
+    log.work(&mut members, warm_up).context("warm up")?;
+    let sum = |members: &[Member]| {
+        members.iter().fold((0, 0), |(ops, bytes), m| (ops + m.count, bytes + m.bytes))
+    };
+    let before = sum(&members);
+    for member in &mut members {
+        member.times = Histogram::new();
+    }
+    let took = log.work(&mut members, until)?;
+    let after = sum(&members);
+    let mut times = Histogram::new();
+    for member in &members {
+        times.merge(&member.times);
+    }
+    Ok(Measured {
+        counts: members.iter().map(|member| member.count).collect(),
+        ops: after.0 - before.0,
+        bytes: after.1 - before.1,
+        took,
+        times,
+        reader_took: None,
+    })
+}
+
+fn pipelined(log: &dyn Log, job: &Job) -> Result<Measured> {
+    let mut member = Member::new(job, 0);
+    log.pipeline(&mut Records::new(&mut member, warm_up_records(job))).context("warm up")?;
+    member.times = Histogram::new();
+    let before = member.bytes;
+    let begin = Instant::now();
+    log.pipeline(&mut Records::new(&mut member, job.count))?;
+    let took = begin.elapsed();
+    Ok(Measured {
+        counts: vec![member.count],
+        ops: job.count,
+        bytes: member.bytes - before,
+        took,
+        times: member.times,
+        reader_took: None,
+    })
+}
+
+fn stream(log: &dyn Log, job: &Job) -> Result<Measured> {
+    let mut tail = log.tail()?;
+    thread::scope(|scope| {
+        let begin = Instant::now();
+        let reader = scope.spawn(move || -> Result<Duration> {
+            let mut check = Check::new(job, FULL_AT_TIP);
+            while check.seen() < job.count {
+                tail.next(&mut |record| check.see(record))?;
+            }
+            Ok(begin.elapsed())
+        });
+        let mut payloads: Vec<_> = (0..job.batch).map(|_| Payload::new(job, 0)).collect();
+        let (mut ops, mut bytes, mut times) = (0, 0, Histogram::new());
+        let mut last = begin;
+        while ops < job.count {
+            let wanted = u64::from(job.batch).min(job.count - ops) as usize;
+            let records: Vec<&[u8]> = payloads[..wanted]
+                .iter_mut()
+                .zip(ops..)
+                .map(|(payload, count)| payload.record(count))
+                .collect();
+            log.append_batch(&records)?;
+            ops += wanted as u64;
+            bytes += records.iter().map(|record| record.len() as u64).sum::<u64>();
+            let now = Instant::now();
+            times.add(now - last);
+            last = now;
+        }
+        let took = begin.elapsed();
+        let reader_took = reader.join().unwrap_or_else(|_| Err(anyhow!("the reader panicked")))?;
+        let counts = vec![ops];
+        Ok(Measured { counts, ops, bytes, took, times, reader_took: Some(reader_took) })
+    })
+}

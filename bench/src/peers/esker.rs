@@ -1,0 +1,171 @@
+//! Esker, through the facade and with default options: callers as async tasks, and as threads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use esker::log::{self, Options, Start, Stream, Ticket};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Barrier;
+
+use super::{Caller, Log, Peer, See, Tail};
+use crate::crew::{Clock, Member, Records, Until, run_threads};
+use crate::job::Job;
+
+/// Threads that run the async callers.
+const WORKERS: usize = 2;
+/// A task that never has to wait lets others run after so many calls.
+const YIELD_EVERY: u64 = 64;
+
+pub const AS_TASKS: Peer = Peer {
+    package: "esker",
+    note: "default options; callers are async tasks on two threads",
+    pipelining: "append_async, one flush at the end",
+    open: |job| open(job, true),
+    read_all,
+};
+
+pub const AS_THREADS: Peer = Peer {
+    note: "default options; callers are threads, as those of the blocking peers",
+    pipelining: "append, one flush at the end",
+    open: |job| open(job, false),
+    ..AS_TASKS
+};
+
+struct Esker {
+    log: log::Log,
+    runtime: Option<Runtime>,
+}
+
+fn open(job: &Job, tasks: bool) -> Result<Box<dyn Log>> {
+    let log = log::Log::open(job.log(), Options::default())?;
+    let runtime =
+        tasks.then(|| Builder::new_multi_thread().worker_threads(WORKERS).build()).transpose()?;
+    Ok(Box::new(Esker { log, runtime }))
+}
+
+impl Esker {
+    fn wait(&self, ticket: Ticket) -> Result<()> {
+        match &self.runtime {
+            Some(runtime) => runtime.block_on(ticket)?,
+            None => ticket.wait()?,
+        };
+        Ok(())
+    }
+}
+
+impl Log for Esker {
+    fn caller(&self, _writer: u32) -> Result<Box<dyn Caller + '_>> {
+        Ok(Box::new(Blocking(&self.log)))
+    }
+
+    fn work(&self, members: &mut Vec<Member>, until: Until) -> Result<Duration> {
+        match &self.runtime {
+            Some(runtime) => run_tasks(&self.log, runtime, members, until),
+            None => run_threads(self, members, until),
+        }
+    }
+
+    fn pipeline(&self, records: &mut Records<'_>) -> Result<()> {
+        let Some(runtime) = &self.runtime else {
+            while let Some(record) = records.next() {
+                drop(self.log.append(record)?);
+            }
+            self.log.flush()?.wait()?;
+            return Ok(());
+        };
+        runtime.block_on(async {
+            let mut calls = 0;
+            while let Some(record) = records.next() {
+                drop(self.log.append_async(record).await?);
+                calls += 1;
+                if calls % YIELD_EVERY == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            self.log.flush()?.await?;
+            Ok(())
+        })
+    }
+
+    fn append_batch(&self, records: &[&[u8]]) -> Result<()> {
+        self.wait(self.log.append_batch(records)?)
+    }
+
+    fn tail(&self) -> Result<Box<dyn Tail + '_>> {
+        Ok(Box::new(Follower(self.log.stream(Start::Oldest)?)))
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.log.close()?)
+    }
+}
+
+struct Blocking<'a>(&'a log::Log);
+
+impl Caller for Blocking<'_> {
+    fn append(&mut self, record: &[u8]) -> Result<()> {
+        self.0.append(record)?.wait()?;
+        Ok(())
+    }
+}
+
+struct Follower(Stream);
+
+impl Tail for Follower {
+    fn next(&mut self, see: &mut See<'_>) -> Result<()> {
+        for record in &self.0.next_blocking()? {
+            see(record.payload)?;
+        }
+        Ok(())
+    }
+}
+
+fn run_tasks(
+    log: &log::Log,
+    runtime: &Runtime,
+    members: &mut Vec<Member>,
+    until: Until,
+) -> Result<Duration> {
+    let doors = members.len() + 1;
+    let (ready, go) = (Arc::new(Barrier::new(doors)), Arc::new(Barrier::new(doors)));
+    let begin = Arc::new(std::sync::OnceLock::new());
+    let mut tasks = Vec::with_capacity(members.len());
+    for mut member in members.drain(..) {
+        let (log, begin) = (log.clone(), Arc::clone(&begin));
+        let (ready, go) = (Arc::clone(&ready), Arc::clone(&go));
+        tasks.push(runtime.spawn(async move {
+            ready.wait().await;
+            go.wait().await;
+            let mut clock = Clock::start(*begin.get_or_init(Instant::now), until);
+            loop {
+                log.append_async(member.next()).await?.await?;
+                if clock.is_over(&mut member.times) {
+                    return Ok::<_, log::Error>(member);
+                }
+            }
+        }));
+    }
+    runtime.block_on(async {
+        ready.wait().await;
+        let begin = *begin.get_or_init(Instant::now);
+        go.wait().await;
+        for task in tasks {
+            members.push(task.await??);
+        }
+        Ok(begin.elapsed())
+    })
+}
+
+fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
+    let mut options = Options::default();
+    options.must_exist = true;
+    let log = log::Log::open(job.log(), options)?;
+    let mut stream = log.stream(Start::Oldest)?;
+    while let Some(batch) = stream.try_next()? {
+        for record in &batch {
+            see(record.payload)?;
+        }
+    }
+    Ok(log.close()?)
+}

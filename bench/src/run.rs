@@ -1,0 +1,230 @@
+//! The run: every system at every work, in turn, several times, with the floor in between.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::circumstances;
+use crate::floor::{Floor, Sampler};
+use crate::harness::Told;
+use crate::job::Job;
+use crate::programs::{self, GoCommands};
+use crate::report::{self, Row};
+use crate::systems::{Home, SYSTEMS, System};
+use crate::work::{WORKS, Work};
+use crate::{chart, child};
+
+/// After so many failures a system is not asked to do the same again.
+const PATIENCE: usize = 2;
+
+/// What may be chosen.
+#[derive(Debug, Clone, Args)]
+pub struct Choice {
+    /// Length of the timed part of a work; where all write the same bytes, how many
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// How often everything is run; the run with the median rate counts
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Bytes of the work `stream`, in 10^9
+    #[arg(long, default_value_t = 1.0)]
+    gb: f64,
+    /// Only this system; may be given several times
+    #[arg(long, value_name = "SYSTEM")]
+    only: Vec<String>,
+    /// Only this work; may be given several times
+    #[arg(long, value_name = "NAME")]
+    work: Vec<String>,
+    /// A directory on the disk to measure; it must not be there. Without it, one in ./target
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Where the results go
+    #[arg(long, default_value_os_t = programs::home().join("results"))]
+    out: PathBuf,
+    /// The esker command that samples the floor; without it, it is built
+    #[arg(long, value_name = "PATH")]
+    esker: Option<PathBuf>,
+    /// Seconds after which a run of one system is killed; without it, what its work should need
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
+}
+
+/// What was measured of one work.
+struct Results {
+    work: &'static Work,
+    systems: Vec<(&'static System, Vec<Result<Told, String>>)>,
+    floors: Vec<Floor>,
+}
+
+/// Runs everything that was chosen, and tells.
+pub fn run(choice: &Choice) -> Result<()> {
+    let mut all = plan(choice)?;
+    let go = programs::go(all.iter().flat_map(|results| {
+        results.systems.iter().filter_map(|(system, _)| match system.home {
+            Home::Go(name) => Some(name),
+            Home::Here | Home::Missing(_) => None,
+        })
+    }))?;
+    let esker = match &choice.esker {
+        Some(path) => std::path::absolute(path)?,
+        None => programs::esker()?,
+    };
+    let place = Place::make(choice.dir.as_deref())?;
+    let sampler = Sampler { esker, dir: place.0.join("floor") };
+    let begin = Instant::now();
+    for round in 0..choice.runs.max(1) {
+        for results in &mut all {
+            eprintln!("run {} of {}: {}", round + 1, choice.runs.max(1), results.work.name);
+            sample(&sampler, results);
+            // Another one begins each time, so that nobody always comes after the same one.
+            let first = round as usize % results.systems.len();
+            for index in 0..results.systems.len() {
+                let index = (first + index) % results.systems.len();
+                let (system, runs) = &mut results.systems[index];
+                one(choice, &place.0, &go, results.work, system, runs)?;
+            }
+            sample(&sampler, results);
+        }
+    }
+    let took = begin.elapsed();
+    tell(choice, &all, &circumstances::describe(&place.0, choice.runs, choice.seconds, took))
+}
+
+fn plan(choice: &Choice) -> Result<Vec<Results>> {
+    let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
+    let known = |names: &[String], all: Vec<&str>| -> Result<()> {
+        for name in names {
+            ensure!(all.contains(&name.as_str()), "no {name}; there are {}", all.join(", "));
+        }
+        Ok(())
+    };
+    known(&choice.work, WORKS.iter().map(|work| work.name).collect())?;
+    known(&choice.only, SYSTEMS.iter().map(|system| system.name).collect())?;
+    ensure!(choice.seconds > 0.0 && choice.gb > 0.0, "--seconds and --gb must be above 0");
+    let mut all = Vec::new();
+    for work in WORKS.iter().filter(|work| wanted(&choice.work, work.name)) {
+        let systems: Vec<_> = SYSTEMS
+            .iter()
+            .filter(|system| system.takes_part(work) && wanted(&choice.only, system.name))
+            .map(|system| (system, Vec::new()))
+            .collect();
+        if !systems.is_empty() {
+            all.push(Results { work, systems, floors: Vec::new() });
+        }
+    }
+    ensure!(!all.is_empty(), "none of the systems does any of the works");
+    Ok(all)
+}
+
+fn sample(sampler: &Sampler, results: &mut Results) {
+    match sampler.sample() {
+        Ok(floor) => results.floors.push(floor),
+        Err(reason) => eprintln!("the floor was not sampled: {reason}"),
+    }
+}
+
+fn one(
+    choice: &Choice,
+    place: &Path,
+    go: &GoCommands,
+    work: &Work,
+    system: &System,
+    runs: &mut Vec<Result<Told, String>>,
+) -> Result<()> {
+    let job = work.job(system.name, choice.seconds, choice.gb, &place.join("job"));
+    let program = match system.home {
+        Home::Here => std::env::current_exe().map_err(|error| error.to_string()),
+        Home::Go(name) => go.get(name).cloned().unwrap_or_else(|| Err("was not built".into())),
+        Home::Missing(reason) => Err(reason.into()),
+    };
+    let told = match program {
+        Err(reason) if runs.is_empty() => Err(reason),
+        Err(_) => return Ok(()),
+        Ok(_) if runs.iter().filter(|run| run.is_err()).count() >= PATIENCE => return Ok(()),
+        Ok(program) => {
+            let mut command = Command::new(program);
+            if matches!(system.home, Home::Here) {
+                command.arg("child");
+            }
+            let limit = choice.limit.map_or_else(|| limit(&job), Duration::from_secs);
+            in_clean_place(&job, || child::run(command.args(job.flags()), limit))?
+        }
+    };
+    match &told {
+        Ok(told) => eprintln!(
+            "  {:17} {:>11} records/s {:>8} MB/s  p50 {} µs",
+            system.name,
+            report::grouped(told.ops as f64 / told.seconds),
+            report::grouped(told.bytes as f64 / told.seconds / 1e6),
+            report::grouped(told.p50_us),
+        ),
+        Err(reason) => eprintln!("  {:17} {reason}", system.name),
+    }
+    runs.push(told);
+    Ok(())
+}
+
+/// Generous: a slow peer is to be measured, and only one that hangs is to be killed.
+fn limit(job: &Job) -> Duration {
+    let gigabytes = job.count as f64 * f64::from(job.writers) * f64::from(job.most) / 1e9;
+    Duration::from_secs_f64(60.0 + 20.0 * job.seconds + 60.0 * gigabytes)
+}
+
+/// Nothing of one run is left when the next begins: not its files, and not what the system still writes.
+fn in_clean_place<T>(job: &Job, work: impl FnOnce() -> T) -> Result<T> {
+    std::fs::create_dir_all(&job.dir).with_context(|| format!("make {}", job.dir.display()))?;
+    let outcome = work();
+    let parent = job.dir.parent().unwrap_or(&job.dir);
+    std::fs::remove_dir_all(&job.dir).with_context(|| format!("remove {}", job.dir.display()))?;
+    rustix::fs::syncfs(File::open(parent)?).context("settle the file system")?;
+    Ok(outcome)
+}
+
+fn tell(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
+    let rows: Vec<Row> = all
+        .iter()
+        .flat_map(|results| {
+            let floor = Floor::median(&results.floors);
+            results
+                .systems
+                .iter()
+                .map(move |(system, runs)| Row::of(system, results.work, runs, floor))
+        })
+        .collect();
+    let text = report::markdown(&rows, circumstances);
+    std::fs::create_dir_all(&choice.out)?;
+    std::fs::write(choice.out.join("peers.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
+    std::fs::write(choice.out.join("peers.md"), &text)?;
+    chart::draw_all(&rows, &choice.out)?;
+    println!("{text}");
+    eprintln!("written to {}", choice.out.display());
+    Ok(())
+}
+
+/// The directory that everything happens in; gone at the end.
+struct Place(PathBuf);
+
+impl Place {
+    fn make(dir: Option<&Path>) -> Result<Self> {
+        let dir = match dir {
+            Some(dir) => std::path::absolute(dir)?,
+            None => std::env::current_dir()?
+                .join("target")
+                .join(format!("esker-peers-{}", std::process::id())),
+        };
+        ensure!(!dir.exists(), "{} is there already; choose another --dir", dir.display());
+        std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What cannot be removed stays.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
