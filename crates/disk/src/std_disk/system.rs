@@ -27,10 +27,13 @@ pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T>) -> Result<T>
 mod imp {
     use super::{OFlags, Open, OwnedFd, Result};
 
+    /// rustix takes O_DSYNC for O_SYNC, which makes the times of the file durable too, at each write.
+    const DSYNC: OFlags = OFlags::from_bits_retain(libc::O_DSYNC.cast_unsigned());
+
     pub(in super::super) fn flags(how: Open) -> Result<OFlags> {
         let mut flags = OFlags::empty();
         flags.set(OFlags::DIRECT, how.direct);
-        flags.set(OFlags::DSYNC, how.dsync);
+        flags.set(DSYNC, how.dsync);
         Ok(flags)
     }
 
