@@ -119,7 +119,7 @@ pub struct Options {
     /// The records after which a segment is full, too. Default: no such limit.
     pub segment_records: Option<u64>,
     /// The size of one staging buffer in bytes, a multiple of 4096 from 8 KiB to 64 MiB. Default
-    /// 1 MiB. A larger record gets a buffer of its own.
+    /// 4 MiB. A larger record gets a buffer of its own. A buffer takes memory as it is filled.
     pub buffer_size: u32,
     /// The most buffers that hold records not yet durable, from 2 to 1024. Default 8. Appending
     /// waits, or fails with [`Error::Full`], when they are full.
@@ -161,7 +161,7 @@ impl Default for Options {
             record_limit: 1 << 20,
             segment_size: 64 << 20,
             segment_records: None,
-            buffer_size: 1 << 20,
+            buffer_size: 4 << 20,
             buffers: 8,
             commits_in_flight: 2,
             tail_cache: 8 << 20,

@@ -90,7 +90,7 @@ pub struct LogBenchArguments {
     /// Print one JSON object a figure, and nothing else, on standard output
     #[arg(long)]
     pub json: bool,
-    /// The size of a staging buffer [default: 1M]
+    /// The size of a staging buffer [default: 4M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub buffer_size: Option<u32>,
     /// Staging buffers for what is not durable [default: 8]
