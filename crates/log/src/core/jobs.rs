@@ -7,6 +7,9 @@ use crate::format::IndexEntry;
 use crate::options::Policy;
 use crate::progress::Progress;
 
+/// Commits up to this size are in flight side by side.
+const SMALL: u32 = 64 << 10;
+
 impl Core {
     /// The unit that holds the last record accepted.
     pub(crate) fn last_unit(&self) -> u64 {
@@ -57,7 +60,13 @@ impl Core {
     }
 
     fn open_is_due(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| open.records > 0 && open.number <= self.asked_write)
+        let Some(open) = self.open.as_ref().filter(|open| open.records > 0) else {
+            return false;
+        };
+        // Where commits are large the device gains nothing by a second one, and the commit gains by
+        // those that come while it waits. A unit that is full gains nothing and does not wait.
+        let small = || open.used <= SMALL && self.flights.iter().all(|f| f.bytes <= SMALL);
+        open.number <= self.asked_write && (self.flights.is_empty() || small())
     }
 
     fn sync_is_due(&self) -> bool {
@@ -73,7 +82,7 @@ impl Core {
         }
         // Before more is written: somebody waits, or too much is at risk.
         if self.sync_is_due() {
-            self.take_off(self.written, 0, true);
+            self.take_off(self.written, 0, 0, true);
             return Some(Job::Sync { through: self.written.unit });
         }
         if self.sealed.is_empty() {
@@ -81,12 +90,12 @@ impl Core {
         }
         let unit = self.sealed.pop_front()?;
         let sync = self.policy != Policy::OsBuffered || unit.number <= self.asked_sync;
-        self.take_off(unit.mark(), unit.records, sync);
+        self.take_off(unit.mark(), unit.used, unit.records, sync);
         Some(Job::Write { unit, sync })
     }
 
-    fn take_off(&mut self, mark: Mark, records: u32, sync: bool) {
-        self.flights.push_back(Flight { mark, records, sync, state: Flying::Up });
+    fn take_off(&mut self, mark: Mark, bytes: u32, records: u32, sync: bool) {
+        self.flights.push_back(Flight { mark, bytes, records, sync, state: Flying::Up });
     }
 
     /// A job is done.

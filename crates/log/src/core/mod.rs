@@ -113,6 +113,7 @@ impl Job {
 #[derive(Debug)]
 struct Flight {
     mark: Mark,
+    bytes: u32,
     records: u32,
     sync: bool,
     state: Flying,
