@@ -6,7 +6,8 @@
 //! | feature | module | what it is |
 //! |---|---|---|
 //! | `log` (default) | `esker::log` | an embedded, group-committed, append-only log |
-//! | `sim` | `esker::disk` | the disk under Esker, with a seeded simulated disk for crash tests |
+//! | | `esker::disk` | the disk under Esker, to choose another for a log |
+//! | `sim` | `esker::disk::sim` | a seeded simulated disk for crash tests |
 //!
 //! Two words are used the same way everywhere. A record is **accepted** when the log has given it
 //! its place in the order. It is **durable** when the log has said so: from then on it outlives the
@@ -16,7 +17,6 @@
 #[doc(inline)]
 pub use esker_log as log;
 
-#[cfg(feature = "sim")]
 #[doc(inline)]
 pub use esker_disk as disk;
 

@@ -1,0 +1,34 @@
+//! A seccomp filter that forbids io_uring: the disk says so, and the standard one takes its place.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
+
+use esker_disk::uring::{UringDisk, UringOptions};
+use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+/// For this thread and those that it starts, for good: so this is the only test here.
+fn forbid() {
+    let rules = [(libc::SYS_io_uring_setup, Vec::new())].into_iter().collect();
+    let denied = SeccompAction::Errno(libc::EPERM as u32);
+    let here = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, here).unwrap();
+    let program: BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
+
+#[test]
+fn a_filter_is_told_and_the_standard_disk_goes_on() {
+    forbid();
+    let error = UringDisk::new(UringOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
+    let (disk, why) = UringDisk::or_std(UringOptions::default());
+    assert_eq!(why.unwrap().kind(), std::io::ErrorKind::PermissionDenied);
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(disk.facts(dir.path()).unwrap().name, "std");
+    let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
+    write_all_at(&*file, b"settled", 0).unwrap();
+    file.sync_data().unwrap();
+    let mut back = AlignedBuf::new(7);
+    assert_eq!(read_full_at(&*file, &mut back, 0).unwrap(), 7);
+    assert_eq!(&back[..7], b"settled");
+}
