@@ -73,3 +73,44 @@ impl File for UringFile {
         self.file.is_direct()
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::uring::{RINGS, Ring};
+    use crate::{Open, StdDisk, read_full_at, write_all_at};
+
+    /// Runs something while this many rings are lent out.
+    fn without_rings(pool: &Pool, lent: usize, then: &mut dyn FnMut()) {
+        if lent == 0 {
+            assert!(pool.with(|_: &mut Ring| Ok(())).is_none(), "a ring is left");
+            return then();
+        }
+        let outcome = pool.with(|_| {
+            without_rings(pool, lent - 1, then);
+            Ok(())
+        });
+        outcome.unwrap().unwrap();
+    }
+
+    #[test]
+    fn without_a_free_ring_the_work_is_done_all_the_same() {
+        let Ok(pool) = Pool::new(2) else {
+            println!("skipped, there is no io_uring here");
+            return;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let file = StdDisk::new().open_file(&dir.path().join("file"), Open::create()).unwrap();
+        let file = UringFile::new(file, Arc::new(pool));
+        without_rings(&file.pool, RINGS, &mut || {
+            write_all_at(&file, b"settled", 0).unwrap();
+            file.sync_data().unwrap();
+            let mut back = [0; 7];
+            assert_eq!(read_full_at(&file, &mut back, 0).unwrap(), 7);
+            assert_eq!(&back, b"settled");
+        });
+        // And all are there again.
+        assert!(file.pool.with(|ring| ring.sync_data(file.file.fd())).is_some());
+    }
+}
