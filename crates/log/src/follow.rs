@@ -14,9 +14,10 @@ use crate::format::BLOCK;
 use crate::layout;
 use crate::manifest::Manifest;
 use crate::mark::Look;
+use crate::open::{MANIFEST_LOST, is_a_log};
 use crate::options::{Direct, Options};
 use crate::position::{Position, Seq};
-use crate::recovery::{read_head, survey};
+use crate::recovery::{damage_at, read_head, survey};
 use crate::segments::{Segment, Segments, State};
 use crate::window::Window;
 
@@ -224,6 +225,9 @@ impl Seen {
             Ok(Some(manifest)) => manifest,
             Ok(None) if disk.list(dir).is_err() => {
                 return Err(not_a_log("there is no such directory"));
+            }
+            Ok(None) if is_a_log(&disk.list(dir)?) => {
+                return Err(damage_at(&dir.join(layout::MANIFEST), 0, 0, MANIFEST_LOST));
             }
             Ok(None) => return Err(not_a_log("it has no manifest")),
             Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotADirectory => {

@@ -160,7 +160,10 @@ fn enter(dir: &Path, options: &Options) -> Result<()> {
     Ok(disk.create_dir(dir)?)
 }
 
-fn is_a_log(names: &[String]) -> bool {
+/// What is wrong where segments are there and no manifest.
+pub(crate) const MANIFEST_LOST: &str = "the manifest is missing, and segments are there";
+
+pub(crate) fn is_a_log(names: &[String]) -> bool {
     let tells = |name: &String| {
         name == layout::MANIFEST || matches!(layout::classify(name), layout::Name::Segment(_))
     };
@@ -176,10 +179,7 @@ fn manifest_of(dir: &Path, options: &Options) -> Result<Manifest> {
         Ok(None) if !is_a_log(&disk.list(dir)?) => {
             return recovery::create(dir, options, LogId(random_id()));
         }
-        Ok(None) => {
-            let what = "the manifest is missing, and segments are there";
-            recovery::damage_at(&dir.join(layout::MANIFEST), 0, 0, what)
-        }
+        Ok(None) => recovery::damage_at(&dir.join(layout::MANIFEST), 0, 0, MANIFEST_LOST),
         Err(error @ Error::Damaged(_)) => error,
         Err(error) => return Err(error),
     };

@@ -17,6 +17,7 @@ use super::figure::{Figure, Shape};
 use super::latency::Latencies;
 use super::payload::mix;
 use super::place::Place;
+use super::raw::{self, RawArguments};
 use super::resources::{self, Mark, Used};
 use crate::exit::{Failure, Outcome};
 
@@ -40,6 +41,9 @@ Examples:
   # The disk under the current directory
   esker bench floor
 
+  # One writer and four readers of 2 MiB blocks, through io_uring with registered buffers
+  esker bench floor --raw --readers 4 --buffer-size 2M --disk uring --register
+
   # The disk under /data, sampled for ten seconds, for a program
   esker bench floor --dir /data/floor --seconds 10 --json";
 
@@ -56,10 +60,16 @@ pub struct FloorArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    raw: RawArguments,
 }
 
 /// Measures the floor alone.
 pub fn run(arguments: &FloorArguments) -> Outcome {
+    if arguments.raw.raw {
+        let dir = arguments.dir.clone();
+        return raw::run(&arguments.raw, dir, arguments.seconds, arguments.json);
+    }
     let place = Place::make(arguments.dir.as_deref(), false)?;
     let mut floor = Floor::prepare(&place.floor())?;
     let (begin, mark) = (Instant::now(), Mark::now());

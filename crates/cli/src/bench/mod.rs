@@ -15,6 +15,7 @@ mod latency;
 mod open;
 mod payload;
 mod place;
+mod raw;
 mod readback;
 mod resources;
 

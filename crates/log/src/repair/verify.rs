@@ -6,9 +6,12 @@ use super::examine::examine;
 use super::examined::{Examined, Piece};
 use crate::error::{Damage, Error, Result};
 use crate::format::unit::UnitKind;
+use crate::layout;
 use crate::manifest::Manifest;
+use crate::open::{MANIFEST_LOST, is_a_log};
 use crate::options::Options;
 use crate::position::Seq;
+use crate::recovery::damage_at;
 
 /// What [`verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -40,11 +43,14 @@ pub struct Report {
 ///
 /// # Errors
 /// [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], [`Error::Io`]. Damage is no error
-/// here but part of the report; only a damaged manifest is [`Error::Damaged`].
+/// here but part of the report; only a damaged or lost manifest is [`Error::Damaged`].
 pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
     let dir = dir.as_ref();
     let manifest = match Manifest::read(&*options.disk, dir) {
         Ok(Some(manifest)) => manifest,
+        Ok(None) if options.disk.list(dir).is_ok_and(|names| is_a_log(&names)) => {
+            return Err(damage_at(&dir.join(layout::MANIFEST), 0, 0, MANIFEST_LOST));
+        }
         Ok(None) => {
             let found = "it has no manifest".into();
             return Err(Error::NotALog { dir: dir.into(), found });
