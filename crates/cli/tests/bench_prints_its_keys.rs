@@ -67,6 +67,31 @@ fn floor() {
 }
 
 #[test]
+fn raw() {
+    for disk in [&["--disk", "std"][..], &["--disk", "uring"], &["--disk", "uring", "--register"]] {
+        let flags = ["bench", "floor", "--raw", "--readers", "2", "--file-size", "16M"];
+        let more = ["--buffer-size", "256K", "--seconds", "0.1", "--dsync"];
+        let (guard, dir) = place();
+        let mut bench = command(&[&flags[..], &more[..], disk].concat());
+        bench.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
+        let ended = run(bench, b"");
+        if ended.status != 0 && disk[1] == "uring" {
+            // A machine without io_uring, or without memory to lock: said in one line.
+            assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+            continue;
+        }
+        let ended = ended.ok();
+        let text = ended.text();
+        let figures: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(figures.len(), 2);
+        check(&figures[0], "floor/raw-write", false);
+        check(&figures[1], "floor/raw-read", false);
+        assert_eq!(figures[0]["params"]["disk"], disk[1]);
+    }
+    run(command(&["bench", "floor", "--raw", "--register"]), b"").exits(2);
+}
+
+#[test]
 fn append_with_tasks_and_with_threads() {
     for callers in [
         &["--seconds", "0.3"][..],

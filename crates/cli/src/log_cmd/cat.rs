@@ -61,7 +61,7 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     let start = arguments.from.map_or(Start::Oldest, |from| Start::From(Seq(from)));
     let stream = reader.stream(start).map_err(of_log)?;
     let out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
-    let mut printer = Printer { stream, out, json: arguments.json };
+    let mut printer = Printer { stream, out, json: arguments.json, printed: None };
 
     if !arguments.follow {
         let end = printer.catch_up();
@@ -97,6 +97,8 @@ struct Printer {
     stream: ReaderStream,
     out: BufWriter<File>,
     json: bool,
+    /// The last record printed.
+    printed: Option<Seq>,
 }
 
 impl Printer {
@@ -104,7 +106,10 @@ impl Printer {
     fn catch_up(&mut self) -> Result<(), End> {
         loop {
             match self.stream.try_next() {
-                Ok(Some(batch)) => self.print(&batch).map_err(End::Output)?,
+                Ok(Some(batch)) => {
+                    self.print(&batch).map_err(End::Output)?;
+                    self.printed = batch.last().or(self.printed);
+                }
                 Ok(None) => return self.out.flush().map_err(End::Output),
                 Err(gap @ Error::Quarantined { .. }) => {
                     self.out.flush().map_err(End::Output)?;
@@ -146,7 +151,10 @@ impl Printer {
             Err(End::Output(error)) => output::unless_closed(Err(error)).map(|_| ()),
             Err(End::Log(error)) => {
                 let failure = Failure::of_log(&error, &arguments.dir);
-                Err(failure.and(format_args!("printed through record {}", self.stream.last())))
+                Err(match self.printed {
+                    Some(last) => failure.and(format_args!("printed through record {last}")),
+                    None => failure.and(format_args!("nothing was printed")),
+                })
             }
         }
     }
