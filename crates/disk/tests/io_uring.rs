@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::uring::{RINGS, Ring, UringDisk, UringOptions};
+use esker_disk::uring::{RINGS, Registered, UringDisk, UringOptions};
 use esker_disk::{AlignedBuf, BLOCK, Disk, File, Open, StdDisk, read_full_at, write_all_at};
 
 /// Nothing to test where the machine has no io_uring, and that is said.
@@ -120,20 +120,36 @@ fn registered_buffers_move_the_same_bytes() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("file");
-    let file = std::fs::File::options();
-    let file = { file }.read(true).write(true).create(true).truncate(false).open(&path).unwrap();
-    let mut ring = Ring::new(4).unwrap();
-    let buffers = vec![pattern(1 << 20, 5), AlignedBuf::new(1 << 20)];
-    if let Err(why) = ring.register(std::os::fd::AsFd::as_fd(&file), buffers) {
-        assert_eq!(why.kind(), std::io::ErrorKind::OutOfMemory, "{why}");
-        println!("skipped, buffers cannot be locked here: {why}");
-        return;
+    for how in ways(dir.path()) {
+        let buffers = vec![pattern(1 << 20, 5), AlignedBuf::new(1 << 20)];
+        let mut file = match Registered::open(&dir.path().join("file"), how, buffers) {
+            Ok(file) => file,
+            Err(why) => {
+                assert_eq!(why.kind(), std::io::ErrorKind::OutOfMemory, "{why}");
+                println!("skipped, buffers cannot be locked here: {why}");
+                return;
+            }
+        };
+        assert_eq!(file.write_at(0, 4096).unwrap(), 1 << 20);
+        assert_eq!(file.read_at(1, 4096).unwrap(), 1 << 20);
+        assert_eq!(file.buffer(1).unwrap()[..], pattern(1 << 20, 5)[..]);
+        assert_eq!(file.read_at(2, 0).unwrap_err().kind(), std::io::ErrorKind::NotFound);
     }
-    assert_eq!(ring.write_registered(0, 4096).unwrap(), 1 << 20);
-    assert_eq!(ring.read_registered(1, 4096).unwrap(), 1 << 20);
-    assert_eq!(ring.buffer(1).unwrap()[..], pattern(1 << 20, 5)[..]);
-    assert_eq!(ring.read_registered(2, 0).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+}
+
+/// An offset that no file has is refused as a positioned call refuses it.
+#[test]
+fn an_impossible_offset_is_refused() {
+    let Some(disk) = uring() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
+    let theirs = StdDisk::new().open(&dir.path().join("file"), Open::create()).unwrap();
+    for offset in [u64::MAX, u64::MAX - 3, 1 << 63, (1 << 63) - 2] {
+        let (ours, theirs) = (file.write_at(b"data", offset), theirs.write_at(b"data", offset));
+        assert!(ours.is_err() && theirs.is_err(), "{offset}");
+        assert!(file.read_at(&mut [0; 4], offset).is_err() || offset < 1 << 63);
+    }
+    assert_eq!(file.len().unwrap(), 0);
 }
 
 /// Whoever does not allow io_uring gets the standard disk, and the reason.

@@ -67,7 +67,7 @@ pub struct FloorArguments {
 /// Measures the floor alone.
 pub fn run(arguments: &FloorArguments) -> Outcome {
     if arguments.raw.raw {
-        let dir = arguments.dir.clone();
+        let dir = arguments.dir.as_deref();
         return raw::run(&arguments.raw, dir, arguments.seconds, arguments.json);
     }
     let place = Place::make(arguments.dir.as_deref(), false)?;

@@ -1,12 +1,13 @@
 //! Raw I/O without a log: one writer that goes through a file from front to back, and readers that read
 //! at random places of it, each with one transfer in flight.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_disk::{AlignedBuf, Disk, File, Open, StdDisk, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, BLOCK, Disk, File, Op, Open, StdDisk, read_full_at, write_all_at};
 use serde_json::json;
 
 use super::figure::{Figure, Shape};
@@ -53,202 +54,195 @@ pub struct RawArguments {
 
 /// One thread's transfers.
 trait Transfers: Send {
-    fn read(&mut self, offset: u64) -> std::io::Result<()>;
-    fn write(&mut self, offset: u64) -> std::io::Result<()>;
+    fn read(&mut self, offset: u64) -> esker_disk::Result<()>;
+    fn write(&mut self, offset: u64) -> esker_disk::Result<()>;
 }
 
 /// Through [`File`].
 struct Plain {
-    file: std::sync::Arc<dyn File>,
+    file: Arc<dyn File>,
     buffer: AlignedBuf,
 }
 
 impl Transfers for Plain {
-    fn read(&mut self, offset: u64) -> std::io::Result<()> {
-        read_full_at(&*self.file, &mut self.buffer, offset).map_err(std::io::Error::other)?;
-        Ok(())
+    fn read(&mut self, offset: u64) -> esker_disk::Result<()> {
+        read_full_at(&*self.file, &mut self.buffer, offset).map(drop)
     }
 
-    fn write(&mut self, offset: u64) -> std::io::Result<()> {
-        write_all_at(&*self.file, &self.buffer, offset).map_err(std::io::Error::other)
+    fn write(&mut self, offset: u64) -> esker_disk::Result<()> {
+        write_all_at(&*self.file, &self.buffer, offset)
     }
 }
 
-/// Through a ring of its own, with what is registered there.
+/// Through a ring that knows file and buffer.
 #[cfg(target_os = "linux")]
-struct Registered {
-    ring: esker_disk::uring::Ring,
-    _file: std::fs::File,
-    len: usize,
-}
-
-#[cfg(target_os = "linux")]
-impl Registered {
-    fn whole(&self, moved: usize) -> std::io::Result<()> {
-        if moved == self.len { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Transfers for Registered {
-    fn read(&mut self, offset: u64) -> std::io::Result<()> {
-        let moved = self.ring.read_registered(0, offset)?;
-        self.whole(moved)
+impl Transfers for esker_disk::uring::Registered {
+    fn read(&mut self, offset: u64) -> esker_disk::Result<()> {
+        self.read_at(0, offset).map(drop)
     }
 
-    fn write(&mut self, offset: u64) -> std::io::Result<()> {
-        let moved = self.ring.write_registered(0, offset)?;
-        self.whole(moved)
-    }
-}
-
-impl RawArguments {
-    fn how(&self, direct: bool) -> Open {
-        Open::create().direct(direct).dsync(self.dsync)
-    }
-
-    /// The transfers of one thread.
-    fn transfers(&self, path: &std::path::Path, direct: bool) -> Outcome<Box<dyn Transfers>> {
-        let of_io = |what: &'static str| move |error| Failure::of_io(what, &error);
-        let mut buffer = AlignedBuf::new(self.buffer_size as usize);
-        for (index, word) in buffer.chunks_mut(8).enumerate() {
-            word.copy_from_slice(&mix(index as u64).to_le_bytes());
-        }
-        #[cfg(target_os = "linux")]
-        if self.disk == DiskChoice::Uring {
-            use esker_disk::uring::{Ring, UringDisk, UringOptions};
-            if self.register {
-                use std::os::fd::AsFd;
-                use std::os::unix::fs::OpenOptionsExt;
-                let mut flags = rustix::fs::OFlags::empty();
-                flags.set(rustix::fs::OFlags::DIRECT, direct);
-                // rustix takes O_DSYNC for O_SYNC; the value is that of x86 and ARM.
-                flags |= rustix::fs::OFlags::from_bits_retain(if self.dsync { 0o10000 } else { 0 });
-                let file = std::fs::File::options()
-                    .read(true)
-                    .write(true)
-                    .custom_flags(flags.bits().cast_signed())
-                    .open(path)
-                    .map_err(of_io("open the file"))?;
-                let mut ring = Ring::new(1).map_err(of_io("make a ring"))?;
-                let len = buffer.len();
-                ring.register(file.as_fd(), vec![buffer]).map_err(of_io(
-                    "register a buffer (the limit on locked memory, `ulimit -l`, may be too low)",
-                ))?;
-                return Ok(Box::new(Registered { ring, _file: file, len }));
-            }
-            let disk = UringDisk::new(UringOptions::default()).map_err(of_io("use io_uring"))?;
-            let file = disk.open(path, self.how(direct));
-            let file = file.map_err(|error| Failure::failed(error.to_string()))?;
-            return Ok(Box::new(Plain { file, buffer }));
-        }
-        let file = StdDisk::new().open(path, self.how(direct));
-        let file = file.map_err(|error| Failure::failed(error.to_string()))?;
-        Ok(Box::new(Plain { file, buffer }))
+    fn write(&mut self, offset: u64) -> esker_disk::Result<()> {
+        self.write_at(0, offset).map(drop)
     }
 }
 
 /// Measures, and prints a line for the writer and one for the readers together.
-pub fn run(arguments: &RawArguments, dir: Option<PathBuf>, seconds: f64, json: bool) -> Outcome {
+pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: bool) -> Outcome {
     if arguments.register && arguments.disk != DiskChoice::Uring {
         return Err(Failure::usage("--register is for --disk uring"));
     }
-    let place = Place::make(dir.as_deref(), false)?;
+    let place = Place::make(dir, false)?;
     let dir = place.floor();
-    let failed = |error: esker_disk::Error| Failure::failed(error.to_string());
-    StdDisk::new().create_dir(&dir).map_err(failed)?;
-    let able = StdDisk::new().facts(&dir).map_err(failed)?.direct;
-    let direct = arguments.direct == Choice::On || (arguments.direct == Choice::Auto && able);
-    let path = dir.join("raw");
-    let len = u64::from(arguments.buffer_size).next_multiple_of(4096);
-    let count = (arguments.file_size / len).max(1);
-
-    // Every block is written before anything is measured.
-    StdDisk::new().open(&path, Open::create()).map_err(failed)?;
-    let mut first = arguments.transfers(&path, direct)?;
-    for index in 0..count {
-        first.write(index * len).map_err(|error| Failure::of_io("write the file", &error))?;
-    }
-    drop(first);
-    let params = json!({
-        "readers": arguments.readers,
-        "writers": u32::from(!arguments.no_writer),
-        "buffer_size": len,
-        "file_size": count * len,
-        "disk": if arguments.disk == DiskChoice::Uring { "uring" } else { "std" },
-        "direct": direct,
-        "dsync": arguments.dsync,
-        "registered": arguments.register,
-        "seconds": seconds,
-    });
     let mut floor = Floor::prepare(&dir)?;
+    let raw = Raw::lay_out(arguments, &dir).map_err(failure)?;
     floor.sample()?;
-    let over = AtomicBool::new(false);
     let time = Duration::from_secs_f64(seconds.clamp(0.01, 86_400.0));
     let (begin, mark) = (Instant::now(), Mark::now());
-    let (wrote, read) = std::thread::scope(|scope| -> Outcome<_> {
-        let mut threads = Vec::new();
-        for thread in 0..=arguments.readers {
-            let writes = thread == 0;
-            if writes && arguments.no_writer {
-                continue;
-            }
-            let mut transfers = arguments.transfers(&path, direct)?;
-            let over = &over;
-            threads.push((
-                writes,
-                scope.spawn(move || -> std::io::Result<Latencies> {
-                    let mut latencies = Latencies::new();
-                    let mut last = Instant::now();
-                    for index in 0_u64.. {
-                        if over.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        if writes {
-                            transfers.write(index % count * len)?;
-                        } else {
-                            let place = mix(u64::from(thread) << 32 | index) % count;
-                            transfers.read(place * len)?;
-                        }
-                        let now = Instant::now();
-                        latencies.add(now - last);
-                        last = now;
-                    }
-                    Ok(latencies)
-                }),
-            ));
-        }
-        std::thread::sleep(time);
-        over.store(true, Ordering::Relaxed);
-        let (mut wrote, mut read) = (Latencies::new(), Latencies::new());
-        for (writes, thread) in threads {
-            match thread.join() {
-                Ok(Ok(latencies)) if writes => wrote.merge(&latencies),
-                Ok(Ok(latencies)) => read.merge(&latencies),
-                Ok(Err(error)) => return Err(Failure::of_io("move bytes", &error)),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        Ok((wrote, read))
-    })?;
+    let (wrote, read) = raw.run(time).map_err(failure)?;
     let took = begin.elapsed();
     let used = Used { resident: resources::peak(), ..mark.used() };
     floor.sample()?;
-    let told = [
-        ("floor/raw-write", wrote, !arguments.no_writer),
-        ("floor/raw-read", read, arguments.readers > 0),
-    ];
-    for (bench, latencies, _) in told.into_iter().filter(|(.., there)| *there) {
+    let params = json!({
+        "readers": arguments.readers,
+        "writers": u32::from(!arguments.no_writer),
+        "buffer_size": raw.len,
+        "file_size": raw.count * raw.len,
+        "disk": if arguments.disk == DiskChoice::Uring { "uring" } else { "std" },
+        "direct": raw.how.direct,
+        "dsync": raw.how.dsync,
+        "registered": arguments.register,
+        "seconds": seconds,
+    });
+    for (bench, latencies) in [("floor/raw-write", wrote), ("floor/raw-read", read)] {
+        let Some(latencies) = latencies else { continue };
         let ops = latencies.count();
         Figure {
             params: params.clone(),
             latencies,
             used,
             floor: floor.medians(),
-            verified: false,
-            ..Figure::of(bench, ops, ops * len, took)
+            ..Figure::of(bench, ops, ops * raw.len, took)
         }
         .print(json, Shape::Rate)?;
     }
     Ok(())
+}
+
+/// The file, every block of which is written, and how it is used.
+struct Raw<'a> {
+    arguments: &'a RawArguments,
+    path: PathBuf,
+    how: Open,
+    /// The bytes of a transfer, and how many of them make up the file.
+    len: u64,
+    count: u64,
+}
+
+impl<'a> Raw<'a> {
+    fn lay_out(arguments: &'a RawArguments, dir: &Path) -> esker_disk::Result<Self> {
+        let able = StdDisk::new().facts(dir)?.direct;
+        let direct = match arguments.direct {
+            Choice::On => true,
+            Choice::Off => false,
+            Choice::Auto => able,
+        };
+        let len = u64::from(arguments.buffer_size).next_multiple_of(BLOCK as u64);
+        let raw = Self {
+            arguments,
+            path: dir.join("raw"),
+            how: Open::create().direct(direct).dsync(arguments.dsync),
+            len,
+            count: (arguments.file_size / len).max(1),
+        };
+        let mut first = raw.transfers()?;
+        for index in 0..raw.count {
+            first.write(index * len)?;
+        }
+        Ok(raw)
+    }
+
+    /// The transfers of one thread.
+    fn transfers(&self) -> esker_disk::Result<Box<dyn Transfers>> {
+        let mut buffer = AlignedBuf::new(self.len as usize);
+        for (index, word) in buffer.chunks_mut(8).enumerate() {
+            word.copy_from_slice(&mix(index as u64).to_le_bytes());
+        }
+        #[cfg(target_os = "linux")]
+        if self.arguments.disk == DiskChoice::Uring {
+            use esker_disk::uring::{Registered, UringDisk, UringOptions};
+            if self.arguments.register {
+                return Ok(Box::new(Registered::open(&self.path, self.how, vec![buffer])?));
+            }
+            let disk = UringDisk::new(UringOptions::default())
+                .map_err(|why| esker_disk::Error::new(Op::Open, &self.path, None, why))?;
+            return Ok(Box::new(Plain { file: disk.open(&self.path, self.how)?, buffer }));
+        }
+        Ok(Box::new(Plain { file: StdDisk::new().open(&self.path, self.how)?, buffer }))
+    }
+
+    /// What the writer saw, and what the readers saw together, where there are any.
+    fn run(&self, time: Duration) -> esker_disk::Result<(Option<Latencies>, Option<Latencies>)> {
+        let over = AtomicBool::new(false);
+        let mut writer = (!self.arguments.no_writer).then(|| self.transfers()).transpose()?;
+        let mut readers = Vec::new();
+        for _ in 0..self.arguments.readers {
+            readers.push(self.transfers()?);
+        }
+        std::thread::scope(|scope| {
+            let over = &over;
+            let write = writer.as_mut().map(|file| {
+                scope.spawn(move || repeat(over, |n| file.write(n % self.count * self.len)))
+            });
+            let reads: Vec<_> = (1_u64..)
+                .zip(&mut readers)
+                .map(|(reader, file)| {
+                    let place = move |n| mix(reader << 32 | n) % self.count * self.len;
+                    scope.spawn(move || repeat(over, |n| file.read(place(n))))
+                })
+                .collect();
+            std::thread::sleep(time);
+            over.store(true, Ordering::Relaxed);
+            let wrote = write.map(joined).transpose()?;
+            let mut read = (!reads.is_empty()).then(Latencies::new);
+            for thread in reads {
+                let latencies = joined(thread)?;
+                if let Some(read) = &mut read {
+                    read.merge(&latencies);
+                }
+            }
+            Ok((wrote, read))
+        })
+    }
+}
+
+/// Repeats a transfer until it is over, and times each.
+fn repeat(
+    over: &AtomicBool,
+    mut once: impl FnMut(u64) -> esker_disk::Result<()>,
+) -> esker_disk::Result<Latencies> {
+    let mut latencies = Latencies::new();
+    let mut last = Instant::now();
+    for n in 0.. {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        once(n)?;
+        let now = Instant::now();
+        latencies.add(now - last);
+        last = now;
+    }
+    Ok(latencies)
+}
+
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
+fn failure(error: esker_disk::Error) -> Failure {
+    let hint = match error.kind() {
+        std::io::ErrorKind::OutOfMemory => "; `ulimit -l` limits the memory that --register locks",
+        _ => "",
+    };
+    Failure::failed(format!("{error}{hint}"))
 }

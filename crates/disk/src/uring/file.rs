@@ -78,7 +78,8 @@ impl File for UringFile {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::uring::{RINGS, Ring};
+    use crate::uring::RINGS;
+    use crate::uring::ring::Ring;
     use crate::{Open, StdDisk, read_full_at, write_all_at};
 
     /// Runs something while this many rings are lent out.

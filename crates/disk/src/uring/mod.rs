@@ -11,6 +11,7 @@
 
 mod file;
 mod pool;
+mod registered;
 mod ring;
 
 use std::io;
@@ -21,10 +22,14 @@ use crate::{Disk, Facts, File, Lock, Open, Result, StdDisk};
 
 use file::UringFile;
 use pool::Pool;
-pub use ring::Ring;
+pub use registered::Registered;
+use ring::Ring;
 
 /// The most rings of one disk.
 pub const RINGS: usize = 16;
+
+/// The most pieces of one transfer in flight.
+pub const PIECES: usize = Ring::MOST;
 
 /// What a [`UringDisk`] may be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +37,7 @@ pub const RINGS: usize = 16;
 pub struct UringOptions {
     /// Whether io_uring may be used at all. Default `true`; with `false` [`UringDisk::new`] refuses.
     pub allowed: bool,
-    /// The most pieces of one transfer in flight, from 1 to [`Ring::MOST`]. Default 4.
+    /// The most pieces of one transfer in flight, from 1 to [`PIECES`]. Default 4.
     pub in_flight: usize,
 }
 

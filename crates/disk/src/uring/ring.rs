@@ -13,6 +13,7 @@
 //!   that can fail, no foreign code. [`InFlight`] ends the process should that ever become false.
 //! * A failing `io_uring_enter` is not the end of a call: what the kernel took is waited for, what it
 //!   did not take is never submitted, because the ring is then thrown away.
+//! * A ring that was left with something queued is never entered again.
 //! * Buffers that are registered belong to the ring ([`Ring::register`]), and are unregistered with it.
 //!
 //! # Short and failed pieces
@@ -39,7 +40,7 @@ const TURNED_AWAY: u32 = 64;
 const REFUSALS: u32 = 100_000;
 
 /// A ring of io_uring, used by one thread at a time, with calls that block.
-pub struct Ring {
+pub(crate) struct Ring {
     ring: IoUring,
     in_flight: usize,
     sound: bool,
@@ -63,13 +64,13 @@ impl Drop for InFlight {
 
 impl Ring {
     /// The most pieces in flight.
-    pub const MOST: usize = 16;
+    pub(crate) const MOST: usize = 16;
 
     /// A ring for this many pieces in flight, [`Ring::MOST`] at most.
     ///
     /// # Errors
     /// Why the kernel gives none; `Unsupported` when it misses an operation.
-    pub fn new(in_flight: usize) -> io::Result<Self> {
+    pub(crate) fn new(in_flight: usize) -> io::Result<Self> {
         let in_flight = in_flight.clamp(1, Self::MOST);
         let entries = in_flight as u32;
         // Older kernels do not know the flag, which saves an interruption of this thread.
@@ -95,7 +96,7 @@ impl Ring {
     ///
     /// # Errors
     /// The first failure of a piece.
-    pub fn read_at(
+    pub(crate) fn read_at(
         &mut self,
         fd: BorrowedFd<'_>,
         buf: &mut [u8],
@@ -103,7 +104,7 @@ impl Ring {
     ) -> io::Result<usize> {
         let fd = types::Fd(fd.as_raw_fd());
         let start = buf.as_mut_ptr();
-        self.transfer(buf.len(), |at, len| {
+        self.transfer(buf.len(), offset, |at, len| {
             let to = start.wrapping_add(at);
             opcode::Read::new(fd, to, len).offset(offset + at as u64).build()
         })
@@ -113,10 +114,15 @@ impl Ring {
     ///
     /// # Errors
     /// The first failure of a piece; then nothing is known about the range.
-    pub fn write_at(&mut self, fd: BorrowedFd<'_>, buf: &[u8], offset: u64) -> io::Result<usize> {
+    pub(crate) fn write_at(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        buf: &[u8],
+        offset: u64,
+    ) -> io::Result<usize> {
         let fd = types::Fd(fd.as_raw_fd());
         let start = buf.as_ptr();
-        self.transfer(buf.len(), |at, len| {
+        self.transfer(buf.len(), offset, |at, len| {
             let from = start.wrapping_add(at);
             opcode::Write::new(fd, from, len).offset(offset + at as u64).build()
         })
@@ -126,7 +132,7 @@ impl Ring {
     ///
     /// # Errors
     /// The failure of the sync.
-    pub fn sync_data(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+    pub(crate) fn sync_data(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let fd = types::Fd(fd.as_raw_fd());
         let sync = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
         let mut results = [0; Self::MOST];
@@ -139,7 +145,11 @@ impl Ring {
     ///
     /// # Errors
     /// What the kernel says; `OutOfMemory` when the limit on locked memory is too low.
-    pub fn register(&mut self, fd: BorrowedFd<'_>, mut buffers: Vec<AlignedBuf>) -> io::Result<()> {
+    pub(crate) fn register(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        mut buffers: Vec<AlignedBuf>,
+    ) -> io::Result<()> {
         let vectors: Vec<libc::iovec> = buffers
             .iter_mut()
             .map(|buffer| libc::iovec {
@@ -155,7 +165,7 @@ impl Ring {
     }
 
     /// A registered buffer.
-    pub fn buffer(&mut self, index: usize) -> Option<&mut [u8]> {
+    pub(crate) fn buffer(&mut self, index: usize) -> Option<&mut [u8]> {
         self.buffers.get_mut(index).map(|buffer| &mut **buffer)
     }
 
@@ -163,9 +173,9 @@ impl Ring {
     ///
     /// # Errors
     /// As [`Ring::write_at`]; `NotFound` when there is no such buffer.
-    pub fn write_registered(&mut self, index: usize, offset: u64) -> io::Result<usize> {
+    pub(crate) fn write_registered(&mut self, index: usize, offset: u64) -> io::Result<usize> {
         let (start, len) = self.registered(index)?;
-        self.transfer(len, |at, len| {
+        self.transfer(len, offset, |at, len| {
             let from = start.wrapping_add(at).cast_const();
             let write = opcode::WriteFixed::new(types::Fixed(0), from, len, index as u16);
             write.offset(offset + at as u64).build()
@@ -176,9 +186,9 @@ impl Ring {
     ///
     /// # Errors
     /// As [`Ring::read_at`]; `NotFound` when there is no such buffer.
-    pub fn read_registered(&mut self, index: usize, offset: u64) -> io::Result<usize> {
+    pub(crate) fn read_registered(&mut self, index: usize, offset: u64) -> io::Result<usize> {
         let (start, len) = self.registered(index)?;
-        self.transfer(len, |at, len| {
+        self.transfer(len, offset, |at, len| {
             let to = start.wrapping_add(at);
             let read = opcode::ReadFixed::new(types::Fixed(0), to, len, index as u16);
             read.offset(offset + at as u64).build()
@@ -191,17 +201,23 @@ impl Ring {
     }
 
     /// Whether the ring can be used again.
-    pub fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         self.sound
     }
 
-    /// Cuts a transfer of `len` bytes into pieces that are in flight together, and counts the bytes
+    /// Cuts a transfer of `len` bytes at `offset` into pieces that are in flight together, and counts the bytes
     /// from the start on that were moved.
     fn transfer(
         &mut self,
         len: usize,
+        offset: u64,
         piece_at: impl Fn(usize, u32) -> squeue::Entry,
     ) -> io::Result<usize> {
+        // As a positioned call does; to io_uring the last offset of all would mean "where the file
+        // stands".
+        if offset.checked_add(len as u64).is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         let pieces = len.div_ceil(PIECE).clamp(1, self.in_flight);
         let each = len.div_ceil(pieces).next_multiple_of(BLOCK).min(u32::MAX as usize / 2);
         let ranges = (0..pieces).map(|n| (n * each, each.min(len.saturating_sub(n * each))));
@@ -222,6 +238,9 @@ impl Ring {
         entries: impl Iterator<Item = squeue::Entry>,
         results: &mut [i32; Self::MOST],
     ) -> io::Result<()> {
+        if !self.sound {
+            return Err(io::Error::other("the ring failed before"));
+        }
         let mut queued = 0;
         for (n, entry) in entries.take(self.in_flight).enumerate() {
             // SAFETY: memory and descriptor stay borrowed by our caller until `run` returns, and that
