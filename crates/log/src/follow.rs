@@ -14,10 +14,9 @@ use crate::format::BLOCK;
 use crate::layout;
 use crate::manifest::Manifest;
 use crate::mark::Look;
-use crate::open::{MANIFEST_LOST, is_a_log};
 use crate::options::{Direct, Options};
 use crate::position::{Position, Seq};
-use crate::recovery::{damage_at, read_head, survey};
+use crate::recovery::{read_head, survey};
 use crate::segments::{Segment, Segments, State};
 use crate::window::Window;
 
@@ -220,21 +219,7 @@ impl Seen {
 
     fn look(dir: &Path, options: &Options) -> Result<Self> {
         let disk = &*options.disk;
-        let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
-        let manifest = match Manifest::read(disk, dir) {
-            Ok(Some(manifest)) => manifest,
-            Ok(None) if disk.list(dir).is_err() => {
-                return Err(not_a_log("there is no such directory"));
-            }
-            Ok(None) if is_a_log(&disk.list(dir)?) => {
-                return Err(damage_at(&dir.join(layout::MANIFEST), 0, 0, MANIFEST_LOST));
-            }
-            Ok(None) => return Err(not_a_log("it has no manifest")),
-            Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotADirectory => {
-                return Err(not_a_log("it is a file, and a log is a directory"));
-            }
-            Err(error) => return Err(error),
-        };
+        let manifest = Manifest::of_log(disk, dir)?;
         let look = Look::open(disk, dir, manifest.log)?;
         let direct = options.direct != Direct::Off && reads_directly(dir, options);
         let before = look.as_ref().and_then(|look| look.told().ok().flatten());

@@ -64,6 +64,12 @@ pub(crate) fn classify(name: &str) -> Name {
     Name::Stranger
 }
 
+/// Whether a directory with these names is a log's.
+pub(crate) fn is_a_log(names: &[String]) -> bool {
+    let tells = |name: &String| name == MANIFEST || matches!(classify(name), Name::Segment(_));
+    names.iter().any(tells)
+}
+
 /// The number in a name that a log would give. Those of a log in use are far below 2^63.
 fn numbered(name: &str, suffix: &str) -> Option<u64> {
     let number = name.strip_suffix(suffix)?.parse().ok()?;

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Damage, Error, Result};
 use crate::format::{LogId, NUMBER_MAX};
-use crate::layout::MANIFEST;
+use crate::layout::{self, MANIFEST};
 use crate::position::Seq;
 use crate::sealed;
 
@@ -75,23 +75,18 @@ impl Manifest {
 
     /// Reads the manifest; `None` when there is none.
     pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
-        let path = dir.join(MANIFEST);
-        let content = match sealed::read(disk, &path, MAGIC) {
+        let content = match sealed::read(disk, &dir.join(MANIFEST), MAGIC) {
             Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(None);
             }
             other => other?,
         };
         let Ok(raw) = Raw::read_from_bytes(&content) else {
-            let what = "the content has the wrong length".into();
-            let damage = Damage { file: path, offset: 0, after: Seq::ZERO, what };
-            return Err(Error::Damaged(damage));
+            return Err(damaged(dir, "the content has the wrong length"));
         };
         let numbers = [raw.session, raw.floor_segment, raw.segment];
         if numbers.iter().any(|number| number.get() >= NUMBER_MAX) {
-            let what = "a number is impossible".into();
-            let damage = Damage { file: path, offset: 0, after: Seq::ZERO, what };
-            return Err(Error::Damaged(damage));
+            return Err(damaged(dir, "a number is impossible"));
         }
         Ok(Some(Self {
             log: LogId(raw.log),
@@ -106,4 +101,35 @@ impl Manifest {
             }),
         }))
     }
+
+    /// Reads the manifest of a log that somebody wants to read; where there is none, says whether
+    /// that is damage, or no log.
+    pub(crate) fn of_log(disk: &dyn Disk, dir: &Path) -> Result<Self> {
+        let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
+        match Self::read(disk, dir) {
+            Ok(Some(manifest)) => Ok(manifest),
+            Ok(None) => Err(match disk.list(dir) {
+                Ok(names) if layout::is_a_log(&names) => lost(dir),
+                Ok(_) => not_a_log("it has no manifest"),
+                Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
+                    not_a_log("there is no such directory")
+                }
+                Err(cause) => cause.into(),
+            }),
+            Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotADirectory => {
+                Err(not_a_log("it is a file, and a log is a directory"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The error for a log whose segments are there, and whose manifest is not.
+pub(crate) fn lost(dir: &Path) -> Error {
+    damaged(dir, "the manifest is missing, and segments are there")
+}
+
+fn damaged(dir: &Path, what: &str) -> Error {
+    let file = dir.join(MANIFEST);
+    Error::Damaged(Damage { file, offset: 0, after: Seq::ZERO, what: what.into() })
 }

@@ -15,7 +15,7 @@ use crate::floor::Floor;
 use crate::format::LogId;
 use crate::layout;
 use crate::log::{Log, Owner, Shared, State};
-use crate::manifest::Manifest;
+use crate::manifest::{self, Manifest};
 use crate::options::{Direct, OnDamage, Options, Policy};
 use crate::published::Published;
 use crate::recovery;
@@ -147,7 +147,7 @@ fn enter(dir: &Path, options: &Options) -> Result<()> {
         }
         Err(cause) => return Err(cause.into()),
     };
-    if is_a_log(&names) {
+    if layout::is_a_log(&names) {
         return Ok(());
     }
     if names.iter().any(|name| layout::classify(name) == layout::Name::Stranger) {
@@ -160,26 +160,16 @@ fn enter(dir: &Path, options: &Options) -> Result<()> {
     Ok(disk.create_dir(dir)?)
 }
 
-/// What is wrong where segments are there and no manifest.
-pub(crate) const MANIFEST_LOST: &str = "the manifest is missing, and segments are there";
-
-pub(crate) fn is_a_log(names: &[String]) -> bool {
-    let tells = |name: &String| {
-        name == layout::MANIFEST || matches!(layout::classify(name), layout::Name::Segment(_))
-    };
-    names.iter().any(tells)
-}
-
 /// The manifest of the log in a directory that is locked: the one that is there, a new one for a new
 /// log, or one made from the segments where the user allowed that.
 fn manifest_of(dir: &Path, options: &Options) -> Result<Manifest> {
     let disk = &*options.disk;
     let lost = match Manifest::read(disk, dir) {
         Ok(Some(manifest)) => return Ok(manifest),
-        Ok(None) if !is_a_log(&disk.list(dir)?) => {
+        Ok(None) if !layout::is_a_log(&disk.list(dir)?) => {
             return recovery::create(dir, options, LogId(random_id()));
         }
-        Ok(None) => recovery::damage_at(&dir.join(layout::MANIFEST), 0, 0, MANIFEST_LOST),
+        Ok(None) => manifest::lost(dir),
         Err(error @ Error::Damaged(_)) => error,
         Err(error) => return Err(error),
     };

@@ -73,10 +73,7 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
         std::io::ErrorKind::NotADirectory => not_a_log("it is a file, and a log is a directory"),
         _ => cause.into(),
     })?;
-    let known = |name: &String| {
-        name == layout::MANIFEST || matches!(layout::classify(name), layout::Name::Segment(_))
-    };
-    if !names.iter().any(known) {
+    if !layout::is_a_log(&names) {
         return Err(not_a_log("it has no segments"));
     }
     let _lock = disk.lock(&dir.join(layout::LOCK)).map_err(|cause| match cause.kind() {

@@ -4,14 +4,11 @@ use std::path::Path;
 
 use super::examine::examine;
 use super::examined::{Examined, Piece};
-use crate::error::{Damage, Error, Result};
+use crate::error::{Damage, Result};
 use crate::format::unit::UnitKind;
-use crate::layout;
 use crate::manifest::Manifest;
-use crate::open::{MANIFEST_LOST, is_a_log};
 use crate::options::Options;
 use crate::position::Seq;
-use crate::recovery::damage_at;
 
 /// What [`verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -46,21 +43,7 @@ pub struct Report {
 /// here but part of the report; only a damaged or lost manifest is [`Error::Damaged`].
 pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
     let dir = dir.as_ref();
-    let manifest = match Manifest::read(&*options.disk, dir) {
-        Ok(Some(manifest)) => manifest,
-        Ok(None) if options.disk.list(dir).is_ok_and(|names| is_a_log(&names)) => {
-            return Err(damage_at(&dir.join(layout::MANIFEST), 0, 0, MANIFEST_LOST));
-        }
-        Ok(None) => {
-            let found = "it has no manifest".into();
-            return Err(Error::NotALog { dir: dir.into(), found });
-        }
-        Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotADirectory => {
-            let found = "it is a file, and a log is a directory".into();
-            return Err(Error::NotALog { dir: dir.into(), found });
-        }
-        Err(error) => return Err(error),
-    };
+    let manifest = Manifest::of_log(&*options.disk, dir)?;
     let found = examine(dir, options, &manifest)?;
     let mut report = Report {
         segments: found.segments.len() as u64,
