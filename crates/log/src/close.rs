@@ -123,16 +123,16 @@ impl Shared {
 
     fn settled(&self, unit: u64) -> Option<Result<()>> {
         let state = self.lock();
-        match state.core.latch() {
-            Some(latch @ (Latch::Failed { .. } | Latch::Stopped)) => Some(Err(latch.refusal())),
-            _ => (state.core.durable().unit >= unit).then_some(Ok(())),
+        match state.core.failure() {
+            Some(latch) => Some(Err(latch.refusal())),
+            None => (state.core.durable().unit >= unit).then_some(Ok(())),
         }
     }
 
     /// Everything is durable: leaves the directory as a closed log's.
     fn end(&self, committer: &mut Committer, unused: Option<(u64, Ready)>) -> Result<()> {
         // Slow work may have failed since everything was durable.
-        if let Some(latch @ (Latch::Failed { .. } | Latch::Stopped)) = self.lock().core.latch() {
+        if let Some(latch) = self.lock().core.failure() {
             return Err(latch.refusal());
         }
         let disk = &*self.options.disk;

@@ -183,7 +183,9 @@ impl Shared {
             return state;
         }
         state.core.return_index(index);
-        state.core.land(number);
+        if !state.core.land(number) {
+            return state;
+        }
         let mark = state.core.durable();
         self.published.publish(mark.position, mark.seq);
         self.publish_latch(&state);

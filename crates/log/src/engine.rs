@@ -1,9 +1,9 @@
 //! The threads that commit, shared by any number of logs.
 //!
 //! A log with something to commit stands in the queue once, and once more when its timer rang, so the
-//! queue is bounded by the number of open logs. Slow work, the preparation of segments and the dropping of old ones, has a thread
-//! of its own, so that it never stands before a commit; and so have the timers, so that a commit on a
-//! disk that hangs does not hold up those of other logs.
+//! queue is bounded by the number of open logs. Slow work, the preparation of segments and the dropping
+//! of old ones, has a thread of its own, so that it never stands before a commit; and so have the
+//! timers, so that a commit on a disk that hangs does not hold up those of other logs.
 //!
 //! A *manual* engine has no thread: its owner calls [`Engine::run`] and [`Engine::advance`]. Waiting
 //! callers drive their own commits, so that everything happens in a known order on one thread. That
@@ -79,10 +79,16 @@ enum Due {
 }
 
 impl Due {
-    fn run(self) {
+    fn log(&self) -> &dyn Work {
         match self {
-            Self::Commit(log) => guarded(&*log, |log| log.commit()),
-            Self::Period(log) => guarded(&*log, |log| log.period()),
+            Self::Commit(log) | Self::Period(log) => &**log,
+        }
+    }
+
+    fn run(&self) {
+        match self {
+            Self::Commit(log) => log.commit(),
+            Self::Period(log) => log.period(),
         }
     }
 }
@@ -185,10 +191,8 @@ impl Engine {
             if commit.is_none() && upkeep.is_none() {
                 return;
             }
-            match commit {
-                Some(Due::Commit(log)) => log.commit(),
-                Some(Due::Period(log)) => log.period(),
-                None => {}
+            if let Some(due) = commit {
+                due.run();
             }
             if let Some(log) = upkeep {
                 log.upkeep();
@@ -306,7 +310,8 @@ impl Shared {
         loop {
             if let Some(due) = queues.commits.pop_front() {
                 drop(queues);
-                due.run();
+                guarded(due.log(), |_| due.run());
+                drop(due);
                 queues = self.queues.lock();
             } else if queues.stopped {
                 return;

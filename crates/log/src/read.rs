@@ -29,7 +29,7 @@ pub struct Metadata {
     pub accepted: Seq,
     /// The position behind the last durable record.
     pub position: Position,
-    /// Records stored, those in dropped parts of the oldest segment included.
+    /// Records stored, those in dropped parts of the oldest segment and in commits in flight included.
     pub records: u64,
     /// Segments.
     pub segments: usize,

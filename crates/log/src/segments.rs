@@ -21,9 +21,11 @@ pub(crate) struct Segment {
     pub(crate) state: RwLock<State>,
 }
 
+/// What is known of a segment's units: those that are durable, and those on their way to that. Readers
+/// go no further than the durable mark.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    /// Offset behind the last durable unit.
+    /// Offset behind the last unit.
     pub(crate) end: u32,
     pub(crate) last_seq: u64,
     pub(crate) chain: u32,
@@ -40,7 +42,7 @@ impl Segment {
         self.header.segment
     }
 
-    /// The position in the log behind the last durable unit.
+    /// The position in the log behind the last unit.
     pub(crate) fn end_position(&self) -> u64 {
         self.header.base + u64::from(self.state.read().end)
     }

@@ -98,9 +98,10 @@ impl Core {
         self.flights.push_back(Flight { mark, bytes, records, sync, state: Flying::Up });
     }
 
-    /// A job is done.
-    pub(crate) fn land(&mut self, flight: u64) {
+    /// A job is done. Whether that moved the written mark: not while one before it is in flight.
+    pub(crate) fn land(&mut self, flight: u64) -> bool {
         self.end_flight(flight, Flying::Landed);
+        let flights = self.flights.len();
         while let Some(flight) = self.flights.front().filter(|f| f.state == Flying::Landed) {
             self.written = flight.mark;
             self.written_records += u64::from(flight.records);
@@ -111,6 +112,7 @@ impl Core {
             self.flights.pop_front();
         }
         self.forget_settled();
+        self.flights.len() < flights
     }
 
     /// A job failed. Nothing from it on will ever count as written.

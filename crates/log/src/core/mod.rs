@@ -361,9 +361,13 @@ impl Core {
         }
     }
 
-    /// Whether nothing more is to be written.
+    /// Why nothing more is to be written, where that is so.
+    pub(crate) fn failure(&self) -> Option<&Latch> {
+        self.latch.as_ref().filter(|latch| !matches!(latch, Latch::Closed))
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
-        matches!(self.latch, Some(Latch::Failed { .. } | Latch::Stopped))
+        self.failure().is_some()
     }
 
     fn refuse_if_latched(&self) -> Result<(), Error> {
