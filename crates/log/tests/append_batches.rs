@@ -8,7 +8,7 @@ mod setting;
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::{Error, Log, RECORD_LIMIT_MAX, Seq};
-use setting::{DIR, all, append, driven, in_time, log, payload, payloads};
+use setting::{DIR, all, append, block_on, driven, in_time, log, payload, payloads, small};
 
 fn batch(numbers: std::ops::RangeInclusive<u64>) -> Vec<Vec<u8>> {
     numbers.map(payload).collect()
@@ -35,6 +35,24 @@ fn a_batch_larger_than_every_buffer_is_split() {
     log.close().unwrap();
     let log = Log::open(DIR, driven(&disk).0).unwrap();
     assert_eq!(all(&log), payloads(1..=500));
+    log.close().unwrap();
+}
+
+/// The same in async code: waits for room are pending futures, and nothing is accepted of a batch with
+/// a record that is refused.
+#[test]
+fn an_async_batch_larger_than_every_buffer_is_split() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    let mut records = batch(1..=500);
+    block_on(async {
+        let ticket = log.append_batch_async(&refs(&records)).await.unwrap();
+        assert_eq!(ticket.await.unwrap().seq, Seq(500));
+        records[499] = vec![0; 2 << 20];
+        let refused = log.append_batch_async(&refs(&records)).await;
+        assert!(matches!(refused, Err(Error::TooLarge { .. })));
+    });
+    assert_eq!((log.accepted(), all(&log)), (Seq(500), payloads(1..=500)));
     log.close().unwrap();
 }
 

@@ -31,6 +31,22 @@ fn first_hangs(disk: &SimDisk, log: &Log, effect: impl Fn(Gate) -> Effect) -> (G
     (gate, [first, second])
 }
 
+/// Two commits: the first hangs, and the second has failed.
+fn second_fails(disk: &SimDisk, log: &Log) -> (Gate, [Ticket; 2]) {
+    append(log, 1);
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
+    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
+    let tickets = [2, 3].map(|seq| {
+        let mut ticket = log.append(&payload(seq)).unwrap();
+        assert!(setting::poll_once(&mut ticket).is_pending());
+        assert!(gate.wait_for(1, LONG));
+        ticket
+    });
+    until("the second commit failed", || log.append(b"x").is_err());
+    (gate, tickets)
+}
+
 /// Commits that the disk took.
 fn written(log: &Log) -> u64 {
     log.metadata().activity.commits
@@ -90,17 +106,8 @@ fn a_power_cut_takes_what_lies_behind_the_missing_commit() {
 fn a_failure_does_not_take_the_commit_before_it_along() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
-    append(&log, 1);
-    let gate = Gate::new();
+    let (gate, [mut first, second]) = second_fails(&disk, &log);
     let _opens = Opens(disk.clone(), gate.clone());
-    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
-    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
-    let mut first = log.append(&payload(2)).unwrap();
-    assert!(setting::poll_once(&mut first).is_pending());
-    assert!(gate.wait_for(1, LONG));
-    let mut second = log.append(&payload(3)).unwrap();
-    assert!(setting::poll_once(&mut second).is_pending());
-    until("the second commit failed", || log.append(b"x").is_err());
     // The first may still become durable, so nobody is told anything.
     assert!(setting::poll_once(&mut first).is_pending());
     gate.open();
@@ -122,17 +129,9 @@ fn a_failure_does_not_take_the_commit_before_it_along() {
 fn a_commit_behind_a_failed_one_is_never_durable() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
-    append(&log, 1);
-    let gate = Gate::new();
+    // The first commit fails when the second has long landed.
+    let (gate, [first, second]) = first_hangs(&disk, &log, Effect::Block);
     let _opens = Opens(disk.clone(), gate.clone());
-    // The first commit waits and then fails, when the second has long landed.
-    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
-    let mut first = log.append(&payload(2)).unwrap();
-    assert!(setting::poll_once(&mut first).is_pending());
-    assert!(gate.wait_for(1, LONG));
-    let mut second = log.append(&payload(3)).unwrap();
-    assert!(setting::poll_once(&mut second).is_pending());
-    until("the second commit is written", || written(&log) == 2);
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
     disk.power_cut(Persist::Nothing);
     gate.open();
@@ -154,17 +153,8 @@ fn a_commit_behind_a_failed_one_is_never_durable() {
 fn close_waits_for_all_of_them() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
-    append(&log, 1);
-    let gate = Gate::new();
+    let (gate, [first, second]) = second_fails(&disk, &log);
     let _opens = Opens(disk.clone(), gate.clone());
-    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
-    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
-    let mut first = log.append(&payload(2)).unwrap();
-    assert!(setting::poll_once(&mut first).is_pending());
-    assert!(gate.wait_for(1, LONG));
-    let mut second = log.append(&payload(3)).unwrap();
-    assert!(setting::poll_once(&mut second).is_pending());
-    until("the second commit failed", || log.append(b"x").is_err());
     let closing = log.clone();
     let close = std::thread::spawn(move || closing.close());
     std::thread::sleep(std::time::Duration::from_millis(50));
@@ -194,9 +184,9 @@ fn without_dsync_there_is_one() {
     assert!(gate.wait_for(1, LONG));
     let mut second = log.append(&payload(3)).unwrap();
     assert!(setting::poll_once(&mut second).is_pending());
-    let (_, before) = (log.flush(), log.metadata().activity.commits);
+    let before = written(&log);
     std::thread::sleep(std::time::Duration::from_millis(20));
-    assert_eq!(log.metadata().activity.commits, before);
+    assert_eq!(written(&log), before);
     gate.open();
     in_time("both", move || {
         first.wait().unwrap();
