@@ -41,6 +41,12 @@ pub struct Report {
 /// # Errors
 /// [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], [`Error::Io`]. Damage is no error
 /// here but part of the report; only a damaged or lost manifest is [`Error::Damaged`].
+///
+/// [`Error::NotALog`]: crate::Error::NotALog
+/// [`Error::Version`]: crate::Error::Version
+/// [`Error::Foreign`]: crate::Error::Foreign
+/// [`Error::Io`]: crate::Error::Io
+/// [`Error::Damaged`]: crate::Error::Damaged
 pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
     let dir = dir.as_ref();
     let manifest = Manifest::of_log(&*options.disk, dir)?;
