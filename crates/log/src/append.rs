@@ -241,6 +241,7 @@ impl Shared {
         let placed = state.core.place(numbering, payload.len())?;
         self.start_period(&mut state);
         self.kick(&state);
+        self.came_back(&state);
         drop(state);
         Ok(self.fill(placed, payload))
     }
@@ -274,6 +275,7 @@ impl Shared {
         }
         self.start_period(&mut state);
         self.kick(&state);
+        self.came_back(&state);
         drop(state);
         Ok(last.map(|(seq, unit, position)| self.ticket(seq, unit, position)))
     }

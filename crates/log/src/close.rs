@@ -66,7 +66,7 @@ impl Shared {
             ended
         });
         self.published.set_latched();
-        self.wake_all();
+        self.waiters.wake_all();
         if !matches!(outcome, Err(Error::Deadline)) {
             *self.lock.lock() = None;
         }

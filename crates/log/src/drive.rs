@@ -87,6 +87,10 @@ impl Shared {
 
     /// Queues the log with the engine if there is work that nobody is on.
     pub(crate) fn kick(&self, state: &State) {
+        let (gathers, _) = state.core.gathers();
+        if gathers {
+            return;
+        }
         if state.committer.is_some() && state.core.has_job() && !self.queued.swap(true, SeqCst) {
             match self.me.upgrade() {
                 Some(me) => self.engine.commit(me),
@@ -103,6 +107,13 @@ impl Shared {
         // Without an engine's threads, whoever drives does all that was asked for.
         let manual = self.engine.is_manual();
         while manual || until.wants(&state.core, any) {
+            if !manual {
+                let mine;
+                (state, mine) = self.gather(state);
+                if !mine {
+                    break;
+                }
+            }
             let Some((job, committer)) = state.next_job() else { break };
             any = true;
             let (back, flight) = self.launch(state, job, committer, &mut watch);
@@ -122,12 +133,38 @@ impl Shared {
         state.wakers.push(wakers);
         drop(state);
         if self.published.is_latched() {
-            self.wake_all();
+            self.waiters.wake_all();
         }
         if manual && self.upkeep_queued.load(SeqCst) {
             self.upkeep();
         }
         any
+    }
+
+    /// Stays awake a moment for callers to come back, where that is worth it. `false` if another thread
+    /// does, and commits then.
+    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
+        if let (true, _) = state.core.gathers() {
+            return (state, false);
+        }
+        if let Some(wait) = state.core.begin_gathering() {
+            self.gathered.store(false, SeqCst);
+            drop(state);
+            let start = Instant::now();
+            while !self.gathered.load(SeqCst) && start.elapsed() < wait {
+                std::thread::yield_now();
+            }
+            state = self.lock();
+            state.core.end_gathering();
+        }
+        (state, true)
+    }
+
+    /// Tells the thread that waits for callers when enough are back.
+    pub(crate) fn came_back(&self, state: &State) {
+        if let (true, true) = state.core.gathers() {
+            self.gathered.store(true, SeqCst);
+        }
     }
 
     /// Makes a job ready; `None` when that failed. The committer is back when this returns, unless it
@@ -173,7 +210,9 @@ impl Shared {
             return state;
         }
         drop(state);
+        let start = Instant::now();
         let outcome = flight.fly(self);
+        let took = start.elapsed();
         // Whoever is told that this is durable may want to use its window again.
         let index = flight.into_index();
         let mut state = self.lock();
@@ -189,11 +228,17 @@ impl Shared {
         let mark = state.core.durable();
         self.published.publish(mark.position, mark.seq);
         self.publish_latch(&state);
+        let callers = self.waiters.take_callers(mark.seq, wakers);
+        state.core.landed_for(callers, took);
+        if self.waiters.has_readers() {
+            // Whoever wakes thousands of them is no use to the callers meanwhile.
+            self.kick(&state);
+        }
         drop(state);
-        self.waiters.take(mark.seq, true, wakers);
         wakers.drain(..).for_each(Waker::wake);
         let moved = mark != before;
         let told = if moved { self.page.lock().tell(mark) } else { Ok(()) };
+        self.waiters.wake_readers(mark.seq, wakers);
         if (moved && self.turned.load(SeqCst)) || self.runway.is_low(self.options.segment_size) {
             self.want_upkeep();
         }
@@ -266,13 +311,7 @@ impl Shared {
         let through = state.core.durable().seq;
         self.latch(&mut state, error, through);
         drop(state);
-        self.wake_all();
-    }
-
-    pub(crate) fn wake_all(&self) {
-        let mut wakers = Vec::new();
-        self.waiters.take_all(&mut wakers);
-        wakers.into_iter().for_each(std::task::Waker::wake);
+        self.waiters.wake_all();
     }
 
     /// Starts the timer of `Periodic` for a record that was just accepted.
@@ -371,6 +410,6 @@ impl Work for Shared {
         drop(state);
         self.returned.notify_all();
         self.published.set_latched();
-        self.wake_all();
+        self.waiters.wake_all();
     }
 }

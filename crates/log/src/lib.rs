@@ -45,6 +45,7 @@ mod follow;
 mod format;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gather;
 mod image;
 mod layout;
 mod log;

@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) changing: Mutex<()>,
     /// Somebody may wait for the committer to come back and the flights to end.
     pub(crate) returned: Condvar,
+    /// As many callers are back as somebody waits for.
+    pub(crate) gathered: AtomicBool,
     pub(crate) closed: AtomicBool,
     pub(crate) me: Weak<Shared>,
 }

@@ -119,6 +119,7 @@ impl Log {
             page: Mutex::new(adopted.page),
             changing: Mutex::default(),
             returned: Condvar::new(),
+            gathered: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             me: me.clone(),
             options,

@@ -119,7 +119,7 @@ impl Stream {
             let (_, last) = self.shared.limit();
             self.shared.waiters.register(
                 &mut self.key,
-                For::Durable(last.saturating_add(1)),
+                For::Record(last.saturating_add(1)),
                 &thread_waker(),
             );
             match self.try_next()? {
@@ -171,7 +171,7 @@ impl futures_core::Stream for Stream {
             }
             if !registered {
                 let (_, last) = this.shared.limit();
-                let what = For::Durable(last.saturating_add(1));
+                let what = For::Record(last.saturating_add(1));
                 this.shared.waiters.register(&mut this.key, what, cx.waker());
             }
         }

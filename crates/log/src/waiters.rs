@@ -4,6 +4,7 @@
 //! whichever comes second sees the other, and no wake-up is lost.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -14,10 +15,12 @@ use slab::Slab;
 /// What a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
-    /// The log to be durable up to this number.
+    /// The caller's own record, or another one that it asked for, to be durable.
     Durable(u64),
     /// Room for another record.
     Room,
+    /// A reader: any record from this number on.
+    Record(u64),
 }
 
 #[derive(Debug)]
@@ -27,55 +30,114 @@ struct Waiter {
     waker: Option<Waker>,
 }
 
+type List = Mutex<Slab<Waiter>>;
+
+/// Lists of readers. There may be thousands, on all cores, and a list is locked by whoever waits.
+const LISTS: usize = 8;
+
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    list: Mutex<Slab<Waiter>>,
+    callers: List,
+    readers: [List; LISTS],
+    /// Readers that were put on a list, to spread them.
+    spread: AtomicUsize,
+    /// Readers with a waker on a list.
+    waiting: AtomicUsize,
 }
 
-/// A place in the list. Given back by [`Waiters::remove`].
-pub(crate) type Key = usize;
+/// A place on a list. Given back by [`Waiters::remove`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    /// That of the callers is behind those of the readers.
+    list: u32,
+    index: u32,
+}
 
 impl Waiters {
-    /// Puts a waiter on the list, or renews the one that is there.
-    pub(crate) fn register(&self, key: &mut Option<Key>, what: For, waker: &Waker) {
-        let mut list = self.list.lock();
-        if let Some(waiter) = key.and_then(|key| list.get_mut(key)) {
+    fn list(&self, key: Key) -> &List {
+        self.readers.get(key.list as usize).unwrap_or(&self.callers)
+    }
+
+    /// Puts a waiter on a list, or renews the one that is there.
+    pub(crate) fn register(&self, place: &mut Option<Key>, what: For, waker: &Waker) {
+        let reads = matches!(what, For::Record(_));
+        if let Some(key) = *place
+            && let Some(waiter) = self.list(key).lock().get_mut(key.index as usize)
+        {
+            if reads && waiter.waker.is_none() {
+                self.waiting.fetch_add(1, SeqCst);
+            }
             if !waiter.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
                 waiter.waker = Some(waker.clone());
             }
             waiter.what = what;
             return;
         }
-        *key = Some(list.insert(Waiter { what, waker: Some(waker.clone()) }));
+        let list = if reads { self.spread.fetch_add(1, SeqCst) % LISTS } else { LISTS } as u32;
+        if reads {
+            self.waiting.fetch_add(1, SeqCst);
+        }
+        let key = Key { list, index: 0 };
+        let index = self.list(key).lock().insert(Waiter { what, waker: Some(waker.clone()) });
+        *place = Some(Key { list, index: index as u32 });
     }
 
     pub(crate) fn remove(&self, key: Key) {
         // Dropped without the lock: a waker is somebody else's code.
-        let removed = self.list.lock().try_remove(key);
-        drop(removed);
-    }
-
-    /// Moves the wakers of all whose time has come to `into`, to be woken without the lock.
-    pub(crate) fn take(&self, durable: u64, room: bool, into: &mut Vec<Waker>) {
-        let mut list = self.list.lock();
-        for (_, waiter) in list.iter_mut() {
-            let due = match waiter.what {
-                For::Durable(seq) => seq <= durable,
-                For::Room => room,
-            };
-            if due {
-                into.extend(waiter.waker.take());
-            }
+        let removed = self.list(key).lock().try_remove(key.index as usize);
+        if let Some(Waiter { what: For::Record(_), waker: Some(_) }) = removed {
+            self.waiting.fetch_sub(1, SeqCst);
         }
     }
 
-    /// Moves every waker to `into`.
-    pub(crate) fn take_all(&self, into: &mut Vec<Waker>) {
-        self.take(u64::MAX, true, into);
+    /// Moves the wakers of the callers whose time has come to `into`, to be woken without the lock;
+    /// how many of them waited for a record.
+    pub(crate) fn take_callers(&self, durable: u64, into: &mut Vec<Waker>) -> usize {
+        let mut records = 0;
+        for (_, waiter) in self.callers.lock().iter_mut() {
+            match waiter.what {
+                For::Durable(seq) | For::Record(seq) if seq > durable => {}
+                what => {
+                    let waker = waiter.waker.take();
+                    records += usize::from(waker.is_some() && what != For::Room);
+                    into.extend(waker);
+                }
+            }
+        }
+        records
+    }
+
+    /// Wakes the readers whose time has come, list by list.
+    pub(crate) fn wake_readers(&self, durable: u64, emptied: &mut Vec<Waker>) {
+        for list in &self.readers {
+            if !self.has_readers() {
+                return;
+            }
+            for (_, waiter) in list.lock().iter_mut() {
+                if !matches!(waiter.what, For::Record(seq) if seq > durable) {
+                    emptied.extend(waiter.waker.take());
+                }
+            }
+            self.waiting.fetch_sub(emptied.len(), SeqCst);
+            emptied.drain(..).for_each(Waker::wake);
+        }
+    }
+
+    /// Wakes everybody.
+    pub(crate) fn wake_all(&self) {
+        let mut wakers = Vec::new();
+        self.take_callers(u64::MAX, &mut wakers);
+        wakers.drain(..).for_each(Waker::wake);
+        self.wake_readers(u64::MAX, &mut wakers);
+    }
+
+    /// Whether a reader waits.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.waiting.load(SeqCst) > 0
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.list.lock().len()
+        self.callers.lock().len() + self.readers.iter().map(|list| list.lock().len()).sum::<usize>()
     }
 }
 

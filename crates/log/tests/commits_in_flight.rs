@@ -170,6 +170,39 @@ fn close_waits_for_all_of_them() {
     log.close().unwrap();
 }
 
+/// A few records beside many would go on taking turns with them, and each commit would carry fewer.
+#[test]
+fn a_commit_beside_another_is_no_smaller() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, |_| {});
+    append(&log, 1);
+    let gate = Gate::new();
+    let _opens = Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
+    let mut tickets: Vec<Ticket> = Vec::new();
+    let more = |tickets: &mut Vec<Ticket>, seqs: std::ops::RangeInclusive<u64>| {
+        tickets.extend(seqs.map(|seq| log.append(&payload(seq)).unwrap()));
+        assert!(setting::poll_once(tickets.last_mut().unwrap()).is_pending());
+    };
+    more(&mut tickets, 2..=4);
+    assert!(gate.wait_for(1, LONG));
+    let before = written(&log);
+    more(&mut tickets, 5..=5);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(written(&log), before);
+    more(&mut tickets, 6..=7);
+    until("as many are written beside the first", || written(&log) == before + 1);
+    gate.open();
+    in_time("all", move || {
+        for ticket in tickets {
+            ticket.wait().unwrap();
+        }
+    });
+    assert_eq!(written(&log), before + 2);
+    assert_eq!(all(&log), payloads(1..=7));
+    log.close().unwrap();
+}
+
 /// A sync covers only the writes that have ended, so where commits are synced there is one at a time.
 #[test]
 fn without_dsync_there_is_one() {

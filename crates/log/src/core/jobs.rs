@@ -1,6 +1,7 @@
 //! Committing: what was asked for, what is due, and what became of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Core, Flight, Flying, Job, Mark, Open, Staged};
 use crate::format::IndexEntry;
@@ -65,8 +66,40 @@ impl Core {
         };
         // Where commits are large the device gains nothing by a second one, and the commit gains by
         // those that come while it waits. A unit that is full gains nothing and does not wait.
-        let small = || open.used <= SMALL && self.flights.iter().all(|f| f.bytes <= SMALL);
-        open.number <= self.asked_write && (self.flights.is_empty() || small())
+        // Nor does it gain where callers would be parted that come back together, or by a few records
+        // beside many: they would go on taking turns.
+        let small = |flight: &Flight| flight.bytes <= SMALL && flight.records <= open.records;
+        let beside =
+            || open.used <= SMALL && !self.gather.is_together() && self.flights.iter().all(small);
+        open.number <= self.asked_write && (self.flights.is_empty() || beside())
+    }
+
+    /// A commit landed that took this long and woke so many callers.
+    pub(crate) fn landed_for(&mut self, callers: usize, took: Duration) {
+        self.gather.landed(self.open_records(), callers, took);
+    }
+
+    /// How long whoever commits next waits for callers to come back, at most. It then does, until
+    /// [`Core::end_gathering`].
+    pub(crate) fn begin_gathering(&mut self) -> Option<Duration> {
+        if !self.flights.is_empty() || !self.sealed.is_empty() || self.sync_is_due() {
+            return None;
+        }
+        self.gather.begin(self.open_records())
+    }
+
+    /// Whether a thread waits for callers to come back, and whether that is over.
+    pub(crate) fn gathers(&self) -> (bool, bool) {
+        let full = !self.sealed.is_empty();
+        (self.gather.is_waiting(), full || self.gather.is_met(self.open_records()))
+    }
+
+    pub(crate) fn end_gathering(&mut self) {
+        self.gather.end(self.open_records());
+    }
+
+    fn open_records(&self) -> u32 {
+        self.open.as_ref().map_or(0, |open| open.records)
     }
 
     fn sync_is_due(&self) -> bool {

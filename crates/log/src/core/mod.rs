@@ -30,6 +30,7 @@ use std::sync::Arc;
 use crate::error::{Error, Latch};
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{IndexEntry, LogId, Salt, block_up};
+use crate::gather::Gather;
 use crate::options::{Options, Policy};
 use crate::position::Position;
 use crate::progress::Progress;
@@ -258,6 +259,7 @@ pub(crate) struct Core {
     /// Index entries since the last one: bytes and records.
     since_index: (u32, u32),
     spare_index: Vec<Vec<IndexEntry>>,
+    gather: Gather,
 }
 
 impl Core {
@@ -304,6 +306,7 @@ impl Core {
             progress: (0..2 * options.buffers).map(|_| Progress::default()).collect(),
             since_index: (u32::MAX / 2, 0),
             spare_index: Vec::new(),
+            gather: Gather::default(),
         }
     }
 

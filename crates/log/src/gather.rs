@@ -1,0 +1,135 @@
+//! Waiting a moment for those who are about to come back.
+//!
+//! A commit wakes its callers, and most programs' callers append again at once. Who commits what is
+//! staged at that moment leaves them behind: they fall into two groups that take turns, each
+//! commit carries half of them, and each caller waits for two. So the next commit waits until as many
+//! have come back as were woken, for a quarter of the time that the last commit took at most. Where
+//! that is in vain, because they do not come back or there are too many, it is tried again only
+//! after one commit, after three, and so on up to 255.
+//!
+//! Pure: it is told how long things took.
+
+use std::time::Duration;
+
+/// A shorter wait is not worth the look.
+const SHORTEST: Duration = Duration::from_micros(20);
+/// However slow the disk.
+const LONGEST: Duration = Duration::from_millis(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    /// Staged records that end the wait, and how long it is at most.
+    awaited: Option<(u32, Duration)>,
+    /// A thread waits.
+    waiting: bool,
+    /// The last try was met: the callers come back together.
+    together: bool,
+    /// Commits to let pass before the next try, and as many as after the last one in vain.
+    skip: u8,
+    skipped: u8,
+}
+
+impl Gather {
+    /// A commit landed that took this long and woke so many callers, with this much staged.
+    pub(crate) fn landed(&mut self, staged: u32, callers: usize, took: Duration) {
+        self.awaited = None;
+        let target = staged.saturating_add(u32::try_from(callers).unwrap_or(u32::MAX));
+        let wait = (took / 4).min(LONGEST);
+        // Nobody need wait for a caller that is alone.
+        if callers == 0 || target < 2 || wait < SHORTEST {
+            return;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return;
+        }
+        self.awaited = Some((target, wait));
+    }
+
+    /// How long the next commit waits at most, with this much staged. The caller then waits, until
+    /// [`Gather::end`].
+    pub(crate) fn begin(&mut self, staged: u32) -> Option<Duration> {
+        let (target, wait) = self.awaited?;
+        self.waiting = staged < target;
+        if !self.waiting {
+            self.end(staged);
+        }
+        self.waiting.then_some(wait)
+    }
+
+    /// Whether a thread waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    /// Whether a thread waits and need not any more.
+    pub(crate) fn is_met(&self, staged: u32) -> bool {
+        self.waiting && self.awaited.is_none_or(|(target, _)| staged >= target)
+    }
+
+    /// Whether the callers come back together, so that a commit beside the one in flight would only
+    /// part them.
+    pub(crate) fn is_together(&self) -> bool {
+        self.together
+    }
+
+    /// The wait is over.
+    pub(crate) fn end(&mut self, staged: u32) {
+        self.waiting = false;
+        if let Some((target, _)) = self.awaited.take() {
+            self.together = staged >= target;
+            let longer = self.skipped.saturating_mul(2).saturating_add(1);
+            self.skipped = if self.together { 0 } else { longer };
+            self.skip = self.skipped;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOOK: Duration = Duration::from_micros(200);
+
+    #[test]
+    fn waits_until_as_many_are_back_as_were_woken() {
+        let mut gather = Gather::default();
+        gather.landed(3, 10, TOOK);
+        assert_eq!(gather.begin(3), Some(TOOK / 4));
+        assert!(gather.is_waiting() && !gather.is_met(12) && gather.is_met(13));
+        gather.end(13);
+        assert!(!gather.is_waiting() && gather.is_together());
+        gather.landed(0, 13, TOOK);
+        assert_eq!(gather.begin(13), None, "they were back before anybody looked");
+        assert!(gather.is_together());
+    }
+
+    #[test]
+    fn waits_seldom_where_that_is_in_vain() {
+        let mut gather = Gather::default();
+        let mut commits_between = Vec::new();
+        let mut commits = 0;
+        while commits_between.len() < 10 {
+            commits += 1;
+            gather.landed(0, 10, TOOK);
+            if gather.begin(2).is_some() {
+                gather.end(2);
+                assert!(!gather.is_together());
+                commits_between.push(commits - 1);
+                commits = 0;
+            }
+        }
+        assert_eq!(commits_between, [0, 1, 3, 7, 15, 31, 63, 127, 255, 255]);
+    }
+
+    #[test]
+    fn nobody_waits_for_one_caller_or_for_none_or_on_a_fast_disk() {
+        let mut gather = Gather::default();
+        for (staged, callers, took) in [(0, 1, TOOK), (5, 0, TOOK), (5, 5, SHORTEST * 3)] {
+            gather.landed(staged, callers, took);
+            assert_eq!(gather.begin(staged), None);
+        }
+        gather.landed(1, 1, Duration::from_secs(9));
+        assert_eq!(gather.begin(1), Some(LONGEST));
+    }
+}
