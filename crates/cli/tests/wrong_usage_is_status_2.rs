@@ -37,11 +37,20 @@ fn wrong_commands() {
 }
 
 #[test]
-fn what_is_not_there_yet() {
-    for flags in [&["--readers", "3"][..], &["--catchup"], &["--rate", "1M"], &["--verify", "full"]]
-    {
+fn flags_of_readers_want_readers() {
+    for (flags, word) in [
+        (&["--rate", "1M"][..], "--readers"),
+        (&["--verify", "full"], "--readers"),
+        (&["--bytes", "1M"], "--catchup"),
+        (&["--readers", "3", "--writers", "2"], "--writers 1"),
+        (&["--catchup", "--writers", "2"], "--writers 1"),
+        (&["--readers", "3", "--rate", "1", "--seconds", "1"], "--rate 0"),
+        (&["--readers", "0"], "--readers"),
+        (&["--readers", "3", "--catchup"], "--readers"),
+    ] {
         let mut bench = command(&["log", "bench"]);
         bench.args(flags);
-        run(bench, b"").exits(2).says(&[flags[0], "not there yet"]);
+        let ended = run(bench, b"").exits(2);
+        assert!(ended.err.contains(word), "{flags:?}: {}", ended.err);
     }
 }

@@ -14,7 +14,7 @@ use super::readback;
 use crate::exit::{Failure, Outcome};
 
 /// The timed part, unless it is told.
-const SECONDS: f64 = 5.0;
+pub const SECONDS: f64 = 5.0;
 /// Work before the timed part, so that the steady state is measured: at most so long, and at most such a
 /// part of the timed part.
 const WARM_UP_S: f64 = 0.3;
@@ -29,7 +29,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let recipe = arguments.recipe();
     let work = Work {
         writers: arguments.writers,
-        batch: arguments.batch,
+        batch: arguments.batch(),
         blocking: arguments.blocking,
         pipelined: arguments.pipelined,
     };
@@ -65,7 +65,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         params.insert(name.into(), value);
     };
     put("writers", json!(arguments.writers));
-    put("batch", json!(arguments.batch));
+    put("batch", json!(arguments.batch()));
     put("blocking", json!(arguments.blocking));
     put("callers", json!(if arguments.blocking { "threads" } else { "tasks" }));
     put("workers", if arguments.blocking { Value::Null } else { json!(WORKERS) });

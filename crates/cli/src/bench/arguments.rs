@@ -7,10 +7,15 @@ use clap::{Args, ValueEnum};
 use esker_log::Options;
 use serde_json::{Map, Value, json};
 
+use super::append::SECONDS;
 use super::payload::{HEAD, Recipe};
+use super::verify::Verify;
 use crate::exit::{Failure, Outcome};
 use crate::log_cmd::WritingArguments;
 use crate::quantity;
+
+/// Records in one call where a log is written that somebody catches up with.
+const CATCHUP_BATCH: u32 = 64;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,8 +31,18 @@ Examples:
   # How long opening takes, after a clean close and after a kill
   esker log bench --open --bytes 10000000000
 
-What was written is read back after the run and compared. The floor of this machine is sampled before,
-during and after.";
+  # 3,000 readers at the tip of a log that grows by 10 MB a second, in appends of 2,048 records
+  esker log bench --readers 3000 --rate 10000000 --batch 2048 --size 1000
+
+  # What 10,000 idle readers cost (idle_bytes_per_reader), and how long one append takes to reach all of
+  # them (lag_max_us): with --rate 0 an append comes only when every reader has the one before and waits
+  esker log bench --readers 10000 --rate 0
+
+  # How fast a reader catches up from the disk, alone and beside a writer at full speed
+  esker log bench --catchup
+
+What was written is read back after the run and compared; with --catchup, as it is read. The floor of
+this machine is sampled before, during and after.";
 
 /// Arguments of `esker log bench`.
 #[derive(Debug, Args)]
@@ -39,26 +54,28 @@ pub struct LogBenchArguments {
     /// The size of a record, or MIN..MAX
     #[arg(long, value_name = "BYTES", default_value = "900", value_parser = quantity::size_range)]
     pub size: RangeInclusive<u32>,
-    /// Records in one call
-    #[arg(long, value_name = "RECORDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub batch: u32,
+    /// Records in one call [default: 1, with --catchup 64]
+    #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub batch: Option<u32>,
     /// Callers are threads of the system instead of async tasks
     #[arg(long)]
     pub blocking: bool,
     /// Callers do not wait for durability; one flush at the end, inside the timed part
     #[arg(long = "async")]
     pub pipelined: bool,
-    /// Measure readers that follow: not yet
-    #[arg(long, value_name = "N")]
+    /// Measure tasks that read at the tip while one writer appends
+    #[arg(long, value_name = "N", conflicts_with_all = ["pipelined", "open", "catchup"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub readers: Option<u32>,
-    /// How many bytes per second are appended for the readers: not yet
-    #[arg(long, value_name = "BYTES_PER_S", value_parser = quantity::bytes)]
+    /// With --readers: payload bytes that are appended in a second, evenly; 0: an append only when all
+    /// readers are idle [default: as many as become durable, one append after another]
+    #[arg(long, requires = "readers", value_name = "BYTES_PER_S", value_parser = quantity::bytes)]
     pub rate: Option<u64>,
-    /// How much a reader checks, none, header or full: not yet
-    #[arg(long, value_name = "HOW")]
-    pub verify: Option<String>,
-    /// Measure a reader that catches up: not yet
-    #[arg(long)]
+    /// How much a reader checks: header is number and length of each record, and every 64th in full
+    /// [default: header]
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "none|header|full")]
+    pub verify: Option<Verify>,
+    /// Measure a reader that catches up from the oldest record, alone and beside a writer
+    #[arg(long, conflicts_with_all = ["open", "blocking", "pipelined", "count"])]
     pub catchup: bool,
     /// Measure opening, after a clean close and after a kill
     #[arg(long, conflicts_with_all = ["pipelined", "blocking", "batch", "writers", "seconds", "count"])]
@@ -72,8 +89,8 @@ pub struct LogBenchArguments {
         hide_possible_values = true
     )]
     pub after: Option<After>,
-    /// With --open: payload bytes in the log [default: 10000000000]
-    #[arg(long, requires = "open", value_name = "BYTES", value_parser = quantity::bytes)]
+    /// With --open or --catchup: payload bytes in the log [default: 10000000000]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub bytes: Option<u64>,
     /// The length of the timed part [default: 5]
     #[arg(long, value_name = "N", conflicts_with = "count")]
@@ -108,6 +125,9 @@ pub struct LogBenchArguments {
     /// What the records' bytes follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// What the readers expect, when that shall not be what is written: shows that they look
+    #[arg(long, hide = true, value_name = "N")]
+    pub expect_seed: Option<u64>,
     #[command(flatten)]
     pub writing: WritingArguments,
 }
@@ -130,18 +150,27 @@ impl After {
 }
 
 impl LogBenchArguments {
-    /// Refuses what makes no sense, or does not exist yet.
+    /// Refuses what makes no sense.
     pub fn check(&self) -> Outcome {
-        let later = [
-            (self.readers.is_some(), "--readers"),
-            (self.rate.is_some(), "--rate"),
-            (self.verify.is_some(), "--verify"),
-            (self.catchup, "--catchup"),
-        ];
-        for (given, flag) in later {
-            if given {
+        let reads = self.readers.is_some() || self.catchup;
+        if self.writers > 1 && reads {
+            return Err(Failure::usage(
+                "readers know what to expect of one writer: use --writers 1 with --readers and --catchup",
+            ));
+        }
+        if self.verify.is_some() && !reads {
+            return Err(Failure::usage("--verify is for --readers and --catchup"));
+        }
+        if self.bytes.is_some() && !self.open && !self.catchup {
+            return Err(Failure::usage("--bytes is for --open and --catchup"));
+        }
+        if let Some(rate @ 1..) = self.rate {
+            let append = u64::from(self.batch()) * u64::from(*self.size.end());
+            let seconds = self.seconds.unwrap_or(SECONDS);
+            if self.count.is_none() && rate as f64 * seconds < (2 * append) as f64 {
                 return Err(Failure::usage(format!(
-                    "{flag} is not there yet: log/fanout and log/catchup come with a later version"
+                    "at --rate {rate} two appends of {append} bytes take more than {seconds} s: use a \
+                     smaller --batch, more --seconds, or --rate 0"
                 )));
             }
         }
@@ -168,9 +197,24 @@ impl LogBenchArguments {
         options
     }
 
+    /// Records in one call.
+    pub fn batch(&self) -> u32 {
+        self.batch.unwrap_or(if self.catchup { CATCHUP_BATCH } else { 1 })
+    }
+
+    /// How much a reader checks.
+    pub fn verify(&self) -> Verify {
+        self.verify.unwrap_or_default()
+    }
+
     /// What the records follow from.
     pub fn recipe(&self) -> Recipe {
         Recipe { seed: self.seed, sizes: self.size.clone() }
+    }
+
+    /// What the readers expect.
+    pub fn expected_recipe(&self) -> Recipe {
+        Recipe { seed: self.expect_seed.unwrap_or(self.seed), ..self.recipe() }
     }
 
     /// The size as it is typed.

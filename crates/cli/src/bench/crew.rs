@@ -304,7 +304,7 @@ impl Caller {
 
 /// The memory of a list of slices for other slices. (Collecting an emptied vector gives its own memory
 /// back.)
-fn reuse<'a>(mut slices: Vec<&[u8]>) -> Vec<&'a [u8]> {
+pub(super) fn reuse<'a>(mut slices: Vec<&[u8]>) -> Vec<&'a [u8]> {
     slices.clear();
     slices.into_iter().map(|_| -> &'a [u8] { &[] }).collect()
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::floor::FloorFigures;
 use super::latency::Latencies;
@@ -28,12 +28,16 @@ pub struct Figure {
     pub verified: bool,
     /// The median time of an opening, for `log/open`.
     pub open_ms: Option<f64>,
+    /// What only this figure has.
+    pub more: Map<String, Value>,
 }
 
 /// What people want to see first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Rate,
+    /// What readers got.
+    Reading,
     Opening,
     Floor,
 }
@@ -62,6 +66,8 @@ struct Told<'a> {
     verified: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     open_ms: Option<f64>,
+    #[serde(flatten)]
+    more: &'a Map<String, Value>,
 }
 
 impl Figure {
@@ -78,16 +84,17 @@ impl Figure {
             floor: FloorFigures::default(),
             verified: false,
             open_ms: None,
+            more: Map::new(),
         }
     }
 
     /// Prints it on standard output.
     pub fn print(&self, as_json: bool, shape: Shape) -> Outcome {
-        let told = self.told();
+        let told = self.told(shape);
         if as_json { output::print_json(&told) } else { output::print(&text(&told, shape)) }
     }
 
-    fn told(&self) -> Told<'_> {
+    fn told(&self, shape: Shape) -> Told<'_> {
         let seconds = self.time.as_secs_f64().max(1e-9);
         let ops = self.ops.max(1) as f64;
         let mb_per_s = self.bytes as f64 / seconds / 1e6;
@@ -109,12 +116,19 @@ impl Figure {
             rss_mb: rounded(self.used.resident as f64 / 1e6, 1),
             allocs_per_op: rounded(self.used.allocations as f64 / ops, 4),
             floor: self.floor,
-            ratio: json!({
-                "p50_to_sync": ratio(p50_us, self.floor.sync_p50_us),
-                "mb_per_s_to_seq": ratio(mb_per_s, self.floor.seq_mb_per_s),
-            }),
+            ratio: match shape {
+                Shape::Reading => json!({
+                    "mb_per_s_to_read": ratio(mb_per_s, self.floor.read_mb_per_s),
+                    "mb_per_s_to_memcpy": ratio(mb_per_s, self.floor.memcpy_gb_per_s * 1e3),
+                }),
+                _ => json!({
+                    "p50_to_sync": ratio(p50_us, self.floor.sync_p50_us),
+                    "mb_per_s_to_seq": ratio(mb_per_s, self.floor.seq_mb_per_s),
+                }),
+            },
             verified: self.verified,
             open_ms: self.open_ms.map(|ms| rounded(ms, 3)),
+            more: &self.more,
         }
     }
 }
@@ -137,6 +151,13 @@ fn text(told: &Told<'_>, shape: Shape) -> String {
                 time(told.p999_us),
                 time(told.max_us)
             );
+        }
+        Shape::Reading => {
+            let (records, mb) = (told.ops_per_s, told.mb_per_s);
+            let _ = writeln!(text, "  {records:.0} records/s, {mb:.1} MB/s read");
+            for (name, value) in told.more {
+                let _ = writeln!(text, "  {name}: {value}");
+            }
         }
         Shape::Opening => {
             let _ = writeln!(
@@ -167,9 +188,20 @@ fn text(told: &Told<'_>, shape: Shape) -> String {
             told.ratio["p50_to_sync"], told.ratio["mb_per_s_to_seq"]
         );
     }
+    if shape == Shape::Reading {
+        let _ = writeln!(
+            text,
+            "  against it: {} x the read rate, {} x memcpy",
+            told.ratio["mb_per_s_to_read"], told.ratio["mb_per_s_to_memcpy"]
+        );
+    }
     if shape != Shape::Floor {
         let what = if shape == Shape::Opening { "opening" } else { "record" };
-        let verified = if told.verified { "read back and compared" } else { "not verified" };
+        let verified = match (told.verified, shape) {
+            (false, _) => "not verified",
+            (true, Shape::Reading) => "checked as it was read",
+            (true, _) => "read back and compared",
+        };
         let _ = writeln!(
             text,
             "  {:.2} s processor, {:.0} MB resident, {} allocations per {what}; {verified}",
@@ -181,9 +213,9 @@ fn text(told: &Told<'_>, shape: Shape) -> String {
 
 /// The parameters that people ask for first, on one line.
 fn circumstances(params: &Value) -> String {
-    const FIRST: [&str; 11] = [
-        "writers", "callers", "size", "batch", "policy", "count", "seconds", "after", "bytes",
-        "segments", "direct",
+    const FIRST: [&str; 14] = [
+        "readers", "writers", "callers", "size", "batch", "rate", "verify", "policy", "count",
+        "seconds", "after", "bytes", "segments", "direct",
     ];
     let given = FIRST.iter().filter_map(|name| Some((name, params.get(*name)?)));
     given
@@ -209,7 +241,8 @@ fn ratio(value: f64, floor: f64) -> f64 {
     if floor > 0.0 { rounded(value / floor, 3) } else { 0.0 }
 }
 
-fn rounded(value: f64, digits: i32) -> f64 {
+/// With so many digits behind the point.
+pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale
 }

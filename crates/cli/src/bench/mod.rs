@@ -2,22 +2,30 @@
 //! on the same file system, and says whether what was written was read back and compared.
 //!
 //! `floor` measures the bare disk, `crew` has the concurrent callers, `payload` derives every record
-//! from its writer and number, `readback` compares, `figure` prints.
+//! from its writer and number, `readback` compares, `figure` prints. `fanout` has a `crowd` of readers
+//! and one `pace`d writer, `catchup` one reader; both `verify` what is read as it is read.
 
 mod allocations;
 mod append;
 mod arguments;
 mod build;
+mod catchup;
+mod cold;
 mod crew;
+mod crowd;
+mod fanout;
 mod figure;
 mod floor;
 mod latency;
+mod moments;
 mod open;
+mod pace;
 mod payload;
 mod place;
 mod raw;
 mod readback;
 mod resources;
+mod verify;
 
 use clap::Subcommand;
 
@@ -44,5 +52,10 @@ pub fn run(command: BenchCommand) -> Outcome {
 /// Runs `esker log bench`.
 pub fn run_log(arguments: &LogBenchArguments) -> Outcome {
     arguments.check()?;
-    if arguments.open { open::run(arguments) } else { append::run(arguments) }
+    match arguments {
+        arguments if arguments.open => open::run(arguments),
+        arguments if arguments.catchup => catchup::run(arguments),
+        LogBenchArguments { readers: Some(readers), .. } => fanout::run(arguments, *readers),
+        arguments => append::run(arguments),
+    }
 }

@@ -5,17 +5,16 @@
 //! the segments, so that the disk is read; whatever it keeps nevertheless is not under a program's
 //! control.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use esker_log::{Found, Log, Options};
-use rustix::fs::{Advice, fadvise};
 use serde_json::{Value, json};
 
 use super::arguments::{After, LogBenchArguments};
+use super::cold::forget_pages;
 use super::figure::{Figure, Shape};
 use super::floor::Floor;
 use super::latency::Latencies;
@@ -26,7 +25,7 @@ use super::resources::{self, Mark, Used};
 use crate::exit::{Failure, Outcome};
 use crate::quantity;
 
-const BYTES: u64 = 10_000_000_000;
+pub const BYTES: u64 = 10_000_000_000;
 /// How often each opening is measured.
 const KILLS: usize = 3;
 const CLOSES: usize = 5;
@@ -243,13 +242,4 @@ impl Openings {
         self.dsync = metadata.dsync;
         Ok(log)
     }
-}
-
-/// Asks the system to forget the pages of every file in the directory; whether it took the advice.
-fn forget_pages(dir: &Path) -> bool {
-    let Ok(entries) = std::fs::read_dir(dir) else { return false };
-    entries.flatten().all(|entry| match File::open(entry.path()) {
-        Ok(file) => fadvise(&file, 0, None, Advice::DontNeed).is_ok(),
-        Err(_) => false,
-    })
 }

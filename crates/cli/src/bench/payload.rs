@@ -40,6 +40,12 @@ impl Recipe {
         Payload { recipe: self.clone(), writer, bytes }
     }
 
+    /// The length of a writer's record.
+    pub fn len(&self, writer: u32, count: u64) -> usize {
+        let (least, most) = (*self.sizes.start(), *self.sizes.end());
+        if least == most { least as usize } else { self.size(self.key(writer, count)) }
+    }
+
     fn size(&self, key: u64) -> usize {
         let (least, most) = (*self.sizes.start(), *self.sizes.end());
         let span = u64::from(most - least) + 1;
@@ -61,13 +67,9 @@ impl Payload {
         let record = &mut self.bytes[..size];
         let mut stamp = key;
         for (index, sector) in record.chunks_mut(SECTOR).enumerate() {
-            stamp = stamp.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
-            // At places that do not hang on the size, so that nothing of the record before shows.
-            let start = if index == 0 { HEAD } else { 0 };
-            let room = sector.len().saturating_sub(start).min(STAMP);
-            if room > 0 {
-                sector[start..start + room].copy_from_slice(&stamp.to_le_bytes()[..room]);
-            }
+            stamp = next_stamp(stamp);
+            let place = stamp_place(index, sector.len());
+            sector[place.clone()].copy_from_slice(&stamp.to_le_bytes()[..place.len()]);
         }
         let mut head = [0; HEAD];
         head[..4].copy_from_slice(&self.writer.to_le_bytes());
@@ -76,6 +78,44 @@ impl Payload {
         record[..len].copy_from_slice(&head[..len]);
         record
     }
+}
+
+impl Payload {
+    /// Whether this is the writer's record of this count, every byte of it. Makes no record and
+    /// changes nothing, so that many readers can share it.
+    pub fn is(&self, count: u64, record: &[u8]) -> bool {
+        let key = self.recipe.key(self.writer, count);
+        if record.len() != self.recipe.size(key) {
+            return false;
+        }
+        let mut head = [0; HEAD];
+        head[..4].copy_from_slice(&self.writer.to_le_bytes());
+        head[4..].copy_from_slice(&count.to_le_bytes());
+        let told = record.len().min(HEAD);
+        if record[..told] != head[..told] {
+            return false;
+        }
+        let mut stamp = key;
+        record.chunks(SECTOR).zip(self.bytes.chunks(SECTOR)).enumerate().all(
+            |(index, (is, noise))| {
+                stamp = next_stamp(stamp);
+                let (place, stamp) = (stamp_place(index, is.len()), stamp.to_le_bytes());
+                let behind = place.end;
+                is[place.clone()] == stamp[..place.len()] && is[behind..] == noise[behind..is.len()]
+            },
+        )
+    }
+}
+
+fn next_stamp(stamp: u64) -> u64 {
+    stamp.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1)
+}
+
+/// Where the stamp of a sector of this length stands: at a place that does not hang on the size, so
+/// that nothing of the record before shows.
+fn stamp_place(index: usize, len: usize) -> std::ops::Range<usize> {
+    let start = if index == 0 { HEAD.min(len) } else { 0 };
+    start..len.min(start + STAMP)
 }
 
 /// The writer and count that a record tells of itself.
@@ -119,6 +159,23 @@ mod tests {
         }
         for count in [7, 3, 199, 0] {
             assert_eq!(used.record(count), recipe.of(2).record(count));
+        }
+    }
+
+    #[test]
+    fn every_byte_is_compared() {
+        let recipe = Recipe { seed: 5, sizes: 0..=1300 };
+        let (mut made, known) = (recipe.of(1), recipe.of(1));
+        for count in 0..60 {
+            let record = made.record(count).to_vec();
+            assert_eq!(record.len(), recipe.len(1, count));
+            assert!(known.is(count, &record), "{count}");
+            assert!(record.is_empty() || !known.is(count + 1, &record));
+            for at in 0..record.len() {
+                let mut changed = record.clone();
+                changed[at] ^= 1;
+                assert!(!known.is(count, &changed), "{count}: byte {at}");
+            }
         }
     }
 

@@ -33,7 +33,7 @@ pub enum LogCommand {
     Repair(repair::RepairArguments),
     /// Drop the oldest records
     Truncate(truncate::TruncateArguments),
-    /// Measure appending and opening, beside the floor of this machine
+    /// Measure appending, reading and opening, beside the floor of this machine
     Bench(bench::LogBenchArguments),
     /// Build a log for a benchmark that kills its builder
     #[command(hide = true)]

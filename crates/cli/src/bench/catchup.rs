@@ -1,0 +1,192 @@
+//! `log/catchup`: a reader that begins at the oldest record of a large log: alone, and beside a writer
+//! at full speed, which in turn is measured with and without the reader.
+//!
+//! The disk is what is measured: where the log does not read past the page cache by itself, the system
+//! is asked to forget the pages of the segments before each reading.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use esker_log::{Log, Start};
+use serde_json::{Map, Value, json};
+
+use super::append::SECONDS;
+use super::arguments::LogBenchArguments;
+use super::cold::forget_pages;
+use super::crew::{Crew, Slice, Until, Work};
+use super::figure::{Figure, Shape, rounded};
+use super::floor::Floor;
+use super::latency::Latencies;
+use super::open::BYTES;
+use super::place::Place;
+use super::resources::{self, Mark, Used};
+use super::verify::{Expected, Tally, Verify};
+use crate::exit::{Failure, Outcome};
+
+/// Runs, checks what is read, prints.
+pub fn run(arguments: &LogBenchArguments) -> Outcome {
+    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
+    let dir = place.log();
+    let of_log = |error| Failure::of_log(&error, &dir);
+    let (options, recipe) = (arguments.options(), arguments.recipe());
+    let work = Work { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true };
+    let mut floor = Floor::prepare(&place.floor())?;
+    floor.sample()?;
+    let log = Log::open(&dir, options.clone()).map_err(of_log)?;
+    let mut crew = Crew::new(&log, work, &recipe)?;
+    let asked = arguments.bytes.unwrap_or(BYTES);
+    let records = asked.div_ceil(mean_size(arguments)).max(1);
+    let built = crew.run(Until::Records(records)).map_err(of_log)?;
+    let direct = log.metadata().direct;
+    let reading = Reading {
+        log: &log,
+        dir: &dir,
+        expected: Expected::new(&arguments.expected_recipe(), arguments.verify()),
+        last: log.durable().0,
+        direct,
+    };
+    floor.sample()?;
+
+    resources::reset_peak();
+    let mark = Mark::now();
+    let alone = reading.lap(&AtomicBool::new(false))?;
+    let used = Used { resident: resources::peak(), ..mark.used() };
+    if (alone.tally.records, alone.tally.bytes) != (built.ops, built.bytes) {
+        return Err(Failure::failed(format!(
+            "the reader read {} records of {} bytes, and {} of {} were written",
+            alone.tally.records, alone.tally.bytes, built.ops, built.bytes
+        )));
+    }
+    floor.sample()?;
+
+    let seconds = arguments.seconds.unwrap_or(SECONDS).clamp(0.02, 86_400.0);
+    let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
+    // A disk changes from minute to minute: the writer alone is measured before and after.
+    let before = crew.run(time(seconds / 2.0)).map_err(of_log)?;
+    let (with_reader, beside) = reading.beside(&mut crew, time(seconds))?;
+    let after = crew.run(time(seconds / 2.0)).map_err(of_log)?;
+    floor.sample()?;
+    let metadata = log.metadata();
+    drop(crew);
+    log.close().map_err(of_log)?;
+
+    let mut params = arguments.params(&options);
+    let mut put = |name: &str, value: Value| {
+        params.insert(name.into(), value);
+    };
+    put("bytes", json!(asked));
+    put("writers", json!(1));
+    put("batch", json!(arguments.batch()));
+    put("pipelined", json!(true));
+    put("verify", json!(arguments.verify().name()));
+    put("seconds", json!(seconds));
+    put("laps_beside_writer", json!(beside.laps));
+    put("disk", json!(metadata.disk));
+    put("direct", json!(direct));
+    put("dsync", json!(metadata.dsync));
+    put(
+        "page_cache",
+        json!(match (direct, alone.cold && beside.cold) {
+            (true, _) => "not used: segments are read past it",
+            (false, true) => "segments dropped by advice before each reading",
+            (false, false) => "kept",
+        }),
+    );
+
+    let rate = |bytes: u64, time: Duration| bytes as f64 / time.as_secs_f64().max(1e-9) / 1e6;
+    let writer_alone = rate(before.bytes + after.bytes, before.time + after.time);
+    let writer_beside = rate(with_reader.bytes, with_reader.time);
+    let mut more = Map::new();
+    let mut put = |name: &str, value: Value| {
+        more.insert(name.into(), value);
+    };
+    put("touched_bytes", json!(alone.tally.touched));
+    put("writer_mb_per_s_alone", json!(rounded(writer_alone, 2)));
+    put("writer_mb_per_s_with_reader", json!(rounded(writer_beside, 2)));
+    put("writer_kept", json!(rounded(writer_beside / writer_alone.max(1e-9), 4)));
+    put("reader_mb_per_s_with_writer", json!(rounded(rate(beside.tally.bytes, beside.time), 2)));
+    Figure {
+        params: Value::Object(params),
+        latencies: alone.latencies,
+        used,
+        floor: floor.medians(),
+        verified: arguments.verify() != Verify::None,
+        more,
+        ..Figure::of("log/catchup", alone.tally.records, alone.tally.bytes, alone.time)
+    }
+    .print(arguments.json, Shape::Reading)
+}
+
+fn mean_size(arguments: &LogBenchArguments) -> u64 {
+    let (least, most) = (*arguments.size.start(), *arguments.size.end());
+    ((u64::from(least) + u64::from(most)) / 2).max(1)
+}
+
+/// A log that is read, up to a record that is durable.
+struct Reading<'a> {
+    log: &'a Log,
+    dir: &'a Path,
+    expected: Expected,
+    last: u64,
+    direct: bool,
+}
+
+/// What was read.
+struct Read {
+    tally: Tally,
+    time: Duration,
+    /// Of single batches.
+    latencies: Latencies,
+    laps: u64,
+    /// The pages were given up before.
+    cold: bool,
+}
+
+impl Reading<'_> {
+    /// Reads from the oldest record to the last, or until it is over.
+    fn lap(&self, over: &AtomicBool) -> Outcome<Read> {
+        let of_log = |error| Failure::of_log(&error, self.dir);
+        let cold = self.direct || forget_pages(self.dir);
+        let (mut tally, mut latencies) = (Tally::default(), Latencies::new());
+        let begin = Instant::now();
+        let mut stream = self.log.stream(Start::Oldest).map_err(of_log)?;
+        let mut seen = 0;
+        while seen < self.last && !over.load(Relaxed) {
+            let asked = Instant::now();
+            let Some(batch) = stream.try_next().map_err(of_log)? else {
+                return Err(Failure::failed(format!(
+                    "the reader stopped behind record {seen} of {}",
+                    self.last
+                )));
+            };
+            latencies.add(asked.elapsed());
+            tally = tally.and(self.expected.check(0, &mut seen, &batch)?);
+        }
+        Ok(Read { tally, time: begin.elapsed(), latencies, laps: 1, cold })
+    }
+
+    /// Reads lap after lap for as long as the writer writes.
+    fn beside(&self, crew: &mut Crew, until: Until) -> Outcome<(Slice, Read)> {
+        let over = AtomicBool::new(false);
+        let (wrote, read) = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut all = self.lap(&over)?;
+                while !over.load(Relaxed) {
+                    let lap = self.lap(&over)?;
+                    all.tally = all.tally.and(lap.tally);
+                    all.time += lap.time;
+                    all.laps += 1;
+                    all.cold &= lap.cold;
+                }
+                Ok(all)
+            });
+            let wrote = crew.run(until);
+            over.store(true, Relaxed);
+            let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (wrote, read)
+        });
+        let wrote = wrote.map_err(|error| Failure::of_log(&error, self.dir))?;
+        Ok((wrote, read?))
+    }
+}

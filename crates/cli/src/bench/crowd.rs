@@ -1,0 +1,283 @@
+//! A crowd of readers that wait at the tip of one log, each a task.
+//!
+//! Each counts what it really got, checks it, and hands its tally over when it has reached the record
+//! that was named as its goal and waits again. An error of one fails the whole: none is left out of the
+//! count in silence.
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+use esker_log::{Batch, Log, Result, Start, Stream};
+use futures_core::Stream as _;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use super::latency::Latencies;
+use super::moments::Moments;
+use super::verify::{Expected, Tally};
+use crate::exit::{Failure, Outcome};
+
+/// Histograms that the readers share, so that few meet at one.
+const SHARDS: usize = 16;
+/// Batches in a row after which a reader that lags lets others run.
+const IN_A_ROW: u32 = 16;
+/// No record has this number.
+const NO_GOAL: u64 = u64::MAX;
+
+/// What the readers share.
+#[derive(Debug)]
+pub struct Crowd {
+    dir: PathBuf,
+    readers: u32,
+    expected: Expected,
+    moments: Arc<Moments>,
+    /// The record after which a reader hands its tally over.
+    goal: AtomicU64,
+    /// The goal is the end.
+    last: AtomicBool,
+    arrived: AtomicU64,
+    state: Mutex<State>,
+    changed: Notify,
+    lags: [Mutex<Latencies>; SHARDS],
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tally: Tally,
+    failure: Option<Failure>,
+}
+
+impl Crowd {
+    /// Nobody yet. `dir` is for what is said of failures.
+    pub fn new(dir: PathBuf, readers: u32, expected: Expected, moments: Arc<Moments>) -> Self {
+        Self {
+            dir,
+            readers,
+            expected,
+            moments,
+            goal: AtomicU64::new(NO_GOAL),
+            last: AtomicBool::new(false),
+            arrived: AtomicU64::new(0),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            lags: std::array::from_fn(|_| Mutex::new(Latencies::new())),
+        }
+    }
+
+    /// Opens a stream at the tip for each reader and has it read. The tasks go into `tasks`, which has
+    /// room for them.
+    pub fn gather(
+        self: &Arc<Self>,
+        log: &Log,
+        runtime: &Handle,
+        tasks: &mut Vec<JoinHandle<()>>,
+    ) -> Result<()> {
+        let (readers, seen) = (self.readers, log.durable().0);
+        for reader in 0..readers {
+            let stream = log.stream(Start::Tip)?;
+            let crowd = Arc::clone(self);
+            tasks.push(runtime.spawn(async move {
+                if let Err(failure) = crowd.follow(reader, stream, seen).await {
+                    crowd.fail(failure.and(format_args!("reader {reader} of {readers}")));
+                }
+            }));
+        }
+        Ok(())
+    }
+
+    /// Names the record after which the readers are waited for, before it is appended; whether it is
+    /// the last of all, after which they end.
+    pub fn name_goal(&self, seq: u64, last: bool) {
+        self.last.store(last, SeqCst);
+        self.goal.store(seq, SeqCst);
+    }
+
+    /// Waits until every reader has reached the goal, and gives what all of them read since they last
+    /// did. Fails when one of them did.
+    pub async fn gathered(&self, at_most: Duration) -> Outcome<Tally> {
+        let readers = u64::from(self.readers);
+        let late = tokio::time::sleep(at_most);
+        tokio::pin!(late);
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(failure) = self.state().failure.take() {
+                return Err(failure);
+            }
+            if self.arrived.load(SeqCst) >= readers {
+                self.goal.store(NO_GOAL, SeqCst);
+                self.arrived.store(0, SeqCst);
+                return Ok(std::mem::take(&mut self.state().tally));
+            }
+            tokio::select! {
+                () = changed => {}
+                () = &mut late => {
+                    return Err(Failure::failed(format!(
+                        "{} of {readers} readers have not got everything {} s after the last append",
+                        readers - self.arrived.load(SeqCst),
+                        at_most.as_secs()
+                    )));
+                }
+            }
+        }
+    }
+
+    /// The lags of all batches that were delivered since the last call of this.
+    pub fn take_lags(&self) -> Latencies {
+        let mut all = Latencies::new();
+        for lags in &self.lags {
+            let mut lags = lags.lock().unwrap_or_else(PoisonError::into_inner);
+            all.merge(&lags);
+            *lags = Latencies::new();
+        }
+        all
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.state().failure.get_or_insert(failure);
+        self.changed.notify_one();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads to the end.
+    async fn follow(&self, reader: u32, mut stream: Stream, mut seen: u64) -> Outcome {
+        let mut tally = Tally::default();
+        let mut reached = NO_GOAL;
+        let mut in_a_row = 0;
+        loop {
+            let next = std::future::poll_fn(|cx: &mut Context<'_>| {
+                let next = Pin::new(&mut stream).poll_next(cx);
+                if next.is_pending() {
+                    in_a_row = 0;
+                    self.wait(seen, &mut reached, &mut tally);
+                }
+                next.map(|next| self.take(reader, next, &mut seen))
+            });
+            let got = next.await?;
+            tally = tally.and(got);
+            if self.last.load(SeqCst) && seen >= self.goal.load(SeqCst) {
+                self.arrive(&mut tally);
+                return Ok(());
+            }
+            in_a_row += 1;
+            if in_a_row >= IN_A_ROW {
+                in_a_row = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// A reader has nothing to do.
+    fn wait(&self, seen: u64, reached: &mut u64, tally: &mut Tally) {
+        let goal = self.goal.load(SeqCst);
+        if seen >= goal && *reached != goal {
+            *reached = goal;
+            self.arrive(tally);
+        }
+    }
+
+    fn arrive(&self, tally: &mut Tally) {
+        let mut state = self.state();
+        state.tally = state.tally.and(std::mem::take(tally));
+        drop(state);
+        if self.arrived.fetch_add(1, SeqCst) + 1 == u64::from(self.readers) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// What a reader was given: counted and checked, its lag noted.
+    fn take(&self, reader: u32, next: Option<Result<Batch>>, seen: &mut u64) -> Outcome<Tally> {
+        let delivered = Instant::now();
+        let Some(next) = next else {
+            return Err(Failure::failed(format!("the stream ended behind record {seen}")));
+        };
+        let batch = next.map_err(|error| Failure::of_log(&error, &self.dir))?;
+        let tally = self.expected.check(u64::from(reader), seen, &batch)?;
+        let lag = self.moments.lag(*seen, delivered);
+        let shard = &self.lags[reader as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner).add(lag);
+        Ok(tally)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::payload::Recipe;
+    use crate::bench::verify::Verify;
+
+    const SOON: Duration = Duration::from_millis(50);
+    const LATE: Duration = Duration::from_secs(60);
+
+    fn crowd(readers: u32) -> (tempfile::TempDir, Log, Arc<Crowd>, Vec<JoinHandle<()>>) {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::open(dir.path().join("log"), esker_log::Options::default()).unwrap();
+        let expected = Expected::new(&Recipe { seed: 1, sizes: 10..=20 }, Verify::Full);
+        let moments = Arc::new(Moments::new());
+        let crowd = Arc::new(Crowd::new(dir.path().into(), readers, expected, moments));
+        let mut tasks = Vec::new();
+        crowd.name_goal(0, false);
+        crowd.gather(&log, &Handle::current(), &mut tasks).unwrap();
+        (dir, log, crowd, tasks)
+    }
+
+    async fn append(log: &Log, from: u64, to: u64) -> u64 {
+        let mut payload = Recipe { seed: 1, sizes: 10..=20 }.of(0);
+        let mut bytes = 0;
+        for count in from..to {
+            let record = payload.record(count);
+            bytes += record.len() as u64;
+            log.append_async(record).await.unwrap().await.unwrap();
+        }
+        bytes
+    }
+
+    #[tokio::test]
+    async fn what_is_told_was_read() {
+        let (_dir, log, crowd, tasks) = crowd(3);
+        assert_eq!(crowd.gathered(LATE).await.unwrap(), Tally::default());
+        for (from, to, last) in [(0, 10, false), (10, 15, false), (15, 40, true)] {
+            crowd.name_goal(to, last);
+            let bytes = 3 * append(&log, from, to).await;
+            let records = 3 * (to - from);
+            let read = crowd.gathered(LATE).await.unwrap();
+            assert_eq!(read, Tally { records, bytes, touched: bytes });
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert!(crowd.take_lags().count() > 0);
+        assert_eq!(crowd.take_lags().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_is_gone_is_not_counted() {
+        let (_dir, log, crowd, tasks) = crowd(3);
+        crowd.gathered(LATE).await.unwrap();
+        tasks[1].abort();
+        crowd.name_goal(5, true);
+        append(&log, 0, 5).await;
+        let said = crowd.gathered(SOON).await.unwrap_err();
+        assert!(format!("{said:?}").contains("of 3 readers have not got everything"), "{said:?}");
+    }
+
+    #[tokio::test]
+    async fn an_error_of_the_stream_fails_the_crowd() {
+        let (_dir, log, crowd, _tasks) = crowd(3);
+        crowd.gathered(LATE).await.unwrap();
+        crowd.name_goal(5, true);
+        append(&log, 0, 4).await;
+        log.close().unwrap();
+        let said = crowd.gathered(LATE).await.unwrap_err();
+        assert!(format!("{said:?}").contains("of 3"), "{said:?}");
+    }
+}

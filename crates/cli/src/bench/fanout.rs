@@ -1,0 +1,298 @@
+//! `log/fanout`: many readers at the tip of one log, while one writer appends.
+//!
+//! The run goes in slices. A slice ends when every reader has got its last record and waits again, so
+//! that nothing is left out of the count and the floor can be sampled between slices. With `--rate 0`
+//! each append is a slice of its own: it finds all readers idle.
+
+use std::mem::size_of;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker_log::{Log, Stream};
+use serde_json::{Map, Value, json};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use super::allocations;
+use super::append::SECONDS;
+use super::arguments::LogBenchArguments;
+use super::crew::{Until, WORKERS};
+use super::crowd::Crowd;
+use super::figure::{Figure, Shape, rounded};
+use super::floor::Floor;
+use super::latency::Latencies;
+use super::moments::{self, Moments};
+use super::pace::{Pace, Wrote};
+use super::place::Place;
+use super::readback;
+use super::resources::{self, Mark, Used};
+use super::verify::{Expected, Tally, Verify};
+use crate::exit::{Failure, Outcome};
+
+/// Slices of the timed part.
+const SLICES: u32 = 2;
+/// Such a part of the timed part is run before it, so that the steady state is measured.
+const WARM_UP_PART: f64 = 0.1;
+/// How long all readers rest between two appends with `--rate 0`.
+const REST: Duration = Duration::from_millis(20);
+/// How long the readers may take for what is left when the writer has ended.
+const DRAIN: Duration = Duration::from_secs(120);
+
+/// Runs, reads back, prints.
+pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
+    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
+    let dir = place.log();
+    let of_log = |error| Failure::of_log(&error, &dir);
+    let (options, recipe) = (arguments.options(), arguments.recipe());
+    let mut floor = Floor::prepare(&place.floor())?;
+    floor.sample()?;
+    let log = Log::open(&dir, options.clone()).map_err(of_log)?;
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_time()
+        .build()
+        .map_err(|error| Failure::of_io("start threads", &error))?;
+    let of_io = |error| Failure::of_io("start a thread", &error);
+
+    let rate = arguments.rate.filter(|rate| *rate > 0).map(|rate| rate as f64);
+    let moments = Arc::new(Moments::new());
+    let expected = Expected::new(&arguments.expected_recipe(), arguments.verify());
+    let mut fanout = Fanout {
+        crowd: Arc::new(Crowd::new(dir.clone(), readers, expected, Arc::clone(&moments))),
+        pace: Some(Pace::new(&log, &recipe, arguments.batch(), rate).map_err(of_io)?),
+        blocking: arguments.blocking,
+        runtime,
+        dir: &dir,
+        tasks: Vec::with_capacity(readers as usize),
+    };
+    let idle_bytes = fanout.gather(&log, moments)?;
+    let total = fanout.measure(arguments, &mut floor)?;
+    fanout.end()?;
+    let pace = fanout.pace.take().unwrap_or_else(|| unreachable!("there between slices"));
+    let count = pace.count();
+    drop((fanout, pace));
+    let metadata = log.metadata();
+    log.close().map_err(of_log)?;
+    floor.sample()?;
+    let compared = readback::compare(&dir, &options, &recipe, 1)?;
+    if compared.counts != [count] {
+        return Err(Failure::failed("fewer records were read back than were written"));
+    }
+
+    let mut params = arguments.params(&options);
+    let mut put = |name: &str, value: Value| {
+        params.insert(name.into(), value);
+    };
+    put("readers", json!(readers));
+    put("writers", json!(1));
+    put("batch", json!(arguments.batch()));
+    put("rate", json!(arguments.rate));
+    let asked = rate.map(|rate| total.wrote.bytes as f64 / total.wrote.time.as_secs_f64() / rate);
+    put("rate_kept", json!(asked.map(|kept| rounded(kept, 4))));
+    put("verify", json!(arguments.verify().name()));
+    put("blocking", json!(arguments.blocking));
+    put("callers", json!(if arguments.blocking { "threads" } else { "tasks" }));
+    put("workers", json!(WORKERS));
+    put("count", json!(arguments.count));
+    put("seconds", json!(arguments.count.is_none().then(|| seconds(arguments))));
+    put("slices", json!(total.slices));
+    put("stream_bytes", json!(size_of::<Stream>()));
+    put("tail_cache", json!(options.tail_cache));
+    put("disk", json!(metadata.disk));
+    put("direct", json!(metadata.direct));
+    put("dsync", json!(metadata.dsync));
+    put("commits", json!(metadata.activity.commits));
+    put("syncs", json!(metadata.activity.syncs));
+
+    let figure = Figure {
+        params: Value::Object(params),
+        used: total.used,
+        floor: floor.medians(),
+        ..Figure::of("log/append", total.wrote.records, total.wrote.bytes, total.wrote.time)
+    };
+    let (read, lags) = (total.read, &total.lags);
+    let mut more = Map::new();
+    let mut put = |name: &str, value: Value| {
+        more.insert(name.into(), value);
+    };
+    put("touched_bytes", json!(read.touched));
+    put("lag_p50_us", json!(lags.quantile_us(0.5)));
+    put("lag_p99_us", json!(lags.quantile_us(0.99)));
+    put("lag_max_us", json!(lags.max_us()));
+    put("deliveries", json!(lags.count()));
+    put("idle_bytes_per_reader", json!(rounded(idle_bytes as f64 / f64::from(readers), 1)));
+    let read = Figure {
+        params: figure.params.clone(),
+        latencies: total.lags,
+        used: total.used,
+        floor: figure.floor,
+        verified: arguments.verify() != Verify::None,
+        more,
+        ..Figure::of("log/fanout", read.records, read.bytes, total.time)
+    };
+    Figure { latencies: total.latencies, verified: true, ..figure }
+        .print(arguments.json, Shape::Rate)?;
+    read.print(arguments.json, Shape::Reading)
+}
+
+fn seconds(arguments: &LogBenchArguments) -> f64 {
+    arguments.seconds.unwrap_or(SECONDS).clamp(0.01, 86_400.0)
+}
+
+/// The readers, the writer, and what runs them.
+struct Fanout<'a> {
+    crowd: Arc<Crowd>,
+    /// Away while a slice runs.
+    pace: Option<Pace>,
+    /// The writer has a thread of its own.
+    blocking: bool,
+    runtime: Runtime,
+    dir: &'a Path,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+/// What the timed part did.
+#[derive(Debug)]
+struct Total {
+    wrote: Wrote,
+    read: Tally,
+    /// From the first append to the last delivery.
+    time: Duration,
+    used: Used,
+    latencies: Latencies,
+    lags: Latencies,
+    slices: u64,
+}
+
+impl Fanout<'_> {
+    /// Opens the readers and waits until all are idle; the bytes of heap that this took.
+    fn gather(&mut self, log: &Log, moments: Arc<Moments>) -> Outcome<u64> {
+        let of_log = |error| Failure::of_log(&error, self.dir);
+        let (standing, stands) = std::sync::mpsc::sync_channel::<()>(1);
+        let watched = log.clone();
+        self.runtime.spawn(async move {
+            // What fails here fails for the readers and the writer, too, and they tell.
+            let _ = moments::watch(watched, moments, move || drop(standing)).await;
+        });
+        // It says nothing and lets go.
+        let _ = stands.recv();
+        let before = allocations::live_bytes();
+        self.crowd.name_goal(0, false);
+        self.crowd.gather(log, self.runtime.handle(), &mut self.tasks).map_err(of_log)?;
+        self.runtime.block_on(self.crowd.gathered(DRAIN))?;
+        Ok(allocations::live_bytes().saturating_sub(before))
+    }
+
+    /// Warms up, and runs the timed part.
+    fn measure(&mut self, arguments: &LogBenchArguments, floor: &mut Floor) -> Outcome<Total> {
+        let batch = u64::from(arguments.batch());
+        let whole = seconds(arguments);
+        let part = |part: f64| match arguments.count {
+            Some(count) => Until::Records(((count as f64 * part).ceil() as u64).max(1)),
+            None => Until::Elapsed(Duration::from_secs_f64(whole * part)),
+        };
+        let idle = arguments.rate == Some(0);
+        let warm_up = if idle { Until::Records(batch) } else { part(WARM_UP_PART) };
+        let mut total = Total::none();
+        self.slice(warm_up, false, &mut Total::none())?;
+        resources::reset_peak();
+        let begin = Instant::now();
+        let halfway = |total: &Total| match arguments.count {
+            Some(count) => total.wrote.records as f64 / count as f64,
+            None => begin.elapsed().as_secs_f64() / whole,
+        };
+        let mut sampled = false;
+        loop {
+            if idle {
+                std::thread::sleep(REST);
+            }
+            let slices = u64::from(SLICES);
+            let left =
+                arguments.count.map(|count| count.saturating_sub(total.wrote.records).max(1));
+            let last = match left {
+                Some(left) if idle => left <= batch,
+                None if idle => begin.elapsed().as_secs_f64() >= whole,
+                _ => total.slices + 1 == slices,
+            };
+            let until = match left {
+                _ if idle => Until::Records(batch.min(left.unwrap_or(batch))),
+                Some(left) if last => Until::Records(left),
+                _ => part(1.0 / f64::from(SLICES)),
+            };
+            self.slice(until, last, &mut total)?;
+            if last {
+                return Ok(total);
+            }
+            if !sampled && (!idle || halfway(&total) >= 0.5) {
+                sampled = true;
+                floor.sample()?;
+            }
+        }
+    }
+
+    /// Has the writer append, and waits until every reader has everything.
+    fn slice(&mut self, until: Until, last: bool, total: &mut Total) -> Outcome {
+        let of_log = |error| Failure::of_log(&error, self.dir);
+        let Some(mut pace) = self.pace.take() else { unreachable!("there between slices") };
+        let crowd = Arc::clone(&self.crowd);
+        let (begin, mark) = (Instant::now(), Mark::now());
+        let work = async move {
+            let wrote = pace.slice(until, |seq| crowd.name_goal(seq, last)).await;
+            (pace, wrote)
+        };
+        let (mut pace, wrote) = if self.blocking {
+            self.runtime.block_on(work)
+        } else {
+            let ended = self.runtime.block_on(self.runtime.spawn(work));
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+        };
+        let wrote = wrote.map_err(of_log)?;
+        let read = self.runtime.block_on(self.crowd.gathered(DRAIN))?;
+        let used = Used { resident: resources::peak(), ..mark.used() };
+        total.time += begin.elapsed();
+        total.latencies.merge(&pace.take_latencies());
+        self.pace = Some(pace);
+        let readers = self.tasks.len() as u64;
+        // Nobody is counted who did not read.
+        if (read.records, read.bytes) != (wrote.records * readers, wrote.bytes * readers) {
+            return Err(Failure::failed(format!(
+                "{readers} readers read {} records of {} bytes together, and each had to read {} of {}",
+                read.records, read.bytes, wrote.records, wrote.bytes
+            )));
+        }
+        total.wrote = total.wrote.and(wrote);
+        total.read = total.read.and(read);
+        total.used = total.used.and(used);
+        total.lags.merge(&self.crowd.take_lags());
+        total.slices += 1;
+        Ok(())
+    }
+
+    /// Waits for the tasks, which have read the last record.
+    fn end(&mut self) -> Outcome {
+        for task in self.tasks.drain(..) {
+            let ended = self.runtime.block_on(async { tokio::time::timeout(DRAIN, task).await });
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
+                Err(_) => return Err(Failure::failed("a reader does not end")),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Total {
+    fn none() -> Self {
+        Self {
+            wrote: Wrote::default(),
+            read: Tally::default(),
+            time: Duration::ZERO,
+            used: Used::default(),
+            latencies: Latencies::new(),
+            lags: Latencies::new(),
+            slices: 0,
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! When records became durable, for the lag of those who read them.
+//!
+//! A watcher waits for the log as the readers do, and is the first in line; where it is woken, in the
+//! thread that published the durable mark, it notes mark and time. A reader that is faster than the
+//! note has what it has at no lag, and notes that itself. So a lag may be told a few microseconds too
+//! short, never too long.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use esker_log::{Log, Result, Start};
+use futures_core::Stream as _;
+
+/// The most that is remembered: a reader that lags by more commits than this gets the oldest of them.
+const MOST: usize = 1 << 16;
+
+/// Numbers that the durable mark reached, and when, in order.
+#[derive(Debug)]
+pub struct Moments {
+    noted: RwLock<VecDeque<(u64, Instant)>>,
+}
+
+impl Moments {
+    /// None yet.
+    pub fn new() -> Self {
+        Self { noted: RwLock::new(VecDeque::with_capacity(MOST)) }
+    }
+
+    /// Everything up to this number is durable now, at the latest.
+    pub fn note(&self, seq: u64, now: Instant) {
+        let mut noted = self.noted.write().unwrap_or_else(PoisonError::into_inner);
+        if noted.back().is_some_and(|(newest, _)| *newest >= seq) {
+            return;
+        }
+        if noted.len() == MOST {
+            noted.pop_front();
+        }
+        noted.push_back((seq, now));
+    }
+
+    /// How long this record had been durable when it was delivered.
+    pub fn lag(&self, seq: u64, delivered: Instant) -> Duration {
+        let noted = self.noted.read().unwrap_or_else(PoisonError::into_inner);
+        let at = noted.partition_point(|(mark, _)| *mark < seq);
+        let Some((_, since)) = noted.get(at) else {
+            drop(noted);
+            self.note(seq, delivered);
+            return Duration::ZERO;
+        };
+        delivered.saturating_duration_since(*since)
+    }
+}
+
+/// Notes the moment, and has the watcher look again.
+struct Noting {
+    log: Log,
+    moments: Arc<Moments>,
+    watcher: Waker,
+}
+
+impl Wake for Noting {
+    fn wake(self: Arc<Self>) {
+        self.moments.note(self.log.durable().0, Instant::now());
+        self.watcher.wake_by_ref();
+    }
+}
+
+/// Waits for the log without an end and notes what becomes durable when. Has to stand in line before
+/// the readers do: `standing` is called when it does.
+pub async fn watch(log: Log, moments: Arc<Moments>, standing: impl FnOnce()) -> Result<()> {
+    let mut stream = log.stream(Start::Tip)?;
+    let mut standing = Some(standing);
+    let mut noting: Option<Waker> = None;
+    std::future::poll_fn(|cx: &mut Context<'_>| {
+        let watcher = cx.waker();
+        let noting = noting.get_or_insert_with(|| {
+            let (log, moments) = (log.clone(), Arc::clone(&moments));
+            Arc::new(Noting { log, moments, watcher: watcher.clone() }).into()
+        });
+        let mut cx = Context::from_waker(noting);
+        loop {
+            match Pin::new(&mut stream).poll_next(&mut cx) {
+                Poll::Ready(Some(Ok(_))) => moments.note(log.durable().0, Instant::now()),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
+                Poll::Ready(None) => return Poll::Ready(Ok(())),
+                Poll::Pending => {
+                    if let Some(standing) = standing.take() {
+                        standing();
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lag_counts_from_the_first_mark_at_or_above_the_record() {
+        let moments = Moments::new();
+        let begin = Instant::now();
+        let at = |ms| begin + Duration::from_millis(ms);
+        moments.note(10, at(1));
+        moments.note(20, at(5));
+        moments.note(20, at(9));
+        moments.note(15, at(9));
+        for (seq, ms) in [(10, 9), (11, 5), (20, 5)] {
+            assert_eq!(moments.lag(seq, at(10)), Duration::from_millis(ms), "{seq}");
+        }
+        // Nobody noted it yet: whoever has it, does.
+        assert_eq!(moments.lag(30, at(11)), Duration::ZERO);
+        assert_eq!(moments.lag(25, at(12)), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let moments = Moments::new();
+        let begin = Instant::now();
+        for seq in 0..2 * MOST as u64 {
+            moments.note(seq, begin);
+        }
+        assert_eq!(moments.noted.read().unwrap().len(), MOST);
+    }
+}

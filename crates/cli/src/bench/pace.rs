@@ -1,0 +1,166 @@
+//! One writer whose appends arrive at a rate, whether or not the one before is durable.
+//!
+//! The latency of an append counts from the moment it was due, not from when the writer came to it: a
+//! log that holds the writer up is charged for every append that had to wait behind it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use esker_log::{Log, Result};
+use tokio::sync::Notify;
+
+use super::crew::{Until, reuse};
+use super::latency::Latencies;
+use super::payload::{Payload, Recipe};
+
+/// The writer, between slices.
+#[derive(Debug)]
+pub struct Pace {
+    log: Log,
+    payloads: Vec<Payload>,
+    /// Bytes in a second; without it each append is due when the one before is durable.
+    rate: Option<f64>,
+    count: u64,
+    latencies: Latencies,
+    slices: Vec<&'static [u8]>,
+    alarm: Alarm,
+}
+
+/// What a slice did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wrote {
+    pub records: u64,
+    pub bytes: u64,
+    /// Until the last append was durable.
+    pub time: Duration,
+}
+
+impl Wrote {
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            records: self.records + other.records,
+            bytes: self.bytes + other.bytes,
+            time: self.time + other.time,
+        }
+    }
+}
+
+impl Pace {
+    /// A writer that has not begun, of `batch` records an append.
+    pub fn new(log: &Log, recipe: &Recipe, batch: u32, rate: Option<f64>) -> io::Result<Self> {
+        Ok(Self {
+            log: log.clone(),
+            payloads: (0..batch).map(|_| recipe.of(0)).collect(),
+            rate,
+            count: 0,
+            latencies: Latencies::new(),
+            slices: Vec::with_capacity(batch as usize),
+            alarm: Alarm::new()?,
+        })
+    }
+
+    /// Records appended so far, which is the number of the last.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The latencies since the last call of this.
+    pub fn take_latencies(&mut self) -> Latencies {
+        std::mem::replace(&mut self.latencies, Latencies::new())
+    }
+
+    /// Appends until the slice ends. Before the last append `name_goal` is told its last number.
+    ///
+    /// Where the log does not keep up, the slice ends with its time all the same, and what was due
+    /// stays undone.
+    pub async fn slice(&mut self, until: Until, name_goal: impl Fn(u64)) -> Result<Wrote> {
+        let begin = Instant::now();
+        let first = self.count;
+        let (limit, time) = match until {
+            Until::Elapsed(time) => (u64::MAX, time),
+            Until::Records(records) => (first.saturating_add(records), Duration::MAX),
+        };
+        let mut wrote = Wrote::default();
+        loop {
+            let mut records = reuse(std::mem::take(&mut self.slices));
+            let mut bytes = 0;
+            for payload in self.payloads.iter_mut().take((limit - self.count) as usize) {
+                let record = payload.record(self.count);
+                self.count += 1;
+                bytes += record.len() as u64;
+                records.push(record);
+            }
+            wrote.bytes += bytes;
+            let now = Instant::now();
+            let (due, next) = match self.rate {
+                Some(rate) => {
+                    let at = |bytes: u64| Duration::from_secs_f64(bytes as f64 / rate);
+                    (begin + at(wrote.bytes).min(time), at(wrote.bytes + bytes))
+                }
+                None => (now, now - begin),
+            };
+            if due > now {
+                self.alarm.at(due).await;
+            }
+            if self.count >= limit || next >= time || begin.elapsed() >= time {
+                name_goal(self.count);
+                Self::append(&self.log, &records, due, &mut self.latencies).await?;
+                wrote.records = self.count - first;
+                wrote.time = begin.elapsed();
+                self.slices = reuse(records);
+                return Ok(wrote);
+            }
+            Self::append(&self.log, &records, due, &mut self.latencies).await?;
+            self.slices = reuse(records);
+        }
+    }
+
+    async fn append(
+        log: &Log,
+        records: &[&[u8]],
+        due: Instant,
+        latencies: &mut Latencies,
+    ) -> Result<()> {
+        match records {
+            [record] => log.append_async(record).await?.await?,
+            records => log.append_batch_async(records).await?.await?,
+        };
+        latencies.add(due.elapsed());
+        Ok(())
+    }
+}
+
+/// Wakes the writer when an append is due. A thread of its own, because the runtime's timers come up to
+/// two milliseconds late, which would be told as the log's latency.
+#[derive(Debug)]
+struct Alarm {
+    set: SyncSender<Instant>,
+    rings: Arc<Notify>,
+}
+
+impl Alarm {
+    fn new() -> io::Result<Self> {
+        let (set, times) = sync_channel::<Instant>(1);
+        let rings = Arc::new(Notify::new());
+        let bell = Arc::clone(&rings);
+        std::thread::Builder::new().name("alarm".into()).spawn(move || {
+            for time in times {
+                std::thread::sleep(time.saturating_duration_since(Instant::now()));
+                bell.notify_one();
+            }
+        })?;
+        Ok(Self { set, rings })
+    }
+
+    /// Waits until this moment.
+    async fn at(&self, time: Instant) {
+        // One is set at a time, so that there is room; the thread ends when this goes.
+        if self.set.send(time).is_ok() {
+            self.rings.notified().await;
+        }
+    }
+}
