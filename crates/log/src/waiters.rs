@@ -23,6 +23,16 @@ pub(crate) enum For {
     Record(u64),
 }
 
+impl For {
+    /// Whether a commit up to here is what it waits for. Any commit makes room.
+    fn is_due(self, durable: u64) -> bool {
+        match self {
+            Self::Durable(seq) | Self::Record(seq) => seq <= durable,
+            Self::Room => true,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Waiter {
     what: For,
@@ -94,15 +104,10 @@ impl Waiters {
     /// how many of them waited for a record.
     pub(crate) fn take_callers(&self, durable: u64, into: &mut Vec<Waker>) -> usize {
         let mut records = 0;
-        for (_, waiter) in self.callers.lock().iter_mut() {
-            match waiter.what {
-                For::Durable(seq) | For::Record(seq) if seq > durable => {}
-                what => {
-                    let waker = waiter.waker.take();
-                    records += usize::from(waker.is_some() && what != For::Room);
-                    into.extend(waker);
-                }
-            }
+        for (_, waiter) in self.callers.lock().iter_mut().filter(|(_, w)| w.what.is_due(durable)) {
+            let waker = waiter.waker.take();
+            records += usize::from(waker.is_some() && waiter.what != For::Room);
+            into.extend(waker);
         }
         records
     }
@@ -113,10 +118,8 @@ impl Waiters {
             if !self.has_readers() {
                 return;
             }
-            for (_, waiter) in list.lock().iter_mut() {
-                if !matches!(waiter.what, For::Record(seq) if seq > durable) {
-                    emptied.extend(waiter.waker.take());
-                }
+            for (_, waiter) in list.lock().iter_mut().filter(|(_, w)| w.what.is_due(durable)) {
+                emptied.extend(waiter.waker.take());
             }
             self.waiting.fetch_sub(emptied.len(), SeqCst);
             emptied.drain(..).for_each(Waker::wake);
