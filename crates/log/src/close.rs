@@ -67,6 +67,7 @@ impl Shared {
         });
         self.published.set_latched();
         self.waiters.wake_all();
+        self.cold.abandon();
         if !matches!(outcome, Err(Error::Deadline)) {
             *self.lock.lock() = None;
         }

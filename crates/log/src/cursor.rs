@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::task::Poll;
 
 use esker_disk::{AlignedBuf, read_full_at};
 
 use crate::batch::{Batch, Memory, View};
+use crate::cold::{Wait, Want};
 use crate::error::{Error, Result};
 use crate::floor::Low;
 use crate::format::unit::UnitKind;
@@ -44,6 +46,10 @@ pub(crate) trait Source: Send + Sync + std::fmt::Debug {
     fn segments(&self) -> &Segments;
     /// The window in memory over this place, and the offset where its units end.
     fn window(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)>;
+    /// Whole sound units from the file: at least one, unless the waker is told when to look again.
+    fn units(&self, want: &Want<'_>, _: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>> {
+        Poll::Ready(read_units(want.segment, want.offset, want.end))
+    }
 }
 
 /// A place in a log, always at the start of a unit.
@@ -83,12 +89,25 @@ impl Cursor {
         Ok(Self { position, after, skipping: true })
     }
 
-    /// The next records, or `None` at the limit.
+    /// The next records, or `None` at the limit. Waits for the disk.
     pub(crate) fn next(&mut self, source: &dyn Source) -> Result<Option<Batch>> {
+        match self.step(source, Wait::Block)? {
+            Poll::Ready(batch) => Ok(batch),
+            // Nobody who blocks is told to look again.
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// The next records, or `None` at the limit.
+    pub(crate) fn step(
+        &mut self,
+        source: &dyn Source,
+        wait: Wait<'_>,
+    ) -> Result<Poll<Option<Batch>>> {
         loop {
             let (limit, _) = source.limit();
             if self.position >= limit {
-                return Ok(None);
+                return Ok(Poll::Ready(None));
             }
             let low = source.low();
             if self.position < low.position && self.after < low.seq {
@@ -102,38 +121,41 @@ impl Cursor {
                 return Err(trimmed(source));
             }
             let offset = ((self.position - segment.header.base) as u32).max(BLOCK);
-            let end = match segments.after(segment.number()) {
-                Some(next) => next.header.base.min(limit) - segment.header.base,
-                None => limit - segment.header.base,
-            } as u32;
+            let end = segments.readable(&segment, limit);
             if offset >= end {
                 // Nothing more here; the next segment begins where this one ends.
                 self.position = segment.header.base + u64::from(end);
                 if self.position >= limit || segments.after(segment.number()).is_none() {
-                    return Ok(None);
+                    return Ok(Poll::Ready(None));
                 }
                 continue;
             }
-            let (memory, offsets) = match source.window(segment.number(), offset) {
-                Some((window, stop)) => (Memory::Window(window), offset..stop.min(end)),
-                None => match read_units(&segment, offset, end) {
-                    Ok(read) => read,
-                    Err(Error::Quarantined { from, to }) => {
-                        self.pass_gap(&segment, offset)?;
-                        // A header was damaged and no record, or nobody asked for these.
-                        if from == to || (self.skipping && to.0 <= self.after) {
-                            continue;
-                        }
-                        return Err(Error::Quarantined { from, to });
-                    }
-                    Err(Error::Damaged(damage)) => {
-                        if self.skipping && self.pass_damage(&segment, offset, end)? {
-                            continue;
-                        }
-                        return Err(self.explain(source, Error::Damaged(damage)));
-                    }
-                    Err(error) => return Err(error),
+            // Whoever has had a batch goes on behind the next.
+            let want = Want { segment: &segment, offset, end, ahead: !self.skipping };
+            let read = match source.window(segment.number(), offset) {
+                Some((window, stop)) => Ok((Memory::Window(window), offset..stop.min(end))),
+                None => match source.units(&want, wait) {
+                    Poll::Ready(read) => read,
+                    Poll::Pending => return Ok(Poll::Pending),
                 },
+            };
+            let (memory, offsets) = match read {
+                Ok(read) => read,
+                Err(Error::Quarantined { from, to }) => {
+                    self.pass_gap(&segment, offset)?;
+                    // A header was damaged and no record, or nobody asked for these.
+                    if from == to || (self.skipping && to.0 <= self.after) {
+                        continue;
+                    }
+                    return Err(Error::Quarantined { from, to });
+                }
+                Err(Error::Damaged(damage)) => {
+                    if self.skipping && self.pass_damage(&segment, offset, end)? {
+                        continue;
+                    }
+                    return Err(self.explain(source, Error::Damaged(damage)));
+                }
+                Err(error) => return Err(error),
             };
             let after = if self.skipping { self.after } else { 0 };
             self.position = segment.header.base + u64::from(offsets.end);
@@ -144,7 +166,7 @@ impl Cursor {
             self.skipping = false;
             // From here on everything behind the position is wanted.
             self.after = 0;
-            return Ok(Some(batch));
+            return Ok(Poll::Ready(Some(batch)));
         }
     }
 
@@ -212,7 +234,7 @@ pub(crate) fn oldest(source: &dyn Source) -> Seq {
 }
 
 /// Reads and checks whole units from a file: at least one, and as many as one read holds.
-fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Memory, Range<u32>)> {
+pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Memory, Range<u32>)> {
     let left = end - offset;
     let (mut buffer, mut got) = load(segment, offset, READ.min(left))?;
     if let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, offset) {

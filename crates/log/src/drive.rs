@@ -392,6 +392,11 @@ impl Work for Shared {
         }
     }
 
+    fn read(&self) {
+        self.reads_queued.store(false, SeqCst);
+        self.cold.load_next(self);
+    }
+
     fn period(&self) {
         let mut state = self.lock();
         state.period_runs = false;
@@ -411,5 +416,6 @@ impl Work for Shared {
         self.returned.notify_all();
         self.published.set_latched();
         self.waiters.wake_all();
+        self.cold.abandon();
     }
 }

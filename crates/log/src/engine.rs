@@ -3,7 +3,8 @@
 //! A log with something to commit stands in the queue once, and once more when its timer rang, so the
 //! queue is bounded by the number of open logs. Slow work, the preparation of segments and the dropping
 //! of old ones, has a thread of its own, so that it never stands before a commit; and so have the
-//! timers, so that a commit on a disk that hangs does not hold up those of other logs.
+//! timers, so that a commit on a disk that hangs does not hold up those of other logs. Reads for tasks
+//! that follow a log from far behind have threads that start with the first of them.
 //!
 //! A *manual* engine has no thread: its owner calls [`Engine::run`] and [`Engine::advance`]. Waiting
 //! callers drive their own commits, so that everything happens in a known order on one thread. That
@@ -18,12 +19,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 
+/// Threads for reads.
+const READERS: usize = 3;
+
 /// What an engine does for a log.
 pub(crate) trait Work: Send + Sync {
     /// Commits what was asked for.
     fn commit(&self);
     /// Does the slow work that is due.
     fn upkeep(&self);
+    /// Reads from a file for those who wait for that.
+    fn read(&self);
     /// The period of the policy is over.
     fn period(&self);
     /// The engine is gone, or it panicked while it worked for this log.
@@ -51,6 +57,7 @@ struct Shared {
     queues: Mutex<Queues>,
     commits: Condvar,
     upkeeps: Condvar,
+    reads: Condvar,
     timers: Condvar,
     clock: Clock,
     threads: usize,
@@ -66,6 +73,9 @@ impl std::fmt::Debug for Shared {
 struct Queues {
     commits: VecDeque<Due>,
     upkeeps: VecDeque<Arc<dyn Work>>,
+    reads: VecDeque<Arc<dyn Work>>,
+    /// Threads for reads that were started.
+    readers: usize,
     timers: BinaryHeap<Reverse<Timer>>,
     /// Every log on this engine, to be told when it stops.
     logs: Vec<Weak<dyn Work>>,
@@ -135,6 +145,7 @@ impl Engine {
             queues: Mutex::default(),
             commits: Condvar::new(),
             upkeeps: Condvar::new(),
+            reads: Condvar::new(),
             timers: Condvar::new(),
             clock: Clock::Real(Instant::now()),
             threads: threads.max(1),
@@ -160,6 +171,7 @@ impl Engine {
             queues: Mutex::default(),
             commits: Condvar::new(),
             upkeeps: Condvar::new(),
+            reads: Condvar::new(),
             timers: Condvar::new(),
             clock: Clock::Manual(AtomicU64::new(0)),
             threads: 0,
@@ -274,6 +286,30 @@ impl Engine {
         }
     }
 
+    /// Queues a log for a read. The caller sees to it that it is queued once. The threads for that start
+    /// with the first reads; `false` where there is none.
+    pub(crate) fn read(&self, log: Arc<dyn Work>) -> bool {
+        let mut queues = self.shared.queues.lock();
+        if queues.stopped || self.is_manual() {
+            return false;
+        }
+        if queues.readers < READERS {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("esker-read".into());
+            queues.readers += usize::from(thread.spawn(move || shared.read_thread()).is_ok());
+        }
+        if queues.readers > 0 {
+            queues.reads.push_back(log);
+            self.shared.reads.notify_one();
+        }
+        queues.readers > 0
+    }
+
+    /// Whether it does nothing more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shared.queues.lock().stopped
+    }
+
     /// Calls `period` of a log at this time.
     pub(crate) fn at(&self, at: Duration, log: Weak<dyn Work>) {
         let mut queues = self.shared.queues.lock();
@@ -337,17 +373,30 @@ impl Shared {
     }
 
     fn upkeep_thread(&self) {
+        self.serve(&self.upkeeps, |queues| &mut queues.upkeeps, |log| log.upkeep());
+    }
+
+    fn read_thread(&self) {
+        self.serve(&self.reads, |queues| &mut queues.reads, |log| log.read());
+    }
+
+    fn serve(
+        &self,
+        more: &Condvar,
+        queue: impl Fn(&mut Queues) -> &mut VecDeque<Arc<dyn Work>>,
+        work: impl Fn(&dyn Work),
+    ) {
         let mut queues = self.queues.lock();
         loop {
-            if let Some(log) = queues.upkeeps.pop_front() {
+            if let Some(log) = queue(&mut queues).pop_front() {
                 drop(queues);
-                guarded(&*log, |log| log.upkeep());
+                guarded(&*log, &work);
                 drop(log);
                 queues = self.queues.lock();
             } else if queues.stopped {
                 return;
             } else {
-                self.upkeeps.wait(&mut queues);
+                more.wait(&mut queues);
             }
         }
     }
@@ -357,11 +406,13 @@ impl Shared {
         queues.stopped = true;
         queues.commits.clear();
         queues.upkeeps.clear();
+        queues.reads.clear();
         queues.timers.clear();
         let logs = std::mem::take(&mut queues.logs);
         drop(queues);
         self.commits.notify_all();
         self.upkeeps.notify_all();
+        self.reads.notify_all();
         self.timers.notify_all();
         for log in logs.into_iter().filter_map(|log| log.upgrade()) {
             log.stopped(false);

@@ -33,6 +33,7 @@
 mod append;
 mod batch;
 mod close;
+mod cold;
 mod committer;
 mod core;
 mod counters;

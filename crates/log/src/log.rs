@@ -8,6 +8,7 @@ use std::task::Waker;
 use esker_disk::{Lock, Open};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::cold::Cold;
 use crate::committer::{Committer, Mode};
 use crate::core::{Core, Job};
 use crate::counters::Counters;
@@ -59,6 +60,7 @@ pub(crate) struct Shared {
     pub(crate) published: Published,
     pub(crate) segments: Segments,
     pub(crate) tail: Arc<Tail>,
+    pub(crate) cold: Cold,
     pub(crate) runway: Runway,
     pub(crate) counters: Counters,
     pub(crate) progress: Arc<[Progress]>,
@@ -69,9 +71,10 @@ pub(crate) struct Shared {
     pub(crate) recovery: Recovery,
     pub(crate) disk_name: &'static str,
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
-    /// The log stands in the engine's queue for a commit; for slow work.
+    /// The log stands in the engine's queue for a commit; for slow work; for reads.
     pub(crate) queued: AtomicBool,
     pub(crate) upkeep_queued: AtomicBool,
+    pub(crate) reads_queued: AtomicBool,
     /// The log went on in another segment since slow work was done.
     pub(crate) turned: AtomicBool,
     pub(crate) prewriter: Mutex<Option<Prewriter>>,
@@ -148,6 +151,19 @@ impl Shared {
         {
             self.engine.upkeep(me);
         }
+    }
+
+    /// Asks a thread of the engine for the reads that are queued; `false` where there is none.
+    pub(crate) fn engine_reads(&self) -> bool {
+        if self.engine.is_stopped() {
+            return false;
+        }
+        let Some(me) = self.me.upgrade() else { return false };
+        if self.reads_queued.swap(true, SeqCst) || self.engine.read(me) {
+            return true;
+        }
+        self.reads_queued.store(false, SeqCst);
+        false
     }
 
     /// Makes the file of a segment, durably named, from a spare if there is one.

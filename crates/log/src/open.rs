@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::cold::Cold;
 use crate::committer::{Committer, Mode};
 use crate::core::Core;
 use crate::counters::Counters;
@@ -77,7 +78,7 @@ impl Log {
         let adopted = recovery::adopt(dir, &options, survey, engine.wall_ms())?;
 
         let start = adopted.start;
-        let tail = Arc::new(Tail::new(options.tail_cache));
+        let tail = Arc::new(Tail::new(options.tail_cache, options.reader_memory));
         // A sync covers only writes that have ended.
         let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
         let core = Core::new(&start, &options, Arc::clone(&tail), depth);
@@ -105,6 +106,7 @@ impl Log {
             floor: Floor::new(&segments, adopted.manifest.floor_seq),
             segments,
             tail,
+            cold: Cold::new(options.cold_cache),
             runway: Runway::new(start.segment, start.offset, start.offset, prewrites),
             counters: Counters::default(),
             manifest: Mutex::new(adopted.manifest),
@@ -114,6 +116,7 @@ impl Log {
             lock: Mutex::new(Some(lock)),
             queued: AtomicBool::new(false),
             upkeep_queued: AtomicBool::new(false),
+            reads_queued: AtomicBool::new(false),
             turned: AtomicBool::new(true),
             prewriter: Mutex::default(),
             page: Mutex::new(adopted.page),

@@ -130,6 +130,14 @@ pub struct Options {
     pub commits_in_flight: u32,
     /// The bytes of durable records kept in memory for readers at the tip. Default 8 MiB.
     pub tail_cache: u64,
+    /// The bytes of memory that batches of readers may hold beyond the tail cache. Default 64 MiB. A
+    /// batch from the tail holds a staging buffer until it is dropped; when readers who are slow to
+    /// drop theirs hold more than this, they all read from the files until they hold less. What was
+    /// handed out by then, at most the tail cache, may come on top.
+    pub reader_memory: u64,
+    /// The bytes of records read from files that are kept for the next reader of the same place.
+    /// Default 16 MiB. Readers that lag behind the tail share what one of them read.
+    pub cold_cache: u64,
     /// The sparse index has an entry at least every so many bytes. Default 64 KiB, 4 KiB to
     /// 512 KiB. Denser costs memory (24 bytes an entry), sparser makes a lookup read more.
     pub index_bytes: u32,
@@ -165,6 +173,8 @@ impl Default for Options {
             buffers: 8,
             commits_in_flight: 2,
             tail_cache: 8 << 20,
+            reader_memory: 64 << 20,
+            cold_cache: 16 << 20,
             index_bytes: 64 << 10,
             index_records: 1024,
             direct: Direct::Auto,

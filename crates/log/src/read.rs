@@ -40,6 +40,8 @@ pub struct Metadata {
     /// Bytes of memory in staging buffers and the tail cache, also where only a batch that a reader
     /// keeps still holds them.
     pub memory_bytes: u64,
+    /// Bytes of memory in what was read from files and is kept for other readers.
+    pub cold_bytes: u64,
     /// Records accepted and not durable.
     pub pending: u64,
     /// Callers and streams that wait.
@@ -183,6 +185,7 @@ impl Log {
             disk_bytes: 0,
             index_entries: 0,
             memory_bytes: shared.tail.bytes(),
+            cold_bytes: shared.cold.bytes(),
             pending,
             waiting: shared.waiters.len(),
             disk: shared.disk_name,

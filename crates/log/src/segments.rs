@@ -63,6 +63,16 @@ impl Segment {
         state.index.get(after.checked_sub(1)?).copied()
     }
 
+    /// Where a run of whole units ends that begins with the one at `offset` and takes `len` bytes, or
+    /// one unit if that is longer: as far as the index knows, and `end` at most.
+    pub(crate) fn units_until(&self, offset: u32, len: u32, end: u32) -> u32 {
+        let state = self.state.read();
+        let behind = state.index.partition_point(|entry| entry.unit <= offset);
+        let near = state.index.partition_point(|entry| entry.unit <= offset.saturating_add(len));
+        let entry = state.index.get(near.saturating_sub(1).max(behind));
+        entry.map_or(end, |entry| entry.unit.min(end))
+    }
+
     /// The offset of a unit at or before the record with this number.
     pub(crate) fn unit_before(&self, seq: u64) -> u32 {
         self.seek(seq).map_or(BLOCK, |(entry, ..)| entry.unit)
@@ -120,6 +130,12 @@ impl Segments {
         let table = self.table.read();
         let after = table.partition_point(|segment| segment.header.base <= position);
         table.get(after.saturating_sub(1)).cloned()
+    }
+
+    /// Where the bytes of a segment end that lie below a position.
+    pub(crate) fn readable(&self, segment: &Segment, position: u64) -> u32 {
+        let next = self.after(segment.number()).map_or(u64::MAX, |next| next.header.base);
+        next.min(position).saturating_sub(segment.header.base) as u32
     }
 
     /// The segment behind one with this number.

@@ -1,12 +1,14 @@
 //! Streams: reading a log in order, waiting for what is yet to come or not.
 
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::batch::Batch;
-use crate::cursor::{Cursor, Source, Start, exactly};
+use crate::batch::{Batch, Memory};
+use crate::cold::{Wait, Want};
+use crate::cursor::{Cursor, Source, Start, exactly, read_units};
 use crate::error::{Error, Result};
 use crate::floor::Low;
 use crate::log::{Log, Shared};
@@ -30,6 +32,13 @@ impl Source for Shared {
 
     fn window(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
         self.tail.at(segment, offset)
+    }
+
+    fn units(&self, want: &Want<'_>, wait: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>> {
+        self.cold.units(self, want, wait).map(|found| match found {
+            Some(found) => Ok(found),
+            None => read_units(want.segment, want.offset, want.end),
+        })
     }
 }
 
@@ -132,6 +141,16 @@ impl Stream {
         }
     }
 
+    /// As [`Stream::try_next`], but a read from the disk is a pending future.
+    fn step(&mut self, cx: &Context<'_>) -> Result<Poll<Option<Batch>>> {
+        if self.shared.is_closed() {
+            return Err(Error::Closed);
+        }
+        let source = &*self.shared;
+        let step = self.cursor.step(source, Wait::Wake(cx.waker()));
+        step.map_err(|error| exactly(source, error))
+    }
+
     fn is_over(&self) -> bool {
         self.shared.published.is_latched()
     }
@@ -160,9 +179,10 @@ impl futures_core::Stream for Stream {
             return Poll::Ready(None);
         }
         for registered in [false, true] {
-            let next = match this.try_next() {
-                Ok(None) => this.refuse_if_over().err().map(Err),
-                Ok(Some(batch)) => Some(Ok(batch)),
+            let next = match this.step(cx) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(None)) => this.refuse_if_over().err().map(Err),
+                Ok(Poll::Ready(Some(batch))) => Some(Ok(batch)),
                 Err(error) => Some(Err(error)),
             };
             if let Some(next) = next {

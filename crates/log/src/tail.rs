@@ -14,6 +14,10 @@ pub(crate) struct Tail {
     windows: RwLock<VecDeque<Kept>>,
     /// How many bytes of finished windows are kept.
     cache: u64,
+    /// How many bytes of others readers may hold before they are given no more.
+    lent: u64,
+    /// The bytes of the windows here.
+    kept: AtomicU64,
     /// The bytes of all windows that there are: those here, and those that readers still hold.
     held: Arc<AtomicU64>,
 }
@@ -26,8 +30,14 @@ struct Kept {
 }
 
 impl Tail {
-    pub(crate) fn new(cache: u64) -> Self {
-        Self { windows: RwLock::new(VecDeque::with_capacity(32)), cache, held: Arc::default() }
+    pub(crate) fn new(cache: u64, lent: u64) -> Self {
+        Self {
+            windows: RwLock::new(VecDeque::with_capacity(32)),
+            cache,
+            lent,
+            kept: AtomicU64::new(0),
+            held: Arc::default(),
+        }
     }
 
     pub(crate) fn newest(&self) -> Option<Arc<Window>> {
@@ -40,8 +50,18 @@ impl Tail {
         windows.iter().rev().take_while(|kept| kept.end > settled).count()
     }
 
+    /// Whether readers hold so much that left the tail that they are given no more.
+    fn is_lent_out(&self) -> bool {
+        // The windows are counted before they are here, and not here before they are gone.
+        self.bytes().saturating_sub(self.kept.load(Ordering::Relaxed)) > self.lent
+    }
+
     /// The window over this offset, and the offset behind the last unit that it will ever hold.
+    /// Nothing for readers who hold too much: they read from the files.
     pub(crate) fn at(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
+        if self.is_lent_out() {
+            return None;
+        }
         let windows = self.windows.read();
         let found = windows
             .iter()
@@ -80,6 +100,7 @@ impl Tail {
             Arc::new(Window::new(piece, capacity, Arc::clone(&self.held)))
         });
         windows.push_back(Kept { window: Arc::clone(&window), end: u64::MAX });
+        self.kept.store(windows.iter().map(Kept::bytes).sum(), Ordering::Relaxed);
         window
     }
 

@@ -111,6 +111,7 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
     // The floor first: a reader below it must not look for segments that are gone.
     log.floor.raise(Low { seq: first.header.prev_seq, position: first.header.base });
     let dropped = log.segments.drop_below(first.number());
+    log.cold.forget_below(first.number());
     let disk = &*log.options.disk;
     let recycles = log.options.retention.is_set();
     let dropped_any = !dropped.is_empty();

@@ -1,0 +1,453 @@
+//! Reading from the files: once for all readers of a place, ahead of them, and never so much that
+//! the writer starves.
+//!
+//! A *piece* is a run of whole commit units, about a megabyte, that were read at once and checked. The
+//! sparse index says where units begin, so that readers who come from different places soon ask for the
+//! same pieces. A piece is loaded by the first who needs it: a thread that waits loads it by itself,
+//! a task is woken when a thread of the engine has done so. Whoever goes on from one piece to the next
+//! has the two behind it loaded meanwhile.
+//!
+//! **Bounds.** At most [`LOADS`] pieces are being read at a time, and pieces that nobody holds take no
+//! more than the budget. A piece that a reader holds stays as long as its batches do, and is that
+//! reader's: one piece each.
+//!
+//! **Pace.** While commits are made, a load begins no sooner than [`REST`] times the length of a load
+//! after the last one ended: the disk is the writer's for the rest of the time.
+//!
+//! What does not check is not kept: the reader then looks for itself and says what is wrong.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use esker_disk::{AlignedBuf, read_full_at};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::batch::Memory;
+use crate::format::BLOCK;
+use crate::format::unit::UnitKind;
+use crate::format::walk::check_unit;
+use crate::log::Shared;
+use crate::segments::Segment;
+
+/// Bytes read at once, unless a unit is larger.
+const PIECE: u32 = 1 << 20;
+/// Loads at a time.
+const LOADS: usize = 4;
+/// Pieces that are loaded ahead of a reader.
+const AHEAD: usize = 3;
+/// How much longer than a load the pause behind it is, while commits are made.
+const REST: u32 = 3;
+/// No commit for so long: the disk is free.
+const QUIET: Duration = Duration::from_millis(10);
+/// However slow the disk, a pause ends.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// Buffers kept for the next loads; each is as large as the piece that it held.
+const SPARE: usize = 4;
+
+/// Where a piece begins: segment and offset.
+type Place = (u64, u32);
+
+/// How a reader waits for a piece.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wait<'a> {
+    Block,
+    Wake(&'a Waker),
+}
+
+/// What a reader wants.
+#[derive(Debug)]
+pub(crate) struct Want<'a> {
+    pub(crate) segment: &'a Arc<Segment>,
+    /// The start of a unit.
+    pub(crate) offset: u32,
+    /// Bytes below this are durable.
+    pub(crate) end: u32,
+    /// The reader will go on behind it.
+    pub(crate) ahead: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Cold {
+    state: Mutex<State>,
+    loaded: Condvar,
+    /// Bytes of pieces kept for others.
+    budget: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pieces: BTreeMap<Place, Piece>,
+    /// Those that a thread of the engine is to load, in order.
+    queue: VecDeque<Place>,
+    loading: usize,
+    bytes: u64,
+    clock: u64,
+    spare: Vec<AlignedBuf>,
+    pace: Pace,
+}
+
+#[derive(Debug)]
+struct Piece {
+    end: u32,
+    content: Content,
+    used: u64,
+    wakers: Vec<Waker>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Queued(Arc<Segment>),
+    Loading,
+    /// Sound units from the beginning to here.
+    Loaded(Arc<AlignedBuf>, u32),
+    /// Not one sound unit, or it could not be read.
+    Unsound,
+}
+
+/// How a piece was found.
+enum Look {
+    Queued,
+    Loading,
+    /// `None` where there is nothing sound at the offset.
+    Loaded(Option<(Memory, Range<u32>)>),
+}
+
+/// When the next load may begin.
+#[derive(Debug, Default)]
+struct Pace {
+    /// The durable mark when it was last seen to move.
+    mark: u64,
+    moved: Option<Instant>,
+    not_before: Option<Instant>,
+    /// A moving average.
+    load: Duration,
+}
+
+impl Cold {
+    pub(crate) fn new(budget: u64) -> Self {
+        Self { state: Mutex::default(), loaded: Condvar::new(), budget }
+    }
+
+    /// Sound units from this offset on, the bytes below `end` being durable. `None` where the reader
+    /// has to look for itself. With `ahead` what lies behind is loaded meanwhile.
+    pub(crate) fn units(
+        &self,
+        log: &Shared,
+        want: &Want<'_>,
+        wait: Wait<'_>,
+    ) -> Poll<Option<(Memory, Range<u32>)>> {
+        let manual = log.engine.is_manual();
+        let mut state = self.state.lock();
+        let found = loop {
+            let (place, look) = state.look(want);
+            match (look, wait) {
+                (Look::Loaded(found), _) => break found,
+                (Look::Queued, Wait::Wake(waker)) if !manual => {
+                    state.wake(place, waker);
+                    state.queue(place);
+                    if log.engine_reads() {
+                        return Poll::Pending;
+                    }
+                    state = self.load(log, state, place);
+                }
+                (Look::Loading, Wait::Wake(waker)) => {
+                    state.wake(place, waker);
+                    return Poll::Pending;
+                }
+                (Look::Queued, _) if state.loading < LOADS => {
+                    state = self.load(log, state, place);
+                }
+                (Look::Queued | Look::Loading, _) => self.loaded.wait(&mut state),
+            }
+        };
+        if let Some((_, offsets)) = found.as_ref().filter(|_| want.ahead && !manual) {
+            let queued = state.ahead(log, want, offsets.end);
+            drop(state);
+            if queued && !log.engine_reads() {
+                self.abandon();
+            }
+        }
+        Poll::Ready(found)
+    }
+
+    /// Bytes of the pieces that are kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state.lock().bytes
+    }
+
+    /// Loads what comes next in the queue, on a thread of the engine.
+    pub(crate) fn load_next(&self, log: &Shared) {
+        let mut state = self.state.lock();
+        let Some(place) = state.queue.pop_front() else { return };
+        if !state.queue.is_empty() {
+            log.engine_reads();
+        }
+        drop(self.load(log, state, place));
+    }
+
+    /// Nobody loads what stands in the queue any more: whoever waits for it looks again.
+    pub(crate) fn abandon(&self) {
+        let mut state = self.state.lock();
+        state.queue.clear();
+        let mut wakers = Vec::new();
+        state.pieces.retain(|_, piece| {
+            let queued = matches!(piece.content, Content::Queued(_));
+            if queued {
+                wakers.append(&mut piece.wakers);
+            }
+            !queued
+        });
+        drop(state);
+        self.loaded.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Segments below this number left the log.
+    pub(crate) fn forget_below(&self, segment: u64) {
+        let mut guard = self.state.lock();
+        let State { pieces, bytes, .. } = &mut *guard;
+        pieces.retain(|place, piece| {
+            let stays = place.0 >= segment || !piece.is_kept();
+            *bytes -= if stays { 0 } else { piece.bytes() };
+            stays
+        });
+    }
+
+    /// Loads a piece, if nobody does yet.
+    fn load<'a>(
+        &'a self,
+        log: &Shared,
+        mut state: MutexGuard<'a, State>,
+        place: Place,
+    ) -> MutexGuard<'a, State> {
+        let Some(piece) = state.pieces.get_mut(&place) else { return state };
+        let Content::Queued(segment) = &piece.content else { return state };
+        let (segment, end) = (Arc::clone(segment), piece.end);
+        piece.content = Content::Loading;
+        state.loading += 1;
+        let spare = state.take_spare((end - place.1) as usize);
+        let pause = state.pace.pause(log.published.position());
+        drop(state);
+        let mut loading = Loading { cold: self, place, content: Content::Unsound, took: None };
+        if !log.engine.is_manual() && !pause.is_zero() {
+            std::thread::sleep(pause);
+        }
+        let start = Instant::now();
+        if let Some((buffer, sound)) = read(&segment, place.1..end, spare) {
+            loading.content = Content::Loaded(Arc::new(buffer), sound);
+        }
+        loading.took = Some(start.elapsed());
+        drop(segment);
+        drop(loading);
+        self.state.lock()
+    }
+}
+
+/// A load under way. However it ends, those who wait hear of it.
+struct Loading<'a> {
+    cold: &'a Cold,
+    place: Place,
+    content: Content,
+    took: Option<Duration>,
+}
+
+impl Drop for Loading<'_> {
+    fn drop(&mut self) {
+        let mut guard = self.cold.state.lock();
+        let state = &mut *guard;
+        state.loading -= 1;
+        state.clock += 1;
+        if let Some(took) = self.took {
+            state.pace.ended(took);
+        }
+        let mut wakers = Vec::new();
+        if let Some(piece) = state.pieces.get_mut(&self.place) {
+            piece.content = std::mem::replace(&mut self.content, Content::Unsound);
+            piece.used = state.clock;
+            wakers = std::mem::take(&mut piece.wakers);
+            state.bytes += piece.bytes();
+        }
+        state.evict(self.cold.budget, self.place);
+        drop(guard);
+        self.cold.loaded.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Piece {
+    fn is_kept(&self) -> bool {
+        matches!(self.content, Content::Loaded(..) | Content::Unsound)
+    }
+
+    fn bytes(&self) -> u64 {
+        match &self.content {
+            Content::Loaded(buffer, _) => buffer.len() as u64,
+            _ => 0,
+        }
+    }
+}
+
+impl State {
+    /// How it stands with the piece over an offset. A new one is there if none was.
+    fn look(&mut self, want: &Want<'_>) -> (Place, Look) {
+        self.clock += 1;
+        let place = self.over(want.segment.number(), want.offset).unwrap_or_else(|| {
+            self.insert(want.segment, want.offset, want.end);
+            (want.segment.number(), want.offset)
+        });
+        let Some(piece) = self.pieces.get_mut(&place) else { return (place, Look::Loaded(None)) };
+        piece.used = self.clock;
+        let look = match &piece.content {
+            Content::Queued(_) => Look::Queued,
+            Content::Loading => Look::Loading,
+            Content::Loaded(buffer, sound) => Look::Loaded(
+                (want.offset < *sound)
+                    .then(|| (Memory::Read(Arc::clone(buffer), place.1), want.offset..*sound)),
+            ),
+            Content::Unsound => {
+                self.pieces.remove(&place);
+                Look::Loaded(None)
+            }
+        };
+        (place, look)
+    }
+
+    /// The place of the piece over this offset.
+    fn over(&self, segment: u64, offset: u32) -> Option<Place> {
+        let (place, piece) = self.pieces.range(..=(segment, offset)).next_back()?;
+        (place.0 == segment && offset < piece.end).then_some(*place)
+    }
+
+    /// Puts a piece where none is; where it ends.
+    fn insert(&mut self, segment: &Arc<Segment>, offset: u32, end: u32) -> u32 {
+        let content = Content::Queued(Arc::clone(segment));
+        let end = segment.units_until(offset, PIECE, end);
+        let piece = Piece { end, content, used: self.clock, wakers: Vec::new() };
+        self.pieces.insert((segment.number(), offset), piece);
+        end
+    }
+
+    fn wake(&mut self, place: Place, waker: &Waker) {
+        if let Some(Piece { wakers, .. }) = self.pieces.get_mut(&place)
+            && !wakers.iter().any(|old| old.will_wake(waker))
+        {
+            wakers.push(waker.clone());
+        }
+    }
+
+    fn queue(&mut self, place: Place) {
+        if !self.queue.contains(&place) {
+            self.queue.push_back(place);
+        }
+    }
+
+    /// Queues what lies behind this offset; whether there was anything.
+    fn ahead(&mut self, log: &Shared, want: &Want<'_>, offset: u32) -> bool {
+        let (mut segment, mut offset, mut end) = (Arc::clone(want.segment), offset, want.end);
+        let mut queued = false;
+        for _ in 0..AHEAD {
+            if offset >= end {
+                let Some(next) = log.segments.after(segment.number()) else { break };
+                (segment, offset) = (next, BLOCK);
+                end = log.segments.readable(&segment, log.published.position());
+            }
+            // What the tail holds need not be read.
+            if offset >= end || log.tail.at(segment.number(), offset).is_some() {
+                break;
+            }
+            let there = self.over(segment.number(), offset);
+            offset = match there.and_then(|place| self.pieces.get(&place)) {
+                Some(piece) => piece.end,
+                None => {
+                    let behind = self.insert(&segment, offset, end);
+                    self.queue((segment.number(), offset));
+                    queued = true;
+                    behind
+                }
+            };
+        }
+        queued
+    }
+
+    /// Lets go of the pieces that nobody used for longest, but for this one.
+    fn evict(&mut self, budget: u64, but: Place) {
+        while self.bytes > budget {
+            let kept =
+                self.pieces.iter().filter(|(place, piece)| piece.is_kept() && **place != but);
+            let Some(oldest) = kept.min_by_key(|(_, piece)| piece.used).map(|(place, _)| *place)
+            else {
+                return;
+            };
+            let Some(piece) = self.pieces.remove(&oldest) else { return };
+            self.bytes -= piece.bytes();
+            if let Content::Loaded(buffer, _) = piece.content
+                && let Some(buffer) = Arc::into_inner(buffer)
+            {
+                self.keep_spare(buffer);
+            }
+        }
+    }
+
+    /// A buffer for a load, if there is one: memory that was never touched costs as much as the read.
+    fn take_spare(&mut self, len: usize) -> Option<AlignedBuf> {
+        let fits = self.spare.iter().position(|spare| spare.len() >= len)?;
+        Some(self.spare.swap_remove(fits))
+    }
+
+    fn keep_spare(&mut self, buffer: AlignedBuf) {
+        let smaller = self.spare.iter().position(|spare| spare.len() < buffer.len());
+        if self.spare.len() < SPARE {
+            self.spare.push(buffer);
+        } else if let Some(smaller) = smaller {
+            self.spare[smaller] = buffer;
+        }
+    }
+}
+
+impl Pace {
+    /// How long the next load has to wait.
+    fn pause(&mut self, mark: u64) -> Duration {
+        let now = Instant::now();
+        if self.mark != mark {
+            // The first look says nothing about when it moved.
+            self.moved = (self.mark != 0).then_some(now);
+            self.mark = mark;
+        }
+        if self.moved.is_none_or(|moved| now - moved > QUIET) {
+            self.not_before = None;
+            return Duration::ZERO;
+        }
+        let start = self.not_before.map_or(now, |at| at.max(now));
+        self.not_before = Some(start + self.load * (1 + REST));
+        (start - now).min(PAUSE_MAX)
+    }
+
+    fn ended(&mut self, took: Duration) {
+        self.load = if self.load.is_zero() { took } else { (self.load * 7 + took) / 8 };
+    }
+}
+
+/// Reads a range of a segment and checks its units; where the sound ones end, if there are any.
+fn read(
+    segment: &Segment,
+    range: Range<u32>,
+    spare: Option<AlignedBuf>,
+) -> Option<(AlignedBuf, u32)> {
+    let len = (range.end - range.start) as usize;
+    let mut buffer = spare.unwrap_or_else(|| AlignedBuf::new(len));
+    let wanted = &mut buffer[..len.next_multiple_of(BLOCK as usize)];
+    let got = read_full_at(&*segment.reader, wanted, u64::from(range.start)).ok()?.min(len);
+    let mut at = 0;
+    while at < got {
+        let unit = check_unit(&buffer[at..got], segment.salt, range.start + at as u32, |_| {});
+        match unit {
+            Ok((header, _)) if header.kind == UnitKind::Data => at += header.span() as usize,
+            // A gap, or damage: the reader that comes to it finds out.
+            _ => break,
+        }
+    }
+    (at > 0).then(|| (buffer, range.start + at as u32))
+}
