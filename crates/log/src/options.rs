@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::{Disk, StdDisk};
+use esker_disk::{Disk, HugePages, StdDisk};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -128,6 +128,12 @@ pub struct Options {
     /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, a device that works on
     /// several writes at once does so, and a crash may leave more units that were never durable.
     pub commits_in_flight: u32,
+    /// Whether the staging buffers are on huge pages. Default `false`. All of them are then taken at
+    /// opening, which fails with [`Error::HugePages`] when the kernel has too few in reserve, and
+    /// `buffer_size` is a multiple of the size of a huge page, usually 2 MiB. How many:
+    /// `buffer_size` times the larger of `buffers` and what `tail_cache` has room for, and one more.
+    /// Buffers of larger records, and those made while readers hold all of these, are ordinary memory.
+    pub huge_pages: bool,
     /// The bytes of durable records kept in memory for readers at the tip. Default 8 MiB.
     pub tail_cache: u64,
     /// The sparse index has an entry at least every so many bytes. Default 64 KiB, 4 KiB to
@@ -164,6 +170,7 @@ impl Default for Options {
             buffer_size: 4 << 20,
             buffers: 8,
             commits_in_flight: 2,
+            huge_pages: false,
             tail_cache: 8 << 20,
             index_bytes: 64 << 10,
             index_records: 1024,
@@ -198,6 +205,13 @@ impl Options {
             "buffer_size",
             "a multiple of 4096 from 8 KiB to 64 MiB",
         )?;
+        if let Some(page) = self.huge_pages.then(HugePages::page_size).flatten() {
+            rule(
+                (self.buffer_size as usize).is_multiple_of(page),
+                "buffer_size",
+                &format!("a multiple of {page}, the size of a huge page, with huge_pages"),
+            )?;
+        }
         rule((2..=1024).contains(&self.buffers), "buffers", "from 2 to 1024")?;
         rule((1..=8).contains(&self.commits_in_flight), "commits_in_flight", "from 1 to 8")?;
         rule(
