@@ -52,6 +52,7 @@ mod manifest;
 mod mark;
 mod open;
 mod options;
+mod pinning;
 mod position;
 mod progress;
 mod published;

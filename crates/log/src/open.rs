@@ -17,6 +17,7 @@ use crate::layout;
 use crate::log::{Log, Owner, Shared, State};
 use crate::manifest::{self, Manifest};
 use crate::options::{Direct, OnDamage, Options, Policy};
+use crate::pinning;
 use crate::published::Published;
 use crate::recovery;
 use crate::repair;
@@ -24,6 +25,9 @@ use crate::runway::Runway;
 use crate::segments::Segments;
 use crate::tail::Tail;
 use crate::waiters::Waiters;
+
+/// Threads for commits of an engine that a log has for itself.
+const THREADS: usize = 4;
 
 impl Log {
     /// Opens the log in `dir` for writing, creating it where there is none.
@@ -125,11 +129,18 @@ impl Log {
     }
 }
 
-/// The threads that commit: those given, or those that all logs share.
+/// The threads that commit: those given, some on one processor, or those that all logs share.
 fn engine_of(options: &Options) -> Result<Engine> {
-    let engine = match &options.engine {
-        Some(engine) => return Ok(engine.clone()),
-        None => Engine::shared(),
+    let engine = match (&options.engine, options.pin) {
+        (Some(engine), _) => return Ok(engine.clone()),
+        (None, Some(processor)) => {
+            if !pinning::may_use(processor) {
+                let rule = format!("a processor that this process may use; {processor} is none");
+                return Err(Error::Option { option: "pin", rule });
+            }
+            Engine::pinned(THREADS, processor)
+        }
+        (None, None) => Engine::shared(),
     };
     let failed =
         |why| esker_disk::Error::new(esker_disk::Op::Open, Path::new("a thread"), None, why);

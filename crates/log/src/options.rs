@@ -157,6 +157,12 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// The threads that commit. Default: those shared by all logs of the process.
     pub engine: Option<Engine>,
+    /// The processor that the threads which commit stay on. The log then has an engine of its own, so
+    /// that `engine` is not set; see [`Engine::pinned`] for one that several logs share. Default: none,
+    /// which is the recommendation, unless it is one that takes the interrupts of the disk and was
+    /// measured: see ARCHITECTURE.md for figures. A caller that waits on its own thread may commit
+    /// there, wherever that runs.
+    pub pin: Option<usize>,
 }
 
 impl Default for Options {
@@ -181,6 +187,7 @@ impl Default for Options {
             must_exist: false,
             disk: Arc::new(StdDisk::new()),
             engine: None,
+            pin: None,
         }
     }
 }
@@ -212,6 +219,11 @@ impl Options {
                 &format!("a multiple of {page}, the size of a huge page, with huge_pages"),
             )?;
         }
+        rule(
+            self.pin.is_none() || self.engine.is_none(),
+            "pin",
+            "of a log without an engine given",
+        )?;
         rule((2..=1024).contains(&self.buffers), "buffers", "from 2 to 1024")?;
         rule((1..=8).contains(&self.commits_in_flight), "commits_in_flight", "from 1 to 8")?;
         rule(
