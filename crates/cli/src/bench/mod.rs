@@ -12,6 +12,7 @@ mod crew;
 mod figure;
 mod floor;
 mod latency;
+mod no_disk;
 mod open;
 mod payload;
 mod place;
