@@ -63,6 +63,10 @@ impl Failure {
             Error::Option { option: "segment_size", .. } => {
                 (Status::Usage, " (--segment-size)".into())
             }
+            Error::Option { option: "buffer_size", .. } => {
+                (Status::Usage, " (--buffer-size)".into())
+            }
+            Error::Option { option: "pin", .. } => (Status::Usage, " (--pin)".into()),
             Error::Option { .. } => (Status::Usage, String::new()),
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
             Error::Io(cause) | Error::Poisoned(cause) => {

@@ -68,7 +68,12 @@ fn floor() {
 
 #[test]
 fn raw() {
-    for disk in [&["--disk", "std"][..], &["--disk", "uring"], &["--disk", "uring", "--register"]] {
+    for disk in [
+        &["--disk", "std"][..],
+        &["--disk", "uring"],
+        &["--disk", "uring", "--register"],
+        &["--disk", "uring", "--register-buf", "--direct-io"],
+    ] {
         let flags = ["bench", "floor", "--raw", "--readers", "2", "--file-size", "16M"];
         let more = ["--buffer-size", "256K", "--seconds", "0.1", "--dsync"];
         let (guard, dir) = place();
@@ -88,6 +93,14 @@ fn raw() {
         check(&figures[1], "floor/raw-read", false);
         assert_eq!(figures[0]["params"]["disk"], disk[1]);
     }
+    let (guard, dir) = place();
+    let mut alone =
+        command(&["bench", "floor", "--raw", "--no-writer", "--file-size", "1M", "--json"]);
+    alone
+        .args(["--buffer-size", "64K", "--seconds", "0.1", "--dir"])
+        .arg(&dir)
+        .current_dir(guard.path());
+    assert_eq!(run(alone, b"").ok().json()["bench"], "floor/raw-read");
     run(command(&["bench", "floor", "--raw", "--register"]), b"").exits(2);
 }
 

@@ -1,11 +1,12 @@
 //! The real thing: a writer is killed with SIGKILL at random moments, fifty times on one directory, while
-//! a follower of another process prints what is durable.
+//! a follower of another process prints what is durable. Then the same, fewer times, with writers that go
+//! through io_uring.
 //!
 //! Every line carries its round, its count in the round, and a checksum. In the end each round's lines
 //! are a run from its first one on, in order; what the follower printed is all there, in order; and each
 //! run went on exactly where the one before it stopped.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 mod esker;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use esker::{command, end, log, place};
 
 const ROUNDS: u64 = 50;
+const ROUNDS_URING: u64 = 20;
 const POLICIES: [&str; 4] = ["always", "batch:64", "periodic:2", "os"];
 
 /// splitmix64
@@ -44,8 +46,8 @@ fn line(round: u64, count: u64) -> String {
     format!("{round} {count} {sum:016x} {filling}\n")
 }
 
-fn start_writer(dir: &std::path::Path, policy: &str) -> Child {
-    command(&["log", "append", "--segment-size", "256K", "--policy", policy])
+fn start_writer(dir: &std::path::Path, policy: &str, disk: &str) -> Child {
+    command(&["log", "append", "--segment-size", "256K", "--policy", policy, "--disk", disk])
         .arg(dir)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -72,6 +74,15 @@ fn feed(mut input: impl Write, round: u64, mut random: Random) -> u64 {
 
 #[test]
 fn what_a_follower_saw_is_all_there() {
+    rounds("std", ROUNDS);
+}
+
+#[test]
+fn what_a_follower_saw_is_all_there_through_io_uring() {
+    rounds("uring", ROUNDS_URING);
+}
+
+fn rounds(disk: &str, rounds: u64) {
     let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("the pauses follow from ESKER_SEED={seed}; the moments are the machine's");
@@ -103,14 +114,14 @@ fn what_a_follower_saw_is_all_there() {
     });
 
     let mut fed = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         // Every second writer is killed when the follower has seen it at work; the others at any
         // moment, also before they have opened the log, and under every policy.
         let at_work = round % 2 == 1;
         let policies = if at_work { POLICIES.len() - 1 } else { POLICIES.len() };
         let policy = POLICIES[random.below(policies as u64) as usize];
         let before = seen_bytes.load(Ordering::SeqCst);
-        let mut writer = start_writer(&dir, policy);
+        let mut writer = start_writer(&dir, policy, disk);
         let input = writer.stdin.take().unwrap();
         let pauses = Random(random.next());
         let feeder = std::thread::spawn(move || feed(input, round, pauses));

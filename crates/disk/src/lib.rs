@@ -31,6 +31,7 @@
 
 mod aligned;
 mod error;
+mod huge_pages;
 mod io;
 mod std_disk;
 #[cfg(target_os = "linux")]
@@ -43,8 +44,9 @@ use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use aligned::AlignedBuf;
+pub use aligned::{AlignedBuf, HugePages};
 pub use error::{Error, Op, Result};
+pub use huge_pages::NoHugePages;
 pub use io::{read_full_at, write_all_at};
 pub use std_disk::StdDisk;
 

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use esker_disk::NoHugePages;
+
 use crate::format::RECORD_LIMIT_MAX;
 use crate::position::{Position, Seq};
 
@@ -27,6 +29,8 @@ pub enum Error {
         /// What it must be.
         rule: String,
     },
+    /// The staging buffers should be on huge pages, and too few are reserved. Nothing was opened.
+    HugePages(NoHugePages),
     /// The log was closed.
     Closed,
     /// The engine stopped before the record became durable. Whether it did is known after reopening.
@@ -155,6 +159,7 @@ impl fmt::Display for Error {
                 "the log takes no more records after a failure ({cause}); reopen it to go on"
             ),
             Error::Option { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::HugePages(cause) => write!(f, "{cause}"),
             Error::Closed => f.write_str("the log is closed"),
             Error::Stopped => f.write_str("the commit engine has stopped; reopen the log to go on"),
             Error::Locked { dir } => write!(
@@ -207,6 +212,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Io(cause) | Error::Poisoned(cause) => Some(cause),
+            Error::HugePages(cause) => Some(cause),
             _ => None,
         }
     }

@@ -54,6 +54,7 @@ mod manifest;
 mod mark;
 mod open;
 mod options;
+mod pinning;
 mod position;
 mod progress;
 mod published;

@@ -18,6 +18,7 @@ use crate::layout;
 use crate::log::{Log, Owner, Shared, State};
 use crate::manifest::{self, Manifest};
 use crate::options::{Direct, OnDamage, Options, Policy};
+use crate::pinning;
 use crate::published::Published;
 use crate::recovery;
 use crate::repair;
@@ -25,6 +26,9 @@ use crate::runway::Runway;
 use crate::segments::Segments;
 use crate::tail::Tail;
 use crate::waiters::Waiters;
+
+/// Threads for commits of an engine that a log has for itself.
+const THREADS: usize = 4;
 
 impl Log {
     /// Opens the log in `dir` for writing, creating it where there is none.
@@ -37,9 +41,11 @@ impl Log {
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,
     /// [`Error::Damaged`] when durable bytes are missing (see [`OnDamage`]), [`Error::Option`],
-    /// [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], and [`Error::Io`].
+    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], and [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
+        let tail = Arc::new(Tail::new(&options)?);
+        let engine = engine_of(&options)?;
         let dir = dir.as_ref();
         let disk = Arc::clone(&options.disk);
         enter(dir, &options)?;
@@ -47,12 +53,6 @@ impl Log {
             std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.into() },
             _ => cause.into(),
         })?;
-        let engine = match &options.engine {
-            Some(engine) => engine.clone(),
-            None => Engine::shared().map_err(|cause| {
-                esker_disk::Error::new(esker_disk::Op::Open, Path::new("a thread"), None, cause)
-            })?,
-        };
         let facts = disk.facts(dir)?;
         let durable_commits = options.policy != Policy::OsBuffered;
         let mode = Mode {
@@ -78,7 +78,6 @@ impl Log {
         let adopted = recovery::adopt(dir, &options, survey, engine.wall_ms())?;
 
         let start = adopted.start;
-        let tail = Arc::new(Tail::new(options.tail_cache, options.reader_memory));
         // A sync covers only writes that have ended.
         let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
         let core = Core::new(&start, &options, Arc::clone(&tail), depth);
@@ -132,6 +131,24 @@ impl Log {
         shared.upkeep();
         Ok(Self { _owner: Arc::new(Owner(Arc::clone(&shared))), shared })
     }
+}
+
+/// The threads that commit: those given, some on one processor, or those that all logs share.
+fn engine_of(options: &Options) -> Result<Engine> {
+    let engine = match (&options.engine, options.pin) {
+        (Some(engine), _) => return Ok(engine.clone()),
+        (None, Some(processor)) => {
+            if !pinning::may_use(processor) {
+                let rule = format!("a processor that this process may use; {processor} is none");
+                return Err(Error::Option { option: "pin", rule });
+            }
+            Engine::pinned(THREADS, processor)
+        }
+        (None, None) => Engine::shared(),
+    };
+    let failed =
+        |why| esker_disk::Error::new(esker_disk::Op::Open, Path::new("a thread"), None, why);
+    Ok(engine.map_err(failed)?)
 }
 
 /// Looks whether the directory is, or can become, a log's, and makes it where it is missing.

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::{Disk, StdDisk};
+use esker_disk::{Disk, HugePages, StdDisk};
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -128,6 +128,12 @@ pub struct Options {
     /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, a device that works on
     /// several writes at once does so, and a crash may leave more units that were never durable.
     pub commits_in_flight: u32,
+    /// Whether the staging buffers are on huge pages. Default `false`. All of them are then taken at
+    /// opening, which fails with [`Error::HugePages`] when the kernel has too few in reserve, and
+    /// `buffer_size` is a multiple of the size of a huge page, usually 2 MiB. How many:
+    /// `buffer_size` times the larger of `buffers` and what `tail_cache` has room for, and one more.
+    /// Buffers of larger records, and those made while readers hold all of these, are ordinary memory.
+    pub huge_pages: bool,
     /// The bytes of durable records kept in memory for readers at the tip. Default 8 MiB.
     pub tail_cache: u64,
     /// The bytes of memory that batches of readers may hold beyond the tail cache. Default 64 MiB. A
@@ -159,6 +165,12 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// The threads that commit. Default: those shared by all logs of the process.
     pub engine: Option<Engine>,
+    /// The processor that the threads which commit stay on. The log then has an engine of its own, so
+    /// that `engine` is not set; see [`Engine::pinned`] for one that several logs share. Default: none,
+    /// which is the recommendation, unless it is one that takes the interrupts of the disk and was
+    /// measured: see ARCHITECTURE.md for figures. A caller that waits on its own thread may commit
+    /// there, wherever that runs.
+    pub pin: Option<usize>,
 }
 
 impl Default for Options {
@@ -172,6 +184,7 @@ impl Default for Options {
             buffer_size: 4 << 20,
             buffers: 8,
             commits_in_flight: 2,
+            huge_pages: false,
             tail_cache: 8 << 20,
             reader_memory: 64 << 20,
             cold_cache: 16 << 20,
@@ -184,6 +197,7 @@ impl Default for Options {
             must_exist: false,
             disk: Arc::new(StdDisk::new()),
             engine: None,
+            pin: None,
         }
     }
 }
@@ -207,6 +221,18 @@ impl Options {
             blocks(self.buffer_size) && (8 << 10..=64 << 20).contains(&self.buffer_size),
             "buffer_size",
             "a multiple of 4096 from 8 KiB to 64 MiB",
+        )?;
+        if let Some(page) = self.huge_pages.then(HugePages::page_size).flatten() {
+            rule(
+                (self.buffer_size as usize).is_multiple_of(page),
+                "buffer_size",
+                &format!("a multiple of {page}, the size of a huge page, with huge_pages"),
+            )?;
+        }
+        rule(
+            self.pin.is_none() || self.engine.is_none(),
+            "pin",
+            "of a log without an engine given",
         )?;
         rule((2..=1024).contains(&self.buffers), "buffers", "from 2 to 1024")?;
         rule((1..=8).contains(&self.commits_in_flight), "commits_in_flight", "from 1 to 8")?;

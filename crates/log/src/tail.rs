@@ -5,8 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use esker_disk::{AlignedBuf, HugePages};
 use parking_lot::RwLock;
 
+use crate::error::{Error, Result};
+use crate::options::Options;
 use crate::window::{Piece, Window};
 
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub(crate) struct Tail {
     kept: AtomicU64,
     /// The bytes of all windows that there are: those here, and those that readers still hold.
     held: Arc<AtomicU64>,
+    /// Where usual windows are, if not in ordinary memory.
+    huge: Option<HugePages>,
 }
 
 #[derive(Debug)]
@@ -30,14 +35,17 @@ struct Kept {
 }
 
 impl Tail {
-    pub(crate) fn new(cache: u64, lent: u64) -> Self {
-        Self {
-            windows: RwLock::new(VecDeque::with_capacity(32)),
-            cache,
-            lent,
-            kept: AtomicU64::new(0),
-            held: Arc::default(),
-        }
+    /// An empty tail, with the memory of its windows where the options want that beforehand.
+    pub(crate) fn new(options: &Options) -> Result<Self> {
+        let (size, cache) = (options.buffer_size, options.tail_cache);
+        let huge = options.huge_pages.then(|| {
+            let kept = cache.div_ceil(u64::from(size)).max(u64::from(options.buffers)) + 1;
+            HugePages::reserve(size as usize, kept as usize)
+        });
+        let huge = huge.transpose().map_err(Error::HugePages)?;
+        let windows = RwLock::new(VecDeque::with_capacity(32));
+        let lent = options.reader_memory;
+        Ok(Self { windows, cache, lent, kept: AtomicU64::new(0), held: Arc::default(), huge })
     }
 
     pub(crate) fn newest(&self) -> Option<Arc<Window>> {
@@ -97,7 +105,10 @@ impl Tail {
         }
         let window = reused.unwrap_or_else(|| {
             let capacity = usual.max(piece.limit - piece.start);
-            Arc::new(Window::new(piece, capacity, Arc::clone(&self.held)))
+            let huge = self.huge.as_ref().filter(|huge| huge.buffer_len() == capacity as usize);
+            let memory = huge.and_then(HugePages::lend);
+            let memory = memory.unwrap_or_else(|| AlignedBuf::new(capacity as usize));
+            Arc::new(Window::new(piece, memory, Arc::clone(&self.held)))
         });
         windows.push_back(Kept { window: Arc::clone(&window), end: u64::MAX });
         self.kept.store(windows.iter().map(Kept::bytes).sum(), Ordering::Relaxed);

@@ -62,11 +62,10 @@ impl std::fmt::Debug for Window {
 unsafe impl Sync for Window {}
 
 impl Window {
-    pub(crate) fn new(piece: Piece, capacity: u32, held: Arc<AtomicU64>) -> Self {
-        let memory = AlignedBuf::new(capacity as usize);
+    pub(crate) fn new(piece: Piece, memory: AlignedBuf, held: Arc<AtomicU64>) -> Self {
         let Piece { segment, base, start, limit } = piece;
-        debug_assert!(start.is_multiple_of(BLOCK) && limit - start <= capacity);
         let capacity = memory.len() as u32;
+        debug_assert!(start.is_multiple_of(BLOCK) && limit - start <= capacity);
         held.fetch_add(u64::from(capacity), Ordering::Relaxed);
         Self { held, segment, base, start, limit, capacity, memory }
     }

@@ -11,7 +11,7 @@ use super::append::SECONDS;
 use super::payload::{HEAD, Recipe};
 use super::verify::Verify;
 use crate::exit::{Failure, Outcome};
-use crate::log_cmd::WritingArguments;
+use crate::log_cmd::{KeepingArguments, WritingArguments};
 use crate::quantity;
 
 /// Records in one call where a log is written that somebody catches up with.
@@ -27,6 +27,12 @@ Examples:
 
   # 20 threads, records of 512 bytes to 1 MiB, on another disk
   esker log bench --writers 20 --size 512..1M --blocking --dir /data/bench
+
+  # A ring of 4 segments, its segments and index as told; what it kept is compared
+  esker log bench --retain-segments 4 --segment-size 16M --index-bytes 128K --count 1000000
+
+  # The log's own work on a record of 90 bytes, without a disk
+  esker log bench --no-disk --async --size 90 --buffer-size 1M
 
   # How long opening takes, after a clean close and after a kill
   esker log bench --open --bytes 10000000000
@@ -52,7 +58,7 @@ pub struct LogBenchArguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub writers: u32,
     /// The size of a record, or MIN..MAX
-    #[arg(long, value_name = "BYTES", default_value = "900", value_parser = quantity::size_range)]
+    #[arg(long, alias = "log-size", value_name = "BYTES", default_value = "900", value_parser = quantity::size_range)]
     pub size: RangeInclusive<u32>,
     /// Records in one call [default: 1, with --catchup 64]
     #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..=65_536))]
@@ -63,6 +69,18 @@ pub struct LogBenchArguments {
     /// Callers do not wait for durability; one flush at the end, inside the timed part
     #[arg(long = "async")]
     pub pipelined: bool,
+    /// Each caller rests so long between its calls; the rest is no part of a latency
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    pub delay: u64,
+    /// What is written to segments goes nowhere, so that the log's own work is left; never verified
+    #[arg(long, conflicts_with_all = ["open", "keep", "disk"])]
+    pub no_disk: bool,
+    /// Staging buffers on huge pages; --buffer-size is then a multiple of their size, usually 2M
+    #[arg(long)]
+    pub huge_pages: bool,
+    /// The threads that commit stay on this processor, counted from 0
+    #[arg(long, value_name = "CORE")]
+    pub pin: Option<usize>,
     /// Measure tasks that read at the tip while one writer appends
     #[arg(long, value_name = "N", conflicts_with_all = ["pipelined", "open", "catchup"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub readers: Option<u32>,
@@ -99,7 +117,7 @@ pub struct LogBenchArguments {
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
     /// Where to work; made, and removed at the end
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "path", value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Leave the log in --dir at the end
     #[arg(long)]
@@ -108,20 +126,28 @@ pub struct LogBenchArguments {
     #[arg(long)]
     pub json: bool,
     /// The size of a staging buffer [default: 4M]
-    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
+    #[arg(long, alias = "buf-capacity", value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub buffer_size: Option<u32>,
     /// Staging buffers for what is not durable [default: 8]
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "pool-size", value_name = "N")]
     pub buffers: Option<u32>,
+    /// Bytes of durable records kept in memory for readers at the tip [default: 8M]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    pub tail_cache: Option<u64>,
     /// Commits in flight, at most [default: 2]
     #[arg(long, value_name = "N")]
     pub commits_in_flight: Option<u32>,
     /// An entry of the sparse index for so many bytes [default: 64K]
-    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
+    #[arg(long, alias = "index-sparse-bytes", value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub index_bytes: Option<u32>,
     /// ... and for so many records [default: 1024]
-    #[arg(long, value_name = "N")]
+    #[arg(long, alias = "index-sparse-count", value_name = "N")]
     pub index_records: Option<u32>,
+    /// The records after which a segment is full, too [default: no such limit]
+    #[arg(long, alias = "page-capacity", value_name = "N")]
+    pub segment_records: Option<u64>,
+    #[command(flatten)]
+    pub keeping: KeepingArguments,
     /// What the records' bytes follow from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -174,6 +200,14 @@ impl LogBenchArguments {
                 )));
             }
         }
+        let keeps = self.keeping.retention() != esker_log::Retention::NONE;
+        let more = self.open || self.catchup || self.readers.is_some();
+        if more && (keeps || self.delay > 0 || self.no_disk) {
+            return Err(Failure::usage(
+                "--retain-..., --delay and --no-disk are for appending, not for --open, --readers or \
+                 --catchup",
+            ));
+        }
         if self.writers > 1 && (*self.size.start() as usize) < HEAD {
             return Err(Failure::usage(format!(
                 "records of less than {HEAD} bytes cannot tell their writer, so that they could not be \
@@ -194,6 +228,11 @@ impl LogBenchArguments {
         options.commits_in_flight = self.commits_in_flight.unwrap_or(options.commits_in_flight);
         options.index_bytes = self.index_bytes.unwrap_or(options.index_bytes);
         options.index_records = self.index_records.unwrap_or(options.index_records);
+        options.tail_cache = self.tail_cache.unwrap_or(options.tail_cache);
+        options.segment_records = self.segment_records;
+        options.retention = self.keeping.retention();
+        options.huge_pages = self.huge_pages;
+        options.pin = self.pin;
         options
     }
 
@@ -205,6 +244,16 @@ impl LogBenchArguments {
     /// How much a reader checks.
     pub fn verify(&self) -> Verify {
         self.verify.unwrap_or_default()
+    }
+
+    /// Pieces of one transfer in flight, where there is a ring to have them.
+    pub fn queue_depth(&self) -> Option<usize> {
+        let asked = self.writing.queue_depth.map(usize::from);
+        #[cfg(target_os = "linux")]
+        if self.writing.disk == crate::arguments::DiskChoice::Uring {
+            return asked.or(Some(esker_disk::uring::UringOptions::default().in_flight));
+        }
+        asked
     }
 
     /// What the records follow from.
@@ -232,6 +281,14 @@ impl LogBenchArguments {
         put("size", self.size_name());
         put("policy", json!(quantity::policy_name(options.policy)));
         put("segment_size", json!(options.segment_size));
+        put("segment_records", json!(options.segment_records));
+        put("retain_segments", json!(options.retention.segments));
+        put("retain_bytes", json!(options.retention.bytes));
+        put("retain_age_s", json!(options.retention.age.map(|age| age.as_secs_f64())));
+        put("tail_cache", json!(options.tail_cache));
+        put("queue_depth", json!(self.queue_depth()));
+        put("huge_pages", json!(options.huge_pages));
+        put("pin", json!(options.pin));
         put("record_limit", json!(options.record_limit));
         put("buffer_size", json!(options.buffer_size));
         put("buffers", json!(options.buffers));

@@ -30,7 +30,9 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let dir = place.log();
     let of_log = |error| Failure::of_log(&error, &dir);
     let (options, recipe) = (arguments.options(), arguments.recipe());
-    let work = Work { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true };
+    let delay = Duration::ZERO;
+    let work =
+        Work { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
     let mut floor = Floor::prepare(&place.floor())?;
     floor.sample()?;
     let log = Log::open(&dir, options.clone()).map_err(of_log)?;

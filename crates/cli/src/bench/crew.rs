@@ -30,6 +30,8 @@ pub struct Work {
     pub batch: u32,
     pub blocking: bool,
     pub pipelined: bool,
+    /// Between the calls of a caller.
+    pub delay: Duration,
 }
 
 /// When a slice ends.
@@ -63,7 +65,7 @@ impl Crew {
     pub fn new(log: &Log, work: Work, recipe: &Recipe) -> Outcome<Self> {
         let callers = (0..work.writers).map(|writer| Caller::new(recipe, writer, work)).collect();
         let runtime = (!work.blocking)
-            .then(|| Builder::new_multi_thread().worker_threads(WORKERS).build())
+            .then(|| Builder::new_multi_thread().enable_time().worker_threads(WORKERS).build())
             .transpose()
             .map_err(|error| Failure::of_io("start threads", &error))?;
         Ok(Self { log: log.clone(), work, callers, runtime })
@@ -247,6 +249,10 @@ impl Caller {
             if clock.is_over(&mut self.latencies) {
                 break;
             }
+            if !self.work.delay.is_zero() {
+                tokio::time::sleep(self.work.delay).await;
+                clock.last = Instant::now();
+            }
         }
         Ok(())
     }
@@ -269,6 +275,10 @@ impl Caller {
             }
             if clock.is_over(&mut self.latencies) {
                 break;
+            }
+            if !self.work.delay.is_zero() {
+                std::thread::sleep(self.work.delay);
+                clock.last = Instant::now();
             }
         }
         Ok(())

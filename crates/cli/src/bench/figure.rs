@@ -30,6 +30,16 @@ pub struct Figure {
     pub open_ms: Option<f64>,
     /// What only this figure has.
     pub more: Map<String, Value>,
+    /// What people are told beside the rate.
+    pub summary: Option<Summary>,
+}
+
+/// The lines around the rate of a writer.
+#[derive(Debug)]
+pub struct Summary {
+    pub bench: String,
+    pub worker: String,
+    pub readers: String,
 }
 
 /// What people want to see first.
@@ -85,13 +95,18 @@ impl Figure {
             verified: false,
             open_ms: None,
             more: Map::new(),
+            summary: None,
         }
     }
 
     /// Prints it on standard output.
     pub fn print(&self, as_json: bool, shape: Shape) -> Outcome {
         let told = self.told(shape);
-        if as_json { output::print_json(&told) } else { output::print(&text(&told, shape)) }
+        if as_json {
+            output::print_json(&told)
+        } else {
+            output::print(&text(&told, shape, self.summary.as_ref()))
+        }
     }
 
     fn told(&self, shape: Shape) -> Told<'_> {
@@ -133,7 +148,7 @@ impl Figure {
     }
 }
 
-fn text(told: &Told<'_>, shape: Shape) -> String {
+fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
     let mut text = String::new();
     let floor = &told.floor;
     if shape != Shape::Floor {
@@ -141,9 +156,14 @@ fn text(told: &Told<'_>, shape: Shape) -> String {
     }
     match shape {
         Shape::Rate => {
+            if let Some(Summary { bench, worker, .. }) = summary {
+                let _ = writeln!(text, "  Bench:   {bench}\n  Worker:  {worker}");
+            }
             let _ = writeln!(
                 text,
-                "  {:.0} records/s, {:.1} MB/s; latency p50 {}, p99 {}, p99.9 {}, max {}",
+                "  {}{:.3} s, {:.0} records/s, {:.1} MB/s; latency p50 {}, p99 {}, p99.9 {}, max {}",
+                if summary.is_some() { "Writer:  " } else { "" },
+                told.seconds,
                 told.ops_per_s,
                 told.mb_per_s,
                 time(told.p50_us),
@@ -151,6 +171,9 @@ fn text(told: &Told<'_>, shape: Shape) -> String {
                 time(told.p999_us),
                 time(told.max_us)
             );
+            if let Some(Summary { readers, .. }) = summary {
+                let _ = writeln!(text, "  Readers: {readers}");
+            }
         }
         Shape::Reading => {
             let (records, mb) = (told.ops_per_s, told.mb_per_s);

@@ -18,6 +18,7 @@ mod figure;
 mod floor;
 mod latency;
 mod moments;
+mod no_disk;
 mod open;
 mod pace;
 mod payload;

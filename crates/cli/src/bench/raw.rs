@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_disk::{AlignedBuf, BLOCK, Disk, File, Op, Open, StdDisk, read_full_at, write_all_at};
+use esker_disk::{
+    AlignedBuf, BLOCK, Disk, File, HugePages, Op, Open, StdDisk, read_full_at, write_all_at,
+};
 use serde_json::json;
 
 use super::figure::{Figure, Shape};
@@ -42,14 +44,17 @@ pub struct RawArguments {
     #[arg(long, requires = "raw", value_enum, default_value_t, value_name = "std|uring|auto")]
     disk: DiskChoice,
     /// With --raw: past the page cache
-    #[arg(long, requires = "raw", value_enum, default_value_t, value_name = "on|off|auto")]
+    #[arg(long, alias = "direct-io", requires = "raw", value_enum, num_args = 0..=1, default_value_t, default_missing_value = "on", value_name = "on|off|auto")]
     direct: Choice,
     /// With --raw: each write is durable when it returns
     #[arg(long, requires = "raw")]
     dsync: bool,
     /// With --raw and --disk uring: buffers and file are registered with the kernel
-    #[arg(long, requires = "raw")]
+    #[arg(long, aliases = ["register-file", "register-buf"], requires = "raw")]
     register: bool,
+    /// With --raw: buffers on huge pages; --buffer-size is then a multiple of their size, usually 2M
+    #[arg(long, requires = "raw")]
+    huge_pages: bool,
 }
 
 /// One thread's transfers.
@@ -93,8 +98,16 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
     }
     let place = Place::make(dir, false)?;
     let dir = place.floor();
+    let huge = arguments.huge_pages.then(|| {
+        let threads = arguments.readers + u32::from(!arguments.no_writer);
+        HugePages::reserve(arguments.buffer_size as usize, threads.max(1) as usize)
+    });
+    let huge = huge.transpose().map_err(|why| match why.kind() {
+        std::io::ErrorKind::InvalidInput => Failure::usage(format!("{why} (--buffer-size)")),
+        _ => Failure::failed(why.to_string()),
+    })?;
     let mut floor = Floor::prepare(&dir)?;
-    let raw = Raw::lay_out(arguments, &dir).map_err(failure)?;
+    let raw = Raw::lay_out(arguments, &dir, huge).map_err(failure)?;
     floor.sample()?;
     let time = Duration::from_secs_f64(seconds.clamp(0.01, 86_400.0));
     let (begin, mark) = (Instant::now(), Mark::now());
@@ -111,6 +124,7 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
         "direct": raw.how.direct,
         "dsync": raw.how.dsync,
         "registered": arguments.register,
+        "huge_pages": arguments.huge_pages,
         "seconds": seconds,
     });
     for (bench, latencies) in [("floor/raw-write", wrote), ("floor/raw-read", read)] {
@@ -133,13 +147,18 @@ struct Raw<'a> {
     arguments: &'a RawArguments,
     path: PathBuf,
     how: Open,
+    huge: Option<HugePages>,
     /// The bytes of a transfer, and how many of them make up the file.
     len: u64,
     count: u64,
 }
 
 impl<'a> Raw<'a> {
-    fn lay_out(arguments: &'a RawArguments, dir: &Path) -> esker_disk::Result<Self> {
+    fn lay_out(
+        arguments: &'a RawArguments,
+        dir: &Path,
+        huge: Option<HugePages>,
+    ) -> esker_disk::Result<Self> {
         let able = StdDisk::new().facts(dir)?.direct;
         let direct = match arguments.direct {
             Choice::On => true,
@@ -151,6 +170,7 @@ impl<'a> Raw<'a> {
             arguments,
             path: dir.join("raw"),
             how: Open::create().direct(direct).dsync(arguments.dsync),
+            huge,
             len,
             count: (arguments.file_size / len).max(1),
         };
@@ -163,7 +183,8 @@ impl<'a> Raw<'a> {
 
     /// The transfers of one thread.
     fn transfers(&self) -> esker_disk::Result<Box<dyn Transfers>> {
-        let mut buffer = AlignedBuf::new(self.len as usize);
+        let huge = self.huge.as_ref().and_then(HugePages::lend);
+        let mut buffer = huge.unwrap_or_else(|| AlignedBuf::new(self.len as usize));
         for (index, word) in buffer.chunks_mut(8).enumerate() {
             word.copy_from_slice(&mix(index as u64).to_le_bytes());
         }
@@ -240,9 +261,5 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 
 #[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn failure(error: esker_disk::Error) -> Failure {
-    let hint = match error.kind() {
-        std::io::ErrorKind::OutOfMemory => "; `ulimit -l` limits the memory that --register locks",
-        _ => "",
-    };
-    Failure::failed(format!("{error}{hint}"))
+    Failure::failed(error.to_string())
 }

@@ -10,16 +10,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_log::{Log, Retention};
+use esker_log::Log;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::framing::{BadFraming, Framer};
 use super::input::{Event, Input};
-use super::open::{self, WritingArguments};
+use super::open::{self, KeepingArguments, WritingArguments};
 use super::summary::Summary;
 use crate::arguments::Framing;
 use crate::exit::{Failure, Outcome, complain};
-use crate::quantity;
 
 /// Input that stays away so long has paused.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -50,15 +49,8 @@ pub struct AppendArguments {
     framing: Framing,
     #[command(flatten)]
     writing: WritingArguments,
-    /// Keep at most so many bytes, in whole segments; the oldest go first
-    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
-    retain_bytes: Option<u64>,
-    /// Keep at most so many segments
-    #[arg(long, value_name = "N")]
-    retain_segments: Option<u64>,
-    /// Keep nothing that is older, in whole segments: 90, 15m, 12h, 7d
-    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
-    retain_age: Option<Duration>,
+    #[command(flatten)]
+    keeping: KeepingArguments,
     /// Print the summary as one JSON object
     #[arg(long)]
     json: bool,
@@ -68,10 +60,7 @@ pub struct AppendArguments {
 pub fn run(arguments: &AppendArguments) -> Outcome {
     let dir = &arguments.dir;
     let mut options = arguments.writing.options();
-    options.retention = Retention::NONE;
-    options.retention.bytes = arguments.retain_bytes;
-    options.retention.segments = arguments.retain_segments;
-    options.retention.age = arguments.retain_age;
+    options.retention = arguments.keeping.retention();
     let limit = options.record_limit;
 
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;

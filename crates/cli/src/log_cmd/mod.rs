@@ -16,7 +16,7 @@ use clap::Subcommand;
 use crate::bench;
 use crate::exit::Outcome;
 
-pub use open::WritingArguments;
+pub use open::{KeepingArguments, WritingArguments};
 
 /// The commands of `esker log`.
 #[derive(Debug, Subcommand)]
@@ -34,7 +34,7 @@ pub enum LogCommand {
     /// Drop the oldest records
     Truncate(truncate::TruncateArguments),
     /// Measure appending, reading and opening, beside the floor of this machine
-    Bench(bench::LogBenchArguments),
+    Bench(Box<bench::LogBenchArguments>),
     /// Build a log for a benchmark that kills its builder
     #[command(hide = true)]
     BenchBuild(bench::BuildArguments),

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use esker_disk::Disk;
 #[cfg(target_os = "linux")]
 use esker_disk::uring::{UringDisk, UringOptions};
-use esker_log::{Direct, Found, Log, Options, Policy};
+use esker_log::{Direct, Found, Log, Options, Policy, Retention};
 
 use crate::arguments::{Choice, DiskChoice};
 use crate::exit::{Failure, Outcome, complain};
@@ -47,6 +48,7 @@ pub struct WritingArguments {
     /// on where the policy wants every commit durable]
     #[arg(
         long,
+        alias = "o-dsync",
         value_enum,
         num_args = 0..=1,
         require_equals = true,
@@ -55,6 +57,34 @@ pub struct WritingArguments {
         value_name = "on|off|auto"
     )]
     pub dsync: Option<Choice>,
+    /// With --disk uring: pieces of one transfer in flight, 1 to 16 [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub queue_depth: Option<u8>,
+}
+
+/// What a log keeps.
+#[derive(Debug, Clone, Args)]
+pub struct KeepingArguments {
+    /// Keep at most so many bytes, in whole segments; the oldest go first
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    pub retain_bytes: Option<u64>,
+    /// Keep at most so many segments
+    #[arg(long, alias = "ring-size", value_name = "N")]
+    pub retain_segments: Option<u64>,
+    /// Keep nothing that is older, in whole segments: 90, 15m, 12h, 7d
+    #[arg(long, value_name = "TIME", value_parser = quantity::time)]
+    pub retain_age: Option<Duration>,
+}
+
+impl KeepingArguments {
+    /// As the library has it; without a limit everything is kept.
+    pub fn retention(&self) -> Retention {
+        let mut retention = Retention::NONE;
+        retention.bytes = self.retain_bytes;
+        retention.segments = self.retain_segments;
+        retention.age = self.retain_age;
+        retention
+    }
 }
 
 impl WritingArguments {
@@ -75,15 +105,17 @@ impl WritingArguments {
             Some(Choice::Auto) | None => options.dsync,
         };
         if self.disk == DiskChoice::Uring {
-            options.disk = uring();
+            options.disk = uring(self.queue_depth);
         }
         options
     }
 }
 
 #[cfg(target_os = "linux")]
-fn uring() -> Arc<dyn Disk> {
-    let (disk, refused) = UringDisk::or_std(UringOptions::default());
+fn uring(queue_depth: Option<u8>) -> Arc<dyn Disk> {
+    let mut options = UringOptions::default();
+    options.in_flight = queue_depth.map_or(options.in_flight, usize::from);
+    let (disk, refused) = UringDisk::or_std(options);
     if let Some(why) = refused {
         complain(&format!("note: io_uring cannot be used here, and ordinary calls are: {why}"));
     }
@@ -91,7 +123,7 @@ fn uring() -> Arc<dyn Disk> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn uring() -> Arc<dyn Disk> {
+fn uring(_: Option<u8>) -> Arc<dyn Disk> {
     complain("note: io_uring is Linux's, and ordinary calls are used");
     Arc::new(esker_disk::StdDisk::new())
 }

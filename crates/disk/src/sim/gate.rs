@@ -50,7 +50,7 @@ impl Gate {
     }
 
     /// Waits until the gate is open or `alive` says no.
-    pub(super) fn pass(&self, alive: impl Fn() -> bool) {
+    pub(crate) fn pass(&self, alive: impl Fn() -> bool) {
         let mut held = self.held();
         held.waiting += 1;
         self.0.1.notify_all();

@@ -79,6 +79,7 @@ impl File for UringFile {
 mod tests {
     use super::*;
     use crate::uring::RINGS;
+    use crate::uring::faults::Faults;
     use crate::uring::ring::Ring;
     use crate::{Open, StdDisk, read_full_at, write_all_at};
 
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn without_a_free_ring_the_work_is_done_all_the_same() {
-        let Ok(pool) = Pool::new(2) else {
+        let Ok(pool) = Pool::new(2, Faults::default()) else {
             println!("skipped, there is no io_uring here");
             return;
         };

@@ -9,7 +9,9 @@
 //! and a machine may be out of the memory for a ring. [`UringDisk::new`] says so, and
 //! [`UringDisk::or_std`] falls back to [`StdDisk`] and logs why. [`Disk::facts`] tells which it is.
 
+mod faults;
 mod file;
+mod locked;
 mod pool;
 mod registered;
 mod ring;
@@ -20,6 +22,9 @@ use std::sync::Arc;
 
 use crate::{Disk, Facts, File, Lock, Open, Result, StdDisk};
 
+use faults::Faults;
+#[cfg(feature = "sim")]
+pub use faults::{RingFaults, Strike};
 use file::UringFile;
 use pool::Pool;
 pub use registered::Registered;
@@ -59,13 +64,27 @@ impl UringDisk {
     /// # Errors
     /// Why io_uring cannot be used here: `Unsupported` when the kernel misses an operation or the
     /// options do not allow it, `PermissionDenied` when a sysctl or a filter forbids it, `OutOfMemory`
-    /// when the limits leave no room for a ring.
+    /// when the limits leave no room for a ring, with the limit's name.
     pub fn new(options: UringOptions) -> io::Result<Self> {
         if !options.allowed {
             let why = "the options do not allow io_uring";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        Ok(Self { pool: Arc::new(Pool::new(options.in_flight.clamp(1, Ring::MOST))?) })
+        Self::make(options, Faults::default())
+    }
+
+    /// The same, with something that goes wrong under it, for tests.
+    ///
+    /// # Errors
+    /// As [`UringDisk::new`].
+    #[cfg(feature = "sim")]
+    pub fn with_faults(options: UringOptions, faults: &RingFaults) -> io::Result<Self> {
+        Self::make(options, faults.clone().into())
+    }
+
+    fn make(options: UringOptions, faults: Faults) -> io::Result<Self> {
+        let pool = Pool::new(options.in_flight.clamp(1, Ring::MOST), faults);
+        Ok(Self { pool: Arc::new(pool.map_err(|why| locked::named(why, 0))?) })
     }
 
     /// This disk, or where it cannot be had the standard one, with the reason. The reason is logged,

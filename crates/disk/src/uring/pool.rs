@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::RINGS;
+use super::faults::Faults;
 use super::ring::Ring;
 
 #[derive(Debug)]
@@ -13,13 +14,14 @@ pub(super) struct Pool {
     /// Rings that there are, idle or not.
     made: AtomicUsize,
     in_flight: usize,
+    faults: Faults,
 }
 
 impl Pool {
-    pub(super) fn new(in_flight: usize) -> io::Result<Self> {
+    pub(super) fn new(in_flight: usize, faults: Faults) -> io::Result<Self> {
         let mut idle = Vec::with_capacity(RINGS);
-        idle.push(Ring::new(in_flight)?);
-        Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight })
+        idle.push(Ring::new(in_flight)?.with(faults.clone()));
+        Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight, faults })
     }
 
     /// Lends a ring for one call; `None` when all are lent out and no other can be made.
@@ -44,7 +46,7 @@ impl Pool {
         if self.made.fetch_add(1, Ordering::Relaxed) < RINGS
             && let Ok(ring) = Ring::new(self.in_flight)
         {
-            return Some(ring);
+            return Some(ring.with(self.faults.clone()));
         }
         self.made.fetch_sub(1, Ordering::Relaxed);
         None

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use super::locked;
 use super::ring::Ring;
 use crate::std_disk::StdFile;
 use crate::{AlignedBuf, Error, File, Op, Open, Result, StdDisk};
@@ -20,10 +21,11 @@ impl Registered {
     ///
     /// # Errors
     /// As [`Disk::open`](crate::Disk::open) and [`UringDisk::new`](super::UringDisk::new);
-    /// `OutOfMemory` when the limit on locked memory is too low.
+    /// `OutOfMemory` when the limit on locked memory is too low, with its name and value.
     pub fn open(path: &Path, how: Open, buffers: Vec<AlignedBuf>) -> Result<Self> {
         let file = StdDisk::new().open_file(path, how)?;
-        let failed = |why| Error::new(Op::Open, path, None, why);
+        let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
+        let failed = |why| Error::new(Op::Open, path, None, locked::named(why, bytes));
         let mut ring = Ring::new(Ring::MOST).map_err(failed)?;
         ring.register(file.fd(), buffers).map_err(failed)?;
         Ok(Self { ring, file })

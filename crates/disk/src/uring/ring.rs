@@ -30,7 +30,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
-use crate::{AlignedBuf, BLOCK};
+use super::faults::Faults;
+use crate::{AlignedBuf, BLOCK, Op};
 
 /// A smaller transfer is one piece.
 const PIECE: usize = 256 << 10;
@@ -45,6 +46,7 @@ pub(crate) struct Ring {
     in_flight: usize,
     sound: bool,
     buffers: Vec<AlignedBuf>,
+    faults: Faults,
 }
 
 impl std::fmt::Debug for Ring {
@@ -89,7 +91,13 @@ impl Ring {
             let why = "the kernel's io_uring misses an operation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        Ok(Self { ring, in_flight, sound: true, buffers: Vec::new() })
+        Ok(Self { ring, in_flight, sound: true, buffers: Vec::new(), faults: Faults::default() })
+    }
+
+    /// The same ring, with what is to go wrong on it.
+    pub(crate) fn with(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
     }
 
     /// Reads at most `buf.len()` bytes from `offset`.
@@ -104,7 +112,7 @@ impl Ring {
     ) -> io::Result<usize> {
         let fd = types::Fd(fd.as_raw_fd());
         let start = buf.as_mut_ptr();
-        self.transfer(buf.len(), offset, |at, len| {
+        self.transfer(Op::Read, buf.len(), offset, |at, len| {
             let to = start.wrapping_add(at);
             opcode::Read::new(fd, to, len).offset(offset + at as u64).build()
         })
@@ -122,7 +130,7 @@ impl Ring {
     ) -> io::Result<usize> {
         let fd = types::Fd(fd.as_raw_fd());
         let start = buf.as_ptr();
-        self.transfer(buf.len(), offset, |at, len| {
+        self.transfer(Op::Write, buf.len(), offset, |at, len| {
             let from = start.wrapping_add(at);
             opcode::Write::new(fd, from, len).offset(offset + at as u64).build()
         })
@@ -136,7 +144,10 @@ impl Ring {
         let fd = types::Fd(fd.as_raw_fd());
         let sync = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
         let mut results = [0; Self::MOST];
+        let met = self.faults.meet(Op::Sync, 1);
+        met.asked(0, 0);
         self.run(std::iter::once(sync), &mut results)?;
+        met.over(&mut results);
         check(results[0]).map(|_| ())
     }
 
@@ -175,7 +186,7 @@ impl Ring {
     /// As [`Ring::write_at`]; `NotFound` when there is no such buffer.
     pub(crate) fn write_registered(&mut self, index: usize, offset: u64) -> io::Result<usize> {
         let (start, len) = self.registered(index)?;
-        self.transfer(len, offset, |at, len| {
+        self.transfer(Op::Write, len, offset, |at, len| {
             let from = start.wrapping_add(at).cast_const();
             let write = opcode::WriteFixed::new(types::Fixed(0), from, len, index as u16);
             write.offset(offset + at as u64).build()
@@ -188,7 +199,7 @@ impl Ring {
     /// As [`Ring::read_at`]; `NotFound` when there is no such buffer.
     pub(crate) fn read_registered(&mut self, index: usize, offset: u64) -> io::Result<usize> {
         let (start, len) = self.registered(index)?;
-        self.transfer(len, offset, |at, len| {
+        self.transfer(Op::Read, len, offset, |at, len| {
             let to = start.wrapping_add(at);
             let read = opcode::ReadFixed::new(types::Fixed(0), to, len, index as u16);
             read.offset(offset + at as u64).build()
@@ -209,6 +220,7 @@ impl Ring {
     /// from the start on that were moved.
     fn transfer(
         &mut self,
+        op: Op,
         len: usize,
         offset: u64,
         piece_at: impl Fn(usize, u32) -> squeue::Entry,
@@ -224,7 +236,10 @@ impl Ring {
         let ranges = ranges.filter(|(at, len)| *at == 0 || *len > 0);
         for _ in 0..TURNED_AWAY {
             let mut results = [0; Self::MOST];
-            self.run(ranges.clone().map(|(at, len)| piece_at(at, len as u32)), &mut results)?;
+            let met = self.faults.meet(op, ranges.clone().count());
+            let asked = ranges.clone().enumerate().map(|(n, (at, len))| (at, met.asked(n, len)));
+            self.run(asked.map(|(at, len)| piece_at(at, len as u32)), &mut results)?;
+            met.over(&mut results);
             if let Some(moved) = count(ranges.clone().map(|(_, len)| len).zip(results))? {
                 return Ok(moved);
             }

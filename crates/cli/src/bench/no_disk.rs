@@ -1,0 +1,127 @@
+//! A disk for the log alone, without the disk: once it is told to, what is written to segments goes
+//! nowhere, and nothing is synced. What is left to measure is the log's own work on a record.
+//!
+//! Everything else, names and the small files, is done as ever, so that the log notices nothing. It can
+//! not be read back.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_disk::{Disk, Facts, File, Lock, Open, Result};
+
+/// Another disk, of which segments are cut off when the switch is thrown.
+#[derive(Debug)]
+pub struct NoDisk {
+    disk: Arc<dyn Disk>,
+    off: Arc<AtomicBool>,
+}
+
+/// Cuts the segments off.
+#[derive(Debug, Clone)]
+pub struct Switch(Arc<AtomicBool>);
+
+impl Switch {
+    /// From here on nothing is written to segments.
+    pub fn throw(&self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl NoDisk {
+    /// Around another disk, which is whole until the switch is thrown.
+    pub fn around(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Switch) {
+        let off = Arc::new(AtomicBool::new(false));
+        (Arc::new(Self { disk, off: Arc::clone(&off) }), Switch(off))
+    }
+
+    fn is_off(&self) -> bool {
+        self.off.load(Ordering::SeqCst)
+    }
+}
+
+impl Disk for NoDisk {
+    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
+        let file = self.disk.open(path, how)?;
+        if path.extension().is_some_and(|extension| extension == "seg") {
+            return Ok(Arc::new(Nowhere { file, off: Arc::clone(&self.off) }));
+        }
+        Ok(file)
+    }
+
+    fn create_dir(&self, path: &Path) -> Result<()> {
+        self.disk.create_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn unlink(&self, path: &Path) -> Result<()> {
+        self.disk.unlink(path)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        if self.is_off() { Ok(()) } else { self.disk.sync_dir(dir) }
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        self.disk.lock(path)
+    }
+
+    fn facts(&self, dir: &Path) -> Result<Facts> {
+        let facts = self.disk.facts(dir)?;
+        Ok(Facts::new("none", facts.direct, facts.dsync))
+    }
+}
+
+/// A segment that is cut off when the switch is thrown.
+#[derive(Debug)]
+struct Nowhere {
+    file: Arc<dyn File>,
+    off: Arc<AtomicBool>,
+}
+
+impl Nowhere {
+    fn is_off(&self) -> bool {
+        self.off.load(Ordering::SeqCst)
+    }
+}
+
+impl File for Nowhere {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        if self.is_off() { Ok(buf.len()) } else { self.file.write_at(buf, offset) }
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        if self.is_off() { Ok(()) } else { self.file.sync_data() }
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        if self.is_off() { Ok(()) } else { self.file.set_len(len) }
+    }
+
+    fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
+        if self.is_off() { Ok(()) } else { self.file.preallocate(offset, len) }
+    }
+
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+}

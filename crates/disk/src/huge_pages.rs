@@ -1,0 +1,140 @@
+//! What the kernel says about its huge pages, and what to do when there are too few.
+//!
+//! Huge pages are set aside by the machine's owner, so that running out of them is ordinary. Whoever asks
+//! gets an error with the one command that helps, the number in it included: what is reserved already,
+//! and what was missing.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// Where Linux tells of its memory.
+const MEMINFO: &str = "/proc/meminfo";
+
+/// Why buffers cannot be on huge pages.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NoHugePages {
+    /// How many huge pages were asked for.
+    pub needed: usize,
+    /// The bytes of one; 0 where the kernel has none.
+    pub page_size: usize,
+    /// The number to reserve, so that they can be had: those that there are, and those missing.
+    pub reserve: usize,
+    why: Arc<io::Error>,
+}
+
+impl NoHugePages {
+    /// The kernel does not know of huge pages.
+    pub(crate) fn unknown() -> Self {
+        Self::of(0, 0, 0, io::ErrorKind::Unsupported.into())
+    }
+
+    /// Buffers are a whole number of pages.
+    pub(crate) fn uneven(len: usize, page_size: usize) -> Self {
+        let why = format!("buffers of {len} bytes are no non-zero multiple of {page_size}");
+        Self::of(0, page_size, 0, io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+
+    /// The kernel refused so many.
+    pub(crate) fn missing(needed: usize, page_size: usize, why: io::Error) -> Self {
+        let told = std::fs::read_to_string(MEMINFO).unwrap_or_default();
+        Self::of(needed, page_size, to_reserve(&told, needed), why)
+    }
+
+    fn of(needed: usize, page_size: usize, reserve: usize, why: io::Error) -> Self {
+        Self { needed, page_size, reserve, why: Arc::new(why) }
+    }
+
+    /// The kind of refusal: `OutOfMemory` when too few are reserved, `Unsupported` when there can be
+    /// none.
+    pub fn kind(&self) -> io::ErrorKind {
+        self.why.kind()
+    }
+}
+
+impl fmt::Display for NoHugePages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { needed, page_size, reserve, why } = self;
+        match why.kind() {
+            io::ErrorKind::Unsupported => f.write_str("this kernel has no huge pages"),
+            io::ErrorKind::InvalidInput => write!(f, "huge pages: {why}"),
+            _ => write!(
+                f,
+                "{needed} huge pages of {} KiB cannot be had ({why}); reserve them with \
+                 `sysctl -w vm.nr_hugepages={reserve}`",
+                page_size >> 10
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NoHugePages {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&*self.why)
+    }
+}
+
+/// The bytes of a huge page.
+pub(crate) fn page_size() -> Option<usize> {
+    let kib = field(&std::fs::read_to_string(MEMINFO).ok()?, "Hugepagesize")?;
+    kib.checked_mul(1024).filter(|size| *size > 0)
+}
+
+/// How many have to be reserved, so that this many more can be had.
+fn to_reserve(meminfo: &str, needed: usize) -> usize {
+    let told = |name| field(meminfo, name).unwrap_or(0);
+    let idle = told("HugePages_Free").saturating_sub(told("HugePages_Rsvd"));
+    told("HugePages_Total").saturating_add(needed.saturating_sub(idle))
+}
+
+fn field(meminfo: &str, name: &str) -> Option<usize> {
+    let (_, rest) =
+        meminfo.lines().find_map(|line| line.split_once(':').filter(|(n, _)| *n == name))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stderr)]
+mod tests {
+    use super::*;
+    use crate::HugePages;
+
+    const TOLD: &str = "MemTotal:  8000000 kB\nHugePages_Total:      10\nHugePages_Free:        7\n\
+                        HugePages_Rsvd:        3\nHugepagesize:       2048 kB\n";
+
+    #[test]
+    fn what_is_missing_is_added_to_what_there_is() {
+        // Four of the ten are neither used nor promised.
+        assert_eq!(to_reserve(TOLD, 18), 10 + 14);
+        assert_eq!(to_reserve(TOLD, 4), 10);
+        assert_eq!(to_reserve("", 18), 18);
+        assert_eq!(field(TOLD, "Hugepagesize"), Some(2048));
+        assert_eq!(field(TOLD, "Hugepages"), None);
+    }
+
+    #[test]
+    fn more_than_there_can_be_is_refused_with_the_command_that_helps() {
+        let Some(page) = page_size() else {
+            return eprintln!("SKIPPED: the kernel has no huge pages");
+        };
+        // 64 TiB: no machine has them reserved.
+        let error = HugePages::reserve(page, (64 << 40) / page).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory, "{error}");
+        assert!(error.reserve >= error.needed && error.needed == (64 << 40) / page);
+        let command = format!("`sysctl -w vm.nr_hugepages={}`", error.reserve);
+        assert!(error.to_string().contains(&command), "{error}");
+    }
+
+    #[test]
+    fn buffers_are_whole_pages() {
+        let Some(page) = page_size() else {
+            return eprintln!("SKIPPED: the kernel has no huge pages");
+        };
+        for len in [0, 1, page - 4096, page + 4096] {
+            let error = HugePages::reserve(len, 1).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{len}");
+            assert!(error.to_string().contains(&page.to_string()), "{error}");
+        }
+    }
+}

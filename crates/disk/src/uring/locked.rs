@@ -1,0 +1,26 @@
+//! Running out of memory that may be locked, told by the limit's name.
+//!
+//! The kernel counts what is registered with a ring, and on older kernels the ring itself, against the
+//! limit on locked memory, and says no more than that there is no memory.
+
+use std::io;
+
+use rustix::process::{Resource, getrlimit};
+
+/// The same failure, with the limit that it comes from, if it comes from one.
+pub(super) fn named(why: io::Error, registered: usize) -> io::Error {
+    if why.kind() != io::ErrorKind::OutOfMemory {
+        return why;
+    }
+    let limit = getrlimit(Resource::Memlock).current;
+    let limit = limit.map_or("unlimited".into(), |bytes| format!("{bytes} bytes"));
+    let what = match registered {
+        0 => "a ring of io_uring".into(),
+        bytes => format!("{bytes} bytes of buffers registered with io_uring"),
+    };
+    let told = format!(
+        "{why}: {what} have no room under the limit on locked memory, RLIMIT_MEMLOCK, which is {limit}; \
+         raise it with `ulimit -l` or in /etc/security/limits.conf"
+    );
+    io::Error::new(io::ErrorKind::OutOfMemory, told)
+}

@@ -1,0 +1,47 @@
+//! A tiny limit on locked memory: registering buffers fails with the limit's name, and what needs no
+//! locked memory goes on.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
+
+use esker_disk::uring::{Registered, UringDisk, UringOptions};
+use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+const LIMIT: u64 = 64 << 10;
+
+/// For this process, and for good: so this is the only test here. The kernel lets whoever may lock
+/// memory do so without a limit, and that goes, too.
+fn limit() {
+    setrlimit(Resource::Memlock, Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) }).unwrap();
+    let mut mine = capabilities(None).unwrap();
+    mine.effective.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, mine).unwrap();
+}
+
+#[test]
+fn the_limit_is_named_and_what_needs_none_goes_on() {
+    limit();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let (disk, refused) = UringDisk::or_std(UringOptions::default());
+    if let Some(why) = &refused {
+        eprintln!("SKIPPED: registering, there is no io_uring here: {why}");
+    } else {
+        let buffers = vec![AlignedBuf::new(1 << 20), AlignedBuf::new(1 << 20)];
+        let error = Registered::open(&path, Open::create(), buffers).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+        for word in ["RLIMIT_MEMLOCK", "65536 bytes", "2097152 bytes", "/etc/security/limits.conf"]
+        {
+            assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+        }
+        let small = vec![AlignedBuf::new(4096)];
+        Registered::open(&path, Open::create(), small).unwrap().write_at(0, 0).unwrap();
+    }
+    let file = disk.open(&path, Open::create()).unwrap();
+    write_all_at(&*file, b"settled", 0).unwrap();
+    file.sync_data().unwrap();
+    let mut back = [0; 7];
+    assert_eq!(read_full_at(&*file, &mut back, 0).unwrap(), 7);
+    assert_eq!(&back, b"settled");
+}

@@ -1,0 +1,100 @@
+//! Staging buffers on huge pages: whole pages, taken at opening, and told by the command that helps when
+//! there are too few.
+//!
+//! Guards W-14 (`huge_buf`), W-19 and W-20.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
+
+mod setting;
+
+use std::path::Path;
+
+use esker_disk::sim::SimDisk;
+use esker_disk::{Disk, HugePages};
+use esker_log::{Error, Log, Options, Start};
+use setting::{DIR, all, append, payload, payloads, small};
+
+/// The smallest log on huge pages; `None` where the kernel has none.
+fn options(disk: &SimDisk) -> Option<(Options, usize)> {
+    let Some(page) = HugePages::page_size().filter(|page| *page <= 64 << 20) else {
+        eprintln!("SKIPPED: the kernel has no huge pages");
+        return None;
+    };
+    let mut options = small(disk);
+    options.huge_pages = true;
+    options.buffer_size = page as u32;
+    Some((options, page))
+}
+
+#[test]
+fn buffers_are_whole_pages_and_the_error_names_the_option() {
+    let disk = SimDisk::new(1);
+    let Some((options, page)) = options(&disk) else { return };
+    for size in [8 << 10, page as u32 - 4096, page as u32 + 4096] {
+        let mut options = options.clone();
+        options.buffer_size = size;
+        let error = Log::open(DIR, options).unwrap_err();
+        assert!(matches!(error, Error::Option { option: "buffer_size", .. }), "{size}: {error}");
+        assert!(error.to_string().contains(&page.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn too_few_are_told_at_opening_with_the_command_that_helps() {
+    let disk = SimDisk::new(1);
+    let Some((mut options, page)) = options(&disk) else { return };
+    // 64 GiB of staging.
+    options.buffer_size = 64 << 20;
+    options.buffers = 1024;
+    if HugePages::reserve(64 << 20, 1025).is_ok() {
+        return eprintln!("SKIPPED: so many huge pages are reserved here");
+    }
+    let error = Log::open(DIR, options).unwrap_err();
+    let Error::HugePages(cause) = &error else { unreachable!("{error}") };
+    // The buffers, and the one that is being filled when all others wait.
+    assert_eq!(cause.needed, 1025 * ((64 << 20) / page));
+    assert!(cause.reserve >= cause.needed);
+    let command = format!("`sysctl -w vm.nr_hugepages={}`", cause.reserve);
+    assert!(error.to_string().contains(&command), "{error}");
+    // Nothing was opened, or made.
+    assert!(disk.list(Path::new(DIR)).is_err());
+}
+
+/// The huge pages that this process has, in bytes.
+fn mine() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let kib = status.lines().find_map(|line| line.strip_prefix("HugetlbPages:"));
+    kib.map_or(0, |kib| kib.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10)
+}
+
+/// Only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.
+#[test]
+fn a_log_stages_its_records_on_them() {
+    let disk = SimDisk::new(1);
+    let Some((options, page)) = options(&disk) else { return };
+    if let Err(why) = HugePages::reserve(page, 3) {
+        return eprintln!("SKIPPED: {why}");
+    }
+    let log = Log::open(DIR, options).unwrap();
+    assert_eq!(mine(), 3 * page, "two buffers, and the one being filled");
+    append(&log, 300);
+    // A reader keeps what it was given, also from buffers that are used again.
+    let kept = log.stream(Start::Oldest).unwrap().try_next().unwrap().unwrap();
+    let large = vec![7; 1 << 20];
+    log.append(&large).unwrap().wait().unwrap();
+    for seq in 302..=2000 {
+        drop(log.append(&payload(seq)).unwrap());
+    }
+    log.flush().unwrap().wait().unwrap();
+    assert!(kept.iter().all(|record| record.payload == payload(record.seq.0)));
+    log.close().unwrap();
+    drop((log, kept));
+    assert_eq!(mine(), 0, "what was taken is given back");
+    let mut usual = small(&disk);
+    usual.huge_pages = false;
+    let log = Log::open(DIR, usual).unwrap();
+    let read = all(&log);
+    assert_eq!(read[..300], payloads(1..=300));
+    assert_eq!(read[300].1, large);
+    assert_eq!(read[301..], payloads(302..=2000));
+}
