@@ -65,10 +65,10 @@ impl<P: Counted> Default for Cell<P> {
     }
 }
 
-/// A pointer that was seen in a cell. It is good as long as the guard is held.
+/// A pointer that was seen in a cell. It is good as long as the guard is held, on whichever thread.
 pub(crate) struct Borrowed<'g, P: Counted> {
     pointer: ManuallyDrop<P>,
-    guard: PhantomData<&'g Guard>,
+    guard: PhantomData<&'g ()>,
 }
 
 impl<P: Counted> Borrowed<'_, P> {
