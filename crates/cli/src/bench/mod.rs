@@ -8,6 +8,9 @@ mod allocations;
 mod append;
 mod arguments;
 mod build;
+mod consensus;
+mod consensus_build;
+mod consensus_recover;
 mod crew;
 mod figure;
 mod floor;
@@ -26,6 +29,8 @@ use crate::exit::Outcome;
 pub use allocations::CountingAllocator;
 pub use arguments::LogBenchArguments;
 pub use build::{BuildArguments, run as run_build};
+pub use consensus::{ConsensusBenchArguments, run as run_consensus};
+pub use consensus_build::{ConsensusBuildArguments, run as run_consensus_build};
 
 /// The commands of `esker bench`.
 #[derive(Debug, Subcommand)]

@@ -246,7 +246,7 @@ impl Openings {
 }
 
 /// Asks the system to forget the pages of every file in the directory; whether it took the advice.
-fn forget_pages(dir: &Path) -> bool {
+pub fn forget_pages(dir: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(dir) else { return false };
     entries.flatten().all(|entry| match File::open(entry.path()) {
         Ok(file) => fadvise(&file, 0, None, Advice::DontNeed).is_ok(),
