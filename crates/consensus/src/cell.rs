@@ -101,6 +101,7 @@ impl<P: Counted> Cell<P> {
     }
 
     /// What is there now.
+    #[inline]
     pub(crate) fn load<'g>(&self, _guard: &'g Guard) -> Option<Borrowed<'g, P>> {
         let raw = self.pointer.load(Acquire);
         if raw.is_null() {

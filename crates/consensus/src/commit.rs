@@ -96,9 +96,7 @@ impl Inner {
         let seq = ticket.seq().0;
         self.mark(&page, place, slot, seq, if word.seq() > 0 { word.seq() } else { seq }, &guard);
         drop(lock);
-        if !self.options.sync_on_commit {
-            self.settle(&guard);
-        }
+        self.settle_if_many(&guard);
         drop(gate);
         Ok(self.commit_ticket(ticket))
     }
@@ -256,9 +254,7 @@ impl Inner {
                 None => self.mark(&page, place, *slot, last, place.word().seq(), guard),
             }
         }
-        if !self.options.sync_on_commit {
-            self.settle(guard);
-        }
+        self.settle_if_many(guard);
         Ok(self.commit_ticket(ticket))
     }
 }

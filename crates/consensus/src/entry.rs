@@ -30,6 +30,7 @@ pub(crate) fn hold(slot: u64, ballot: Ballot, value: &[u8], marker: u64) -> Held
 }
 
 impl Head {
+    #[inline]
     pub(crate) fn marker(&self) -> u64 {
         self.marker.load(Ordering::Acquire)
     }
@@ -44,56 +45,73 @@ impl Head {
 /// The value is borrowed under the guard, shared, or a view of the log; in no case a copy.
 #[derive(Clone)]
 pub struct Entry<'g> {
-    slot: u64,
-    ballot: Ballot,
-    committed: bool,
     value: Value<'g>,
+    committed: bool,
 }
 
 #[derive(Clone)]
 enum Value<'g> {
     Borrowed(Borrowed<'g, Held>),
     Shared(Held),
-    Stored(View),
+    /// Kept apart, so that an entry is small where reads are fast.
+    Stored(Box<Stored>),
+}
+
+#[derive(Clone)]
+struct Stored {
+    slot: u64,
+    ballot: Ballot,
+    view: View,
 }
 
 impl<'g> Entry<'g> {
+    #[inline]
     pub(crate) fn borrowed(held: Borrowed<'g, Held>, committed: bool) -> Self {
-        let Head { slot, ballot, .. } = held.header.header;
-        Self { slot, ballot, committed, value: Value::Borrowed(held) }
+        Self { value: Value::Borrowed(held), committed }
     }
 
     pub(crate) fn shared(held: Held, committed: bool) -> Entry<'static> {
-        let Head { slot, ballot, .. } = held.header.header;
-        Entry { slot, ballot, committed, value: Value::Shared(held) }
+        Entry { value: Value::Shared(held), committed }
     }
 
     /// An entry whose record is in the log. The view's payload is longer than `VALUE_AT`.
     pub(crate) fn stored(slot: u64, ballot: Ballot, view: View, committed: bool) -> Entry<'static> {
-        Entry { slot, ballot, committed, value: Value::Stored(view) }
+        Entry { value: Value::Stored(Box::new(Stored { slot, ballot, view })), committed }
     }
 
     /// The slot.
+    #[inline]
     pub fn slot(&self) -> u64 {
-        self.slot
+        match &self.value {
+            Value::Borrowed(held) => held.header.header.slot,
+            Value::Shared(held) => held.header.header.slot,
+            Value::Stored(stored) => stored.slot,
+        }
     }
 
     /// The ballot that it was accepted under.
+    #[inline]
     pub fn ballot(&self) -> Ballot {
-        self.ballot
+        match &self.value {
+            Value::Borrowed(held) => held.header.header.ballot,
+            Value::Shared(held) => held.header.header.ballot,
+            Value::Stored(stored) => stored.ballot,
+        }
     }
 
     /// Whether it is committed, and so never changes.
+    #[inline]
     pub fn is_committed(&self) -> bool {
         self.committed
     }
 
     /// The value.
+    #[inline]
     pub fn value(&self) -> &[u8] {
         match &self.value {
             Value::Borrowed(held) => &held.slice,
             Value::Shared(held) => &held.slice,
-            Value::Stored(view) => view.payload().get(VALUE_AT..).unwrap_or_default(),
+            Value::Stored(stored) => stored.view.payload().get(VALUE_AT..).unwrap_or_default(),
         }
     }
 
@@ -104,13 +122,12 @@ impl<'g> Entry<'g> {
 
     /// The same, without the guard. Copies nothing.
     pub fn into_owned(self) -> Entry<'static> {
-        let Self { slot, ballot, committed, value } = self;
-        let value = match value {
+        let value = match self.value {
             Value::Borrowed(held) => Value::Shared(held.counted()),
             Value::Shared(held) => Value::Shared(held),
-            Value::Stored(view) => Value::Stored(view),
+            Value::Stored(stored) => Value::Stored(stored),
         };
-        Entry { slot, ballot, committed, value }
+        Entry { value, committed: self.committed }
     }
 }
 
@@ -125,8 +142,8 @@ impl Deref for Entry<'_> {
 impl fmt::Debug for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry")
-            .field("slot", &self.slot)
-            .field("ballot", &self.ballot)
+            .field("slot", &self.slot())
+            .field("ballot", &self.ballot())
             .field("committed", &self.committed)
             .field("len", &self.value().len())
             .finish()

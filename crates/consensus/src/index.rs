@@ -38,6 +38,7 @@ impl Table {
         Self { base, places: (0..len).map(|_| Place::default()).collect() }
     }
 
+    #[inline]
     fn place(&self, number: u64) -> Option<&Place> {
         self.places.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
@@ -71,6 +72,7 @@ impl Index {
         }
     }
 
+    #[inline]
     fn table<'g>(&self, guard: &'g Guard) -> Borrowed<'g, Arc<Table>> {
         self.table.load(guard).unwrap_or_else(|| unreachable!("the table is never taken out"))
     }
@@ -81,6 +83,7 @@ impl Index {
         pages.saturating_mul(crate::page::SLOTS as u64)
     }
 
+    #[inline]
     pub(crate) fn find<'g>(&self, number: u64, guard: &'g Guard) -> Found<'g> {
         let table = self.table(guard);
         let Some(place) = table.place(number) else { return Found::Nothing };

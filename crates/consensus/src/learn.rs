@@ -52,9 +52,7 @@ impl ConsensusLog {
         }
         inner.settled.lock().committed(seq, slot, charge(value.len()));
         drop(lock);
-        if !inner.options.sync_on_commit {
-            inner.settle(&guard);
-        }
+        inner.settle_if_many(&guard);
         drop(gate);
         inner.checkpoint_if_due();
         Ok(inner.commit_ticket(ticket))

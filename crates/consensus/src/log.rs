@@ -123,11 +123,13 @@ impl Inner {
     }
 
     /// The first slot that was not truncated.
+    #[inline]
     pub(crate) fn start(&self) -> u64 {
         self.start.load(Acquire)
     }
 
     /// Markers up to this record count for readers.
+    #[inline]
     pub(crate) fn visible(&self) -> u64 {
         if self.options.sync_on_commit { self.log.durable().0 } else { u64::MAX }
     }

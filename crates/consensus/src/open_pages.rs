@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering::SeqCst};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering::SeqCst, fence};
 
 /// A page's part.
 #[derive(Debug)]
@@ -51,6 +51,7 @@ impl OpenPages {
     /// An entry is about to be accepted in a slot that had none.
     pub(crate) fn enter(&self, number: u64, count: &Count) {
         count.entries.fetch_add(1, SeqCst);
+        fence(SeqCst);
         if !count.listed.load(SeqCst) {
             self.set(|set| {
                 set.insert(number);
@@ -63,9 +64,12 @@ impl OpenPages {
     pub(crate) fn found_empty(&self, number: u64, count: &Count) {
         self.set(|set| {
             count.listed.store(false, SeqCst);
+            fence(SeqCst);
             if count.entries.load(SeqCst) == 0 {
                 set.remove(&number);
             } else {
+                // Another scan may have taken it off before.
+                set.insert(number);
                 count.listed.store(true, SeqCst);
             }
         });

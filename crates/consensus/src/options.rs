@@ -1,6 +1,7 @@
 //! What a user may choose.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_disk::{Disk, StdDisk};
 use esker_log::{Direct, Engine, OnDamage, Policy, RECORD_LIMIT_MAX, Validate};
@@ -10,6 +11,9 @@ use crate::region::charge;
 
 /// The largest value in bytes: 64 MiB.
 pub const VALUE_LIMIT: u64 = 64 << 20;
+
+/// The longest time that a commit waits for its sync where nobody asks for one.
+const UNSYNCED: Duration = Duration::from_millis(10);
 
 /// When an accept is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,7 +34,7 @@ pub enum Mode {
 /// | profile | options |
 /// |---|---|
 /// | most durability | the defaults |
-/// | most throughput | [`Mode::Volatile`], `sync_on_commit` off, `mutable_size` 256 MiB: a power cut takes committed entries, and a crash what was accepted |
+/// | most throughput | [`Mode::Volatile`], `sync_on_commit` off, `mutable_size` 256 MiB: a crash takes what was committed in the last 10 ms, and all that was accepted |
 /// | batching | the defaults, and [`commit_batch`](crate::ConsensusLog::commit_batch): one sync for all |
 ///
 /// There is no limit on the number of threads.
@@ -45,8 +49,8 @@ pub struct Options {
     /// The bytes of committed values kept in memory; others are read from the log. Default 64 MiB.
     pub cache_size: u64,
     /// Whether a commit's ticket waits for its marker, or value, to be durable, and readers see it
-    /// only then. Default on. Off, a crash may take *committed* entries; closing and checkpoints sync
-    /// all the same.
+    /// only then. Default on. Off, a crash may take *committed* entries: those of the last 10 ms and
+    /// one commit. Closing and checkpoints sync all the same.
     pub sync_on_commit: bool,
     /// The records from one checkpoint of the index to the next: about what opening after a crash has
     /// to read. Default 1,048,576, at least 1,024.
@@ -118,13 +122,14 @@ impl Options {
 
     pub(crate) fn for_log(&self) -> esker_log::Options {
         let mut options = esker_log::Options::on(Arc::clone(&self.disk));
-        options.policy = if self.sync_on_commit { Policy::Always } else { Policy::OsBuffered };
+        options.policy =
+            if self.sync_on_commit { Policy::Always } else { Policy::Periodic(UNSYNCED) };
         options.record_limit = RECORD_LIMIT_MAX;
         options.segment_size = self.segment_size;
         options.validate = self.validate;
         options.on_damage = self.on_damage;
         options.must_exist = self.must_exist;
-        options.direct = if self.sync_on_commit { self.direct } else { Direct::Auto };
+        options.direct = self.direct;
         options.dsync = self.dsync;
         options.engine.clone_from(&self.engine);
         options

@@ -87,6 +87,7 @@ impl Slot {
         Self { word: AtomicU64::new(word.0), held: Cell::default() }
     }
 
+    #[inline]
     pub(crate) fn word(&self) -> Word {
         Word(self.word.load(Ordering::Acquire))
     }
@@ -96,6 +97,7 @@ impl Slot {
         self.word.store(word.0, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn held(&self) -> &Cell<Held> {
         &self.held
     }
@@ -139,6 +141,7 @@ impl Page {
         Some(page)
     }
 
+    #[inline]
     pub(crate) fn slot(&self, slot: u64) -> &Slot {
         &self.slots[(slot % SLOTS as u64) as usize]
     }

@@ -1,10 +1,14 @@
 //! Reading single slots: without a lock, and without a copy.
 
+use std::sync::atomic::Ordering::Acquire;
+
 use crossbeam_epoch::Guard;
 use esker_log::Seq;
 
-use crate::entry::Entry;
+use crate::cell::Borrowed;
+use crate::entry::{Entry, Held};
 use crate::error::{Error, Result};
+use crate::index::Found;
 use crate::log::{ConsensusLog, Inner};
 use crate::page::{Slot, State, number_of};
 use crate::record::Record;
@@ -19,6 +23,7 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::SlotNotFound`], [`Error::Truncated`], [`Error::CorruptedEntry`], [`Error::Closed`],
     /// [`Error::Log`].
+    #[inline]
     pub fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
         self.inner.read(slot, guard)
     }
@@ -30,6 +35,7 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// [`Error::NotCommitted`] when it is only accepted; otherwise as [`ConsensusLog::read`].
+    #[inline]
     pub fn read_committed<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
         let entry = self.inner.read(slot, guard)?;
         if entry.is_committed() { Ok(entry) } else { Err(Error::NotCommitted { slot }) }
@@ -96,7 +102,27 @@ impl Inner {
         }
     }
 
+    #[inline]
     pub(crate) fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
+        // What is in memory needs no more than this.
+        if let Found::Page(page) = self.index.find(number_of(slot), guard)
+            && let Some(held) = page.slot(slot).held().load(guard)
+            && slot >= self.start()
+            && !self.closed.load(Acquire)
+        {
+            return Ok(self.in_memory(held));
+        }
+        self.read_slowly(slot, guard)
+    }
+
+    #[inline]
+    fn in_memory<'g>(&self, held: Borrowed<'g, Held>) -> Entry<'g> {
+        let marker = held.header.header.marker();
+        Entry::borrowed(held, marker > 0 && marker <= self.visible())
+    }
+
+    #[cold]
+    fn read_slowly<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
         self.refuse_if_closed()?;
         if slot < self.start() {
             return Err(self.missing(slot));
@@ -117,8 +143,7 @@ impl Inner {
         let mut last = None;
         for _ in 0..LOOKS {
             if let Some(held) = place.held().load(guard) {
-                let marker = held.header.header.marker();
-                return Ok(Entry::borrowed(held, marker > 0 && marker <= self.visible()));
+                return Ok(self.in_memory(held));
             }
             let word = place.word();
             if word.state() == State::Empty {

@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering::SeqCst};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering::SeqCst, fence};
 
 /// The least that a value counts, so that empty ones are bounded too.
 const LEAST: u64 = 64;
@@ -73,6 +73,8 @@ impl Region {
             return;
         }
         self.used.fetch_sub(bytes, SeqCst);
+        // Against that of a waiter: one of the two sees the other.
+        fence(SeqCst);
         if self.waiting.load(SeqCst) > 0 {
             self.wake();
         }
@@ -96,9 +98,9 @@ impl Region {
     }
 
     /// Waits until that much room was seen, or the deadline; `false` when the deadline passed.
-    #[cfg(not(loom))]
     pub(crate) fn wait(&self, bytes: u64, deadline: Instant) -> bool {
         self.waiting.fetch_add(1, SeqCst);
+        fence(SeqCst);
         let mut guard = self.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let fits = loop {
             if self.fits(bytes) || self.closed.load(SeqCst) {
@@ -111,18 +113,5 @@ impl Region {
         drop(guard);
         self.waiting.fetch_sub(1, SeqCst);
         fits
-    }
-
-    /// The same without a clock, which the model checker does not have.
-    #[cfg(loom)]
-    pub(crate) fn wait(&self, bytes: u64, _: Option<Instant>) -> bool {
-        self.waiting.fetch_add(1, SeqCst);
-        let mut guard = self.lock.lock().unwrap();
-        while !self.fits(bytes) && !self.closed.load(SeqCst) {
-            guard = self.room.wait(guard).unwrap();
-        }
-        drop(guard);
-        self.waiting.fetch_sub(1, SeqCst);
-        true
     }
 }

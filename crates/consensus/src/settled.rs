@@ -25,6 +25,9 @@ pub struct CommittedRange {
 /// A value in memory: its slot, its marker, what it counts.
 type Cached = (u64, u64, u64);
 
+/// Commits that are pending before a commit looks which of them count.
+const MANY: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Settled {
     /// Marker, slot and size of commits that are not durable yet, by marker.
@@ -149,6 +152,14 @@ impl Inner {
     pub(crate) fn frontier(&self) -> Option<u64> {
         self.settle(&crossbeam_epoch::pin());
         self.settled.lock().next.checked_sub(1)
+    }
+
+    /// The same, when there are many, or somebody watches: so that what is pending stays bounded.
+    pub(crate) fn settle_if_many(&self, guard: &Guard) {
+        let watched = !self.options.sync_on_commit && self.waiting.is_watched();
+        if watched || self.settled.lock().pending.len() >= MANY {
+            self.settle(guard);
+        }
     }
 
     /// Lets those commits count whose markers are durable.

@@ -18,6 +18,8 @@ pub struct Stats {
     pub committed: Option<CommittedRange>,
     /// Commits whose markers are not durable yet.
     pub committing: usize,
+    /// Commits that nobody had counted yet when this was asked.
+    pub unsettled: usize,
     /// Slots that are accepted and not committed.
     pub uncommitted: u64,
     /// Bytes of their values; a small value counts as 64.
@@ -41,6 +43,7 @@ impl ConsensusLog {
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
         let guard = self.pin();
+        let unsettled = inner.settled.lock().pending();
         inner.settle(&guard);
         let pages = inner.index.in_memory(&guard);
         let promised = inner.gate.read().promise;
@@ -51,6 +54,7 @@ impl ConsensusLog {
             frontier: settled.next().checked_sub(1),
             committed: settled.range(),
             committing: settled.pending(),
+            unsettled,
             uncommitted: pages.iter().map(|page| page.open.get()).sum(),
             mutable_used: inner.region.used(),
             mutable_free: inner.region.size().saturating_sub(inner.region.used()),

@@ -29,6 +29,10 @@ impl Waiting {
         }
     }
 
+    pub(crate) fn is_watched(&self) -> bool {
+        self.count.load(SeqCst) > 0
+    }
+
     fn register(&self, waker: &Waker) {
         let mut wakers = self.wakers.lock();
         if !wakers.iter().any(|known| known.will_wake(waker)) {

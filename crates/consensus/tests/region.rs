@@ -125,3 +125,17 @@ fn a_checkpoint_leaves_what_is_uncommitted() {
         assert_eq!(s.uncommitted().len(), if mode == Mode::Durable { 5 } else { 0 });
     }
 }
+
+/// Guards against bookkeeping that nobody trims: a log that only commits keeps no more than it says.
+#[test]
+fn a_log_that_only_commits_keeps_a_bounded_amount_in_memory() {
+    for mode in MODES {
+        let s = log_with(mode, |options| options.cache_size = 10_000);
+        for slot in 0..2000 {
+            s.accept(slot, LOW, &[slot as u8; 200]);
+            s.commit(slot, LOW);
+        }
+        let stats = s.log.stats();
+        assert!(stats.unsettled <= 64 && stats.cache_used <= 10_000, "{stats:?}");
+    }
+}

@@ -124,6 +124,7 @@ impl Log {
 
     /// The durable watermark: everything at or below it survives power loss. 0 when there is
     /// nothing.
+    #[inline]
     pub fn durable(&self) -> Seq {
         Seq(self.shared.published.seq())
     }
