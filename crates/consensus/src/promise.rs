@@ -81,7 +81,7 @@ impl Inner {
     fn uncommitted_from(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Vec<Entry<'static>> {
         let mut all = Vec::new();
         self.each_uncommitted(from, guard, |_, held| {
-            all.push(Entry::shared(held.counted(), false))
+            all.push(Entry::shared(held.counted(), false));
         });
         all
     }

@@ -1,4 +1,5 @@
 //! What goes wrong below is told, and never taken for success.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod setting;
 
@@ -209,9 +210,9 @@ fn close_and_checkpoint_sync_also_without_sync_on_commit() {
             s.log.commit(0, LOW).unwrap().wait().unwrap();
             assert_eq!(s.committed(0), b"value", "shown at once");
             if close {
-                s.log.close().unwrap()
+                s.log.close().unwrap();
             } else {
-                s.log.checkpoint().unwrap()
+                s.log.checkpoint().unwrap();
             }
             s.disk.power_cut(esker_disk::sim::Persist::Nothing);
             let disk = s.disk.clone();

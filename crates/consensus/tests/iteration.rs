@@ -1,4 +1,5 @@
 //! Going through slots in order.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod setting;
 

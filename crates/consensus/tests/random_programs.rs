@@ -11,7 +11,7 @@ use harness::{Dice, Stop, World, program};
 
 fn lives(mode: Mode, seed: u64) {
     let mut dice = Dice(seed);
-    let mut world = World::new(mode, seed % 2 == 0, seed);
+    let mut world = World::new(mode, seed.is_multiple_of(2), seed);
     for life in 0..12 {
         let steps = program(60, &mut dice);
         let at = world.disk.operations() + dice.below(200);
@@ -39,7 +39,7 @@ fn one_long_life() {
     for seed in 0..10 {
         for mode in [Mode::Durable, Mode::Volatile] {
             let mut dice = Dice(seed + 77);
-            let mut world = World::new(mode, seed % 2 == 0, seed);
+            let mut world = World::new(mode, seed.is_multiple_of(2), seed);
             if let Err(Stop::Broken(what)) = world.live(&program(1500, &mut dice)).map(drop) {
                 panic!("{mode:?} seed {seed}: {what}");
             }

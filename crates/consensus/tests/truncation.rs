@@ -18,14 +18,13 @@ fn what_is_below_the_floor_is_gone_and_said_to_be() {
         let s = log(mode);
         fill(&s, 0..=100);
         s.log.truncate_before(51).unwrap();
-        for s in [s.kill(mode)] {
-            assert_eq!((s.log.floor(), s.log.frontier()), (Some(50), Some(100)));
-            assert_eq!(s.committed_slots(), (51..=100).collect::<Vec<_>>());
-            let guard = s.log.pin();
-            assert!(matches!(s.log.read(50, &guard), Err(Error::Truncated { floor: 50 })));
-            assert!(matches!(s.log.accept(50, HIGH, b"back"), Err(Error::Truncated { floor: 50 })));
-            assert!(matches!(s.log.commit(0, LOW), Err(Error::Truncated { floor: 50 })));
-        }
+        let s = s.kill(mode);
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(50), Some(100)));
+        assert_eq!(s.committed_slots(), (51..=100).collect::<Vec<_>>());
+        let guard = s.log.pin();
+        assert!(matches!(s.log.read(50, &guard), Err(Error::Truncated { floor: 50 })));
+        assert!(matches!(s.log.accept(50, HIGH, b"back"), Err(Error::Truncated { floor: 50 })));
+        assert!(matches!(s.log.commit(0, LOW), Err(Error::Truncated { floor: 50 })));
     }
 }
 
@@ -62,16 +61,15 @@ fn segments_go_and_what_is_wanted_of_them_stays() {
         }
         s.log.truncate_before(590).unwrap();
         assert!(s.log.stats().log.after > after.after);
-        for s in [s.kill(mode)] {
-            assert_eq!(s.log.promised(), HIGHER);
-            assert_eq!(s.committed_slots(), (590..600).chain([9999]).collect::<Vec<_>>());
-            assert_eq!(s.committed(9999), b"far ahead");
-            if mode == Mode::Durable {
-                let open = [(8888, HIGHER, b"old and uncommitted".to_vec())];
-                assert_eq!(s.uncommitted(), open);
-                s.commit(8888, HIGHER);
-                assert_eq!(s.committed(8888), b"old and uncommitted");
-            }
+        let s = s.kill(mode);
+        assert_eq!(s.log.promised(), HIGHER);
+        assert_eq!(s.committed_slots(), (590..600).chain([9999]).collect::<Vec<_>>());
+        assert_eq!(s.committed(9999), b"far ahead");
+        if mode == Mode::Durable {
+            let open = [(8888, HIGHER, b"old and uncommitted".to_vec())];
+            assert_eq!(s.uncommitted(), open);
+            s.commit(8888, HIGHER);
+            assert_eq!(s.committed(8888), b"old and uncommitted");
         }
     }
 }
@@ -129,15 +127,14 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
         fill(&s, [0, 1, 50, 60, 121]);
         s.accept(55, LOW, b"may or may not be chosen");
         s.log.install(55, 120).unwrap();
-        for s in [s.kill(mode)] {
-            assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
-            assert_eq!(s.committed_slots(), [60, 121]);
-            assert!(s.uncommitted().is_empty());
-            assert!(matches!(s.log.install(70, 60), Err(Error::Gap { .. })));
-            s.log.install(10, 20).unwrap();
-            assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
-            s.log.learn(56, LOW, b"caught up").unwrap().wait().unwrap();
-            assert_eq!(s.committed_slots(), [56, 60, 121]);
-        }
+        let s = s.kill(mode);
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
+        assert_eq!(s.committed_slots(), [60, 121]);
+        assert!(s.uncommitted().is_empty());
+        assert!(matches!(s.log.install(70, 60), Err(Error::Gap { .. })));
+        s.log.install(10, 20).unwrap();
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
+        s.log.learn(56, LOW, b"caught up").unwrap().wait().unwrap();
+        assert_eq!(s.committed_slots(), [56, 60, 121]);
     }
 }
