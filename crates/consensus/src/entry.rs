@@ -46,7 +46,23 @@ impl Head {
 #[derive(Clone)]
 pub struct Entry<'g> {
     value: Value<'g>,
-    committed: bool,
+    standing: Standing,
+}
+
+/// A word wide: entries are moved a lot, and a byte among padding is moved in pieces that wait for each
+/// other (30 ns of a read).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+enum Standing {
+    Accepted,
+    Committed,
+}
+
+impl Standing {
+    #[inline]
+    fn of(committed: bool) -> Self {
+        if committed { Self::Committed } else { Self::Accepted }
+    }
 }
 
 #[derive(Clone)]
@@ -67,16 +83,17 @@ struct Stored {
 impl<'g> Entry<'g> {
     #[inline]
     pub(crate) fn borrowed(held: Borrowed<'g, Held>, committed: bool) -> Self {
-        Self { value: Value::Borrowed(held), committed }
+        Self { value: Value::Borrowed(held), standing: Standing::of(committed) }
     }
 
     pub(crate) fn shared(held: Held, committed: bool) -> Entry<'static> {
-        Entry { value: Value::Shared(held), committed }
+        Entry { value: Value::Shared(held), standing: Standing::of(committed) }
     }
 
     /// An entry whose record is in the log. The view's payload is longer than `VALUE_AT`.
     pub(crate) fn stored(slot: u64, ballot: Ballot, view: View, committed: bool) -> Entry<'static> {
-        Entry { value: Value::Stored(Box::new(Stored { slot, ballot, view })), committed }
+        let value = Value::Stored(Box::new(Stored { slot, ballot, view }));
+        Entry { value, standing: Standing::of(committed) }
     }
 
     /// The slot.
@@ -102,7 +119,7 @@ impl<'g> Entry<'g> {
     /// Whether it is committed, and so never changes.
     #[inline]
     pub fn is_committed(&self) -> bool {
-        self.committed
+        self.standing == Standing::Committed
     }
 
     /// The value.
@@ -117,7 +134,7 @@ impl<'g> Entry<'g> {
 
     /// The same, owned, as what it is on its way to be.
     pub(crate) fn into_committed(self) -> Entry<'static> {
-        Entry { committed: true, ..self.into_owned() }
+        Entry { standing: Standing::Committed, ..self.into_owned() }
     }
 
     /// The same, without the guard. Copies nothing.
@@ -127,7 +144,7 @@ impl<'g> Entry<'g> {
             Value::Shared(held) => Value::Shared(held),
             Value::Stored(stored) => Value::Stored(stored),
         };
-        Entry { value, committed: self.committed }
+        Entry { value, standing: self.standing }
     }
 }
 
@@ -144,7 +161,7 @@ impl fmt::Debug for Entry<'_> {
         f.debug_struct("Entry")
             .field("slot", &self.slot())
             .field("ballot", &self.ballot())
-            .field("committed", &self.committed)
+            .field("committed", &self.is_committed())
             .field("len", &self.value().len())
             .finish()
     }

@@ -59,6 +59,8 @@ fn everything_is_there_after_a_clean_close_in_both_modes() {
 fn an_acknowledged_accept_and_promise_outlive_a_kill() {
     let s = log(Mode::Durable);
     s.accept(3, HIGH, b"voted");
+    let s = s.kill(Mode::Durable);
+    assert_eq!(s.uncommitted(), [(3, HIGH, b"voted".to_vec())]);
     s.log.promise(HIGHER, 0).unwrap().wait().unwrap();
     let s = s.kill(Mode::Durable);
     assert_eq!(s.log.promised(), HIGHER);
@@ -250,6 +252,7 @@ fn learned_values_are_committed_whatever_was_promised_or_accepted() {
         s.log.learn(4, LOW, b"other").unwrap().wait().unwrap();
         assert_eq!(s.log.promised(), HIGHER);
         assert!(s.uncommitted().is_empty());
+        assert_eq!((s.log.stats().mutable_used, s.log.stats().uncommitted), (0, 0));
         let s = s.kill(mode);
         assert_eq!((s.committed(1), s.committed(4)), (b"chosen".to_vec(), b"other".to_vec()));
         let guard = s.log.pin();

@@ -35,6 +35,9 @@ fn nothing_uncommitted_is_truncated() {
     assert!(matches!(s.log.truncate_before(3), Err(Error::Gap { slot: 2 })));
     s.log.truncate_before(2).unwrap();
     assert_eq!(s.committed_slots(), [3]);
+    // Far from enough for a segment to go, and durable all the same.
+    let s = s.kill(Mode::Durable);
+    assert_eq!((s.log.floor(), s.committed_slots()), (Some(1), vec![3]));
 }
 
 /// Guards against a truncation that keeps the space, that drops the promise with the segment it
@@ -111,6 +114,7 @@ fn a_suffix_goes_for_raft_and_never_below_what_is_committed() {
         s.accept(7, HIGH, b"new term");
         let open: Vec<_> = s.uncommitted().into_iter().map(|(slot, ..)| slot).collect();
         assert_eq!(open, [5, 6, 7]);
+        let s = if mode == Mode::Durable { s.kill(mode) } else { s };
         let s = s.reopen(mode).kill(mode);
         let open: Vec<_> = s.uncommitted().into_iter().map(|(slot, ..)| slot).collect();
         assert_eq!(open, [5, 6, 7], "what was dropped stays dropped");
@@ -127,6 +131,7 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
         fill(&s, [0, 1, 50, 60, 121]);
         s.accept(55, LOW, b"may or may not be chosen");
         s.log.install(55, 120).unwrap();
+        assert_eq!(s.log.frontier(), Some(121), "what was committed behind the gap joins");
         let s = s.kill(mode);
         assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
         assert_eq!(s.committed_slots(), [60, 121]);

@@ -1,7 +1,7 @@
 //! `esker consensus bench`: one figure for each operation, beside the floor of the same run.
 //!
-//! Every work gets a log of its own, is warmed up on it, and compares everything that it wrote, or
-//! read, with what it should be.
+//! Every work gets a log of its own, and compares everything that it wrote, or read, with what it
+//! should be. Nothing is warmed up: memory that is touched for the first time counts.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
