@@ -326,4 +326,28 @@ mod tests {
         assert!(Record::decode(&[0]).is_err() && Record::decode(&[10, 0]).is_err());
         assert!(Record::decode(&[]).is_err());
     }
+
+    proptest::proptest! {
+        /// Whatever the bytes are, the decoder ends, and takes nothing from behind them.
+        #[test]
+        fn any_bytes_are_decoded_or_refused(
+            kind in 0u8..12,
+            rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+        ) {
+            let bytes = [&[kind][..], &rest].concat();
+            match Record::decode(&bytes) {
+                Ok(Record::Accept { value, .. } | Record::Chosen { value, .. }) => {
+                    assert_eq!(value.len() + VALUE_AT, bytes.len());
+                }
+                Ok(Record::Commit { slots }) => assert_eq!(slots.iter().count() * 24, rest.len()),
+                Ok(Record::Page { first, words, .. }) => {
+                    assert!(usize::from(first) + words.iter().count() <= crate::page::SLOTS);
+                }
+                Ok(Record::Root { pages, .. }) => {
+                    assert_eq!(pages.iter().count() * 16 + 64, rest.len());
+                }
+                _ => {}
+            }
+        }
+    }
 }
