@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::bench::BenchCommand;
+use crate::consensus_cmd::ConsensusCommand;
 use crate::log_cmd::LogCommand;
 
 const EXAMPLES: &str = "\
@@ -33,6 +34,9 @@ pub enum Face {
     /// Append records to a log, read, check and repair it, and measure it
     #[command(subcommand)]
     Log(LogCommand),
+    /// Look at a consensus log, and measure one
+    #[command(subcommand)]
+    Consensus(ConsensusCommand),
     /// Measure this machine's disk
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod bench;
+mod consensus_cmd;
 mod exit;
 mod log_cmd;
 mod output;
@@ -23,6 +24,7 @@ static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().face {
         Face::Log(command) => log_cmd::run(command),
+        Face::Consensus(command) => consensus_cmd::run(command),
         Face::Bench(command) => bench::run(command),
     };
     exit::report(outcome)

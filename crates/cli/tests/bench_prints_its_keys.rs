@@ -156,3 +156,30 @@ fn a_log_that_is_there_is_left_alone() {
     keep("10").exits(1).says(&["is there already"]);
     esker::log("verify", &dir.join("log"), &[], b"").ok();
 }
+
+#[test]
+fn consensus() {
+    let figures = bench(&["consensus", "bench", "--count", "2000", "--entries", "3000"]);
+    let names: Vec<_> = figures.iter().map(|figure| figure["bench"].as_str().unwrap()).collect();
+    let works = ["accept", "accept-commit", "read-committed", "read-uncommitted"];
+    let expected: Vec<_> = works
+        .iter()
+        .chain(&works)
+        .chain(&["scan-1000", "durable-accept-commit", "durable-accept-commit"])
+        .chain(&["batch-commit-100", "recover", "recover"])
+        .map(|work| format!("consensus/{work}"))
+        .collect();
+    assert_eq!(names, expected);
+    for figure in &figures {
+        check(figure, figure["bench"].as_str().unwrap(), true);
+        let mode = figure["params"]["mode"].as_str().unwrap();
+        assert!(["volatile", "durable"].contains(&mode));
+    }
+    let threads: Vec<_> = figures.iter().map(|figure| &figure["params"]["threads"]).collect();
+    assert_eq!((threads[0], threads[4], threads[10]), (&1.into(), &2.into(), &32.into()));
+    let batch = &figures[11]["params"];
+    assert_eq!(batch["syncs"], batch["batches"], "one sync a batch");
+    let after: Vec<_> = figures[12..].iter().map(|figure| &figure["params"]["after"]).collect();
+    assert_eq!(after, ["close", "kill"]);
+    assert!(figures[12..].iter().all(|f| f["params"]["entries"].as_u64().unwrap() >= 3000));
+}

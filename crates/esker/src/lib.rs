@@ -6,6 +6,7 @@
 //! | feature | module | what it is |
 //! |---|---|---|
 //! | `log` (default) | `esker::log` | an embedded, group-committed, append-only log |
+//! | `consensus` | `esker::consensus` | slots for Paxos and Raft: promise, accept, commit |
 //! | | `esker::disk` | the disk under Esker, to choose another for a log |
 //! | `sim` | `esker::disk::sim` | a seeded simulated disk for crash tests |
 //!
@@ -17,6 +18,10 @@
 #[doc(inline)]
 pub use esker_log as log;
 
+#[cfg(feature = "consensus")]
+#[doc(inline)]
+pub use esker_consensus as consensus;
+
 #[doc(inline)]
 pub use esker_disk as disk;
 
@@ -25,6 +30,10 @@ pub use esker_disk as disk;
 mod book {
     #[doc = include_str!("../../../docs/src/log.md")]
     struct Log;
+
+    #[cfg(feature = "consensus")]
+    #[doc = include_str!("../../../docs/src/consensus.md")]
+    struct Consensus;
 
     #[cfg(feature = "sim")]
     #[doc = include_str!("../../../docs/src/crash-testing.md")]

@@ -6,6 +6,7 @@
 //! mark                    how far the log is durable, for other processes
 //! 00000000000000000001.seg  segments, by number
 //! 3.spare                 a segment that left the log and waits to be used again
+//! note                    a small fact of whoever stands on the log (a sealed file)
 //! quarantine/             what `repair` put aside
 //! ```
 
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MARK: &str = "mark";
 pub(crate) const LOCK: &str = "lock";
+pub(crate) const NOTE: &str = "note";
 pub(crate) const QUARANTINE: &str = "quarantine";
 /// Ends the name of a file that has not got its own yet.
 pub(crate) const ASIDE: &str = ".new";
@@ -45,14 +47,14 @@ pub(crate) enum Name {
 }
 
 pub(crate) fn classify(name: &str) -> Name {
-    if [MANIFEST, MARK, LOCK, QUARANTINE].contains(&name) {
+    if [MANIFEST, MARK, LOCK, NOTE, QUARANTINE].contains(&name) {
         return Name::Known;
     }
     if name.starts_with(".esker-probe-") {
         return Name::Aside;
     }
     if let Some(name) = name.strip_suffix(ASIDE) {
-        let ours = name == MANIFEST || matches!(classify(name), Name::Segment(_));
+        let ours = name == MANIFEST || name == NOTE || matches!(classify(name), Name::Segment(_));
         return if ours { Name::Aside } else { Name::Stranger };
     }
     if let Some(number) = numbered(name, ".seg") {
@@ -98,5 +100,7 @@ mod tests {
         assert_eq!(classify("thesis.new"), Name::Stranger);
         assert_eq!(classify("+5.spare"), Name::Stranger);
         assert_eq!(classify("manifest.new"), Name::Aside);
+        assert_eq!(classify("note"), Name::Known);
+        assert_eq!(classify("note.new"), Name::Aside);
     }
 }

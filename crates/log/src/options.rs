@@ -110,7 +110,8 @@ pub struct Options {
     pub policy: Policy,
     /// How much is kept. Default: everything.
     pub retention: Retention,
-    /// The largest payload in bytes, inclusive. Default 1 MiB, at most 64 MiB.
+    /// The largest payload in bytes, inclusive. Default 1 MiB, at most
+    /// [`RECORD_LIMIT_MAX`], 64 MiB and 4 KiB.
     pub record_limit: u32,
     /// The size at which a segment is full, in bytes: a multiple of 4096, from 64 KiB to 512 MiB.
     /// Default 64 MiB. The file grows on demand. A record or an atomic batch that is larger gets a
@@ -210,7 +211,7 @@ impl Options {
 
     pub(crate) fn check(&self) -> Result<()> {
         let blocks = |n: u32| n.is_multiple_of(BLOCK);
-        rule(self.record_limit <= RECORD_LIMIT_MAX, "record_limit", "at most 64 MiB")?;
+        rule(self.record_limit <= RECORD_LIMIT_MAX, "record_limit", "at most 64 MiB and 4 KiB")?;
         rule(
             blocks(self.segment_size) && (64 << 10..=SEGMENT_MAX / 4).contains(&self.segment_size),
             "segment_size",

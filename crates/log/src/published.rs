@@ -26,6 +26,7 @@ impl Published {
     }
 
     /// The number of the last durable record.
+    #[inline]
     pub(crate) fn seq(&self) -> u64 {
         self.seq.load(Ordering::SeqCst)
     }

@@ -56,6 +56,17 @@ pub struct Metadata {
     pub activity: Activity,
 }
 
+/// The records of one segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The number before its first record.
+    pub after: Seq,
+    /// Its last durable record.
+    pub last: Seq,
+    /// Bytes in it, headers and padding included.
+    pub bytes: u64,
+}
+
 impl Log {
     /// The record with this number. Reads at most one piece of the index's density, plus the record,
     /// unless it is in memory. Its bytes are checked when they come from a file.
@@ -115,6 +126,7 @@ impl Log {
 
     /// The durable watermark: everything at or below it survives power loss. 0 when there is
     /// nothing.
+    #[inline]
     pub fn durable(&self) -> Seq {
         Seq(self.shared.published.seq())
     }
@@ -158,6 +170,30 @@ impl Log {
             self.shared.fail(error.clone());
         }
         outcome
+    }
+
+    /// The segments, oldest first, as far as they hold durable records. No I/O.
+    pub fn segments(&self) -> Vec<Span> {
+        let durable = self.durable().0;
+        let span = |segment: std::sync::Arc<crate::segments::Segment>| {
+            let state = segment.state.read();
+            Span {
+                after: Seq(segment.header.prev_seq),
+                last: Seq(state.last_seq.min(durable)),
+                bytes: u64::from(state.end),
+            }
+        };
+        let spans = self.shared.segments.all().into_iter().map(span);
+        spans.filter(|span| span.after < span.last).collect()
+    }
+
+    /// Whether `repair`, or an opening that was told to, ever put damaged units of this log aside.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn was_repaired(&self) -> Result<bool> {
+        let names = self.shared.options.disk.list(&self.shared.dir)?;
+        Ok(names.iter().any(|name| name == crate::layout::QUARANTINE))
     }
 
     /// What the log holds and does. No I/O.

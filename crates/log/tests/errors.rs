@@ -32,7 +32,7 @@ fn of_appends() {
 
     let error = log.append(&vec![0; RECORD_LIMIT_MAX as usize + 1]).unwrap_err();
     assert!(matches!(error, Error::TooLarge { .. }));
-    says(&error, &["67108865", "67108864"]);
+    says(&error, &["67112961", "67112960"]);
 
     let half = vec![0; 46 << 20];
     let error = log.append_atomic(&[&half, &half]).unwrap_err();

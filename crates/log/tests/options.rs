@@ -32,7 +32,7 @@ fn refused(set: impl FnOnce(&mut Options)) -> &'static str {
 
 #[test]
 fn options_out_of_range_are_refused_by_name() {
-    assert_eq!(refused(|o| o.record_limit = (64 << 20) + 1), "record_limit");
+    assert_eq!(refused(|o| o.record_limit = (64 << 20) + (4 << 10) + 1), "record_limit");
     for size in [0, 4096, 60 << 10, (64 << 10) + 1, (1 << 30) + 4096, u32::MAX] {
         assert_eq!(refused(|o| o.segment_size = size), "segment_size", "{size}");
     }

@@ -11,6 +11,9 @@ mod arguments;
 mod build;
 mod catchup;
 mod cold;
+mod consensus;
+mod consensus_build;
+mod consensus_recover;
 mod crew;
 mod crowd;
 mod fanout;
@@ -35,6 +38,8 @@ use crate::exit::Outcome;
 pub use allocations::CountingAllocator;
 pub use arguments::LogBenchArguments;
 pub use build::{BuildArguments, run as run_build};
+pub use consensus::{ConsensusBenchArguments, run as run_consensus};
+pub use consensus_build::{ConsensusBuildArguments, run as run_consensus_build};
 
 /// The commands of `esker bench`.
 #[derive(Debug, Subcommand)]

@@ -26,8 +26,9 @@ pub(crate) const VERSION: u32 = 1;
 /// Commit units and the parts of a segment start on multiples of this.
 pub(crate) const BLOCK: u32 = esker_disk::BLOCK as u32;
 
-/// The largest payload that any log may be configured for: 64 MiB.
-pub const RECORD_LIMIT_MAX: u32 = 64 << 20;
+/// The largest payload that any log may be configured for: 64 MiB, and 4 KiB for what a face writes
+/// before a value of 64 MiB.
+pub const RECORD_LIMIT_MAX: u32 = (64 << 20) + (4 << 10);
 
 /// The largest size of a commit unit: the largest record, an atomic batch of the same bytes, and
 /// room for the headers of a million records.

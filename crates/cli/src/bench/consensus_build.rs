@@ -1,0 +1,65 @@
+//! The process that builds a log for `consensus/recover`, and that is killed in the middle of its work
+//! when that is what is measured.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_consensus::{ConsensusLog, Mode};
+
+use super::arguments::After;
+use super::consensus::{BALLOT, consensus_options, value_of};
+use crate::consensus_cmd::failure;
+use crate::exit::Outcome;
+use crate::log_cmd::WritingArguments;
+use crate::output;
+
+/// Arguments of the hidden command.
+#[derive(Debug, Args)]
+pub struct ConsensusBuildArguments {
+    dir: PathBuf,
+    /// Slots to accept and commit.
+    #[arg(long)]
+    entries: u64,
+    #[arg(long)]
+    size: u32,
+    #[arg(long, value_enum)]
+    then: After,
+    #[command(flatten)]
+    writing: WritingArguments,
+}
+
+/// Accepts and commits, says how many, and closes the log, or goes on until it is killed.
+pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
+    // If whoever wants the log dies, so does this.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(crate::exit::Status::Failed as i32);
+    });
+    let told = |error| failure(&error, &arguments.dir);
+    let options = consensus_options(&arguments.writing, Mode::Volatile, true);
+    let log = ConsensusLog::open(&arguments.dir, options).map_err(told)?;
+    let mut value = vec![0; arguments.size as usize];
+    let first = log.frontier().map_or(0, |frontier| frontier + 1);
+    let mut put = |slot| {
+        value_of(slot, &mut value);
+        // A slot may be there already: the one that a kill interrupted.
+        log.accept(slot, BALLOT, &value)?.wait()?;
+        log.commit(slot, BALLOT)
+    };
+    let mut last = None;
+    for slot in first..first.saturating_add(arguments.entries) {
+        last = Some(put(slot).map_err(told)?);
+    }
+    last.map_or(Ok(()), |ticket| ticket.wait()).map_err(told)?;
+    let count = log.frontier().map_or(0, |frontier| frontier + 1);
+    output::print(&format!("{count}\n"))?;
+    if arguments.then == After::Close {
+        return log.close().map_err(told);
+    }
+    let mut slot = count;
+    loop {
+        drop(put(slot).map_err(told)?);
+        slot += 1;
+    }
+}

@@ -1,0 +1,78 @@
+//! `esker consensus dump`: every slot, in order.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker consensus dump ./node-1
+  esker consensus dump ./node-1 --from 100 --committed --json | jq .value
+
+A line has slot, ballot, state, length and value. With --json, bytes that are no text stand in base 64
+under `value_b64`.";
+
+/// Arguments of `esker consensus dump`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DumpArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// The first slot
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: u64,
+    /// Committed slots alone
+    #[arg(long)]
+    committed: bool,
+    /// Print one JSON object a slot
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the slots.
+pub fn run(arguments: &DumpArguments) -> Outcome {
+    let found = super::read(&arguments.dir)?;
+    let closed = |error| Failure::of_io("write standard output", &error);
+    let mut out = output::buffered().map_err(closed)?;
+    for (slot, picture) in found.slots.range(arguments.from..) {
+        if arguments.committed && !picture.committed {
+            continue;
+        }
+        let value = found.value(*slot).map_err(|error| super::failure(&error, &arguments.dir))?;
+        let value = value.as_deref().unwrap_or_default();
+        let written = if arguments.json {
+            let mut line = json!({
+                "slot": slot,
+                "ballot": { "number": picture.ballot.number, "node": picture.ballot.node },
+                "committed": picture.committed,
+                "len": picture.len,
+                "offset": picture.offset.0,
+            });
+            let (key, text) = match std::str::from_utf8(value) {
+                Ok(text) => ("value", text.to_owned()),
+                Err(_) => ("value_b64", output::base64(value)),
+            };
+            line[key] = Value::String(text);
+            writeln!(out, "{line}")
+        } else {
+            let state = if picture.committed { "committed" } else { "accepted" };
+            writeln!(
+                out,
+                "{slot} {} {state} {} {}",
+                picture.ballot,
+                picture.len,
+                value.escape_ascii()
+            )
+        };
+        if !output::unless_closed(written)? {
+            return Ok(());
+        }
+    }
+    output::unless_closed(out.flush())?;
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! `esker consensus stat`: what a consensus log holds.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::exit::Outcome;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker consensus stat ./node-1
+  esker consensus stat ./node-1 --json | jq .frontier
+
+It runs beside a writer, reads every durable record, and changes nothing.";
+
+/// Arguments of `esker consensus stat`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Says what is there.
+pub fn run(arguments: &StatArguments) -> Outcome {
+    let found = super::read(&arguments.dir)?;
+    let committed = || found.slots.iter().filter(|(_, slot)| slot.committed).map(|(n, _)| *n);
+    let (lowest, highest) = (committed().next(), committed().next_back());
+    let count = committed().count();
+    let uncommitted = found.slots.len() - count;
+    let bytes: u64 = found.slots.values().map(|slot| slot.len).sum();
+    let [promises, accepts, commits, values, states, checkpoints] = found.records;
+    if arguments.json {
+        return output::print_json(&json!({
+            "dir": arguments.dir.to_string_lossy(),
+            "promised": { "number": found.promised.number, "node": found.promised.node },
+            "floor": found.floor,
+            "frontier": found.frontier,
+            "committed": count,
+            "lowest": lowest,
+            "highest": highest,
+            "uncommitted": uncommitted,
+            "bytes": bytes,
+            "records": {
+                "promises": promises,
+                "accepts": accepts,
+                "commits": commits,
+                "values": values,
+                "states": states,
+                "checkpoints": checkpoints,
+            },
+        }));
+    }
+    let shown = |slot: Option<u64>| slot.map_or_else(|| "none".to_owned(), |slot| slot.to_string());
+    let mut text = String::new();
+    let mut row = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(text, "{name:<12} {value}");
+    };
+    row("directory", &arguments.dir.display());
+    row("promised", &found.promised);
+    row("floor", &shown(found.floor));
+    row("frontier", &shown(found.frontier));
+    row("committed", &count);
+    row("lowest", &shown(lowest));
+    row("highest", &shown(highest));
+    row("uncommitted", &uncommitted);
+    row("bytes", &bytes);
+    output::print(&text)
+}

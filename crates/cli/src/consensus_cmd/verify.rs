@@ -1,0 +1,80 @@
+//! `esker consensus verify`: every byte of the log below, and every record of the log of slots.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_log::Options;
+use serde_json::json;
+
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker consensus verify ./node-1
+  esker consensus verify ./node-1 --json | jq .damage
+
+It takes no lock and changes nothing. Exit status 0 for a sound log, 3 when durable bytes are damaged or
+a record contradicts another. A log that `esker log repair` mended is read-only, and says so here.";
+
+/// Arguments of `esker consensus verify`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct VerifyArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks, and fails at damage.
+pub fn run(arguments: &VerifyArguments) -> Outcome {
+    let dir = &arguments.dir;
+    let report = esker_log::verify(dir, &Options::default())
+        .map_err(|error| Failure::of_log(&error, dir))?;
+    let sound = report.damage.is_empty() && report.quarantined.is_empty();
+    let found = if sound { Some(super::read(dir)?) } else { None };
+    let flaws = found.as_ref().map_or(&[][..], |found| &found.flaws);
+    if arguments.json {
+        output::print_json(&json!({
+            "sound": sound && flaws.is_empty(),
+            "records": report.records,
+            "bytes": report.bytes,
+            "slots": found.as_ref().map(|found| found.slots.len()),
+            "damage": report.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "quarantined": report.quarantined.iter().map(|(from, to)| json!({ "from": from.0, "to": to.0 })).collect::<Vec<_>>(),
+            "flaws": flaws.iter().map(|(seq, what)| json!({ "record": seq.0, "what": what })).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        let mut text = format!("checked {} records, {} bytes\n", report.records, report.bytes);
+        report.damage.iter().for_each(|damage| text += &format!("{damage}\n"));
+        for (from, to) in &report.quarantined {
+            text += &format!("quarantined: the records above {from} up to {to}\n");
+        }
+        flaws.iter().for_each(|(seq, what)| text += &format!("record {seq}: {what}\n"));
+        if let Some(found) = found.as_ref().filter(|found| found.flaws.is_empty()) {
+            text += &format!("sound: {} slots\n", found.slots.len());
+        }
+        output::print(&text)?;
+    }
+    let dir = dir.display();
+    if let Some(first) = report.damage.first() {
+        return Err(Failure::damaged(format!(
+            "{dir} is damaged, first in {} at byte {}; `esker log repair {dir}` puts the damage aside, and \
+             makes this log read-only",
+            first.file.display(),
+            first.offset
+        )));
+    }
+    if !report.quarantined.is_empty() {
+        return Err(Failure::damaged(format!(
+            "damaged records of {dir} were put aside: it is read-only, and its node has to rejoin under a \
+             new number"
+        )));
+    }
+    match flaws.first() {
+        Some((seq, what)) => Err(Failure::damaged(format!("{dir}: record {seq}: {what}"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,90 @@
+//! `esker consensus stat`, `dump` and `verify` look at a log beside its writer, and tell damage.
+
+#![allow(clippy::unwrap_used)]
+
+mod esker;
+
+use std::path::Path;
+
+use esker::{command, place, run};
+use esker_consensus::{Ballot, ConsensusLog, Options};
+use serde_json::Value;
+
+const LOW: Ballot = Ballot::new(1, 1);
+const HIGH: Ballot = Ballot::new(2, 1);
+
+fn log(dir: &Path) -> ConsensusLog {
+    let log = ConsensusLog::open(dir, Options::default()).unwrap();
+    for slot in 0..5u64 {
+        log.accept(slot, LOW, format!("value {slot}").as_bytes()).unwrap().wait().unwrap();
+        log.commit(slot, LOW).unwrap().wait().unwrap();
+    }
+    log.accept(7, LOW, &[0xff, 0]).unwrap().wait().unwrap();
+    log.promise(HIGH, 0).unwrap().wait().unwrap();
+    log.truncate_before(2).unwrap();
+    log
+}
+
+fn lines(words: &[&str], dir: &Path) -> Vec<Value> {
+    let mut look = command(words);
+    look.arg(dir).arg("--json");
+    let text = run(look, b"").ok().text().to_owned();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn beside_a_writer_and_after_it() {
+    let (_guard, dir) = place();
+    let writer = log(&dir);
+    for closed in [false, true] {
+        if closed {
+            writer.close().unwrap();
+        }
+        let stat = &lines(&["consensus", "stat"], &dir)[0];
+        assert_eq!((&stat["floor"], &stat["frontier"]), (&1.into(), &4.into()));
+        assert_eq!((&stat["committed"], &stat["uncommitted"]), (&3.into(), &1.into()));
+        assert_eq!((&stat["lowest"], &stat["highest"]), (&2.into(), &4.into()));
+        assert_eq!(stat["promised"]["number"], 2);
+        let dump = lines(&["consensus", "dump"], &dir);
+        let slots: Vec<_> = dump.iter().map(|line| line["slot"].as_u64().unwrap()).collect();
+        assert_eq!(slots, [2, 3, 4, 7]);
+        assert_eq!((&dump[1]["value"], &dump[1]["committed"]), (&"value 3".into(), &true.into()));
+        assert_eq!((&dump[3]["value_b64"], &dump[3]["committed"]), (&"/wA=".into(), &false.into()));
+        let verify = &lines(&["consensus", "verify"], &dir)[0];
+        assert_eq!((&verify["sound"], &verify["slots"]), (&true.into(), &4.into()));
+    }
+}
+
+#[test]
+fn damage_is_status_3() {
+    let (_guard, dir) = place();
+    log(&dir).close().unwrap();
+    let segment = dir.join("00000000000000000001.seg");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(7).position(|window| window == b"value 3").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let mut verify = command(&["consensus", "verify"]);
+    verify.arg(&dir);
+    let ended = run(verify, b"");
+    assert_eq!(ended.status, 3, "{}", ended.err);
+    let mut repair = command(&["log", "repair"]);
+    repair.arg(&dir);
+    run(repair, b"").ok();
+    let mut verify = command(&["consensus", "verify"]);
+    verify.arg(&dir);
+    let ended = run(verify, b"");
+    assert!(ended.status == 3 && ended.err.contains("read-only"), "{}", ended.err);
+    let log = ConsensusLog::open(&dir, Options::default()).unwrap();
+    assert!(log.stats().read_only);
+}
+
+#[test]
+fn no_log_is_no_log() {
+    let (_guard, dir) = place();
+    for what in ["stat", "dump", "verify"] {
+        let mut look = command(&["consensus", what]);
+        look.arg(&dir);
+        assert_eq!(run(look, b"").status, 1);
+    }
+}

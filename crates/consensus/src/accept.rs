@@ -1,0 +1,199 @@
+//! Phase 2: accept.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_epoch::Guard;
+
+use crate::ballot::Ballot;
+use crate::entry::{Entry, hold};
+use crate::error::{Error, Result};
+use crate::log::{ConsensusLog, Gate, Inner};
+use crate::options::fits;
+use crate::page::{State, Word, number_of};
+use crate::record;
+use crate::region::charge;
+use crate::rules::{self, Known};
+use crate::ticket::Ticket;
+
+/// What became of an attempt.
+enum Attempt {
+    /// It is appended, or in memory, or was there before.
+    Done(Ticket),
+    /// There is no room in the mutable region.
+    Full,
+}
+
+impl ConsensusLog {
+    /// Accepts a value in a slot, uncommitted, and promises its ballot. A higher ballot replaces what
+    /// a lower one left. Answer the proposer when the ticket has resolved.
+    ///
+    /// The same ballot and value again are acknowledged again; so is the value of a committed slot.
+    ///
+    /// Does not wait for room in the mutable region.
+    ///
+    /// # Errors
+    /// [`Error::StaleBallot`], [`Error::AlreadyCommitted`], [`Error::AnotherValue`],
+    /// [`Error::Truncated`], [`Error::BufferFull`], [`Error::EntryTooLarge`],
+    /// [`Error::SlotOutOfRange`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In all these
+    /// cases nothing was accepted.
+    pub fn accept(&self, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+        self.inner.accept(slot, ballot, value, None)
+    }
+
+    /// As [`ConsensusLog::accept`], but waits for room no longer than this. Other slots go on
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::accept`].
+    pub fn accept_timeout(
+        &self,
+        slot: u64,
+        ballot: Ballot,
+        value: &[u8],
+        timeout: Duration,
+    ) -> Result<Ticket> {
+        self.inner.accept(slot, ballot, value, Instant::now().checked_add(timeout))
+    }
+
+    /// Accepts several values under one ballot, in order; they share one sync. The ticket is that of
+    /// all of them.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::accept`], for the first value that is refused; those before it are accepted.
+    pub fn accept_batch(&self, ballot: Ballot, values: &[(u64, &[u8])]) -> Result<Ticket> {
+        let mut tickets = Vec::with_capacity(values.len());
+        for (slot, value) in values {
+            tickets.push(self.accept(*slot, ballot, value)?);
+        }
+        // The last record's durability is that of all before it; a value that was known before may
+        // stand anywhere.
+        match tickets.iter().all(Ticket::is_ready) {
+            true => Ok(Ticket::READY),
+            false => {
+                let ticket = self.inner.log.flush().map_err(|error| self.inner.fail(error))?;
+                Ok(Ticket::new(ticket, &self.inner))
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn accept(
+        self: &Arc<Self>,
+        slot: u64,
+        ballot: Ballot,
+        value: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<Ticket> {
+        fits(&self.options, value.len())?;
+        loop {
+            match self.try_accept(slot, ballot, value)? {
+                Attempt::Done(ticket) => {
+                    self.checkpoint_if_due();
+                    return Ok(ticket);
+                }
+                Attempt::Full => {
+                    let waited =
+                        deadline.is_some_and(|at| self.region.wait(charge(value.len()), at));
+                    if !waited {
+                        let (used, size) = (self.region.used(), self.region.size());
+                        return Err(Error::BufferFull { used, size });
+                    }
+                }
+            }
+        }
+    }
+
+    fn try_accept(self: &Arc<Self>, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Attempt> {
+        let guard = crossbeam_epoch::pin();
+        let gate = self.gate.read();
+        if ballot <= gate.promise {
+            return self.accept_at(&gate, slot, ballot, value, &guard);
+        }
+        drop(gate);
+        let mut gate = self.gate.write();
+        let attempt = self.accept_at(&gate, slot, ballot, value, &guard)?;
+        if let Attempt::Done(_) = attempt {
+            gate.promise = gate.promise.max(ballot);
+        }
+        Ok(attempt)
+    }
+
+    fn accept_at(
+        self: &Arc<Self>,
+        gate: &Gate,
+        slot: u64,
+        ballot: Ballot,
+        value: &[u8],
+        guard: &Guard,
+    ) -> Result<Attempt> {
+        self.writable(gate)?;
+        self.in_range(slot)?;
+        if ballot < gate.promise && self.page(number_of(slot), guard)?.is_none() {
+            return Err(Error::StaleBallot { promised: gate.promise });
+        }
+        let page = self.page_for(slot, guard)?;
+        let place = page.slot(slot);
+        let _lock = self.lock_slot(slot);
+        let word = place.word();
+        let held = place.held().load(guard);
+        let accepted = held.as_ref().map_or(Ballot::ZERO, |held| held.header.header.ballot);
+        let known = Known { state: word.state(), ballot: accepted };
+        match rules::accept(gate.promise, known, ballot) {
+            rules::Accept::Stale(promised) => Err(Error::StaleBallot { promised }),
+            rules::Accept::Compare => {
+                let committed = word.state() == State::Committed;
+                let entry = self.entry_at(slot, place, guard)?;
+                if entry.value() == value {
+                    let marker = held.map_or(0, |held| held.header.header.marker());
+                    let ticket = if committed {
+                        self.commit_ticket_of(marker)?
+                    } else {
+                        self.ticket_of(word.seq())?
+                    };
+                    return Ok(Attempt::Done(ticket));
+                }
+                Err(refused(entry, committed, ballot))
+            }
+            rules::Accept::Store => {
+                // A value that replaces another takes its room, so that a new leader is never
+                // kept out by what an old one left.
+                let before = held.as_ref().map_or(0, |held| charge(held.slice.len()));
+                let bytes = charge(value.len());
+                let more = bytes.saturating_sub(before);
+                if more > 0 && !self.region.reserve(more) {
+                    return Ok(Attempt::Full);
+                }
+                let (seq, ticket) = if self.is_volatile() {
+                    (0, Ticket::READY)
+                } else {
+                    match self.append(|out| record::accept(out, slot, ballot, value)) {
+                        Ok(ticket) => (ticket.seq().0, Ticket::new(ticket, self)),
+                        Err(error) => {
+                            self.region.release(more);
+                            return Err(error);
+                        }
+                    }
+                };
+                self.region.release(before.saturating_sub(bytes));
+                if held.is_none() {
+                    self.index.open.enter(page.number, &page.open);
+                }
+                place.held().swap(Some(hold(slot, ballot, value, 0)), guard);
+                place.set_word(Word::accepted(seq));
+                page.touch();
+                Ok(Attempt::Done(ticket))
+            }
+        }
+    }
+}
+
+/// Why a slot that has this entry does not take another value.
+pub(crate) fn refused(entry: Entry<'_>, committed: bool, ballot: Ballot) -> Error {
+    if committed {
+        Error::AlreadyCommitted { entry: Box::new(entry.into_committed()) }
+    } else {
+        Error::AnotherValue { slot: entry.slot(), ballot }
+    }
+}

@@ -1,0 +1,125 @@
+//! Checkpoints of the index: so that opening reads what changed since, and not everything.
+//!
+//! A checkpoint is records of the log like everything else: the pages of the index that changed, and
+//! a root that names all pages, with promise, floor, frontier and counts. The log's note says where the
+//! root stands. It says nothing that the log does not say: without a note, or with one that leads
+//! nowhere, everything is replayed.
+//!
+//! # The crash argument
+//!
+//! The content is fixed with the gate held alone, together with the number that the next record will
+//! have: everything before is in it, and nothing behind. Pages and root are appended after that, so
+//! that they are durable only when all that they speak of is. The note is written when the root is
+//! durable. A crash in between leaves the note before, whose root is still there: truncation drops
+//! nothing that the durable note needs.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::error::{Error, Result};
+use crate::log::{ConsensusLog, Gate, Inner};
+use crate::record::{self, Root};
+
+impl ConsensusLog {
+    /// Makes everything committed durable, and a checkpoint of the index. What is uncommitted stays
+    /// as it is. Blocks; other operations go on meanwhile, but for the time that it takes to copy what
+    /// changed.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
+    pub fn checkpoint(&self) -> Result<()> {
+        let _upkeep = self.inner.upkeep.lock();
+        self.inner.checkpoint(false)
+    }
+}
+
+/// The content of a checkpoint.
+pub(crate) struct Snapshot {
+    root: Root,
+    pages: Vec<(u64, u16, Vec<u64>)>,
+    /// Pages with entries that are accepted and not committed.
+    open: BTreeSet<u64>,
+}
+
+impl Inner {
+    /// Makes a checkpoint when the last one is long ago, unless somebody is at it.
+    pub(crate) fn checkpoint_if_due(&self) {
+        if self.since_checkpoint.load(Relaxed) >= self.options.checkpoint_every
+            && let Some(_upkeep) = self.upkeep.try_lock()
+            && let Err(error) = self.checkpoint(false)
+        {
+            // The operation that happened to come here is none the worse for it.
+            tracing::warn!(%error, "no checkpoint was made");
+        }
+    }
+
+    /// The caller holds `upkeep`, and not the gate. With `all`, pages that did not change are written
+    /// anew, too.
+    pub(crate) fn checkpoint(&self, all: bool) -> Result<()> {
+        let gate = self.gate.write();
+        self.writable(&gate)?;
+        let snapshot = self.snapshot(&gate, all)?;
+        drop(gate);
+        self.write_checkpoint(snapshot)
+    }
+
+    pub(crate) fn snapshot(&self, gate: &Gate, all: bool) -> Result<Snapshot> {
+        let guard = crossbeam_epoch::pin();
+        self.settle(&guard);
+        if all {
+            for number in self.index.numbers(0, &guard) {
+                self.page(number, &guard)?;
+            }
+        }
+        let mut pages = Vec::new();
+        let mut open = BTreeSet::new();
+        for page in self.index.in_memory(&guard) {
+            if page.open.get() > 0 {
+                open.insert(page.number);
+            }
+            if page.take_dirty() || all {
+                let (first, words) = page.words();
+                pages.push((page.number, first, words));
+            }
+        }
+        let settled = self.settled.lock();
+        let range = settled.range_with_pending();
+        let root = Root {
+            replay: self.log.accepted().0 + 1,
+            promise: gate.promise,
+            start: self.start(),
+            next: settled.next(),
+            count: range.map_or(0, |range| range.count),
+            lowest: range.map_or(0, |range| range.lowest),
+            highest: range.map_or(0, |range| range.highest),
+        };
+        self.since_checkpoint.store(0, Relaxed);
+        Ok(Snapshot { root, pages, open })
+    }
+
+    pub(crate) fn write_checkpoint(&self, snapshot: Snapshot) -> Result<()> {
+        let Snapshot { root, pages, open } = snapshot;
+        let guard = crossbeam_epoch::pin();
+        let mut tickets = Vec::new();
+        for (number, first, words) in pages {
+            let ticket = self.append(|out| record::page(out, number, first, &words))?;
+            self.index.store(number, ticket.seq().0, &guard);
+            // Kept, so that they ask for no commit of their own.
+            tickets.push(ticket);
+        }
+        let mut stored = self.index.stored(&guard);
+        stored.iter_mut().for_each(|page| page.open = open.contains(&page.number));
+        let ticket = self.append(|out| record::root(out, &root, &stored))?;
+        let seq = ticket.seq().0;
+        ticket.wait().map_err(|error| self.fail(error))?;
+        self.log.put_note(&seq.to_le_bytes()).map_err(|error| self.fail(error))?;
+        self.since_checkpoint.store(0, Relaxed);
+        Ok(())
+    }
+}
+
+/// The number of the root that a note names.
+pub(crate) fn named(note: &[u8]) -> Result<u64> {
+    let bytes: Option<[u8; 8]> = note.try_into().ok();
+    bytes.map(u64::from_le_bytes).ok_or(Error::CorruptedRecord { seq: 0, what: "the note is cut" })
+}

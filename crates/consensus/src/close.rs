@@ -1,0 +1,69 @@
+//! Closing.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::error::{Error, Result};
+use crate::log::{ConsensusLog, Inner};
+use crate::page::{State, number_of};
+use crate::record;
+
+impl ConsensusLog {
+    /// Makes everything durable, what is accepted in [`Mode::Volatile`](crate::Mode::Volatile)
+    /// included, makes a checkpoint, and gives up the lock. Later calls get [`Error::Closed`], and so
+    /// does a second close.
+    ///
+    /// # Errors
+    /// What kept something from becoming durable. The log is closed all the same; the next opening
+    /// recovers.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+impl Inner {
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.load(SeqCst) {
+            return Err(Error::Closed);
+        }
+        let _upkeep = self.upkeep.lock();
+        let mut gate = self.gate.write();
+        if gate.closed {
+            return Err(Error::Closed);
+        }
+        let written = self.writable(&gate).and_then(|()| {
+            self.write_uncommitted()?;
+            let snapshot = self.snapshot(&gate, false)?;
+            self.write_checkpoint(snapshot)
+        });
+        gate.closed = true;
+        self.closed.store(true, SeqCst);
+        drop(gate);
+        self.region.close();
+        self.waiting.wake();
+        let closed = self.log.close().map_err(Error::from);
+        match written {
+            Err(Error::ReadOnly) | Ok(()) => closed,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Values that only memory has go into the log, so that an orderly end forgets nothing.
+    fn write_uncommitted(&self) -> Result<()> {
+        let guard = crossbeam_epoch::pin();
+        let mut only_here = Vec::new();
+        self.each_uncommitted(0, &guard, |slot, held| only_here.push((slot, held)));
+        let mut tickets = Vec::new();
+        for (slot, held) in only_here {
+            let Some(page) = self.page(number_of(slot), &guard)? else { continue };
+            let place = page.slot(slot);
+            if place.word().state() == State::Accepted && place.word().seq() == 0 {
+                let ballot = held.header.header.ballot;
+                let ticket = self.append(|out| record::accept(out, slot, ballot, &held.slice))?;
+                place.set_word(place.word().moved(ticket.seq().0));
+                page.touch();
+                tickets.push(ticket);
+            }
+        }
+        Ok(())
+    }
+}

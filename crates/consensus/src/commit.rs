@@ -1,0 +1,260 @@
+//! Phase 3: commit.
+
+use std::sync::Arc;
+
+use crossbeam_epoch::Guard;
+
+use crate::ballot::Ballot;
+use crate::error::{Error, Result};
+use crate::log::{ConsensusLog, Gate, Inner};
+use crate::page::{Page, Slot, State, Word, number_of};
+use crate::record;
+use crate::region::charge;
+use crate::rules::{self, Known};
+use crate::ticket::Ticket;
+
+/// Slots in one marker.
+const MARKS: usize = 1 << 20;
+
+/// The acknowledgement of a batch of commits.
+#[derive(Debug)]
+#[must_use = "the commits are durable when the ticket has resolved"]
+pub struct BatchTicket {
+    /// What became of each slot, in the order they were given.
+    pub results: Vec<Result<()>>,
+    /// The acknowledgement of all that are `Ok`.
+    pub ticket: Ticket,
+}
+
+impl ConsensusLog {
+    /// Commits what was accepted in a slot under this ballot: from here on it never changes, and
+    /// once the ticket has resolved [`read_committed`](ConsensusLog::read_committed) shows it.
+    /// Slots may be committed in any order; a committed slot may be committed again.
+    ///
+    /// # Errors
+    /// [`Error::SlotNotFound`]; [`Error::BallotMismatch`] when it is accepted under another ballot;
+    /// [`Error::Truncated`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In all these cases
+    /// nothing was committed.
+    pub fn commit(&self, slot: u64, ballot: Ballot) -> Result<Ticket> {
+        let ticket = self.inner.commit(slot, ballot)?;
+        self.inner.checkpoint_if_due();
+        Ok(ticket)
+    }
+
+    /// Commits several slots with one sync, and tells of each what became of it.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]: nothing was committed. What is wrong
+    /// with a single slot is in the results.
+    pub fn commit_batch(&self, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
+        let done = self.inner.commit_batch(slots)?;
+        self.inner.checkpoint_if_due();
+        Ok(done)
+    }
+
+    /// Commits everything accepted up to and with a slot, whatever the ballots: for protocols that
+    /// match logs before they commit, as Raft does.
+    ///
+    /// # Errors
+    /// [`Error::Gap`] when a slot between the frontier and this one is missing: nothing was
+    /// committed. Otherwise as [`ConsensusLog::commit`].
+    pub fn commit_through(&self, slot: u64) -> Result<Ticket> {
+        let ticket = self.inner.commit_through(slot)?;
+        self.inner.checkpoint_if_due();
+        Ok(ticket)
+    }
+}
+
+impl Inner {
+    fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket> {
+        let guard = crossbeam_epoch::pin();
+        let gate = self.gate.read();
+        self.writable(&gate)?;
+        let start = self.start();
+        if slot < start {
+            return Err(Error::Truncated { floor: start - 1 });
+        }
+        let Some(page) = self.page(number_of(slot), &guard)? else {
+            return Err(Error::SlotNotFound { slot });
+        };
+        let place = page.slot(slot);
+        let lock = self.lock_slot(slot);
+        let Some(known) = self.to_mark(slot, place, Some(ballot), &guard)? else {
+            let marker = place.held().load(&guard).map_or(0, |held| held.header.header.marker());
+            return self.commit_ticket_of(marker);
+        };
+        let word = place.word();
+        let ticket = if word.seq() > 0 {
+            self.append(|out| record::commit(out, &[(slot, known.ballot)]))?
+        } else {
+            // Only memory has the value: it goes into the log now, as committed.
+            let Some(held) = place.held().load(&guard) else {
+                return Err(Error::SlotNotFound { slot });
+            };
+            self.append(|out| record::chosen(out, slot, known.ballot, &held.slice))?
+        };
+        let seq = ticket.seq().0;
+        self.mark(&page, place, slot, seq, if word.seq() > 0 { word.seq() } else { seq }, &guard);
+        drop(lock);
+        self.settle_if_many(&guard);
+        drop(gate);
+        Ok(self.commit_ticket(ticket))
+    }
+
+    /// What would be marked; `None` where it is committed already.
+    fn to_mark(
+        &self,
+        slot: u64,
+        place: &Slot,
+        ballot: Option<Ballot>,
+        guard: &Guard,
+    ) -> Result<Option<Known>> {
+        let accepted = place.held().load(guard);
+        let accepted = accepted.map_or(Ballot::ZERO, |held| held.header.header.ballot);
+        let known = Known { state: place.word().state(), ballot: accepted };
+        match rules::commit(known, ballot) {
+            rules::Commit::Mark => Ok(Some(known)),
+            rules::Commit::Done => Ok(None),
+            rules::Commit::Missing => Err(Error::SlotNotFound { slot }),
+            rules::Commit::Mismatch(accepted) => Err(Error::BallotMismatch { slot, accepted }),
+        }
+    }
+
+    /// The marker of an accepted slot was appended. The caller holds the slot's lock, or the gate
+    /// alone.
+    fn mark(&self, page: &Page, place: &Slot, slot: u64, marker: u64, seq: u64, guard: &Guard) {
+        let bytes = place.held().load(guard).map_or(0, |held| {
+            held.header.header.commit(marker);
+            charge(held.slice.len())
+        });
+        place.set_word(Word::committed(seq));
+        page.touch();
+        page.open.leave();
+        self.region.release(bytes);
+        self.settled.lock().committed(marker, slot, bytes);
+    }
+
+    fn commit_batch(self: &Arc<Self>, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
+        let guard = crossbeam_epoch::pin();
+        let gate = self.gate.write();
+        self.writable(&gate)?;
+        let mut results = Vec::with_capacity(slots.len());
+        let mut marks = Vec::new();
+        for (slot, ballot) in slots {
+            let known = self.batch_mark(*slot, *ballot, &guard);
+            if let Ok(true) = known {
+                marks.push(*slot);
+            }
+            results.push(known.map(drop));
+        }
+        let ticket = self.mark_all(&gate, marks, None, &guard)?;
+        drop(gate);
+        Ok(BatchTicket { results, ticket })
+    }
+
+    /// Whether this slot has to be marked.
+    fn batch_mark(&self, slot: u64, ballot: Ballot, guard: &Guard) -> Result<bool> {
+        let start = self.start();
+        if slot < start {
+            return Err(Error::Truncated { floor: start - 1 });
+        }
+        let page = self.page(number_of(slot), guard)?.ok_or(Error::SlotNotFound { slot })?;
+        Ok(self.to_mark(slot, page.slot(slot), Some(ballot), guard)?.is_some())
+    }
+
+    fn commit_through(self: &Arc<Self>, last: u64) -> Result<Ticket> {
+        let guard = crossbeam_epoch::pin();
+        let gate = self.gate.write();
+        self.writable(&gate)?;
+        self.settle(&guard);
+        let first = self.settled.lock().next();
+        let mut marks = Vec::new();
+        let mut slot = first;
+        // It ends at the first slot without an entry, at the latest.
+        while slot <= last {
+            let Some(page) = self.page(number_of(slot), &guard)? else {
+                return Err(Error::Gap { slot });
+            };
+            for (number, place) in page.from(slot).take_while(|(number, _)| *number <= last) {
+                match place.word().state() {
+                    State::Empty => return Err(Error::Gap { slot: number }),
+                    State::Accepted => marks.push(number),
+                    State::Committed => {}
+                }
+            }
+            let Some(next) = (number_of(slot) + 1).checked_mul(crate::page::SLOTS as u64) else {
+                break;
+            };
+            slot = next;
+        }
+        let range = marks.first().map(|first| (*first, last));
+        let ticket = self.mark_all(&gate, marks, range, &guard)?;
+        drop(gate);
+        Ok(ticket)
+    }
+
+    /// Appends the markers of accepted slots, and the values that only memory has, and marks them. The
+    /// range is given when everything accepted in it is among the slots.
+    fn mark_all(
+        self: &Arc<Self>,
+        _alone: &Gate,
+        mut slots: Vec<u64>,
+        range: Option<(u64, u64)>,
+        guard: &Guard,
+    ) -> Result<Ticket> {
+        slots.sort_unstable();
+        slots.dedup();
+        if slots.is_empty() {
+            return self.commit_ticket_of(self.log.accepted().0);
+        }
+        let mut records = Vec::new();
+        let mut pairs = Vec::new();
+        let mut pages = Vec::with_capacity(slots.len());
+        for slot in &slots {
+            let page =
+                self.page(number_of(*slot), guard)?.ok_or(Error::SlotNotFound { slot: *slot })?;
+            let place = page.slot(*slot);
+            let held = place.held().load(guard).ok_or(Error::SlotNotFound { slot: *slot })?;
+            let ballot = held.header.header.ballot;
+            if place.word().seq() > 0 {
+                pairs.push((*slot, ballot));
+                pages.push((page, None));
+            } else {
+                let mut out = Vec::new();
+                record::chosen(&mut out, *slot, ballot, &held.slice);
+                pages.push((page, Some(records.len() as u64)));
+                records.push(out);
+            }
+        }
+        let values = records.len() as u64;
+        match range {
+            // One record for all, however many they are.
+            Some((first, last)) if values == 0 => {
+                let mut out = Vec::new();
+                record::through(&mut out, first, last);
+                records.push(out);
+            }
+            _ => records.extend(pairs.chunks(MARKS).map(|pairs| {
+                let mut out = Vec::new();
+                record::commit(&mut out, pairs);
+                out
+            })),
+        }
+        let count = records.len() as u64;
+        let ticket = self.append_all(&records)?;
+        // The gate is held alone: the records stand one behind the other.
+        let last = ticket.seq().0;
+        let first = last + 1 - count;
+        for (slot, (page, value)) in slots.iter().zip(pages) {
+            let place = page.slot(*slot);
+            match value {
+                Some(nth) => {
+                    self.mark(&page, place, *slot, first + nth, first + nth, guard);
+                }
+                None => self.mark(&page, place, *slot, last, place.word().seq(), guard),
+            }
+        }
+        self.settle_if_many(guard);
+        Ok(self.commit_ticket(ticket))
+    }
+}

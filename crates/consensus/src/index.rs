@@ -1,0 +1,233 @@
+//! From a slot to its place: a table of pages, by arrays and without a hash.
+//!
+//! Readers follow two pointers and take no lock. The table is replaced, never changed in its
+//! length, when it grows or loses its front; both tables share the pages. Whoever changes the
+//! structure holds one lock.
+
+use std::sync::Arc;
+
+use crossbeam_epoch::Guard;
+use parking_lot::Mutex;
+
+use crate::cell::{Borrowed, Cell};
+use crate::open_pages::OpenPages;
+use crate::page::{Page, number_of};
+use crate::record::PageAt;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The most pages in the table: 2^32 slots.
+const PAGES: u64 = 1 << 20;
+
+/// A page's place in the table.
+#[derive(Debug, Default)]
+struct Place {
+    page: Cell<Arc<Page>>,
+    /// The record of the last checkpoint that has it, or 0.
+    stored: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// The number of the first page.
+    base: u64,
+    places: Box<[Place]>,
+}
+
+impl Table {
+    fn new(base: u64, len: usize) -> Self {
+        Self { base, places: (0..len).map(|_| Place::default()).collect() }
+    }
+
+    #[inline]
+    fn place(&self, number: u64) -> Option<&Place> {
+        self.places.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.places.len() as u64
+    }
+}
+
+/// What the table has for a page.
+pub(crate) enum Found<'g> {
+    Page(Borrowed<'g, Arc<Page>>),
+    /// It is in this record, and not in memory.
+    Stored(u64),
+    Nothing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    table: Cell<Arc<Table>>,
+    structure: Mutex<()>,
+    pub(crate) open: OpenPages,
+}
+
+impl Index {
+    pub(crate) fn new(start: u64) -> Self {
+        Self {
+            table: Cell::new(Arc::new(Table::new(number_of(start), 16))),
+            structure: Mutex::default(),
+            open: OpenPages::default(),
+        }
+    }
+
+    #[inline]
+    fn table<'g>(&self, guard: &'g Guard) -> Borrowed<'g, Arc<Table>> {
+        self.table.load(guard).unwrap_or_else(|| unreachable!("the table is never taken out"))
+    }
+
+    /// The first slot that is too far above this one.
+    pub(crate) fn limit(start: u64) -> u64 {
+        let pages = number_of(start).saturating_add(PAGES);
+        pages.saturating_mul(crate::page::SLOTS as u64)
+    }
+
+    #[inline]
+    pub(crate) fn find<'g>(&self, number: u64, guard: &'g Guard) -> Found<'g> {
+        let table = self.table(guard);
+        let Some(place) = table.place(number) else { return Found::Nothing };
+        match place.page.load(guard) {
+            Some(page) => Found::Page(page),
+            None => match place.stored.load(Ordering::Acquire) {
+                0 => Found::Nothing,
+                seq => Found::Stored(seq),
+            },
+        }
+    }
+
+    /// The page, made if there is none; `None` when it is below the table, or too far above.
+    ///
+    /// A page that is stored must be installed first.
+    pub(crate) fn make<'g>(
+        &self,
+        number: u64,
+        guard: &'g Guard,
+    ) -> Option<Borrowed<'g, Arc<Page>>> {
+        let _structure = self.structure.lock();
+        self.grow(number, guard)?;
+        let table = self.table(guard);
+        let place = table.place(number)?;
+        if place.page.load(guard).is_none() {
+            place.page.swap(Some(Arc::new(Page::new(number))), guard);
+        }
+        place.page.load(guard)
+    }
+
+    /// Puts a page from a checkpoint into its place, unless somebody else did.
+    pub(crate) fn install(&self, page: Page, guard: &Guard) {
+        let _structure = self.structure.lock();
+        let table = self.table(guard);
+        let Some(place) = table.place(page.number) else { return };
+        if place.page.load(guard).is_none() {
+            place.page.swap(Some(Arc::new(page)), guard);
+        }
+    }
+
+    /// A checkpoint has the page in this record. `false` when it is too far off.
+    pub(crate) fn store(&self, number: u64, seq: u64, guard: &Guard) -> bool {
+        let _structure = self.structure.lock();
+        if self.grow(number, guard).is_none() {
+            return false;
+        }
+        if let Some(place) = self.table(guard).place(number) {
+            place.stored.store(seq, Ordering::Release);
+        }
+        true
+    }
+
+    /// Makes the table reach this page.
+    fn grow(&self, number: u64, guard: &Guard) -> Option<()> {
+        let table = self.table(guard);
+        let needed = number.checked_sub(table.base)?.checked_add(1)?;
+        if needed > PAGES {
+            return None;
+        }
+        if needed > table.places.len() as u64 {
+            self.replace(table.base, needed.next_power_of_two() as usize, guard);
+        }
+        Some(())
+    }
+
+    /// Replaces the table by one of another range, with the same pages. The caller holds `structure`.
+    fn replace(&self, base: u64, len: usize, guard: &Guard) {
+        let old = self.table(guard);
+        let new = Table::new(base, len);
+        for (place, number) in new.places.iter().zip(base..) {
+            let Some(before) = old.place(number) else { continue };
+            place.page.swap(before.page.load(guard).map(|page| page.counted()), guard);
+            place.stored.store(before.stored.load(Ordering::Acquire), Ordering::Release);
+        }
+        self.table.swap(Some(Arc::new(new)), guard);
+    }
+
+    /// Forgets the pages below this one.
+    pub(crate) fn drop_below(&self, number: u64, guard: &Guard) {
+        let _structure = self.structure.lock();
+        let table = self.table(guard);
+        if number > table.base {
+            let left = table.end().saturating_sub(number).max(16);
+            self.replace(number, left as usize, guard);
+        }
+        self.open.forget_below(number);
+    }
+
+    /// The numbers of the pages that there are, in order, from one on.
+    pub(crate) fn numbers(&self, from: u64, guard: &Guard) -> Vec<u64> {
+        let table = self.table(guard);
+        let first = from.max(table.base);
+        (first..table.end())
+            .filter(|number| !matches!(self.find(*number, guard), Found::Nothing))
+            .collect()
+    }
+
+    /// The page at or behind this one that comes first.
+    pub(crate) fn next_page(&self, from: u64, guard: &Guard) -> Option<u64> {
+        let table = self.table(guard);
+        (from.max(table.base)..table.end())
+            .find(|number| !matches!(self.find(*number, guard), Found::Nothing))
+    }
+
+    /// The pages of the last checkpoint.
+    pub(crate) fn stored(&self, guard: &Guard) -> Vec<PageAt> {
+        let table = self.table(guard);
+        let mut pages = Vec::new();
+        for (place, number) in table.places.iter().zip(table.base..) {
+            let seq = place.stored.load(Ordering::Acquire);
+            if seq > 0 {
+                let open = place.page.load(guard).is_some_and(|page| page.open.get() > 0);
+                pages.push(PageAt { number, seq, open });
+            }
+        }
+        pages
+    }
+
+    /// The pages in memory.
+    pub(crate) fn in_memory<'g>(&self, guard: &'g Guard) -> Vec<Borrowed<'g, Arc<Page>>> {
+        let table = self.table(guard);
+        table.places.iter().filter_map(|place| place.page.load(guard)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::{SLOTS, Word};
+
+    #[test]
+    fn pages_stay_where_they_are_as_the_table_grows_and_shrinks() {
+        let guard = crossbeam_epoch::pin();
+        let index = Index::new(5 * SLOTS as u64);
+        assert!(index.make(4, &guard).is_none(), "below the table");
+        index.make(5, &guard).unwrap().slot(5 * 4096 + 1).set_word(Word::committed(3));
+        index.make(900, &guard).unwrap();
+        assert!(index.make(5 + PAGES, &guard).is_none(), "too far above");
+        let Found::Page(page) = index.find(5, &guard) else { panic!() };
+        assert_eq!(page.slot(5 * 4096 + 1).word(), Word::committed(3));
+        assert_eq!(index.numbers(0, &guard), [5, 900]);
+        index.drop_below(6, &guard);
+        assert!(matches!(index.find(5, &guard), Found::Nothing));
+        assert_eq!(index.next_page(0, &guard), Some(900));
+        assert_eq!(page.slot(5 * 4096 + 1).word(), Word::committed(3), "under the guard");
+    }
+}

@@ -1,0 +1,184 @@
+//! Looking at a consensus log from outside: without its lock, and changing nothing.
+//!
+//! This reads every record from the oldest on and keeps no index of its own making: a second opinion on
+//! what opening a log comes to.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use esker_log::{Reader, Seq, Start, View};
+
+use crate::ballot::Ballot;
+use crate::error::{Error, Result};
+use crate::record::{Record, Root};
+
+/// A slot as the records tell of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Picture {
+    /// The ballot of its value.
+    pub ballot: Ballot,
+    /// Whether it is committed.
+    pub committed: bool,
+    /// The record with its value.
+    pub offset: Seq,
+    /// The value's length in bytes.
+    pub len: u64,
+}
+
+/// What the records of a log say, all together.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The highest promised ballot.
+    pub promised: Ballot,
+    /// Slots up to this one were truncated.
+    pub floor: Option<u64>,
+    /// Slots up to this one are committed.
+    pub frontier: Option<u64>,
+    /// The slots, in order. Memory goes with their number.
+    pub slots: BTreeMap<u64, Picture>,
+    /// Records read, by kind: promises, accepts, commits, values stored as committed, truncations and
+    /// states, checkpoint pages and roots.
+    pub records: [u64; 6],
+    /// What contradicts itself: the record, and what is wrong with it.
+    pub flaws: Vec<(Seq, &'static str)>,
+    reader: Reader,
+}
+
+/// The most flaws that are kept.
+const FLAWS: usize = 1000;
+
+/// Reads the durable records of the consensus log in `dir`, beside a writer or without one.
+///
+/// # Errors
+/// [`Error::Log`] where there is no log, or it is damaged.
+pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Inspection> {
+    let reader = Reader::open(dir, options).map_err(Error::Log)?;
+    let mut found = Inspection {
+        promised: Ballot::ZERO,
+        floor: None,
+        frontier: None,
+        slots: BTreeMap::new(),
+        records: [0; 6],
+        flaws: Vec::new(),
+        reader,
+    };
+    found.read()?;
+    Ok(found)
+}
+
+impl Inspection {
+    /// The value of a slot; `None` for a slot without one.
+    ///
+    /// # Errors
+    /// [`Error::CorruptedEntry`].
+    pub fn value(&self, slot: u64) -> Result<Option<Value>> {
+        let Some(picture) = self.slots.get(&slot) else { return Ok(None) };
+        match self.reader.read(picture.offset) {
+            Ok(view) => Ok(Some(Value(view))),
+            Err(cause) => Err(Error::CorruptedEntry { slot, cause }),
+        }
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let mut stream = self.reader.stream(Start::Oldest).map_err(Error::Log)?;
+        let (mut start, mut next) = (0, 0);
+        while let Some(batch) = stream.try_next().map_err(Error::Log)? {
+            for record in &batch {
+                match Record::decode(record.payload) {
+                    Ok(decoded) => self.take(record.seq, &decoded, &mut start, &mut next),
+                    Err(what) => self.flaw(record.seq, what),
+                }
+            }
+        }
+        while self.slots.get(&next).is_some_and(|picture| picture.committed) {
+            next += 1;
+        }
+        self.floor = u64::checked_sub(start, 1);
+        self.frontier = u64::checked_sub(next, 1);
+        Ok(())
+    }
+
+    fn take(&mut self, seq: Seq, record: &Record<'_>, start: &mut u64, next: &mut u64) {
+        let kind = match *record {
+            Record::Promise { ballot } => {
+                self.promised = self.promised.max(ballot);
+                0
+            }
+            Record::Accept { slot, ballot, value } => {
+                self.promised = self.promised.max(ballot);
+                let picture =
+                    Picture { ballot, committed: false, offset: seq, len: value.len() as u64 };
+                if slot >= *start && self.slots.get(&slot).is_none_or(|known| !known.committed) {
+                    self.slots.insert(slot, picture);
+                }
+                1
+            }
+            Record::Commit { slots } => {
+                for (slot, ballot) in slots.iter().filter(|(slot, _)| *slot >= *start) {
+                    match self.slots.get_mut(&slot) {
+                        Some(known) if known.committed || known.ballot == ballot => {
+                            known.committed = true;
+                        }
+                        Some(_) => self.flaw(seq, "it commits another ballot than was accepted"),
+                        // It stood before a prefix that was dropped; its copy follows.
+                        None => {}
+                    }
+                }
+                2
+            }
+            Record::Through { first, last } => {
+                let slots = self.slots.range_mut(first.max(*start)..=last.max(first));
+                slots.for_each(|(_, known)| known.committed = true);
+                2
+            }
+            Record::Chosen { slot, ballot, value } => {
+                let picture =
+                    Picture { ballot, committed: true, offset: seq, len: value.len() as u64 };
+                let other = self.slots.get(&slot).is_some_and(|known| {
+                    known.committed && known.ballot == ballot && known.len != picture.len
+                });
+                if other {
+                    self.flaw(seq, "the slot was committed with another value");
+                }
+                if slot >= *start {
+                    self.slots.insert(slot, picture);
+                }
+                3
+            }
+            Record::State { promise, start: to, next: decided }
+            | Record::Root { root: Root { promise, start: to, next: decided, .. }, .. } => {
+                self.promised = self.promised.max(promise);
+                *next = decided.max(*next);
+                if to > *start {
+                    *start = to;
+                    self.slots = self.slots.split_off(&to);
+                }
+                if matches!(record, Record::State { .. }) { 4 } else { 5 }
+            }
+            Record::Cut { above } => {
+                self.slots.retain(|slot, known| known.committed || *slot <= above);
+                4
+            }
+            Record::Page { .. } => 5,
+        };
+        self.records[kind] += 1;
+    }
+
+    fn flaw(&mut self, seq: Seq, what: &'static str) {
+        if self.flaws.len() < FLAWS {
+            self.flaws.push((seq, what));
+        }
+    }
+}
+
+/// A value, seen where it was read.
+#[derive(Debug, Clone)]
+pub struct Value(View);
+
+impl std::ops::Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.payload().get(crate::record::VALUE_AT..).unwrap_or_default()
+    }
+}

@@ -1,0 +1,75 @@
+//! The consensus log: slots for Paxos and Raft, promised, accepted, committed.
+//!
+//! ```
+//! use esker_consensus::{Ballot, ConsensusLog, Options};
+//! # fn main() -> Result<(), esker_consensus::Error> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let dir = dir.path().join("log");
+//! let log = ConsensusLog::open(&dir, Options::default())?;
+//! let ballot = Ballot::new(1, 7); // number 1, node 7
+//!
+//! let promised = log.promise(ballot, 0)?.wait()?; // phase 1: durable, and what was accepted before
+//! assert!(promised.uncommitted().is_empty());
+//! log.accept(0, ballot, b"layer on layer")?.wait()?; // phase 2: durable, then acknowledged
+//! log.commit(0, ballot)?.wait()?; // phase 3
+//!
+//! let guard = log.pin(); // one guard for many reads; nothing is copied
+//! assert_eq!(log.read_committed(0, &guard)?.value(), b"layer on layer");
+//! log.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A log keeps the highest promised [`Ballot`] and, for each slot, what was accepted under which
+//! ballot and whether it is committed. [`promise`](ConsensusLog::promise) and
+//! [`accept`](ConsensusLog::accept) are acknowledged when they are durable. What was committed never
+//! changes. Everything durable is a record of an [`esker_log::Log`]; opening replays them.
+//!
+//! The map: `rules` decides, without any I/O; `record` is the bytes; `accept`, `commit`, `promise`,
+//! `learn` append what was decided; `index`, `page`, `cell` are how readers find it without a lock;
+//! `region` bounds what is uncommitted; `settled` knows what is durably committed; `checkpoint`,
+//! `recovery` and `truncate` are about the log's two ends.
+
+mod accept;
+mod ballot;
+mod cell;
+mod checkpoint;
+mod close;
+mod commit;
+mod entry;
+mod error;
+mod index;
+mod inspect;
+mod iterate;
+mod learn;
+mod log;
+mod open_pages;
+mod options;
+mod page;
+mod promise;
+mod read;
+mod record;
+mod recovery;
+mod region;
+mod rules;
+mod settled;
+mod stats;
+mod sync;
+mod ticket;
+mod truncate;
+mod watch;
+
+pub use ballot::Ballot;
+pub use commit::BatchTicket;
+pub use crossbeam_epoch::Guard;
+pub use entry::Entry;
+pub use error::{Error, Result};
+pub use inspect::{Inspection, Picture, Value, inspect};
+pub use iterate::{IterateOptions, Iterated};
+pub use log::ConsensusLog;
+pub use options::{Mode, Options, VALUE_LIMIT};
+pub use promise::{PromiseTicket, Promised};
+pub use settled::CommittedRange;
+pub use stats::Stats;
+pub use ticket::Ticket;
+pub use watch::Watch;

@@ -1,0 +1,270 @@
+//! An open consensus log: what its parts share.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
+};
+
+use crossbeam_epoch::Guard;
+use esker_log::Log;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::ballot::Ballot;
+use crate::cell::Borrowed;
+use crate::error::{Error, Result};
+use crate::index::{Found, Index};
+use crate::options::{Mode, Options};
+use crate::page::{Page, number_of};
+use crate::record::Record;
+use crate::region::Region;
+use crate::settled::Settled;
+use crate::watch::Waiting;
+
+/// A consensus log in a directory. Cheap to clone; all clones are the same log, and every operation
+/// may be called from any thread.
+///
+/// The last handle to go closes the log and blocks while it does; call [`ConsensusLog::close`] to see
+/// whether that worked.
+#[derive(Debug, Clone)]
+pub struct ConsensusLog {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) _owner: Arc<Owner>,
+}
+
+/// Closes the log when the last handle goes.
+#[derive(Debug)]
+pub(crate) struct Owner(pub(crate) Arc<Inner>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        match self.0.close() {
+            Ok(()) | Err(Error::Closed) => {}
+            Err(error) => tracing::warn!(%error, "the consensus log was not closed cleanly"),
+        }
+    }
+}
+
+/// What all operations meet at. Those on one slot under a ballot that was promised already share it
+/// and hold the slot's lock; whatever concerns more than a slot has it alone. Either way it is held
+/// over the decision and the append, so that the order of the records is the order of the decisions.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    pub(crate) promise: Ballot,
+    pub(crate) closed: bool,
+}
+
+pub(crate) struct Inner {
+    pub(crate) log: Log,
+    pub(crate) options: Options,
+    pub(crate) gate: RwLock<Gate>,
+    /// The first slot that was not truncated. Changes with the gate held alone.
+    pub(crate) start: AtomicU64,
+    pub(crate) index: Index,
+    pub(crate) locks: [Mutex<()>; LOCKS],
+    pub(crate) region: Region,
+    pub(crate) settled: Mutex<Settled>,
+    pub(crate) waiting: Waiting,
+    /// Held by whoever makes a checkpoint or truncates.
+    pub(crate) upkeep: Mutex<()>,
+    /// Records since the last checkpoint.
+    pub(crate) since_checkpoint: AtomicU64,
+    pub(crate) read_only: bool,
+    pub(crate) closed: AtomicBool,
+    /// The log below failed.
+    pub(crate) failed: AtomicBool,
+}
+
+/// Locks of slots, by slot.
+const LOCKS: usize = 64;
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConsensusLog").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// Where records are put together. It keeps what a thread's ordinary records need.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+const SCRATCH_KEPT: usize = 1 << 20;
+
+impl ConsensusLog {
+    /// A guard under which to read. Hold it over many reads; what is borrowed under it stays as it
+    /// was, and memory that is replaced meanwhile is kept until it goes.
+    pub fn pin(&self) -> Guard {
+        crossbeam_epoch::pin()
+    }
+}
+
+impl Inner {
+    pub(crate) fn new(log: Log, options: Options, read_only: bool, start: u64) -> Self {
+        Self {
+            log,
+            gate: RwLock::new(Gate { promise: Ballot::ZERO, closed: false }),
+            start: AtomicU64::new(start),
+            index: Index::new(start),
+            locks: std::array::from_fn(|_| Mutex::default()),
+            region: Region::new(options.mutable_size),
+            settled: Mutex::new(Settled::new(start)),
+            waiting: Waiting::default(),
+            upkeep: Mutex::default(),
+            since_checkpoint: AtomicU64::new(0),
+            read_only,
+            closed: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            options,
+        }
+    }
+
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.options.mode == Mode::Volatile
+    }
+
+    /// The first slot that was not truncated.
+    #[inline]
+    pub(crate) fn start(&self) -> u64 {
+        self.start.load(Acquire)
+    }
+
+    /// Markers up to this record count for readers.
+    #[inline]
+    pub(crate) fn visible(&self) -> u64 {
+        if self.options.sync_on_commit { self.log.durable().0 } else { u64::MAX }
+    }
+
+    pub(crate) fn lock_slot(&self, slot: u64) -> MutexGuard<'_, ()> {
+        self.locks[(slot % LOCKS as u64) as usize].lock()
+    }
+
+    pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+        if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Whether this log takes anything at all.
+    pub(crate) fn writable(&self, gate: &Gate) -> Result<()> {
+        if gate.closed {
+            return Err(Error::Closed);
+        }
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.failed.load(Relaxed) {
+            // It says with which cause.
+            drop(self.log.flush().map_err(|error| self.fail(error))?);
+            return Err(Error::Log(esker_log::Error::Stopped));
+        }
+        Ok(())
+    }
+
+    /// Whether a slot can be written to.
+    pub(crate) fn in_range(&self, slot: u64) -> Result<()> {
+        let start = self.start();
+        if slot < start {
+            return Err(Error::Truncated { floor: start - 1 });
+        }
+        let limit = Index::limit(start);
+        if slot >= limit { Err(Error::SlotOutOfRange { slot, limit }) } else { Ok(()) }
+    }
+
+    /// An error of the log below. A failed write latches here, too.
+    pub(crate) fn fail(&self, error: esker_log::Error) -> Error {
+        if matches!(
+            error,
+            esker_log::Error::Io(_) | esker_log::Error::Poisoned(_) | esker_log::Error::Stopped
+        ) {
+            self.failed.store(true, SeqCst);
+            self.waiting.wake();
+        }
+        error.into()
+    }
+
+    /// Appends one record.
+    pub(crate) fn append(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<esker_log::Ticket> {
+        let ticket = with_scratch(|scratch| {
+            encode(scratch);
+            self.log.append(&*scratch)
+        });
+        self.since_checkpoint.fetch_add(1, Relaxed);
+        ticket.map_err(|error| self.fail(error))
+    }
+
+    /// Appends records that share one sync. There is at least one.
+    pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<esker_log::Ticket> {
+        self.since_checkpoint.fetch_add(records.len() as u64, Relaxed);
+        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+        let records: Vec<&&[u8]> = records.iter().collect();
+        self.log.append_batch(&records).map_err(|error| self.fail(error))
+    }
+
+    /// The page with this number, if there is one. Reads it from the log where only that has it.
+    pub(crate) fn page<'g>(
+        &self,
+        number: u64,
+        guard: &'g Guard,
+    ) -> Result<Option<Borrowed<'g, Arc<Page>>>> {
+        loop {
+            match self.index.find(number, guard) {
+                Found::Page(page) => return Ok(Some(page)),
+                Found::Nothing => return Ok(None),
+                Found::Stored(seq) => {
+                    let page = match self.read_page(number, seq) {
+                        Ok(page) => page,
+                        // It may have been written anew, and the old one dropped.
+                        Err(error) => match self.index.find(number, guard) {
+                            Found::Stored(now) if now == seq => return Err(error),
+                            _ => continue,
+                        },
+                    };
+                    for (_, slot) in page.from(0) {
+                        if slot.word().state() == crate::page::State::Accepted {
+                            self.index.open.enter(number, &page.open);
+                        }
+                    }
+                    self.index.install(page, guard);
+                }
+            }
+        }
+    }
+
+    fn read_page(&self, number: u64, seq: u64) -> Result<Page> {
+        let nonsense = |what| Error::CorruptedRecord { seq, what };
+        let slot = number * crate::page::SLOTS as u64;
+        let view = self.log.read(seq).map_err(|cause| Error::CorruptedEntry { slot, cause })?;
+        match Record::decode(&view).map_err(nonsense)? {
+            Record::Page { number: found, first, words } if found == number => {
+                Page::from_words(number, usize::from(first), words.iter())
+                    .ok_or(nonsense("a slot of the page cannot be"))
+            }
+            _ => Err(nonsense("it is not the page that the checkpoint names")),
+        }
+    }
+
+    /// The page that a slot is in, made if there is none.
+    pub(crate) fn page_for<'g>(
+        &self,
+        slot: u64,
+        guard: &'g Guard,
+    ) -> Result<Borrowed<'g, Arc<Page>>> {
+        let number = number_of(slot);
+        if let Some(page) = self.page(number, guard)? {
+            return Ok(page);
+        }
+        let limit = Index::limit(self.start());
+        self.index.make(number, guard).ok_or(Error::SlotOutOfRange { slot, limit })
+    }
+}
+
+/// A buffer of this thread, empty.
+fn with_scratch<T>(with: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => {
+            scratch.clear();
+            let done = with(&mut scratch);
+            scratch.shrink_to(SCRATCH_KEPT);
+            done
+        }
+        Err(_) => with(&mut Vec::new()),
+    })
+}

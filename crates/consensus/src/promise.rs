@@ -1,0 +1,203 @@
+//! Phase 1: promise.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::ballot::Ballot;
+use crate::entry::Entry;
+use crate::error::{Error, Result};
+use crate::log::{ConsensusLog, Inner};
+use crate::page::State;
+use crate::record;
+use crate::rules;
+use crate::ticket::Ticket;
+
+/// A promise and its answer, as of its own place in the order.
+#[derive(Debug, Clone)]
+pub struct Promised {
+    log: ConsensusLog,
+    ballot: Ballot,
+    from: u64,
+    floor: Option<u64>,
+    frontier: Option<u64>,
+    /// Every entry from the first missing slot on that was accepted and not committed.
+    uncommitted: Vec<Entry<'static>>,
+    /// The highest slot that was committed.
+    highest: Option<u64>,
+}
+
+/// The acknowledgement of a promise: the answer, when it is durable.
+#[derive(Debug)]
+#[must_use = "a promise is given when the ticket has resolved"]
+pub struct PromiseTicket {
+    ticket: Ticket,
+    promised: Option<Promised>,
+}
+
+impl ConsensusLog {
+    /// Promises to accept nothing below this ballot. `from` is the first slot that the proposer lacks:
+    /// the answer holds every entry from there on, committed or not. Give it to the proposer when the
+    /// ticket has resolved.
+    ///
+    /// # Errors
+    /// [`Error::StaleBallot`] when a higher ballot was promised; [`Error::ReadOnly`],
+    /// [`Error::Closed`], [`Error::Log`].
+    pub fn promise(&self, ballot: Ballot, from: u64) -> Result<PromiseTicket> {
+        let inner = &self.inner;
+        let guard = self.pin();
+        let mut gate = inner.gate.write();
+        inner.writable(&gate)?;
+        if !rules::promise(gate.promise, ballot) {
+            return Err(Error::StaleBallot { promised: gate.promise });
+        }
+        let ticket = inner.append(|out| record::promise(out, ballot))?;
+        gate.promise = ballot;
+        let ticket = Ticket::new(ticket, inner);
+        inner.settle(&guard);
+        let (next, highest) = inner.settled.lock().next_and_highest();
+        let promised = Promised {
+            log: self.clone(),
+            ballot,
+            from,
+            floor: inner.start().checked_sub(1),
+            frontier: next.checked_sub(1),
+            uncommitted: inner.uncommitted_from(from, &guard),
+            highest,
+        };
+        drop(gate);
+        Ok(PromiseTicket { ticket, promised: Some(promised) })
+    }
+
+    /// The highest ballot that was promised, durably or not yet; [`Ballot::ZERO`] when there is none.
+    pub fn promised(&self) -> Ballot {
+        self.inner.gate.read().promise
+    }
+}
+
+impl Inner {
+    /// Everything accepted and not committed from a slot on. The caller holds the gate alone.
+    fn uncommitted_from(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Vec<Entry<'static>> {
+        let mut all = Vec::new();
+        self.each_uncommitted(from, guard, |_, held| {
+            all.push(Entry::shared(held.counted(), false));
+        });
+        all
+    }
+
+    /// Visits what is accepted and not committed, in order of the slots.
+    pub(crate) fn each_uncommitted<'g>(
+        &self,
+        from: u64,
+        guard: &'g crossbeam_epoch::Guard,
+        mut visit: impl FnMut(u64, crate::cell::Borrowed<'g, crate::entry::Held>),
+    ) {
+        for number in self.index.open.list() {
+            let crate::index::Found::Page(page) = self.index.find(number, guard) else { continue };
+            if page.open.get() == 0 {
+                self.index.open.found_empty(number, &page.open);
+                continue;
+            }
+            // To the end, whatever the count says: entries come and go meanwhile.
+            for (slot, place) in page.from(from) {
+                if place.word().state() != State::Accepted {
+                    continue;
+                }
+                if let Some(held) = place.held().load(guard)
+                    && held.header.header.marker() == 0
+                {
+                    visit(slot, held);
+                }
+            }
+        }
+    }
+}
+
+impl Promised {
+    /// The ballot that was promised.
+    pub fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// Slots up to this one were truncated: a snapshot has them. `None` when none was.
+    pub fn floor(&self) -> Option<u64> {
+        self.floor
+    }
+
+    /// Slots up to this one are committed. `None` when the first is not.
+    pub fn frontier(&self) -> Option<u64> {
+        self.frontier
+    }
+
+    /// The highest slot that was committed, gaps before it or not.
+    pub fn highest_committed(&self) -> Option<u64> {
+        self.highest
+    }
+
+    /// What was accepted and not committed, from the first missing slot on, in order.
+    pub fn uncommitted(&self) -> &[Entry<'static>] {
+        &self.uncommitted
+    }
+
+    /// Every entry from the first missing slot on, committed or not, in order. Committed ones are
+    /// read as they are asked for, so that the answer takes no more memory than the mutable region. A
+    /// slot that was uncommitted when the promise was given is told as it was then.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when committed slots went meanwhile: promise again. Otherwise as
+    /// [`ConsensusLog::read`].
+    pub fn for_each(
+        &self,
+        mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let start = self.log.inner.start();
+        if self.highest.is_some_and(|highest| highest >= self.from)
+            && start > self.from.max(self.floor.map_or(0, |floor| floor + 1))
+        {
+            return Err(Error::Truncated { floor: start - 1 });
+        }
+        let mut uncommitted = self.uncommitted.iter().peekable();
+        if let Some(highest) = self.highest.filter(|highest| *highest >= self.from) {
+            let flow = self.log.iterate_raw(self.from, highest, false, &mut |entry| {
+                while let Some(other) = uncommitted.next_if(|other| other.slot() <= entry.slot()) {
+                    let same = other.slot() == entry.slot();
+                    visit(other)?;
+                    if same {
+                        return ControlFlow::Continue(());
+                    }
+                }
+                visit(entry)
+            })?;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        for entry in uncommitted {
+            if visit(entry).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl PromiseTicket {
+    /// Blocks until the promise is durable.
+    ///
+    /// # Errors
+    /// [`Error::Log`] when the write or sync failed.
+    pub fn wait(self) -> Result<Promised> {
+        self.ticket.wait()?;
+        self.promised.ok_or(Error::Closed)
+    }
+}
+
+impl Future for PromiseTicket {
+    type Output = Result<Promised>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Promised>> {
+        let outcome = std::task::ready!(Pin::new(&mut self.ticket).poll(cx));
+        Poll::Ready(outcome.and_then(|()| self.promised.take().ok_or(Error::Closed)))
+    }
+}

@@ -1,0 +1,353 @@
+//! The records that a consensus log is made of.
+//!
+//! Each is the payload of one record of the log below, which numbers, checks and chains it. The first
+//! byte says what it is; all integers are little-endian, and nothing is aligned. A decoder takes
+//! exactly these bytes and no others: see `docs/src/consensus.md`.
+
+use crate::ballot::Ballot;
+
+/// Bytes before the value in [`Record::Accept`] and [`Record::Chosen`].
+pub(crate) const VALUE_AT: usize = 25;
+
+const PROMISE: u8 = 1;
+const ACCEPT: u8 = 2;
+const COMMIT: u8 = 3;
+const CHOSEN: u8 = 4;
+const THROUGH: u8 = 5;
+const STATE: u8 = 6;
+const CUT: u8 = 7;
+const PAGE: u8 = 8;
+const ROOT: u8 = 9;
+
+/// One record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    /// Nothing below this ballot is accepted any more.
+    Promise { ballot: Ballot },
+    /// The value is accepted, and the ballot promised.
+    Accept { slot: u64, ballot: Ballot, value: &'a [u8] },
+    /// What is accepted in these slots, under these ballots, is committed.
+    Commit { slots: Pairs<'a> },
+    /// The value is committed, whatever was accepted.
+    Chosen { slot: u64, ballot: Ballot, value: &'a [u8] },
+    /// What is accepted from one slot through another is committed.
+    Through { first: u64, last: u64 },
+    /// The promise, the first slot kept, and the first that is not known to be decided.
+    State { promise: Ballot, start: u64, next: u64 },
+    /// What is accepted and not committed above this slot is dropped.
+    Cut { above: u64 },
+    /// Where the records of some slots stand: part of a checkpoint.
+    Page { number: u64, first: u16, words: Words<'a> },
+    /// A checkpoint: everything before `replay` is in it.
+    Root { root: Root, pages: Pages<'a> },
+}
+
+/// The fixed part of a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Root {
+    pub(crate) replay: u64,
+    pub(crate) promise: Ballot,
+    pub(crate) start: u64,
+    pub(crate) next: u64,
+    pub(crate) count: u64,
+    pub(crate) lowest: u64,
+    pub(crate) highest: u64,
+}
+
+/// Where a page of the index stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageAt {
+    pub(crate) number: u64,
+    pub(crate) seq: u64,
+    /// Some of its slots are accepted and not committed.
+    pub(crate) open: bool,
+}
+
+macro_rules! list {
+    ($(#[$doc:meta])* $name:ident, $item:ty, $size:literal, $decode:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) struct $name<'a>(&'a [u8]);
+
+        impl<'a> $name<'a> {
+            fn new(bytes: &'a [u8]) -> Option<Self> {
+                bytes.len().is_multiple_of($size).then_some(Self(bytes))
+            }
+
+            pub(crate) fn iter(self) -> impl Iterator<Item = $item> + 'a {
+                self.0.chunks_exact($size).map($decode)
+            }
+        }
+    };
+}
+
+list!(
+    /// Slots and ballots.
+    Pairs, (u64, Ballot), 24, |bytes| (word(bytes, 0), ballot(bytes, 8))
+);
+list!(
+    /// Words of slots.
+    Words, u64, 8, |bytes| word(bytes, 0)
+);
+list!(
+    /// A table of pages.
+    Pages, PageAt, 16, |bytes| {
+        let seq = word(bytes, 8);
+        PageAt { number: word(bytes, 0), seq: seq >> 1, open: seq & 1 == 1 }
+    }
+);
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..].first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
+}
+
+fn ballot(bytes: &[u8], at: usize) -> Ballot {
+    Ballot { number: word(bytes, at), node: word(bytes, at + 8) }
+}
+
+impl<'a> Record<'a> {
+    /// Reads a payload; the error says what is wrong with it.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let (&kind, rest) = bytes.split_first().ok_or("it is empty")?;
+        let exactly = |len: usize| {
+            if rest.len() == len { Ok(()) } else { Err("its length does not fit its kind") }
+        };
+        let at_least = |len: usize| {
+            if rest.len() >= len { Ok(()) } else { Err("it is cut") }
+        };
+        Ok(match kind {
+            PROMISE => {
+                exactly(16)?;
+                Self::Promise { ballot: ballot(rest, 0) }
+            }
+            ACCEPT | CHOSEN => {
+                at_least(VALUE_AT - 1)?;
+                let (slot, ballot, value) = (word(rest, 0), ballot(rest, 8), &bytes[VALUE_AT..]);
+                if kind == ACCEPT {
+                    Self::Accept { slot, ballot, value }
+                } else {
+                    Self::Chosen { slot, ballot, value }
+                }
+            }
+            COMMIT => Self::Commit { slots: Pairs::new(rest).ok_or("a slot is cut")? },
+            THROUGH => {
+                exactly(16)?;
+                Self::Through { first: word(rest, 0), last: word(rest, 8) }
+            }
+            STATE => {
+                exactly(32)?;
+                Self::State {
+                    promise: ballot(rest, 0),
+                    start: word(rest, 16),
+                    next: word(rest, 24),
+                }
+            }
+            CUT => {
+                exactly(8)?;
+                Self::Cut { above: word(rest, 0) }
+            }
+            PAGE => {
+                at_least(10)?;
+                let first = u16::from_le_bytes([rest[8], rest[9]]);
+                let words = Words::new(&rest[10..]).ok_or("a slot is cut")?;
+                if usize::from(first) + words.0.len() / 8 > crate::page::SLOTS {
+                    return Err("the page is too long");
+                }
+                Self::Page { number: word(rest, 0), first, words }
+            }
+            ROOT => {
+                at_least(64)?;
+                let root = Root {
+                    replay: word(rest, 0),
+                    promise: ballot(rest, 8),
+                    start: word(rest, 24),
+                    next: word(rest, 32),
+                    count: word(rest, 40),
+                    lowest: word(rest, 48),
+                    highest: word(rest, 56),
+                };
+                Self::Root { root, pages: Pages::new(&rest[64..]).ok_or("a page is cut")? }
+            }
+            _ => return Err("no record begins with this byte"),
+        })
+    }
+}
+
+fn put_ballot(out: &mut Vec<u8>, ballot: Ballot) {
+    out.extend_from_slice(&ballot.number.to_le_bytes());
+    out.extend_from_slice(&ballot.node.to_le_bytes());
+}
+
+fn put_words(out: &mut Vec<u8>, words: &[u64]) {
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+}
+
+pub(crate) fn promise(out: &mut Vec<u8>, ballot: Ballot) {
+    out.push(PROMISE);
+    put_ballot(out, ballot);
+}
+
+pub(crate) fn accept(out: &mut Vec<u8>, slot: u64, ballot: Ballot, value: &[u8]) {
+    with_value(out, ACCEPT, slot, ballot, value);
+}
+
+pub(crate) fn chosen(out: &mut Vec<u8>, slot: u64, ballot: Ballot, value: &[u8]) {
+    with_value(out, CHOSEN, slot, ballot, value);
+}
+
+fn with_value(out: &mut Vec<u8>, kind: u8, slot: u64, ballot: Ballot, value: &[u8]) {
+    let mut head = [0; VALUE_AT];
+    head[0] = kind;
+    head[1..9].copy_from_slice(&slot.to_le_bytes());
+    head[9..17].copy_from_slice(&ballot.number.to_le_bytes());
+    head[17..25].copy_from_slice(&ballot.node.to_le_bytes());
+    out.reserve(VALUE_AT + value.len());
+    out.extend_from_slice(&head);
+    out.extend_from_slice(value);
+}
+
+pub(crate) fn commit(out: &mut Vec<u8>, slots: &[(u64, Ballot)]) {
+    out.push(COMMIT);
+    for (slot, ballot) in slots {
+        out.extend_from_slice(&slot.to_le_bytes());
+        put_ballot(out, *ballot);
+    }
+}
+
+pub(crate) fn through(out: &mut Vec<u8>, first: u64, last: u64) {
+    out.push(THROUGH);
+    put_words(out, &[first, last]);
+}
+
+pub(crate) fn state(out: &mut Vec<u8>, promise: Ballot, start: u64, next: u64) {
+    out.push(STATE);
+    put_ballot(out, promise);
+    put_words(out, &[start, next]);
+}
+
+pub(crate) fn cut(out: &mut Vec<u8>, above: u64) {
+    out.push(CUT);
+    put_words(out, &[above]);
+}
+
+pub(crate) fn page(out: &mut Vec<u8>, number: u64, first: u16, words: &[u64]) {
+    out.push(PAGE);
+    put_words(out, &[number]);
+    out.extend_from_slice(&first.to_le_bytes());
+    put_words(out, words);
+}
+
+pub(crate) fn root(out: &mut Vec<u8>, root: &Root, pages: &[PageAt]) {
+    out.push(ROOT);
+    put_words(out, &[root.replay]);
+    put_ballot(out, root.promise);
+    put_words(out, &[root.start, root.next, root.count, root.lowest, root.highest]);
+    for page in pages {
+        put_words(out, &[page.number, page.seq << 1 | u64::from(page.open)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const B: Ballot = Ballot { number: 7, node: 3 };
+
+    fn whole(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode(&mut out);
+        out
+    }
+
+    /// Every kind, as bytes.
+    fn samples() -> Vec<Vec<u8>> {
+        let pages = [PageAt { number: 2, seq: 99, open: true }];
+        vec![
+            whole(|out| promise(out, B)),
+            whole(|out| accept(out, 5, B, b"value")),
+            whole(|out| commit(out, &[(5, B), (6, B)])),
+            whole(|out| chosen(out, 5, B, b"")),
+            whole(|out| through(out, 1, 2)),
+            whole(|out| state(out, B, 1, 2)),
+            whole(|out| cut(out, 8)),
+            whole(|out| page(out, 1, 3, &[0, 9])),
+            whole(|out| root(out, &Root { replay: 4, promise: B, ..Root::default() }, &pages)),
+        ]
+    }
+
+    #[test]
+    fn records_come_back_as_they_were_written() {
+        let samples = samples();
+        assert_eq!(Record::decode(&samples[0]), Ok(Record::Promise { ballot: B }));
+        let accept = Record::Accept { slot: 5, ballot: B, value: b"value" };
+        assert_eq!(Record::decode(&samples[1]), Ok(accept));
+        let Ok(Record::Commit { slots }) = Record::decode(&samples[2]) else { panic!() };
+        assert_eq!(slots.iter().collect::<Vec<_>>(), [(5, B), (6, B)]);
+        let chosen = Record::Chosen { slot: 5, ballot: B, value: b"" };
+        assert_eq!(Record::decode(&samples[3]), Ok(chosen));
+        assert_eq!(Record::decode(&samples[4]), Ok(Record::Through { first: 1, last: 2 }));
+        let state = Record::State { promise: B, start: 1, next: 2 };
+        assert_eq!(Record::decode(&samples[5]), Ok(state));
+        assert_eq!(Record::decode(&samples[6]), Ok(Record::Cut { above: 8 }));
+        let Ok(Record::Page { number: 1, first: 3, words }) = Record::decode(&samples[7]) else {
+            panic!()
+        };
+        assert_eq!(words.iter().collect::<Vec<_>>(), [0, 9]);
+        let Ok(Record::Root { root, pages }) = Record::decode(&samples[8]) else { panic!() };
+        assert_eq!((root.replay, root.promise), (4, B));
+        let page = PageAt { number: 2, seq: 99, open: true };
+        assert_eq!(pages.iter().collect::<Vec<_>>(), [page]);
+    }
+
+    /// The layout is written down in the book; a change here is a change of the format.
+    #[test]
+    fn the_layout_is_that_of_version_1() {
+        let samples = samples();
+        assert_eq!(samples[0], [&[1, 7][..], &[0; 7], &[3], &[0; 7]].concat());
+        let accept = [&[2, 5][..], &[0; 7], &[7], &[0; 7], &[3], &[0; 7], b"value"].concat();
+        assert_eq!(samples[1], accept);
+        assert_eq!(samples[6], [7, 8, 0, 0, 0, 0, 0, 0, 0]);
+        let kinds: Vec<_> = samples.iter().map(|bytes| bytes[0]).collect();
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn what_is_cut_or_too_long_is_refused() {
+        for bytes in samples() {
+            let fixed = ![2, 3, 4, 8, 9].contains(&bytes[0]);
+            for len in 0..bytes.len() {
+                // Values and lists may end anywhere that makes sense; a decoder must not panic.
+                let decoded = Record::decode(&bytes[..len]);
+                assert!(decoded.is_err() || !fixed, "{bytes:?} cut to {len}");
+            }
+            let longer = [&bytes[..], &[0]].concat();
+            assert!(Record::decode(&longer).is_err() || [2, 4].contains(&bytes[0]));
+        }
+        assert!(Record::decode(&[0]).is_err() && Record::decode(&[10, 0]).is_err());
+        assert!(Record::decode(&[]).is_err());
+    }
+
+    proptest::proptest! {
+        /// Whatever the bytes are, the decoder ends, and takes nothing from behind them.
+        #[test]
+        fn any_bytes_are_decoded_or_refused(
+            kind in 0u8..12,
+            rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
+        ) {
+            let bytes = [&[kind][..], &rest].concat();
+            match Record::decode(&bytes) {
+                Ok(Record::Accept { value, .. } | Record::Chosen { value, .. }) => {
+                    assert_eq!(value.len() + VALUE_AT, bytes.len());
+                }
+                Ok(Record::Commit { slots }) => assert_eq!(slots.iter().count() * 24, rest.len()),
+                Ok(Record::Page { first, words, .. }) => {
+                    assert!(usize::from(first) + words.iter().count() <= crate::page::SLOTS);
+                }
+                Ok(Record::Root { pages, .. }) => {
+                    assert_eq!(pages.iter().count() * 16 + 64, rest.len());
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Opening: the last checkpoint, and then every record behind it, in order.
+//!
+//! Replaying decides nothing. A record is there because it was decided, and its place is the place of
+//! the decision. Records that truncation copied forward say again what is so: an accept that is the
+//! slot's current one, or a value that is committed already.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use crossbeam_epoch::Guard;
+use esker_log::{Log, Seq, Start};
+
+use crate::ballot::Ballot;
+use crate::cell::Borrowed;
+use crate::checkpoint;
+use crate::entry::hold;
+use crate::error::{Error, Result};
+use crate::log::{ConsensusLog, Inner, Owner};
+use crate::options::Options;
+use crate::page::{Page, SLOTS, State, Word, number_of};
+use crate::record::{PageAt, Record, Root};
+use crate::region::charge;
+use crate::settled::CommittedRange;
+
+impl ConsensusLog {
+    /// Opens the log in `dir`, creating it where there is none. Takes the directory's lock.
+    ///
+    /// After a clean close it reads the last checkpoint; after a crash also what was appended since,
+    /// at most about [`Options::checkpoint_every`] records.
+    ///
+    /// # Errors
+    /// [`Error::Option`]; [`Error::Log`] for a log that is locked, damaged or unreadable, see
+    /// [`esker_log::Error`]; [`Error::CorruptedRecord`] for a log that is not a consensus log's.
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        options.check()?;
+        let log = Log::open(dir, options.for_log()).map_err(Error::Log)?;
+        // Whatever was put aside may have held a promise. That never heals.
+        let read_only = log.was_repaired().map_err(Error::Log)?;
+        let root = if read_only { None } else { last_root(&log) };
+        let start = root.as_ref().map_or(0, |(root, _)| root.start);
+        let inner = Inner::new(log, options, read_only, start);
+        Replay::run(&inner, root)?;
+        let inner = Arc::new(inner);
+        let owner = Arc::new(Owner(Arc::clone(&inner)));
+        Ok(Self { inner, _owner: owner })
+    }
+}
+
+/// The last checkpoint's root, if there is one. It is an aid: whatever is wrong with it is no error,
+/// for everything that it says can be replayed.
+fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
+    let note = match log.note() {
+        Ok(note) => note?,
+        Err(error) => {
+            tracing::warn!(%error, "the last checkpoint is not used");
+            return None;
+        }
+    };
+    let view = checkpoint::named(&note).ok().and_then(|seq| log.read(seq).ok())?;
+    match Record::decode(&view) {
+        Ok(Record::Root { root, pages }) => Some((root, pages.iter().collect())),
+        _ => None,
+    }
+}
+
+/// A recovery under way. Nobody else has the log yet.
+struct Replay<'a, 'g> {
+    inner: &'a Inner,
+    guard: &'g Guard,
+    promise: Ballot,
+    next: u64,
+    range: Option<CommittedRange>,
+    /// The page of the last record.
+    page: Option<Borrowed<'g, Arc<Page>>>,
+}
+
+impl<'a, 'g> Replay<'a, 'g> {
+    fn run(inner: &'a Inner, root: Option<(Root, Vec<PageAt>)>) -> Result<()> {
+        let guard = &crossbeam_epoch::pin();
+        let (promise, next) = (Ballot::ZERO, 0);
+        let mut replay = Replay { inner, guard, promise, next, range: None, page: None };
+        let from = match root {
+            Some((root, pages)) => replay.begin(&root, &pages)?,
+            None => Start::Oldest,
+        };
+        replay.records(from)?;
+        replay.end()
+    }
+
+    /// Takes over a checkpoint.
+    fn begin(&mut self, root: &Root, pages: &[PageAt]) -> Result<Start> {
+        self.promise = root.promise;
+        self.next = root.next;
+        let (lowest, highest) = (root.lowest, root.highest);
+        self.range =
+            (root.count > 0).then_some(CommittedRange { lowest, highest, count: root.count });
+        for page in pages {
+            if page.number < number_of(root.start) {
+                continue;
+            }
+            if !self.inner.index.store(page.number, page.seq, self.guard) {
+                let what = "a page of the checkpoint is too far off";
+                return Err(Error::CorruptedRecord { seq: page.seq, what });
+            }
+        }
+        for page in pages.iter().filter(|page| page.open) {
+            self.inner.page(page.number, self.guard)?;
+        }
+        Ok(Start::From(Seq(root.replay)))
+    }
+
+    fn records(&mut self, from: Start) -> Result<()> {
+        let mut stream = self.inner.log.stream(from).map_err(Error::Log)?;
+        let mut count = 0;
+        loop {
+            let batch = match stream.try_next() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                // The log is read-only, and says so; what is left may be read.
+                Err(esker_log::Error::Quarantined { .. }) if self.inner.read_only => continue,
+                Err(error) => return Err(Error::Log(error)),
+            };
+            for record in &batch {
+                count += 1;
+                self.record(record.seq.0, record.payload)?;
+            }
+        }
+        self.inner.since_checkpoint.store(count, Relaxed);
+        Ok(())
+    }
+
+    fn record(&mut self, seq: u64, payload: &[u8]) -> Result<()> {
+        let nonsense = |what| Error::CorruptedRecord { seq, what };
+        match Record::decode(payload).map_err(nonsense)? {
+            Record::Promise { ballot } => self.promise = self.promise.max(ballot),
+            Record::Accept { slot, ballot, .. } => {
+                self.promise = self.promise.max(ballot);
+                self.accepted(slot, seq)?;
+            }
+            Record::Chosen { slot, .. } => self.chosen(slot, seq)?,
+            Record::Commit { slots } => {
+                for (slot, _) in slots.iter() {
+                    self.marked(slot)?;
+                }
+            }
+            Record::Through { first, last } => self.through(first, last)?,
+            Record::State { promise, start, next }
+            | Record::Root { root: Root { promise, start, next, .. }, .. } => {
+                self.promise = self.promise.max(promise);
+                self.next = self.next.max(next);
+                self.raise(start)?;
+            }
+            Record::Cut { above } => self.cut(above)?,
+            // What it says was said before it.
+            Record::Page { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// The page of a slot; `None` below the floor.
+    fn page(&mut self, slot: u64) -> Result<Option<Borrowed<'g, Arc<Page>>>> {
+        if slot < self.inner.start() {
+            return Ok(None);
+        }
+        let number = number_of(slot);
+        if self.page.as_ref().is_none_or(|page| page.number != number) {
+            self.page = Some(self.inner.page_for(slot, self.guard)?);
+        }
+        Ok(self.page.clone())
+    }
+
+    fn accepted(&mut self, slot: u64, seq: u64) -> Result<()> {
+        let Some(page) = self.page(slot)? else { return Ok(()) };
+        let place = page.slot(slot);
+        match place.word().state() {
+            // The same value, or it would have been refused.
+            State::Committed => return Ok(()),
+            State::Empty => self.inner.index.open.enter(page.number, &page.open),
+            State::Accepted => {}
+        }
+        place.set_word(Word::accepted(seq));
+        page.touch();
+        Ok(())
+    }
+
+    fn chosen(&mut self, slot: u64, seq: u64) -> Result<()> {
+        let Some(page) = self.page(slot)? else { return Ok(()) };
+        let place = page.slot(slot);
+        match place.word().state() {
+            State::Accepted => page.open.leave(),
+            State::Empty | State::Committed => {}
+        }
+        if place.word().state() != State::Committed {
+            self.count(slot);
+        }
+        place.set_word(Word::committed(seq));
+        page.touch();
+        Ok(())
+    }
+
+    fn marked(&mut self, slot: u64) -> Result<()> {
+        let Some(page) = self.page(slot)? else { return Ok(()) };
+        let place = page.slot(slot);
+        match place.word().state() {
+            State::Committed => {}
+            State::Accepted => {
+                place.set_word(Word::committed(place.word().seq()));
+                page.touch();
+                page.open.leave();
+                self.count(slot);
+            }
+            // What it committed stood before a prefix that was dropped, and follows as a copy; or it
+            // was put aside.
+            State::Empty => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, slot: u64) {
+        let range =
+            self.range.get_or_insert(CommittedRange { lowest: slot, highest: slot, count: 0 });
+        range.lowest = range.lowest.min(slot);
+        range.highest = range.highest.max(slot);
+        range.count += 1;
+    }
+
+    /// Whatever is accepted in a range is committed.
+    fn through(&mut self, first: u64, last: u64) -> Result<()> {
+        let mut number = self.inner.index.next_page(number_of(first), self.guard);
+        while let Some(current) = number.filter(|number| *number <= number_of(last)) {
+            if let Some(page) = self.inner.page(current, self.guard)? {
+                for (slot, place) in page.from(first).take_while(|(slot, _)| *slot <= last) {
+                    if place.word().state() == State::Accepted {
+                        place.set_word(Word::committed(place.word().seq()));
+                        page.touch();
+                        page.open.leave();
+                        self.count(slot);
+                    }
+                }
+            }
+            number = self.inner.index.next_page(current + 1, self.guard);
+        }
+        Ok(())
+    }
+
+    fn raise(&mut self, start: u64) -> Result<()> {
+        if start > self.inner.start() {
+            self.page = None;
+            self.inner.settled.lock().recovered(self.next, self.range);
+            self.inner.start.store(start, Release);
+            self.inner.forget_below(start, self.guard)?;
+            self.range = self.inner.settled.lock().range();
+        }
+        self.next = self.next.max(start);
+        Ok(())
+    }
+
+    fn cut(&mut self, above: u64) -> Result<()> {
+        for number in self.inner.index.open.list() {
+            let Some(page) = self.inner.page(number, self.guard)? else { continue };
+            for (slot, place) in page.from(above.saturating_add(1)) {
+                if place.word().state() == State::Accepted && slot > above {
+                    place.clear(self.guard);
+                    page.touch();
+                    page.open.leave();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings what is uncommitted into memory, and finds the frontier.
+    fn end(self) -> Result<()> {
+        let Self { inner, guard, promise, next, range, .. } = self;
+        for number in inner.index.open.list() {
+            let Some(page) = inner.page(number, guard)? else { continue };
+            for (slot, place) in page.from(0) {
+                let word = place.word();
+                if word.state() == State::Accepted {
+                    let entry = inner.entry_at(slot, place, guard)?;
+                    inner.region.force(charge(entry.value().len()));
+                    let held = hold(slot, entry.ballot(), entry.value(), 0);
+                    place.held().swap(Some(held), guard);
+                }
+            }
+        }
+        inner.gate.write().promise = promise;
+        let mut settled = inner.settled.lock();
+        settled.recovered(next, range);
+        inner.advance(&mut settled, u64::MAX, guard);
+        Ok(())
+    }
+}
+
+const _: () = assert!(SLOTS <= u16::MAX as usize);

@@ -1,0 +1,5 @@
+//! The atomics and locks of the hand-made concurrent structures, in one place so that the model
+//! checker can stand in for them.
+
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+pub(crate) use std::sync::{Condvar, Mutex};

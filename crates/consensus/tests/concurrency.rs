@@ -1,0 +1,227 @@
+//! Many threads at once: nothing is lost, nothing is torn, nothing hangs.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod setting;
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+use esker_consensus::{Ballot, ConsensusLog, Error, Mode, Options};
+use esker_disk::sim::SimDisk;
+use setting::{DIR, HIGH, LOW, MODES};
+
+/// A log with the threads of the process, on a simulated disk.
+fn log(mode: Mode, change: impl FnOnce(&mut Options)) -> (ConsensusLog, SimDisk) {
+    let disk = SimDisk::new(1);
+    let mut options = Options::on(Arc::new(disk.clone()));
+    options.mode = mode;
+    options.segment_size = 64 << 10;
+    options.checkpoint_every = 1024;
+    change(&mut options);
+    (ConsensusLog::open(DIR, options).unwrap(), disk)
+}
+
+/// A value that tells its slot and ballot, and whether it is whole.
+fn value(slot: u64, ballot: Ballot) -> Vec<u8> {
+    let seed = slot ^ ballot.number << 32;
+    let mut value = seed.to_le_bytes().to_vec();
+    value.extend((0..slot % 90).map(|at| (seed.wrapping_mul(31) + at) as u8));
+    value
+}
+
+fn whole(entry: &esker_consensus::Entry<'_>) {
+    assert_eq!(entry.value(), value(entry.slot(), entry.ballot()), "slot {}", entry.slot());
+}
+
+/// Writers, readers, scans, checkpoints and truncation, while the table grows, values leave the cache
+/// and segments go.
+#[test]
+fn everybody_at_once() {
+    const WRITERS: u64 = 8;
+    const EACH: u64 = 500;
+    for mode in MODES {
+        let (log, _disk) = log(mode, |options| {
+            options.cache_size = 8 << 10;
+            options.mutable_size = 16 << 10;
+        });
+        let over = AtomicBool::new(false);
+        let committed = AtomicU64::new(0);
+        std::thread::scope(|threads| {
+            let writers: Vec<_> = (0..WRITERS)
+                .map(|writer| {
+                    let (log, committed) = (&log, &committed);
+                    threads.spawn(move || {
+                        for n in 0..EACH {
+                            let slot = n * WRITERS + writer;
+                            let value = value(slot, LOW);
+                            let wait = Duration::from_secs(60);
+                            log.accept_timeout(slot, LOW, &value, wait).unwrap().wait().unwrap();
+                            whole(&log.read(slot, &log.pin()).unwrap());
+                            log.commit(slot, LOW).unwrap().wait().unwrap();
+                            committed.fetch_add(1, SeqCst);
+                        }
+                    })
+                })
+                .collect();
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    while !over.load(SeqCst) {
+                        let guard = log.pin();
+                        log.scan_uncommitted(&guard).unwrap().iter().for_each(whole);
+                        let start = log.floor().map_or(0, |floor| floor + 1);
+                        for slot in start..start + 64 {
+                            match log.read_committed(slot, &guard) {
+                                Ok(entry) => whole(&entry),
+                                Err(
+                                    Error::SlotNotFound { .. }
+                                    | Error::NotCommitted { .. }
+                                    | Error::Truncated { .. },
+                                ) => {}
+                                Err(error) => panic!("{error:?}"),
+                            }
+                        }
+                    }
+                });
+            }
+            threads.spawn(|| {
+                while !over.load(SeqCst) {
+                    let mut last = None;
+                    log.replay_from(0, |entry| {
+                        whole(entry);
+                        assert!(last.replace(entry.slot()) < Some(entry.slot()));
+                        ControlFlow::Continue(())
+                    })
+                    .unwrap();
+                    log.checkpoint().unwrap();
+                    if let Some(frontier) = log.frontier() {
+                        log.truncate_before(frontier / 2).unwrap();
+                    }
+                }
+            });
+            // Whatever happened to the writers, the others come to an end.
+            let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+            over.store(true, SeqCst);
+            ended.into_iter().for_each(|writer| writer.unwrap());
+        });
+        assert_eq!(committed.load(SeqCst), WRITERS * EACH);
+        assert_eq!(log.frontier(), Some(WRITERS * EACH - 1));
+        assert_eq!(log.stats().mutable_used, 0);
+        let floor = log.floor().map_or(0, |floor| floor + 1);
+        let guard = log.pin();
+        for slot in floor..WRITERS * EACH {
+            whole(&log.read_committed(slot, &guard).unwrap());
+        }
+        log.close().unwrap();
+    }
+}
+
+/// Guards against a commit that races a higher accept and commits a value that it did not name.
+#[test]
+fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
+    for mode in MODES {
+        let (log, _disk) = log(mode, |_| {});
+        for slot in 0..200 {
+            log.accept(slot, LOW, &value(slot, LOW)).unwrap().wait().unwrap();
+        }
+        let barrier = Barrier::new(2);
+        let (won, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                barrier.wait();
+                for slot in 0..200 {
+                    match log.commit(slot, LOW) {
+                        Ok(ticket) => {
+                            ticket.wait().unwrap();
+                            won.fetch_add(1, SeqCst);
+                        }
+                        Err(Error::BallotMismatch { accepted, .. }) => {
+                            assert_eq!(accepted, HIGH);
+                            lost.fetch_add(1, SeqCst);
+                        }
+                        Err(error) => panic!("{error:?}"),
+                    }
+                }
+            });
+            barrier.wait();
+            for slot in (0..200).rev() {
+                match log.accept(slot, HIGH, &value(slot, HIGH)) {
+                    Ok(ticket) => ticket.wait().unwrap(),
+                    Err(Error::AlreadyCommitted { entry }) => {
+                        assert_eq!(entry.ballot(), LOW);
+                        whole(&entry);
+                    }
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+        assert_eq!(won.load(SeqCst) + lost.load(SeqCst), 200);
+        assert_eq!(log.committed_range().map_or(0, |range| range.count), won.load(SeqCst));
+        let mut seen = 0;
+        log.replay_from(0, |entry| {
+            whole(entry);
+            assert_eq!(entry.ballot(), LOW);
+            seen += 1;
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        assert_eq!(seen, won.load(SeqCst));
+    }
+}
+
+/// Readers run on while the log is closed and dropped under them: a typed error at worst.
+#[test]
+fn readers_outlive_the_log() {
+    for mode in MODES {
+        let (log, _disk) = log(mode, |options| options.cache_size = 4 << 10);
+        for slot in 0..500 {
+            log.accept(slot, LOW, &value(slot, LOW)).unwrap().wait().unwrap();
+            log.commit(slot, LOW).unwrap().wait().unwrap();
+        }
+        let guard = log.pin();
+        let last = log.read_committed(499, &guard).unwrap();
+        let first = log.read_committed(0, &guard).unwrap();
+        std::thread::scope(|threads| {
+            let reader = threads.spawn(|| {
+                for slot in (0..500).cycle() {
+                    match log.read_committed(slot, &log.pin()) {
+                        Ok(entry) => whole(&entry),
+                        Err(Error::Closed) => return,
+                        Err(error) => panic!("{error:?}"),
+                    }
+                }
+            });
+            log.close().unwrap();
+            reader.join().unwrap();
+        });
+        drop(log);
+        whole(&last);
+        whole(&first);
+    }
+}
+
+#[test]
+fn a_watch_tells_of_the_frontier() {
+    for mode in MODES {
+        let (log, _disk) = log(mode, |_| {});
+        let mut watch = log.watch();
+        assert_eq!(watch.wait_timeout(Duration::ZERO).unwrap(), None);
+        log.accept(1, LOW, b"ahead").unwrap().wait().unwrap();
+        log.commit(1, LOW).unwrap().wait().unwrap();
+        assert_eq!(watch.wait_timeout(Duration::ZERO).unwrap(), None, "a gap is before it");
+        std::thread::scope(|threads| {
+            let watcher = threads.spawn(|| watch.wait_timeout(Duration::from_secs(60)).unwrap());
+            log.accept(0, LOW, b"first").unwrap().wait().unwrap();
+            log.commit(0, LOW).unwrap().wait().unwrap();
+            assert_eq!(watcher.join().unwrap(), Some(1));
+        });
+        log.install(9, 9).unwrap();
+        assert_eq!(watch.wait_timeout(Duration::from_secs(60)).unwrap(), Some(9));
+        std::thread::scope(|threads| {
+            let watcher = threads.spawn(|| watch.wait_timeout(Duration::from_secs(60)));
+            log.close().unwrap();
+            assert!(matches!(watcher.join().unwrap(), Err(Error::Closed)));
+        });
+    }
+}

@@ -1,0 +1,66 @@
+//! The power goes at every operation of a mixed program, before it and in the middle of it; then it
+//! goes again, in the life that recovers.
+//!
+//! Guards: an accept or promise that was answered and is forgotten; a commit that is forgotten or
+//! changes its value; a value that nobody tried; a floor that falls; a truncation, a checkpoint or a
+//! close that a crash leaves half done; and through the second cut, what recovery itself leaves.
+//!
+//! `ESKER_SEEDS=n` goes through n programs for each mode.
+#![allow(clippy::panic)]
+
+mod harness;
+
+use esker_consensus::Mode;
+use esker_disk::sim::{CutPoint, Persist};
+use harness::{Dice, Stop, World, program};
+
+fn seeds(default: u64) -> u64 {
+    std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn every_boundary(mode: Mode, small: bool, seed: u64) {
+    let mut dice = Dice(seed);
+    let steps = program(45, &mut dice);
+    let mut world = World::new(mode, small, seed);
+    if let Err(Stop::Broken(what)) = world.live(&steps).map(drop) {
+        panic!("{mode:?} small {small} seed {seed}, without any cut: {what}");
+    }
+    let operations = world.disk.operations();
+    assert!(operations > 50);
+    const WAYS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::Torn];
+    for operation in 0..operations {
+        let way = WAYS[(operation % 3) as usize];
+        for (at, how) in [
+            (CutPoint::Before(operation), Persist::Random),
+            (CutPoint::Before(operation), way),
+            (CutPoint::During(operation), Persist::Random),
+        ] {
+            let mut dice = Dice(seed ^ operation << 8);
+            let mut world = World::new(mode, small, seed);
+            let mut run = || {
+                world.live_and_die(&steps, at, how)?;
+                let again = CutPoint::During(world.disk.operations() + dice.below(30));
+                let second = program(8, &mut dice);
+                world.live_and_die(&second, again, Persist::Random)?;
+                world.live_and_close(&program(6, &mut dice))
+            };
+            if let Err(what) = run() {
+                panic!("{mode:?} small {small} seed {seed} {at:?} {how:?}: {what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn in_durable_mode() {
+    for seed in 0..seeds(4) {
+        every_boundary(Mode::Durable, seed % 2 == 1, seed);
+    }
+}
+
+#[test]
+fn in_volatile_mode() {
+    for seed in 0..seeds(4) {
+        every_boundary(Mode::Volatile, seed % 2 == 1, 1000 + seed);
+    }
+}

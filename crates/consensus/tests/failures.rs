@@ -1,0 +1,224 @@
+//! What goes wrong below is told, and never taken for success.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod setting;
+
+use std::path::Path;
+
+use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Options};
+use esker_disk::sim::{Effect, Fault, SimDisk};
+use esker_disk::{Disk, Op, Open, read_full_at, write_all_at};
+use esker_log::{OnDamage, Seq};
+use setting::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
+
+#[test]
+fn a_failed_write_latches_for_every_operation_and_reads_go_on() {
+    for mode in MODES {
+        let s = log(mode);
+        s.accept(0, LOW, b"before");
+        s.commit(0, LOW);
+        s.accept(1, LOW, b"before");
+        s.disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
+        let failed = s.log.promise(HIGH, 0).unwrap().wait();
+        assert!(matches!(failed, Err(Error::Log(esker_log::Error::Io(_)))), "{failed:?}");
+        s.disk.clear_faults();
+        let poisoned = |error: Error| {
+            assert!(matches!(error, Error::Log(esker_log::Error::Poisoned(_))), "{error:?}");
+        };
+        poisoned(s.log.accept(2, HIGH, b"after").unwrap_err());
+        poisoned(s.log.commit(1, LOW).unwrap_err());
+        poisoned(s.log.promise(HIGH, 0).unwrap_err());
+        poisoned(s.log.learn(5, HIGH, b"after").unwrap_err());
+        poisoned(s.log.checkpoint().unwrap_err());
+        assert_eq!(s.committed(0), b"before");
+        assert!(s.log.close().is_err());
+        let disk = s.disk.clone();
+        drop(s);
+        let s = open_on(&disk, mode, |_| {});
+        assert_eq!(s.committed(0), b"before");
+        s.accept(2, HIGH, b"after");
+    }
+}
+
+#[test]
+fn a_commit_shows_only_when_its_marker_is_durable() {
+    for mode in MODES {
+        let s = log(mode);
+        s.accept(0, LOW, b"value");
+        let ticket = s.log.commit(0, LOW).unwrap();
+        let guard = s.log.pin();
+        assert!(matches!(s.log.read_committed(0, &guard), Err(Error::NotCommitted { slot: 0 })));
+        assert!(!s.log.read(0, &guard).unwrap().is_committed());
+        assert_eq!((s.log.frontier(), s.log.committed_range()), (None, None));
+        ticket.wait().unwrap();
+        assert!(s.log.read_committed(0, &guard).unwrap().is_committed());
+        assert_eq!(s.log.frontier(), Some(0));
+    }
+}
+
+#[test]
+fn after_close_there_is_only_closed() {
+    for mode in MODES {
+        let s = log(mode);
+        s.accept(0, LOW, b"value");
+        s.log.close().unwrap();
+        let guard = s.log.pin();
+        assert!(matches!(s.log.close(), Err(Error::Closed)));
+        assert!(matches!(s.log.accept(1, LOW, b""), Err(Error::Closed)));
+        assert!(matches!(s.log.commit(0, LOW), Err(Error::Closed)));
+        assert!(matches!(s.log.promise(HIGH, 0), Err(Error::Closed)));
+        assert!(matches!(s.log.read(0, &guard), Err(Error::Closed)));
+        assert!(matches!(s.log.scan_uncommitted(&guard), Err(Error::Closed)));
+        assert!(matches!(s.log.checkpoint(), Err(Error::Closed)));
+        assert!(matches!(s.log.truncate_before(0), Err(Error::Closed)));
+        let all = s.log.iterate(.., IterateOptions::default(), |_| unreachable!());
+        assert!(matches!(all, Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn a_second_opening_is_refused() {
+    let s = log(Mode::Durable);
+    let (options, _engine) = driven(&s.disk, Mode::Durable);
+    let refused = ConsensusLog::open(DIR, options);
+    assert!(matches!(refused, Err(Error::Log(esker_log::Error::Locked { .. }))));
+}
+
+/// Flips a bit of the value in this record, on the disk.
+fn damage(disk: &SimDisk, value: &[u8]) {
+    let process = disk.process();
+    let names = process.list(Path::new(DIR)).unwrap();
+    for name in names.iter().filter(|name| name.ends_with(".seg")) {
+        let path = Path::new(DIR).join(name);
+        let bytes = disk.contents(&path).unwrap();
+        if let Some(at) = bytes.windows(value.len()).position(|window| window == value) {
+            let file = process.open(&path, Open::write()).unwrap();
+            let mut byte = [bytes[at] ^ 1];
+            write_all_at(&*file, &byte, at as u64).unwrap();
+            file.sync_data().unwrap();
+            read_full_at(&*process.open(&path, Open::read()).unwrap(), &mut byte, at as u64)
+                .unwrap();
+            assert_eq!(byte[0], bytes[at] ^ 1);
+            return;
+        }
+    }
+    panic!("the value is in no segment");
+}
+
+/// A log whose slot 3 is damaged, closed.
+fn damaged() -> SimDisk {
+    let s = log_with(Mode::Durable, |_| {});
+    for slot in 0..8 {
+        let value = if slot == 3 { b"the damaged one".to_vec() } else { value(slot) };
+        s.accept(slot, LOW, &value);
+        s.commit(slot, LOW);
+    }
+    for slot in 8..60 {
+        s.accept(slot, LOW, &[slot as u8; 3000]);
+        s.commit(slot, LOW);
+    }
+    s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+    s.log.close().unwrap();
+    let disk = s.disk.clone();
+    drop(s);
+    damage(&disk, b"the damaged one");
+    disk
+}
+
+#[test]
+fn damage_is_told_with_slot_and_offset_and_the_others_are_read() {
+    let disk = damaged();
+    let s = open_on(&disk, Mode::Durable, |_| {});
+    let guard = s.log.pin();
+    let error = s.log.read_committed(3, &guard).unwrap_err();
+    let Error::CorruptedEntry { slot: 3, cause: esker_log::Error::Damaged(damage) } = &error else {
+        panic!("{error:?}")
+    };
+    assert!(damage.offset > 0 && error.to_string().contains("slot 3"));
+    assert_eq!(s.committed(7), value(7));
+    let all = s.log.iterate(.., IterateOptions::default(), |_| std::ops::ControlFlow::Continue(()));
+    assert!(matches!(all, Err(Error::CorruptedEntry { slot: 3, .. })));
+    let mut options = IterateOptions::default();
+    options.skip_errors = true;
+    let all = s.log.iterate(.., options, |_| std::ops::ControlFlow::Continue(())).unwrap();
+    assert_eq!((all.visited, all.skipped.len(), all.skipped[0].0), (59, 1, 3));
+}
+
+/// Guards against an acceptor that goes on with a hole in what it promised.
+#[test]
+fn a_log_with_a_quarantined_gap_is_read_only_for_ever() {
+    let disk = damaged();
+    let mut options = esker_log::Options::on(std::sync::Arc::new(disk.process()));
+    options.segment_size = 64 << 10;
+    options.on_damage = OnDamage::Quarantine;
+    let repaired = esker_log::repair(DIR, &options).unwrap();
+    assert_eq!(repaired.aside.len(), 1);
+    for _ in 0..2 {
+        let s = open_on(&disk, Mode::Durable, |_| {});
+        assert!(s.log.stats().read_only);
+        assert!(matches!(s.log.accept(70, HIGH, b"x"), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.promise(HIGH, 0), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.commit(7, LOW), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.learn(70, LOW, b"x"), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.truncate_before(1), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.install(1, 1), Err(Error::ReadOnly)));
+        assert_eq!(s.committed(7), value(7));
+        s.log.close().unwrap();
+    }
+}
+
+#[test]
+fn options_out_of_range_are_refused_by_name() {
+    let refused = |change: fn(&mut Options)| {
+        let (mut options, engine) = driven(&SimDisk::new(1), Mode::Durable);
+        change(&mut options);
+        let error = ConsensusLog::open(DIR, options).unwrap_err();
+        engine.stop();
+        match error {
+            Error::Option { option, .. } => option,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(|options| options.mutable_size = 4095), "mutable_size");
+    assert_eq!(refused(|options| options.checkpoint_every = 10), "checkpoint_every");
+    assert_eq!(refused(|options| options.on_damage = OnDamage::Truncate), "on_damage");
+}
+
+#[test]
+fn offsets_lead_to_entries_and_nowhere_else() {
+    let s = log(Mode::Durable);
+    s.log.promise(LOW, 0).unwrap().wait().unwrap();
+    s.accept(4, LOW, b"value");
+    s.commit(4, LOW);
+    let offset = s.log.offset_of(4).unwrap().unwrap();
+    let entry = s.log.read_at(offset).unwrap();
+    assert_eq!((entry.slot(), entry.value()), (4, &b"value"[..]));
+    for nowhere in [0, 1, 3, 99, u64::MAX] {
+        let error = s.log.read_at(Seq(nowhere)).unwrap_err();
+        assert!(matches!(error, Error::InvalidOffset { offset } if offset == nowhere));
+    }
+    assert!(matches!(s.log.offset_of(5), Err(Error::SlotNotFound { slot: 5 })));
+}
+
+/// Everything is durable at close and at a checkpoint, whatever was asked of commits.
+#[test]
+fn close_and_checkpoint_sync_also_without_sync_on_commit() {
+    for mode in MODES {
+        for close in [true, false] {
+            let s = log_with(mode, |options| options.sync_on_commit = false);
+            s.log.accept(0, LOW, b"value").unwrap().wait().unwrap();
+            s.log.commit(0, LOW).unwrap().wait().unwrap();
+            assert_eq!(s.committed(0), b"value", "shown at once");
+            if close {
+                s.log.close().unwrap();
+            } else {
+                s.log.checkpoint().unwrap();
+            }
+            s.disk.power_cut(esker_disk::sim::Persist::Nothing);
+            let disk = s.disk.clone();
+            drop(s);
+            disk.power_on();
+            assert_eq!(open_on(&disk, mode, |_| {}).committed(0), b"value");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Going through slots in order.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod setting;
+
+use std::ops::{Bound, ControlFlow, RangeBounds};
+
+use esker_consensus::{CommittedRange, Error, IterateOptions, Mode};
+use setting::{LOW, MODES, Setting, log, log_with, value};
+
+fn visited(s: &Setting, range: impl RangeBounds<u64>) -> Vec<u64> {
+    let mut slots = Vec::new();
+    let options = IterateOptions::default();
+    let visit = |entry: &esker_consensus::Entry<'_>| {
+        slots.push(entry.slot());
+        ControlFlow::Continue(())
+    };
+    s.log.iterate(range, options, visit).unwrap();
+    slots
+}
+
+fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
+    for slot in slots {
+        s.accept(slot, LOW, &value(slot));
+        s.commit(slot, LOW);
+    }
+}
+
+#[test]
+fn slots_come_in_ascending_order_whatever_the_order_of_commits() {
+    for mode in MODES {
+        let s = log(mode);
+        fill(&s, [5, 15, 1, 10, 8, 3, 12, 7]);
+        let all = [1, 3, 5, 7, 8, 10, 12, 15];
+        assert_eq!(visited(&s, ..), all);
+        assert_eq!(visited(&s, ..).iter().sum::<u64>(), 61);
+        assert_eq!(visited(&s, 5..=15), all[2..]);
+        assert_eq!(visited(&s, 10..), all[5..]);
+        assert_eq!(visited(&s, ..=9), all[..5]);
+        assert_eq!(visited(&s, 7..=7), [7]);
+        assert_eq!(visited(&s, (Bound::Excluded(7), Bound::Excluded(12))), [8, 10]);
+        assert_eq!(visited(&s, 100..), []);
+        let s = s.reopen(mode);
+        assert_eq!(visited(&s, ..), all, "from the log");
+    }
+}
+
+#[test]
+fn ranges_are_explicit_and_an_empty_log_has_none() {
+    let s = log(Mode::Durable);
+    assert_eq!((visited(&s, ..), s.log.committed_range()), (vec![], None));
+    assert_eq!(visited(&s, 0..=0), []);
+    fill(&s, [0, 1]);
+    assert_eq!(visited(&s, 0..=0), [0]);
+    assert_eq!(visited(&s, 0..0), []);
+    fill(&s, [5, 10, 15, 20]);
+    let range = CommittedRange { lowest: 0, highest: 20, count: 6 };
+    assert_eq!(s.log.committed_range(), Some(range));
+}
+
+#[test]
+fn uncommitted_entries_are_visited_when_asked_for_and_a_visit_may_end_it() {
+    for mode in MODES {
+        let s = log(mode);
+        fill(&s, [2, 9000]);
+        s.accept(4, LOW, b"open");
+        s.accept(20_000, LOW, b"open");
+        assert_eq!(visited(&s, ..), [2, 9000]);
+        let mut options = IterateOptions::default();
+        options.include_uncommitted = true;
+        let mut seen = Vec::new();
+        let done = s.log.iterate(.., options, |entry| {
+            seen.push((entry.slot(), entry.is_committed()));
+            if seen.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let done = done.unwrap();
+        assert_eq!(seen, [(2, true), (4, false), (9000, true)]);
+        assert_eq!((done.visited, done.stopped), (3, true));
+    }
+}
+
+#[test]
+fn a_replay_ends_with_what_was_committed_when_it_began() {
+    for mode in MODES {
+        let s = log(mode);
+        fill(&s, (0..100).filter(|slot| slot % 10 > 0));
+        let mut seen = Vec::new();
+        s.log
+            .replay_from(0, |entry| {
+                if entry.slot() == 1 {
+                    fill(&s, (0..200).filter(|slot| slot % 10 == 0 || *slot >= 100));
+                }
+                seen.push(entry.slot());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!(seen, (0..100).filter(|slot| slot % 10 > 0).collect::<Vec<_>>());
+        let mut sum = 0;
+        let done = s.log.replay_range(10..=50, |entry| {
+            sum += entry.slot();
+            ControlFlow::Continue(())
+        });
+        assert_eq!((done.unwrap().visited, sum), (41, 1230));
+    }
+}
+
+/// Values that left the cache are read from the log, many at a time.
+#[test]
+fn ten_thousand_values_come_back_from_a_small_cache() {
+    for mode in MODES {
+        let s = log_with(mode, |options| options.cache_size = 10_000);
+        let slots: Vec<_> = (0..10_000u64).map(|n| n * 7919 % 10_000).collect();
+        for some in slots.chunks(500) {
+            let values: Vec<_> = some.iter().map(|slot| value(*slot)).collect();
+            let pairs: Vec<(u64, &[u8])> =
+                some.iter().copied().zip(values.iter().map(Vec::as_slice)).collect();
+            s.log.accept_batch(LOW, &pairs).unwrap().wait().unwrap();
+            let marks: Vec<_> = some.iter().map(|slot| (*slot, LOW)).collect();
+            s.log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
+        }
+        assert!(s.log.stats().cache_used <= 10_000 + 64 * 500);
+        let s = s.kill(mode);
+        let mut next = 0;
+        s.log
+            .replay_from(0, |entry| {
+                assert_eq!((entry.slot(), entry.value()), (next, &value(next)[..]));
+                next += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!((next, s.log.frontier()), (10_000, Some(9_999)));
+        for slot in (0..10_000).step_by(97) {
+            assert_eq!(s.committed(slot), value(slot));
+        }
+    }
+}
+
+#[test]
+fn slots_too_far_off_are_refused() {
+    let s = log(Mode::Durable);
+    let limit = 1 << 32;
+    let far = s.log.accept(limit, LOW, b"far");
+    assert!(matches!(far, Err(Error::SlotOutOfRange { slot, limit: told })
+        if slot == limit && told == limit));
+    assert!(matches!(s.log.learn(u64::MAX, LOW, b"far"), Err(Error::SlotOutOfRange { .. })));
+    s.log.install(limit, limit).unwrap();
+    s.accept(limit + 1, LOW, b"near");
+    s.commit(limit + 1, LOW);
+    assert_eq!(visited(&s.kill(Mode::Durable), ..), [limit + 1]);
+}

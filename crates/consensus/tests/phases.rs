@@ -1,0 +1,262 @@
+//! The phases of the protocol, one after the other, and what each leaves.
+
+mod setting;
+
+use std::ops::ControlFlow;
+
+use esker_consensus::{Ballot, Error, Mode};
+use setting::{HIGH, HIGHER, LOW, MODES, log, log_with, value};
+
+#[test]
+fn accept_commit_read() {
+    for mode in MODES {
+        let s = log(mode);
+        let guard = s.log.pin();
+        assert!(matches!(s.log.read(7, &guard), Err(Error::SlotNotFound { slot: 7 })));
+        assert!(matches!(s.log.commit(7, LOW), Err(Error::SlotNotFound { slot: 7 })));
+        s.accept(7, LOW, b"settle");
+        let entry = s.log.read(7, &guard).unwrap();
+        assert_eq!((entry.slot(), entry.ballot(), entry.is_committed()), (7, LOW, false));
+        assert_eq!(entry.value(), b"settle");
+        assert!(matches!(s.log.read_committed(7, &guard), Err(Error::NotCommitted { slot: 7 })));
+        s.commit(7, LOW);
+        s.commit(7, LOW);
+        for entry in [s.log.read(7, &guard), s.log.read_committed(7, &guard)] {
+            let entry = entry.unwrap();
+            assert!(entry.is_committed() && entry.value() == b"settle" && entry.ballot() == LOW);
+        }
+    }
+}
+
+#[test]
+fn everything_is_there_after_a_clean_close_in_both_modes() {
+    for mode in MODES {
+        let s = log(mode);
+        for slot in 0..100 {
+            s.accept(slot, LOW, &value(slot));
+            if slot % 3 > 0 {
+                s.commit(slot, LOW);
+            }
+        }
+        let s = s.reopen(mode);
+        for slot in 0..100 {
+            if slot % 3 > 0 {
+                assert_eq!(s.committed(slot), value(slot));
+            }
+        }
+        let left: Vec<_> = s.uncommitted().iter().map(|(slot, ..)| *slot).collect();
+        assert_eq!(left, (0..100).step_by(3).collect::<Vec<_>>());
+        for slot in left {
+            s.commit(slot, LOW);
+            assert_eq!(s.committed(slot), value(slot));
+        }
+        assert_eq!(s.log.frontier(), Some(99));
+    }
+}
+
+/// Guards against an acceptor that answers and then forgets: a chosen value can be un-chosen.
+#[test]
+fn an_acknowledged_accept_and_promise_outlive_a_kill() {
+    let s = log(Mode::Durable);
+    s.accept(3, HIGH, b"voted");
+    let s = s.kill(Mode::Durable);
+    assert_eq!(s.uncommitted(), [(3, HIGH, b"voted".to_vec())]);
+    s.log.promise(HIGHER, 0).unwrap().wait().unwrap();
+    let s = s.kill(Mode::Durable);
+    assert_eq!(s.log.promised(), HIGHER);
+    assert_eq!(s.uncommitted(), [(3, HIGH, b"voted".to_vec())]);
+    assert!(matches!(s.log.accept(3, HIGH, b"late"), Err(Error::StaleBallot { promised: HIGHER })));
+}
+
+#[test]
+fn promises_are_durable_in_volatile_mode_and_accepts_are_not() {
+    let s = log(Mode::Volatile);
+    s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+    s.accept(3, HIGHER, b"in memory");
+    let s = s.kill(Mode::Volatile);
+    assert_eq!(s.log.promised(), HIGH);
+    assert!(s.uncommitted().is_empty());
+}
+
+#[test]
+fn an_accept_promises_its_ballot() {
+    for mode in MODES {
+        let s = log(mode);
+        s.accept(1, HIGH, b"a");
+        assert_eq!(s.log.promised(), HIGH);
+        assert!(matches!(s.log.accept(2, LOW, b"b"), Err(Error::StaleBallot { promised: HIGH })));
+        assert!(matches!(s.log.promise(LOW, 0), Err(Error::StaleBallot { promised: HIGH })));
+    }
+    let s = log(Mode::Durable);
+    s.accept(1, HIGH, b"a");
+    assert_eq!(s.kill(Mode::Durable).log.promised(), HIGH);
+}
+
+#[test]
+fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
+    for mode in MODES {
+        let s = log(mode);
+        s.accept(1, LOW, b"first");
+        s.accept(1, HIGH, b"second");
+        let refused = s.log.accept(1, LOW, b"third");
+        assert!(matches!(refused, Err(Error::StaleBallot { promised: HIGH })));
+        assert_eq!(s.uncommitted(), [(1, HIGH, b"second".to_vec())]);
+        assert!(matches!(
+            s.log.commit(1, LOW),
+            Err(Error::BallotMismatch { slot: 1, accepted: HIGH })
+        ));
+        s.commit(1, HIGH);
+        assert_eq!(s.committed(1), b"second");
+    }
+}
+
+#[test]
+fn the_same_ballot_again_is_acknowledged_with_its_value_and_no_other() {
+    for mode in MODES {
+        let s = log(mode);
+        s.accept(1, LOW, b"value");
+        s.accept(1, LOW, b"value");
+        let other = s.log.accept(1, LOW, b"other");
+        assert!(matches!(other, Err(Error::AnotherValue { slot: 1, ballot: LOW })));
+        assert_eq!(s.uncommitted(), [(1, LOW, b"value".to_vec())]);
+    }
+}
+
+#[test]
+fn a_committed_value_never_changes_also_across_restarts() {
+    for mode in MODES {
+        let mut s = log(mode);
+        s.accept(1, LOW, b"chosen");
+        s.commit(1, LOW);
+        for _ in 0..3 {
+            for ballot in [LOW, HIGH, HIGHER] {
+                s.log.accept(1, ballot, b"chosen").unwrap().wait().unwrap();
+                s.log.learn(1, ballot, b"chosen").unwrap().wait().unwrap();
+                for refused in [s.log.accept(1, ballot, b"no"), s.log.learn(1, ballot, b"no")] {
+                    let Err(Error::AlreadyCommitted { entry }) = refused else { panic!() };
+                    assert_eq!((entry.slot(), entry.value()), (1, &b"chosen"[..]));
+                    assert!(entry.is_committed());
+                }
+            }
+            s.commit(1, HIGHER);
+            assert_eq!(s.committed(1), b"chosen");
+            s = s.reopen(mode).kill(mode);
+        }
+    }
+}
+
+#[test]
+fn a_promise_answers_with_everything_from_the_first_missing_slot_on() {
+    for mode in MODES {
+        let s = log(mode);
+        for slot in [0, 1, 2, 5, 6, 9] {
+            s.accept(slot, LOW, &value(slot));
+        }
+        for slot in [0, 1, 5] {
+            s.commit(slot, LOW);
+        }
+        let promised = s.log.promise(HIGH, 1).unwrap().wait().unwrap();
+        assert_eq!((promised.ballot(), promised.floor()), (HIGH, None));
+        assert_eq!((promised.frontier(), promised.highest_committed()), (Some(1), Some(5)));
+        let uncommitted: Vec<_> = promised.uncommitted().iter().map(|e| e.slot()).collect();
+        assert_eq!(uncommitted, [2, 6, 9]);
+        // What comes later is not in the answer.
+        s.accept(2, HIGHER, b"later");
+        s.accept(7, HIGHER, b"later");
+        let mut all = Vec::new();
+        let flow = promised.for_each(|entry| {
+            assert_eq!((entry.value(), entry.ballot()), (&value(entry.slot())[..], LOW));
+            all.push((entry.slot(), entry.is_committed()));
+            ControlFlow::Continue(())
+        });
+        assert!(flow.unwrap().is_continue());
+        assert_eq!(all, [(1, true), (2, false), (5, true), (6, false), (9, false)]);
+        let again = s.log.promise(HIGHER, 100).unwrap().wait().unwrap();
+        assert!(again.uncommitted().is_empty());
+    }
+}
+
+#[test]
+fn a_batch_tells_of_each_slot_and_takes_one_sync() {
+    for mode in MODES {
+        let s = log(mode);
+        let values: Vec<_> = (0..100).map(value).collect();
+        let pairs: Vec<(u64, &[u8])> = (0..).zip(values.iter().map(Vec::as_slice)).collect();
+        let syncs = s.log.stats().log.activity.syncs;
+        s.log.accept_batch(LOW, &pairs).unwrap().wait().unwrap();
+        let after = s.log.stats().log.activity.syncs;
+        assert_eq!(after - syncs, u64::from(mode == Mode::Durable));
+        let mut slots: Vec<_> = (0..100).map(|slot| (slot, LOW)).collect();
+        slots.extend([(3, HIGH), (200, LOW), (5, LOW)]);
+        s.accept(101, HIGHER, b"x");
+        slots.push((101, LOW));
+        let before = s.log.stats().log.activity.syncs;
+        let done = s.log.commit_batch(&slots).unwrap();
+        done.ticket.wait().unwrap();
+        assert_eq!(s.log.stats().log.activity.syncs - before, 1);
+        assert!(done.results[..100].iter().all(Result::is_ok));
+        assert!(matches!(done.results[100], Err(Error::BallotMismatch { slot: 3, .. })));
+        assert!(matches!(done.results[101], Err(Error::SlotNotFound { slot: 200 })));
+        assert!(done.results[102].is_ok());
+        assert!(matches!(done.results[103], Err(Error::BallotMismatch { slot: 101, .. })));
+        let s = s.kill(mode);
+        assert_eq!(s.committed_slots(), (0..100).collect::<Vec<_>>());
+        assert!((0..100).all(|slot| s.committed(slot) == value(slot)));
+    }
+}
+
+#[test]
+fn commit_through_refuses_a_gap_and_commits_everything_up_to_its_slot() {
+    for mode in MODES {
+        let s = log(mode);
+        for slot in [0, 1, 2, 4, 5] {
+            s.accept(slot, LOW, &value(slot));
+        }
+        assert!(matches!(s.log.commit_through(4), Err(Error::Gap { slot: 3 })));
+        assert_eq!(s.log.committed_range(), None);
+        s.log.commit_through(1).unwrap().wait().unwrap();
+        s.accept(3, HIGH, &value(3));
+        s.log.commit_through(4).unwrap().wait().unwrap();
+        s.log.commit_through(4).unwrap().wait().unwrap();
+        assert_eq!(s.log.frontier(), Some(4));
+        let s = s.kill(mode);
+        assert_eq!(s.committed_slots(), [0, 1, 2, 3, 4]);
+        assert!((0..5).all(|slot| s.committed(slot) == value(slot)));
+        assert_eq!(s.uncommitted().len(), usize::from(mode == Mode::Durable));
+    }
+}
+
+#[test]
+fn values_up_to_the_limit_are_taken_and_one_byte_more_refused() {
+    let s = log(Mode::Durable);
+    let largest = vec![7; 64 << 20];
+    s.accept(1, LOW, &largest);
+    let over = s.log.accept(2, LOW, &vec![7; 65 << 20]);
+    assert!(matches!(over, Err(Error::EntryTooLarge { limit: 67_108_864, .. })));
+    s.commit(1, LOW);
+    assert!(s.committed(1) == largest);
+    let s = log_with(Mode::Volatile, |options| options.mutable_size = 4096);
+    let over = s.log.accept(1, LOW, &[0; 4097]);
+    assert!(matches!(over, Err(Error::EntryTooLarge { size: 4097, limit: 4096 })));
+    s.accept(1, LOW, &[0; 4096]);
+    s.accept(1, Ballot::new(9, 9), b"");
+}
+
+#[test]
+fn learned_values_are_committed_whatever_was_promised_or_accepted() {
+    for mode in MODES {
+        let s = log(mode);
+        s.accept(1, LOW, b"mine");
+        s.log.promise(HIGHER, 0).unwrap().wait().unwrap();
+        s.log.learn(1, HIGH, b"chosen").unwrap().wait().unwrap();
+        s.log.learn(4, LOW, b"other").unwrap().wait().unwrap();
+        assert_eq!(s.log.promised(), HIGHER);
+        assert!(s.uncommitted().is_empty());
+        assert_eq!((s.log.stats().mutable_used, s.log.stats().uncommitted), (0, 0));
+        let s = s.kill(mode);
+        assert_eq!((s.committed(1), s.committed(4)), (b"chosen".to_vec(), b"other".to_vec()));
+        let guard = s.log.pin();
+        assert_eq!(s.log.read(1, &guard).unwrap().ballot(), HIGH);
+        assert_eq!((s.log.promised(), s.log.stats().mutable_used), (HIGHER, 0));
+    }
+}

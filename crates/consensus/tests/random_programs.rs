@@ -1,0 +1,48 @@
+//! Long random programs, and a crash at a random place, over and over, against the model.
+//!
+//! `ESKER_SEEDS=n` goes through n of them for each mode.
+#![allow(clippy::panic)]
+
+mod harness;
+
+use esker_consensus::Mode;
+use esker_disk::sim::{CutPoint, Persist};
+use harness::{Dice, Stop, World, program};
+
+fn lives(mode: Mode, seed: u64) {
+    let mut dice = Dice(seed);
+    let mut world = World::new(mode, seed.is_multiple_of(2), seed);
+    for life in 0..12 {
+        let steps = program(60, &mut dice);
+        let at = world.disk.operations() + dice.below(200);
+        let at = if dice.below(2) == 0 { CutPoint::Before(at) } else { CutPoint::During(at) };
+        if let Err(what) = world.live_and_die(&steps, at, Persist::Random) {
+            panic!("{mode:?} seed {seed} life {life}: {what}");
+        }
+    }
+    if let Err(what) = world.live_and_close(&program(20, &mut dice)) {
+        panic!("{mode:?} seed {seed}, at last: {what}");
+    }
+}
+
+#[test]
+fn many_lives_in_a_row() {
+    let seeds = std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok());
+    for seed in 0..seeds.unwrap_or(60u64) {
+        lives(Mode::Durable, seed);
+        lives(Mode::Volatile, seed);
+    }
+}
+
+#[test]
+fn one_long_life() {
+    for seed in 0..10 {
+        for mode in [Mode::Durable, Mode::Volatile] {
+            let mut dice = Dice(seed + 77);
+            let mut world = World::new(mode, seed.is_multiple_of(2), seed);
+            if let Err(Stop::Broken(what)) = world.live(&program(1500, &mut dice)).map(drop) {
+                panic!("{mode:?} seed {seed}: {what}");
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The mutable region: full is told, and room comes back at once.
+
+mod setting;
+
+use std::time::{Duration, Instant};
+
+use esker_consensus::{Ballot, Error, Mode};
+use setting::{HIGH, LOW, MODES, log_with, value};
+
+/// Guards against an appender that spins behind one old slot: full is an error, at once.
+#[test]
+fn a_full_region_is_an_error_and_other_slots_go_on() {
+    for mode in MODES {
+        let s = log_with(mode, |options| options.mutable_size = 4096);
+        s.accept(0, LOW, &[1; 2048]);
+        s.accept(1, LOW, &[2; 2048]);
+        let full = s.log.accept(2, LOW, &[3; 64]);
+        assert!(matches!(full, Err(Error::BufferFull { used: 4096, size: 4096 })));
+        // Slot 0 stays uncommitted, and the room behind it is used again and again.
+        s.commit(1, LOW);
+        for slot in 2..100 {
+            s.accept(slot, LOW, &[slot as u8; 2048]);
+            s.commit(slot, LOW);
+        }
+        assert_eq!(s.log.stats().mutable_used, 2048);
+        s.commit(0, LOW);
+        assert_eq!((s.log.stats().mutable_used, s.log.stats().mutable_free), (0, 4096));
+        assert!((2..100).all(|slot| s.committed(slot) == [slot as u8; 2048]));
+    }
+}
+
+/// Guards against a region full of an old leader's values that a new one can neither commit nor
+/// replace.
+#[test]
+fn a_full_region_takes_replacements() {
+    for mode in MODES {
+        let s = log_with(mode, |options| options.mutable_size = 4096);
+        s.accept(0, LOW, &[1; 2048]);
+        s.accept(1, LOW, &[2; 2048]);
+        s.accept(0, HIGH, &[3; 2048]);
+        s.accept(1, HIGH, &[4; 100]);
+        assert_eq!(s.log.stats().mutable_used, 2148);
+        let grows = s.log.accept(1, Ballot::new(9, 9), &[5; 2049]);
+        assert!(matches!(grows, Err(Error::BufferFull { .. })));
+        assert_eq!(s.log.promised(), HIGH, "what was refused promised nothing");
+    }
+}
+
+#[test]
+fn a_wait_for_room_ends_with_room_or_at_its_deadline() {
+    for mode in MODES {
+        let s = log_with(mode, |options| {
+            options.mutable_size = 4096;
+            options.engine = None;
+        });
+        s.accept(0, LOW, &[1; 4096]);
+        let begin = Instant::now();
+        let late = s.log.accept_timeout(1, LOW, &[1; 64], Duration::from_millis(20));
+        assert!(matches!(late, Err(Error::BufferFull { .. })));
+        assert!(begin.elapsed() >= Duration::from_millis(20));
+        std::thread::scope(|threads| {
+            let waits = threads.spawn(|| {
+                s.log.accept_timeout(1, LOW, &[1; 64], Duration::from_secs(60)).unwrap().wait()
+            });
+            s.commit(0, LOW);
+            waits.join().unwrap().unwrap();
+        });
+    }
+}
+
+/// 3,000 values of 100 bytes through 100 KB, 5,000 through 200 KB in rounds, 1,000 through 10 KB.
+#[test]
+fn many_values_go_through_a_small_region() {
+    for (count, size, round) in [(3000, 100_000, 1), (5000, 200_000, 50), (1000, 10_000, 1)] {
+        let s = log_with(Mode::Volatile, |options| options.mutable_size = size);
+        for first in (0..count).step_by(round) {
+            let slots = first..first + round as u64;
+            for slot in slots.clone() {
+                s.accept(slot, LOW, &[slot as u8; 100]);
+            }
+            let marks: Vec<_> = slots.map(|slot| (slot, LOW)).collect();
+            s.log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
+        }
+        assert!((0..count).all(|slot| s.committed(slot) == [slot as u8; 100]));
+        assert_eq!(s.log.stats().mutable_used, 0);
+    }
+}
+
+#[test]
+fn a_scan_finds_each_uncommitted_slot_once_with_its_highest_ballot() {
+    for mode in MODES {
+        let s = log_with(mode, |_| {});
+        for slot in (0..100_000).step_by(997) {
+            s.accept(slot, LOW, b"superseded");
+        }
+        for slot in (0..100_000).step_by(997) {
+            s.accept(slot, HIGH, &value(slot));
+            if slot % 2 == 0 {
+                s.commit(slot, HIGH);
+            }
+        }
+        let expected: Vec<_> = (0..100_000)
+            .step_by(997)
+            .filter(|slot| slot % 2 == 1)
+            .map(|slot| (slot, HIGH, value(slot)))
+            .collect();
+        assert_eq!(s.uncommitted(), expected);
+    }
+}
+
+#[test]
+fn a_checkpoint_leaves_what_is_uncommitted() {
+    for mode in MODES {
+        let s = log_with(mode, |_| {});
+        for slot in 0..10 {
+            s.accept(slot, LOW, &value(slot));
+            if slot < 5 {
+                s.commit(slot, LOW);
+            }
+        }
+        s.log.checkpoint().unwrap();
+        assert_eq!(s.uncommitted().len(), 5);
+        let s = s.kill(mode);
+        assert_eq!(s.committed_slots(), [0, 1, 2, 3, 4]);
+        assert_eq!(s.uncommitted().len(), if mode == Mode::Durable { 5 } else { 0 });
+    }
+}
+
+/// Guards against bookkeeping that nobody trims: a log that only commits keeps no more than it says.
+#[test]
+fn a_log_that_only_commits_keeps_a_bounded_amount_in_memory() {
+    for mode in MODES {
+        let s = log_with(mode, |options| options.cache_size = 10_000);
+        for slot in 0..2000 {
+            s.accept(slot, LOW, &[slot as u8; 200]);
+            s.commit(slot, LOW);
+        }
+        let stats = s.log.stats();
+        assert!(stats.unsettled <= 64 && stats.cache_used <= 10_000, "{stats:?}");
+    }
+}

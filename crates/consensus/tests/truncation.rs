@@ -1,0 +1,145 @@
+//! Dropping slots at both ends, and what of it outlives a crash.
+
+mod setting;
+
+use esker_consensus::{Error, Mode};
+use setting::{HIGH, HIGHER, LOW, MODES, Setting, log, value};
+
+fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
+    for slot in slots {
+        s.accept(slot, LOW, &value(slot));
+        s.commit(slot, LOW);
+    }
+}
+
+#[test]
+fn what_is_below_the_floor_is_gone_and_said_to_be() {
+    for mode in MODES {
+        let s = log(mode);
+        fill(&s, 0..=100);
+        s.log.truncate_before(51).unwrap();
+        let s = s.kill(mode);
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(50), Some(100)));
+        assert_eq!(s.committed_slots(), (51..=100).collect::<Vec<_>>());
+        let guard = s.log.pin();
+        assert!(matches!(s.log.read(50, &guard), Err(Error::Truncated { floor: 50 })));
+        assert!(matches!(s.log.accept(50, HIGH, b"back"), Err(Error::Truncated { floor: 50 })));
+        assert!(matches!(s.log.commit(0, LOW), Err(Error::Truncated { floor: 50 })));
+    }
+}
+
+#[test]
+fn nothing_uncommitted_is_truncated() {
+    let s = log(Mode::Durable);
+    fill(&s, [0, 1, 3]);
+    assert!(matches!(s.log.truncate_before(3), Err(Error::Gap { slot: 2 })));
+    s.log.truncate_before(2).unwrap();
+    assert_eq!(s.committed_slots(), [3]);
+    // Far from enough for a segment to go, and durable all the same.
+    let s = s.kill(Mode::Durable);
+    assert_eq!((s.log.floor(), s.committed_slots()), (Some(1), vec![3]));
+}
+
+/// Guards against a truncation that keeps the space, that drops the promise with the segment it
+/// stood in, or that loses what stood among the dropped: an old uncommitted slot, a late one.
+#[test]
+fn segments_go_and_what_is_wanted_of_them_stays() {
+    for mode in MODES {
+        let s = log(mode);
+        s.log.promise(HIGHER, 0).unwrap().wait().unwrap();
+        s.log.learn(9999, HIGHER, b"far ahead").unwrap().wait().unwrap();
+        s.accept(8888, HIGHER, b"old and uncommitted");
+        for slot in 0..300 {
+            s.accept(slot, HIGHER, &vec![slot as u8; 2000]);
+            s.commit(slot, HIGHER);
+        }
+        let before = s.log.stats().log;
+        s.log.truncate_before(290).unwrap();
+        let after = s.log.stats().log;
+        assert!(after.after.0 > before.after.0 && after.disk_bytes * 2 < before.disk_bytes);
+        // Twice in a row: what was copied is copied again.
+        for slot in 300..600 {
+            s.accept(slot, HIGHER, &vec![slot as u8; 2000]);
+            s.commit(slot, HIGHER);
+        }
+        s.log.truncate_before(590).unwrap();
+        assert!(s.log.stats().log.after > after.after);
+        let s = s.kill(mode);
+        assert_eq!(s.log.promised(), HIGHER);
+        assert_eq!(s.committed_slots(), (590..600).chain([9999]).collect::<Vec<_>>());
+        assert_eq!(s.committed(9999), b"far ahead");
+        if mode == Mode::Durable {
+            let open = [(8888, HIGHER, b"old and uncommitted".to_vec())];
+            assert_eq!(s.uncommitted(), open);
+            s.commit(8888, HIGHER);
+            assert_eq!(s.committed(8888), b"old and uncommitted");
+        }
+    }
+}
+
+/// Guards against a note that opening depends on: everything it says is in the records.
+#[test]
+fn a_truncated_log_opens_without_its_note() {
+    for mode in MODES {
+        let s = log(mode);
+        s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+        s.log.learn(9999, LOW, b"far ahead").unwrap().wait().unwrap();
+        for slot in 0..200 {
+            s.accept(slot, HIGH, &vec![slot as u8; 2000]);
+            s.commit(slot, HIGH);
+        }
+        s.log.truncate_before(150).unwrap();
+        s.log.close().unwrap();
+        let disk = s.disk.clone();
+        drop(s);
+        let note = std::path::Path::new(setting::DIR).join("note");
+        esker_disk::Disk::unlink(&disk.process(), &note).unwrap();
+        let s = setting::open_on(&disk, mode, |_| {});
+        assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(149)));
+        assert_eq!(s.committed_slots(), (150..200).chain([9999]).collect::<Vec<_>>());
+        assert_eq!(s.log.frontier(), Some(199));
+    }
+}
+
+#[test]
+fn a_suffix_goes_for_raft_and_never_below_what_is_committed() {
+    for mode in MODES {
+        let s = log(mode);
+        fill(&s, 0..5);
+        for slot in 5..10 {
+            s.accept(slot, LOW, b"old term");
+        }
+        assert!(matches!(s.log.truncate_after(3), Err(Error::BelowFrontier { committed: 4 })));
+        s.log.truncate_after(6).unwrap();
+        s.accept(7, HIGH, b"new term");
+        let open: Vec<_> = s.uncommitted().into_iter().map(|(slot, ..)| slot).collect();
+        assert_eq!(open, [5, 6, 7]);
+        let s = if mode == Mode::Durable { s.kill(mode) } else { s };
+        let s = s.reopen(mode).kill(mode);
+        let open: Vec<_> = s.uncommitted().into_iter().map(|(slot, ..)| slot).collect();
+        assert_eq!(open, [5, 6, 7], "what was dropped stays dropped");
+        s.log.commit_through(7).unwrap().wait().unwrap();
+        assert_eq!(s.committed(7), b"new term");
+        assert!(matches!(s.log.truncate_after(6), Err(Error::BelowFrontier { committed: 7 })));
+    }
+}
+
+#[test]
+fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
+    for mode in MODES {
+        let s = log(mode);
+        fill(&s, [0, 1, 50, 60, 121]);
+        s.accept(55, LOW, b"may or may not be chosen");
+        s.log.install(55, 120).unwrap();
+        assert_eq!(s.log.frontier(), Some(121), "what was committed behind the gap joins");
+        let s = s.kill(mode);
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
+        assert_eq!(s.committed_slots(), [60, 121]);
+        assert!(s.uncommitted().is_empty());
+        assert!(matches!(s.log.install(70, 60), Err(Error::Gap { .. })));
+        s.log.install(10, 20).unwrap();
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
+        s.log.learn(56, LOW, b"caught up").unwrap().wait().unwrap();
+        assert_eq!(s.committed_slots(), [56, 60, 121]);
+    }
+}

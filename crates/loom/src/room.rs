@@ -1,0 +1,66 @@
+//! The mutable region: what is reserved never exceeds it, and a wait for room is woken.
+
+use std::time::{Duration, Instant};
+
+use loom::sync::Arc;
+use loom::thread;
+
+use crate::region::Region;
+
+#[test]
+fn no_more_is_reserved_than_there_is() {
+    loom::model(|| {
+        let region = Arc::new(Region::new(200));
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let region = Arc::clone(&region);
+                thread::spawn(move || {
+                    let taken = region.reserve(150);
+                    assert!(region.used() <= 200);
+                    if taken {
+                        region.release(150);
+                    }
+                    taken
+                })
+            })
+            .collect();
+        let taken: Vec<bool> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        assert!(taken.contains(&true), "somebody finds room");
+        assert_eq!(region.used(), 0);
+    });
+}
+
+/// Guards against a waiter that looks, is missed by whoever makes room, and sleeps for ever.
+#[test]
+fn a_wait_for_room_is_woken() {
+    loom::model(|| {
+        let region = Arc::new(Region::new(100));
+        assert!(region.reserve(100));
+        let waits = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                let deadline = Instant::now() + Duration::from_secs(3600);
+                while !region.reserve(100) {
+                    assert!(region.wait(100, deadline));
+                }
+            })
+        };
+        region.release(100);
+        waits.join().unwrap();
+        assert_eq!(region.used(), 100);
+    });
+}
+
+#[test]
+fn closing_wakes_whoever_waits() {
+    loom::model(|| {
+        let region = Arc::new(Region::new(100));
+        assert!(region.reserve(100));
+        let waits = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || region.wait(100, Instant::now() + Duration::from_secs(3600)))
+        };
+        region.close();
+        assert!(waits.join().unwrap());
+    });
+}

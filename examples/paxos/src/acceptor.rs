@@ -1,0 +1,214 @@
+//! An acceptor: a consensus log on a disk of its own, that crashes and comes back.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use esker::consensus::{Ballot, ConsensusLog, Error, Mode, Options};
+use esker::disk::sim::{CutPoint, Persist, SimDisk};
+use esker::log::Engine;
+
+use crate::dice::Dice;
+use crate::message::{Answer, Request, Told};
+
+/// The most entries in one answer to a fetch.
+const FETCHED: usize = 8;
+
+/// One acceptor, or a learner that never votes.
+pub struct Acceptor {
+    disk: SimDisk,
+    mode: Mode,
+    /// There while it is up.
+    life: Option<Life>,
+}
+
+struct Life {
+    log: ConsensusLog,
+    engine: Engine,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+/// What comes of a request, besides silence.
+#[derive(Debug)]
+pub enum Reaction {
+    Answers(Answer),
+    /// Requests for another acceptor.
+    Passes(Vec<Request>),
+    Nothing,
+    /// The contract is broken: the log itself says so.
+    Violation(String),
+}
+
+impl Acceptor {
+    pub fn new(mode: Mode, seed: u64) -> Self {
+        Self { disk: SimDisk::new(seed), mode, life: None }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.life.is_some()
+    }
+
+    /// Opens the log; a crash that was planned may strike here, too.
+    pub fn recover(&mut self) -> Result<(), String> {
+        self.disk.power_on();
+        let engine = Engine::manual();
+        let mut options = Options::on(Arc::new(self.disk.process()));
+        options.mode = self.mode;
+        options.segment_size = 64 << 10;
+        options.cache_size = 4 << 10;
+        options.checkpoint_every = 1024;
+        options.engine = Some(engine.clone());
+        match ConsensusLog::open("/acceptor", options) {
+            Ok(log) => self.life = Some(Life { log, engine }),
+            Err(error) => {
+                engine.stop();
+                if self.disk.is_on() {
+                    return Err(format!("a log does not open: {error}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The power goes at one of the next operations of the disk.
+    pub fn plan_crash(&mut self, dice: &mut Dice) {
+        let at = self.disk.operations() + dice.below(12);
+        let at = if dice.percent(50) { CutPoint::Before(at) } else { CutPoint::During(at) };
+        self.disk.cut_power_at(at, Persist::Random);
+    }
+
+    /// The power goes now.
+    pub fn crash(&mut self) {
+        self.disk.power_cut(Persist::Random);
+        self.life = None;
+    }
+
+    /// No crash is planned any more.
+    pub fn stay_up(&mut self) {
+        self.disk.cancel_cut();
+    }
+
+    /// Everything committed that the log still has.
+    pub fn committed(&self) -> Vec<Told> {
+        let mut all = Vec::new();
+        if let Some(life) = &self.life {
+            let told = life.log.replay_from(0, |entry| {
+                all.push(told(entry));
+                ControlFlow::Continue(())
+            });
+            drop(told);
+        }
+        all
+    }
+
+    /// The first slot that is not known to be decided.
+    pub fn next(&self) -> u64 {
+        let frontier = self.life.as_ref().and_then(|life| life.log.frontier());
+        frontier.map_or(0, |frontier| frontier + 1)
+    }
+
+    /// Drops a prefix, as after a snapshot.
+    pub fn truncate(&mut self, keep: u64) -> Reaction {
+        let to = self.next().saturating_sub(keep);
+        self.with(|log| log.truncate_before(to).map(|()| Reaction::Nothing))
+    }
+
+    /// Deals with a request; silence while it is down, or when it dies over it.
+    pub fn handle(&mut self, request: &Request) -> Reaction {
+        self.with(|log| handle(log, request))
+    }
+
+    fn with(&mut self, act: impl FnOnce(&ConsensusLog) -> Result<Reaction, Error>) -> Reaction {
+        let Some(life) = &self.life else { return Reaction::Nothing };
+        let reaction = act(&life.log);
+        if !self.disk.is_on() {
+            self.life = None;
+            return Reaction::Nothing;
+        }
+        match reaction {
+            Ok(reaction) => reaction,
+            Err(Error::StaleBallot { promised }) => Reaction::Answers(Answer::Stale { promised }),
+            // Late, early or unnecessary: silence is always right.
+            Err(
+                Error::Truncated { .. }
+                | Error::AlreadyCommitted { .. }
+                | Error::SlotNotFound { .. }
+                | Error::BallotMismatch { .. },
+            ) => Reaction::Nothing,
+            Err(error) => Reaction::Violation(format!("an acceptor says: {error}")),
+        }
+    }
+}
+
+fn told(entry: &esker::consensus::Entry<'_>) -> Told {
+    Told {
+        slot: entry.slot(),
+        ballot: entry.ballot(),
+        value: entry.value().to_vec(),
+        committed: entry.is_committed(),
+    }
+}
+
+fn handle(log: &ConsensusLog, request: &Request) -> Result<Reaction, Error> {
+    match request {
+        Request::Prepare { ballot, from } => {
+            // Only what is durable is answered.
+            let promised = log.promise(*ballot, *from)?.wait()?;
+            let mut entries = Vec::new();
+            let _ = promised.for_each(|entry| {
+                entries.push(told(entry));
+                ControlFlow::Continue(())
+            })?;
+            let (ballot, floor) = (promised.ballot(), promised.floor());
+            Ok(Reaction::Answers(Answer::Promise { ballot, floor, entries }))
+        }
+        Request::Accept { ballot, slot, value } => {
+            log.accept(*slot, *ballot, value)?.wait()?;
+            Ok(Reaction::Answers(Answer::Accepted { ballot: *ballot, slot: *slot }))
+        }
+        Request::Commit { ballot, slot } => {
+            log.commit(*slot, *ballot)?.wait()?;
+            Ok(Reaction::Nothing)
+        }
+        Request::Learn { ballot, slot, value } => match log.learn(*slot, *ballot, value) {
+            Ok(ticket) => ticket.wait().map(|()| Reaction::Nothing),
+            Err(Error::AlreadyCommitted { entry }) => {
+                let slot = entry.slot();
+                Ok(Reaction::Violation(format!("slot {slot} was chosen with two values")))
+            }
+            Err(error) => Err(error),
+        },
+        Request::Install { floor } => {
+            log.install(*floor, *floor)?;
+            Ok(Reaction::Nothing)
+        }
+        Request::Fetch { from, .. } => {
+            let mut passes = Vec::new();
+            if let Some(floor) = log.floor().filter(|floor| floor >= from) {
+                passes.push(Request::Install { floor });
+            }
+            let _ = log.replay_from(*from, |entry| {
+                passes.push(Request::Learn {
+                    ballot: entry.ballot(),
+                    slot: entry.slot(),
+                    value: entry.value().to_vec(),
+                });
+                if passes.len() < FETCHED {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            })?;
+            Ok(Reaction::Passes(passes))
+        }
+    }
+}
+
+/// A ballot that is above another, for a node.
+pub fn above(ballot: Ballot, node: u64) -> Ballot {
+    Ballot::new(ballot.number + 1, node)
+}

@@ -1,0 +1,242 @@
+//! The simulation: proposers, acceptors, a learner that starts empty, and a network that loses,
+//! repeats and reorders. Whoever chooses a value tells the referee, who has seen them all.
+
+use std::collections::BTreeMap;
+
+use esker::consensus::Mode;
+
+use crate::acceptor::{Acceptor, Reaction};
+use crate::dice::Dice;
+use crate::message::{Message, Request};
+use crate::proposer::{Act, Proposer, Quorums};
+
+/// Moments in one run.
+const MOMENTS: u64 = 700;
+/// Messages on their way; more are lost.
+const IN_FLIGHT: usize = 400;
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub violations: u64,
+    /// What the first of them was.
+    pub first: Option<String>,
+    pub chosen: u64,
+    pub crashes: u64,
+    /// Slots that the newcomer has at the end.
+    pub caught_up: u64,
+}
+
+struct Cluster {
+    dice: Dice,
+    /// The voters, and behind them one that only learns.
+    acceptors: Vec<Acceptor>,
+    proposers: Vec<Proposer>,
+    voters: usize,
+    network: Vec<Message>,
+    chosen: BTreeMap<u64, Vec<u8>>,
+    outcome: Outcome,
+}
+
+/// Runs one seed.
+pub fn run(mode: Mode, seed: u64) -> Outcome {
+    let mut dice = Dice(seed);
+    let quorums = [
+        Quorums { acceptors: 3, first: 2, second: 2 },
+        Quorums { acceptors: 3, first: 3, second: 1 },
+        Quorums { acceptors: 5, first: 3, second: 3 },
+        Quorums { acceptors: 5, first: 4, second: 2 },
+    ][(seed % 4) as usize];
+    let acceptors =
+        (0..=quorums.acceptors as u64).map(|n| Acceptor::new(mode, dice.next() ^ n)).collect();
+    let proposers = (1..=2).map(|n| Proposer::new(n, quorums)).collect();
+    let mut cluster = Cluster {
+        dice,
+        acceptors,
+        proposers,
+        voters: quorums.acceptors,
+        network: Vec::new(),
+        chosen: BTreeMap::new(),
+        outcome: Outcome::default(),
+    };
+    cluster.live();
+    cluster.settle();
+    cluster.outcome
+}
+
+impl Cluster {
+    fn live(&mut self) {
+        for _ in 0..MOMENTS {
+            match self.dice.below(100) {
+                0..4 => self.campaign(),
+                4..10 => self.crash(),
+                10..20 => self.recover(),
+                20..23 => self.truncate(),
+                23..30 => self.catch_up(),
+                _ => self.deliver(),
+            }
+        }
+    }
+
+    /// The end: everybody is up and hears everything. One more reign, and all logs are compared.
+    fn settle(&mut self) {
+        for n in 0..self.acceptors.len() {
+            self.acceptors[n].stay_up();
+            if !self.acceptors[n].is_up() {
+                self.open(n);
+            }
+        }
+        for _ in 0..3 {
+            self.campaign();
+            while let Some(message) = self.network.pop() {
+                self.receive(message);
+            }
+        }
+        // The newcomer asks until nobody has more for it.
+        let learner = self.voters;
+        for turn in 0..200 {
+            let from = self.acceptors[learner].next();
+            let request = Request::Fetch { from, asks: learner };
+            self.receive(Message::ToAcceptor { to: turn % self.voters, from: learner, request });
+            self.network.reverse();
+            while let Some(message) = self.network.pop() {
+                self.receive(message);
+            }
+        }
+        self.outcome.caught_up = self.acceptors[learner].next();
+        for n in 0..self.acceptors.len() {
+            for told in self.acceptors[n].committed() {
+                let chosen = self.chosen.get(&told.slot);
+                if chosen.is_some_and(|value| *value != told.value) {
+                    self.violation(format!("a log has another value in slot {}", told.slot));
+                }
+            }
+        }
+        self.outcome.chosen = self.chosen.len() as u64;
+    }
+
+    fn violation(&mut self, what: String) {
+        self.outcome.violations += 1;
+        self.outcome.first.get_or_insert(what);
+    }
+
+    fn campaign(&mut self) {
+        let n = self.dice.below(self.proposers.len() as u64) as usize;
+        // It learned what some acceptor told it, or nothing.
+        let near = self.dice.below(self.voters as u64) as usize;
+        let from = if self.dice.percent(50) { self.acceptors[near].next() } else { 0 };
+        let act = self.proposers[n].campaign(from);
+        self.act(n, act);
+    }
+
+    fn crash(&mut self) {
+        let n = self.dice.below(self.acceptors.len() as u64) as usize;
+        if self.dice.percent(70) {
+            self.acceptors[n].plan_crash(&mut self.dice);
+        } else if self.acceptors[n].is_up() {
+            self.acceptors[n].crash();
+            self.outcome.crashes += 1;
+        }
+    }
+
+    fn recover(&mut self) {
+        let n = self.dice.below(self.acceptors.len() as u64) as usize;
+        if !self.acceptors[n].is_up() {
+            self.open(n);
+        }
+    }
+
+    fn open(&mut self, n: usize) {
+        if let Err(what) = self.acceptors[n].recover() {
+            self.violation(what);
+        }
+    }
+
+    fn truncate(&mut self) {
+        let n = self.dice.below(self.acceptors.len() as u64) as usize;
+        let keep = self.dice.below(6);
+        let reaction = self.acceptors[n].truncate(keep);
+        self.react(n, n, reaction);
+    }
+
+    fn catch_up(&mut self) {
+        let asks = self.dice.below(self.acceptors.len() as u64) as usize;
+        let to = self.dice.below(self.voters as u64) as usize;
+        let request = Request::Fetch { from: self.acceptors[asks].next(), asks };
+        self.send(Message::ToAcceptor { to, from: asks, request });
+    }
+
+    /// A message arrives, or is lost; it may arrive again.
+    fn deliver(&mut self) {
+        if self.network.is_empty() {
+            return;
+        }
+        let n = self.dice.below(self.network.len() as u64) as usize;
+        match self.dice.below(100) {
+            0..8 => drop(self.network.swap_remove(n)),
+            8..18 => {
+                let message = self.network[n].clone();
+                self.receive(message);
+            }
+            _ => {
+                let message = self.network.swap_remove(n);
+                self.receive(message);
+            }
+        }
+    }
+
+    fn send(&mut self, message: Message) {
+        if self.network.len() < IN_FLIGHT {
+            self.network.push(message);
+        }
+    }
+
+    fn receive(&mut self, message: Message) {
+        match message {
+            Message::ToAcceptor { to, from, request } => {
+                let was_up = self.acceptors[to].is_up();
+                let reaction = self.acceptors[to].handle(&request);
+                self.outcome.crashes += u64::from(was_up && !self.acceptors[to].is_up());
+                let from = if let Request::Fetch { asks, .. } = request { asks } else { from };
+                self.react(to, from, reaction);
+            }
+            Message::ToProposer { to, from, answer } => {
+                for act in self.proposers[to].hear(from, &answer) {
+                    self.act(to, act);
+                }
+            }
+        }
+    }
+
+    fn react(&mut self, acceptor: usize, asks: usize, reaction: Reaction) {
+        match reaction {
+            Reaction::Nothing => {}
+            Reaction::Answers(answer) => {
+                self.send(Message::ToProposer { to: asks, from: acceptor, answer });
+            }
+            Reaction::Passes(requests) => {
+                for request in requests {
+                    self.send(Message::ToAcceptor { to: asks, from: acceptor, request });
+                }
+            }
+            Reaction::Violation(what) => self.violation(what),
+        }
+    }
+
+    fn act(&mut self, proposer: usize, act: Act) {
+        match act {
+            Act::Sends(request) => {
+                for to in 0..self.voters {
+                    let request = request.clone();
+                    self.send(Message::ToAcceptor { to, from: proposer, request });
+                }
+            }
+            Act::Chose { slot, value } => {
+                let known = self.chosen.entry(slot).or_insert_with(|| value.clone());
+                if *known != value {
+                    self.violation(format!("slot {slot} was chosen with two values"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What proposers and acceptors say to each other.
+
+use esker::consensus::Ballot;
+
+/// What an acceptor knows of a slot.
+#[derive(Debug, Clone)]
+pub struct Told {
+    pub slot: u64,
+    pub ballot: Ballot,
+    pub value: Vec<u8>,
+    pub committed: bool,
+}
+
+/// To an acceptor.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// Phase 1, for every slot from the first that the proposer lacks.
+    Prepare { ballot: Ballot, from: u64 },
+    /// Phase 2.
+    Accept { ballot: Ballot, slot: u64, value: Vec<u8> },
+    /// Phase 3.
+    Commit { ballot: Ballot, slot: u64 },
+    /// A value that is known to be chosen.
+    Learn { ballot: Ballot, slot: u64, value: Vec<u8> },
+    /// Slots up to this one are in a snapshot that comes with the message.
+    Install { floor: u64 },
+    /// Send me what is committed from here on.
+    Fetch { from: u64, asks: usize },
+}
+
+/// From an acceptor.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    Promise {
+        ballot: Ballot,
+        floor: Option<u64>,
+        entries: Vec<Told>,
+    },
+    Accepted {
+        ballot: Ballot,
+        slot: u64,
+    },
+    /// A higher ballot came first.
+    Stale {
+        promised: Ballot,
+    },
+}
+
+/// A message on its way.
+#[derive(Debug, Clone)]
+pub enum Message {
+    ToAcceptor { to: usize, from: usize, request: Request },
+    ToProposer { to: usize, from: usize, answer: Answer },
+}

@@ -1,0 +1,136 @@
+//! A proposer: phase 1 for all slots at once, then phase 2 for each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use esker::consensus::Ballot;
+
+use crate::acceptor::above;
+use crate::message::{Answer, Request, Told};
+
+/// New values that a proposer tries in one reign.
+const NEW_VALUES: u64 = 3;
+
+/// How many acceptors make a quorum. Any two quorums of different phases share one.
+#[derive(Debug, Clone, Copy)]
+pub struct Quorums {
+    pub acceptors: usize,
+    pub first: usize,
+    pub second: usize,
+}
+
+/// One proposer. What it knows may be lost at any time, and nothing depends on it.
+#[derive(Debug)]
+pub struct Proposer {
+    number: u64,
+    quorums: Quorums,
+    ballot: Ballot,
+    /// The highest ballot that it heard of.
+    heard: Ballot,
+    from: u64,
+    promises: BTreeMap<usize, (Option<u64>, Vec<Told>)>,
+    reigns: bool,
+    proposals: BTreeMap<u64, Vec<u8>>,
+    votes: BTreeMap<u64, BTreeSet<usize>>,
+    values: u64,
+}
+
+/// What a proposer does next.
+#[derive(Debug)]
+pub enum Act {
+    /// To all acceptors.
+    Sends(Request),
+    /// A quorum accepted it.
+    Chose { slot: u64, value: Vec<u8> },
+}
+
+impl Proposer {
+    pub fn new(number: u64, quorums: Quorums) -> Self {
+        Self {
+            number,
+            quorums,
+            ballot: Ballot::ZERO,
+            heard: Ballot::ZERO,
+            from: 0,
+            promises: BTreeMap::new(),
+            reigns: false,
+            proposals: BTreeMap::new(),
+            votes: BTreeMap::new(),
+            values: 0,
+        }
+    }
+
+    /// Asks for promises under a ballot above all that it heard of. `from` is the first slot that it
+    /// lacks.
+    pub fn campaign(&mut self, from: u64) -> Act {
+        self.ballot = above(self.heard.max(self.ballot), self.number);
+        self.from = from;
+        self.promises.clear();
+        self.proposals.clear();
+        self.votes.clear();
+        self.reigns = false;
+        Act::Sends(Request::Prepare { ballot: self.ballot, from })
+    }
+
+    pub fn hear(&mut self, acceptor: usize, answer: &Answer) -> Vec<Act> {
+        match answer {
+            Answer::Stale { promised } => {
+                self.heard = self.heard.max(*promised);
+                Vec::new()
+            }
+            Answer::Promise { ballot, floor, entries } if *ballot == self.ballot => {
+                self.promises.insert(acceptor, (*floor, entries.clone()));
+                if self.reigns || self.promises.len() < self.quorums.first {
+                    return Vec::new();
+                }
+                self.reigns = true;
+                self.propose()
+            }
+            Answer::Accepted { ballot, slot } if *ballot == self.ballot => {
+                let votes = self.votes.entry(*slot).or_default();
+                votes.insert(acceptor);
+                if votes.len() != self.quorums.second {
+                    return Vec::new();
+                }
+                let value = self.proposals.get(slot).cloned().unwrap_or_default();
+                let ballot = *ballot;
+                let slot = *slot;
+                vec![Act::Chose { slot, value }, Act::Sends(Request::Commit { ballot, slot })]
+            }
+            // Of another reign.
+            _ => Vec::new(),
+        }
+    }
+
+    /// A quorum promised: every slot gets what the highest ballot left there, or a new value.
+    fn propose(&mut self) -> Vec<Act> {
+        let floors = self.promises.values().filter_map(|(floor, _)| *floor);
+        // Below a floor everything is decided, and in a snapshot.
+        let first = floors.map(|floor| floor + 1).max().unwrap_or(0).max(self.from);
+        let mut highest: BTreeMap<u64, Told> = BTreeMap::new();
+        for told in self.promises.values().flat_map(|(_, entries)| entries) {
+            let key = |told: &Told| (told.committed, told.ballot);
+            if told.slot >= first
+                && highest.get(&told.slot).is_none_or(|known| key(known) < key(told))
+            {
+                highest.insert(told.slot, told.clone());
+            }
+        }
+        let end = highest.last_key_value().map_or(first, |(slot, _)| slot + 1);
+        let mut acts = Vec::new();
+        for slot in first..end + NEW_VALUES {
+            let value = match highest.remove(&slot) {
+                Some(told) => told.value,
+                None => self.new_value(),
+            };
+            self.proposals.insert(slot, value.clone());
+            acts.push(Act::Sends(Request::Accept { ballot: self.ballot, slot, value }));
+        }
+        acts
+    }
+
+    fn new_value(&mut self) -> Vec<u8> {
+        self.values += 1;
+        format!("value {} of proposer {} under {}", self.values, self.number, self.ballot)
+            .into_bytes()
+    }
+}
