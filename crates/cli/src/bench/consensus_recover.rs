@@ -13,11 +13,11 @@ use esker_log::Found;
 use serde_json::{Value, json};
 
 use super::arguments::After;
+use super::cold::forget_pages;
 use super::consensus::{ConsensusBenchArguments, compare};
 use super::figure::{Figure, Shape};
 use super::floor::Floor;
 use super::latency::Latencies;
-use super::cold::forget_pages;
 use super::place::Place;
 use super::resources::{self, Mark, Used};
 use crate::consensus_cmd::failure;
