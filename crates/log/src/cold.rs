@@ -188,17 +188,15 @@ impl Cold {
         drop(self.load(log, state, place));
     }
 
-    /// Nobody loads what stands in the queue any more: whoever waits for it looks again.
+    /// Nobody loads what stands in the queue any more: whoever waits looks again, for a load under way
+    /// too, which may take as long as the disk likes.
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.queue.clear();
         let mut wakers = Vec::new();
         state.pieces.retain(|_, piece| {
-            let queued = matches!(piece.content, Content::Queued(_));
-            if queued {
-                wakers.append(&mut piece.wakers);
-            }
-            !queued
+            wakers.append(&mut piece.wakers);
+            !matches!(piece.content, Content::Queued(_))
         });
         drop(state);
         self.loaded.notify_all();
