@@ -157,10 +157,8 @@ impl Cold {
                     state.wake(place, waker);
                     return Poll::Pending;
                 }
-                (Look::Queued, _) if state.loading < LOADS => {
-                    state = self.load(log, state, place);
-                }
-                (Look::Queued | Look::Loading, _) => self.loaded.wait(&mut state),
+                (Look::Queued, _) => state = self.load(log, state, place),
+                (Look::Loading, Wait::Block) => self.loaded.wait(&mut state),
             }
         };
         if let Some((_, offsets)) = found.as_ref().filter(|_| want.ahead && !manual) {
@@ -214,13 +212,16 @@ impl Cold {
         });
     }
 
-    /// Loads a piece, if nobody does yet.
+    /// Loads a piece, if nobody does yet once there is room for another load.
     fn load<'a>(
         &'a self,
         log: &Shared,
         mut state: MutexGuard<'a, State>,
         place: Place,
     ) -> MutexGuard<'a, State> {
+        while state.loading >= LOADS {
+            self.loaded.wait(&mut state);
+        }
         let Some(piece) = state.pieces.get_mut(&place) else { return state };
         let Content::Queued(segment) = &piece.content else { return state };
         let (segment, end) = (Arc::clone(segment), piece.end);
