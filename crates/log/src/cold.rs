@@ -450,3 +450,36 @@ fn read(
     }
     (at > 0).then(|| (buffer, range.start + at as u32))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_rests_while_nobody_commits() {
+        let mut pace = Pace::default();
+        for _ in 0..5 {
+            assert_eq!(pace.pause(7), Duration::ZERO);
+            pace.ended(Duration::from_secs(60));
+        }
+        pace.pause(8);
+        assert_eq!(pace.pause(9), PAUSE_MAX);
+        // The last commit was a while ago.
+        pace.moved = pace.moved.and_then(|moved| moved.checked_sub(2 * QUIET));
+        assert_eq!(pace.pause(9), Duration::ZERO);
+        assert_eq!(pace.not_before, None);
+    }
+
+    #[test]
+    fn while_commits_are_made_each_load_leaves_the_disk_for_longer_than_it_took() {
+        let load = Duration::from_secs(60);
+        let mut pace = Pace { mark: 1, ..Pace::default() };
+        pace.ended(load);
+        assert_eq!(pace.pause(2), Duration::ZERO);
+        for mark in 3..6 {
+            let before = pace.not_before;
+            assert_eq!(pace.pause(mark), PAUSE_MAX);
+            assert_eq!(pace.not_before, before.map(|at| at + load * (1 + REST)));
+        }
+    }
+}
