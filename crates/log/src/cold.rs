@@ -157,10 +157,8 @@ impl Cold {
                     state.wake(place, waker);
                     return Poll::Pending;
                 }
-                (Look::Queued, _) if state.loading < LOADS => {
-                    state = self.load(log, state, place);
-                }
-                (Look::Queued | Look::Loading, _) => self.loaded.wait(&mut state),
+                (Look::Queued, _) => state = self.load(log, state, place),
+                (Look::Loading, Wait::Block) => self.loaded.wait(&mut state),
             }
         };
         if let Some((_, offsets)) = found.as_ref().filter(|_| want.ahead && !manual) {
@@ -188,17 +186,15 @@ impl Cold {
         drop(self.load(log, state, place));
     }
 
-    /// Nobody loads what stands in the queue any more: whoever waits for it looks again.
+    /// Nobody loads what stands in the queue any more: whoever waits looks again, for a load under way
+    /// too, which may take as long as the disk likes.
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.queue.clear();
         let mut wakers = Vec::new();
         state.pieces.retain(|_, piece| {
-            let queued = matches!(piece.content, Content::Queued(_));
-            if queued {
-                wakers.append(&mut piece.wakers);
-            }
-            !queued
+            wakers.append(&mut piece.wakers);
+            !matches!(piece.content, Content::Queued(_))
         });
         drop(state);
         self.loaded.notify_all();
@@ -216,13 +212,16 @@ impl Cold {
         });
     }
 
-    /// Loads a piece, if nobody does yet.
+    /// Loads a piece, if nobody does yet once there is room for another load.
     fn load<'a>(
         &'a self,
         log: &Shared,
         mut state: MutexGuard<'a, State>,
         place: Place,
     ) -> MutexGuard<'a, State> {
+        while state.loading >= LOADS {
+            self.loaded.wait(&mut state);
+        }
         let Some(piece) = state.pieces.get_mut(&place) else { return state };
         let Content::Queued(segment) = &piece.content else { return state };
         let (segment, end) = (Arc::clone(segment), piece.end);
@@ -450,4 +449,37 @@ fn read(
         }
     }
     (at > 0).then(|| (buffer, range.start + at as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_rests_while_nobody_commits() {
+        let mut pace = Pace::default();
+        for _ in 0..5 {
+            assert_eq!(pace.pause(7), Duration::ZERO);
+            pace.ended(Duration::from_secs(60));
+        }
+        pace.pause(8);
+        assert_eq!(pace.pause(9), PAUSE_MAX);
+        // The last commit was a while ago.
+        pace.moved = pace.moved.and_then(|moved| moved.checked_sub(2 * QUIET));
+        assert_eq!(pace.pause(9), Duration::ZERO);
+        assert_eq!(pace.not_before, None);
+    }
+
+    #[test]
+    fn while_commits_are_made_each_load_leaves_the_disk_for_longer_than_it_took() {
+        let load = Duration::from_secs(60);
+        let mut pace = Pace { mark: 1, ..Pace::default() };
+        pace.ended(load);
+        assert_eq!(pace.pause(2), Duration::ZERO);
+        for mark in 3..6 {
+            let before = pace.not_before;
+            assert_eq!(pace.pause(mark), PAUSE_MAX);
+            assert_eq!(pace.not_before, before.map(|at| at + load * (1 + REST)));
+        }
+    }
 }

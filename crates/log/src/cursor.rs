@@ -236,7 +236,9 @@ pub(crate) fn oldest(source: &dyn Source) -> Seq {
 /// Reads and checks whole units from a file: at least one, and as many as one read holds.
 pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Memory, Range<u32>)> {
     let left = end - offset;
-    let (mut buffer, mut got) = load(segment, offset, READ.min(left))?;
+    // What cannot be read may lie behind this unit.
+    let (mut buffer, mut got) =
+        load(segment, offset, READ.min(left)).or_else(|_| load(segment, offset, BLOCK))?;
     if let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, offset) {
         if header.kind == UnitKind::Gap {
             let (from, to) = (Seq(header.prev_seq), Seq(header.last_seq));

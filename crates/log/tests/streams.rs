@@ -7,23 +7,17 @@
 
 mod setting;
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Batch, Error, Log, Result, Seq, Start, Stream};
+use esker_log::{Error, Log, Seq, Start, Stream};
 use futures_util::StreamExt;
 use setting::{
-    DIR, LONG, Wakes, all, append, block_on, in_time, log, payload, payloads, read_from, rest,
-    seen, small,
+    DIR, LONG, Wakes, all, append, block_on, in_time, log, payload, payloads, poll, read_from,
+    rest, seen, small,
 };
-
-fn poll(stream: &mut Stream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
-    let stream = Pin::new(stream);
-    futures_util::Stream::poll_next(stream, &mut Context::from_waker(waker))
-}
 
 #[test]
 fn two_records_come_back_as_they_were_appended() {

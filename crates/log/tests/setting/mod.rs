@@ -61,6 +61,30 @@ pub fn append(log: &Log, count: u64) {
     }
 }
 
+/// Appends the payloads of the next numbers, a hundred to a commit.
+pub fn append_many(log: &Log, count: u64) {
+    let mut next = log.accepted().0 + 1;
+    let behind = next + count;
+    while next < behind {
+        let upto = behind.min(next + 100);
+        let batch: Vec<_> = (next..upto).map(payload).collect();
+        let batch: Vec<_> = batch.iter().collect();
+        assert_eq!(log.append_batch(&batch).unwrap().wait().unwrap().seq, Seq(upto - 1));
+        next = upto;
+    }
+}
+
+/// Checks that the records of a batch are those that follow this number; the number of the last.
+pub fn follows(batch: &Batch, mut last: u64) -> u64 {
+    assert!(!batch.is_empty(), "an empty batch behind {last}");
+    for record in batch {
+        last += 1;
+        assert_eq!((record.seq.0, record.prev.0), (last, last - 1));
+        assert!(record.payload == payload(last), "another payload under {last}");
+    }
+    last
+}
+
 /// The records of a batch.
 pub fn seen(batch: &Batch) -> Vec<Seen> {
     batch.iter().map(|record| (record.seq.0, record.payload.to_vec())).collect()
@@ -95,6 +119,20 @@ pub fn payloads(numbers: impl IntoIterator<Item = u64>) -> Vec<Seen> {
 /// Polls a future once.
 pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     std::pin::Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Polls a stream once.
+pub fn poll(stream: &mut Stream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+    let stream = std::pin::Pin::new(stream);
+    futures_util::Stream::poll_next(stream, &mut Context::from_waker(waker))
+}
+
+/// The batch of a poll that must have one.
+pub fn ready(polled: Poll<Option<Result<Batch>>>) -> Batch {
+    match polled {
+        Poll::Ready(Some(Ok(batch))) => batch,
+        other => panic!("no batch: {other:?}"),
+    }
 }
 
 /// A waker that counts.
