@@ -1,15 +1,17 @@
 //! An engine whose threads stay on one processor.
 //!
 //! On Linux a thread begins with the affinity of the thread that started it. So an engine is pinned by
-//! being started from a thread that is: nothing in the engine knows of it, and no thread of it ever runs
-//! elsewhere.
+//! being started from a thread that is: nothing in the engine knows of it, and no thread that commits ever
+//! runs elsewhere. Those that read from files for tasks start later, with the first such read, and run where
+//! the task may: they wait for the disk, and a commit should not wait for them.
 
 use std::io;
 
 use crate::engine::Engine;
 
 impl Engine {
-    /// An engine as [`Engine::new`] makes it, whose threads run on this processor alone, counted from 0.
+    /// An engine as [`Engine::new`] makes it, whose threads run on this processor alone, counted from 0;
+    /// but for those that read from files for tasks, which start with the first such read.
     ///
     /// # Errors
     /// `InvalidInput` when this process may not use the processor, or there is none of that number;
