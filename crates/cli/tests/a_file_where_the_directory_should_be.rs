@@ -3,7 +3,7 @@
 
 mod esker;
 
-use esker::{log, place};
+use esker::{command, log, place, run};
 
 const COMMANDS: [(&str, &[&str]); 6] = [
     ("append", &[]),
@@ -21,6 +21,16 @@ fn every_command_says_so() {
     for (verb, flags) in COMMANDS {
         log(verb, &path, flags, b"x\n").exits(1).says(&[path.to_str().unwrap(), "it is a file"]);
     }
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn a_benchmark_says_so_too() {
+    let (_guard, path) = place();
+    std::fs::write(&path, "precious").unwrap();
+    let mut bench = command(&["log", "bench", "--count", "1", "--dir"]);
+    bench.arg(&path);
+    run(bench, b"").exits(1).says(&[path.to_str().unwrap(), "is a file"]);
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
 }
 

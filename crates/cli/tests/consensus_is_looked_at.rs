@@ -88,3 +88,16 @@ fn no_log_is_no_log() {
         assert_eq!(run(look, b"").status, 1);
     }
 }
+
+/// A plain log is no damaged consensus log, and no empty one.
+#[test]
+fn the_log_of_something_else_is_status_1() {
+    let (_guard, dir) = place();
+    esker::log("append", &dir, &[], b"a line\nanother\n").ok();
+    for verb in ["stat", "dump", "verify"] {
+        let mut look = command(&["consensus", verb]);
+        look.arg(&dir);
+        let ended = run(look, b"").exits(1).says(&["is no consensus log"]);
+        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    }
+}

@@ -37,6 +37,16 @@ fn wrong_commands() {
 }
 
 #[test]
+fn flags_that_would_do_nothing() {
+    for arguments in [
+        &["log", "bench", "--after", "kill", "--seconds", "1"][..],
+        &["bench", "floor", "--raw", "--no-writer", "--readers", "0"],
+    ] {
+        run(command(arguments), b"").exits(2);
+    }
+}
+
+#[test]
 fn flags_of_readers_want_readers() {
     for (flags, word) in [
         (&["--rate", "1M"][..], "--readers"),

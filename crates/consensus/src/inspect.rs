@@ -50,7 +50,8 @@ const FLAWS: usize = 1000;
 /// Reads the durable records of the consensus log in `dir`, beside a writer or without one.
 ///
 /// # Errors
-/// [`Error::Log`] where there is no log, or it is damaged.
+/// [`Error::Log`] where there is no log, or it is damaged; [`Error::CorruptedRecord`] where the log is that of
+/// something else.
 pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Inspection> {
     let reader = Reader::open(dir, options).map_err(Error::Log)?;
     let mut found = Inspection {
@@ -86,6 +87,10 @@ impl Inspection {
             for record in &batch {
                 match Record::decode(record.payload) {
                     Ok(decoded) => self.take(record.seq, &decoded, &mut start, &mut next),
+                    // The log of something else: the log below vouches for its bytes.
+                    Err(what) if self.records == [0; 6] => {
+                        return Err(Error::CorruptedRecord { seq: record.seq.0, what });
+                    }
                     Err(what) => self.flaw(record.seq, what),
                 }
             }

@@ -117,9 +117,10 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     Figure {
         summary: Some(Summary {
             bench: format!(
-                "{} buffers of {} bytes, queue depth {}, 0 readers, delay {} ms",
+                "{} buffers of {} bytes, {} disk, queue depth {}, 0 readers, delay {} ms",
                 options.buffers,
                 options.buffer_size,
+                if arguments.no_disk { "no" } else { metadata.disk },
                 arguments.queue_depth().map_or("none".into(), |depth| depth.to_string()),
                 arguments.delay
             ),

@@ -119,7 +119,7 @@ pub struct LogBenchArguments {
     /// Where to work; made, and removed at the end
     #[arg(long, alias = "path", value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Leave the log in --dir at the end
+    /// Leave the log at the end: in --dir, or in esker-bench-N of this directory
     #[arg(long)]
     pub keep: bool,
     /// Print one JSON object a figure, and nothing else, on standard output
@@ -183,6 +183,9 @@ impl LogBenchArguments {
             return Err(Failure::usage(
                 "readers know what to expect of one writer: use --writers 1 with --readers and --catchup",
             ));
+        }
+        if self.after.is_some() && !self.open {
+            return Err(Failure::usage("--after is for --open"));
         }
         if self.verify.is_some() && !reads {
             return Err(Failure::usage("--verify is for --readers and --catchup"));

@@ -26,6 +26,12 @@ impl Place {
             None => PathBuf::from(format!("esker-bench-{}", process::id())),
         };
         let made = !dir.exists();
+        if dir.is_file() {
+            return Err(Failure::failed(format!(
+                "{} is a file, and a benchmark works in a directory: choose another --dir",
+                dir.display()
+            )));
+        }
         for part in PARTS {
             if dir.join(part).exists() {
                 return Err(Failure::failed(format!(

@@ -96,6 +96,9 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
     if arguments.register && arguments.disk != DiskChoice::Uring {
         return Err(Failure::usage("--register is for --disk uring"));
     }
+    if arguments.no_writer && arguments.readers == 0 {
+        return Err(Failure::usage("--no-writer with --readers 0 leaves nothing to measure"));
+    }
     let place = Place::make(dir, false)?;
     let dir = place.floor();
     let huge = arguments.huge_pages.then(|| {

@@ -49,7 +49,10 @@ fn read(dir: &Path) -> Outcome<Inspection> {
 pub fn failure(error: &Error, dir: &Path) -> Failure {
     match error {
         Error::Log(cause) | Error::CorruptedEntry { cause, .. } => Failure::of_log(cause, dir),
-        Error::CorruptedRecord { .. } => Failure::damaged(format!("{}: {error}", dir.display())),
+        // The log below vouches for the bytes: it is the log of something else.
+        Error::CorruptedRecord { .. } => {
+            Failure::failed(format!("{} is no consensus log: {error}", dir.display()))
+        }
         _ => Failure::failed(format!("{}: {error}", dir.display())),
     }
 }
