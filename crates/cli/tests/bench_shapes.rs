@@ -22,7 +22,7 @@ fn figure(flags: &[&str]) -> Value {
     bench(&[flags, &["--json"]].concat()).ok().json()
 }
 
-/// Every setting that the seed of this benchmark had stands in `params`, under Esker's name.
+/// Every setting that such a benchmark has elsewhere stands in `params`, under Esker's name.
 #[test]
 fn everything_that_was_set_is_told() {
     let figure = figure(&[
@@ -74,7 +74,7 @@ fn everything_that_was_set_is_told() {
 }
 
 #[test]
-fn the_names_of_the_seed_are_understood() {
+fn other_names_are_understood() {
     let figure = figure(&[
         "--o-dsync",
         "--ring-size=3",

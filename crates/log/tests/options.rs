@@ -102,9 +102,9 @@ fn a_buffer_smaller_than_a_record_makes_no_difference() {
     log.close().unwrap();
 }
 
-/// The seed's documented small log, with the names that its options have here.
+/// A small log, as other programs document one, with the names that its options have here.
 #[test]
-fn the_seeds_small_example_works() {
+fn the_small_example_works() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();
     options.retention.segments = Some(4);

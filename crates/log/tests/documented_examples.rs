@@ -1,4 +1,4 @@
-//! The seeds' own examples and tests, in the names that things have here.
+//! Examples that users of other logs know, in the names that things have here.
 //!
 //! Guards WB-2 (with fewer records), L-2, L-10b, LB-1, LB-2, LB-5 and LB-6. On the real disk, with
 //! the threads of the process, as a user would run them.
