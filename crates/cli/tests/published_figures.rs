@@ -53,6 +53,8 @@ fn of_the_runs() {
         }
     }
     assert!(runs.iter().all(|run| run["verified"] == true));
+    // Where it was run is nobody's business.
+    assert!(runs.iter().all(|run| run["params"]["dir"].is_null()));
 }
 
 /// Rows like `| 20 durable callers | 70,000 records/s, p50 252 µs |`.
