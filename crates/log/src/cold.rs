@@ -5,7 +5,7 @@
 //! sparse index says where units begin, so that readers who come from different places soon ask for the
 //! same pieces. A piece is loaded by the first who needs it: a thread that waits loads it by itself,
 //! a task is woken when a thread of the engine has done so. Whoever goes on from one piece to the next
-//! has the two behind it loaded meanwhile.
+//! has the three behind it loaded meanwhile.
 //!
 //! **Bounds.** At most [`LOADS`] pieces are being read at a time, and pieces that nobody holds take no
 //! more than the budget. A piece that a reader holds stays as long as its batches do, and is that

@@ -69,20 +69,26 @@ fn a_second_reader_reads_nothing() {
     log.close().unwrap();
 }
 
-#[test]
-fn readers_at_the_same_time_read_each_byte_once() {
-    let disk = SimDisk::new(1);
-    let (log, bytes) = long(&disk, options(&disk));
+/// Eight readers, threads and tasks, each so many records behind the one before.
+fn eight_at_once(log: &Log, apart: u64) {
     let reader = log.clone();
     in_time("reading", move || {
         std::thread::scope(|scope| {
             for n in 0..8 {
-                let stream = reader.stream(Start::Oldest).unwrap();
+                let after = n * apart;
+                let stream = reader.stream(Start::After(Seq(after))).unwrap();
                 let read = if n % 2 == 0 { read_blocking } else { read_waiting };
-                scope.spawn(move || read(stream, 0));
+                scope.spawn(move || read(stream, after));
             }
         });
     });
+}
+
+#[test]
+fn readers_at_the_same_time_read_each_byte_once() {
+    let disk = SimDisk::new(1);
+    let (log, bytes) = long(&disk, options(&disk));
+    eight_at_once(&log, 0);
     let read = disk.stats().bytes_read;
     assert!(read <= bytes, "{read} of {bytes} bytes");
     log.close().unwrap();
@@ -93,17 +99,7 @@ fn readers_at_the_same_time_read_each_byte_once() {
 fn readers_of_many_places_soon_share() {
     let disk = SimDisk::new(1);
     let (log, bytes) = long(&disk, options(&disk));
-    let reader = log.clone();
-    in_time("reading", move || {
-        std::thread::scope(|scope| {
-            for n in 0..8 {
-                let after = n * 333;
-                let stream = reader.stream(Start::After(Seq(after))).unwrap();
-                let read = if n % 2 == 0 { read_blocking } else { read_waiting };
-                scope.spawn(move || read(stream, after));
-            }
-        });
-    });
+    eight_at_once(&log, 333);
     let read = disk.stats().bytes_read;
     assert!(read <= bytes + 8 * PIECE, "{read} of {bytes} bytes");
     log.close().unwrap();

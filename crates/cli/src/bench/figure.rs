@@ -151,6 +151,8 @@ impl Figure {
 fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
     let mut text = String::new();
     let floor = &told.floor;
+    // Given where the operations are something else: what was there after each opening.
+    let openings = told.params.get("openings").and_then(Value::as_u64);
     if shape != Shape::Floor {
         let _ = writeln!(text, "{}  {}", told.bench, circumstances(told.params));
     }
@@ -187,7 +189,7 @@ fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
                 text,
                 "  {:.1} ms to open, the median of {}; the slowest {:.1} ms",
                 told.open_ms.unwrap_or_default(),
-                told.ops,
+                openings.unwrap_or(told.ops),
                 told.max_us / 1e3
             );
         }
@@ -219,7 +221,11 @@ fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
         );
     }
     if shape != Shape::Floor {
-        let what = if shape == Shape::Opening { "opening" } else { "record" };
+        let what = match shape {
+            Shape::Opening if openings.is_some() => "entry",
+            Shape::Opening => "opening",
+            _ => "record",
+        };
         let verified = match (told.verified, shape) {
             (false, _) => "not verified",
             (true, Shape::Reading) => "checked as it was read",
@@ -236,9 +242,9 @@ fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
 
 /// The parameters that people ask for first, on one line.
 fn circumstances(params: &Value) -> String {
-    const FIRST: [&str; 14] = [
-        "readers", "writers", "callers", "size", "batch", "rate", "verify", "policy", "count",
-        "seconds", "after", "bytes", "segments", "direct",
+    const FIRST: [&str; 16] = [
+        "readers", "writers", "mode", "threads", "callers", "size", "batch", "rate", "verify",
+        "policy", "count", "seconds", "after", "bytes", "segments", "direct",
     ];
     let given = FIRST.iter().filter_map(|name| Some((name, params.get(*name)?)));
     given

@@ -12,8 +12,6 @@ mod build;
 mod catchup;
 mod cold;
 mod consensus;
-mod consensus_build;
-mod consensus_recover;
 mod crew;
 mod crowd;
 mod fanout;
@@ -38,8 +36,10 @@ use crate::exit::Outcome;
 pub use allocations::CountingAllocator;
 pub use arguments::LogBenchArguments;
 pub use build::{BuildArguments, run as run_build};
-pub use consensus::{ConsensusBenchArguments, run as run_consensus};
-pub use consensus_build::{ConsensusBuildArguments, run as run_consensus_build};
+pub use consensus::{
+    ConsensusBenchArguments, ConsensusBuildArguments, run as run_consensus,
+    run_build as run_consensus_build,
+};
 
 /// The commands of `esker bench`.
 #[derive(Debug, Subcommand)]

@@ -12,14 +12,15 @@ use esker_consensus::{ConsensusLog, Mode};
 use esker_log::Found;
 use serde_json::{Value, json};
 
-use super::arguments::After;
-use super::cold::forget_pages;
-use super::consensus::{ConsensusBenchArguments, compare};
-use super::figure::{Figure, Shape};
-use super::floor::Floor;
-use super::latency::Latencies;
-use super::place::Place;
-use super::resources::{self, Mark, Used};
+use super::ConsensusBenchArguments;
+use super::compare::compare;
+use crate::bench::arguments::After;
+use crate::bench::cold::forget_pages;
+use crate::bench::figure::{Figure, Shape};
+use crate::bench::floor::Floor;
+use crate::bench::latency::Latencies;
+use crate::bench::place::Place;
+use crate::bench::resources::{self, Mark, Used};
 use crate::consensus_cmd::failure;
 use crate::exit::{Failure, Outcome};
 

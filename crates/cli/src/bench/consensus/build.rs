@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_consensus::{ConsensusLog, Mode};
 
-use super::arguments::After;
-use super::consensus::{BALLOT, consensus_options, value_of};
+use super::compare::value_of;
+use super::{BALLOT, consensus_options};
+use crate::bench::arguments::After;
 use crate::consensus_cmd::failure;
 use crate::exit::Outcome;
 use crate::log_cmd::WritingArguments;

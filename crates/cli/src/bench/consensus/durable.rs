@@ -1,0 +1,146 @@
+//! The durable works: accepting and committing, by one caller or many, and many commits in one sync.
+
+use std::time::{Duration, Instant};
+
+use esker_consensus::{Error, Mode};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+use super::BALLOT;
+use super::compare::value_of;
+use super::timed::{Bench, Measured};
+use crate::bench::crew::WORKERS;
+use crate::bench::latency::Latencies;
+use crate::bench::resources::{self, Mark, Used};
+use crate::consensus_cmd::failure;
+use crate::exit::{Failure, Outcome};
+
+impl Bench<'_> {
+    /// How long a durable work runs: so many operations, or so long.
+    fn until(&self, each: u64) -> (u64, Duration) {
+        match self.arguments.count {
+            Some(count) => ((count / each).max(1), Duration::MAX),
+            None => {
+                let seconds = self.arguments.seconds.unwrap_or(2.0).clamp(0.01, 3600.0);
+                (u64::MAX, Duration::from_secs_f64(seconds))
+            }
+        }
+    }
+
+    pub fn durable(&self, callers: u64) -> Outcome<Measured> {
+        let mode = Mode::Durable;
+        let options = self.arguments.options(mode, true);
+        let (log, dir) = self.open("durable", options.clone())?;
+        let runtime = runtime()?;
+        let (most, span) = self.until(callers);
+        let size = self.arguments.size as usize;
+        let mark = Mark::now();
+        resources::reset_peak();
+        let begin = Instant::now();
+        let outcome = runtime.block_on(async {
+            let tasks: Vec<_> = (0..callers)
+                .map(|caller| {
+                    let log = log.clone();
+                    tokio::spawn(async move {
+                        let mut latencies = Latencies::new();
+                        let mut value = vec![0; size];
+                        let mut done = 0;
+                        while done < most && begin.elapsed() < span {
+                            let slot = done * callers + caller;
+                            value_of(slot, &mut value);
+                            let one = Instant::now();
+                            log.accept(slot, BALLOT, &value)?.await?;
+                            log.commit(slot, BALLOT)?.await?;
+                            latencies.add(one.elapsed());
+                            done += 1;
+                        }
+                        Ok::<_, Error>((latencies, done))
+                    })
+                })
+                .collect();
+            let mut all = (Latencies::new(), 0);
+            for task in tasks {
+                let (latencies, done) = task.await.map_err(|_| Error::Closed)??;
+                all.0.merge(&latencies);
+                all.1 += done;
+            }
+            Ok(all)
+        });
+        let time = begin.elapsed();
+        let used = Used { resident: resources::peak(), ..mark.used() };
+        let (latencies, ops) = outcome.map_err(|error: Error| failure(&error, &dir))?;
+        let count = log.committed_range().map_or(0, |range| range.count);
+        if count != ops {
+            return Err(Failure::failed(format!("{count} of {ops} commits are there")));
+        }
+        self.compare_all(&log)?;
+        let syncs = log.stats().log.activity.syncs;
+        self.end(&log, &dir)?;
+        let mut measured = self.measured(
+            "consensus/durable-accept-commit",
+            mode,
+            &options,
+            callers as usize,
+            ops,
+            (time, latencies, used),
+        );
+        measured.params.insert("syncs".into(), json!(syncs));
+        measured.params.insert("callers".into(), json!("tasks"));
+        measured.params.insert("workers".into(), json!(WORKERS));
+        Ok(measured)
+    }
+
+    pub fn batch(&self) -> Outcome<Measured> {
+        const BATCH: u64 = 100;
+        let mode = Mode::Durable;
+        let options = self.arguments.options(mode, true);
+        let (log, dir) = self.open("batch", options.clone())?;
+        let told = |error| failure(&error, &dir);
+        let (most, span) = self.until(BATCH);
+        let size = self.arguments.size as usize;
+        let mut latencies = Latencies::new();
+        let (mut time, mut rounds, mut syncs) = (Duration::ZERO, 0, 0);
+        let (begin, mark) = (Instant::now(), Mark::now());
+        resources::reset_peak();
+        while rounds < most && begin.elapsed() < span {
+            let slots = rounds * BATCH..(rounds + 1) * BATCH;
+            let mut values = vec![vec![0; size]; BATCH as usize];
+            slots.clone().zip(&mut values).for_each(|(slot, value)| value_of(slot, value));
+            let pairs: Vec<_> = slots.clone().zip(values.iter().map(Vec::as_slice)).collect();
+            log.accept_batch(BALLOT, &pairs).and_then(|ticket| ticket.wait()).map_err(told)?;
+            let marks: Vec<_> = slots.map(|slot| (slot, BALLOT)).collect();
+            let before = log.stats().log.activity.syncs;
+            let one = Instant::now();
+            let done = log.commit_batch(&marks).map_err(told)?;
+            done.ticket.wait().map_err(told)?;
+            let took = one.elapsed();
+            latencies.add(took);
+            time += took;
+            syncs += log.stats().log.activity.syncs - before;
+            rounds += 1;
+            for result in done.results {
+                result.map_err(told)?;
+            }
+        }
+        let used = Used { resident: resources::peak(), ..mark.used() };
+        self.compare_committed(&log, rounds * BATCH)?;
+        self.end(&log, &dir)?;
+        let outcome = (time, latencies, used);
+        let bench = "consensus/batch-commit-100";
+        let mut measured = self.measured(bench, mode, &options, 1, rounds * BATCH, outcome);
+        measured.params.insert("commits".into(), json!(BATCH));
+        measured.params.insert("batches".into(), json!(rounds));
+        measured.params.insert("syncs".into(), json!(syncs));
+        measured
+            .params
+            .insert("latencies".into(), json!("of whole batches; accepting them is not timed"));
+        Ok(measured)
+    }
+}
+
+fn runtime() -> Outcome<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .build()
+        .map_err(|error| Failure::of_io("start the runtime", &error))
+}

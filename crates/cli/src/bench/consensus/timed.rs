@@ -1,0 +1,143 @@
+//! A log for each work, work that is timed on some threads, and the figure that comes of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use esker_consensus::{ConsensusLog, Error, Mode, Options};
+use serde_json::{Map, Value, json};
+
+use super::ConsensusBenchArguments;
+use crate::bench::figure::{Figure, Shape};
+use crate::bench::floor::Floor;
+use crate::bench::latency::Latencies;
+use crate::bench::resources::{self, Mark, Used};
+use crate::consensus_cmd::failure;
+use crate::exit::{Failure, Outcome};
+
+/// One operation of so many is timed by itself.
+const EVERY: u64 = 16;
+
+/// What the works share.
+pub struct Bench<'a> {
+    pub arguments: &'a ConsensusBenchArguments,
+    pub dir: PathBuf,
+    pub floor: Floor,
+}
+
+/// A timed part.
+pub struct Measured {
+    bench: &'static str,
+    pub params: Map<String, Value>,
+    ops: u64,
+    pub bytes: u64,
+    time: Duration,
+    latencies: Latencies,
+    used: Used,
+}
+
+/// What a thread or task does, and how long each part of it took.
+#[derive(Default)]
+struct Part {
+    begin: Option<Instant>,
+    end: Option<Instant>,
+    latencies: Option<Latencies>,
+}
+
+impl Bench<'_> {
+    pub fn print(&self, measured: Measured) -> Outcome {
+        let Measured { bench, params, ops, bytes, time, latencies, used } = measured;
+        Figure {
+            params: Value::Object(params),
+            latencies,
+            used,
+            floor: self.floor.medians(),
+            verified: true,
+            ..Figure::of(bench, ops, bytes, time)
+        }
+        .print(self.arguments.json, Shape::Rate)
+    }
+
+    pub fn open(&self, work: &str, options: Options) -> Outcome<(ConsensusLog, PathBuf)> {
+        let dir = self.dir.join(work);
+        let log = ConsensusLog::open(&dir, options).map_err(|error| failure(&error, &dir))?;
+        Ok((log, dir))
+    }
+
+    pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome {
+        log.close().map_err(|error| failure(&error, dir))?;
+        if !self.arguments.keep {
+            std::fs::remove_dir_all(dir).map_err(|error| {
+                Failure::of_io(format_args!("remove {}", dir.display()), &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Runs the same work on some threads, on slots of their own, and times it.
+    pub fn timed(
+        &self,
+        threads: usize,
+        each: u64,
+        work: impl Fn(&mut Vec<u8>, u64) -> Result<(), Error> + Sync,
+    ) -> Outcome<(Duration, Latencies, Used)> {
+        let barrier = Barrier::new(threads);
+        resources::reset_peak();
+        let mark = Mark::now();
+        let parts: Vec<Result<Part, Error>> = std::thread::scope(|scope| {
+            let running: Vec<_> = (0..threads as u64)
+                .map(|thread| {
+                    let (barrier, work) = (&barrier, &work);
+                    scope.spawn(move || {
+                        let mut value = vec![0; self.arguments.size as usize];
+                        let mut latencies = Latencies::new();
+                        barrier.wait();
+                        let begin = Instant::now();
+                        for n in 0..each {
+                            let slot = n * threads as u64 + thread;
+                            if n % EVERY == 0 {
+                                let begin = Instant::now();
+                                work(&mut value, slot)?;
+                                latencies.add(begin.elapsed());
+                            } else {
+                                work(&mut value, slot)?;
+                            }
+                        }
+                        let (begin, end) = (Some(begin), Some(Instant::now()));
+                        Ok(Part { begin, end, latencies: Some(latencies) })
+                    })
+                })
+                .collect();
+            running.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Closed))).collect()
+        });
+        let used = Used { resident: resources::peak(), ..mark.used() };
+        let mut all = Latencies::new();
+        let (mut begin, mut end) = (None, None);
+        for part in parts {
+            let part = part.map_err(|error| failure(&error, &self.dir))?;
+            begin = begin.min(part.begin).or(part.begin);
+            end = end.max(part.end);
+            if let Some(latencies) = part.latencies {
+                all.merge(&latencies);
+            }
+        }
+        let time = end.zip(begin).map(|(end, begin)| end.duration_since(begin));
+        Ok((time.unwrap_or_default(), all, used))
+    }
+
+    pub fn measured(
+        &self,
+        bench: &'static str,
+        mode: Mode,
+        options: &Options,
+        threads: usize,
+        ops: u64,
+        (time, latencies, used): (Duration, Latencies, Used),
+    ) -> Measured {
+        let mut params = self.arguments.params(mode, options);
+        params.insert("threads".into(), json!(threads));
+        params.insert("count".into(), json!(ops));
+        let bytes = ops * u64::from(self.arguments.size);
+        Measured { bench, params, ops, bytes, time, latencies, used }
+    }
+}
