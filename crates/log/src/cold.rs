@@ -94,6 +94,8 @@ struct Piece {
     end: u32,
     content: Content,
     used: u64,
+    /// It was put in the queue.
+    listed: bool,
     wakers: Vec<Waker>,
 }
 
@@ -324,7 +326,7 @@ impl State {
     fn insert(&mut self, segment: &Arc<Segment>, offset: u32, end: u32) -> u32 {
         let content = Content::Queued(Arc::clone(segment));
         let end = segment.units_until(offset, PIECE, end);
-        let piece = Piece { end, content, used: self.clock, wakers: Vec::new() };
+        let piece = Piece { end, content, used: self.clock, listed: false, wakers: Vec::new() };
         self.pieces.insert((segment.number(), offset), piece);
         end
     }
@@ -338,7 +340,8 @@ impl State {
     }
 
     fn queue(&mut self, place: Place) {
-        if !self.queue.contains(&place) {
+        let piece = self.pieces.get_mut(&place);
+        if piece.is_some_and(|piece| !std::mem::replace(&mut piece.listed, true)) {
             self.queue.push_back(place);
         }
     }

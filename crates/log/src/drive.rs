@@ -87,8 +87,7 @@ impl Shared {
 
     /// Queues the log with the engine if there is work that nobody is on.
     pub(crate) fn kick(&self, state: &State) {
-        let (gathers, _) = state.core.gathers();
-        if gathers {
+        if state.core.is_gathering() {
             return;
         }
         if state.committer.is_some() && state.core.has_job() && !self.queued.swap(true, SeqCst) {
@@ -144,7 +143,7 @@ impl Shared {
     /// Stays awake a moment for callers to come back, where that is worth it. `false` if another thread
     /// does, and commits then.
     fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
-        if let (true, _) = state.core.gathers() {
+        if state.core.is_gathering() {
             return (state, false);
         }
         if let Some(wait) = state.core.begin_gathering() {
@@ -162,7 +161,7 @@ impl Shared {
 
     /// Tells the thread that waits for callers when enough are back.
     pub(crate) fn came_back(&self, state: &State) {
-        if let (true, true) = state.core.gathers() {
+        if state.core.has_gathered() {
             self.gathered.store(true, SeqCst);
         }
     }

@@ -88,10 +88,15 @@ impl Core {
         self.gather.begin(self.open_records())
     }
 
-    /// Whether a thread waits for callers to come back, and whether that is over.
-    pub(crate) fn gathers(&self) -> (bool, bool) {
-        let full = !self.sealed.is_empty();
-        (self.gather.is_waiting(), full || self.gather.is_met(self.open_records()))
+    /// Whether a thread waits for callers to come back.
+    pub(crate) fn is_gathering(&self) -> bool {
+        self.gather.is_waiting()
+    }
+
+    /// Whether a thread waits, and need not any more: as many are back, or the unit is full.
+    pub(crate) fn has_gathered(&self) -> bool {
+        let full = self.gather.is_waiting() && !self.sealed.is_empty();
+        full || self.gather.is_met(self.open_records())
     }
 
     pub(crate) fn end_gathering(&mut self) {
