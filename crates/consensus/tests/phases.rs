@@ -92,6 +92,21 @@ fn an_accept_promises_its_ballot() {
     assert_eq!(s.kill(Mode::Durable).log.promised(), HIGH);
 }
 
+/// Guards against a promise that is told and not written: a committed value is acknowledged under any
+/// ballot, without a record.
+#[test]
+fn a_committed_value_acknowledged_again_promises_nothing() {
+    for mode in MODES {
+        let s = log(mode);
+        s.log.promise(LOW, 0).unwrap().wait().unwrap();
+        s.accept(0, LOW, b"chosen");
+        s.commit(0, LOW);
+        s.accept(0, HIGH, b"chosen");
+        assert_eq!(s.log.promised(), LOW);
+        assert_eq!(s.kill(mode).log.promised(), LOW, "and nothing else was told before");
+    }
+}
+
 #[test]
 fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
     for mode in MODES {
