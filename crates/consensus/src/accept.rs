@@ -150,8 +150,11 @@ impl Inner {
                 let entry = self.entry_at(slot, place, guard)?;
                 if entry.value() == value {
                     let marker = held.map_or(0, |held| held.header.header.marker());
-                    let ticket = if committed {
+                    let ticket = if committed && self.is_volatile() {
                         self.commit_ticket_of(marker)?
+                    } else if committed {
+                        // An accept is durable when it is acknowledged, whatever commits wait for.
+                        self.ticket_of(marker)?
                     } else {
                         self.ticket_of(word.seq())?
                     };
