@@ -236,7 +236,7 @@ fn each(
 fn of_interest(bytes: &[u8], at: u64) -> bool {
     let byte = bytes[at as usize];
     let run = bytes.get(at as usize + 1) == Some(&byte) && at > 0 && bytes[at as usize - 1] == byte;
-    !run || at % 251 == 0
+    !run || at.is_multiple_of(251)
 }
 
 #[test]
