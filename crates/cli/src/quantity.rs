@@ -57,6 +57,23 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong.into())
 }
 
+/// How many: at least one.
+pub fn count(text: &str) -> Result<u64, String> {
+    match text.trim().parse() {
+        Ok(0) => Err("nothing comes of 0; at least 1".into()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("a whole number from 1 on".into()),
+    }
+}
+
+/// How long something is measured: 20 milliseconds to a day.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(seconds) if (0.02..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("seconds from 0.02 to 86400".into()),
+    }
+}
+
 /// `always`, `batch:N`, `periodic:MS` or `os`.
 pub fn policy(text: &str) -> Result<Policy, String> {
     let wrong = || "a policy is always, batch:N, periodic:MS or os".to_owned();
@@ -116,6 +133,20 @@ mod tests {
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
         assert!(time("soon").is_err());
         assert!(time("-1").is_err());
+    }
+
+    #[test]
+    fn nothing_is_measured_in_no_time() {
+        assert_eq!(
+            (count("1"), seconds("0.02"), seconds("86400")),
+            (Ok(1), Ok(0.02), Ok(86_400.0))
+        );
+        for text in ["0", "-1", "1.5", "many"] {
+            assert!(count(text).is_err(), "{text}");
+        }
+        for text in ["0", "0.01", "-1", "86401", "NaN", "inf", "long"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
     }
 
     #[test]

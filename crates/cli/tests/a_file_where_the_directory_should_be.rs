@@ -28,7 +28,7 @@ fn every_command_says_so() {
 fn a_benchmark_says_so_too() {
     let (_guard, path) = place();
     std::fs::write(&path, "precious").unwrap();
-    let mut bench = command(&["log", "bench", "--count", "1", "--dir"]);
+    let mut bench = command(&["log", "bench", "--count", "2", "--dir"]);
     bench.arg(&path);
     run(bench, b"").exits(1).says(&[path.to_str().unwrap(), "is a file"]);
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");

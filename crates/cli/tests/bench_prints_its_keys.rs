@@ -181,5 +181,11 @@ fn consensus() {
     assert_eq!(batch["syncs"], batch["batches"], "one sync a batch");
     let after: Vec<_> = figures[12..].iter().map(|figure| &figure["params"]["after"]).collect();
     assert_eq!(after, ["close", "kill"]);
-    assert!(figures[12..].iter().all(|f| f["params"]["entries"].as_u64().unwrap() >= 3000));
+    for figure in &figures[12..] {
+        assert_eq!((&figure["params"]["entries"], &figure["ops"]), (&3000.into(), &9000.into()));
+    }
+    for params in figures.iter().map(|figure| &figure["params"]) {
+        assert_eq!(params["disk"], "std");
+        assert!(params["direct"].is_boolean() && params["dsync"].is_boolean());
+    }
 }

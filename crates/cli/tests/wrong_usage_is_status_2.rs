@@ -46,6 +46,26 @@ fn flags_that_would_do_nothing() {
     }
 }
 
+/// Guards against a benchmark that measures something else than it was asked for, and does not say so.
+#[test]
+fn nothing_is_measured_of_nothing() {
+    for (arguments, word) in [
+        (&["log", "bench", "--count", "0"][..], "--count"),
+        (&["log", "bench", "--seconds", "0"], "--seconds"),
+        (&["log", "bench", "--seconds", "nan"], "--seconds"),
+        (&["log", "bench", "--writers", "100", "--count", "199"], "--count 200"),
+        (&["log", "bench", "--readers", "3", "--count", "0"], "--count"),
+        (&["log", "bench", "--catchup", "--seconds", "0"], "--seconds"),
+        (&["bench", "floor", "--seconds", "0"], "--seconds"),
+        (&["consensus", "bench", "--count", "0"], "--count"),
+        (&["consensus", "bench", "--seconds", "0"], "--seconds"),
+        (&["consensus", "bench", "--entries", "0"], "--entries"),
+    ] {
+        let refused = run(command(arguments), b"").exits(2);
+        assert!(refused.err.contains(word) && refused.out.is_empty(), "{}", refused.err);
+    }
+}
+
 #[test]
 fn flags_of_readers_want_readers() {
     for (flags, word) in [

@@ -18,8 +18,10 @@ use crate::ticket::Ticket;
 
 /// What became of an attempt.
 enum Attempt {
-    /// It is appended, or in memory, or was there before.
+    /// It is appended, or in memory.
     Done(Ticket),
+    /// It was there before.
+    Known(Ticket),
     /// There is no room in the mutable region.
     Full,
 }
@@ -28,7 +30,8 @@ impl ConsensusLog {
     /// Accepts a value in a slot, uncommitted, and promises its ballot. A higher ballot replaces what
     /// a lower one left. Answer the proposer when the ticket has resolved.
     ///
-    /// The same ballot and value again are acknowledged again; so is the value of a committed slot.
+    /// The same ballot and value again are acknowledged again; so is the value of a committed slot,
+    /// under any ballot and promising nothing, for nothing can become of the slot any more.
     ///
     /// Does not wait for room in the mutable region.
     ///
@@ -89,7 +92,7 @@ impl Inner {
         fits(&self.options, value.len())?;
         loop {
             match self.try_accept(slot, ballot, value)? {
-                Attempt::Done(ticket) => {
+                Attempt::Done(ticket) | Attempt::Known(ticket) => {
                     self.checkpoint_if_due();
                     return Ok(ticket);
                 }
@@ -147,12 +150,15 @@ impl Inner {
                 let entry = self.entry_at(slot, place, guard)?;
                 if entry.value() == value {
                     let marker = held.map_or(0, |held| held.header.header.marker());
-                    let ticket = if committed {
+                    let ticket = if committed && self.is_volatile() {
                         self.commit_ticket_of(marker)?
+                    } else if committed {
+                        // An accept is durable when it is acknowledged, whatever commits wait for.
+                        self.ticket_of(marker)?
                     } else {
                         self.ticket_of(word.seq())?
                     };
-                    return Ok(Attempt::Done(ticket));
+                    return Ok(Attempt::Known(ticket));
                 }
                 Err(refused(entry, committed, ballot))
             }

@@ -21,7 +21,7 @@ const UNDER_ONE_GUARD: u64 = 1024;
 pub struct IterateOptions {
     /// Visit what is accepted and not committed, too.
     pub include_uncommitted: bool,
-    /// Pass over entries that cannot be read, and count them, instead of ending there.
+    /// Pass over entries that cannot be read, and count and tell them, instead of ending there.
     pub skip_errors: bool,
 }
 
@@ -31,13 +31,16 @@ pub struct IterateOptions {
 pub struct Iterated {
     /// Entries visited.
     pub visited: u64,
-    /// Entries passed over because they could not be read, with the reason.
+    /// Entries passed over because they could not be read. A page of the index that cannot be read
+    /// counts as one, under its first slot: nobody knows what is in its 4096 slots.
+    pub unreadable: u64,
+    /// The first 1024 of them, with the reason.
     pub skipped: Vec<(u64, Error)>,
     /// The callback ended it.
     pub stopped: bool,
 }
 
-/// Reasons kept for entries that were passed over; more are counted by their slots alone.
+/// Reasons kept for entries that were passed over; more are counted alone.
 const REASONS: usize = 1024;
 
 impl ConsensusLog {
@@ -66,10 +69,11 @@ impl ConsensusLog {
                 done.visited += 1;
                 Ok(visit(entry))
             }
-            Err(Error::CorruptedEntry { slot, cause })
-                if options.skip_errors && done.skipped.len() < REASONS =>
-            {
-                done.skipped.push((slot, Error::CorruptedEntry { slot, cause }));
+            Err(Error::CorruptedEntry { slot, cause }) if options.skip_errors => {
+                done.unreadable += 1;
+                if done.skipped.len() < REASONS {
+                    done.skipped.push((slot, Error::CorruptedEntry { slot, cause }));
+                }
                 Ok(ControlFlow::Continue(()))
             }
             Err(error) => Err(error),
@@ -158,7 +162,18 @@ impl ConsensusLog {
             let guard = self.pin();
             let Some(number) = inner.index.next_page(number_of(slot), &guard) else { break };
             slot = slot.max(number * SLOTS as u64);
-            let Some(page) = inner.page(number, &guard)? else { continue };
+            let page = match inner.page(number, &guard) {
+                Ok(Some(page)) => page,
+                Ok(None) => continue,
+                Err(error) => {
+                    if each(Err(error))?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    let Some(next) = (number + 1).checked_mul(SLOTS as u64) else { break };
+                    slot = next;
+                    continue;
+                }
+            };
             let end = last.min(slot.saturating_add(UNDER_ONE_GUARD - 1));
             let mut ahead = ReadAhead::default();
             for (n, place) in page.from(slot).take_while(|(n, _)| *n <= end) {

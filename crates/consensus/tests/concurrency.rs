@@ -65,7 +65,7 @@ fn everybody_at_once() {
                     })
                 })
                 .collect();
-            for _ in 0..2 {
+            for _ in 0..4 {
                 threads.spawn(|| {
                     while !over.load(SeqCst) {
                         let guard = log.pin();
@@ -114,6 +114,75 @@ fn everybody_at_once() {
             whole(&log.read_committed(slot, &guard).unwrap());
         }
         log.close().unwrap();
+    }
+}
+
+/// Ten that accept 100 slots each, ten that commit the thousand, twenty that read 100 each.
+#[test]
+fn accepts_commits_and_reads_in_crowds() {
+    for mode in MODES {
+        let (log, _disk) = log(mode, |_| {});
+        let log = &log;
+        let ten = |work: &(dyn Fn(u64) + Sync)| {
+            std::thread::scope(|threads| {
+                let running: Vec<_> = (0..10)
+                    .map(|n| threads.spawn(move || (0..100).for_each(|each| work(each * 10 + n))))
+                    .collect();
+                running.into_iter().for_each(|thread| thread.join().unwrap());
+            });
+        };
+        ten(&|slot| log.accept(slot, LOW, &value(slot, LOW)).unwrap().wait().unwrap());
+        assert_eq!(log.stats().uncommitted, 1000);
+        ten(&|slot| log.commit(slot, LOW).unwrap().wait().unwrap());
+        assert_eq!((log.frontier(), log.stats().mutable_used), (Some(999), 0));
+        std::thread::scope(|threads| {
+            for reader in 0..20 {
+                threads.spawn(move || {
+                    let guard = log.pin();
+                    for n in 0..100 {
+                        whole(&log.read_committed((reader * 50 + n * 7) % 1000, &guard).unwrap());
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Guards against a checkpoint that stops the writers, or that they stop: four that accept and commit 400
+/// slots each, under checkpoints without a pause.
+#[test]
+fn checkpoints_and_writers_let_each_other_end() {
+    for mode in MODES {
+        let (log, disk) = log(mode, |_| {});
+        let over = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !over.load(SeqCst) {
+                    log.checkpoint().unwrap();
+                }
+            });
+            let writers: Vec<_> = (0..4)
+                .map(|writer| {
+                    let log = &log;
+                    threads.spawn(move || {
+                        for slot in (0..400).map(|n| n * 4 + writer) {
+                            log.accept(slot, LOW, &value(slot, LOW)).unwrap().wait().unwrap();
+                            log.commit(slot, LOW).unwrap().wait().unwrap();
+                        }
+                    })
+                })
+                .collect();
+            let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+            over.store(true, SeqCst);
+            ended.into_iter().for_each(|writer| writer.unwrap());
+        });
+        drop(log);
+        let mut options = Options::on(Arc::new(disk));
+        options.mode = mode;
+        let log = ConsensusLog::open(DIR, options).unwrap();
+        assert_eq!(log.committed_range().map(|range| range.count), Some(1600));
+        let guard = log.pin();
+        (0..1600).for_each(|slot| whole(&log.read_committed(slot, &guard).unwrap()));
     }
 }
 

@@ -12,18 +12,18 @@ mod harness;
 
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
-use harness::{Dice, Stop, World, program};
+use harness::{Dice, Setup, Stop, World, program};
 
 fn seeds(default: u64) -> u64 {
     std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-fn every_boundary(mode: Mode, small: bool, seed: u64) {
+fn every_boundary(setup: Setup, seed: u64) {
     let mut dice = Dice(seed);
     let steps = program(45, &mut dice);
-    let mut world = World::new(mode, small, seed);
+    let mut world = World::new(setup, seed);
     if let Err(Stop::Broken(what)) = world.live(&steps).map(drop) {
-        panic!("{mode:?} small {small} seed {seed}, without any cut: {what}");
+        panic!("{setup:?} seed {seed}, without any cut: {what}");
     }
     let operations = world.disk.operations();
     assert!(operations > 50);
@@ -36,7 +36,7 @@ fn every_boundary(mode: Mode, small: bool, seed: u64) {
             (CutPoint::During(operation), Persist::Random),
         ] {
             let mut dice = Dice(seed ^ operation << 8);
-            let mut world = World::new(mode, small, seed);
+            let mut world = World::new(setup, seed);
             let mut run = || {
                 world.live_and_die(&steps, at, how)?;
                 let again = CutPoint::During(world.disk.operations() + dice.below(30));
@@ -45,7 +45,7 @@ fn every_boundary(mode: Mode, small: bool, seed: u64) {
                 world.live_and_close(&program(6, &mut dice))
             };
             if let Err(what) = run() {
-                panic!("{mode:?} small {small} seed {seed} {at:?} {how:?}: {what}");
+                panic!("{setup:?} seed {seed} {at:?} {how:?}: {what}");
             }
         }
     }
@@ -54,13 +54,24 @@ fn every_boundary(mode: Mode, small: bool, seed: u64) {
 #[test]
 fn in_durable_mode() {
     for seed in 0..seeds(4) {
-        every_boundary(Mode::Durable, seed % 2 == 1, seed);
+        every_boundary(Setup::of(Mode::Durable, seed % 2 == 1), seed);
     }
 }
 
 #[test]
 fn in_volatile_mode() {
     for seed in 0..seeds(4) {
-        every_boundary(Mode::Volatile, seed % 2 == 1, 1000 + seed);
+        every_boundary(Setup::of(Mode::Volatile, seed % 2 == 1), 1000 + seed);
+    }
+}
+
+/// What is durable by its own right, promises, accepts and truncations, is no less so.
+#[test]
+fn without_a_sync_for_each_commit() {
+    for seed in 0..seeds(1) {
+        for mode in [Mode::Durable, Mode::Volatile] {
+            let setup = Setup { sync_on_commit: false, ..Setup::of(mode, seed % 2 == 1) };
+            every_boundary(setup, 2000 + seed);
+        }
     }
 }

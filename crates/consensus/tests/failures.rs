@@ -141,7 +141,34 @@ fn damage_is_told_with_slot_and_offset_and_the_others_are_read() {
     let mut options = IterateOptions::default();
     options.skip_errors = true;
     let all = s.log.iterate(.., options, |_| std::ops::ControlFlow::Continue(())).unwrap();
-    assert_eq!((all.visited, all.skipped.len(), all.skipped[0].0), (59, 1, 3));
+    assert_eq!((all.visited, all.unreadable, all.skipped[0].0), (59, 1, 3));
+}
+
+/// Guards against an iteration that promises to pass over what is damaged, and ends at the 1025th.
+#[test]
+fn a_thousand_damaged_entries_and_more_are_passed_over_and_counted() {
+    let s = log_with(Mode::Durable, |_| {});
+    // They stand in a few commit units, and each is damaged as a whole.
+    let mut values = vec![b"v".to_vec(); 1500];
+    values[3] = b"the damaged one".to_vec();
+    values[1400] = b"the other".to_vec();
+    let pairs: Vec<_> = (0..).zip(values.iter().map(Vec::as_slice)).collect();
+    s.log.accept_batch(LOW, &pairs).unwrap().wait().unwrap();
+    s.log.commit_through(1499).unwrap().wait().unwrap();
+    for slot in 1500..1502 {
+        s.log.learn(slot, LOW, &[0; 50_000]).unwrap().wait().unwrap();
+    }
+    s.log.close().unwrap();
+    let disk = s.disk.clone();
+    drop(s);
+    damage(&disk, b"the damaged one");
+    damage(&disk, b"the other");
+    let s = open_on(&disk, Mode::Durable, |_| {});
+    let mut options = IterateOptions::default();
+    options.skip_errors = true;
+    let all = s.log.iterate(.., options, |_| std::ops::ControlFlow::Continue(())).unwrap();
+    assert!(all.unreadable > 1024, "{}", all.unreadable);
+    assert_eq!((all.visited + all.unreadable, all.skipped.len()), (1502, 1024));
 }
 
 /// Guards against an acceptor that goes on with a hole in what it promised.

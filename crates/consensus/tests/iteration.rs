@@ -104,6 +104,36 @@ fn a_replay_ends_with_what_was_committed_when_it_began() {
     }
 }
 
+#[test]
+fn a_range_of_gaps_a_replay_from_the_middle_and_what_comes_during_one() {
+    for mode in MODES {
+        let s = log(mode);
+        fill(&s, [5, 10, 15, 20]);
+        let range = CommittedRange { lowest: 5, highest: 20, count: 4 };
+        assert_eq!(s.log.committed_range(), Some(range));
+        let s = log(mode);
+        fill(&s, 0..20);
+        let (mut count, mut sum) = (0, 0);
+        let from_ten = s.log.replay_from(10, |entry| {
+            (count, sum) = (count + 1, sum + entry.slot());
+            ControlFlow::Continue(())
+        });
+        assert_eq!((from_ten.unwrap().visited, count, sum), (10, 10, 145));
+        fill(&s, 20..100);
+        let mut seen = Vec::new();
+        s.log
+            .replay_from(0, |entry| {
+                if entry.slot() == 0 {
+                    fill(&s, 100..150);
+                }
+                seen.push(entry.slot());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+    }
+}
+
 /// Values that left the cache are read from the log, many at a time.
 #[test]
 fn ten_thousand_values_come_back_from_a_small_cache() {

@@ -92,6 +92,36 @@ fn an_accept_promises_its_ballot() {
     assert_eq!(s.kill(Mode::Durable).log.promised(), HIGH);
 }
 
+/// Guards against a promise that is told and not written: a committed value is acknowledged under any
+/// ballot, without a record.
+#[test]
+fn a_committed_value_acknowledged_again_promises_nothing() {
+    for mode in MODES {
+        let s = log(mode);
+        s.log.promise(LOW, 0).unwrap().wait().unwrap();
+        s.accept(0, LOW, b"chosen");
+        s.commit(0, LOW);
+        s.accept(0, HIGH, b"chosen");
+        assert_eq!(s.log.promised(), LOW);
+        assert_eq!(s.kill(mode).log.promised(), LOW, "and nothing else was told before");
+    }
+}
+
+/// Guards against an accept that is acknowledged from memory, because its slot is committed and commits
+/// wait for no sync.
+#[test]
+fn an_accept_of_what_is_committed_is_durable_before_it_is_acknowledged() {
+    let s = log_with(Mode::Durable, |options| options.sync_on_commit = false);
+    s.log.learn(0, LOW, b"chosen").unwrap().wait().unwrap();
+    drop(s.log.accept(1, LOW, b"sent twice").unwrap());
+    s.commit(1, LOW);
+    s.accept(0, LOW, b"chosen");
+    s.accept(1, LOW, b"sent twice");
+    s.disk.power_cut(esker_disk::sim::Persist::Nothing);
+    let s = s.kill(Mode::Durable);
+    assert_eq!((s.committed(0), s.committed(1)), (b"chosen".to_vec(), b"sent twice".to_vec()));
+}
+
 #[test]
 fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
     for mode in MODES {

@@ -7,11 +7,16 @@ mod harness;
 
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
-use harness::{Dice, Stop, World, program};
+use harness::{Dice, Setup, Stop, World, program};
+
+/// Half of them with a small cache, and half of them without a sync for each commit.
+fn setup(mode: Mode, seed: u64) -> Setup {
+    Setup { sync_on_commit: seed % 4 > 1, ..Setup::of(mode, seed.is_multiple_of(2)) }
+}
 
 fn lives(mode: Mode, seed: u64) {
     let mut dice = Dice(seed);
-    let mut world = World::new(mode, seed.is_multiple_of(2), seed);
+    let mut world = World::new(setup(mode, seed), seed);
     for life in 0..12 {
         let steps = program(60, &mut dice);
         let at = world.disk.operations() + dice.below(200);
@@ -39,7 +44,7 @@ fn one_long_life() {
     for seed in 0..10 {
         for mode in [Mode::Durable, Mode::Volatile] {
             let mut dice = Dice(seed + 77);
-            let mut world = World::new(mode, seed.is_multiple_of(2), seed);
+            let mut world = World::new(setup(mode, seed), seed);
             if let Err(Stop::Broken(what)) = world.live(&program(1500, &mut dice)).map(drop) {
                 panic!("{mode:?} seed {seed}: {what}");
             }

@@ -86,6 +86,28 @@ fn many_values_go_through_a_small_region() {
     }
 }
 
+/// The guarantee: what was accepted first commits with its value after hundreds of others came and went,
+/// through checkpoints, and the room is never empty while it waits.
+#[test]
+fn an_old_accept_commits_as_itself_after_hundreds_of_others() {
+    for mode in MODES {
+        let s = log_with(mode, |options| options.mutable_size = 10_000);
+        s.accept(7, LOW, &value(7));
+        let held = s.log.stats().mutable_used;
+        for slot in 100..800 {
+            s.accept(slot, LOW, &value(slot));
+            s.commit(slot, LOW);
+            if slot % 50 == 0 {
+                s.log.checkpoint().unwrap();
+            }
+            assert_eq!(s.log.stats().mutable_used, held);
+        }
+        s.commit(7, LOW);
+        assert_eq!((s.committed(7), s.log.stats().mutable_used), (value(7), 0));
+        assert!((100..800).all(|slot| s.committed(slot) == value(slot)));
+    }
+}
+
 #[test]
 fn a_scan_finds_each_uncommitted_slot_once_with_its_highest_ballot() {
     for mode in MODES {

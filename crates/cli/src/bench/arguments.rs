@@ -111,10 +111,10 @@ pub struct LogBenchArguments {
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub bytes: Option<u64>,
     /// The length of the timed part [default: 5]
-    #[arg(long, value_name = "N", conflicts_with = "count")]
+    #[arg(long, value_name = "N", conflicts_with = "count", value_parser = quantity::seconds)]
     pub seconds: Option<f64>,
-    /// The records of the timed part, over all callers
-    #[arg(long, value_name = "N")]
+    /// The records of the timed part, over all callers; two of each, at least
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub count: Option<u64>,
     /// Where to work; made, and removed at the end
     #[arg(long, alias = "path", value_name = "DIR")]
@@ -202,6 +202,13 @@ impl LogBenchArguments {
                      smaller --batch, more --seconds, or --rate 0"
                 )));
             }
+        }
+        let least = 2 * u64::from(self.writers);
+        if self.readers.is_none() && self.count.is_some_and(|count| count < least) {
+            return Err(Failure::usage(format!(
+                "{} callers make {least} records at least: use --count {least} or more",
+                self.writers
+            )));
         }
         let keeps = self.keeping.retention() != esker_log::Retention::NONE;
         let more = self.open || self.catchup || self.readers.is_some();

@@ -134,7 +134,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
 }
 
 fn seconds(arguments: &LogBenchArguments) -> f64 {
-    arguments.seconds.unwrap_or(SECONDS).clamp(0.01, 86_400.0)
+    arguments.seconds.unwrap_or(SECONDS)
 }
 
 /// The readers, the writer, and what runs them.

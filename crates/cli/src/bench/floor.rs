@@ -20,6 +20,7 @@ use super::place::Place;
 use super::raw::{self, RawArguments};
 use super::resources::{self, Mark, Used};
 use crate::exit::{Failure, Outcome};
+use crate::quantity;
 
 /// The file for sequential transfers, and one transfer.
 const BLOCKS: u64 = 128 << 20;
@@ -55,7 +56,7 @@ pub struct FloorArguments {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// How long to sample
-    #[arg(long, value_name = "N", default_value_t = 2.0)]
+    #[arg(long, value_name = "N", default_value = "2", value_parser = quantity::seconds)]
     seconds: f64,
     /// Print one JSON object
     #[arg(long)]

@@ -30,7 +30,7 @@ pub struct ConsensusBuildArguments {
     writing: WritingArguments,
 }
 
-/// Accepts and commits, says how many, and closes the log, or goes on until it is killed.
+/// Accepts and commits, says how many, and closes the log, or writes promises until it is killed.
 pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
     // If whoever wants the log dies, so does this.
     std::thread::spawn(|| {
@@ -41,16 +41,11 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
     let options = consensus_options(&arguments.writing, Mode::Volatile, true);
     let log = ConsensusLog::open(&arguments.dir, options).map_err(told)?;
     let mut value = vec![0; arguments.size as usize];
-    let first = log.frontier().map_or(0, |frontier| frontier + 1);
-    let mut put = |slot| {
-        value_of(slot, &mut value);
-        // A slot may be there already: the one that a kill interrupted.
-        log.accept(slot, BALLOT, &value)?.wait()?;
-        log.commit(slot, BALLOT)
-    };
     let mut last = None;
-    for slot in first..first.saturating_add(arguments.entries) {
-        last = Some(put(slot).map_err(told)?);
+    for slot in 0..arguments.entries {
+        value_of(slot, &mut value);
+        let accepted = log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait());
+        last = Some(accepted.and_then(|()| log.commit(slot, BALLOT)).map_err(told)?);
     }
     last.map_or(Ok(()), |ticket| ticket.wait()).map_err(told)?;
     let count = log.frontier().map_or(0, |frontier| frontier + 1);
@@ -58,9 +53,7 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
     if arguments.then == After::Close {
         return log.close().map_err(told);
     }
-    let mut slot = count;
     loop {
-        drop(put(slot).map_err(told)?);
-        slot += 1;
+        log.promise(BALLOT, count).and_then(|ticket| ticket.wait()).map_err(told)?;
     }
 }

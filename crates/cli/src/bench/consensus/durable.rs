@@ -21,7 +21,7 @@ impl Bench<'_> {
         match self.arguments.count {
             Some(count) => ((count / each).max(1), Duration::MAX),
             None => {
-                let seconds = self.arguments.seconds.unwrap_or(2.0).clamp(0.01, 3600.0);
+                let seconds = self.arguments.seconds.unwrap_or(2.0);
                 (u64::MAX, Duration::from_secs_f64(seconds))
             }
         }
@@ -75,11 +75,10 @@ impl Bench<'_> {
         }
         self.compare_all(&log)?;
         let syncs = log.stats().log.activity.syncs;
-        self.end(&log, &dir)?;
+        let below = self.end(&log, &dir)?;
         let mut measured = self.measured(
             "consensus/durable-accept-commit",
-            mode,
-            &options,
+            (&options, &below),
             callers as usize,
             ops,
             (time, latencies, used),
@@ -124,10 +123,10 @@ impl Bench<'_> {
         }
         let used = Used { resident: resources::peak(), ..mark.used() };
         self.compare_committed(&log, rounds * BATCH)?;
-        self.end(&log, &dir)?;
+        let below = self.end(&log, &dir)?;
         let outcome = (time, latencies, used);
         let bench = "consensus/batch-commit-100";
-        let mut measured = self.measured(bench, mode, &options, 1, rounds * BATCH, outcome);
+        let mut measured = self.measured(bench, (&options, &below), 1, rounds * BATCH, outcome);
         measured.params.insert("commits".into(), json!(BATCH));
         measured.params.insert("batches".into(), json!(rounds));
         measured.params.insert("syncs".into(), json!(syncs));

@@ -50,10 +50,10 @@ impl Bench<'_> {
                 .map_err(told)?;
         }
         self.compare_committed(&log, ROUNDS * each)?;
-        self.end(&log, &dir)?;
+        let below = self.end(&log, &dir)?;
         let count = (ROUNDS - WARM_UP) * each;
         let mut measured =
-            self.measured("consensus/accept", mode, &options, threads, count, outcome);
+            self.measured("consensus/accept", (&options, &below), threads, count, outcome);
         measured.params.insert("rounds".into(), json!(ROUNDS - WARM_UP));
         measured.params.insert("commits_between_rounds".into(), json!("not timed"));
         Ok(measured)
@@ -70,8 +70,8 @@ impl Bench<'_> {
             log.commit(slot, BALLOT).map(drop)
         })?;
         self.compare_committed(&log, count)?;
-        self.end(&log, &dir)?;
-        Ok(self.measured("consensus/accept-commit", mode, &options, threads, count, outcome))
+        let below = self.end(&log, &dir)?;
+        Ok(self.measured("consensus/accept-commit", (&options, &below), threads, count, outcome))
     }
 
     pub fn read(&self, threads: usize, committed: bool) -> Outcome<Measured> {
@@ -112,10 +112,10 @@ impl Bench<'_> {
         } else {
             self.compare_uncommitted(&log, READ_FROM)?;
         }
-        self.end(&log, &dir)?;
+        let below = self.end(&log, &dir)?;
         let bench =
             if committed { "consensus/read-committed" } else { "consensus/read-uncommitted" };
-        let mut measured = self.measured(bench, mode, &options, threads, reads, outcome);
+        let mut measured = self.measured(bench, (&options, &below), threads, reads, outcome);
         measured.params.insert("entries".into(), json!(READ_FROM));
         measured.params.insert("reads_under_one_guard".into(), json!(UNDER_ONE_GUARD));
         measured.params.insert(
@@ -143,8 +143,9 @@ impl Bench<'_> {
             if scanned == SCANNED { Ok(()) } else { Err(Error::Gap { slot: scanned }) }
         })?;
         self.compare_uncommitted(&log, SCANNED)?;
-        self.end(&log, &dir)?;
-        let mut measured = self.measured("consensus/scan-1000", mode, &options, 1, count, outcome);
+        let below = self.end(&log, &dir)?;
+        let mut measured =
+            self.measured("consensus/scan-1000", (&options, &below), 1, count, outcome);
         measured.bytes *= SCANNED;
         measured.params.insert("entries".into(), json!(SCANNED));
         Ok(measured)

@@ -57,13 +57,13 @@ pub struct ConsensusBenchArguments {
     #[arg(long, value_name = "BYTES", default_value = "100", value_parser = quantity::small_bytes)]
     pub size: u32,
     /// The length of each timed part of the durable works [default: 2]
-    #[arg(long, value_name = "N", conflicts_with = "count")]
+    #[arg(long, value_name = "N", conflicts_with = "count", value_parser = quantity::seconds)]
     pub seconds: Option<f64>,
-    /// The operations of each timed part [default: what suits the work]
-    #[arg(long, value_name = "N")]
+    /// The operations of each timed part, rounded to what the work does at once [default: what suits the work]
+    #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub count: Option<u64>,
     /// Entries in the log that is opened
-    #[arg(long, value_name = "N", default_value_t = 5_000_000)]
+    #[arg(long, value_name = "N", default_value = "5000000", value_parser = quantity::count)]
     pub entries: u64,
     /// Where to work; made, and removed at the end
     #[arg(long, value_name = "DIR")]
@@ -85,9 +85,9 @@ impl ConsensusBenchArguments {
     }
 
     /// What every figure tells of its circumstances.
-    pub fn params(&self, mode: Mode, options: &Options) -> Map<String, Value> {
+    pub fn params(&self, options: &Options) -> Map<String, Value> {
         let mut params = Map::new();
-        let mode = if mode == Mode::Durable { "durable" } else { "volatile" };
+        let mode = if options.mode == Mode::Durable { "durable" } else { "volatile" };
         let told = [
             ("mode", json!(mode)),
             ("size", json!(self.size)),
@@ -96,11 +96,17 @@ impl ConsensusBenchArguments {
             ("cache_size", json!(options.cache_size)),
             ("segment_size", json!(options.segment_size)),
             ("checkpoint_every", json!(options.checkpoint_every)),
-            ("direct", json!(self.writing.direct.name())),
         ];
         params.extend(told.into_iter().map(|(name, value)| (name.to_owned(), value)));
         params
     }
+}
+
+/// What a log tells of its disk: what came of the flags.
+pub fn circumstances(params: &mut Map<String, Value>, log: &esker_log::Metadata) {
+    params.insert("disk".into(), json!(log.disk));
+    params.insert("direct".into(), json!(log.direct));
+    params.insert("dsync".into(), json!(log.dsync));
 }
 
 /// The options that the flags for writing ask for.

@@ -1,10 +1,12 @@
 //! `consensus/recover`: how long opening takes, after a clean close and after a kill.
 //!
-//! Another process builds the log. It is killed with SIGKILL in the middle of committing, and what it
-//! had reported as durable has to be there.
+//! Another process builds the log. It is killed with SIGKILL in the middle of writing promises, so that
+//! the log has exactly the entries that were asked for, and every one has to be there. Opening mends what a
+//! kill left: so each opening after a kill is of a copy.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,8 +14,8 @@ use esker_consensus::{ConsensusLog, Mode};
 use esker_log::Found;
 use serde_json::{Value, json};
 
-use super::ConsensusBenchArguments;
 use super::compare::compare;
+use super::{ConsensusBenchArguments, circumstances};
 use crate::bench::arguments::After;
 use crate::bench::cold::forget_pages;
 use crate::bench::figure::{Figure, Shape};
@@ -26,20 +28,22 @@ use crate::exit::{Failure, Outcome};
 
 /// How often each opening is measured.
 const TIMES: u64 = 3;
-/// What the builder commits before each further opening.
-const MORE: u64 = 1000;
 
 /// Builds, kills or closes, opens, reads back, prints.
 pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor) -> Outcome {
     for after in [After::Close, After::Kill] {
-        let dir = place.log().join(format!("recover-{}", after.name()));
+        let built = place.log().join(format!("recover-{}", after.name()));
+        build(arguments, &built, after)?;
         let options = arguments.options(Mode::Volatile, true);
         let (mut latencies, mut time, mut used) =
             (Latencies::new(), Duration::ZERO, Used::default());
-        let (mut cold, mut entries, mut disk_bytes) = (true, 0, 0);
+        let (mut cold, mut replayed) = (true, Vec::new());
+        let mut params = arguments.params(&options);
         for round in 0..TIMES {
-            let more = if round == 0 { arguments.entries } else { MORE };
-            let least = build(arguments, &dir, more, after)?;
+            let dir = match after {
+                After::Close => built.clone(),
+                After::Kill => copy(&built)?,
+            };
             cold &= forget_pages(&dir);
             resources::reset_peak();
             let (begin, mark) = (Instant::now(), Mark::now());
@@ -48,6 +52,10 @@ pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor
             used = used.and(Used { resident: resources::peak(), ..mark.used() });
             latencies.add(took);
             time += took;
+            let stats = log.stats();
+            replayed.push(stats.since_checkpoint);
+            circumstances(&mut params, &stats.log);
+            params.insert("disk_bytes".into(), json!(stats.log.disk_bytes));
             let expected = if after == After::Close { Found::Closed } else { Found::Abandoned };
             if log.recovery().found != expected {
                 return Err(Failure::failed(format!(
@@ -56,31 +64,33 @@ pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor
                 )));
             }
             let there = log.committed_range().map_or(0, |range| range.count);
-            if there < least {
+            if there != arguments.entries {
                 return Err(Failure::damaged(format!(
-                    "{there} of {least} durable commits are there after the {}",
+                    "{there} of {} durable commits are there after the {}",
+                    arguments.entries,
                     after.name()
                 )));
             }
-            entries += there;
-            disk_bytes = log.stats().log.disk_bytes;
             if round + 1 == TIMES && compare(&log, arguments.size as usize, &dir)? != there {
                 return Err(Failure::failed("fewer values were read back than were committed"));
             }
             log.close().map_err(|error| failure(&error, &dir))?;
+            if after == After::Kill {
+                remove(&dir)?;
+            }
         }
         floor.sample()?;
-        let mut params = arguments.params(Mode::Volatile, &options);
         let mut put = |name: &str, value: Value| {
             params.insert(name.into(), value);
         };
         put("after", json!(after.name()));
-        put("entries", json!(entries / TIMES));
+        put("entries", json!(arguments.entries));
         put("openings", json!(TIMES));
-        put("disk_bytes", json!(disk_bytes));
+        put("records_replayed", json!(replayed));
         put("threads", json!(1));
         put("page_cache", json!(if cold { "segments dropped by advice" } else { "kept" }));
         put("ops", json!("entries that are there after each opening"));
+        let entries = TIMES * arguments.entries;
         Figure {
             params: Value::Object(params),
             open_ms: Some(latencies.quantile_us(0.5) / 1e3),
@@ -92,30 +102,46 @@ pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor
         }
         .print(arguments.json, Shape::Opening)?;
         if !arguments.keep {
-            std::fs::remove_dir_all(&dir).map_err(|error| {
-                Failure::of_io(format_args!("remove {}", dir.display()), &error)
-            })?;
+            remove(&built)?;
         }
     }
     Ok(())
 }
 
-/// Has another process commit so many slots more, and end as it shall; how many are durable.
-fn build(
-    arguments: &ConsensusBenchArguments,
-    dir: &Path,
-    entries: u64,
-    then: After,
-) -> Outcome<u64> {
+fn remove(dir: &Path) -> Outcome {
+    let told = |error| Failure::of_io(format_args!("remove {}", dir.display()), &error);
+    std::fs::remove_dir_all(dir).map_err(told)
+}
+
+/// The log once more, beside it.
+fn copy(built: &Path) -> Outcome<PathBuf> {
+    let dir = built.with_extension("copy");
+    let told = |error| Failure::of_io(format_args!("copy {}", built.display()), &error);
+    std::fs::create_dir(&dir).map_err(told)?;
+    for entry in std::fs::read_dir(built).map_err(told)? {
+        let entry = entry.map_err(told)?;
+        std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(told)?;
+        // What is dirty cannot be dropped from the page cache.
+        File::open(dir.join(entry.file_name())).and_then(|file| file.sync_all()).map_err(told)?;
+    }
+    Ok(dir)
+}
+
+/// Has another process commit what was asked for, durably, and end as it shall.
+fn build(arguments: &ConsensusBenchArguments, dir: &Path, then: After) -> Outcome {
     let failed = |what: &str| Failure::failed(format!("the process that builds the log {what}"));
     let of_io = |error: &std::io::Error| Failure::of_io("start the builder", error);
     let program = std::env::current_exe().map_err(|error| of_io(&error))?;
+    let writing = &arguments.writing;
     let mut child = Command::new(program)
         .args(["consensus", "bench-build"])
         .arg(dir)
-        .arg(format!("--entries={entries}"))
+        .arg(format!("--entries={}", arguments.entries))
         .arg(format!("--size={}", arguments.size))
         .arg(format!("--then={}", then.name()))
+        .arg(format!("--segment-size={}", writing.options().segment_size))
+        .arg(format!("--direct={}", writing.direct.name()))
+        .arg(format!("--dsync={}", writing.dsync.unwrap_or_default().name()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -125,11 +151,11 @@ fn build(
     let Some(out) = child.stdout.take() else { return Err(failed("has no output")) };
     let mut line = String::new();
     let told = BufReader::new(out).read_line(&mut line);
-    let Some(count) = told.ok().and_then(|_| line.trim().parse().ok()) else {
+    if told.ok().and_then(|_| line.trim().parse().ok()) != Some(arguments.entries) {
         let _ = child.kill();
         let _ = child.wait();
         return Err(failed("ended early"));
-    };
+    }
     if then == After::Kill {
         std::thread::sleep(Duration::from_millis(10));
         child.kill().map_err(|error| Failure::of_io("kill the builder", &error))?;
@@ -138,5 +164,5 @@ fn build(
     if then == After::Close && !status.success() {
         return Err(failed("failed"));
     }
-    Ok(count)
+    Ok(())
 }

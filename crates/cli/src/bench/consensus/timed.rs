@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use esker_consensus::{ConsensusLog, Error, Mode, Options};
+use esker_consensus::{ConsensusLog, Error, Options};
+use esker_log::Metadata;
 use serde_json::{Map, Value, json};
 
-use super::ConsensusBenchArguments;
+use super::{ConsensusBenchArguments, circumstances};
 use crate::bench::figure::{Figure, Shape};
 use crate::bench::floor::Floor;
 use crate::bench::latency::Latencies;
@@ -64,14 +65,16 @@ impl Bench<'_> {
         Ok((log, dir))
     }
 
-    pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome {
+    /// Closes the log and removes it; what it told of itself before.
+    pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<Metadata> {
+        let told = log.stats().log;
         log.close().map_err(|error| failure(&error, dir))?;
         if !self.arguments.keep {
             std::fs::remove_dir_all(dir).map_err(|error| {
                 Failure::of_io(format_args!("remove {}", dir.display()), &error)
             })?;
         }
-        Ok(())
+        Ok(told)
     }
 
     /// Runs the same work on some threads, on slots of their own, and times it.
@@ -128,13 +131,13 @@ impl Bench<'_> {
     pub fn measured(
         &self,
         bench: &'static str,
-        mode: Mode,
-        options: &Options,
+        (options, log): (&Options, &Metadata),
         threads: usize,
         ops: u64,
         (time, latencies, used): (Duration, Latencies, Used),
     ) -> Measured {
-        let mut params = self.arguments.params(mode, options);
+        let mut params = self.arguments.params(options);
+        circumstances(&mut params, log);
         params.insert("threads".into(), json!(threads));
         params.insert("count".into(), json!(ops));
         let bytes = ops * u64::from(self.arguments.size);

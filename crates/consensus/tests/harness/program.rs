@@ -1,0 +1,132 @@
+//! Programs: what is done to a log, one step after the other.
+
+use esker_consensus::Ballot;
+
+/// SplitMix64, the suite's one source of chance.
+#[derive(Debug, Clone)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+/// A ballot, told from the one that is promised when its step comes: so that most of a long program
+/// is neither stale nor a takeover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bid {
+    pub rise: i64,
+    pub node: u64,
+}
+
+impl Bid {
+    pub fn over(self, promised: Ballot) -> Ballot {
+        Ballot::new(promised.number.saturating_add_signed(self.rise).max(1), self.node)
+    }
+}
+
+/// One operation. Slots are told from the first one kept. Where there is a choice, `wait` says whether the
+/// ticket is waited for or dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    Promise {
+        bid: Bid,
+        wait: bool,
+    },
+    Accept {
+        slot: u64,
+        bid: Bid,
+        len: usize,
+        wait: bool,
+    },
+    AcceptBatch {
+        slot: u64,
+        count: u64,
+        bid: Bid,
+        len: usize,
+        wait: bool,
+    },
+    /// What is there, once more; where it is committed, under any ballot.
+    AcceptAgain {
+        slot: u64,
+        bid: Bid,
+    },
+    Commit {
+        slot: u64,
+        right: bool,
+        wait: bool,
+    },
+    CommitBatch {
+        slot: u64,
+        count: u64,
+        wait: bool,
+    },
+    CommitThrough {
+        slot: u64,
+        wait: bool,
+    },
+    Learn {
+        slot: u64,
+        bid: Bid,
+        wait: bool,
+    },
+    LearnAgain {
+        slot: u64,
+        bid: Bid,
+    },
+    TruncateBefore {
+        back: u64,
+    },
+    TruncateAfter {
+        slot: u64,
+    },
+    Install {
+        ahead: u64,
+    },
+    Checkpoint,
+    Reopen,
+    Look,
+}
+
+/// Slots that programs use, above the floor.
+pub const SLOTS: u64 = 24;
+
+/// A random program.
+pub fn program(len: usize, dice: &mut Dice) -> Vec<Step> {
+    (0..len).map(|_| step(dice)).collect()
+}
+
+fn step(dice: &mut Dice) -> Step {
+    let slot = dice.below(SLOTS);
+    // Rising now and then, and stale now and then.
+    let rise = [-1, 0, 0, 0, 0, 0, 0, 1][dice.below(8) as usize];
+    let bid = Bid { rise, node: dice.below(2) };
+    let len = (dice.below(8) * dice.below(9) * 60) as usize;
+    let wait = dice.below(4) > 0;
+    match dice.below(42) {
+        0..3 => Step::Promise { bid, wait },
+        3..14 => Step::Accept { slot, bid, len, wait },
+        14..16 => Step::AcceptBatch { slot, count: 1 + dice.below(4), bid, len: len / 4, wait },
+        16..24 => Step::Commit { slot, right: dice.below(8) > 0, wait },
+        24..26 => Step::CommitBatch { slot, count: 1 + dice.below(6), wait },
+        26..28 => Step::CommitThrough { slot, wait },
+        28..30 => Step::Learn { slot, bid, wait },
+        30..33 => Step::TruncateBefore { back: dice.below(4) },
+        33 => Step::TruncateAfter { slot },
+        34 => Step::Install { ahead: dice.below(5) },
+        35..37 => Step::Checkpoint,
+        37 => Step::Reopen,
+        38 => Step::AcceptAgain { slot, bid },
+        39 => Step::LearnAgain { slot, bid },
+        _ => Step::Look,
+    }
+}

@@ -1,0 +1,179 @@
+//! What is seen of a log, held against the model.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use esker_consensus::{Error, Mode};
+
+use super::{DIR, Life, Lived, Stop, World, broken, ensure};
+
+impl World {
+    /// Holds what an opening found against what must be there, and learns what it was.
+    pub(super) fn recovered(&mut self, life: &Life) -> Lived {
+        let durable_accepts = self.setup.mode == Mode::Durable;
+        let guard = life.log.pin();
+        let model = &mut self.model;
+        let start = life.log.floor().map_or(0, |floor| floor + 1);
+        ensure!(
+            (model.start..=model.starting).contains(&start),
+            "the first slot is {start}, and may be {} to {}",
+            model.start,
+            model.starting
+        );
+        let promised = life.log.promised();
+        ensure!(
+            (model.promise_acknowledged..=model.promise).contains(&promised),
+            "{promised} is promised, and was {} acknowledged, {} attempted",
+            model.promise_acknowledged,
+            model.promise
+        );
+        let next = life.log.frontier().map_or(0, |frontier| frontier + 1);
+        let (least, most) = (model.decided, model.deciding);
+        model.start = start;
+        model.starting = start;
+        model.slots = model.slots.split_off(&start);
+        let cut = model.cutting.take();
+        for (n, slot) in &mut model.slots {
+            let found = match life.log.read(*n, &guard) {
+                Ok(entry) => Some((entry.ballot(), entry.value().to_vec(), entry.is_committed())),
+                Err(Error::SlotNotFound { .. }) => None,
+                Err(error) if !self.disk.is_on() => {
+                    drop(error);
+                    return Err(Stop::Ended);
+                }
+                Err(error) => broken!("slot {n} cannot be read: {error:?}"),
+            };
+            if let Some((ballot, value, committed)) = &found {
+                ensure!(
+                    slot.attempted.iter().any(|(b, v)| b == ballot && v == value),
+                    "slot {n} holds what nobody tried under {ballot}"
+                );
+                if let Some(chosen) = &slot.committed {
+                    ensure!(
+                        chosen == value || !slot.commit_acknowledged && !committed,
+                        "slot {n} was committed, and holds another value"
+                    );
+                }
+            }
+            let committed = found.as_ref().is_some_and(|(.., committed)| *committed);
+            ensure!(committed || !slot.commit_acknowledged, "slot {n} is not committed any more");
+            let may_be_cut = cut.is_some_and(|above| *n > above);
+            if let Some(ballot) = slot.acknowledged.filter(|_| durable_accepts && !may_be_cut) {
+                let kept = found.as_ref().is_some_and(|(found, ..)| *found >= ballot || committed);
+                ensure!(kept, "slot {n} was accepted under {ballot}, and holds {found:?}");
+            }
+            slot.accepted = found.as_ref().map(|(ballot, value, _)| (*ballot, value.clone()));
+            slot.acknowledged = found.as_ref().map(|(ballot, ..)| *ballot);
+            slot.committed = found.filter(|(.., committed)| *committed).map(|(_, value, _)| value);
+            slot.commit_acknowledged = slot.committed.is_some();
+        }
+        model.promise = promised;
+        model.promise_recorded = promised;
+        model.promise_acknowledged = promised;
+        let expected = |from: u64| model.run_from(from.max(start));
+        ensure!(
+            (expected(least)..=expected(most)).contains(&next),
+            "slots below {next} are decided, and should be below {} to {}",
+            expected(least),
+            expected(most)
+        );
+        model.decided = next;
+        model.deciding = next;
+        drop(guard);
+        self.look(life)?;
+        if self.looks { self.inspected() } else { Ok(()) }
+    }
+
+    /// What the records say, from the oldest on and without any checkpoint, is what opening came to.
+    pub(super) fn inspected(&self) -> Lived {
+        let options = esker_log::Options::on(Arc::new(self.disk.process()));
+        let told = match esker_consensus::inspect(DIR, options) {
+            Ok(told) => told,
+            Err(error) => return self.stop(&error, "inspect"),
+        };
+        let model = &self.model;
+        ensure!(told.flaws.is_empty(), "the records contradict themselves: {:?}", told.flaws);
+        ensure!(told.promised == model.promise, "the records promise {}", told.promised);
+        let bounds = [told.floor, told.frontier].map(|slot| slot.map_or(0, |slot| slot + 1));
+        ensure!(bounds == [model.start, model.decided], "the records tell of {bounds:?}");
+        let there = model.slots.iter().filter_map(|(n, slot)| {
+            let (ballot, value) = slot.accepted.as_ref()?;
+            Some((*n, *ballot, value.len() as u64, slot.committed.is_some()))
+        });
+        let read = told.slots.iter().map(|(n, p)| (*n, p.ballot, p.len, p.committed));
+        // In volatile mode an accept in memory may have replaced one that an orderly end wrote, and a
+        // crash forgets both; the records of the older one are still there.
+        let forgotten = |n: &u64| {
+            let slot = model.slots.get(n);
+            self.setup.mode == Mode::Volatile && slot.is_none_or(|slot| slot.accepted.is_none())
+        };
+        let read = read.filter(|(n, .., committed)| *committed || !forgotten(n));
+        let (there, read): (Vec<_>, Vec<_>) = (there.collect(), read.collect());
+        ensure!(there == read, "the records tell of {read:?}, and should of {there:?}");
+        Ok(())
+    }
+
+    /// Everything that can be seen, against what must be there.
+    pub(super) fn look(&self, life: &Life) -> Lived {
+        let model = &self.model;
+        let guard = life.log.pin();
+        let mut seen = BTreeMap::new();
+        let visited = life.log.replay_from(0, |entry| {
+            seen.insert(entry.slot(), entry.value().to_vec());
+            ControlFlow::Continue(())
+        });
+        if let Err(error) = visited {
+            return self.stop(&error, "replay");
+        }
+        for (n, slot) in &model.slots {
+            // What is not known to be durable may be, unless nobody asks for it.
+            let must = slot.commit_acknowledged || !self.setup.sync_on_commit;
+            match (&slot.committed, seen.get(n)) {
+                (Some(value), Some(told)) => ensure!(value == told, "slot {n} has changed"),
+                (None, Some(_)) => broken!("slot {n} is told as committed"),
+                (Some(_), None) => ensure!(!must, "slot {n} is committed, and is not told of"),
+                (None, None) => {}
+            }
+            let read = life.log.read_committed(*n, &guard).map(|entry| entry.value().to_vec());
+            let same = match (&read, seen.get(n)) {
+                (Ok(value), Some(told)) => value == told,
+                (Err(Error::NotCommitted { .. }), None) => slot.accepted.is_some(),
+                (Err(Error::SlotNotFound { .. }), None) => slot.accepted.is_none(),
+                _ => false,
+            };
+            if let (false, Err(error)) = (same, &read) {
+                return self.stop(error, &format!("slot {n}, read as committed"));
+            }
+            ensure!(same, "slot {n} is read as {read:?}");
+        }
+        let unknown = seen.keys().find(|n| !model.slots.contains_key(n));
+        ensure!(unknown.is_none(), "slot {unknown:?} is told of");
+        let range = life.log.committed_range().map(|r| (r.lowest, r.highest, r.count));
+        let expected = seen.keys().next().zip(seen.keys().next_back());
+        let expected = expected.map(|(low, high)| (*low, *high, seen.len() as u64));
+        ensure!(range == expected, "the range is {range:?}, and should be {expected:?}");
+        let scanned = match life.log.scan_uncommitted(&guard) {
+            Ok(scanned) => scanned,
+            Err(error) => return self.stop(&error, "scan"),
+        };
+        let scanned: Vec<_> =
+            scanned.iter().map(|e| (e.slot(), e.ballot(), e.value().to_vec())).collect();
+        let open = model.open();
+        ensure!(scanned == open, "uncommitted are {scanned:?}, and should be {open:?}");
+        let stats = life.log.stats();
+        let used = model.used();
+        ensure!(
+            (stats.mutable_used, stats.uncommitted) == (used, open.len() as u64),
+            "{} bytes of {} are said to be uncommitted, not {used} of {}",
+            stats.mutable_used,
+            stats.uncommitted,
+            open.len()
+        );
+        let next = life.log.frontier().map_or(0, |frontier| frontier + 1);
+        let expected = (model.decided..).find(|n| !seen.contains_key(n)).unwrap();
+        ensure!(next == expected, "slots below {next} are decided, not {expected}");
+        ensure!(life.log.promised() == model.promise, "{} is promised", life.log.promised());
+        Ok(())
+    }
+}

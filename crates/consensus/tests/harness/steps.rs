@@ -1,0 +1,436 @@
+//! The steps of a program: each does one thing, and holds the answer against the model.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use esker_consensus::{Ballot, Error, Mode, Result, Ticket};
+
+use super::model::Verdict;
+use super::{Bid, Life, Lived, Step, World, broken, ensure};
+
+impl World {
+    pub(super) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
+        let start = self.model.start;
+        match *step {
+            Step::Promise { bid, wait } => self.promise(life, self.ballot(bid), wait),
+            Step::Accept { slot, bid, len, wait } => {
+                let value = self.value(len);
+                self.accept(life, start + slot, self.ballot(bid), value, wait)
+            }
+            Step::AcceptBatch { slot, count, bid, len, wait } => {
+                self.accept_batch(life, start + slot..start + slot + count, bid, len, wait)
+            }
+            Step::AcceptAgain { slot, bid } => self.accept_again(life, start + slot, bid),
+            Step::Commit { slot, right, wait } => self.commit(life, start + slot, right, wait),
+            Step::CommitBatch { slot, count, wait } => {
+                self.commit_batch(life, start + slot, count, wait)
+            }
+            Step::CommitThrough { slot, wait } => self.commit_through(life, start + slot, wait),
+            Step::Learn { slot, bid, wait } => {
+                let value = self.value(40);
+                self.learn(life, start + slot, self.ballot(bid), value, wait)
+            }
+            Step::LearnAgain { slot, bid } => self.learn_again(life, start + slot, bid),
+            Step::TruncateBefore { back } => self.truncate_before(life, back),
+            Step::TruncateAfter { slot } => self.truncate_after(life, start + slot),
+            Step::Install { ahead } => self.install(life, ahead),
+            Step::Checkpoint => self.checkpoint(life),
+            Step::Reopen => self.reopen(life, true),
+            Step::Look => self.look(life),
+        }
+    }
+
+    fn ballot(&self, bid: Bid) -> Ballot {
+        bid.over(self.model.promise)
+    }
+
+    /// A commit's ticket: durable where the setup asks for it.
+    fn committed(&mut self, ticket: Ticket, wait: bool, what: &str) -> Lived {
+        if !wait {
+            return Ok(());
+        }
+        if let Err(error) = ticket.wait() {
+            return self.stop(&error, what);
+        }
+        if self.setup.sync_on_commit {
+            self.model.durable(&self.setup);
+        }
+        Ok(())
+    }
+
+    fn promise(&mut self, life: &Life, ballot: Ballot, wait: bool) -> Lived {
+        let stale = ballot < self.model.promise;
+        match life.log.promise(ballot, self.model.start) {
+            Err(Error::StaleBallot { promised }) if stale => {
+                ensure!(promised == self.model.promise, "{promised} is said to be promised");
+                Ok(())
+            }
+            Err(error) => {
+                // The record may have been written before the power went.
+                self.model.promise = self.model.promise.max(ballot);
+                self.stop(&error, "promise")
+            }
+            Ok(_) if stale => broken!("a stale promise was given"),
+            Ok(ticket) => {
+                self.model.promise = ballot;
+                self.model.promise_recorded = ballot;
+                if !wait {
+                    return Ok(());
+                }
+                let promised = match ticket.wait() {
+                    Ok(promised) => promised,
+                    Err(error) => return self.stop(&error, "a promise's ticket"),
+                };
+                self.model.durable(&self.setup);
+                let mut told = BTreeMap::new();
+                let visited = promised.for_each(|entry| {
+                    let committed = entry.is_committed();
+                    told.insert(entry.slot(), (entry.ballot(), entry.value().to_vec(), committed));
+                    ControlFlow::Continue(())
+                });
+                if let Err(error) = visited {
+                    return self.stop(&error, "a promise's answer");
+                }
+                for (n, slot) in &self.model.slots {
+                    let told = told.get(n);
+                    let same = match (&slot.committed, &slot.accepted, told) {
+                        (Some(value), _, Some((_, told, true))) => value == told,
+                        (None, Some((ballot, value)), Some((b, v, false))) => {
+                            (ballot, value) == (b, v)
+                        }
+                        (None, None, None) => true,
+                        _ => false,
+                    };
+                    ensure!(same, "the promise tells {told:?} of slot {n}");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Holds an accept's answer against what has to become of it. An error that only a dead disk can
+    /// give ends the life.
+    fn judged<T>(&mut self, n: u64, ballot: Ballot, value: &[u8], told: &Result<T>) -> Lived {
+        let verdict = self.model.judge(n, ballot, value, self.setup.room());
+        let said = match told {
+            Ok(_) if verdict == Verdict::Same => Verdict::Same,
+            Ok(_) => Verdict::Stored,
+            Err(Error::StaleBallot { promised }) => {
+                let promise = self.model.promise;
+                ensure!(*promised == promise, "{promised} is said to be promised, not {promise}");
+                Verdict::Stale
+            }
+            Err(Error::AlreadyCommitted { entry }) => {
+                let slot = self.model.slots.get(&n);
+                let known = slot.and_then(|slot| slot.committed.as_deref());
+                ensure!(known == Some(entry.value()), "{entry:?} is said to be committed");
+                Verdict::Committed
+            }
+            Err(Error::AnotherValue { .. }) => Verdict::Another,
+            Err(Error::BufferFull { .. }) => Verdict::Full,
+            Err(error) => {
+                if verdict == Verdict::Stored {
+                    let slot = self.model.slots.entry(n).or_default();
+                    slot.attempted.push((ballot, value.to_vec()));
+                    self.model.promise = self.model.promise.max(ballot);
+                }
+                return self.stop(error, "accept");
+            }
+        };
+        ensure!(said == verdict, "accepting in slot {n} is {said:?}, and should be {verdict:?}");
+        Ok(())
+    }
+
+    /// An accept's ticket.
+    fn acknowledged(&mut self, ticket: Ticket, wait: bool) -> Lived {
+        if !wait {
+            return Ok(());
+        }
+        if let Err(error) = ticket.wait() {
+            return self.stop(&error, "an accept's ticket");
+        }
+        if self.setup.mode == Mode::Durable {
+            self.model.durable(&self.setup);
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, life: &Life, n: u64, ballot: Ballot, value: Vec<u8>, wait: bool) -> Lived {
+        let told = life.log.accept(n, ballot, &value);
+        self.judged(n, ballot, &value, &told)?;
+        let Ok(ticket) = told else { return Ok(()) };
+        self.model.accepted(n, ballot, value, self.setup.mode);
+        self.acknowledged(ticket, wait)
+    }
+
+    /// The values up to the first that is refused are accepted.
+    fn accept_batch(
+        &mut self,
+        life: &Life,
+        slots: std::ops::Range<u64>,
+        bid: Bid,
+        len: usize,
+        wait: bool,
+    ) -> Lived {
+        let ballot = self.ballot(bid);
+        let values: Vec<_> = slots.map(|n| (n, self.value(len))).collect();
+        let pairs: Vec<_> = values.iter().map(|(n, value)| (*n, value.as_slice())).collect();
+        let told = life.log.accept_batch(ballot, &pairs);
+        for (n, value) in values {
+            if self.model.judge(n, ballot, &value, self.setup.room()) != Verdict::Stored {
+                return self.judged(n, ballot, &value, &told);
+            }
+            self.model.accepted(n, ballot, value, self.setup.mode);
+        }
+        match told {
+            Ok(ticket) => self.acknowledged(ticket, wait),
+            Err(error) => self.stop(&error, "accept_batch"),
+        }
+    }
+
+    /// What is there is acknowledged again, and changes nothing.
+    fn accept_again(&mut self, life: &Life, n: u64, bid: Bid) -> Lived {
+        let Some(slot) = self.model.slots.get(&n) else { return Ok(()) };
+        let Some((accepted, value)) = slot.accepted.clone() else { return Ok(()) };
+        let ballot = if slot.committed.is_some() { self.ballot(bid) } else { accepted };
+        let told = life.log.accept(n, ballot, &value);
+        self.judged(n, ballot, &value, &told)?;
+        match told.map(Ticket::wait) {
+            Ok(Err(error)) => self.stop(&error, "an accept's ticket, once more"),
+            Ok(Ok(())) if self.setup.mode == Mode::Durable => {
+                let slot = self.model.slots.get_mut(&n).unwrap();
+                slot.acknowledged = slot.acknowledged.max(Some(accepted));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn commit(&mut self, life: &Life, n: u64, right: bool, wait: bool) -> Lived {
+        let slot = self.model.slots.get(&n).cloned().unwrap_or_default();
+        let accepted = slot.accepted.as_ref().map(|(ballot, _)| *ballot);
+        let ballot =
+            accepted.map_or(Ballot::ZERO, |b| Ballot::new(b.number, b.node + u64::from(!right)));
+        match life.log.commit(n, ballot) {
+            Err(Error::SlotNotFound { .. }) if accepted.is_none() => Ok(()),
+            Err(Error::BallotMismatch { .. }) if !right && slot.committed.is_none() => Ok(()),
+            Err(error) => {
+                self.model.committing(n);
+                self.stop(&error, "commit")
+            }
+            Ok(ticket) => {
+                ensure!(accepted.is_some(), "slot {n} is empty, and was committed");
+                ensure!(right || slot.committed.is_some(), "slot {n} was committed under {ballot}");
+                self.model.committing(n);
+                // Of a commit that was there before, the ticket says nothing about what came since.
+                if slot.committed.is_some() {
+                    return match ticket.wait() {
+                        Ok(()) => Ok(()),
+                        Err(error) => self.stop(&error, "a commit's ticket, once more"),
+                    };
+                }
+                self.committed(ticket, wait, "a commit's ticket")
+            }
+        }
+    }
+
+    fn commit_batch(&mut self, life: &Life, first: u64, count: u64, wait: bool) -> Lived {
+        let there = |n: &u64| {
+            let slot = self.model.slots.get(n);
+            slot.and_then(|slot| slot.accepted.as_ref()).map(|(ballot, _)| *ballot)
+        };
+        let pairs: Vec<_> =
+            (first..first + count).map(|n| (n, there(&n).unwrap_or(Ballot::ZERO))).collect();
+        let expected: Vec<_> = pairs.iter().map(|(n, _)| there(n).is_some()).collect();
+        let done = life.log.commit_batch(&pairs);
+        for ((n, _), _) in pairs.iter().zip(&expected).filter(|(_, there)| **there) {
+            self.model.committing(*n);
+        }
+        let done = match done {
+            Ok(done) => done,
+            // Some of it may have been written.
+            Err(error) => return self.stop(&error, "commit_batch"),
+        };
+        let told: Vec<bool> = done.results.iter().map(Result::is_ok).collect();
+        ensure!(told == expected, "the batch tells {told:?} of the slots from {first} on");
+        self.committed(done.ticket, wait, "a batch's ticket")
+    }
+
+    fn commit_through(&mut self, life: &Life, last: u64, wait: bool) -> Lived {
+        let from = self.model.decided;
+        let there = |n: &u64| self.model.slots.get(n).is_some_and(|slot| slot.accepted.is_some());
+        let whole = (from..=last).all(|n| there(&n));
+        match life.log.commit_through(last) {
+            Err(Error::Gap { slot }) if !whole => {
+                ensure!(!there(&slot), "slot {slot} is no gap");
+                Ok(())
+            }
+            Err(error) => {
+                (from..=last).filter(|_| whole).for_each(|n| self.model.committing(n));
+                self.stop(&error, "commit_through")
+            }
+            Ok(_) if !whole => broken!("a gap was passed over"),
+            Ok(ticket) => {
+                (from..=last).for_each(|n| self.model.committing(n));
+                self.committed(ticket, wait, "commit_through's ticket")
+            }
+        }
+    }
+
+    fn learn(&mut self, life: &Life, n: u64, ballot: Ballot, value: Vec<u8>, wait: bool) -> Lived {
+        let slot = self.model.slots.entry(n).or_default();
+        slot.attempted.push((ballot, value.clone()));
+        match life.log.learn(n, ballot, &value) {
+            Err(Error::AlreadyCommitted { entry }) => {
+                let known = slot.committed.as_deref() == Some(entry.value());
+                ensure!(known, "{entry:?} is said to be committed");
+                Ok(())
+            }
+            Err(error) => {
+                self.model.deciding = self.model.deciding.max(self.model.run_with(n));
+                self.stop(&error, "learn")
+            }
+            Ok(ticket) => {
+                ensure!(
+                    slot.committed.is_none(),
+                    "slot {n} was committed, and learned another value"
+                );
+                slot.accepted = Some((ballot, value));
+                self.model.committing(n);
+                self.committed(ticket, wait, "learn's ticket")
+            }
+        }
+    }
+
+    fn learn_again(&mut self, life: &Life, n: u64, bid: Bid) -> Lived {
+        let slot = self.model.slots.get(&n);
+        let Some(value) = slot.and_then(|slot| slot.committed.clone()) else { return Ok(()) };
+        match life.log.learn(n, self.ballot(bid), &value).map(Ticket::wait) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) | Err(error) => self.stop(&error, "learn, once more"),
+        }
+    }
+
+    fn checkpoint(&mut self, life: &Life) -> Lived {
+        match life.log.checkpoint() {
+            Ok(()) => {
+                self.model.promise_recorded = self.model.promise;
+                self.model.durable(&self.setup);
+                Ok(())
+            }
+            Err(error) => self.stop(&error, "checkpoint"),
+        }
+    }
+
+    fn truncate_before(&mut self, life: &Life, back: u64) -> Lived {
+        let to = self.model.decided.saturating_sub(back);
+        self.model.starting = self.model.starting.max(to);
+        match life.log.truncate_before(to) {
+            Err(error) => self.stop(&error, "truncate_before"),
+            Ok(()) => {
+                self.raised(to);
+                self.below_the_floor(life)
+            }
+        }
+    }
+
+    /// The floor was raised, durably; or it stood there.
+    fn raised(&mut self, to: u64) {
+        let moved = to > self.model.start;
+        self.model.started(to);
+        if moved {
+            self.model.promise_recorded = self.model.promise;
+            self.model.durable(&self.setup);
+        }
+    }
+
+    fn below_the_floor(&self, life: &Life) -> Lived {
+        let Some(floor) = self.model.start.checked_sub(1) else { return Ok(()) };
+        let guard = life.log.pin();
+        let high = Ballot::new(u64::MAX, 0);
+        let said = [
+            life.log.read(floor, &guard).err(),
+            life.log.read_committed(floor, &guard).err(),
+            life.log.offset_of(floor).err(),
+            life.log.accept(floor, high, b"late").err(),
+            life.log.commit(floor, high).err(),
+            life.log.learn(floor, high, b"late").err(),
+        ];
+        for error in said {
+            match error {
+                Some(Error::Truncated { floor: told }) if told == floor => {}
+                Some(error) if !self.disk.is_on() => return self.stop(&error, ""),
+                other => broken!("below the floor {floor}: {other:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn truncate_after(&mut self, life: &Life, n: u64) -> Lived {
+        let slots = &self.model.slots;
+        let highest = slots.iter().rev().find(|(_, slot)| slot.committed.is_some());
+        let highest = highest.map(|(n, _)| *n).max(self.model.decided.checked_sub(1));
+        match life.log.truncate_after(n) {
+            Err(Error::BelowFrontier { committed }) => {
+                ensure!(highest == Some(committed) && committed > n, "{committed} is no reason");
+                Ok(())
+            }
+            Err(error) => {
+                self.model.cutting = Some(n);
+                self.stop(&error, "truncate_after")
+            }
+            Ok(()) => {
+                ensure!(highest.is_none_or(|highest| highest <= n), "committed slots were dropped");
+                let mut dropped = false;
+                for (_, slot) in self.model.slots.range_mut(n + 1..) {
+                    dropped |= slot.accepted.take().is_some();
+                    slot.acknowledged = None;
+                }
+                if dropped {
+                    self.model.durable(&self.setup);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn install(&mut self, life: &Life, ahead: u64) -> Lived {
+        let floor = self.model.decided + ahead / 2;
+        let frontier = floor + ahead;
+        self.model.starting = self.model.starting.max(floor + 1);
+        self.model.deciding = self.model.deciding.max(frontier + 1);
+        match life.log.install(floor, frontier) {
+            Err(error) => self.stop(&error, "install"),
+            Ok(()) => {
+                self.model.decided = self.model.decided.max(frontier + 1);
+                // The floor always moves here, and durably.
+                self.raised(floor + 1);
+                self.below_the_floor(life)
+            }
+        }
+    }
+
+    /// Closes and opens; without its note the log is replayed from its oldest record on.
+    pub(super) fn reopen(&mut self, life: &mut Life, with_note: bool) -> Lived {
+        if let Err(error) = life.log.close() {
+            return self.stop(&error, "close");
+        }
+        self.model.closed(&self.setup);
+        if !with_note {
+            let note = std::path::Path::new(super::DIR).join("note");
+            esker_disk::Disk::unlink(&self.disk.process(), &note).unwrap();
+        }
+        let all = |world: &Self| {
+            let slots = world.model.slots.iter();
+            let slots: Vec<_> =
+                slots.map(|(n, s)| (*n, s.accepted.clone(), s.committed.clone())).collect();
+            (slots, world.model.promise)
+        };
+        // What a crash forgot in volatile mode may be found again by reading everything.
+        let exact = with_note || self.setup.mode == Mode::Durable;
+        let before = all(self);
+        *life = self.open()?;
+        ensure!(!exact || before == all(self), "an orderly end changed something");
+        Ok(())
+    }
+}

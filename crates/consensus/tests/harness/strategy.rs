@@ -1,0 +1,114 @@
+//! The same programs as proptest makes them, so that what breaks one is told with as few steps and
+//! lives as will do.
+
+use esker_consensus::Mode;
+use esker_disk::sim::{CutPoint, Persist};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{Bid, SLOTS, Setup, Step, World};
+
+/// How a life ends. Places are told in operations of the disk from the life's beginning on, recovery
+/// included; a life that is over before is ended behind its last step.
+#[derive(Debug, Clone, Copy)]
+pub enum End {
+    CutBefore(u64, Persist),
+    CutDuring(u64, Persist),
+    KilledBefore(u64),
+    Closed,
+}
+
+/// Lives in a row on one disk.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub setup: Setup,
+    pub seed: u64,
+    pub lives: Vec<(Vec<Step>, End)>,
+}
+
+impl Case {
+    /// Lives them all, and looks at everything behind every step.
+    pub fn run(&self) -> Result<(), String> {
+        let mut world = World::new(self.setup, self.seed);
+        world.looks = true;
+        for (n, (steps, end)) in self.lives.iter().enumerate() {
+            let begin = world.disk.operations();
+            let lived = match *end {
+                End::CutBefore(at, how) => {
+                    world.live_and_die(steps, CutPoint::Before(begin + at), how)
+                }
+                End::CutDuring(at, how) => {
+                    world.live_and_die(steps, CutPoint::During(begin + at), how)
+                }
+                End::KilledBefore(at) => {
+                    world.live_and_be_killed(steps, CutPoint::Before(begin + at))
+                }
+                End::Closed => world.live_and_close(steps),
+            };
+            lived.map_err(|what| format!("life {n}: {what}"))?;
+        }
+        world.live_and_close(&[])
+    }
+}
+
+fn bid() -> impl Strategy<Value = Bid> {
+    let rise = prop_oneof![8 => Just(0i64), 2 => Just(1), 1 => Just(-1), 1 => -3..4i64];
+    (rise, 0..2u64).prop_map(|(rise, node)| Bid { rise, node })
+}
+
+/// Near the floor more often than far from it.
+fn slot() -> impl Strategy<Value = u64> {
+    prop_oneof![3 => 0..8u64, 2 => 0..SLOTS, 1 => 4090..4100u64]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let wait = || prop::bool::weighted(0.7);
+    let len = || prop_oneof![3 => 0..100usize, 1 => 0..3500usize];
+    prop_oneof![
+        3 => (bid(), wait()).prop_map(|(bid, wait)| Step::Promise { bid, wait }),
+        10 => (slot(), bid(), len(), wait())
+            .prop_map(|(slot, bid, len, wait)| Step::Accept { slot, bid, len, wait }),
+        4 => (slot(), 1..8u64, bid(), len(), wait()).prop_map(|(slot, count, bid, len, wait)| {
+            Step::AcceptBatch { slot, count, bid, len, wait }
+        }),
+        2 => (slot(), bid()).prop_map(|(slot, bid)| Step::AcceptAgain { slot, bid }),
+        6 => (slot(), prop::bool::weighted(0.9), wait())
+            .prop_map(|(slot, right, wait)| Step::Commit { slot, right, wait }),
+        3 => (slot(), 1..8u64, wait())
+            .prop_map(|(slot, count, wait)| Step::CommitBatch { slot, count, wait }),
+        4 => (0..12u64, wait()).prop_map(|(slot, wait)| Step::CommitThrough { slot, wait }),
+        3 => (slot(), bid(), wait()).prop_map(|(slot, bid, wait)| Step::Learn { slot, bid, wait }),
+        1 => (slot(), bid()).prop_map(|(slot, bid)| Step::LearnAgain { slot, bid }),
+        3 => (0..4u64).prop_map(|back| Step::TruncateBefore { back }),
+        1 => slot().prop_map(|slot| Step::TruncateAfter { slot }),
+        1 => (0..5u64).prop_map(|ahead| Step::Install { ahead }),
+        2 => Just(Step::Checkpoint),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn end() -> impl Strategy<Value = End> {
+    let how = prop_oneof![
+        3 => Just(Persist::Random),
+        1 => Just(Persist::Torn),
+        1 => Just(Persist::Nothing),
+        1 => Just(Persist::Everything),
+    ];
+    // Short lives end in recovery, so that it is cut, and cut again.
+    let at = || prop_oneof![1 => 0..30u64, 3 => 0..250u64];
+    prop_oneof![
+        4 => (at(), how.clone()).prop_map(|(at, how)| End::CutBefore(at, how)),
+        4 => (at(), how).prop_map(|(at, how)| End::CutDuring(at, how)),
+        1 => at().prop_map(End::KilledBefore),
+        1 => Just(End::Closed),
+    ]
+}
+
+/// Cases of up to so many lives of up to so many steps.
+pub fn case(lives: usize, steps: usize) -> impl Strategy<Value = Case> {
+    let mode = prop_oneof![Just(Mode::Durable), Just(Mode::Volatile)];
+    let setup = (mode, prop::bool::weighted(0.7), any::<bool>())
+        .prop_map(|(mode, sync_on_commit, small)| Setup { mode, sync_on_commit, small });
+    let lives = vec((vec(step(), 0..steps), end()), 1..lives);
+    (setup, 0..1u64 << 32, lives).prop_map(|(setup, seed, lives)| Case { setup, seed, lives })
+}
