@@ -59,7 +59,11 @@ pub(crate) fn take(size: usize) -> Option<Held> {
         if free.is_empty() {
             STOCK.lock().take(size, free);
         }
-        free.pop()
+        let held = free.pop();
+        if let Some(next) = free.last() {
+            next.is_next();
+        }
+        held
     };
     MINE.try_with(mine).ok().flatten()
 }
