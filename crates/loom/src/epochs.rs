@@ -3,7 +3,7 @@
 //! The real ones run it sooner, when every guard that was held *then* is gone. What this leaves to be
 //! seen is whether a cell waits at all, and whether a reader sees all of what it finds.
 
-use loom::sync::Mutex;
+use crate::sync::FairMutex;
 
 type Deferred = Box<dyn FnOnce() + Send>;
 
@@ -14,25 +14,25 @@ struct Held {
 }
 
 loom::lazy_static! {
-    static ref HELD: Mutex<Held> = Mutex::new(Held::default());
+    static ref HELD: FairMutex<Held> = FairMutex::new(Held::default());
 }
 
 pub(crate) struct Guard(());
 
 pub(crate) fn pin() -> Guard {
-    HELD.lock().unwrap().guards += 1;
+    HELD.lock().guards += 1;
     Guard(())
 }
 
 impl Guard {
     pub(crate) fn defer(&self, then: impl FnOnce() + Send + 'static) {
-        HELD.lock().unwrap().deferred.push(Box::new(then));
+        HELD.lock().deferred.push(Box::new(then));
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut held = HELD.lock().unwrap();
+        let mut held = HELD.lock();
         held.guards -= 1;
         let due = if held.guards == 0 { std::mem::take(&mut held.deferred) } else { Vec::new() };
         drop(held);
