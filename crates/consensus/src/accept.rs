@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use crossbeam_epoch::Guard;
 
 use crate::ballot::Ballot;
-use crate::entry::{Entry, hold};
+use crate::entry::Entry;
 use crate::error::{Error, Result};
-use crate::log::{ConsensusLog, Gate, Inner};
+use crate::gate::Terms;
+use crate::held::hold;
+use crate::log::{ConsensusLog, Inner};
 use crate::options::fits;
 use crate::page::{State, Word, number_of};
 use crate::record;
@@ -110,46 +112,47 @@ impl Inner {
 
     fn try_accept(self: &Arc<Self>, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Attempt> {
         let guard = crossbeam_epoch::pin();
-        let gate = self.gate.read();
-        if ballot <= gate.promise {
-            return self.accept_at(&gate, slot, ballot, value, &guard);
+        let terms = self.gate.of_slot(slot);
+        if ballot <= terms.promise {
+            return self.accept_at(&terms, slot, ballot, value, &guard);
         }
-        drop(gate);
-        let mut gate = self.gate.write();
-        let attempt = self.accept_at(&gate, slot, ballot, value, &guard)?;
+        drop(terms);
+        let mut gate = self.gate.alone();
+        let terms = gate.terms();
+        let attempt = self.accept_at(&terms, slot, ballot, value, &guard)?;
         if let Attempt::Done(_) = attempt {
-            gate.promise = gate.promise.max(ballot);
+            gate.promise(terms.promise.max(ballot));
         }
         Ok(attempt)
     }
 
+    /// The caller holds the slot's lock.
     fn accept_at(
         self: &Arc<Self>,
-        gate: &Gate,
+        terms: &Terms,
         slot: u64,
         ballot: Ballot,
         value: &[u8],
         guard: &Guard,
     ) -> Result<Attempt> {
-        self.writable(gate)?;
+        self.writable(terms)?;
         self.in_range(slot)?;
-        if ballot < gate.promise && self.page(number_of(slot), guard)?.is_none() {
-            return Err(Error::StaleBallot { promised: gate.promise });
+        if ballot < terms.promise && self.page(number_of(slot), guard)?.is_none() {
+            return Err(Error::StaleBallot { promised: terms.promise });
         }
         let page = self.page_for(slot, guard)?;
         let place = page.slot(slot);
-        let _lock = self.lock_slot(slot);
         let word = place.word();
         let held = place.held().load(guard);
-        let accepted = held.as_ref().map_or(Ballot::ZERO, |held| held.header.header.ballot);
+        let accepted = held.as_ref().map_or(Ballot::ZERO, |held| held.ballot);
         let known = Known { state: word.state(), ballot: accepted };
-        match rules::accept(gate.promise, known, ballot) {
+        match rules::accept(terms.promise, known, ballot) {
             rules::Accept::Stale(promised) => Err(Error::StaleBallot { promised }),
             rules::Accept::Compare => {
                 let committed = word.state() == State::Committed;
                 let entry = self.entry_at(slot, place, guard)?;
                 if entry.value() == value {
-                    let marker = held.map_or(0, |held| held.header.header.marker());
+                    let marker = held.map_or(0, |held| held.marker());
                     let ticket = if committed && self.is_volatile() {
                         self.commit_ticket_of(marker)?
                     } else if committed {
@@ -165,7 +168,7 @@ impl Inner {
             rules::Accept::Store => {
                 // A value that replaces another takes its room, so that a new leader is never
                 // kept out by what an old one left.
-                let before = held.as_ref().map_or(0, |held| charge(held.slice.len()));
+                let before = held.as_ref().map_or(0, |held| charge(held.len()));
                 let bytes = charge(value.len());
                 let more = bytes.saturating_sub(before);
                 if more > 0 && !self.region.reserve(more) {
@@ -186,7 +189,7 @@ impl Inner {
                 if held.is_none() {
                     self.index.open.enter(page.number, &page.open);
                 }
-                place.held().swap(Some(hold(slot, ballot, value, 0)), guard);
+                place.put(Some(hold(slot, ballot, value, 0)), before, guard);
                 place.set_word(Word::accepted(seq));
                 page.touch();
                 Ok(Attempt::Done(ticket))

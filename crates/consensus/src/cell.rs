@@ -11,11 +11,12 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering::AcqRel, Ordering::Acquire};
 
-use crossbeam_epoch::Guard;
+use triomphe::ThinArc;
 
-use crate::entry::Held;
+use crate::held::Held;
+use crate::stock;
+use crate::sync::{AtomicPtr, Guard, Ordering::AcqRel, Ordering::Acquire, pin};
 
 /// A reference-counted pointer of one word.
 ///
@@ -26,6 +27,9 @@ pub(crate) unsafe trait Counted: Clone + Send + Sync + 'static {
     /// # Safety
     /// The pointer came from `into_raw`, and its count was not given back.
     unsafe fn from_raw(raw: *mut ()) -> Self;
+    /// Gives the count back once every guard that is held now is gone. It left its cell before. What
+    /// is small may wait for others.
+    fn retire(self, small: bool, guard: &Guard);
 }
 
 // SAFETY: `Arc` says so of its own pair.
@@ -38,17 +42,25 @@ unsafe impl<T: Send + Sync + 'static> Counted for Arc<T> {
         // SAFETY: the caller's promise.
         unsafe { Arc::from_raw(raw.cast_const().cast()) }
     }
+
+    fn retire(self, _small: bool, guard: &Guard) {
+        guard.defer(move || drop(self));
+    }
 }
 
 // SAFETY: `ThinArc` says so of its own pair.
 unsafe impl Counted for Held {
     fn into_raw(self) -> *mut () {
-        Held::into_raw(self).cast_mut().cast()
+        ThinArc::into_raw(self.0).cast_mut().cast()
     }
 
     unsafe fn from_raw(raw: *mut ()) -> Self {
         // SAFETY: the caller's promise.
-        unsafe { Held::from_raw(raw.cast_const().cast()) }
+        Self(unsafe { ThinArc::from_raw(raw.cast_const().cast()) })
+    }
+
+    fn retire(self, small: bool, guard: &Guard) {
+        stock::retire(self, small, guard);
     }
 }
 
@@ -115,41 +127,50 @@ impl<P: Counted> Cell<P> {
 
     /// Puts something else there.
     pub(crate) fn swap(&self, value: Option<P>, guard: &Guard) {
+        self.replace(value, false, guard);
+    }
+
+    /// The same; what was there may be known to be small.
+    pub(crate) fn replace(&self, value: Option<P>, small: bool, guard: &Guard) {
         let raw = value.map_or(ptr::null_mut(), P::into_raw);
-        retire::<P>(self.pointer.swap(raw, AcqRel), guard);
+        retire::<P>(self.pointer.swap(raw, AcqRel), small, guard);
     }
 }
 
 impl<P: Counted> Drop for Cell<P> {
     fn drop(&mut self) {
-        let raw = *self.pointer.get_mut();
+        let raw = self.pointer.load(Acquire);
         if !raw.is_null() {
             // A reader may have looked just before.
-            retire::<P>(raw, &crossbeam_epoch::pin());
+            retire::<P>(raw, false, &pin());
         }
     }
 }
 
 /// Gives a count back once nobody looks any more.
-fn retire<P: Counted>(raw: *mut (), guard: &Guard) {
+fn retire<P: Counted>(raw: *mut (), small: bool, guard: &Guard) {
     if raw.is_null() {
         return;
     }
-    let raw = Retired(raw);
-    // SAFETY: the pointer is in no cell any more and its count was the cell's; this runs once, on any
-    // thread, which `Counted` allows, and captures nothing that is borrowed.
-    unsafe { guard.defer_unchecked(move || drop(P::from_raw(raw.get()))) };
+    // SAFETY: the pointer is in no cell any more, and its count was the cell's; this is the only place
+    // that takes it back, and it goes on to whom it is kept until nobody looks.
+    unsafe { P::from_raw(raw) }.retire(small, guard);
 }
 
-struct Retired(*mut ());
-
-impl Retired {
-    fn get(&self) -> *mut () {
-        self.0
+/// A hint to the processor that what is there will be written to. It follows no pointer.
+#[inline]
+pub(crate) fn prefetch<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint reads nothing, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -17,7 +17,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::error::{Error, Result};
-use crate::log::{ConsensusLog, Gate, Inner};
+use crate::gate::Alone;
+use crate::log::{ConsensusLog, Inner};
 use crate::record::{self, Root};
 
 impl ConsensusLog {
@@ -44,7 +45,7 @@ pub(crate) struct Snapshot {
 impl Inner {
     /// Makes a checkpoint when the last one is long ago, unless somebody is at it.
     pub(crate) fn checkpoint_if_due(&self) {
-        if self.since_checkpoint.load(Relaxed) >= self.options.checkpoint_every
+        if self.since_checkpoint() >= self.options.checkpoint_every
             && let Some(_upkeep) = self.upkeep.try_lock()
             && let Err(error) = self.checkpoint(false)
         {
@@ -56,14 +57,14 @@ impl Inner {
     /// The caller holds `upkeep`, and not the gate. With `all`, pages that did not change are written
     /// anew, too.
     pub(crate) fn checkpoint(&self, all: bool) -> Result<()> {
-        let gate = self.gate.write();
-        self.writable(&gate)?;
+        let gate = self.gate.alone();
+        self.writable(&gate.terms())?;
         let snapshot = self.snapshot(&gate, all)?;
         drop(gate);
         self.write_checkpoint(snapshot)
     }
 
-    pub(crate) fn snapshot(&self, gate: &Gate, all: bool) -> Result<Snapshot> {
+    pub(crate) fn snapshot(&self, gate: &Alone<'_>, all: bool) -> Result<Snapshot> {
         let guard = crossbeam_epoch::pin();
         self.settle(&guard);
         if all {
@@ -84,16 +85,17 @@ impl Inner {
         }
         let settled = self.settled.lock();
         let range = settled.range_with_pending();
+        let covered = self.log.accepted().0;
         let root = Root {
-            replay: self.log.accepted().0 + 1,
-            promise: gate.promise,
+            replay: covered + 1,
+            promise: gate.terms().promise,
             start: self.start(),
             next: settled.next(),
             count: range.map_or(0, |range| range.count),
             lowest: range.map_or(0, |range| range.lowest),
             highest: range.map_or(0, |range| range.highest),
         };
-        self.since_checkpoint.store(0, Relaxed);
+        self.checkpointed.store(covered, Relaxed);
         Ok(Snapshot { root, pages, open })
     }
 
@@ -113,7 +115,7 @@ impl Inner {
         let seq = ticket.seq().0;
         ticket.wait().map_err(|error| self.fail(error))?;
         self.log.put_note(&seq.to_le_bytes()).map_err(|error| self.fail(error))?;
-        self.since_checkpoint.store(0, Relaxed);
+        self.checkpointed.store(seq, Relaxed);
         Ok(())
     }
 }

@@ -26,16 +26,16 @@ impl Inner {
             return Err(Error::Closed);
         }
         let _upkeep = self.upkeep.lock();
-        let mut gate = self.gate.write();
-        if gate.closed {
+        let mut gate = self.gate.alone();
+        if gate.terms().closed {
             return Err(Error::Closed);
         }
-        let written = self.writable(&gate).and_then(|()| {
+        let written = self.writable(&gate.terms()).and_then(|()| {
             self.write_uncommitted()?;
             let snapshot = self.snapshot(&gate, false)?;
             self.write_checkpoint(snapshot)
         });
-        gate.closed = true;
+        gate.close();
         self.closed.store(true, SeqCst);
         drop(gate);
         self.region.close();
@@ -57,8 +57,8 @@ impl Inner {
             let Some(page) = self.page(number_of(slot), &guard)? else { continue };
             let place = page.slot(slot);
             if place.word().state() == State::Accepted && place.word().seq() == 0 {
-                let ballot = held.header.header.ballot;
-                let ticket = self.append(|out| record::accept(out, slot, ballot, &held.slice))?;
+                let ballot = held.ballot;
+                let ticket = self.append(|out| record::accept(out, slot, ballot, held.value()))?;
                 place.set_word(place.word().moved(ticket.seq().0));
                 page.touch();
                 tickets.push(ticket);

@@ -6,7 +6,8 @@ use crossbeam_epoch::Guard;
 
 use crate::ballot::Ballot;
 use crate::error::{Error, Result};
-use crate::log::{ConsensusLog, Gate, Inner};
+use crate::gate::Alone;
+use crate::log::{ConsensusLog, Inner};
 use crate::page::{Page, Slot, State, Word, number_of};
 use crate::record;
 use crate::region::charge;
@@ -68,8 +69,8 @@ impl ConsensusLog {
 impl Inner {
     fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
-        let gate = self.gate.read();
-        self.writable(&gate)?;
+        let terms = self.gate.of_slot(slot);
+        self.writable(&terms)?;
         let start = self.start();
         if slot < start {
             return Err(Error::Truncated { floor: start - 1 });
@@ -78,9 +79,8 @@ impl Inner {
             return Err(Error::SlotNotFound { slot });
         };
         let place = page.slot(slot);
-        let lock = self.lock_slot(slot);
         let Some(known) = self.to_mark(slot, place, Some(ballot), &guard)? else {
-            let marker = place.held().load(&guard).map_or(0, |held| held.header.header.marker());
+            let marker = place.held().load(&guard).map_or(0, |held| held.marker());
             return self.commit_ticket_of(marker);
         };
         let word = place.word();
@@ -91,13 +91,13 @@ impl Inner {
             let Some(held) = place.held().load(&guard) else {
                 return Err(Error::SlotNotFound { slot });
             };
-            self.append(|out| record::chosen(out, slot, known.ballot, &held.slice))?
+            self.append(|out| record::chosen(out, slot, known.ballot, held.value()))?
         };
         let seq = ticket.seq().0;
-        self.mark(&page, place, slot, seq, if word.seq() > 0 { word.seq() } else { seq }, &guard);
-        drop(lock);
-        self.settle_if_many(&guard);
-        drop(gate);
+        let stands = if word.seq() > 0 { word.seq() } else { seq };
+        let pending = self.mark(&page, place, slot, seq, stands, &guard);
+        drop(terms);
+        self.settle_if_many(pending, &guard);
         Ok(self.commit_ticket(ticket))
     }
 
@@ -110,7 +110,7 @@ impl Inner {
         guard: &Guard,
     ) -> Result<Option<Known>> {
         let accepted = place.held().load(guard);
-        let accepted = accepted.map_or(Ballot::ZERO, |held| held.header.header.ballot);
+        let accepted = accepted.map_or(Ballot::ZERO, |held| held.ballot);
         let known = Known { state: place.word().state(), ballot: accepted };
         match rules::commit(known, ballot) {
             rules::Commit::Mark => Ok(Some(known)),
@@ -120,24 +120,32 @@ impl Inner {
         }
     }
 
-    /// The marker of an accepted slot was appended. The caller holds the slot's lock, or the gate
-    /// alone.
-    fn mark(&self, page: &Page, place: &Slot, slot: u64, marker: u64, seq: u64, guard: &Guard) {
+    /// The marker of an accepted slot was appended; how many commits are pending now. The caller holds
+    /// the slot's lock.
+    fn mark(
+        &self,
+        page: &Page,
+        place: &Slot,
+        slot: u64,
+        marker: u64,
+        seq: u64,
+        guard: &Guard,
+    ) -> usize {
         let bytes = place.held().load(guard).map_or(0, |held| {
-            held.header.header.commit(marker);
-            charge(held.slice.len())
+            held.commit(marker);
+            charge(held.len())
         });
         place.set_word(Word::committed(seq));
         page.touch();
         page.open.leave();
         self.region.release(bytes);
-        self.settled.lock().committed(marker, slot, bytes);
+        self.settled.lock().committed(marker, slot, bytes)
     }
 
     fn commit_batch(self: &Arc<Self>, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
         let guard = crossbeam_epoch::pin();
-        let gate = self.gate.write();
-        self.writable(&gate)?;
+        let gate = self.gate.alone();
+        self.writable(&gate.terms())?;
         let mut results = Vec::with_capacity(slots.len());
         let mut marks = Vec::new();
         for (slot, ballot) in slots {
@@ -164,8 +172,8 @@ impl Inner {
 
     fn commit_through(self: &Arc<Self>, last: u64) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
-        let gate = self.gate.write();
-        self.writable(&gate)?;
+        let gate = self.gate.alone();
+        self.writable(&gate.terms())?;
         self.settle(&guard);
         let first = self.settled.lock().next();
         let mut marks = Vec::new();
@@ -197,7 +205,7 @@ impl Inner {
     /// range is given when everything accepted in it is among the slots.
     fn mark_all(
         self: &Arc<Self>,
-        _alone: &Gate,
+        _alone: &Alone<'_>,
         mut slots: Vec<u64>,
         range: Option<(u64, u64)>,
         guard: &Guard,
@@ -215,13 +223,13 @@ impl Inner {
                 self.page(number_of(*slot), guard)?.ok_or(Error::SlotNotFound { slot: *slot })?;
             let place = page.slot(*slot);
             let held = place.held().load(guard).ok_or(Error::SlotNotFound { slot: *slot })?;
-            let ballot = held.header.header.ballot;
+            let ballot = held.ballot;
             if place.word().seq() > 0 {
                 pairs.push((*slot, ballot));
                 pages.push((page, None));
             } else {
                 let mut out = Vec::new();
-                record::chosen(&mut out, *slot, ballot, &held.slice);
+                record::chosen(&mut out, *slot, ballot, held.value());
                 pages.push((page, Some(records.len() as u64)));
                 records.push(out);
             }
@@ -245,16 +253,16 @@ impl Inner {
         // The gate is held alone: the records stand one behind the other.
         let last = ticket.seq().0;
         let first = last + 1 - count;
+        let mut pending = 0;
         for (slot, (page, value)) in slots.iter().zip(pages) {
             let place = page.slot(*slot);
-            match value {
-                Some(nth) => {
-                    self.mark(&page, place, *slot, first + nth, first + nth, guard);
-                }
-                None => self.mark(&page, place, *slot, last, place.word().seq(), guard),
-            }
+            let (marker, seq) = match value {
+                Some(nth) => (first + nth, first + nth),
+                None => (last, place.word().seq()),
+            };
+            pending = self.mark(&page, place, *slot, marker, seq, guard);
         }
-        self.settle_if_many(guard);
+        self.settle_if_many(pending, guard);
         Ok(self.commit_ticket(ticket))
     }
 }

@@ -4,41 +4,11 @@ use std::fmt;
 use std::ops::Deref;
 
 use esker_log::View;
-use triomphe::ThinArc;
 
 use crate::ballot::Ballot;
 use crate::cell::Borrowed;
+use crate::held::Held;
 use crate::record::VALUE_AT;
-use crate::sync::{AtomicU64, Ordering};
-
-/// What stands before a value in memory.
-#[derive(Debug)]
-pub(crate) struct Head {
-    pub(crate) slot: u64,
-    pub(crate) ballot: Ballot,
-    /// The number of the record that committed it; 0 while it is not.
-    marker: AtomicU64,
-}
-
-/// A value in memory, counted by reference, in one allocation.
-pub(crate) type Held = ThinArc<Head, u8>;
-
-/// Puts a value into memory. A marker of 0 is none.
-pub(crate) fn hold(slot: u64, ballot: Ballot, value: &[u8], marker: u64) -> Held {
-    let head = Head { slot, ballot, marker: AtomicU64::new(marker) };
-    Held::from_header_and_slice(head, value)
-}
-
-impl Head {
-    #[inline]
-    pub(crate) fn marker(&self) -> u64 {
-        self.marker.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn commit(&self, marker: u64) {
-        self.marker.store(marker, Ordering::Release);
-    }
-}
 
 /// What is accepted or committed in a slot.
 ///
@@ -100,8 +70,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn slot(&self) -> u64 {
         match &self.value {
-            Value::Borrowed(held) => held.header.header.slot,
-            Value::Shared(held) => held.header.header.slot,
+            Value::Borrowed(held) => held.slot,
+            Value::Shared(held) => held.slot,
             Value::Stored(stored) => stored.slot,
         }
     }
@@ -110,8 +80,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn ballot(&self) -> Ballot {
         match &self.value {
-            Value::Borrowed(held) => held.header.header.ballot,
-            Value::Shared(held) => held.header.header.ballot,
+            Value::Borrowed(held) => held.ballot,
+            Value::Shared(held) => held.ballot,
             Value::Stored(stored) => stored.ballot,
         }
     }
@@ -126,8 +96,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn value(&self) -> &[u8] {
         match &self.value {
-            Value::Borrowed(held) => &held.slice,
-            Value::Shared(held) => &held.slice,
+            Value::Borrowed(held) => held.value(),
+            Value::Shared(held) => held.value(),
             Value::Stored(stored) => stored.view.payload().get(VALUE_AT..).unwrap_or_default(),
         }
     }

@@ -5,8 +5,9 @@ use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
 use crossbeam_epoch::Guard;
 use esker_log::{Seq, Start};
 
-use crate::entry::{Entry, hold};
+use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::held::hold;
 use crate::log::{ConsensusLog, Inner};
 use crate::page::{SLOTS, State, number_of};
 use crate::record::Record;
@@ -184,7 +185,7 @@ impl ConsensusLog {
                     continue;
                 }
                 match place.held().load(&guard) {
-                    Some(held) if held.header.header.marker() > known && !uncommitted => continue,
+                    Some(held) if held.marker() > known && !uncommitted => continue,
                     None if word.seq() > 0 => inner.read_ahead(word.seq(), &mut ahead, &guard),
                     _ => {}
                 }
@@ -238,7 +239,7 @@ impl Inner {
                 continue;
             };
             let place = page.slot(slot);
-            let _lock = self.lock_slot(slot);
+            let _terms = self.gate.of_slot(slot);
             let word = place.word();
             let here = word.state() == State::Committed && word.seq() == record.seq.0;
             if here && place.held().load(guard).is_none() {

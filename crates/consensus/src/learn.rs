@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Release;
 
 use crate::accept::refused;
 use crate::ballot::Ballot;
-use crate::entry::hold;
 use crate::error::{Error, Result};
+use crate::held::hold;
 use crate::log::ConsensusLog;
 use crate::options::fits;
 use crate::page::{State, Word, number_of};
@@ -25,12 +25,11 @@ impl ConsensusLog {
         let inner = &self.inner;
         fits(&inner.options, value.len())?;
         let guard = self.pin();
-        let gate = inner.gate.read();
-        inner.writable(&gate)?;
+        let terms = inner.gate.of_slot(slot);
+        inner.writable(&terms)?;
         inner.in_range(slot)?;
         let page = inner.page_for(slot, &guard)?;
         let place = page.slot(slot);
-        let lock = inner.lock_slot(slot);
         let held = place.held().load(&guard);
         let state = place.word().state();
         if state == State::Committed {
@@ -38,7 +37,7 @@ impl ConsensusLog {
             if entry.value() != value {
                 return Err(refused(entry, true, ballot));
             }
-            let marker = held.map_or(0, |held| held.header.header.marker());
+            let marker = held.map_or(0, |held| held.marker());
             return inner.commit_ticket_of(marker);
         }
         let ticket = inner.append(|out| record::chosen(out, slot, ballot, value))?;
@@ -48,12 +47,11 @@ impl ConsensusLog {
         page.touch();
         if state == State::Accepted {
             page.open.leave();
-            inner.region.release(held.map_or(0, |held| charge(held.slice.len())));
+            inner.region.release(held.map_or(0, |held| charge(held.len())));
         }
-        inner.settled.lock().committed(seq, slot, charge(value.len()));
-        drop(lock);
-        inner.settle_if_many(&guard);
-        drop(gate);
+        let pending = inner.settled.lock().committed(seq, slot, charge(value.len()));
+        drop(terms);
+        inner.settle_if_many(pending, &guard);
         inner.checkpoint_if_due();
         Ok(inner.commit_ticket(ticket))
     }
@@ -81,15 +79,15 @@ impl crate::log::Inner {
     /// Raises the first slot kept, and the first not decided, durably, and forgets what is below.
     pub(crate) fn raise(&self, start: u64, next: u64) -> Result<()> {
         let guard = crossbeam_epoch::pin();
-        let gate = self.gate.write();
-        self.writable(&gate)?;
+        let gate = self.gate.alone();
+        self.writable(&gate.terms())?;
         self.settle(&guard);
         let start = start.max(self.start());
         let next = next.max(self.settled.lock().next()).max(start);
         if start == self.start() && next == self.settled.lock().next() {
             return Ok(());
         }
-        let promise = gate.promise;
+        let promise = gate.terms().promise;
         let ticket = self.append(|out| record::state(out, promise, start, next))?;
         // Nobody sees the new floor before it is durable. Whatever was appended before is, then.
         ticket.wait().map_err(|error| self.fail(error))?;
@@ -118,7 +116,7 @@ impl crate::log::Inner {
                         State::Accepted => {
                             page.open.leave();
                             let held = place.held().load(guard);
-                            self.region.release(held.map_or(0, |held| charge(held.slice.len())));
+                            self.region.release(held.map_or(0, |held| charge(held.len())));
                         }
                         State::Committed => gone += 1,
                     }

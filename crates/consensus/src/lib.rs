@@ -25,10 +25,10 @@
 //! [`accept`](ConsensusLog::accept) are acknowledged when they are durable. What was committed never
 //! changes. Everything durable is a record of an [`esker_log::Log`]; opening replays them.
 //!
-//! The map: `rules` decides, without any I/O; `record` is the bytes; `accept`, `commit`, `promise`,
-//! `learn` append what was decided; `index`, `page`, `cell` are how readers find it without a lock;
-//! `region` bounds what is uncommitted; `settled` knows what is durably committed; `checkpoint`,
-//! `recovery` and `truncate` are about the log's two ends.
+//! The map: `rules` decides, without any I/O, under a lock of `gate`; `record` is the bytes; `accept`,
+//! `commit`, `promise`, `learn` append what was decided; `index`, `page`, `cell`, `held` are how readers
+//! find it without a lock; `stock` has memory ready; `region` bounds what is uncommitted; `settled` knows
+//! what is durably committed; `checkpoint`, `recovery` and `truncate` are about the log's two ends.
 
 mod accept;
 mod ballot;
@@ -38,6 +38,8 @@ mod close;
 mod commit;
 mod entry;
 mod error;
+mod gate;
+mod held;
 mod index;
 mod inspect;
 mod iterate;
@@ -54,6 +56,7 @@ mod region;
 mod rules;
 mod settled;
 mod stats;
+mod stock;
 mod sync;
 mod ticket;
 mod truncate;

@@ -8,11 +8,11 @@ use std::sync::atomic::{
 
 use crossbeam_epoch::Guard;
 use esker_log::Log;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::Mutex;
 
-use crate::ballot::Ballot;
 use crate::cell::Borrowed;
 use crate::error::{Error, Result};
+use crate::gate::{Gate, Terms};
 use crate::index::{Found, Index};
 use crate::options::{Mode, Options};
 use crate::page::{Page, number_of};
@@ -45,38 +45,27 @@ impl Drop for Owner {
     }
 }
 
-/// What all operations meet at. Those on one slot under a ballot that was promised already share it
-/// and hold the slot's lock; whatever concerns more than a slot has it alone. Either way it is held
-/// over the decision and the append, so that the order of the records is the order of the decisions.
-#[derive(Debug)]
-pub(crate) struct Gate {
-    pub(crate) promise: Ballot,
-    pub(crate) closed: bool,
-}
-
 pub(crate) struct Inner {
     pub(crate) log: Log,
     pub(crate) options: Options,
-    pub(crate) gate: RwLock<Gate>,
+    pub(crate) gate: Gate,
     /// The first slot that was not truncated. Changes with the gate held alone.
     pub(crate) start: AtomicU64,
     pub(crate) index: Index,
-    pub(crate) locks: [Mutex<()>; LOCKS],
     pub(crate) region: Region,
     pub(crate) settled: Mutex<Settled>,
     pub(crate) waiting: Waiting,
     /// Held by whoever makes a checkpoint or truncates.
     pub(crate) upkeep: Mutex<()>,
-    /// Records since the last checkpoint.
-    pub(crate) since_checkpoint: AtomicU64,
+    /// The number of the newest record, or of one that came a moment before it.
+    pub(crate) newest: AtomicU64,
+    /// The number of the newest record that the last checkpoint covers.
+    pub(crate) checkpointed: AtomicU64,
     pub(crate) read_only: bool,
     pub(crate) closed: AtomicBool,
     /// The log below failed.
     pub(crate) failed: AtomicBool,
 }
-
-/// Locks of slots, by slot.
-const LOCKS: usize = 64;
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -102,15 +91,15 @@ impl Inner {
     pub(crate) fn new(log: Log, options: Options, read_only: bool, start: u64) -> Self {
         Self {
             log,
-            gate: RwLock::new(Gate { promise: Ballot::ZERO, closed: false }),
+            gate: Gate::new(),
             start: AtomicU64::new(start),
             index: Index::new(start),
-            locks: std::array::from_fn(|_| Mutex::default()),
             region: Region::new(options.mutable_size),
             settled: Mutex::new(Settled::new(start)),
             waiting: Waiting::default(),
             upkeep: Mutex::default(),
-            since_checkpoint: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+            checkpointed: AtomicU64::new(0),
             read_only,
             closed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
@@ -134,17 +123,13 @@ impl Inner {
         if self.options.sync_on_commit { self.log.durable().0 } else { u64::MAX }
     }
 
-    pub(crate) fn lock_slot(&self, slot: u64) -> MutexGuard<'_, ()> {
-        self.locks[(slot % LOCKS as u64) as usize].lock()
-    }
-
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
         if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Whether this log takes anything at all.
-    pub(crate) fn writable(&self, gate: &Gate) -> Result<()> {
-        if gate.closed {
+    pub(crate) fn writable(&self, terms: &Terms) -> Result<()> {
+        if terms.closed {
             return Err(Error::Closed);
         }
         if self.read_only {
@@ -186,16 +171,26 @@ impl Inner {
             encode(scratch);
             self.log.append(&*scratch)
         });
-        self.since_checkpoint.fetch_add(1, Relaxed);
-        ticket.map_err(|error| self.fail(error))
+        self.appended(ticket)
     }
 
     /// Appends records that share one sync. There is at least one.
     pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<esker_log::Ticket> {
-        self.since_checkpoint.fetch_add(records.len() as u64, Relaxed);
         let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
         let records: Vec<&&[u8]> = records.iter().collect();
-        self.log.append_batch(&records).map_err(|error| self.fail(error))
+        self.appended(self.log.append_batch(&records))
+    }
+
+    fn appended(&self, ticket: esker_log::Result<esker_log::Ticket>) -> Result<esker_log::Ticket> {
+        let ticket = ticket.map_err(|error| self.fail(error))?;
+        // Others may store theirs the other way round; what depends on it is no more exact than that.
+        self.newest.store(ticket.seq().0, Relaxed);
+        Ok(ticket)
+    }
+
+    /// Records since the last checkpoint.
+    pub(crate) fn since_checkpoint(&self) -> u64 {
+        self.newest.load(Relaxed).saturating_sub(self.checkpointed.load(Relaxed))
     }
 
     /// The page with this number, if there is one. Reads it from the log where only that has it.

@@ -1,35 +1,38 @@
 //! Which pages have uncommitted entries, so that a scan's cost follows those and not the log.
 //!
 //! A page counts its own entries without a lock. It enters the list with the first, under the lock,
-//! and leaves it when a scan finds none. Whoever takes a page off the list first says so and then
-//! looks at the count again; whoever enters counts first and then looks whether the page is listed. So
-//! one of the two sees the other, and no page with an entry is ever off the list for good.
+//! and leaves it when a scan finds none. Whether it is listed is a bit of the count itself: whoever
+//! enters learns by the same addition whether the page has to be listed, and a page is taken off by an
+//! exchange of "listed, and no entries". All changes of one word have one order, so that no page with
+//! an entry is ever off the list for good, and nobody needs a fence.
 
 use std::collections::BTreeSet;
 
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering::SeqCst, fence};
+use crate::sync::{AtomicU64, Mutex, Ordering::AcqRel, Ordering::Acquire};
 
-/// A page's part.
+/// The page is on the list.
+const LISTED: u64 = 1;
+const ENTRY: u64 = 2;
+
+/// A page's part: twice its entries, and the bit.
 #[derive(Debug)]
-pub(crate) struct Count {
-    entries: AtomicU64,
-    listed: AtomicBool,
-}
+pub(crate) struct Count(AtomicU64);
 
 impl Default for Count {
     fn default() -> Self {
-        Self { entries: AtomicU64::new(0), listed: AtomicBool::new(false) }
+        Self(AtomicU64::new(0))
     }
 }
 
 impl Count {
     pub(crate) fn get(&self) -> u64 {
-        self.entries.load(SeqCst)
+        self.0.load(Acquire) / ENTRY
     }
 
     /// An entry was committed or dropped.
+    #[inline]
     pub(crate) fn leave(&self) {
-        self.entries.fetch_sub(1, SeqCst);
+        self.0.fetch_sub(ENTRY, AcqRel);
     }
 }
 
@@ -49,28 +52,30 @@ impl OpenPages {
     }
 
     /// An entry is about to be accepted in a slot that had none.
+    #[inline]
     pub(crate) fn enter(&self, number: u64, count: &Count) {
-        count.entries.fetch_add(1, SeqCst);
-        fence(SeqCst);
-        if !count.listed.load(SeqCst) {
-            self.set(|set| {
-                set.insert(number);
-                count.listed.store(true, SeqCst);
-            });
+        if count.0.fetch_add(ENTRY, AcqRel) & LISTED == 0 {
+            self.list_page(number, count);
         }
+    }
+
+    #[cold]
+    fn list_page(&self, number: u64, count: &Count) {
+        self.set(|set| {
+            set.insert(number);
+            count.0.fetch_or(LISTED, AcqRel);
+        });
     }
 
     /// A scan found nothing in the page.
     pub(crate) fn found_empty(&self, number: u64, count: &Count) {
         self.set(|set| {
-            count.listed.store(false, SeqCst);
-            fence(SeqCst);
-            if count.entries.load(SeqCst) == 0 {
-                set.remove(&number);
-            } else {
-                // Another scan may have taken it off before.
-                set.insert(number);
-                count.listed.store(true, SeqCst);
+            // Whoever enters behind this finds the bit gone, and waits for the lock to set it again.
+            match count.0.compare_exchange(LISTED, 0, AcqRel, Acquire) {
+                Ok(_) | Err(0) => {
+                    set.remove(&number);
+                }
+                Err(_) => {}
             }
         });
     }

@@ -1,7 +1,7 @@
 //! The index's unit: 4096 slots in a row, two words each.
 //!
 //! A slot has a *word*, its state and the number of the record that holds its value, and a *cell*
-//! with the value, as long as it is in memory. Who changes a slot holds its lock (see `locks`);
+//! with the value, as long as it is in memory. Who changes a slot holds its lock (see `gate`);
 //! readers take none. They look at the cell first: a value in memory says all about itself, its
 //! marker included. Only where there is none the word counts, and then a value is empty, or committed,
 //! durable, and to be read from the log.
@@ -9,8 +9,9 @@
 use crossbeam_epoch::Guard;
 
 use crate::cell::Cell;
-use crate::entry::Held;
+use crate::held::Held;
 use crate::open_pages::Count;
+use crate::stock::SMALL;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
 /// Slots in a page.
@@ -100,6 +101,12 @@ impl Slot {
     #[inline]
     pub(crate) fn held(&self) -> &Cell<Held> {
         &self.held
+    }
+
+    /// Puts another value here, or none, in place of one that counts so many bytes.
+    #[inline]
+    pub(crate) fn put(&self, value: Option<Held>, before: u64, guard: &Guard) {
+        self.held.replace(value, before <= SMALL as u64, guard);
     }
 
     /// Nothing is here any more. The word goes first, so that nobody who finds no value takes it for

@@ -47,13 +47,14 @@ impl ConsensusLog {
     pub fn promise(&self, ballot: Ballot, from: u64) -> Result<PromiseTicket> {
         let inner = &self.inner;
         let guard = self.pin();
-        let mut gate = inner.gate.write();
-        inner.writable(&gate)?;
-        if !rules::promise(gate.promise, ballot) {
-            return Err(Error::StaleBallot { promised: gate.promise });
+        let mut gate = inner.gate.alone();
+        let terms = gate.terms();
+        inner.writable(&terms)?;
+        if !rules::promise(terms.promise, ballot) {
+            return Err(Error::StaleBallot { promised: terms.promise });
         }
         let ticket = inner.append(|out| record::promise(out, ballot))?;
-        gate.promise = ballot;
+        gate.promise(ballot);
         let ticket = Ticket::new(ticket, inner);
         inner.settle(&guard);
         let (next, highest) = inner.settled.lock().next_and_highest();
@@ -72,7 +73,7 @@ impl ConsensusLog {
 
     /// The highest ballot that was promised, durably or not yet; [`Ballot::ZERO`] when there is none.
     pub fn promised(&self) -> Ballot {
-        self.inner.gate.read().promise
+        self.inner.gate.promised()
     }
 }
 
@@ -91,7 +92,7 @@ impl Inner {
         &self,
         from: u64,
         guard: &'g crossbeam_epoch::Guard,
-        mut visit: impl FnMut(u64, crate::cell::Borrowed<'g, crate::entry::Held>),
+        mut visit: impl FnMut(u64, crate::cell::Borrowed<'g, crate::held::Held>),
     ) {
         for number in self.index.open.list() {
             let crate::index::Found::Page(page) = self.index.find(number, guard) else { continue };
@@ -105,7 +106,7 @@ impl Inner {
                     continue;
                 }
                 if let Some(held) = place.held().load(guard)
-                    && held.header.header.marker() == 0
+                    && held.marker() == 0
                 {
                     visit(slot, held);
                 }

@@ -6,8 +6,9 @@ use crossbeam_epoch::Guard;
 use esker_log::Seq;
 
 use crate::cell::Borrowed;
-use crate::entry::{Entry, Held};
+use crate::entry::Entry;
 use crate::error::{Error, Result};
+use crate::held::Held;
 use crate::index::Found;
 use crate::log::{ConsensusLog, Inner};
 use crate::page::{Slot, State, number_of};
@@ -117,7 +118,7 @@ impl Inner {
 
     #[inline]
     fn in_memory<'g>(&self, held: Borrowed<'g, Held>) -> Entry<'g> {
-        let marker = held.header.header.marker();
+        let marker = held.marker();
         Entry::borrowed(held, marker > 0 && marker <= self.visible())
     }
 

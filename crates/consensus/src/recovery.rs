@@ -14,8 +14,8 @@ use esker_log::{Log, Seq, Start};
 use crate::ballot::Ballot;
 use crate::cell::Borrowed;
 use crate::checkpoint;
-use crate::entry::hold;
 use crate::error::{Error, Result};
+use crate::held::hold;
 use crate::log::{ConsensusLog, Inner, Owner};
 use crate::options::Options;
 use crate::page::{Page, SLOTS, State, Word, number_of};
@@ -126,7 +126,9 @@ impl<'a, 'g> Replay<'a, 'g> {
                 self.record(record.seq.0, record.payload)?;
             }
         }
-        self.inner.since_checkpoint.store(count, Relaxed);
+        let newest = self.inner.log.accepted().0;
+        self.inner.newest.store(newest, Relaxed);
+        self.inner.checkpointed.store(newest.saturating_sub(count), Relaxed);
         Ok(())
     }
 
@@ -285,7 +287,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                 }
             }
         }
-        inner.gate.write().promise = promise;
+        inner.gate.alone().promise(promise);
         let mut settled = inner.settled.lock();
         settled.recovered(next, range);
         inner.advance(&mut settled, u64::MAX, guard);

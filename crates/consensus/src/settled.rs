@@ -48,14 +48,19 @@ impl Settled {
         Self { pending, next, range: None, cache, cached: 0, stuck: false }
     }
 
-    /// A marker was appended.
-    pub(crate) fn committed(&mut self, marker: u64, slot: u64, bytes: u64) {
+    /// A marker was appended; how many are pending now.
+    pub(crate) fn committed(&mut self, marker: u64, slot: u64, bytes: u64) -> usize {
         // Nearly in order: threads that commit different slots may come here the other way round.
         let mut at = self.pending.len();
         while at > 0 && self.pending[at - 1].0 > marker {
             at -= 1;
         }
-        self.pending.insert(at, (marker, slot, bytes));
+        if at == self.pending.len() {
+            self.pending.push_back((marker, slot, bytes));
+        } else {
+            self.pending.insert(at, (marker, slot, bytes));
+        }
+        self.pending.len()
     }
 
     /// As recovery found it.
@@ -155,9 +160,9 @@ impl Inner {
     }
 
     /// The same, when there are many, or somebody watches: so that what is pending stays bounded.
-    pub(crate) fn settle_if_many(&self, guard: &Guard) {
+    pub(crate) fn settle_if_many(&self, pending: usize, guard: &Guard) {
         let watched = !self.options.sync_on_commit && self.waiting.is_watched();
-        if watched || self.settled.lock().pending.len() >= MANY {
+        if watched || pending >= MANY {
             self.settle(guard);
         }
     }
@@ -205,10 +210,7 @@ impl Inner {
             };
             for (slot, place) in page.from(settled.next) {
                 let counts = place.word().state() == State::Committed
-                    && place
-                        .held()
-                        .load(guard)
-                        .is_none_or(|held| held.header.header.marker() <= visible);
+                    && place.held().load(guard).is_none_or(|held| held.marker() <= visible);
                 if !counts {
                     return;
                 }
@@ -234,7 +236,7 @@ impl Inner {
             if let Found::Page(page) = self.index.find(number_of(slot), guard) {
                 let place = page.slot(slot);
                 if place.word().state() == State::Committed {
-                    place.held().swap(None, guard);
+                    place.put(None, bytes, guard);
                 }
             }
         }

@@ -46,7 +46,7 @@ impl ConsensusLog {
         let unsettled = inner.settled.lock().pending();
         inner.settle(&guard);
         let pages = inner.index.in_memory(&guard);
-        let promised = inner.gate.read().promise;
+        let promised = inner.gate.promised();
         let settled = inner.settled.lock();
         Stats {
             promised,
@@ -60,7 +60,7 @@ impl ConsensusLog {
             mutable_free: inner.region.size().saturating_sub(inner.region.used()),
             cache_used: settled.cached(),
             pages: pages.len(),
-            since_checkpoint: inner.since_checkpoint.load(std::sync::atomic::Ordering::Relaxed),
+            since_checkpoint: inner.since_checkpoint(),
             read_only: inner.read_only,
             log: inner.log.metadata(),
         }

@@ -54,8 +54,8 @@ impl ConsensusLog {
     pub fn truncate_after(&self, slot: u64) -> Result<()> {
         let inner = &self.inner;
         let guard = self.pin();
-        let gate = inner.gate.write();
-        inner.writable(&gate)?;
+        let gate = inner.gate.alone();
+        inner.writable(&gate.terms())?;
         inner.settle(&guard);
         let (next, highest) = inner.settled.lock().next_and_highest();
         let decided = next.checked_sub(1).max(highest);
@@ -68,7 +68,7 @@ impl ConsensusLog {
         }
         let mut dropped = Vec::new();
         inner.each_uncommitted(slot.saturating_add(1), &guard, |slot, held| {
-            dropped.push((slot, charge(held.slice.len())));
+            dropped.push((slot, charge(held.len())));
         });
         dropped.retain(|(other, _)| *other > slot);
         if dropped.is_empty() {
@@ -178,11 +178,10 @@ impl Inner {
         cut: u64,
         guard: &Guard,
     ) -> Result<Option<(esker_log::Ticket, u64, u64)>> {
-        let gate = self.gate.read();
-        self.writable(&gate)?;
+        let terms = self.gate.of_slot(slot);
+        self.writable(&terms)?;
         let Some(page) = self.page(number_of(slot), guard)? else { return Ok(None) };
         let place = page.slot(slot);
-        let _lock = self.lock_slot(slot);
         let word = place.word();
         if word.state() == State::Empty || word.seq() == 0 || word.seq() >= cut {
             return Ok(None);
@@ -208,10 +207,9 @@ impl Inner {
         last.wait().map_err(|error| self.fail(error))?;
         tickets.clear();
         for (slot, from, to) in moved.drain(..) {
-            let _gate = self.gate.read();
+            let _terms = self.gate.of_slot(slot);
             let Some(page) = self.page(number_of(slot), guard)? else { continue };
             let place = page.slot(slot);
-            let _lock = self.lock_slot(slot);
             let word = place.word();
             if word.seq() == from && word.state() != State::Empty {
                 place.set_word(word.moved(to));

@@ -80,6 +80,10 @@ impl Shared {
 
     /// The caller does not wait: asks for what the policy owes it.
     pub(crate) fn unawaited(&self, unit: u64) {
+        // These are owed nothing more than the append saw to.
+        if matches!(self.options.policy, Policy::Batch(_) | Policy::Periodic(_)) {
+            return;
+        }
         let mut state = self.lock();
         state.core.ask_unawaited(unit);
         self.kick(&state);

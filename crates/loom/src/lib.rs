@@ -6,10 +6,40 @@
 
 /// What `crate::sync` is in the log, from loom.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use loom::sync::MutexGuard as FairMutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
     pub(crate) use loom::sync::{Condvar, Mutex};
+
+    pub(crate) use crate::epochs::{Guard, pin};
+
+    /// loom knows nothing of fairness.
+    #[derive(Debug)]
+    pub(crate) struct FairMutex<T>(Mutex<T>);
+
+    impl<T> FairMutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> FairMutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        }
+    }
 }
 
+/// What the consensus log's sources need besides, as small as they allow.
+mod stand_ins;
+pub(crate) use stand_ins::{held, page, record, stock};
+
+#[path = "../../consensus/src/ballot.rs"]
+mod ballot;
+#[path = "../../consensus/src/cell.rs"]
+mod cell;
+mod epochs;
+#[path = "../../consensus/src/gate.rs"]
+mod gate;
+#[path = "../../consensus/src/index.rs"]
+mod index;
 #[path = "../../consensus/src/open_pages.rs"]
 mod open_pages;
 #[path = "../../log/src/progress.rs"]
@@ -20,9 +50,15 @@ mod published;
 mod region;
 
 #[cfg(test)]
+mod deciding;
+#[cfg(test)]
 mod filling;
 #[cfg(test)]
+mod finding;
+#[cfg(test)]
 mod listing;
+#[cfg(test)]
+mod looking;
 #[cfg(test)]
 mod publishing;
 #[cfg(test)]

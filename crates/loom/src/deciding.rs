@@ -1,0 +1,67 @@
+//! The gate: whoever decides about a slot goes by the promise as it is, whichever slot it is. Guards
+//! against an accept that comes behind a promise of a higher ballot, and against two that wait for each
+//! other.
+
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+
+use crate::ballot::Ballot;
+use crate::gate::Gate;
+
+const LOW: Ballot = Ballot::new(1, 1);
+const HIGH: Ballot = Ballot::new(2, 1);
+
+/// The records, in order: of promises and accepts.
+type Log = Mutex<Vec<Ballot>>;
+
+fn accept(shared: &(Gate<2>, Log), slot: u64, ballot: Ballot) {
+    let terms = shared.0.of_slot(slot);
+    if ballot >= terms.promise && !terms.closed {
+        shared.1.lock().unwrap().push(ballot);
+    }
+}
+
+fn promise(shared: &(Gate<2>, Log), ballot: Ballot) {
+    let mut gate = shared.0.alone();
+    if ballot >= gate.terms().promise {
+        shared.1.lock().unwrap().push(ballot);
+        gate.promise(ballot);
+    }
+}
+
+#[test]
+fn nothing_lower_comes_behind_a_promise() {
+    loom::model(|| {
+        let shared: Arc<(Gate<2>, Log)> = Arc::new((Gate::new(), Log::default()));
+        let accepts = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                accept(&shared, 0, LOW);
+                accept(&shared, 1, LOW);
+            })
+        };
+        promise(&shared, HIGH);
+        assert_eq!(shared.0.promised(), HIGH);
+        accepts.join().unwrap();
+        let log = shared.1.lock().unwrap();
+        assert!(log.is_sorted(), "ballots go back");
+    });
+}
+
+#[test]
+fn two_that_have_it_alone_do_not_wait_for_each_other() {
+    loom::model(|| {
+        let shared: Arc<(Gate<2>, Log)> = Arc::new((Gate::new(), Log::default()));
+        let promises = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || promise(&shared, LOW))
+        };
+        promise(&shared, HIGH);
+        promises.join().unwrap();
+        shared.0.alone().close();
+        accept(&shared, 1, HIGH);
+        let log = shared.1.lock().unwrap();
+        assert!(log.is_sorted() && *log.last().unwrap() == HIGH);
+        assert!(log.iter().filter(|ballot| **ballot == HIGH).count() == 1, "closed");
+    });
+}

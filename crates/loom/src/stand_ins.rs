@@ -1,0 +1,75 @@
+//! What stands around the index and the cell in the consensus log, as small as they allow.
+#![allow(unsafe_code)]
+
+use loom::cell::UnsafeCell;
+
+/// A number that is no atomic: whoever sees it must see it written.
+#[derive(Debug)]
+pub(crate) struct Plain(UnsafeCell<u64>);
+
+// SAFETY: written before it is shared, and only read after that. loom sees whether that is so.
+unsafe impl Sync for Plain {}
+// SAFETY: as above.
+unsafe impl Send for Plain {}
+
+impl Plain {
+    pub(crate) fn new(number: u64) -> Self {
+        let plain = Self(UnsafeCell::new(0));
+        // SAFETY: nobody else has it yet.
+        plain.0.with_mut(|place| unsafe { *place = number });
+        plain
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        // SAFETY: nobody writes to it any more.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+pub(crate) mod held {
+    /// A value in memory. No model has one: a cell of anything behaves the same.
+    #[derive(Clone)]
+    pub(crate) struct Held(pub(crate) triomphe::ThinArc<(), u8>);
+}
+
+pub(crate) mod stock {
+    use super::held::Held;
+    use crate::sync::Guard;
+
+    pub(crate) fn retire(held: Held, _small: bool, guard: &Guard) {
+        guard.defer(move || drop(held));
+    }
+}
+
+pub(crate) mod record {
+    #[derive(Debug)]
+    pub(crate) struct PageAt {
+        pub(crate) number: u64,
+        pub(crate) seq: u64,
+        pub(crate) open: bool,
+    }
+}
+
+pub(crate) mod page {
+    use super::Plain;
+    use crate::open_pages::Count;
+
+    pub(crate) const SLOTS: usize = 1;
+
+    pub(crate) fn number_of(slot: u64) -> u64 {
+        slot
+    }
+
+    #[derive(Debug)]
+    pub(crate) struct Page {
+        pub(crate) number: u64,
+        pub(crate) open: Count,
+        pub(crate) filled: Plain,
+    }
+
+    impl Page {
+        pub(crate) fn new(number: u64) -> Self {
+            Self { number, open: Count::default(), filled: Plain::new(number + 100) }
+        }
+    }
+}
