@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::floor::Floor;
 use crate::harness::Told;
+use crate::job::Set;
 use crate::systems::System;
-use crate::work::{WORKS, Work};
+use crate::work::{Work, works};
 
 /// One line of `peers.json`. The first nine keys are interface.
 #[derive(Debug, Clone, Serialize)]
@@ -96,9 +97,13 @@ pub fn of_work<'a>(rows: &'a [Row], work: &Work) -> Vec<&'a Row> {
 }
 
 /// All tables, as Markdown.
-pub fn markdown(rows: &[Row], circumstances: &str) -> String {
-    let mut text = format!("# Esker and its peers\n\n{circumstances}\n");
-    for work in &WORKS {
+pub fn markdown(set: Set, rows: &[Row], circumstances: &str) -> String {
+    let title = match set {
+        Set::Log => "Esker and its peers",
+        Set::Consensus => "The consensus log and its peers",
+    };
+    let mut text = format!("# {title}\n\n{circumstances}\n");
+    for work in works(set) {
         let rows = of_work(rows, work);
         if !rows.is_empty() {
             table(&mut text, work, &rows);
@@ -127,7 +132,8 @@ fn table(text: &mut String, work: &Work, rows: &[&Row]) {
     let (reader, line) = if streams { (" reader MB/s |", "--:|") } else { ("", "") };
     let _ = writeln!(
         text,
-        "| system | records/s | of the runs | MB/s |{reader} p50 µs | p99 µs | beside Esker | durable | read back |"
+        "| system | {} | of the runs | MB/s |{reader} p50 µs | p99 µs | beside Esker | durable | read back |",
+        work.set.unit(),
     );
     let _ = writeln!(text, "|---|--:|--:|--:|{line}--:|--:|--:|---|---|");
     for row in rows {
@@ -199,6 +205,9 @@ fn yes(is: bool) -> &'static str {
 
 /// Three digits that count, and commas; small figures keep a fraction.
 pub fn grouped(figure: f64) -> String {
+    if figure < 0.1 {
+        return format!("{figure:.3}");
+    }
     if figure < 10.0 {
         return format!("{figure:.2}");
     }
@@ -222,6 +231,7 @@ fn round(figure: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::systems::SYSTEMS;
+    use crate::work::WORKS;
 
     fn told(ops: u64) -> Told {
         Told {
@@ -252,13 +262,13 @@ mod tests {
     fn what_never_ran_is_neither_durable_nor_verified() {
         let row = Row::of(&SYSTEMS[0], &WORKS[0], &[Err("does not build".into())], None);
         assert!(!row.durable && !row.verified && row.ops_per_s == 0.0);
-        let text = markdown(&[row], "");
+        let text = markdown(Set::Log, &[row], "");
         assert!(text.contains("| esker | does not build |"), "{text}");
     }
 
     #[test]
     fn figures_are_easy_to_read() {
-        let told = [1.234, 45.6, 1234.0, 1_012_345.0].map(grouped);
-        assert_eq!(told, ["1.23", "46", "1,230", "1,010,000"]);
+        let told = [0.0123, 1.234, 45.6, 1234.0, 1_012_345.0].map(grouped);
+        assert_eq!(told, ["0.012", "1.23", "46", "1,230", "1,010,000"]);
     }
 }

@@ -11,11 +11,11 @@ use clap::Args;
 use crate::circumstances;
 use crate::floor::{Floor, Sampler};
 use crate::harness::Told;
-use crate::job::Job;
+use crate::job::{Job, Set};
 use crate::programs::{self, GoCommands};
 use crate::report::{self, Row};
-use crate::systems::{Home, SYSTEMS, System};
-use crate::work::{WORKS, Work};
+use crate::systems::{Home, System, systems};
+use crate::work::{Work, works};
 use crate::{chart, child};
 
 /// After so many failures a system is not asked to do the same again.
@@ -24,6 +24,10 @@ const PATIENCE: usize = 2;
 /// What may be chosen.
 #[derive(Debug, Clone, Args)]
 pub struct Choice {
+    /// What of Esker is compared: the log with other logs, or the consensus log with logs of entries
+    /// and a store of keys
+    #[arg(long, default_value = "log")]
+    set: Set,
     /// Length of the timed part of a work; where all write the same bytes, how many
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
@@ -102,13 +106,12 @@ fn plan(choice: &Choice) -> Result<Vec<Results>> {
         }
         Ok(())
     };
-    known(&choice.work, WORKS.iter().map(|work| work.name).collect())?;
-    known(&choice.only, SYSTEMS.iter().map(|system| system.name).collect())?;
+    known(&choice.work, works(choice.set).map(|work| work.name).collect())?;
+    known(&choice.only, systems(choice.set).map(|system| system.name).collect())?;
     ensure!(choice.seconds > 0.0 && choice.gb > 0.0, "--seconds and --gb must be above 0");
     let mut all = Vec::new();
-    for work in WORKS.iter().filter(|work| wanted(&choice.work, work.name)) {
-        let systems: Vec<_> = SYSTEMS
-            .iter()
+    for work in works(choice.set).filter(|work| wanted(&choice.work, work.name)) {
+        let systems: Vec<_> = systems(choice.set)
             .filter(|system| system.takes_part(work) && wanted(&choice.only, system.name))
             .map(|system| (system, Vec::new()))
             .collect();
@@ -156,13 +159,14 @@ fn one(
     };
     match &told {
         Ok(told) => eprintln!(
-            "  {:17} {:>11} records/s {:>8} MB/s  p50 {} µs",
+            "  {:20} {:>11} {} {:>8} MB/s  p50 {} µs",
             system.name,
             report::grouped(told.ops as f64 / told.seconds),
+            work.set.unit(),
             report::grouped(told.bytes as f64 / told.seconds / 1e6),
             report::grouped(told.p50_us),
         ),
-        Err(reason) => eprintln!("  {:17} {reason}", system.name),
+        Err(reason) => eprintln!("  {:20} {reason}", system.name),
     }
     runs.push(told);
     Ok(())
@@ -195,11 +199,12 @@ fn tell(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
                 .map(move |(system, runs)| Row::of(system, results.work, runs, floor))
         })
         .collect();
-    let text = report::markdown(&rows, circumstances);
+    let text = report::markdown(choice.set, &rows, circumstances);
     std::fs::create_dir_all(&choice.out)?;
-    std::fs::write(choice.out.join("peers.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
-    std::fs::write(choice.out.join("peers.md"), &text)?;
-    chart::draw_all(&rows, &choice.out)?;
+    let file = |kind: &str| choice.out.join(format!("{}.{kind}", choice.set.stem()));
+    std::fs::write(file("json"), serde_json::to_string_pretty(&rows)? + "\n")?;
+    std::fs::write(file("md"), &text)?;
+    chart::draw_all(choice.set, &rows, &choice.out)?;
     println!("{text}");
     eprintln!("written to {}", choice.out.display());
     Ok(())
