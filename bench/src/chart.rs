@@ -51,7 +51,7 @@ fn draw(path: &Path, work: &Work, rows: &[&Row]) -> Result<()> {
     let most = rows.iter().filter_map(|row| row.figure(work)).fold(0.0, f64::max);
     let room = f64::from(WIDTH as i32 - LEFT - RIGHT);
     for (row, top) in rows.iter().zip((TOP..).step_by(BAR as usize)) {
-        text(row.system, (12, top + 6), 17, INK)?;
+        text(&row.system, (12, top + 6), 17, INK)?;
         let Some(figure) = row.figure(work) else {
             text("no figure: see the notes", (LEFT, top + 6), 16, GREY)?;
             continue;

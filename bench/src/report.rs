@@ -1,9 +1,9 @@
 //! What is told: a row for each system and work, as JSON for programs and as tables for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::floor::Floor;
@@ -13,10 +13,10 @@ use crate::systems::System;
 use crate::work::{Work, works};
 
 /// One line of `peers.json`. The first nine keys are interface.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    pub system: &'static str,
-    pub work: &'static str,
+    pub system: String,
+    pub work: String,
     pub durable: bool,
     pub writers: u32,
     pub size: Value,
@@ -30,13 +30,13 @@ pub struct Row {
     pub note: String,
     /// The rate of every run, in the order of the runs.
     pub ops_per_s_of_runs: Vec<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reader_mb_per_s: Option<f64>,
     /// Samples taken before and after this work in every run.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
     /// Why there is no figure, or what failed beside the runs that there are.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
@@ -61,8 +61,8 @@ impl Row {
                 _ => format!("{failures} of {} runs: {reason}", runs.len()),
             });
         Self {
-            system: system.name,
-            work: work.name,
+            system: system.name.into(),
+            work: work.name.into(),
             durable: median.is_some_and(|told| told.durable),
             writers: work.writers,
             size: work.size(),
@@ -86,6 +86,16 @@ impl Row {
         let figure = if work.in_bytes { self.mb_per_s } else { self.ops_per_s };
         (figure > 0.0).then_some(figure)
     }
+}
+
+/// The rows of a set of works: the new ones, and the old ones of works that were not run again.
+pub fn together(set: Set, new: Vec<Row>, old: Vec<Row>) -> Vec<Row> {
+    let again: BTreeSet<String> = new.iter().map(|row| row.work.clone()).collect();
+    let mut rows = new;
+    rows.extend(old.into_iter().filter(|row| !again.contains(&row.work)));
+    let place = |row: &Row| works(set).position(|work| work.name == row.work);
+    rows.sort_by_key(place);
+    rows
 }
 
 /// The rows of a work, the fastest first.
@@ -177,7 +187,7 @@ fn notes(text: &mut String, rows: &[Row]) {
         }
         if !row.note.is_empty() {
             let note = format!("{} {}: {}", row.system, row.version, row.note);
-            notes.entry(note).or_default().push(row.work);
+            notes.entry(note).or_default().push(&row.work);
         }
     }
     text.push_str("\n## Notes\n\n");
@@ -264,6 +274,14 @@ mod tests {
         assert!(!row.durable && !row.verified && row.ops_per_s == 0.0);
         let text = markdown(Set::Log, &[row], "");
         assert!(text.contains("| esker | does not build |"), "{text}");
+    }
+
+    #[test]
+    fn old_rows_stay_where_the_work_was_not_run_again() {
+        let row = |work: usize, ops| Row::of(&SYSTEMS[0], &WORKS[work], &[Ok(told(ops))], None);
+        let rows = together(Set::Log, vec![row(1, 30)], vec![row(0, 10), row(1, 20)]);
+        let told: Vec<_> = rows.iter().map(|row| (row.work.as_str(), row.ops_per_s)).collect();
+        assert_eq!(told, [("append-1", 10.0), ("append-20", 30.0)]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The run: every system at every work, in turn, several times, with the floor in between.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -20,6 +21,9 @@ use crate::{chart, child};
 
 /// After so many failures a system is not asked to do the same again.
 const PATIENCE: usize = 2;
+
+const KEPT: &str = " The works were not all run in one go; each has all its systems, in turn, from one run, \
+                    and this is told of the last.";
 
 /// What may be chosen.
 #[derive(Debug, Clone, Args)]
@@ -46,6 +50,9 @@ pub struct Choice {
     /// A directory on the disk to measure; it must not be there. Without it, one in ./target
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Keep what the results have of works that are not run now
+    #[arg(long)]
+    keep: bool,
     /// Where the results go
     #[arg(long, default_value_os_t = programs::home().join("results"))]
     out: PathBuf,
@@ -199,9 +206,18 @@ fn tell(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
                 .map(move |(system, runs)| Row::of(system, results.work, runs, floor))
         })
         .collect();
-    let text = report::markdown(choice.set, &rows, circumstances);
     std::fs::create_dir_all(&choice.out)?;
     let file = |kind: &str| choice.out.join(format!("{}.{kind}", choice.set.stem()));
+    let old: Vec<Row> = match std::fs::read(file("json")) {
+        Ok(bytes) if choice.keep => serde_json::from_slice(&bytes).context("the rows to keep")?,
+        Err(error) if choice.keep && error.kind() != ErrorKind::NotFound => {
+            return Err(error.into());
+        }
+        _ => Vec::new(),
+    };
+    let (new, rows) = (rows.len(), report::together(choice.set, rows, old));
+    let kept = if rows.len() > new { KEPT } else { "" };
+    let text = report::markdown(choice.set, &rows, &format!("{circumstances}{kept}"));
     std::fs::write(file("json"), serde_json::to_string_pretty(&rows)? + "\n")?;
     std::fs::write(file("md"), &text)?;
     chart::draw_all(choice.set, &rows, &choice.out)?;
