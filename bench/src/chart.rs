@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
+use crate::job::Set;
 use crate::report::{Row, grouped, of_work};
-use crate::work::{WORKS, Work};
+use crate::work::{Work, works};
 
 const WIDTH: u32 = 860;
 const BAR: i32 = 26;
@@ -20,8 +21,8 @@ const ESKER: RGBColor = RGBColor(32, 104, 168);
 const PEER: RGBColor = RGBColor(170, 180, 190);
 
 /// Draws every work that has figures.
-pub fn draw_all(rows: &[Row], out: &Path) -> Result<()> {
-    for work in &WORKS {
+pub fn draw_all(set: Set, rows: &[Row], out: &Path) -> Result<()> {
+    for work in works(set) {
         let rows = of_work(rows, work);
         if !rows.is_empty() {
             let path = out.join(format!("{}.svg", work.name));
@@ -41,7 +42,7 @@ fn draw(path: &Path, work: &Work, rows: &[&Row]) -> Result<()> {
         area.draw(&Text::new(words.to_owned(), at, style)).map_err(told)
     };
     text(work.title, (12, 10), 20, INK)?;
-    let unit = if work.in_bytes { "MB/s" } else { "records/s" };
+    let unit = if work.in_bytes { "MB/s" } else { work.set.unit() };
     let floor = rows.iter().find_map(|row| row.floor).map_or_else(String::new, |floor| {
         let (sync, seq) = (floor.sync_p50_us, grouped(floor.seq_mb_per_s));
         format!("; floor: overwrite + sync {sync:.0} µs, direct write {seq} MB/s")
@@ -50,7 +51,7 @@ fn draw(path: &Path, work: &Work, rows: &[&Row]) -> Result<()> {
     let most = rows.iter().filter_map(|row| row.figure(work)).fold(0.0, f64::max);
     let room = f64::from(WIDTH as i32 - LEFT - RIGHT);
     for (row, top) in rows.iter().zip((TOP..).step_by(BAR as usize)) {
-        text(row.system, (12, top + 6), 17, INK)?;
+        text(&row.system, (12, top + 6), 17, INK)?;
         let Some(figure) = row.figure(work) else {
             text("no figure: see the notes", (LEFT, top + 6), 16, GREY)?;
             continue;

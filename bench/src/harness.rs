@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
@@ -12,6 +12,7 @@ use crate::histogram::Histogram;
 use crate::job::{Job, Shape};
 use crate::payload::Payload;
 use crate::peers::{self, Log};
+use crate::slots;
 
 /// Work before the timed part: such a share of it, and at most so many seconds.
 const WARM_UP_PART: f64 = 0.2;
@@ -47,12 +48,17 @@ struct Measured {
 
 /// Does the job.
 pub fn run(job: &Job) -> Result<Told> {
-    let peer = peers::find(&job.system)?;
+    if job.shape.is_on_slots() {
+        return slots::run(job);
+    }
+    let peer = peers::find(job)?;
     let log = (peer.open)(job).context("open")?;
     let measured = match job.shape {
         Shape::Callers => callers(&*log, job),
         Shape::Pipelined => pipelined(&*log, job),
         Shape::Stream => stream(&*log, job),
+        Shape::Batches => batches(&*log, job),
+        _ => bail!("a log of entries has no slots"),
     }?;
     log.close().context("close")?;
     let mut check = Check::new(job, 1);
@@ -167,4 +173,28 @@ fn stream(log: &dyn Log, job: &Job) -> Result<Measured> {
         let counts = vec![ops];
         Ok(Measured { counts, ops, bytes, took, times, reader_took: Some(reader_took) })
     })
+}
+
+fn batches(log: &dyn Log, job: &Job) -> Result<Measured> {
+    let mut payloads: Vec<_> = (0..job.batch).map(|_| Payload::new(job, 0)).collect();
+    let mut count = 0;
+    let mut work = |seconds: f64| -> Result<_> {
+        let (first, mut bytes, mut times) = (count, 0, Histogram::new());
+        let begin = Instant::now();
+        let mut last = begin;
+        while (last - begin).as_secs_f64() < seconds {
+            let records: Vec<&[u8]> =
+                payloads.iter_mut().zip(count..).map(|(payload, at)| payload.record(at)).collect();
+            log.append_batch(&records)?;
+            count += records.len() as u64;
+            bytes += records.iter().map(|record| record.len() as u64).sum::<u64>();
+            let now = Instant::now();
+            times.add(now - last);
+            last = now;
+        }
+        Ok((count, count - first, bytes, last - begin, times))
+    };
+    work((job.seconds * WARM_UP_PART).min(WARM_UP_MOST)).context("warm up")?;
+    let (count, ops, bytes, took, times) = work(job.seconds)?;
+    Ok(Measured { counts: vec![count], ops, bytes, took, times, reader_took: None })
 }

@@ -3,9 +3,36 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 
-/// How records are appended.
+/// What of Esker is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Set {
+    /// The log, with other logs.
+    Log,
+    /// The consensus log, with logs of entries and with a store of keys.
+    Consensus,
+}
+
+impl Set {
+    /// What its files of results are called.
+    pub fn stem(self) -> &'static str {
+        match self {
+            Set::Log => "peers",
+            Set::Consensus => "consensus",
+        }
+    }
+
+    /// What its works count.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Set::Log => "records/s",
+            Set::Consensus => "operations/s",
+        }
+    }
+}
+
+/// How records are appended, or what is done with slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Shape {
     /// Each caller waits until its record is durable.
@@ -14,6 +41,26 @@ pub enum Shape {
     Pipelined,
     /// One caller appends batches and waits for each; a reader follows at the tip.
     Stream,
+    /// One caller appends batches and waits for each.
+    Batches,
+    /// Callers write slots, and read some.
+    Slots,
+    /// Opening a store that was closed, until every slot was read.
+    Recovery,
+    /// The same after a process that ended without closing it.
+    Kill,
+    /// What that process does.
+    Leave,
+    /// Finding the slots that are accepted and not committed.
+    Scan,
+}
+
+impl Shape {
+    /// Whether it is about slots, which a log of entries has not.
+    pub fn is_on_slots(self) -> bool {
+        use Shape::*;
+        matches!(self, Slots | Recovery | Kill | Leave | Scan)
+    }
 }
 
 /// One run of one system.
@@ -21,6 +68,8 @@ pub enum Shape {
 pub struct Job {
     #[arg(long)]
     pub system: String,
+    #[arg(long)]
+    pub set: Set,
     #[arg(long)]
     pub shape: Shape,
     #[arg(long)]
@@ -31,13 +80,20 @@ pub struct Job {
     /// Bytes of the largest record
     #[arg(long)]
     pub most: u32,
-    /// Records of one append
+    /// Records of one append; slots that are recovered or scanned
     #[arg(long)]
     pub batch: u32,
+    /// Reads among 100 operations on slots
+    #[arg(long)]
+    pub reads: u32,
+    /// Slots are written in a shuffled order
+    #[arg(long, action = ArgAction::Set)]
+    pub random: bool,
     /// Length of the timed part where no count is given
     #[arg(long)]
     pub seconds: f64,
-    /// Records of each caller in the timed part; 0 for as many as fit into the time
+    /// Records or operations of each caller in the timed part, recoveries, or scans; 0 for as many
+    /// as fit into the time
     #[arg(long)]
     pub count: u64,
     /// What the records follow from
@@ -51,14 +107,19 @@ pub struct Job {
 impl Job {
     /// The flags that make this job again.
     pub fn flags(&self) -> Vec<String> {
-        let shape = self.shape.to_possible_value();
-        let flags: [(&str, String); 10] = [
+        fn name(value: impl ValueEnum) -> String {
+            value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
+        }
+        let flags: [(&str, String); 13] = [
             ("system", self.system.clone()),
-            ("shape", shape.map_or_else(String::new, |value| value.get_name().into())),
+            ("set", name(self.set)),
+            ("shape", name(self.shape)),
             ("writers", self.writers.to_string()),
             ("least", self.least.to_string()),
             ("most", self.most.to_string()),
             ("batch", self.batch.to_string()),
+            ("reads", self.reads.to_string()),
+            ("random", self.random.to_string()),
             ("seconds", self.seconds.to_string()),
             ("count", self.count.to_string()),
             ("seed", self.seed.to_string()),

@@ -11,9 +11,11 @@ mod histogram;
 mod job;
 mod payload;
 mod peers;
+mod plan;
 mod programs;
 mod report;
 mod run;
+mod slots;
 mod systems;
 mod work;
 
@@ -38,6 +40,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
+        Some(Command::Child(job)) if job.shape == job::Shape::Leave => slots::leave(&job),
         Some(Command::Child(job)) => {
             println!("{}", serde_json::to_string(&harness::run(&job)?)?);
             Ok(())

@@ -57,7 +57,8 @@ pub fn head_of(record: &[u8]) -> Option<(u32, u64)> {
     Some((u32::from_le_bytes(*writer), u64::from_le_bytes(*count)))
 }
 
-fn mix(number: u64) -> u64 {
+/// Noise that follows from a number.
+pub fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -67,18 +68,21 @@ fn mix(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Shape;
+    use crate::job::{Set, Shape};
 
     /// The Go side has the same test: both must make the same records.
     #[test]
     fn both_sides_make_the_same_records() {
         let job = Job {
             system: String::new(),
+            set: Set::Log,
             shape: Shape::Callers,
             writers: 3,
             least: 128,
             most: 5000,
             batch: 1,
+            reads: 0,
+            random: false,
             seconds: 0.0,
             count: 100,
             seed: 7,

@@ -1,21 +1,22 @@
 //! What is told: a row for each system and work, as JSON for programs and as tables for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::floor::Floor;
 use crate::harness::Told;
+use crate::job::Set;
 use crate::systems::System;
-use crate::work::{WORKS, Work};
+use crate::work::{Work, works};
 
 /// One line of `peers.json`. The first nine keys are interface.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
-    pub system: &'static str,
-    pub work: &'static str,
+    pub system: String,
+    pub work: String,
     pub durable: bool,
     pub writers: u32,
     pub size: Value,
@@ -29,13 +30,13 @@ pub struct Row {
     pub note: String,
     /// The rate of every run, in the order of the runs.
     pub ops_per_s_of_runs: Vec<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reader_mb_per_s: Option<f64>,
     /// Samples taken before and after this work in every run.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<Floor>,
     /// Why there is no figure, or what failed beside the runs that there are.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
 }
 
@@ -60,8 +61,8 @@ impl Row {
                 _ => format!("{failures} of {} runs: {reason}", runs.len()),
             });
         Self {
-            system: system.name,
-            work: work.name,
+            system: system.name.into(),
+            work: work.name.into(),
             durable: median.is_some_and(|told| told.durable),
             writers: work.writers,
             size: work.size(),
@@ -87,6 +88,16 @@ impl Row {
     }
 }
 
+/// The rows of a set of works: the new ones, and the old ones of works that were not run again.
+pub fn together(set: Set, new: Vec<Row>, old: Vec<Row>) -> Vec<Row> {
+    let again: BTreeSet<String> = new.iter().map(|row| row.work.clone()).collect();
+    let mut rows = new;
+    rows.extend(old.into_iter().filter(|row| !again.contains(&row.work)));
+    let place = |row: &Row| works(set).position(|work| work.name == row.work);
+    rows.sort_by_key(place);
+    rows
+}
+
 /// The rows of a work, the fastest first.
 pub fn of_work<'a>(rows: &'a [Row], work: &Work) -> Vec<&'a Row> {
     let mut rows: Vec<&Row> = rows.iter().filter(|row| row.work == work.name).collect();
@@ -96,9 +107,13 @@ pub fn of_work<'a>(rows: &'a [Row], work: &Work) -> Vec<&'a Row> {
 }
 
 /// All tables, as Markdown.
-pub fn markdown(rows: &[Row], circumstances: &str) -> String {
-    let mut text = format!("# Esker and its peers\n\n{circumstances}\n");
-    for work in &WORKS {
+pub fn markdown(set: Set, rows: &[Row], circumstances: &str) -> String {
+    let title = match set {
+        Set::Log => "Esker and its peers",
+        Set::Consensus => "The consensus log and its peers",
+    };
+    let mut text = format!("# {title}\n\n{circumstances}\n");
+    for work in works(set) {
         let rows = of_work(rows, work);
         if !rows.is_empty() {
             table(&mut text, work, &rows);
@@ -127,7 +142,8 @@ fn table(text: &mut String, work: &Work, rows: &[&Row]) {
     let (reader, line) = if streams { (" reader MB/s |", "--:|") } else { ("", "") };
     let _ = writeln!(
         text,
-        "| system | records/s | of the runs | MB/s |{reader} p50 µs | p99 µs | beside Esker | durable | read back |"
+        "| system | {} | of the runs | MB/s |{reader} p50 µs | p99 µs | beside Esker | durable | read back |",
+        work.set.unit(),
     );
     let _ = writeln!(text, "|---|--:|--:|--:|{line}--:|--:|--:|---|---|");
     for row in rows {
@@ -171,7 +187,7 @@ fn notes(text: &mut String, rows: &[Row]) {
         }
         if !row.note.is_empty() {
             let note = format!("{} {}: {}", row.system, row.version, row.note);
-            notes.entry(note).or_default().push(row.work);
+            notes.entry(note).or_default().push(&row.work);
         }
     }
     text.push_str("\n## Notes\n\n");
@@ -199,6 +215,9 @@ fn yes(is: bool) -> &'static str {
 
 /// Three digits that count, and commas; small figures keep a fraction.
 pub fn grouped(figure: f64) -> String {
+    if figure < 0.1 {
+        return format!("{figure:.3}");
+    }
     if figure < 10.0 {
         return format!("{figure:.2}");
     }
@@ -222,6 +241,7 @@ fn round(figure: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::systems::SYSTEMS;
+    use crate::work::WORKS;
 
     fn told(ops: u64) -> Told {
         Told {
@@ -252,13 +272,21 @@ mod tests {
     fn what_never_ran_is_neither_durable_nor_verified() {
         let row = Row::of(&SYSTEMS[0], &WORKS[0], &[Err("does not build".into())], None);
         assert!(!row.durable && !row.verified && row.ops_per_s == 0.0);
-        let text = markdown(&[row], "");
+        let text = markdown(Set::Log, &[row], "");
         assert!(text.contains("| esker | does not build |"), "{text}");
     }
 
     #[test]
+    fn old_rows_stay_where_the_work_was_not_run_again() {
+        let row = |work: usize, ops| Row::of(&SYSTEMS[0], &WORKS[work], &[Ok(told(ops))], None);
+        let rows = together(Set::Log, vec![row(1, 30)], vec![row(0, 10), row(1, 20)]);
+        let told: Vec<_> = rows.iter().map(|row| (row.work.as_str(), row.ops_per_s)).collect();
+        assert_eq!(told, [("append-1", 10.0), ("append-20", 30.0)]);
+    }
+
+    #[test]
     fn figures_are_easy_to_read() {
-        let told = [1.234, 45.6, 1234.0, 1_012_345.0].map(grouped);
-        assert_eq!(told, ["1.23", "46", "1,230", "1,010,000"]);
+        let told = [0.0123, 1.234, 45.6, 1234.0, 1_012_345.0].map(grouped);
+        assert_eq!(told, ["0.012", "1.23", "46", "1,230", "1,010,000"]);
     }
 }

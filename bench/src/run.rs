@@ -1,6 +1,7 @@
 //! The run: every system at every work, in turn, several times, with the floor in between.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,19 +12,26 @@ use clap::Args;
 use crate::circumstances;
 use crate::floor::{Floor, Sampler};
 use crate::harness::Told;
-use crate::job::Job;
+use crate::job::{Job, Set};
 use crate::programs::{self, GoCommands};
 use crate::report::{self, Row};
-use crate::systems::{Home, SYSTEMS, System};
-use crate::work::{WORKS, Work};
+use crate::systems::{Home, System, systems};
+use crate::work::{Work, works};
 use crate::{chart, child};
 
 /// After so many failures a system is not asked to do the same again.
 const PATIENCE: usize = 2;
 
+const KEPT: &str = " The works were not all run in one go; each has all its systems, in turn, from one run, \
+                    and this is told of the last.";
+
 /// What may be chosen.
 #[derive(Debug, Clone, Args)]
 pub struct Choice {
+    /// What of Esker is compared: the log with other logs, or the consensus log with logs of entries
+    /// and a store of keys
+    #[arg(long, default_value = "log")]
+    set: Set,
     /// Length of the timed part of a work; where all write the same bytes, how many
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
@@ -42,6 +50,9 @@ pub struct Choice {
     /// A directory on the disk to measure; it must not be there. Without it, one in ./target
     #[arg(long)]
     dir: Option<PathBuf>,
+    /// Keep what the results have of works that are not run now
+    #[arg(long)]
+    keep: bool,
     /// Where the results go
     #[arg(long, default_value_os_t = programs::home().join("results"))]
     out: PathBuf,
@@ -102,13 +113,12 @@ fn plan(choice: &Choice) -> Result<Vec<Results>> {
         }
         Ok(())
     };
-    known(&choice.work, WORKS.iter().map(|work| work.name).collect())?;
-    known(&choice.only, SYSTEMS.iter().map(|system| system.name).collect())?;
+    known(&choice.work, works(choice.set).map(|work| work.name).collect())?;
+    known(&choice.only, systems(choice.set).map(|system| system.name).collect())?;
     ensure!(choice.seconds > 0.0 && choice.gb > 0.0, "--seconds and --gb must be above 0");
     let mut all = Vec::new();
-    for work in WORKS.iter().filter(|work| wanted(&choice.work, work.name)) {
-        let systems: Vec<_> = SYSTEMS
-            .iter()
+    for work in works(choice.set).filter(|work| wanted(&choice.work, work.name)) {
+        let systems: Vec<_> = systems(choice.set)
             .filter(|system| system.takes_part(work) && wanted(&choice.only, system.name))
             .map(|system| (system, Vec::new()))
             .collect();
@@ -156,13 +166,14 @@ fn one(
     };
     match &told {
         Ok(told) => eprintln!(
-            "  {:17} {:>11} records/s {:>8} MB/s  p50 {} µs",
+            "  {:20} {:>11} {} {:>8} MB/s  p50 {} µs",
             system.name,
             report::grouped(told.ops as f64 / told.seconds),
+            work.set.unit(),
             report::grouped(told.bytes as f64 / told.seconds / 1e6),
             report::grouped(told.p50_us),
         ),
-        Err(reason) => eprintln!("  {:17} {reason}", system.name),
+        Err(reason) => eprintln!("  {:20} {reason}", system.name),
     }
     runs.push(told);
     Ok(())
@@ -195,11 +206,21 @@ fn tell(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
                 .map(move |(system, runs)| Row::of(system, results.work, runs, floor))
         })
         .collect();
-    let text = report::markdown(&rows, circumstances);
     std::fs::create_dir_all(&choice.out)?;
-    std::fs::write(choice.out.join("peers.json"), serde_json::to_string_pretty(&rows)? + "\n")?;
-    std::fs::write(choice.out.join("peers.md"), &text)?;
-    chart::draw_all(&rows, &choice.out)?;
+    let file = |kind: &str| choice.out.join(format!("{}.{kind}", choice.set.stem()));
+    let old: Vec<Row> = match std::fs::read(file("json")) {
+        Ok(bytes) if choice.keep => serde_json::from_slice(&bytes).context("the rows to keep")?,
+        Err(error) if choice.keep && error.kind() != ErrorKind::NotFound => {
+            return Err(error.into());
+        }
+        _ => Vec::new(),
+    };
+    let (new, rows) = (rows.len(), report::together(choice.set, rows, old));
+    let kept = if rows.len() > new { KEPT } else { "" };
+    let text = report::markdown(choice.set, &rows, &format!("{circumstances}{kept}"));
+    std::fs::write(file("json"), serde_json::to_string_pretty(&rows)? + "\n")?;
+    std::fs::write(file("md"), &text)?;
+    chart::draw_all(choice.set, &rows, &choice.out)?;
     println!("{text}");
     eprintln!("written to {}", choice.out.display());
     Ok(())

@@ -1,6 +1,6 @@
 //! Who takes part in what.
 
-use crate::job::Shape;
+use crate::job::{Set, Shape};
 use crate::work::Work;
 
 /// Where a system comes from.
@@ -17,16 +17,39 @@ pub enum Home {
 /// A system under test.
 #[derive(Debug)]
 pub struct System {
+    pub set: Set,
     pub name: &'static str,
     pub home: Home,
-    /// A group committer stands in front of it; it is of use for concurrent callers only.
-    batched: bool,
+    /// The callers that it is asked to serve.
+    callers: Callers,
     /// It can be followed at the tip while it is written.
     tail: bool,
+    /// It takes entries.
+    entries: bool,
+    /// It takes slots.
+    slots: bool,
+}
+
+/// Callers that are of use for a system.
+#[derive(Debug, Clone, Copy)]
+enum Callers {
+    Any,
+    /// Nothing gathers what several of them append.
+    One,
+    /// A group committer stands in front of it.
+    Several,
 }
 
 const fn system(name: &'static str, home: Home) -> System {
-    System { name, home, batched: false, tail: false }
+    System {
+        set: Set::Log,
+        name,
+        home,
+        callers: Callers::Any,
+        tail: false,
+        entries: true,
+        slots: false,
+    }
 }
 
 const fn with_tail(name: &'static str, home: Home) -> System {
@@ -34,7 +57,11 @@ const fn with_tail(name: &'static str, home: Home) -> System {
 }
 
 const fn batched(name: &'static str, home: Home) -> System {
-    System { batched: true, ..system(name, home) }
+    System { callers: Callers::Several, ..system(name, home) }
+}
+
+const fn entries(name: &'static str, home: Home, callers: Callers) -> System {
+    System { set: Set::Consensus, callers, ..system(name, home) }
 }
 
 const NO_WALDO: Home = Home::Missing(
@@ -43,7 +70,7 @@ const NO_WALDO: Home = Home::Missing(
 );
 
 /// All of them, Esker first.
-pub const SYSTEMS: [System; 13] = [
+pub const SYSTEMS: [System; 23] = [
     with_tail("esker", Home::Here),
     system("esker-threads", Home::Here),
     with_tail("plain", Home::Here),
@@ -57,16 +84,37 @@ pub const SYSTEMS: [System; 13] = [
     system("etcd-wal", Home::Go("etcdwal")),
     batched("etcd-wal-batched", Home::Go("etcdwal")),
     system("pebble-record", Home::Go("pebblerecord")),
+    System { slots: true, ..entries("esker", Home::Here, Callers::Any) },
+    entries("esker-threads", Home::Here, Callers::Any),
+    entries("esker-commit", Home::Here, Callers::Any),
+    entries("esker-commit-threads", Home::Here, Callers::Any),
+    entries("raft-engine", Home::Here, Callers::Any),
+    entries("etcd-wal", Home::Go("etcdwal"), Callers::One),
+    entries("etcd-wal-batched", Home::Go("etcdwal"), Callers::Several),
+    entries("raft-wal", Home::Go("raftwal"), Callers::One),
+    entries("raft-wal-batched", Home::Go("raftwal"), Callers::Several),
+    System { entries: false, slots: true, ..entries("badger", Home::Go("badger"), Callers::Any) },
 ];
 
 impl System {
     /// Whether it can do this work, and nobody else does it in its place.
     pub fn takes_part(&self, work: &Work) -> bool {
-        match (work.shape, self.home) {
-            (Shape::Stream, _) => self.tail,
-            (_, Home::Missing(_)) => false,
-            (Shape::Callers, _) => !self.batched || work.writers > 1,
-            (Shape::Pipelined, _) => !self.batched,
-        }
+        let callers = match self.callers {
+            Callers::Any => true,
+            Callers::One => work.writers == 1,
+            Callers::Several => work.writers > 1,
+        };
+        let shape = match work.shape {
+            Shape::Stream => return self.set == work.set && self.tail,
+            _ if matches!(self.home, Home::Missing(_)) => false,
+            shape if shape.is_on_slots() => self.slots,
+            _ => self.entries,
+        };
+        self.set == work.set && callers && shape
     }
+}
+
+/// Those of a set.
+pub fn systems(set: Set) -> impl Iterator<Item = &'static System> {
+    SYSTEMS.iter().filter(move |system| system.set == set)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::job::{Job, Shape};
+use crate::job::{Job, Set, Shape};
 
 /// What the records of all runs follow from, so that every system gets the same sizes.
 const SEED: u64 = 42;
@@ -14,7 +14,7 @@ const SEED: u64 = 42;
 enum Amount {
     /// As much as fits into the time.
     Time,
-    /// Records of each caller for each second of `--seconds`, so that all write the same bytes.
+    /// Records, or operations, of each caller for each second of `--seconds`, so that all do the same.
     PerSecond(u64),
     /// As much as `--gb` says.
     Gigabytes,
@@ -23,6 +23,7 @@ enum Amount {
 /// One kind of work.
 #[derive(Debug)]
 pub struct Work {
+    pub set: Set,
     pub name: &'static str,
     pub title: &'static str,
     pub shape: Shape,
@@ -30,12 +31,17 @@ pub struct Work {
     least: u32,
     most: u32,
     pub batch: u32,
+    /// Reads among 100 operations.
+    reads: u32,
+    /// In a shuffled order.
+    random: bool,
     amount: Amount,
     /// Bytes tell more than records.
     pub in_bytes: bool,
 }
 
 const APPEND: Work = Work {
+    set: Set::Log,
     name: "append-1",
     title: "1 caller, 900 B, each record durable before the next",
     shape: Shape::Callers,
@@ -43,12 +49,31 @@ const APPEND: Work = Work {
     least: 900,
     most: 900,
     batch: 1,
+    reads: 0,
+    random: false,
     amount: Amount::Time,
     in_bytes: false,
 };
 
+const ENTRY: Work = Work {
+    set: Set::Consensus,
+    name: "entry-1",
+    title: "1 caller, entries of 100 B, each durable before the next",
+    least: 100,
+    most: 100,
+    ..APPEND
+};
+
+const SLOTS: Work = Work {
+    name: "sequential",
+    title: "1 caller writes 100 B in one slot after the other; not synced",
+    shape: Shape::Slots,
+    amount: Amount::PerSecond(200_000),
+    ..ENTRY
+};
+
 /// All of them.
-pub const WORKS: [Work; 7] = [
+pub const WORKS: [Work; 20] = [
     APPEND,
     Work {
         name: "append-20",
@@ -97,7 +122,88 @@ pub const WORKS: [Work; 7] = [
         in_bytes: true,
         ..APPEND
     },
+    ENTRY,
+    Work {
+        name: "entry-32",
+        title: "32 callers, entries of 100 B, each waits until its entry is durable",
+        writers: 32,
+        ..ENTRY
+    },
+    Work {
+        name: "entry-500",
+        title: "500 callers, entries of 100 B, each waits until its entry is durable",
+        writers: 500,
+        ..ENTRY
+    },
+    Work {
+        name: "entry-batches",
+        title: "1 caller, batches of 100 entries of 100 B, each batch durable before the next",
+        shape: Shape::Batches,
+        batch: 100,
+        ..ENTRY
+    },
+    Work {
+        name: "random-keys",
+        title: "1 caller writes 100 B in slots in a shuffled order; not synced",
+        random: true,
+        ..SLOTS
+    },
+    SLOTS,
+    Work {
+        name: "sequential-batches",
+        title: "1 caller writes 100 B in one slot after the other, in batches of 1,000; not synced",
+        batch: 1000,
+        ..SLOTS
+    },
+    Work {
+        name: "read-heavy-90",
+        title: "1 caller: 90 % reads of any committed slot, 10 % writes of the next one; not synced",
+        reads: 90,
+        ..SLOTS
+    },
+    Work {
+        name: "mixed-50",
+        title: "1 caller: 50 % reads of any committed slot, 50 % writes of the next one; not synced",
+        reads: 50,
+        ..SLOTS
+    },
+    Work {
+        name: "concurrent-writes",
+        title: "16 callers write 100 B, each in the next free slot; not synced",
+        writers: 16,
+        amount: Amount::PerSecond(15_000),
+        ..SLOTS
+    },
+    Work {
+        name: "recovery-10k",
+        title: "opening 10,000 committed slots after a clean close, until all were read in order",
+        shape: Shape::Recovery,
+        batch: 10_000,
+        amount: Amount::PerSecond(20),
+        ..SLOTS
+    },
+    Work {
+        name: "recovery-10k-kill",
+        title: "the same after a process that ended without closing",
+        shape: Shape::Kill,
+        batch: 10_000,
+        amount: Amount::PerSecond(10),
+        ..SLOTS
+    },
+    Work {
+        name: "scan",
+        title: "5,000 slots, every other one committed; finding the others, with their values",
+        shape: Shape::Scan,
+        batch: 5000,
+        amount: Amount::PerSecond(1000),
+        ..SLOTS
+    },
 ];
+
+/// Those of a set.
+pub fn works(set: Set) -> impl Iterator<Item = &'static Work> {
+    WORKS.iter().filter(move |work| work.set == set)
+}
 
 impl Work {
     /// The job of one system.
@@ -109,11 +215,14 @@ impl Work {
         };
         Job {
             system: system.into(),
+            set: self.set,
             shape: self.shape,
             writers: self.writers,
             least: self.least,
             most: self.most,
             batch: self.batch,
+            reads: self.reads,
+            random: self.random,
             seconds,
             count,
             seed: SEED,

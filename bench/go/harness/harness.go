@@ -36,6 +36,8 @@ type Peer struct {
 	Pipelining string
 	Open       func(dir string) (Log, error)
 	ReadAll    func(dir string, see func([]byte) error) error
+	// OpenSlots opens a store of slots, where the peer is one.
+	OpenSlots func(dir string) (Slots, error)
 }
 
 type told struct {
@@ -59,6 +61,9 @@ const (
 // Main does the job that the flags tell, and prints one line of JSON.
 func Main(peer Peer) {
 	job := parseJob()
+	if job.Shape == "leave" {
+		leave(peer, job)
+	}
 	result, err := run(peer, job)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(result)
@@ -70,12 +75,16 @@ func Main(peer Peer) {
 }
 
 func run(peer Peer, job Job) (told, error) {
+	result := told{Durable: true, Version: version(peer.Module), Note: peer.Note}
+	if job.onSlots() {
+		err := runOnSlots(peer, job, &result)
+		return result, err
+	}
 	dir := filepath.Join(job.Dir, "log")
 	log, err := peer.Open(dir)
 	if err != nil {
 		return told{}, fmt.Errorf("open: %w", err)
 	}
-	result := told{Durable: true, Version: version(peer.Module), Note: peer.Note}
 	if job.Batched() {
 		result.Note += "; one group committer in front of it gathers what waits into a batch"
 	}
@@ -90,6 +99,8 @@ func run(peer Peer, job Job) (told, error) {
 		counts, err = runPipelined(log, job, &result)
 	case "stream":
 		counts, err = runStream(log, job, &result)
+	case "batches":
+		counts, err = runBatches(log, job, &result)
 	default:
 		err = fmt.Errorf("no shape %q", job.Shape)
 	}
@@ -244,6 +255,45 @@ func runStream(log Log, job Job, result *told) ([]uint64, error) {
 	result.measured(done, &times)
 	result.ReaderMBPerS = float64(done.bytes) / 1e6 / readTook.Seconds()
 	return []uint64{done.ops}, nil
+}
+
+func runBatches(log Log, job Job, result *told) ([]uint64, error) {
+	batches, can := log.(BatchLog)
+	if !can {
+		return nil, fmt.Errorf("%s takes no batches", job.System)
+	}
+	payloads := make([]*payload, job.Batch)
+	for i := range payloads {
+		payloads[i] = newPayload(job, 0)
+	}
+	records := make([][]byte, job.Batch)
+	count := uint64(0)
+	work := func(seconds float64) (done slice, times *histogram, err error) {
+		times = new(histogram)
+		begin := time.Now()
+		for last := begin; done.took.Seconds() < seconds; {
+			for i := range records {
+				records[i] = payloads[i].record(count)
+				done.bytes += uint64(len(records[i]))
+				count++
+			}
+			if err = batches.AppendBatch(records); err != nil {
+				return
+			}
+			done.ops += uint64(job.Batch)
+			now := time.Now()
+			times.add(now.Sub(last))
+			last = now
+			done.took = now.Sub(begin)
+		}
+		return
+	}
+	if _, _, err := work(min(job.Seconds*warmUpPart, warmUpMost)); err != nil {
+		return nil, err
+	}
+	done, times, err := work(job.Seconds)
+	result.measured(done, times)
+	return []uint64{count}, err
 }
 
 func version(module string) string {

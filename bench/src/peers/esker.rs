@@ -1,19 +1,16 @@
 //! Esker, through the facade and with default options: callers as async tasks, and as threads.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use esker::log::{self, Options, Start, Stream, Ticket};
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Barrier;
+use tokio::runtime::Runtime;
 
+use super::tasks::{Awaited, run_tasks, runtime};
 use super::{Caller, Log, Peer, See, Tail};
-use crate::crew::{Clock, Member, Records, Until, run_threads};
+use crate::crew::{Member, Records, Until, run_threads};
 use crate::job::Job;
 
-/// Threads that run the async callers.
-const WORKERS: usize = 2;
 /// A task that never has to wait lets others run after so many calls.
 const YIELD_EVERY: u64 = 64;
 
@@ -39,9 +36,15 @@ struct Esker {
 
 fn open(job: &Job, tasks: bool) -> Result<Box<dyn Log>> {
     let log = log::Log::open(job.log(), Options::default())?;
-    let runtime =
-        tasks.then(|| Builder::new_multi_thread().worker_threads(WORKERS).build()).transpose()?;
+    let runtime = tasks.then(runtime).transpose()?;
     Ok(Box::new(Esker { log, runtime }))
+}
+
+impl Awaited for log::Log {
+    async fn append(&self, record: &[u8]) -> Result<()> {
+        self.append_async(record).await?.await?;
+        Ok(())
+    }
 }
 
 impl Esker {
@@ -119,42 +122,6 @@ impl Tail for Follower {
         }
         Ok(())
     }
-}
-
-fn run_tasks(
-    log: &log::Log,
-    runtime: &Runtime,
-    members: &mut Vec<Member>,
-    until: Until,
-) -> Result<Duration> {
-    let doors = members.len() + 1;
-    let (ready, go) = (Arc::new(Barrier::new(doors)), Arc::new(Barrier::new(doors)));
-    let begin = Arc::new(std::sync::OnceLock::new());
-    let mut tasks = Vec::with_capacity(members.len());
-    for mut member in members.drain(..) {
-        let (log, begin) = (log.clone(), Arc::clone(&begin));
-        let (ready, go) = (Arc::clone(&ready), Arc::clone(&go));
-        tasks.push(runtime.spawn(async move {
-            ready.wait().await;
-            go.wait().await;
-            let mut clock = Clock::start(*begin.get_or_init(Instant::now), until);
-            loop {
-                log.append_async(member.next()).await?.await?;
-                if clock.is_over(&mut member.times) {
-                    return Ok::<_, log::Error>(member);
-                }
-            }
-        }));
-    }
-    runtime.block_on(async {
-        ready.wait().await;
-        let begin = *begin.get_or_init(Instant::now);
-        go.wait().await;
-        for task in tasks {
-            members.push(task.await??);
-        }
-        Ok(begin.elapsed())
-    })
 }
 
 fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {

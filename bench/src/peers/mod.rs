@@ -1,19 +1,21 @@
 //! The systems of this process, each behind the same small interface. The Go peers are processes of
 //! their own: see `go/`.
 
+pub mod consensus;
 mod esker;
 #[cfg(feature = "okaywal")]
 mod okaywal;
 mod plain;
 #[cfg(feature = "raft-engine")]
 mod raft_engine;
+mod tasks;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use crate::crew::{Member, Records, Until, run_threads};
-use crate::job::Job;
+use crate::job::{Job, Set};
 
 /// Takes one record that was read back.
 pub type See<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
@@ -69,16 +71,21 @@ pub trait Tail: Send {
     fn next(&mut self, see: &mut See<'_>) -> Result<()>;
 }
 
-/// The system of this name.
-pub fn find(system: &str) -> Result<Peer> {
-    Ok(match system {
-        "esker" => esker::AS_TASKS,
-        "esker-threads" => esker::AS_THREADS,
-        "plain" => plain::PEER,
+/// The system that a job is for.
+pub fn find(job: &Job) -> Result<Peer> {
+    let system = job.system.as_str();
+    Ok(match (job.set, system) {
+        (Set::Log, "esker") => esker::AS_TASKS,
+        (Set::Log, "esker-threads") => esker::AS_THREADS,
+        (Set::Consensus, "esker") => consensus::AS_TASKS,
+        (Set::Consensus, "esker-threads") => consensus::AS_THREADS,
+        (Set::Consensus, "esker-commit") => consensus::COMMIT,
+        (Set::Consensus, "esker-commit-threads") => consensus::COMMIT_THREADS,
+        (_, "plain") => plain::PEER,
         #[cfg(feature = "okaywal")]
-        "okaywal" => okaywal::PEER,
+        (_, "okaywal") => okaywal::PEER,
         #[cfg(feature = "raft-engine")]
-        "raft-engine" => raft_engine::PEER,
+        (_, "raft-engine") => raft_engine::PEER,
         _ => bail!("{system} was left out of this build"),
     })
 }

@@ -59,6 +59,15 @@ impl Log for RaftEngine {
         Ok(())
     }
 
+    fn append_batch(&self, records: &[&[u8]]) -> Result<()> {
+        let mut group = Group::new(&self.0, 0);
+        for record in records {
+            group.fill(record)?;
+        }
+        self.0.write(&mut group.batch, true)?;
+        Ok(())
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }

@@ -1,0 +1,160 @@
+//! Esker's consensus log, where it does what a log of entries does: an accept for each entry, in the next
+//! slot, durable before it is acknowledged; and, as another system, a commit behind it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use esker::consensus::{Ballot, ConsensusLog, Options};
+use tokio::runtime::Runtime;
+
+use super::tasks::{Awaited, run_tasks, runtime};
+use super::{Caller, Log, Peer, See};
+use crate::crew::{Member, Records, Until, run_threads};
+use crate::job::Job;
+
+pub const BALLOT: Ballot = Ballot::new(1, 1);
+
+/// What is accepted stays in the mutable region until it is committed.
+const ROOM: u64 = 8 << 30;
+
+pub const AS_TASKS: Peer = Peer {
+    package: "esker",
+    note: "an accept for each entry, durable before the answer, as a follower does; all are committed \
+           behind the timed part, with room for them until then (`mutable_size`), otherwise default \
+           options; callers are async tasks on two threads",
+    pipelining: "",
+    open: |job| open(job, Kind { tasks: true, commits: false }),
+    read_all,
+};
+
+pub const AS_THREADS: Peer = Peer {
+    note: "as `esker`; callers are threads, as those of the blocking peers",
+    open: |job| open(job, Kind { tasks: false, commits: false }),
+    ..AS_TASKS
+};
+
+pub const COMMIT: Peer = Peer {
+    note: "an accept for each entry, and when it is durable a commit, which is waited for, too: two \
+           syncs one behind the other; default options; callers are async tasks on two threads",
+    open: |job| open(job, Kind { tasks: true, commits: true }),
+    ..AS_TASKS
+};
+
+pub const COMMIT_THREADS: Peer = Peer {
+    note: "as `esker-commit`; callers are threads, as those of the blocking peers",
+    open: |job| open(job, Kind { tasks: false, commits: true }),
+    ..COMMIT
+};
+
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    tasks: bool,
+    commits: bool,
+}
+
+/// The log, and the slot for the next entry of whoever comes.
+#[derive(Debug, Clone)]
+struct Entries {
+    log: ConsensusLog,
+    next: Arc<AtomicU64>,
+    commits: bool,
+}
+
+struct Esker {
+    entries: Entries,
+    runtime: Option<Runtime>,
+}
+
+fn options(commits: bool) -> Options {
+    let mut options = Options::default();
+    if !commits {
+        options.mutable_size = ROOM;
+    }
+    options
+}
+
+fn open(job: &Job, kind: Kind) -> Result<Box<dyn Log>> {
+    let log = ConsensusLog::open(job.log(), options(kind.commits))?;
+    let entries = Entries { log, next: Arc::default(), commits: kind.commits };
+    let runtime = kind.tasks.then(runtime).transpose()?;
+    Ok(Box::new(Esker { entries, runtime }))
+}
+
+impl Awaited for Entries {
+    async fn append(&self, record: &[u8]) -> Result<()> {
+        let slot = self.next.fetch_add(1, Relaxed);
+        self.log.accept(slot, BALLOT, record)?.await?;
+        if self.commits {
+            self.log.commit(slot, BALLOT)?.await?;
+        }
+        Ok(())
+    }
+}
+
+impl Caller for Entries {
+    fn append(&mut self, record: &[u8]) -> Result<()> {
+        let slot = self.next.fetch_add(1, Relaxed);
+        self.log.accept(slot, BALLOT, record)?.wait()?;
+        if self.commits {
+            self.log.commit(slot, BALLOT)?.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Log for Esker {
+    fn caller(&self, _writer: u32) -> Result<Box<dyn Caller + '_>> {
+        Ok(Box::new(self.entries.clone()))
+    }
+
+    fn work(&self, members: &mut Vec<Member>, until: Until) -> Result<Duration> {
+        match &self.runtime {
+            Some(runtime) => run_tasks(&self.entries, runtime, members, until),
+            None => run_threads(self, members, until),
+        }
+    }
+
+    fn pipeline(&self, _records: &mut Records<'_>) -> Result<()> {
+        bail!("is not asked to pipeline")
+    }
+
+    fn append_batch(&self, records: &[&[u8]]) -> Result<()> {
+        let Entries { log, next, commits } = &self.entries;
+        let first = next.fetch_add(records.len() as u64, Relaxed);
+        let values: Vec<_> = (first..).zip(records.iter().copied()).collect();
+        let wait = |ticket: esker::consensus::Ticket| match &self.runtime {
+            Some(runtime) => runtime.block_on(ticket),
+            None => ticket.wait(),
+        };
+        wait(log.accept_batch(BALLOT, &values)?)?;
+        if *commits {
+            wait(log.commit_through(first + records.len() as u64 - 1)?)?;
+        }
+        Ok(())
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let Entries { log, next, commits } = &self.entries;
+        if let (false, Some(last)) = (commits, next.load(Relaxed).checked_sub(1)) {
+            log.commit_through(last)?.wait()?;
+        }
+        Ok(log.close()?)
+    }
+}
+
+/// In order of the slots, which is each caller's order.
+fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
+    let mut options = Options::default();
+    options.must_exist = true;
+    let log = ConsensusLog::open(job.log(), options)?;
+    let mut outcome = Ok(());
+    log.replay_from(0, |entry| {
+        outcome = see(entry.value());
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    outcome?;
+    Ok(log.close()?)
+}

@@ -1,0 +1,35 @@
+//! Opening until every slot was read. The log was closed before, or left as it stood.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::store::Store;
+use super::values::FULL_IN_TIME;
+use super::{Measured, leave};
+use crate::histogram::Histogram;
+use crate::job::{Job, Shape};
+
+/// As often as the job says.
+pub fn run(job: &Job) -> Result<Measured> {
+    let entries = u64::from(job.batch);
+    let (mut times, mut took) = (Histogram::new(), Duration::ZERO);
+    for round in 0..job.count {
+        let one = Job { dir: job.dir.join(round.to_string()), ..job.clone() };
+        match job.shape {
+            Shape::Kill => leave::in_another(&one),
+            _ => leave::filled(&one).and_then(Store::close),
+        }
+        .context("build")?;
+        let begin = Instant::now();
+        let store = Store::open(&one).context("open")?;
+        store.compare_committed(job, FULL_IN_TIME, entries)?;
+        let time = begin.elapsed();
+        store.compare_committed(job, 1, entries)?;
+        store.close()?;
+        std::fs::remove_dir_all(&one.dir)?;
+        times.add(time);
+        took += time;
+    }
+    Ok(Measured { ops: entries * job.count, took, times })
+}

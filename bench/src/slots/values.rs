@@ -1,0 +1,38 @@
+//! Comparing what stands in slots with what must stand there.
+
+use anyhow::{Result, ensure};
+
+use crate::job::Job;
+use crate::payload::{Payload, head_of};
+
+/// Within the timed part, every byte of every so many-th value is compared, and slot and length of the
+/// others.
+pub const FULL_IN_TIME: u64 = 64;
+
+/// What the values must be.
+#[derive(Debug)]
+pub struct Values {
+    payload: Payload,
+    len: usize,
+    full: u64,
+    pub seen: u64,
+}
+
+impl Values {
+    /// Compares every byte of every so many-th value.
+    pub fn new(job: &Job, full: u64) -> Self {
+        Self { payload: Payload::new(job, 0), len: job.most as usize, full, seen: 0 }
+    }
+
+    /// Takes the value that was read from a slot.
+    pub fn see(&mut self, slot: u64, value: &[u8]) -> Result<()> {
+        self.seen += 1;
+        ensure!(
+            value.len() == self.len
+                && head_of(value) == Some((0, slot))
+                && (!self.seen.is_multiple_of(self.full) || self.payload.record(slot) == value),
+            "slot {slot} has not the value that was written"
+        );
+        Ok(())
+    }
+}
