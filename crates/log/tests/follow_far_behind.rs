@@ -156,7 +156,10 @@ fn others_go_on_while_a_read_hangs() {
     let _opens = setting::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Read, Effect::Block(gate.clone())).path(".seg"));
     let mut stuck = reader.stream(Start::Oldest).unwrap();
-    assert!(poll_once(&mut stuck.next()).is_pending(), "it did not wait for the disk");
+    let stuck = in_time("a poll", move || {
+        assert!(poll_once(&mut stuck.next()).is_pending());
+        stuck
+    });
     assert!(gate.wait_for(1, LONG));
     // What is kept is given to whoever wants it.
     let mut kept = reader.stream(Start::After(Seq(RECORDS / 2))).unwrap();
