@@ -11,7 +11,9 @@ use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 use esker_log::{Engine, Error, Log, Options, Reader, ReaderStream, Seq, Start};
 use futures_util::StreamExt;
-use setting::{DIR, LONG, append_many, block_on, driven, follows, in_time, poll_once, small};
+use setting::{
+    DIR, LONG, append_many, block_on, driven, follows, in_time, payload, poll_once, small,
+};
 
 const RECORDS: u64 = 10_000;
 const PIECE: u64 = 1 << 20;
@@ -112,6 +114,31 @@ fn what_was_written_since_is_read_by_the_piece() {
     let got = disk.stats().bytes_read - before.bytes_read;
     // Of each piece a part of a unit, which the next one begins with.
     assert!(got <= bytes + 8 * (64 << 10), "{got} of {bytes} bytes");
+    log.close().unwrap();
+}
+
+/// A segment that ended since then has a footer, and with it an index.
+#[test]
+fn segments_that_ended_since_have_their_index() {
+    let disk = SimDisk::new(1);
+    let engine = Engine::manual();
+    let mut options = options(&disk);
+    options.engine = Some(engine.clone());
+    let log = Log::open(DIR, options.clone()).unwrap();
+    append_many(&log, 1);
+    let reader = Reader::open(DIR, options).unwrap();
+    for _ in 0..20 {
+        append_many(&log, 500);
+        engine.run();
+        reader.refresh().unwrap();
+    }
+    assert!(reader.segments() > 2, "{}", reader.segments());
+    let before = disk.stats().bytes_read;
+    for seq in [2, 700, 1500, 2500] {
+        assert_eq!(reader.read(seq).unwrap().payload(), payload(seq));
+    }
+    let got = disk.stats().bytes_read - before;
+    assert!(got <= 4 * (256 << 10), "{got} bytes for four records");
     log.close().unwrap();
 }
 

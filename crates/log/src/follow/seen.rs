@@ -21,7 +21,7 @@ use crate::layout;
 use crate::manifest::Manifest;
 use crate::mark::Look;
 use crate::options::{Direct, Options};
-use crate::recovery::{read_head, survey};
+use crate::recovery::{read_footed, read_head, survey};
 use crate::segments::{Segment, Segments, State};
 use crate::window::Window;
 
@@ -208,9 +208,23 @@ impl Seen {
                 // It left the log before it was looked at, or has another name.
                 None => return Ok(false),
             }
+            self.take_footers();
         }
         *self.limit.write() = (told.position, told.seq);
         Ok(true)
+    }
+
+    /// Takes the index of segments that the writer ended since they were looked at. The footer of the last
+    /// but one is there when another begins, or a little later; without it a segment is read all the same.
+    fn take_footers(&self) {
+        let segments = self.segments.all();
+        for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
+            if segment.state.read().footed {
+                continue;
+            }
+            let Some(state) = read_footed(segment, &next.header) else { continue };
+            *segment.state.write() = state;
+        }
     }
 
     /// Lets go of whole segments that left the log, if nothing else happened to it. A floor inside a
