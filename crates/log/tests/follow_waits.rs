@@ -225,11 +225,11 @@ fn while_nobody_waits_nothing_looks() {
     let disk = SimDisk::new(1);
     let (log, reader) = both(&disk);
     let mut stream = reader.stream(Start::Tip).unwrap();
-    let end = stream.next_timeout(SHORT).err();
-    assert!(matches!(end, Some(Error::Deadline)), "{end:?}");
     append(&log, 1);
     follows(&waiting(&mut stream).unwrap(), 0);
-    // The stream is there, and has nothing to wait for.
+    let end = stream.next_timeout(SHORT).err();
+    assert!(matches!(end, Some(Error::Deadline)), "{end:?}");
+    // The stream is there, and does not wait any more.
     let mut before = 0;
     until("the reads come to an end", || {
         std::thread::sleep(10 * SHORT);

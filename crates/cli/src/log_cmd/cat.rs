@@ -84,7 +84,7 @@ fn close_at_the_end(reader: &Reader, stop: &Stop, out: &File) {
             PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty()),
         ];
         let _ = poll(&mut fds, None);
-        if stop.is_asked() || fds[1].revents().contains(PollFlags::ERR) {
+        if stop.is_asked() || !fds[1].revents().is_empty() {
             return reader.close();
         }
     }

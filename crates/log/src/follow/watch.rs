@@ -92,7 +92,7 @@ impl Watch {
         if state.over {
             return Err(Error::Closed);
         }
-        if state.stands {
+        if state.stands || state.whole {
             state.stands = false;
             self.changed.notify_all();
         }
