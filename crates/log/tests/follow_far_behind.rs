@@ -103,6 +103,8 @@ fn what_was_written_since_is_read_by_the_piece() {
     let mut options = manual(&disk);
     // One that does not end, and so has no footer.
     options.segment_size = 64 << 20;
+    // Units of which no number makes up a piece.
+    options.buffer_size = 40 << 10;
     let log = Log::open(DIR, options.clone()).unwrap();
     append_many(&log, 1);
     let reader = Reader::open(DIR, options).unwrap();
