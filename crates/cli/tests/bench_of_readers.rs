@@ -4,6 +4,9 @@
 
 mod esker;
 
+use std::io::Write;
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use esker::{Ended, command, place, run};
@@ -102,6 +105,61 @@ fn a_reader_that_catches_up() {
         assert!(number(&read["ratio"], "mb_per_s_to_read") > 0.0);
         assert!(read["params"]["page_cache"].is_string());
     }
+}
+
+#[test]
+fn a_follower_is_another_process_and_reads_the_same() {
+    let flags = ["--catchup", "--bytes", "3M", "--segment-size", "1M", "--seconds", "0.1"];
+    for more in [&["--verify", "full"][..], &["--direct", "off"]] {
+        let figures = figures(&[&flags[..], &["--follower"], more].concat());
+        let [read] = &figures[..] else { panic!("{figures:?}") };
+        assert_eq!(read["params"]["follower"], true);
+        for key in ["records", "bytes", "touched_bytes"] {
+            let inside = if key == "records" { "ops" } else { key };
+            assert_eq!(read[format!("follower_{key}")], read[inside], "{key}: {read}");
+        }
+        for key in ["mb_per_s", "to_read", "to_reader", "open_ms", "cpu_seconds"] {
+            assert!(number(read, &format!("follower_{key}")) > 0.0, "{key}: {read}");
+        }
+    }
+    let flags = ["--readers", "2", "--rate", "1000000", "--batch", "10", "--size", "1000"];
+    let figures = figures(&[&flags[..], &["--seconds", "0.4", "--follower"]].concat());
+    let read = &figures[1];
+    // What came before the timed part, too, and each record once.
+    assert!(number(read, "follower_records") > number(&figures[0], "ops"), "{read}");
+    assert_eq!(number(read, "follower_bytes"), 1000.0 * number(read, "follower_records"));
+    assert!(number(read, "follower_deliveries") > 0.0);
+    assert!(number(read, "follower_lag_p50_us") <= number(read, "follower_lag_p99_us"));
+    assert!(number(read, "follower_lag_p99_us") <= number(read, "follower_lag_max_us"));
+}
+
+/// The process that a benchmark has for a follower, told to read 100 records.
+fn follower(dir: &std::path::Path, seed: &str) -> Ended {
+    let mut child = command(&["log", "bench-follow", "--size=900..900", "--verify=full", seed])
+        .arg(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Held until it has ended: it does not outlive whoever wants to know.
+    let mut goal = child.stdin.take().unwrap();
+    goal.write_all(b"100\n").unwrap();
+    let ended = esker::end(child);
+    drop(goal);
+    ended
+}
+
+#[test]
+fn a_follower_that_gets_something_else_fails() {
+    let (guard, dir) = place();
+    let mut build = command(&["log", "bench", "--count", "100", "--keep", "--json", "--dir"]);
+    build.arg(&dir).current_dir(guard.path());
+    run(build, b"").ok();
+    let ended = follower(&dir.join("log"), "--seed=1").ok();
+    let told: Value = serde_json::from_str(ended.text().lines().last().unwrap()).unwrap();
+    assert!(number(&told, "records") >= 100.0, "{told}");
+    follower(&dir.join("log"), "--seed=2").exits(1).says(&["is not what was written there"]);
 }
 
 #[test]

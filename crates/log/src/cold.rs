@@ -7,6 +7,11 @@
 //! a task is woken when a thread of the engine has done so. Whoever goes on from one piece to the next
 //! has the three behind it loaded meanwhile.
 //!
+//! The log may be open here, or another process may write it: a [`Ground`] either way. Of what another
+//! process wrote since it was looked at whole, no index says where units begin. A piece there is *open*: it is
+//! cut anywhere, and once it is read the last whole unit in it is its end, and the next piece begins there. So
+//! one such piece is loaded ahead.
+//!
 //! **Bounds.** At most [`LOADS`] pieces are being read at a time, and pieces that nobody holds take no
 //! more than the budget. A piece that a reader holds stays as long as its batches do, and is that
 //! reader's: one piece each.
@@ -26,10 +31,10 @@ use esker_disk::{AlignedBuf, read_full_at};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::batch::Memory;
-use crate::format::BLOCK;
+use crate::cursor::Source;
 use crate::format::unit::UnitKind;
 use crate::format::walk::check_unit;
-use crate::log::Shared;
+use crate::format::{BLOCK, UnitHeader};
 use crate::segments::Segment;
 
 /// Bytes read at once, unless a unit is larger.
@@ -49,6 +54,16 @@ const SPARE: usize = 4;
 
 /// Where a piece begins: segment and offset.
 type Place = (u64, u32);
+
+/// A log whose readers share what they read.
+pub(crate) trait Ground: Source {
+    /// Whether there are no threads but those of the callers.
+    fn is_manual(&self) -> bool;
+    /// Asks another thread for [`Cold::load_next`]; `false` where there is none.
+    fn ask_to_load(&self) -> bool;
+    /// What moves with each commit.
+    fn mark(&self) -> u64;
+}
 
 /// How a reader waits for a piece.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +107,8 @@ struct State {
 #[derive(Debug)]
 struct Piece {
     end: u32,
+    /// How far it may go. Further than `end` while it is open.
+    most: u32,
     content: Content,
     used: u64,
     /// It was put in the queue.
@@ -137,11 +154,11 @@ impl Cold {
     /// has to look for itself. With `ahead` what lies behind is loaded meanwhile.
     pub(crate) fn units(
         &self,
-        log: &Shared,
+        log: &dyn Ground,
         want: &Want<'_>,
         wait: Wait<'_>,
     ) -> Poll<Option<(Memory, Range<u32>)>> {
-        let manual = log.engine.is_manual();
+        let manual = log.is_manual();
         let mut state = self.state.lock();
         let found = loop {
             let (place, look) = state.look(want);
@@ -150,7 +167,7 @@ impl Cold {
                 (Look::Queued, Wait::Wake(waker)) if !manual => {
                     state.wake(place, waker);
                     state.queue(place);
-                    if log.engine_reads() {
+                    if log.ask_to_load() {
                         return Poll::Pending;
                     }
                     state = self.load(log, state, place);
@@ -166,7 +183,7 @@ impl Cold {
         if let Some((_, offsets)) = found.as_ref().filter(|_| want.ahead && !manual) {
             let queued = state.ahead(log, want, offsets.end);
             drop(state);
-            if queued && !log.engine_reads() {
+            if queued && !log.ask_to_load() {
                 self.abandon();
             }
         }
@@ -179,11 +196,11 @@ impl Cold {
     }
 
     /// Loads what comes next in the queue, on a thread of the engine.
-    pub(crate) fn load_next(&self, log: &Shared) {
+    pub(crate) fn load_next(&self, log: &dyn Ground) {
         let mut state = self.state.lock();
         let Some(place) = state.queue.pop_front() else { return };
         if !state.queue.is_empty() {
-            log.engine_reads();
+            log.ask_to_load();
         }
         drop(self.load(log, state, place));
     }
@@ -217,7 +234,7 @@ impl Cold {
     /// Loads a piece, if nobody does yet once there is room for another load.
     fn load<'a>(
         &'a self,
-        log: &Shared,
+        log: &dyn Ground,
         mut state: MutexGuard<'a, State>,
         place: Place,
     ) -> MutexGuard<'a, State> {
@@ -226,18 +243,20 @@ impl Cold {
         }
         let Some(piece) = state.pieces.get_mut(&place) else { return state };
         let Content::Queued(segment) = &piece.content else { return state };
-        let (segment, end) = (Arc::clone(segment), piece.end);
+        let (segment, end, most) = (Arc::clone(segment), piece.end, piece.most);
         piece.content = Content::Loading;
         state.loading += 1;
         let spare = state.take_spare((end - place.1) as usize);
-        let pause = state.pace.pause(log.published.position());
         drop(state);
         let mut loading = Loading { cold: self, place, content: Content::Unsound, took: None };
-        if !log.engine.is_manual() && !pause.is_zero() {
+        // Looking at the mark may be a read, too.
+        let mark = log.mark();
+        let pause = self.state.lock().pace.pause(mark);
+        if !log.is_manual() && !pause.is_zero() {
             std::thread::sleep(pause);
         }
         let start = Instant::now();
-        if let Some((buffer, sound)) = read(&segment, place.1..end, spare) {
+        if let Some((buffer, sound)) = read(&segment, place.1..end, most, spare) {
             loading.content = Content::Loaded(Arc::new(buffer), sound);
         }
         loading.took = Some(start.elapsed());
@@ -268,6 +287,11 @@ impl Drop for Loading<'_> {
         if let Some(piece) = state.pieces.get_mut(&self.place) {
             piece.content = std::mem::replace(&mut self.content, Content::Unsound);
             piece.used = state.clock;
+            if let Content::Loaded(_, sound) = piece.content
+                && piece.is_open()
+            {
+                (piece.end, piece.most) = (sound, sound);
+            }
             wakers = std::mem::take(&mut piece.wakers);
             state.bytes += piece.bytes();
         }
@@ -281,6 +305,11 @@ impl Drop for Loading<'_> {
 impl Piece {
     fn is_kept(&self) -> bool {
         matches!(self.content, Content::Loaded(..) | Content::Unsound)
+    }
+
+    /// Whether nobody knows yet where it ends.
+    fn is_open(&self) -> bool {
+        self.most > self.end
     }
 
     fn bytes(&self) -> u64 {
@@ -322,13 +351,16 @@ impl State {
         (place.0 == segment && offset < piece.end).then_some(*place)
     }
 
-    /// Puts a piece where none is; where it ends.
-    fn insert(&mut self, segment: &Arc<Segment>, offset: u32, end: u32) -> u32 {
+    /// Puts a piece where none is.
+    fn insert(&mut self, segment: &Arc<Segment>, offset: u32, end: u32) {
         let content = Content::Queued(Arc::clone(segment));
-        let end = segment.units_until(offset, PIECE, end);
-        let piece = Piece { end, content, used: self.clock, listed: false, wakers: Vec::new() };
+        let (end, most) = match segment.units_until(offset, PIECE, end) {
+            Some(end) => (end, end),
+            None => (end.min(offset.saturating_add(PIECE)), end),
+        };
+        let (used, wakers) = (self.clock, Vec::new());
+        let piece = Piece { end, most, content, used, listed: false, wakers };
         self.pieces.insert((segment.number(), offset), piece);
-        end
     }
 
     fn wake(&mut self, place: Place, waker: &Waker) {
@@ -347,29 +379,29 @@ impl State {
     }
 
     /// Queues what lies behind this offset; whether there was anything.
-    fn ahead(&mut self, log: &Shared, want: &Want<'_>, offset: u32) -> bool {
+    fn ahead(&mut self, log: &dyn Ground, want: &Want<'_>, offset: u32) -> bool {
         let (mut segment, mut offset, mut end) = (Arc::clone(want.segment), offset, want.end);
         let mut queued = false;
         for _ in 0..AHEAD {
             if offset >= end {
-                let Some(next) = log.segments.after(segment.number()) else { break };
+                let Some(next) = log.segments().after(segment.number()) else { break };
                 (segment, offset) = (next, BLOCK);
-                end = log.segments.readable(&segment, log.published.position());
+                end = log.segments().readable(&segment, log.limit().0);
             }
             // What the tail holds need not be read.
-            if offset >= end || log.tail.at(segment.number(), offset).is_some() {
+            if offset >= end || log.window(segment.number(), offset).is_some() {
                 break;
             }
-            let there = self.over(segment.number(), offset);
-            offset = match there.and_then(|place| self.pieces.get(&place)) {
-                Some(piece) => piece.end,
-                None => {
-                    let behind = self.insert(&segment, offset, end);
-                    self.queue((segment.number(), offset));
-                    queued = true;
-                    behind
-                }
-            };
+            let there = self.over(segment.number(), offset).unwrap_or_else(|| {
+                self.insert(&segment, offset, end);
+                self.queue((segment.number(), offset));
+                queued = true;
+                (segment.number(), offset)
+            });
+            match self.pieces.get(&there) {
+                Some(piece) if !piece.is_open() => offset = piece.end,
+                _ => break,
+            }
         }
         queued
     }
@@ -432,16 +464,25 @@ impl Pace {
     }
 }
 
-/// Reads a range of a segment and checks its units; where the sound ones end, if there are any.
+/// Reads a range of a segment, or one unit that is longer and ends at `most` at the latest, and checks the
+/// units; where the sound ones end, if there are any.
 fn read(
     segment: &Segment,
     range: Range<u32>,
+    most: u32,
     spare: Option<AlignedBuf>,
 ) -> Option<(AlignedBuf, u32)> {
     let len = (range.end - range.start) as usize;
     let mut buffer = spare.unwrap_or_else(|| AlignedBuf::new(len));
     let wanted = &mut buffer[..len.next_multiple_of(BLOCK as usize)];
     let got = read_full_at(&*segment.reader, wanted, u64::from(range.start)).ok()?.min(len);
+    if most > range.end
+        && let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, range.start)
+        && (range.end - range.start + 1..=most - range.start).contains(&header.span())
+    {
+        let end = range.start + header.span();
+        return read(segment, range.start..end, end, None);
+    }
     let mut at = 0;
     while at < got {
         let unit = check_unit(&buffer[at..got], segment.salt, range.start + at as u32, |_| {});

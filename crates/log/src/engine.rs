@@ -141,16 +141,7 @@ impl Engine {
     /// # Errors
     /// When the system gives no thread.
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
-            queues: Mutex::default(),
-            commits: Condvar::new(),
-            upkeeps: Condvar::new(),
-            reads: Condvar::new(),
-            timers: Condvar::new(),
-            clock: Clock::Real(Instant::now()),
-            threads: threads.max(1),
-        });
-        let owner = Arc::new(Owner(Arc::clone(&shared)));
+        let (shared, owner) = Shared::real(threads.max(1));
         for _ in 0..shared.threads {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("esker-commit".into());
@@ -167,16 +158,14 @@ impl Engine {
 
     /// An engine without threads and with a clock of its own, which stands still.
     pub fn manual() -> Self {
-        let shared = Shared {
-            queues: Mutex::default(),
-            commits: Condvar::new(),
-            upkeeps: Condvar::new(),
-            reads: Condvar::new(),
-            timers: Condvar::new(),
-            clock: Clock::Manual(AtomicU64::new(0)),
-            threads: 0,
-        };
+        let shared = Shared::new(Clock::Manual(AtomicU64::new(0)), 0);
         Self { shared: Arc::new(shared), _owner: None }
+    }
+
+    /// An engine that only reads, and has no thread before the first read.
+    pub(crate) fn for_reads() -> Self {
+        let (shared, owner) = Shared::real(0);
+        Self { shared, _owner: Some(owner) }
     }
 
     /// The engine that all logs of this process share unless they are given another.
@@ -334,6 +323,25 @@ impl Queues {
 }
 
 impl Shared {
+    fn new(clock: Clock, threads: usize) -> Self {
+        Self {
+            queues: Mutex::default(),
+            commits: Condvar::new(),
+            upkeeps: Condvar::new(),
+            reads: Condvar::new(),
+            timers: Condvar::new(),
+            clock,
+            threads,
+        }
+    }
+
+    /// For threads, which end when the owner goes.
+    fn real(threads: usize) -> (Arc<Self>, Arc<Owner>) {
+        let shared = Arc::new(Self::new(Clock::Real(Instant::now()), threads));
+        let owner = Arc::new(Owner(Arc::clone(&shared)));
+        (shared, owner)
+    }
+
     fn now(&self) -> Duration {
         match &self.clock {
             Clock::Real(start) => start.elapsed(),

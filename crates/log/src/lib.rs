@@ -26,8 +26,8 @@
 //! watermark has passed it. After any crash, what was durable is recovered, and what is recovered
 //! was accepted: one run without gaps.
 //!
-//! The map: [`Log`] appends and reads, [`Ticket`] waits, [`Stream`] follows, [`Options`] choose,
-//! [`Error`] explains. `core` decides, without any I/O; `committer` writes; `recovery` opens;
+//! The map: [`Log`] appends and reads, [`Ticket`] waits, [`Stream`] follows, a [`Reader`] does so from
+//! another process, [`Options`] choose, [`Error`] explains. `core` decides, without any I/O; `committer` writes; `recovery` opens;
 //! `cursor` reads; `engine` has the threads.
 
 mod append;

@@ -64,13 +64,15 @@ impl Segment {
     }
 
     /// Where a run of whole units ends that begins with the one at `offset` and takes `len` bytes, or
-    /// one unit if that is longer: as far as the index knows, and `end` at most.
-    pub(crate) fn units_until(&self, offset: u32, len: u32, end: u32) -> u32 {
+    /// one unit if that is longer: `end` at most, behind which nothing may be read. `None` where the
+    /// index does not know that.
+    pub(crate) fn units_until(&self, offset: u32, len: u32, end: u32) -> Option<u32> {
         let state = self.state.read();
         let behind = state.index.partition_point(|entry| entry.unit <= offset);
         let near = state.index.partition_point(|entry| entry.unit <= offset.saturating_add(len));
         let entry = state.index.get(near.saturating_sub(1).max(behind));
-        entry.map_or(end, |entry| entry.unit.min(end))
+        let known = entry.map(|entry| entry.unit.min(end));
+        known.or_else(|| (end - offset <= len).then_some(end))
     }
 
     /// The offset of a unit at or before the record with this number.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::batch::{Batch, Memory};
-use crate::cold::{Wait, Want};
+use crate::cold::{Ground, Wait, Want};
 use crate::cursor::{Cursor, Source, Start, exactly, read_units};
 use crate::error::{Error, Result};
 use crate::floor::Low;
@@ -39,6 +39,20 @@ impl Source for Shared {
             Some(found) => Ok(found),
             None => read_units(want.segment, want.offset, want.end),
         })
+    }
+}
+
+impl Ground for Shared {
+    fn is_manual(&self) -> bool {
+        self.engine.is_manual()
+    }
+
+    fn ask_to_load(&self) -> bool {
+        self.engine_reads()
+    }
+
+    fn mark(&self) -> u64 {
+        self.published.position()
     }
 }
 

@@ -47,6 +47,10 @@ Examples:
   # How fast a reader catches up from the disk, alone and beside a writer at full speed
   esker log bench --catchup
 
+  # The same by a process that does not write, from the disk and at the tip of 100 MB a second
+  esker log bench --catchup --follower
+  esker log bench --readers 1 --rate 100000000 --batch 100 --follower
+
 What was written is read back after the run and compared; with --catchup, as it is read. The floor of
 this machine is sampled before, during and after.";
 
@@ -95,6 +99,9 @@ pub struct LogBenchArguments {
     /// Measure a reader that catches up from the oldest record, alone and beside a writer
     #[arg(long, conflicts_with_all = ["open", "blocking", "pipelined", "count"])]
     pub catchup: bool,
+    /// With --catchup or --readers: another process reads the log, too
+    #[arg(long)]
+    pub follower: bool,
     /// Measure opening, after a clean close and after a kill
     #[arg(long, conflicts_with_all = ["pipelined", "blocking", "batch", "writers", "seconds", "count"])]
     pub open: bool,
@@ -189,6 +196,9 @@ impl LogBenchArguments {
         }
         if self.verify.is_some() && !reads {
             return Err(Failure::usage("--verify is for --readers and --catchup"));
+        }
+        if self.follower && !reads {
+            return Err(Failure::usage("--follower is for --readers and --catchup"));
         }
         if self.bytes.is_some() && !self.open && !self.catchup {
             return Err(Failure::usage("--bytes is for --open and --catchup"));

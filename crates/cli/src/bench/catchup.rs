@@ -17,6 +17,7 @@ use super::cold::forget_pages;
 use super::crew::{Crew, Slice, Until, Work};
 use super::figure::{Figure, Shape, rounded};
 use super::floor::Floor;
+use super::follower::{Followed, Follower};
 use super::latency::Latencies;
 use super::open::BYTES;
 use super::place::Place;
@@ -61,6 +62,11 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         )));
     }
     floor.sample()?;
+    let followed = arguments.follower.then(|| reading.in_another_process(arguments));
+    let followed = followed.transpose()?;
+    if followed.is_some() {
+        floor.sample()?;
+    }
 
     let seconds = arguments.seconds.unwrap_or(SECONDS);
     let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
@@ -83,6 +89,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     put("pipelined", json!(true));
     put("verify", json!(arguments.verify().name()));
     put("seconds", json!(seconds));
+    put("follower", json!(arguments.follower));
     put("laps_beside_writer", json!(beside.laps));
     put("disk", json!(metadata.disk));
     put("direct", json!(direct));
@@ -100,6 +107,15 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let writer_alone = rate(before.bytes + after.bytes, before.time + after.time);
     let writer_beside = rate(with_reader.bytes, with_reader.time);
     let mut more = Map::new();
+    if let Some(followed) = &followed {
+        let alone = rate(alone.tally.bytes, alone.time);
+        let floor = floor.medians().read_mb_per_s;
+        followed.tell(&mut more);
+        let follower = followed.mb_per_s();
+        more.insert("follower_mb_per_s".into(), json!(rounded(follower, 2)));
+        more.insert("follower_to_read".into(), json!(rounded(follower / floor.max(1e-9), 3)));
+        more.insert("follower_to_reader".into(), json!(rounded(follower / alone.max(1e-9), 3)));
+    }
     let mut put = |name: &str, value: Value| {
         more.insert(name.into(), value);
     };
@@ -166,6 +182,19 @@ impl Reading<'_> {
             tally = tally.and(self.expected.check(0, &mut seen, &batch)?);
         }
         Ok(Read { tally, time: begin.elapsed(), latencies, laps: 1, cold })
+    }
+
+    /// Has a process that does not write read everything.
+    fn in_another_process(&self, arguments: &LogBenchArguments) -> Outcome<Followed> {
+        if !self.direct {
+            forget_pages(self.dir);
+        }
+        let followed = Follower::start(arguments, self.dir, None)?.read_to(self.last)?;
+        if followed.tally.records != self.last {
+            let (got, last) = (followed.tally.records, self.last);
+            return Err(Failure::failed(format!("the follower read {got} records of {last}")));
+        }
+        Ok(followed)
     }
 
     /// Reads lap after lap for as long as the writer writes.

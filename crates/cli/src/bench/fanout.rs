@@ -21,6 +21,7 @@ use super::crew::{Until, WORKERS};
 use super::crowd::Crowd;
 use super::figure::{Figure, Shape, rounded};
 use super::floor::Floor;
+use super::follower::Follower;
 use super::latency::Latencies;
 use super::moments::{self, Moments};
 use super::pace::{Pace, Wrote};
@@ -58,7 +59,12 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let rate = arguments.rate.filter(|rate| *rate > 0).map(|rate| rate as f64);
     let moments = Arc::new(Moments::new());
     let expected = Expected::new(&arguments.expected_recipe(), arguments.verify());
+    let follower = arguments.follower.then(|| {
+        let moments = Some(Arc::clone(&moments));
+        Follower::start(arguments, &dir, moments)
+    });
     let mut fanout = Fanout {
+        follower: follower.transpose()?,
         crowd: Arc::new(Crowd::new(dir.clone(), readers, expected, Arc::clone(&moments))),
         pace: Some(Pace::new(&log, &recipe, arguments.batch(), rate).map_err(of_io)?),
         blocking: arguments.blocking,
@@ -69,8 +75,27 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let idle_bytes = fanout.gather(&log, moments)?;
     let total = fanout.measure(arguments, &mut floor)?;
     fanout.end()?;
+    let follower = fanout.follower.take();
     let pace = fanout.pace.take().unwrap_or_else(|| unreachable!("there between slices"));
     let count = pace.count();
+    let mut more = Map::new();
+    if let Some(mut follower) = follower {
+        let followed = follower.read_to(count)?;
+        if followed.tally.records != count {
+            let got = followed.tally.records;
+            return Err(Failure::failed(format!("the follower read {got} records of {count}")));
+        }
+        let lags = follower.take_lags();
+        followed.tell(&mut more);
+        for (name, value) in [
+            ("follower_lag_p50_us", lags.quantile_us(0.5)),
+            ("follower_lag_p99_us", lags.quantile_us(0.99)),
+            ("follower_lag_max_us", lags.max_us()),
+        ] {
+            more.insert(name.into(), json!(value));
+        }
+        more.insert("follower_deliveries".into(), json!(lags.count()));
+    }
     drop((fanout, pace));
     let metadata = log.metadata();
     log.close().map_err(of_log)?;
@@ -87,6 +112,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     put("rate", json!(arguments.rate));
     let asked = rate.map(|rate| total.wrote.bytes as f64 / total.wrote.time.as_secs_f64() / rate);
     put("rate_kept", json!(asked.map(|kept| rounded(kept, 4))));
+    put("follower", json!(arguments.follower));
     put("verify", json!(arguments.verify().name()));
     put("blocking", json!(arguments.blocking));
     put("callers", json!(if arguments.blocking { "threads" } else { "tasks" }));
@@ -109,7 +135,6 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
         ..Figure::of("log/append", total.wrote.records, total.wrote.bytes, total.wrote.time)
     };
     let (read, lags) = (total.read, &total.lags);
-    let mut more = Map::new();
     let mut put = |name: &str, value: Value| {
         more.insert(name.into(), value);
     };
@@ -139,6 +164,8 @@ fn seconds(arguments: &LogBenchArguments) -> f64 {
 
 /// The readers, the writer, and what runs them.
 struct Fanout<'a> {
+    /// Another process that reads the same.
+    follower: Option<Follower>,
     crowd: Arc<Crowd>,
     /// Away while a slice runs.
     pace: Option<Pace>,
@@ -193,6 +220,9 @@ impl Fanout<'_> {
         let warm_up = if idle { Until::Records(batch) } else { part(WARM_UP_PART) };
         let mut total = Total::none();
         self.slice(warm_up, false, &mut Total::none())?;
+        if let Some(follower) = &self.follower {
+            drop(follower.take_lags());
+        }
         resources::reset_peak();
         let begin = Instant::now();
         let halfway = |total: &Total| match arguments.count {

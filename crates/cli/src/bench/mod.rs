@@ -3,7 +3,8 @@
 //!
 //! `floor` measures the bare disk, `crew` has the concurrent callers, `payload` derives every record
 //! from its writer and number, `readback` compares, `figure` prints. `fanout` has a `crowd` of readers
-//! and one `pace`d writer, `catchup` one reader; both `verify` what is read as it is read.
+//! and one `pace`d writer, `catchup` one reader; both `verify` what is read as it is read, and both may have a
+//! `follower`, which is another process.
 
 mod allocations;
 mod append;
@@ -17,6 +18,8 @@ mod crowd;
 mod fanout;
 mod figure;
 mod floor;
+mod follow;
+mod follower;
 mod latency;
 mod moments;
 mod no_disk;
@@ -40,6 +43,7 @@ pub use consensus::{
     ConsensusBenchArguments, ConsensusBuildArguments, run as run_consensus,
     run_build as run_consensus_build,
 };
+pub use follow::{FollowArguments, run as run_follow};
 
 /// The commands of `esker bench`.
 #[derive(Debug, Subcommand)]

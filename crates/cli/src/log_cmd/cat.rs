@@ -2,24 +2,22 @@
 //!
 //! It takes no lock and changes nothing, so that it runs beside a writer. A range that `repair` put
 //! aside is told on standard error and passed; damage that nobody looked at yet ends it.
+//!
+//! A follower waits for the log. A signal, and whoever read standard output and left, are waited for by a
+//! thread beside it, which closes the reader.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use esker_log::{Batch, Error, Options, Reader, ReaderStream, Record, Seq, Start};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 use crate::signals::Stop;
-
-/// How long a follower that has caught up waits before it looks again: at first, and at most.
-const PAUSE_FIRST: Duration = Duration::from_millis(1);
-const PAUSE_MOST: Duration = Duration::from_millis(32);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,21 +66,26 @@ pub fn run(arguments: &CatArguments) -> Outcome {
         return printer.end(end, arguments);
     }
     let stop = Stop::on_signals().map_err(|e| Failure::of_io("catch signals", &e))?;
-    let mut pause = PAUSE_FIRST;
+    let out = printer.out.get_ref().try_clone();
+    let out = out.map_err(|e| Failure::of_io("open standard output", &e))?;
+    std::thread::Builder::new()
+        .name("end".into())
+        .spawn(move || close_at_the_end(&reader, &stop, &out))
+        .map_err(|e| Failure::of_io("start a thread", &e))?;
+    let end = printer.follow();
+    printer.end(end, arguments)
+}
+
+/// Waits for a signal, or until nobody reads standard output any more.
+fn close_at_the_end(reader: &Reader, stop: &Stop, out: &File) {
     loop {
-        let before = printer.stream.last();
-        match printer.catch_up() {
-            Ok(()) if stop.is_asked() => return printer.end(Ok(()), arguments),
-            Ok(()) => {}
-            end => return printer.end(end, arguments),
-        }
-        let moved = printer.stream.last() > before;
-        pause = if moved { PAUSE_FIRST } else { (pause * 2).min(PAUSE_MOST) };
-        if printer.is_over(&stop, pause) {
-            return printer.end(Ok(()), arguments);
-        }
-        if let Err(error) = reader.refresh() {
-            return printer.end(Err(End::Log(error)), arguments);
+        let mut fds = [
+            PollFd::new(stop, PollFlags::IN),
+            PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty()),
+        ];
+        let _ = poll(&mut fds, None);
+        if stop.is_asked() || !fds[1].revents().is_empty() {
+            return reader.close();
         }
     }
 }
@@ -106,15 +109,9 @@ impl Printer {
     fn catch_up(&mut self) -> Result<(), End> {
         loop {
             match self.stream.try_next() {
-                Ok(Some(batch)) => {
-                    self.print(&batch).map_err(End::Output)?;
-                    self.printed = batch.last().or(self.printed);
-                }
+                Ok(Some(batch)) => self.take(&batch)?,
                 Ok(None) => return self.out.flush().map_err(End::Output),
-                Err(gap @ Error::Quarantined { .. }) => {
-                    self.out.flush().map_err(End::Output)?;
-                    complain(&format!("note: {gap}"));
-                }
+                Err(gap @ Error::Quarantined { .. }) => self.pass(&gap)?,
                 Err(error) => return Err(End::Log(error)),
             }
         }
@@ -132,15 +129,29 @@ impl Printer {
         Ok(())
     }
 
-    /// Waits a little; true when a signal has come or nobody reads standard output any more.
-    fn is_over(&self, stop: &Stop, pause: Duration) -> bool {
-        let mut fds = [
-            PollFd::new(stop, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.out.get_ref().as_fd(), PollFlags::empty()),
-        ];
-        let pause = Timespec::try_from(pause).ok();
-        let _ = poll(&mut fds, pause.as_ref());
-        stop.is_asked() || fds[1].revents().contains(PollFlags::ERR)
+    /// Prints what is there and what comes, until the reader is closed.
+    fn follow(&mut self) -> Result<(), End> {
+        loop {
+            let next = self.catch_up().and_then(|()| self.stream.next_blocking().map_err(End::Log));
+            match next {
+                Ok(batch) => self.take(&batch)?,
+                Err(End::Log(gap @ Error::Quarantined { .. })) => self.pass(&gap)?,
+                Err(End::Log(Error::Closed)) => return Ok(()),
+                Err(end) => return Err(end),
+            }
+        }
+    }
+
+    fn take(&mut self, batch: &Batch) -> Result<(), End> {
+        self.print(batch).map_err(End::Output)?;
+        self.printed = batch.last().or(self.printed);
+        Ok(())
+    }
+
+    fn pass(&mut self, gap: &Error) -> Result<(), End> {
+        self.out.flush().map_err(End::Output)?;
+        complain(&format!("note: {gap}"));
+        Ok(())
     }
 
     /// What was printed before the end is kept.

@@ -38,6 +38,9 @@ pub enum LogCommand {
     /// Build a log for a benchmark that kills its builder
     #[command(hide = true)]
     BenchBuild(bench::BuildArguments),
+    /// Follow a log for a benchmark
+    #[command(hide = true)]
+    BenchFollow(bench::FollowArguments),
 }
 
 /// Runs a command of `esker log`.
@@ -51,5 +54,6 @@ pub fn run(command: LogCommand) -> Outcome {
         LogCommand::Truncate(arguments) => truncate::run(&arguments),
         LogCommand::Bench(arguments) => bench::run_log(&arguments),
         LogCommand::BenchBuild(arguments) => bench::run_build(&arguments),
+        LogCommand::BenchFollow(arguments) => bench::run_follow(&arguments),
     }
 }

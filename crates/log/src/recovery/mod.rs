@@ -43,7 +43,7 @@ use crate::position::Seq;
 pub(crate) use adopt::{adopt, create, write_footer};
 pub(crate) use judge::{is_damage, is_heard, never_began};
 pub(crate) use rewrite::Rewriter;
-pub(crate) use survey::{damage_at, density, read_head, survey};
+pub(crate) use survey::{damage_at, density, read_footed, read_head, survey};
 
 /// What opening a log found and did.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -337,15 +337,8 @@ impl Surveyor<'_> {
         };
         let file_len = file.len()?;
         let end = next.map(|next| (next.base - header.base) as u32);
-        let footer = match (end, self.options.validate) {
-            (Some(end), _) => read_footer(file, header, end)?,
-            _ => None,
-        };
-        let matches = footer.as_ref().zip(next).is_some_and(|(footer, next)| {
-            footer.last_seq == next.prev_seq
-                && footer.chain == next.chain
-                && footer.prev_seq == header.prev_seq
-        });
+        let footed = next.and_then(|next| footed(file, header, next));
+        let matches = footed.is_some();
         let segment = |state: State| {
             Arc::new(Segment {
                 header: *header,
@@ -356,19 +349,7 @@ impl Surveyor<'_> {
                 state: RwLock::new(state),
             })
         };
-        if let Some(footer) = footer.filter(|_| matches)
-            && self.options.validate == Validate::Quick
-        {
-            let state = State {
-                end: footer.end,
-                last_seq: footer.last_seq,
-                chain: footer.chain,
-                records: footer.records,
-                time_ms: footer.time_ms,
-                full: true,
-                footed: true,
-                index: footer.index,
-            };
+        if let Some(state) = footed.filter(|_| self.options.validate == Validate::Quick) {
             return Ok((Live { segment: segment(state), units: None, file_len }, None));
         }
 
@@ -407,24 +388,42 @@ pub(crate) fn density(options: &Options) -> Density {
     Density { bytes: options.index_bytes, records: options.index_records }
 }
 
+/// What the footer of a segment says, where that is there and the header of the next segment agrees.
+fn footed(file: &Arc<dyn File>, header: &SegmentHeader, next: &SegmentHeader) -> Option<State> {
+    let end = next.base.checked_sub(header.base)?;
+    let footer = read_footer(file, header, end as u32)?;
+    let agrees = footer.last_seq == next.prev_seq
+        && footer.chain == next.chain
+        && footer.prev_seq == header.prev_seq;
+    agrees.then_some(State {
+        end: footer.end,
+        last_seq: footer.last_seq,
+        chain: footer.chain,
+        records: footer.records,
+        time_ms: footer.time_ms,
+        full: true,
+        footed: true,
+        index: footer.index,
+    })
+}
+
+/// The same of a segment that is being read.
+pub(crate) fn read_footed(segment: &Segment, next: &SegmentHeader) -> Option<State> {
+    footed(&segment.reader, &segment.header, next)
+}
+
 /// The footer at `end`, where there is a sound one.
-fn read_footer(file: &Arc<dyn File>, header: &SegmentHeader, end: u32) -> Result<Option<Footer>> {
+fn read_footer(file: &Arc<dyn File>, header: &SegmentHeader, end: u32) -> Option<Footer> {
     let mut first = AlignedBuf::new(BLOCK as usize);
-    let Ok(got) = read_full_at(&**file, &mut first, u64::from(end)) else {
-        return Ok(None);
-    };
+    let got = read_full_at(&**file, &mut first, u64::from(end)).ok()?;
     if got < FOOTER_HEADER {
-        return Ok(None);
+        return None;
     }
-    let Ok(length) = Footer::length(&first[..got], end) else {
-        return Ok(None);
-    };
+    let length = Footer::length(&first[..got], end).ok()?;
     if length <= BLOCK {
-        return Ok(Footer::parse(&first[..got], header.salt(), end).ok());
+        return Footer::parse(&first[..got], header.salt(), end).ok();
     }
     let mut bytes = AlignedBuf::new(length as usize);
-    let Ok(got) = read_full_at(&**file, &mut bytes, u64::from(end)) else {
-        return Ok(None);
-    };
-    Ok(Footer::parse(&bytes[..got], header.salt(), end).ok())
+    let got = read_full_at(&**file, &mut bytes, u64::from(end)).ok()?;
+    Footer::parse(&bytes[..got], header.salt(), end).ok()
 }

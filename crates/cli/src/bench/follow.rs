@@ -1,0 +1,130 @@
+//! The process that reads a log which another one writes, for the figures of followers. It is told on its
+//! standard input how far to read, and tells on its standard output what it was given and when.
+//!
+//! A moment is told by the clock that all processes of the machine share.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use esker_log::{Batch, Error, Reader, ReaderStream, Start};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::json;
+
+use super::payload::Recipe;
+use super::resources::{self, Mark};
+use super::verify::{Expected, Tally, Verify};
+use crate::exit::{Failure, Outcome};
+use crate::log_cmd::WritingArguments;
+use crate::{output, quantity};
+
+/// Nobody said how far to read.
+const NO_GOAL: u64 = u64::MAX;
+/// How often it looks whether somebody did.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Arguments of the hidden command.
+#[derive(Debug, Args)]
+pub struct FollowArguments {
+    dir: PathBuf,
+    #[arg(long, value_parser = quantity::size_range)]
+    size: std::ops::RangeInclusive<u32>,
+    #[arg(long)]
+    seed: u64,
+    #[arg(long, value_enum)]
+    verify: Verify,
+    #[command(flatten)]
+    writing: WritingArguments,
+}
+
+/// The clock that processes share.
+pub fn shared_clock() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
+}
+
+/// Reads from the oldest record to the one that it is told, and tells what it got.
+pub fn run(arguments: &FollowArguments) -> Outcome {
+    let of_log = |error: Error| Failure::of_log(&error, &arguments.dir);
+    let goal = Arc::new(AtomicU64::new(NO_GOAL));
+    let heard = Arc::clone(&goal);
+    std::thread::spawn(move || listen(&heard));
+
+    let begin = Instant::now();
+    let reader = Reader::open(&arguments.dir, arguments.writing.options()).map_err(of_log)?;
+    output::print(&format!("open {}\n", begin.elapsed().as_micros()))?;
+    let recipe = Recipe { seed: arguments.seed, sizes: arguments.size.clone() };
+    let mut follower = Follower {
+        stream: reader.stream(Start::Oldest).map_err(of_log)?,
+        expected: Expected::new(&recipe, arguments.verify),
+        out: output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?,
+        seen: 0,
+        tally: Tally::default(),
+    };
+
+    resources::reset_peak();
+    let (begin, mark) = (Instant::now(), Mark::now());
+    while follower.seen < goal.load(SeqCst) {
+        match follower.next() {
+            Ok(batch) => follower.take(&batch)?,
+            Err(Error::Deadline) => {}
+            Err(error) => return Err(of_log(error)),
+        }
+    }
+    let (time, used, tally) = (begin.elapsed(), mark.used(), follower.tally);
+    follower.flush()?;
+    output::print_json(&json!({
+        "records": tally.records,
+        "bytes": tally.bytes,
+        "touched": tally.touched,
+        "seconds": time.as_secs_f64(),
+        "cpu_seconds": used.cpu.as_secs_f64(),
+        "rss": resources::peak(),
+    }))
+}
+
+/// Hears how far to read. Whoever wants to know what was read may die: then so does this.
+fn listen(goal: &AtomicU64) {
+    let mut input = BufReader::new(std::io::stdin());
+    let mut line = String::new();
+    let told = input.read_line(&mut line).ok().and_then(|_| line.trim().parse().ok());
+    if let Some(told) = told {
+        goal.store(told, SeqCst);
+        let _ = input.read_to_end(&mut Vec::new());
+    }
+    std::process::exit(crate::exit::Status::Failed as i32);
+}
+
+struct Follower<W: Write> {
+    stream: ReaderStream,
+    expected: Expected,
+    out: W,
+    seen: u64,
+    tally: Tally,
+}
+
+impl<W: Write> Follower<W> {
+    /// What is there, or what comes soon; before it waits, it tells what it has.
+    fn next(&mut self) -> esker_log::Result<Batch> {
+        match self.stream.try_next()? {
+            Some(batch) => Ok(batch),
+            None => {
+                let _ = self.out.flush();
+                self.stream.next_timeout(LOOK)
+            }
+        }
+    }
+
+    fn take(&mut self, batch: &Batch) -> Outcome {
+        let delivered = shared_clock().as_nanos();
+        self.tally = self.tally.and(self.expected.check(0, &mut self.seen, batch)?);
+        let told = writeln!(self.out, "at {} {delivered}", self.seen);
+        told.map_err(|error| Failure::of_io("tell what was read", &error))
+    }
+
+    fn flush(&mut self) -> Outcome {
+        self.out.flush().map_err(|error| Failure::of_io("tell what was read", &error))
+    }
+}

@@ -1,0 +1,201 @@
+//! A process that follows the log of a benchmark: started, told how far to read, and asked what it got.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::arguments::LogBenchArguments;
+use super::figure::rounded;
+use super::follow::shared_clock;
+use super::latency::Latencies;
+use super::moments::Moments;
+use super::verify::Tally;
+use crate::arguments::DiskChoice;
+use crate::exit::{Failure, Outcome};
+
+/// How long it may take for what is left when the writer has ended.
+const DRAIN: Duration = Duration::from_secs(120);
+
+/// The process, which has opened the log.
+#[derive(Debug)]
+pub struct Follower {
+    child: Child,
+    /// It ends when this is closed.
+    goal: Option<ChildStdin>,
+    lags: Arc<Mutex<Latencies>>,
+    hearing: Option<JoinHandle<()>>,
+    told: Receiver<String>,
+    open_ms: f64,
+}
+
+/// What it read.
+#[derive(Debug)]
+pub struct Followed {
+    pub tally: Tally,
+    time: Duration,
+    cpu: Duration,
+    resident: u64,
+    open_ms: f64,
+}
+
+impl Follower {
+    /// Starts it, and waits until it has opened the log. With `moments` it is asked for its lags.
+    pub fn start(
+        arguments: &LogBenchArguments,
+        dir: &Path,
+        moments: Option<Arc<Moments>>,
+    ) -> Outcome<Self> {
+        let mut child = spawn(arguments, dir)?;
+        let lags = Arc::new(Mutex::new(Latencies::new()));
+        let (tell, told) = sync_channel(1);
+        let out = child.stdout.take();
+        let sums = Arc::clone(&lags);
+        let hearing = std::thread::spawn(move || {
+            if let Some(out) = out {
+                for line in hear(out, moments.as_deref(), &sums) {
+                    // Nobody listens any more when the benchmark has failed.
+                    let _ = tell.send(line);
+                }
+            }
+        });
+        let goal = child.stdin.take();
+        let mut follower = Self { child, goal, lags, hearing: Some(hearing), told, open_ms: 0.0 };
+        let line = follower.line()?;
+        let micros = line.strip_prefix("open ").and_then(|us| us.trim().parse::<f64>().ok());
+        follower.open_ms = micros.ok_or_else(|| unclear(&line))? / 1e3;
+        Ok(follower)
+    }
+
+    /// The lags of all batches that were told since the last call of this.
+    pub fn take_lags(&self) -> Latencies {
+        let mut lags = self.lags.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut lags, Latencies::new())
+    }
+
+    /// Has it read up to a record and end; what it read.
+    pub fn read_to(&mut self, last: u64) -> Outcome<Followed> {
+        if let Some(goal) = &mut self.goal {
+            let told = writeln!(goal, "{last}").and_then(|()| goal.flush());
+            // If it is gone, it has said why.
+            let _ = told;
+        }
+        let line = self.line()?;
+        let told: Value = serde_json::from_str(&line).map_err(|_| unclear(&line))?;
+        let whole = |key: &str| told[key].as_u64().ok_or_else(|| unclear(&line));
+        let seconds = |key: &str| {
+            told[key].as_f64().map(Duration::from_secs_f64).ok_or_else(|| unclear(&line))
+        };
+        let tally = Tally {
+            records: whole("records")?,
+            bytes: whole("bytes")?,
+            touched: whole("touched")?,
+        };
+        if let Some(hearing) = self.hearing.take() {
+            let _ = hearing.join();
+        }
+        Ok(Followed {
+            tally,
+            time: seconds("seconds")?,
+            cpu: seconds("cpu_seconds")?,
+            resident: whole("rss")?,
+            open_ms: self.open_ms,
+        })
+    }
+
+    /// What it says beside its lags; what it complained of if it says nothing.
+    fn line(&mut self) -> Outcome<String> {
+        match self.told.recv_timeout(DRAIN) {
+            Ok(line) => Ok(line),
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                Err(Failure::failed("the follower does not come to its end"))
+            }
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                self.goal = None;
+                let mut complaint = String::new();
+                if let Some(mut err) = self.child.stderr.take() {
+                    let _ = err.read_to_string(&mut complaint);
+                }
+                let complaint = complaint.trim().trim_start_matches("esker: ");
+                Err(Failure::failed(format!("the follower failed: {complaint}")))
+            }
+        }
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Followed {
+    /// As the figures tell it.
+    pub fn tell(&self, more: &mut Map<String, Value>) {
+        let mut put = |name: &str, value: Value| {
+            more.insert(format!("follower_{name}"), value);
+        };
+        put("records", json!(self.tally.records));
+        put("bytes", json!(self.tally.bytes));
+        put("touched_bytes", json!(self.tally.touched));
+        put("cpu_seconds", json!(rounded(self.cpu.as_secs_f64(), 3)));
+        put("rss_mb", json!(rounded(self.resident as f64 / 1e6, 1)));
+        put("open_ms", json!(rounded(self.open_ms, 3)));
+    }
+
+    /// Megabytes in a second.
+    pub fn mb_per_s(&self) -> f64 {
+        self.tally.bytes as f64 / self.time.as_secs_f64().max(1e-9) / 1e6
+    }
+}
+
+/// Adds up the lags, and gives every other line.
+fn hear<'a>(
+    out: ChildStdout,
+    moments: Option<&'a Moments>,
+    lags: &'a Mutex<Latencies>,
+) -> impl Iterator<Item = String> + 'a {
+    BufReader::new(out).lines().map_while(Result::ok).filter(move |line| {
+        let Some(told) = line.strip_prefix("at ") else { return true };
+        let mut numbers = told.split(' ').map_while(|number| number.parse::<u64>().ok());
+        if let (Some(moments), Some(seq), Some(at)) = (moments, numbers.next(), numbers.next()) {
+            let ago = shared_clock().saturating_sub(Duration::from_nanos(at));
+            let delivered = Instant::now().checked_sub(ago).unwrap_or_else(Instant::now);
+            let lag = moments.lag(seq, delivered);
+            lags.lock().unwrap_or_else(PoisonError::into_inner).add(lag);
+        }
+        false
+    })
+}
+
+fn spawn(arguments: &LogBenchArguments, dir: &Path) -> Outcome<Child> {
+    let failure = |error: &std::io::Error| Failure::of_io("start the follower", error);
+    let program = std::env::current_exe().map_err(|error| failure(&error))?;
+    let expected = arguments.expected_recipe();
+    let (least, most) = (expected.sizes.start(), expected.sizes.end());
+    let mut command = Command::new(program);
+    command
+        .args(["log", "bench-follow"])
+        .arg(dir)
+        .arg(format!("--size={least}..{most}"))
+        .arg(format!("--seed={}", expected.seed))
+        .arg(format!("--verify={}", arguments.verify().name()))
+        .arg(format!("--direct={}", arguments.writing.direct.name()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if arguments.writing.disk == DiskChoice::Uring {
+        command.arg("--disk=uring");
+    }
+    command.spawn().map_err(|error| failure(&error))
+}
+
+fn unclear(line: &str) -> Failure {
+    Failure::failed(format!("the follower said something else: {line}"))
+}

@@ -1,0 +1,252 @@
+//! Reading a log that another process writes, or that nobody has open.
+//!
+//! `seen` is one look at the directory, and what was read of it; `stream` goes through it in order;
+//! `watch` looks again for those who wait.
+
+mod seen;
+mod stream;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::batch::View;
+use crate::cursor::{self, Source, Start};
+use crate::engine::Engine;
+use crate::error::{Damage, Error, Result};
+use crate::options::Options;
+use crate::position::{Position, Seq};
+use seen::Seen;
+use watch::Watch;
+
+pub use stream::ReaderStream;
+
+/// A log open for reading, without its lock. Several may read beside one writer, in this process or
+/// others.
+///
+/// It sees what is durable: with a writer, up to the mark that the writer keeps; without one, up to
+/// the higher of that mark and the highest claim in the log itself. It changes nothing on disk.
+///
+/// Cheap to clone; all clones are the same reader, and its streams share what they read. It has no thread
+/// until a stream reads ahead or waits: then up to three that read (those of the engine, where the options
+/// name one) and one that looks. They end with the last of its handles and streams, or with
+/// [`Reader::close`]; a read under way is ended first. With a manual engine there is no thread at all: a
+/// stream that waits looks by itself when it is polled, and is woken by [`Reader::refresh`].
+#[derive(Debug, Clone)]
+pub struct Reader {
+    follow: Arc<Follow>,
+}
+
+#[derive(Debug)]
+struct Follow {
+    dir: PathBuf,
+    options: Options,
+    /// Its threads read ahead, and for tasks.
+    engine: Engine,
+    /// Everything that one look at the directory found. Replaced as a whole.
+    seen: RwLock<Arc<Seen>>,
+    /// Held while looking again.
+    looking: Mutex<()>,
+    watch: Arc<Watch>,
+    closed: AtomicBool,
+}
+
+impl Reader {
+    /// Opens the log in `dir` for reading.
+    ///
+    /// # Errors
+    /// [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], [`Error::Io`]. Damage is told by
+    /// the streams that come to it, and by [`Reader::damage`].
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        options.check()?;
+        let dir = dir.as_ref().to_path_buf();
+        let engine = options.engine.clone().unwrap_or_else(Engine::for_reads);
+        let seen = RwLock::new(Seen::look_again(&dir, &options, &engine)?);
+        Ok(Self {
+            follow: Arc::new(Follow {
+                dir,
+                options,
+                engine,
+                seen,
+                looking: Mutex::default(),
+                watch: Arc::default(),
+                closed: AtomicBool::new(false),
+            }),
+        })
+    }
+
+    /// Looks how far the log is durable now. Cheap while the same writer goes on: one small read,
+    /// and one more when the writer began a segment.
+    ///
+    /// Streams that wait need no call of this: their reader looks by itself.
+    ///
+    /// # Errors
+    /// As [`Reader::open`], and [`Error::Closed`].
+    pub fn refresh(&self) -> Result<()> {
+        self.follow.refuse_if_closed()?;
+        self.follow.look(Depth::Facts).map(drop)
+    }
+
+    /// Reads from a place on. A stream lives as long as it is wanted, also without this handle.
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`] when the place was dropped, [`Error::Closed`].
+    pub fn stream(&self, start: Start) -> Result<ReaderStream> {
+        self.follow.refuse_if_closed()?;
+        ReaderStream::new(&self.follow, start)
+    }
+
+    /// Ends the reader and all of its streams, whoever holds them: those who wait are woken, and get
+    /// [`Error::Closed`]. Its threads end.
+    pub fn close(&self) {
+        self.follow.close();
+    }
+
+    /// The record with this number.
+    ///
+    /// # Errors
+    /// As [`Log::read`](crate::Log::read).
+    pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
+        let seq = seq.into();
+        match cursor::read(&*self.follow.seen(), seq) {
+            Err(Error::Damaged(_) | Error::Trimmed { .. }) => {
+                // A file may have been used again, or its last records moved.
+                self.follow.look(Depth::Everything)?;
+                let seen = self.follow.seen();
+                cursor::read(&*seen, seq).map_err(|error| cursor::exactly(&*seen, error))
+            }
+            other => other,
+        }
+    }
+
+    /// The last durable record, at the last look.
+    pub fn durable(&self) -> Seq {
+        Seq(self.follow.seen().limit().1)
+    }
+
+    /// The position behind the last durable record, at the last look.
+    pub fn position(&self) -> Position {
+        Position(self.follow.seen().limit().0)
+    }
+
+    /// The oldest record stored, or the next one in a log without any.
+    pub fn oldest(&self) -> Seq {
+        cursor::oldest(&*self.follow.seen())
+    }
+
+    /// Bytes behind the last durable record that look sound, and that only recovery may judge. With
+    /// a writer at work these are its latest commits.
+    pub fn unrecovered_bytes(&self) -> u64 {
+        self.follow.seen().unrecovered
+    }
+
+    /// The first damage that the look at the directory met, where it met any. Segments that a
+    /// footer vouches for are not read by that; [`verify`](crate::verify) reads everything.
+    pub fn damage(&self) -> Option<Damage> {
+        self.follow.seen().damage.clone()
+    }
+
+    /// The number of segments.
+    pub fn segments(&self) -> usize {
+        self.follow.seen().segments().len()
+    }
+
+    /// Records stored, and bytes of segments, at the time of opening.
+    pub fn stored(&self) -> (u64, u64) {
+        let all = self.follow.seen().segments().all();
+        all.iter().fold((0, 0), |(records, bytes), segment| {
+            let state = segment.state.read();
+            (records + state.records, bytes + u64::from(state.end))
+        })
+    }
+
+    /// Bytes of memory in what was read from the files and is kept for other streams.
+    pub fn cold_bytes(&self) -> u64 {
+        self.follow.seen().cold_bytes()
+    }
+
+    /// Whether the log was closed cleanly when it was last looked at.
+    pub fn is_closed_cleanly(&self) -> bool {
+        self.follow.seen().manifest().clean.is_some()
+    }
+
+    /// The log's number, and its session.
+    pub fn identity(&self) -> (crate::LogId, u64) {
+        let manifest = self.follow.seen().manifest();
+        (manifest.log, manifest.session)
+    }
+}
+
+/// How closely to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// At the mark, unless that tells of a new session.
+    Mark,
+    /// And where it stands still, whether the log was closed or records were dropped.
+    Facts,
+    /// At everything, and forget what was read before.
+    Everything,
+}
+
+/// What a look brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum News {
+    Nothing,
+    /// More is durable.
+    Further,
+    /// Everything was looked at.
+    Anew,
+}
+
+impl Follow {
+    fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&self.seen.read())
+    }
+
+    fn refuse_if_closed(&self) -> Result<()> {
+        if self.closed.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Looks, and tells whoever waits for what it brings.
+    fn look(&self, depth: Depth) -> Result<News> {
+        let _looking = self.looking.lock();
+        let seen = self.seen();
+        let before = seen.limit().1;
+        if depth != Depth::Everything
+            && seen.follow_mark(&self.dir, &self.options, depth == Depth::Facts)?
+        {
+            let last = seen.limit().1;
+            if last == before {
+                return Ok(News::Nothing);
+            }
+            self.watch.waiters.wake_readers(last, &mut Vec::new());
+            return Ok(News::Further);
+        }
+        let now = Seen::look_again(&self.dir, &self.options, &self.engine)?;
+        if depth != Depth::Everything && now.is_like(&seen) {
+            return Ok(News::Nothing);
+        }
+        *self.seen.write() = now;
+        seen.supersede();
+        self.watch.waiters.wake_all();
+        Ok(News::Anew)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.watch.end();
+        if self.options.engine.is_none() {
+            self.engine.stop();
+        }
+        self.seen().supersede();
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        self.watch.end();
+    }
+}
