@@ -14,7 +14,8 @@
 //!
 //! **Bounds.** At most [`LOADS`] pieces are being read at a time, and pieces that nobody holds take no
 //! more than the budget. A piece that a reader holds stays as long as its batches do, and is that
-//! reader's: one piece each.
+//! reader's: one piece each. What is loaded ahead takes no more than half of the budget until its reader
+//! comes, and goes last: however many readers there are, none has loaded what is gone before it comes.
 //!
 //! **Pace.** While commits are made, a load begins no sooner than [`REST`] times the length of a load
 //! after the last one ended: the disk is the writer's for the rest of the time.
@@ -49,6 +50,8 @@ const REST: u32 = 3;
 const QUIET: Duration = Duration::from_millis(10);
 /// However slow the disk, a pause ends.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// A reader that did not come for so long to what was loaded ahead of it is not waited for.
+const GONE: Duration = Duration::from_secs(1);
 /// Buffers kept for the next loads; each is as large as the piece that it held.
 const SPARE: usize = 4;
 
@@ -111,6 +114,8 @@ struct Piece {
     most: u32,
     content: Content,
     used: u64,
+    /// A reader is to come to it, since then.
+    awaited: Option<Instant>,
     /// It was put in the queue.
     listed: bool,
     wakers: Vec<Waker>,
@@ -181,7 +186,7 @@ impl Cold {
             }
         };
         if let Some((_, offsets)) = found.as_ref().filter(|_| want.ahead && !manual) {
-            let queued = state.ahead(log, want, offsets.end);
+            let queued = state.ahead(log, want, offsets.end, self.budget / 2);
             drop(state);
             if queued && !log.ask_to_load() {
                 self.abandon();
@@ -307,6 +312,11 @@ impl Piece {
         matches!(self.content, Content::Loaded(..) | Content::Unsound)
     }
 
+    /// Whether a reader is still expected.
+    fn is_awaited(&self, now: Instant) -> bool {
+        self.awaited.is_some_and(|since| now.saturating_duration_since(since) < GONE)
+    }
+
     /// Whether nobody knows yet where it ends.
     fn is_open(&self) -> bool {
         self.most > self.end
@@ -330,6 +340,9 @@ impl State {
         });
         let Some(piece) = self.pieces.get_mut(&place) else { return (place, Look::Loaded(None)) };
         piece.used = self.clock;
+        if let Content::Loaded(..) = piece.content {
+            piece.awaited = None;
+        }
         let look = match &piece.content {
             Content::Queued(_) => Look::Queued,
             Content::Loading => Look::Loading,
@@ -359,7 +372,15 @@ impl State {
             None => (end.min(offset.saturating_add(PIECE)), end),
         };
         let (used, wakers) = (self.clock, Vec::new());
-        let piece = Piece { end, most, content, used, listed: false, wakers };
+        let piece = Piece {
+            end,
+            most,
+            content,
+            used,
+            awaited: Some(Instant::now()),
+            listed: false,
+            wakers,
+        };
         self.pieces.insert((segment.number(), offset), piece);
     }
 
@@ -378,8 +399,9 @@ impl State {
         }
     }
 
-    /// Queues what lies behind this offset; whether there was anything.
-    fn ahead(&mut self, log: &dyn Ground, want: &Want<'_>, offset: u32) -> bool {
+    /// Queues what lies behind this offset, as long as no more than so many bytes wait for a reader;
+    /// whether there was anything.
+    fn ahead(&mut self, log: &dyn Ground, want: &Want<'_>, offset: u32, most: u64) -> bool {
         let (mut segment, mut offset, mut end) = (Arc::clone(want.segment), offset, want.end);
         let mut queued = false;
         for _ in 0..AHEAD {
@@ -392,12 +414,16 @@ impl State {
             if offset >= end || log.window(segment.number(), offset).is_some() {
                 break;
             }
-            let there = self.over(segment.number(), offset).unwrap_or_else(|| {
-                self.insert(&segment, offset, end);
-                self.queue((segment.number(), offset));
-                queued = true;
-                (segment.number(), offset)
-            });
+            let there = match self.over(segment.number(), offset) {
+                Some(there) => there,
+                None if self.awaited() >= most => break,
+                None => {
+                    self.insert(&segment, offset, end);
+                    self.queue((segment.number(), offset));
+                    queued = true;
+                    (segment.number(), offset)
+                }
+            };
             match self.pieces.get(&there) {
                 Some(piece) if !piece.is_open() => offset = piece.end,
                 _ => break,
@@ -406,12 +432,23 @@ impl State {
         queued
     }
 
-    /// Lets go of the pieces that nobody used for longest, but for this one.
+    /// Bytes that readers are to come to.
+    fn awaited(&self) -> u64 {
+        let now = Instant::now();
+        let awaited = self.pieces.iter().filter(|(_, piece)| piece.is_awaited(now));
+        awaited.map(|(place, piece)| u64::from(piece.end - place.1)).sum()
+    }
+
+    /// Lets go of the pieces that nobody used for longest, but for this one. Those that readers
+    /// are to come to go last.
     fn evict(&mut self, budget: u64, but: Place) {
+        let now = Instant::now();
         while self.bytes > budget {
             let kept =
                 self.pieces.iter().filter(|(place, piece)| piece.is_kept() && **place != but);
-            let Some(oldest) = kept.min_by_key(|(_, piece)| piece.used).map(|(place, _)| *place)
+            let Some(oldest) = kept
+                .min_by_key(|(_, piece)| (piece.is_awaited(now), piece.used))
+                .map(|(place, _)| *place)
             else {
                 return;
             };

@@ -132,3 +132,28 @@ fn what_is_kept_has_a_bound() {
         log.close().unwrap();
     }
 }
+
+/// Four readers, each two pieces and more from the next, with room for two pieces: what is loaded ahead of one
+/// must not drive out what was loaded ahead of another.
+#[test]
+fn what_is_loaded_ahead_is_there_when_its_reader_comes() {
+    let disk = SimDisk::new(1);
+    let mut options = options(&disk);
+    options.cold_cache = 2 << 20;
+    let (log, bytes) = long(&disk, options);
+    let reader = log.clone();
+    let places = [0, 2_500, 5_000, 7_500];
+    in_time("reading", move || {
+        let mut readers =
+            places.map(|after| (reader.stream(Start::After(Seq(after))).unwrap(), after));
+        while readers.iter().any(|(_, last)| *last < RECORDS) {
+            for (stream, last) in readers.iter_mut().filter(|(_, last)| *last < RECORDS) {
+                *last = follows(&block_on(stream.next()).unwrap().unwrap(), *last);
+            }
+        }
+    });
+    let read = disk.stats().bytes_read;
+    let once: u64 = places.iter().map(|after| bytes * (RECORDS - after) / RECORDS).sum();
+    assert!(read <= once + 4 * PIECE, "{read} bytes for {once}");
+    log.close().unwrap();
+}

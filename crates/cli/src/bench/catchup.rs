@@ -1,5 +1,6 @@
 //! `log/catchup`: a reader that begins at the oldest record of a large log: alone, and beside a writer
-//! at full speed, which in turn is measured with and without the reader.
+//! at full speed, which in turn is measured with and without the reader. The same files are read
+//! without a log, too: that is the reader's own floor.
 //!
 //! The disk is what is measured: where the log does not read past the page cache by itself, the system
 //! is asked to forget the pages of the segments before each reading.
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::append::SECONDS;
 use super::arguments::LogBenchArguments;
-use super::cold::forget_pages;
+use super::cold::{forget_pages, read_raw};
 use super::crew::{Crew, Slice, Until, Work};
 use super::figure::{Figure, Shape, rounded};
 use super::floor::Floor;
@@ -62,6 +63,8 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         )));
     }
     floor.sample()?;
+    let cold = direct || forget_pages(&dir);
+    let raw = read_raw(&dir, direct).map_err(|error| Failure::failed(format!("read: {error}")))?;
     let followed = arguments.follower.then(|| reading.in_another_process(arguments));
     let followed = followed.transpose()?;
     if followed.is_some() {
@@ -119,6 +122,9 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let mut put = |name: &str, value: Value| {
         more.insert(name.into(), value);
     };
+    let to_raw = rate(alone.tally.bytes, alone.time) / raw.max(1e-9);
+    put("raw_read_mb_per_s", json!(cold.then(|| rounded(raw, 2))));
+    put("reader_to_raw_read", json!(cold.then(|| rounded(to_raw, 3))));
     put("touched_bytes", json!(alone.tally.touched));
     put("writer_mb_per_s_alone", json!(rounded(writer_alone, 2)));
     put("writer_mb_per_s_with_reader", json!(rounded(writer_beside, 2)));
