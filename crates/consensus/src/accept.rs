@@ -18,6 +18,9 @@ use crate::region::charge;
 use crate::rules::{self, Known};
 use crate::ticket::Ticket;
 
+/// A hundred years, which any clock can count.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// What became of an attempt.
 enum Attempt {
     /// It is appended, or in memory.
@@ -58,7 +61,7 @@ impl ConsensusLog {
         value: &[u8],
         timeout: Duration,
     ) -> Result<Ticket> {
-        self.inner.accept(slot, ballot, value, Instant::now().checked_add(timeout))
+        self.inner.accept(slot, ballot, value, Instant::now().checked_add(timeout.min(FOREVER)))
     }
 
     /// Accepts several values under one ballot, in order; they share one sync. The ticket is that of

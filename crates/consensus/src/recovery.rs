@@ -275,24 +275,81 @@ impl<'a, 'g> Replay<'a, 'g> {
     /// Brings what is uncommitted into memory, and finds the frontier.
     fn end(self) -> Result<()> {
         let Self { inner, guard, promise, next, range, .. } = self;
+        let mut open = Vec::new();
         for number in inner.index.open.list() {
             let Some(page) = inner.page(number, guard)? else { continue };
-            for (slot, place) in page.from(0) {
-                let word = place.word();
-                if word.state() == State::Accepted {
-                    let entry = inner.entry_at(slot, place, guard)?;
-                    inner.region.force(charge(entry.value().len()));
-                    let held = hold(slot, entry.ballot(), entry.value(), 0);
-                    place.held().swap(Some(held), guard);
-                }
-            }
+            let slots = page.from(0).map(|(slot, place)| (place.word(), slot));
+            let accepted = slots.filter(|(word, _)| word.state() == State::Accepted);
+            open.extend(accepted.map(|(word, slot)| (word.seq(), slot)));
         }
+        // In the order of the records, so that one read brings many.
+        open.sort_unstable();
+        bring_in(inner, &open, guard)?;
         inner.gate.alone().promise(promise);
         let mut settled = inner.settled.lock();
         settled.recovered(next, range);
         inner.advance(&mut settled, u64::MAX, guard);
         Ok(())
     }
+}
+
+/// Records that are read through for one behind them, before a read begins anew.
+const NEAR: u64 = 4096;
+
+/// Holds the values of these records and slots, in the order of the records.
+fn bring_in(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()> {
+    let mut stream = None;
+    let mut behind = 0;
+    while let [(seq, slot), rest @ ..] = open {
+        if seq.saturating_sub(behind) > NEAR {
+            stream = None;
+        }
+        if stream.is_none() {
+            stream = inner.log.stream(Start::From(Seq(*seq))).ok();
+        }
+        let batch = stream.as_mut().and_then(|stream| stream.try_next().ok().flatten());
+        let Some(batch) = batch else {
+            // The single read says what is wrong.
+            hold_one(inner, *slot, None, guard)?;
+            (stream, open) = (None, rest);
+            continue;
+        };
+        for record in &batch {
+            while let [(seq, slot), rest @ ..] = open
+                && *seq <= record.seq.0
+            {
+                let value = match Record::decode(record.payload) {
+                    Ok(Record::Accept { slot: found, ballot, value })
+                        if found == *slot && *seq == record.seq.0 =>
+                    {
+                        Some((ballot, value))
+                    }
+                    _ => None,
+                };
+                hold_one(inner, *slot, value, guard)?;
+                open = rest;
+            }
+        }
+        behind = batch.last().map_or(behind, |last| last.0);
+    }
+    Ok(())
+}
+
+/// Holds the value of an uncommitted slot; from its record, where it was not read yet.
+fn hold_one(inner: &Inner, slot: u64, read: Option<(Ballot, &[u8])>, guard: &Guard) -> Result<()> {
+    let Some(page) = inner.page(number_of(slot), guard)? else { return Ok(()) };
+    let place = page.slot(slot);
+    let stored;
+    let (ballot, value) = match read {
+        Some(read) => read,
+        None => {
+            stored = inner.entry_at(slot, place, guard)?;
+            (stored.ballot(), stored.value())
+        }
+    };
+    inner.region.force(charge(value.len()));
+    place.held().swap(Some(hold(slot, ballot, value, 0)), guard);
+    Ok(())
 }
 
 const _: () = assert!(SLOTS <= u16::MAX as usize);
