@@ -1,0 +1,77 @@
+//! How much of the disk readers leave to the writer.
+
+use std::time::{Duration, Instant};
+
+/// How much longer than a load the pause behind it is, while commits are made.
+const REST: u32 = 3;
+/// No commit for so long: the disk is free.
+const QUIET: Duration = Duration::from_millis(10);
+/// However slow the disk, a pause ends.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// When the next load may begin.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// The durable mark when it was last seen to move.
+    mark: u64,
+    moved: Option<Instant>,
+    not_before: Option<Instant>,
+    /// A moving average.
+    load: Duration,
+}
+
+impl Pace {
+    /// How long the next load has to wait.
+    pub(super) fn pause(&mut self, mark: u64) -> Duration {
+        let now = Instant::now();
+        if self.mark != mark {
+            // The first look says nothing about when it moved.
+            self.moved = (self.mark != 0).then_some(now);
+            self.mark = mark;
+        }
+        if self.moved.is_none_or(|moved| now - moved > QUIET) {
+            self.not_before = None;
+            return Duration::ZERO;
+        }
+        let start = self.not_before.map_or(now, |at| at.max(now));
+        self.not_before = Some(start + self.load * (1 + REST));
+        (start - now).min(PAUSE_MAX)
+    }
+
+    pub(super) fn ended(&mut self, took: Duration) {
+        self.load = if self.load.is_zero() { took } else { (self.load * 7 + took) / 8 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_rests_while_nobody_commits() {
+        let mut pace = Pace::default();
+        for _ in 0..5 {
+            assert_eq!(pace.pause(7), Duration::ZERO);
+            pace.ended(Duration::from_secs(60));
+        }
+        pace.pause(8);
+        assert_eq!(pace.pause(9), PAUSE_MAX);
+        // The last commit was a while ago.
+        pace.moved = pace.moved.and_then(|moved| moved.checked_sub(2 * QUIET));
+        assert_eq!(pace.pause(9), Duration::ZERO);
+        assert_eq!(pace.not_before, None);
+    }
+
+    #[test]
+    fn while_commits_are_made_each_load_leaves_the_disk_for_longer_than_it_took() {
+        let load = Duration::from_secs(60);
+        let mut pace = Pace { mark: 1, ..Pace::default() };
+        pace.ended(load);
+        assert_eq!(pace.pause(2), Duration::ZERO);
+        for mark in 3..6 {
+            let before = pace.not_before;
+            assert_eq!(pace.pause(mark), PAUSE_MAX);
+            assert_eq!(pace.not_before, before.map(|at| at + load * (1 + REST)));
+        }
+    }
+}
