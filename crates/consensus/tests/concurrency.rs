@@ -9,7 +9,8 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use esker_consensus::{Ballot, ConsensusLog, Error, Mode, Options};
-use esker_disk::sim::SimDisk;
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, SimDisk};
 use setting::{DIR, HIGH, LOW, MODES};
 
 /// A log with the threads of the process, on a simulated disk.
@@ -291,6 +292,50 @@ fn a_watch_tells_of_the_frontier() {
             let watcher = threads.spawn(|| watch.wait_timeout(Duration::from_secs(60)));
             log.close().unwrap();
             assert!(matches!(watcher.join().unwrap(), Err(Error::Closed)));
+        });
+    }
+}
+
+/// Whoever writes is told, once; whoever reads goes on, from memory and from the files.
+#[test]
+fn readers_run_on_while_the_disk_is_full() {
+    const SLOTS: u64 = 300;
+    for mode in MODES {
+        let (log, disk) = log(mode, |options| options.cache_size = 8 << 10);
+        let write = |slot| {
+            log.accept(slot, LOW, &value(slot, LOW))?.wait()?;
+            log.commit(slot, LOW)?.wait()
+        };
+        (0..SLOTS).for_each(|slot| write(slot).unwrap());
+        let (over, passes) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|threads| {
+            for _ in 0..2 {
+                threads.spawn(|| {
+                    while !over.load(SeqCst) {
+                        let guard = log.pin();
+                        for slot in 0..SLOTS {
+                            let entry = log.read_committed(slot, &guard);
+                            over.fetch_or(entry.is_err(), SeqCst);
+                            whole(&entry.unwrap());
+                        }
+                        passes.fetch_add(1, SeqCst);
+                    }
+                });
+            }
+            let go_on = || {
+                let seen = passes.load(SeqCst);
+                while passes.load(SeqCst) < seen + 4 && !over.load(SeqCst) {
+                    std::thread::yield_now();
+                }
+            };
+            go_on();
+            disk.inject(Fault::on(Op::Write, Effect::NoSpace));
+            let error = write(SLOTS).unwrap_err();
+            assert!(matches!(error, Error::Log(esker_log::Error::Io(_))), "{error:?}");
+            let error = write(SLOTS + 1).unwrap_err();
+            assert!(matches!(error, Error::Log(esker_log::Error::Poisoned(_))), "{error:?}");
+            go_on();
+            over.store(true, SeqCst);
         });
     }
 }
