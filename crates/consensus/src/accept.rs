@@ -27,8 +27,8 @@ enum Attempt {
     Done(Ticket),
     /// It was there before.
     Known(Ticket),
-    /// There is no room in the mutable region.
-    Full,
+    /// There is no room for so many bytes more in the mutable region.
+    Full(u64),
 }
 
 impl ConsensusLog {
@@ -101,9 +101,8 @@ impl Inner {
                     self.checkpoint_if_due();
                     return Ok(ticket);
                 }
-                Attempt::Full => {
-                    let waited =
-                        deadline.is_some_and(|at| self.region.wait(charge(value.len()), at));
+                Attempt::Full(more) => {
+                    let waited = deadline.is_some_and(|at| self.region.wait(more, at));
                     if !waited {
                         let (used, size) = (self.region.used(), self.region.size());
                         return Err(Error::BufferFull { used, size });
@@ -175,7 +174,7 @@ impl Inner {
                 let bytes = charge(value.len());
                 let more = bytes.saturating_sub(before);
                 if more > 0 && !self.region.reserve(more) {
-                    return Ok(Attempt::Full);
+                    return Ok(Attempt::Full(more));
                 }
                 let (seq, ticket) = if self.is_volatile() {
                     (0, Ticket::READY)

@@ -101,15 +101,14 @@ impl Inner {
 
     pub(crate) fn write_checkpoint(&self, snapshot: Snapshot) -> Result<()> {
         let Snapshot { root, pages, open } = snapshot;
-        let guard = crossbeam_epoch::pin();
         let mut tickets = Vec::new();
         for (number, first, words) in pages {
             let ticket = self.append(|out| record::page(out, number, first, &words))?;
-            self.index.store(number, ticket.seq().0, &guard);
+            self.index.store(number, ticket.seq().0, &crossbeam_epoch::pin());
             // Kept, so that they ask for no commit of their own.
             tickets.push(ticket);
         }
-        let mut stored = self.index.stored(&guard);
+        let mut stored = self.index.stored(&crossbeam_epoch::pin());
         stored.iter_mut().for_each(|page| page.open = open.contains(&page.number));
         let ticket = self.append(|out| record::root(out, &root, &stored))?;
         let seq = ticket.seq().0;

@@ -230,11 +230,11 @@ impl Inner {
             } else {
                 let mut out = Vec::new();
                 record::chosen(&mut out, *slot, ballot, held.value());
-                pages.push((page, Some(records.len() as u64)));
+                pages.push((page, Some(records.len())));
                 records.push(out);
             }
         }
-        let values = records.len() as u64;
+        let values = records.len();
         match range {
             // One record for all, however many they are.
             Some((first, last)) if values == 0 => {
@@ -248,16 +248,16 @@ impl Inner {
                 out
             })),
         }
-        let count = records.len() as u64;
-        let ticket = self.append_all(&records)?;
-        // The gate is held alone: the records stand one behind the other.
+        // A checkpoint may append between them.
+        let mut tickets = self.append_all(&records)?;
+        let Some(ticket) = tickets.pop() else { return Ok(Ticket::READY) };
         let last = ticket.seq().0;
-        let first = last + 1 - count;
+        let record = |nth: usize| tickets.get(nth).map_or(last, |ticket| ticket.seq().0);
         let mut pending = 0;
         for (slot, (page, value)) in slots.iter().zip(pages) {
             let place = page.slot(*slot);
             let (marker, seq) = match value {
-                Some(nth) => (first + nth, first + nth),
+                Some(nth) => (record(nth), record(nth)),
                 None => (last, place.word().seq()),
             };
             pending = self.mark(&page, place, *slot, marker, seq, guard);

@@ -160,7 +160,7 @@ impl ConsensusLog {
         while slot <= last {
             inner.refuse_if_closed()?;
             // A guard that is held for long keeps memory from being used again.
-            let guard = self.pin();
+            let guard = crossbeam_epoch::pin();
             let Some(number) = inner.index.next_page(number_of(slot), &guard) else { break };
             slot = slot.max(number * SLOTS as u64);
             let page = match inner.page(number, &guard) {

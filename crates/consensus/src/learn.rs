@@ -24,7 +24,7 @@ impl ConsensusLog {
     pub fn learn(&self, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
         let inner = &self.inner;
         fits(&inner.options, value.len())?;
-        let guard = self.pin();
+        let guard = crossbeam_epoch::pin();
         let terms = inner.gate.of_slot(slot);
         inner.writable(&terms)?;
         inner.in_range(slot)?;

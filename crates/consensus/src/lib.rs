@@ -64,12 +64,11 @@ mod watch;
 
 pub use ballot::Ballot;
 pub use commit::BatchTicket;
-pub use crossbeam_epoch::Guard;
 pub use entry::Entry;
 pub use error::{Error, Result};
 pub use inspect::{Inspection, Picture, Value, inspect};
 pub use iterate::{IterateOptions, Iterated};
-pub use log::ConsensusLog;
+pub use log::{ConsensusLog, Guard};
 pub use options::{Mode, Options, VALUE_LIMIT};
 pub use promise::{PromiseTicket, Promised};
 pub use settled::CommittedRange;

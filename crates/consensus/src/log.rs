@@ -6,7 +6,6 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
 };
 
-use crossbeam_epoch::Guard;
 use esker_log::Log;
 use parking_lot::Mutex;
 
@@ -83,9 +82,14 @@ impl ConsensusLog {
     /// A guard under which to read. Hold it over many reads; what is borrowed under it stays as it
     /// was, and memory that is replaced meanwhile is kept until it goes.
     pub fn pin(&self) -> Guard {
-        crossbeam_epoch::pin()
+        Guard(crossbeam_epoch::pin())
     }
 }
+
+/// What entries are borrowed under; from [`ConsensusLog::pin`]. While it is held, nothing that it may
+/// show is given back or used again, in any log of the process.
+#[derive(Debug)]
+pub struct Guard(pub(crate) crossbeam_epoch::Guard);
 
 impl Inner {
     pub(crate) fn new(log: Log, options: Options, read_only: bool, start: u64) -> Self {
@@ -161,6 +165,8 @@ impl Inner {
         ) {
             self.failed.store(true, SeqCst);
             self.waiting.wake();
+            // No room comes back any more.
+            self.region.close();
         }
         error.into()
     }
@@ -174,11 +180,10 @@ impl Inner {
         self.appended(ticket)
     }
 
-    /// Appends records that share one sync. There is at least one.
-    pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<esker_log::Ticket> {
-        let records: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
-        let records: Vec<&&[u8]> = records.iter().collect();
-        self.appended(self.log.append_batch(&records))
+    /// Appends records that share one sync, as long as their tickets are kept: one that goes asks for a
+    /// commit of its own. Others may stand between them.
+    pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<Vec<esker_log::Ticket>> {
+        records.iter().map(|record| self.appended(self.log.append(record.as_slice()))).collect()
     }
 
     fn appended(&self, ticket: esker_log::Result<esker_log::Ticket>) -> Result<esker_log::Ticket> {
@@ -197,7 +202,7 @@ impl Inner {
     pub(crate) fn page<'g>(
         &self,
         number: u64,
-        guard: &'g Guard,
+        guard: &'g crossbeam_epoch::Guard,
     ) -> Result<Option<Borrowed<'g, Arc<Page>>>> {
         loop {
             match self.index.find(number, guard) {
@@ -240,7 +245,7 @@ impl Inner {
     pub(crate) fn page_for<'g>(
         &self,
         slot: u64,
-        guard: &'g Guard,
+        guard: &'g crossbeam_epoch::Guard,
     ) -> Result<Borrowed<'g, Arc<Page>>> {
         let number = number_of(slot);
         if let Some(page) = self.page(number, guard)? {

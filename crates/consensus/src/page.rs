@@ -157,7 +157,8 @@ impl Page {
     pub(crate) fn from(&self, slot: u64) -> impl Iterator<Item = (u64, &Slot)> {
         let base = self.number * SLOTS as u64;
         let skip = slot.saturating_sub(base).min(SLOTS as u64) as usize;
-        self.slots[skip..].iter().zip(base + skip as u64..).map(|(slot, n)| (n, slot))
+        let slots = self.slots.iter().enumerate().skip(skip);
+        slots.map(move |(n, slot)| (base + n as u64, slot))
     }
 
     pub(crate) fn touch(&self) {

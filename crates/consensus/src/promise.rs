@@ -46,7 +46,7 @@ impl ConsensusLog {
     /// [`Error::Closed`], [`Error::Log`].
     pub fn promise(&self, ballot: Ballot, from: u64) -> Result<PromiseTicket> {
         let inner = &self.inner;
-        let guard = self.pin();
+        let guard = crossbeam_epoch::pin();
         let mut gate = inner.gate.alone();
         let terms = gate.terms();
         inner.writable(&terms)?;

@@ -25,8 +25,8 @@ impl ConsensusLog {
     /// [`Error::SlotNotFound`], [`Error::Truncated`], [`Error::CorruptedEntry`], [`Error::Closed`],
     /// [`Error::Log`].
     #[inline]
-    pub fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
-        self.inner.read(slot, guard)
+    pub fn read<'g>(&self, slot: u64, guard: &'g crate::Guard) -> Result<Entry<'g>> {
+        self.inner.read(slot, &guard.0)
     }
 
     /// What is committed in a slot, and durably so: it never changes, and is safe to apply.
@@ -37,8 +37,8 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::NotCommitted`] when it is only accepted; otherwise as [`ConsensusLog::read`].
     #[inline]
-    pub fn read_committed<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
-        let entry = self.inner.read(slot, guard)?;
+    pub fn read_committed<'g>(&self, slot: u64, guard: &'g crate::Guard) -> Result<Entry<'g>> {
+        let entry = self.inner.read(slot, &guard.0)?;
         if entry.is_committed() { Ok(entry) } else { Err(Error::NotCommitted { slot }) }
     }
 
@@ -48,10 +48,10 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// [`Error::Closed`].
-    pub fn scan_uncommitted<'g>(&self, guard: &'g Guard) -> Result<Vec<Entry<'g>>> {
+    pub fn scan_uncommitted<'g>(&self, guard: &'g crate::Guard) -> Result<Vec<Entry<'g>>> {
         self.inner.refuse_if_closed()?;
         let mut all = Vec::new();
-        self.inner.each_uncommitted(0, guard, |_, held| all.push(Entry::borrowed(held, false)));
+        self.inner.each_uncommitted(0, &guard.0, |_, held| all.push(Entry::borrowed(held, false)));
         Ok(all)
     }
 
@@ -62,7 +62,7 @@ impl ConsensusLog {
     /// As [`ConsensusLog::read`].
     pub fn offset_of(&self, slot: u64) -> Result<Option<Seq>> {
         self.inner.refuse_if_closed()?;
-        let guard = self.pin();
+        let guard = crossbeam_epoch::pin();
         let page = self.inner.page(number_of(slot), &guard)?;
         let word = page.map(|page| page.slot(slot).word());
         match word.filter(|word| word.state() != State::Empty) {

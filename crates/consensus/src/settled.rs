@@ -137,7 +137,7 @@ impl ConsensusLog {
     /// The lowest and highest committed slot and how many there are; `None` when there is none.
     /// Costs the same however many there are.
     pub fn committed_range(&self) -> Option<CommittedRange> {
-        self.inner.settle(&self.pin());
+        self.inner.settle(&crossbeam_epoch::pin());
         self.inner.settled.lock().range
     }
 

@@ -42,7 +42,7 @@ impl ConsensusLog {
     /// What the log holds and does. No I/O.
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
-        let guard = self.pin();
+        let guard = crossbeam_epoch::pin();
         let unsettled = inner.settled.lock().pending();
         inner.settle(&guard);
         let pages = inner.index.in_memory(&guard);

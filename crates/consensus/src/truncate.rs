@@ -36,7 +36,7 @@ impl ConsensusLog {
     /// [`Error::Log`].
     pub fn truncate_before(&self, slot: u64) -> Result<()> {
         let inner = &self.inner;
-        inner.settle(&self.pin());
+        inner.settle(&crossbeam_epoch::pin());
         let next = inner.settled.lock().next();
         if slot > next {
             return Err(Error::Gap { slot: next });
@@ -53,7 +53,7 @@ impl ConsensusLog {
     /// [`Error::Truncated`] below the floor; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
     pub fn truncate_after(&self, slot: u64) -> Result<()> {
         let inner = &self.inner;
-        let guard = self.pin();
+        let guard = crossbeam_epoch::pin();
         let gate = inner.gate.alone();
         inner.writable(&gate.terms())?;
         inner.settle(&guard);
@@ -100,8 +100,8 @@ impl Inner {
         }
         let guard = crossbeam_epoch::pin();
         let Some(cut) = self.worth_dropping(full, &guard)? else { return Ok(()) };
-        self.copy_forward(cut, &guard)?;
         drop(guard);
+        self.copy_forward(cut)?;
         self.checkpoint(true)?;
         self.log.truncate_before(cut).map_err(|error| self.fail(error))
     }
@@ -148,9 +148,9 @@ impl Inner {
     }
 
     /// Appends everything wanted that stands before the cut again, durably.
-    fn copy_forward(&self, cut: u64, guard: &Guard) -> Result<()> {
+    fn copy_forward(&self, cut: u64) -> Result<()> {
         let mut wanted = Vec::new();
-        self.each_stored(guard, |_, slot, seq| {
+        self.each_stored(&crossbeam_epoch::pin(), |_, slot, seq| {
             if seq < cut {
                 wanted.push(slot);
             }
@@ -158,17 +158,18 @@ impl Inner {
         let mut moved: Vec<Moved> = Vec::new();
         let (mut tickets, mut bytes) = (Vec::new(), 0);
         for slot in wanted {
-            if let Some((ticket, from, len)) = self.copy(slot, cut, guard)? {
+            // A guard that is held over a sync keeps memory from being used again.
+            if let Some((ticket, from, len)) = self.copy(slot, cut, &crossbeam_epoch::pin())? {
                 moved.push((slot, from, ticket.seq().0));
                 tickets.push(ticket);
                 bytes += len;
             }
             if bytes >= COPIED {
-                self.settle_copies(&mut tickets, &mut moved, guard)?;
+                self.settle_copies(&mut tickets, &mut moved)?;
                 bytes = 0;
             }
         }
-        self.settle_copies(&mut tickets, &mut moved, guard)
+        self.settle_copies(&mut tickets, &mut moved)
     }
 
     /// Appends a slot's value again, if it still stands before the cut.
@@ -201,14 +202,14 @@ impl Inner {
         &self,
         tickets: &mut Vec<esker_log::Ticket>,
         moved: &mut Vec<Moved>,
-        guard: &Guard,
     ) -> Result<()> {
         let Some(last) = tickets.pop() else { return Ok(()) };
         last.wait().map_err(|error| self.fail(error))?;
         tickets.clear();
+        let guard = crossbeam_epoch::pin();
         for (slot, from, to) in moved.drain(..) {
             let _terms = self.gate.of_slot(slot);
-            let Some(page) = self.page(number_of(slot), guard)? else { continue };
+            let Some(page) = self.page(number_of(slot), &guard)? else { continue };
             let place = page.slot(slot);
             let word = place.word();
             if word.seq() == from && word.state() != State::Empty {

@@ -339,3 +339,40 @@ fn readers_run_on_while_the_disk_is_full() {
         });
     }
 }
+
+/// The records of a batch need not stand one behind the other: a checkpoint appends between them.
+#[test]
+fn batches_of_values_beside_checkpoints_come_back() {
+    const BATCHES: u64 = 60;
+    const EACH: u64 = 50;
+    let change = |options: &mut Options| options.cache_size = 0;
+    let (log, disk) = log(Mode::Volatile, change);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !over.load(SeqCst) {
+                log.checkpoint().unwrap();
+            }
+        });
+        for first in (0..BATCHES * EACH).step_by(EACH as usize) {
+            let slots = first..first + EACH;
+            for slot in slots.clone() {
+                drop(log.accept(slot, LOW, &value(slot, LOW)).unwrap());
+            }
+            let marks: Vec<_> = slots.map(|slot| (slot, LOW)).collect();
+            log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
+        }
+        over.store(true, SeqCst);
+    });
+    let all = |log: &ConsensusLog| {
+        let guard = log.pin();
+        (0..BATCHES * EACH).for_each(|slot| whole(&log.read_committed(slot, &guard).unwrap()));
+    };
+    all(&log);
+    log.checkpoint().unwrap();
+    log.close().unwrap();
+    let mut options = Options::on(Arc::new(disk.clone()));
+    options.mode = Mode::Volatile;
+    change(&mut options);
+    all(&ConsensusLog::open(DIR, options).unwrap());
+}

@@ -5,7 +5,17 @@ mod setting;
 use std::time::{Duration, Instant};
 
 use esker_consensus::{Ballot, Error, Mode};
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault};
 use setting::{HIGH, LOW, MODES, log_with, value};
+
+/// Nobody waits that long who is not forgotten.
+const LONG: Duration = Duration::from_secs(20);
+
+/// Lets another thread come to where it waits. That it does makes a test bite, and not pass.
+fn give_way() {
+    (0..500).for_each(|_| std::thread::yield_now());
+}
 
 /// Guards against an appender that spins behind one old slot: full is an error, at once.
 #[test]
@@ -63,6 +73,47 @@ fn a_wait_for_room_ends_with_room_or_at_its_deadline() {
                 .spawn(|| s.log.accept_timeout(1, LOW, &[1; 64], Duration::MAX).unwrap().wait());
             s.commit(0, LOW);
             waits.join().unwrap().unwrap();
+        });
+    }
+}
+
+/// A value that replaces another waits for no more than it is longer by.
+#[test]
+fn a_replacement_waits_for_what_it_is_longer_by() {
+    for mode in MODES {
+        let s = log_with(mode, |options| {
+            options.mutable_size = 4096;
+            options.engine = None;
+        });
+        s.accept(0, LOW, &[1; 2000]);
+        s.accept(1, LOW, &[1; 2000]);
+        s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+        std::thread::scope(|threads| {
+            let longer = || s.log.accept_timeout(0, HIGH, &[2; 3000], LONG)?.wait();
+            let waits = threads.spawn(longer);
+            give_way();
+            s.commit(1, LOW);
+            waits.join().unwrap().unwrap();
+        });
+    }
+}
+
+/// Of a log that failed no room comes back.
+#[test]
+fn a_failure_ends_the_wait_for_room() {
+    for mode in MODES {
+        let s = log_with(mode, |options| {
+            options.mutable_size = 4096;
+            options.engine = None;
+        });
+        s.accept(0, LOW, &[1; 4096]);
+        s.disk.inject(Fault::on(Op::Write, Effect::Io));
+        std::thread::scope(|threads| {
+            let waits = threads.spawn(|| s.log.accept_timeout(1, LOW, &[1; 64], LONG).map(drop));
+            give_way();
+            assert!(s.log.commit(0, LOW).unwrap().wait().is_err());
+            let told = waits.join().unwrap();
+            assert!(matches!(told, Err(Error::Log(esker_log::Error::Poisoned(_)))), "{told:?}");
         });
     }
 }

@@ -7,6 +7,8 @@
 
 mod setting;
 
+use std::task::Poll;
+
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 use esker_log::{Engine, Error, Log, Options, Reader, ReaderStream, Seq, Start};
@@ -209,6 +211,38 @@ fn others_go_on_while_a_read_hangs() {
     in_time("reading afterwards", move || {
         read_waiting(&mut reader.stream(Start::Oldest).unwrap(), 0);
     });
+    log.close().unwrap();
+}
+
+/// Its read stands in the queue behind reads that hang: nobody does it any more, so it is done where it is
+/// waited for.
+#[test]
+fn an_engine_that_stops_takes_no_read_with_it() {
+    let disk = SimDisk::new(1);
+    let (log, _) = long(&disk);
+    let engine = Engine::new(1).unwrap();
+    let mut options = options(&disk);
+    options.engine = Some(engine.clone());
+    let reader = Reader::open(DIR, options).unwrap();
+    let gate = Gate::new();
+    let opens = setting::Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Read, Effect::Block(gate.clone())).path(".seg"));
+    let mut streams = [0, 2_500, 5_000, 7_500]
+        .map(|after| (reader.stream(Start::After(Seq(after))).unwrap(), after));
+    let [busy @ .., (queued, after)] = &mut streams;
+    for ((stream, _), hanging) in busy.iter_mut().zip(1..) {
+        assert!(poll_once(&mut stream.next()).is_pending());
+        assert!(gate.wait_for(hanging, LONG));
+    }
+    assert!(poll_once(&mut queued.next()).is_pending());
+    disk.clear_faults();
+    engine.stop();
+    let Poll::Ready(Some(Ok(batch))) = poll_once(&mut queued.next()) else {
+        panic!("it waits for a thread that is gone");
+    };
+    follows(&batch, *after);
+    drop(opens);
+    drop(streams);
     log.close().unwrap();
 }
 

@@ -252,6 +252,7 @@ fn read(
     let got = read_full_at(&*segment.reader, wanted, u64::from(range.start)).ok()?.min(len);
     if most > range.end
         && let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, range.start)
+        && header.kind == UnitKind::Data
         && (range.end - range.start + 1..=most - range.start).contains(&header.span())
     {
         let end = range.start + header.span();

@@ -81,6 +81,9 @@ impl Ground for Seen {
     }
 
     fn ask_to_load(&self) -> bool {
+        if self.engine.is_stopped() {
+            return false;
+        }
         let Some(me) = self.me.upgrade() else { return false };
         if self.reads_queued.swap(true, SeqCst) || self.engine.read(me) {
             return true;
@@ -109,6 +112,7 @@ impl Work for Seen {
     fn period(&self) {}
 
     fn stopped(&self, _: bool) {
+        self.reads_queued.store(false, SeqCst);
         self.cold.abandon();
     }
 }

@@ -126,13 +126,13 @@ impl Watch {
                 Ok(News::Further | News::Anew) => FIRST,
                 Err(_) => MOST,
             };
-            // A look at everything, where there is no mark, is not repeated as if it cost nothing.
-            let pause = pause.max(took * SHARE);
+            // A look at everything, where there is no mark, is not repeated as if it cost nothing. One that
+            // a new writer made necessary is.
+            let dear = !matches!(outcome, Ok(News::Further | News::Anew));
+            let pause = if dear { pause.max(took * SHARE) } else { pause };
             let failed = outcome.err();
             let tell = failed.is_some() || depth == Depth::Everything;
-            if let Some(error) = failed {
-                state.failed = Some((state.looks, error));
-            }
+            state.failed = failed.map(|error| (state.looks, error));
             drop(state);
             if tell {
                 self.waiters.wake_all();
