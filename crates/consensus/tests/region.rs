@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use esker_consensus::{Ballot, Error, Mode};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
-use setting::{HIGH, LOW, MODES, log_with, value};
+use setting::{HIGH, HIGHER, LOW, MODES, log_with, value};
 
 /// Nobody waits that long who is not forgotten.
 const LONG: Duration = Duration::from_secs(20);
@@ -109,9 +109,9 @@ fn a_failure_ends_the_wait_for_room() {
         s.accept(0, LOW, &[1; 4096]);
         s.disk.inject(Fault::on(Op::Write, Effect::Io));
         std::thread::scope(|threads| {
-            let waits = threads.spawn(|| s.log.accept_timeout(1, LOW, &[1; 64], LONG).map(drop));
+            let waits = threads.spawn(|| s.log.accept_timeout(1, HIGHER, &[1; 64], LONG).map(drop));
             give_way();
-            assert!(s.log.commit(0, LOW).unwrap().wait().is_err());
+            assert!(s.log.promise(HIGH, 0).unwrap().wait().is_err());
             let told = waits.join().unwrap();
             assert!(matches!(told, Err(Error::Log(esker_log::Error::Poisoned(_)))), "{told:?}");
         });

@@ -81,6 +81,7 @@ impl Ground for Seen {
     }
 
     fn ask_to_load(&self) -> bool {
+        // What was queued before it stopped is read by nobody.
         if self.engine.is_stopped() {
             return false;
         }
@@ -112,7 +113,6 @@ impl Work for Seen {
     fn period(&self) {}
 
     fn stopped(&self, _: bool) {
-        self.reads_queued.store(false, SeqCst);
         self.cold.abandon();
     }
 }
