@@ -55,6 +55,20 @@ fn beside_a_writer_and_after_it() {
     }
 }
 
+/// A line of text is no record of it, and a record that goes may be a promise.
+#[test]
+fn nothing_is_appended_to_it_or_dropped_by_hand() {
+    let (_guard, dir) = place();
+    log(&dir).close().unwrap();
+    let before = lines(&["consensus", "verify"], &dir);
+    for words in [&["log", "append"][..], &["log", "truncate", "--before", "3"]] {
+        let mut tried = command(words);
+        tried.arg(&dir);
+        run(tried, b"a line\n").exits(1).says(&["belongs to a consensus log"]);
+    }
+    assert_eq!(lines(&["consensus", "verify"], &dir), before);
+}
+
 #[test]
 fn damage_is_status_3() {
     let (_guard, dir) = place();

@@ -156,12 +156,17 @@ impl ConsensusLog {
         } else {
             inner.log.accepted().0
         };
+        // What is missing between committed slots may have been committed, where something was put aside.
+        let lost = !uncommitted && inner.lost.lock().is_some();
         let mut slot = first;
         while slot <= last {
             inner.refuse_if_closed()?;
             // A guard that is held for long keeps memory from being used again.
             let guard = crossbeam_epoch::pin();
             let Some(number) = inner.index.next_page(number_of(slot), &guard) else { break };
+            if lost && number > number_of(slot) && each(Err(inner.missing(slot)))?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
             slot = slot.max(number * SLOTS as u64);
             let page = match inner.page(number, &guard) {
                 Ok(Some(page)) => page,
@@ -182,6 +187,9 @@ impl ConsensusLog {
                 slot = n;
                 if word.state() == State::Empty || (word.state() == State::Accepted && !uncommitted)
                 {
+                    if lost && each(Err(inner.missing(n)))?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
                     continue;
                 }
                 match place.held().load(&guard) {

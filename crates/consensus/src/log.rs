@@ -6,7 +6,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
 };
 
-use esker_log::Log;
+use esker_log::{Log, Seq};
 use parking_lot::Mutex;
 
 use crate::cell::Borrowed;
@@ -61,6 +61,8 @@ pub(crate) struct Inner {
     /// The number of the newest record that the last checkpoint covers.
     pub(crate) checkpointed: AtomicU64,
     pub(crate) read_only: bool,
+    /// Records that were put aside, from the first to the last; nothing else of a log may be missing.
+    pub(crate) lost: Mutex<Option<(Seq, Seq)>>,
     pub(crate) closed: AtomicBool,
     /// The log below failed.
     pub(crate) failed: AtomicBool,
@@ -105,6 +107,7 @@ impl Inner {
             newest: AtomicU64::new(0),
             checkpointed: AtomicU64::new(0),
             read_only,
+            lost: Mutex::default(),
             closed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             options,

@@ -99,7 +99,14 @@ impl Inner {
     pub(crate) fn missing(&self, slot: u64) -> Error {
         match self.start() {
             start if slot < start => Error::Truncated { floor: start - 1 },
-            _ => Error::SlotNotFound { slot },
+            // What is not here may be among what was put aside.
+            _ => match *self.lost.lock() {
+                Some((from, to)) => {
+                    let cause = esker_log::Error::Quarantined { from, to };
+                    Error::CorruptedEntry { slot, cause }
+                }
+                None => Error::SlotNotFound { slot },
+            },
         }
     }
 

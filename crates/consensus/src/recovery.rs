@@ -118,7 +118,12 @@ impl<'a, 'g> Replay<'a, 'g> {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 // The log is read-only, and says so; what is left may be read.
-                Err(esker_log::Error::Quarantined { .. }) if self.inner.read_only => continue,
+                Err(esker_log::Error::Quarantined { from, to }) if self.inner.read_only => {
+                    let mut lost = self.inner.lost.lock();
+                    let first = lost.map_or(from, |(first, _)| first);
+                    *lost = Some((first, to));
+                    continue;
+                }
                 Err(error) => return Err(Error::Log(error)),
             };
             for record in &batch {

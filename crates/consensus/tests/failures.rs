@@ -3,6 +3,7 @@
 
 mod setting;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Options};
@@ -190,6 +191,24 @@ fn a_log_with_a_quarantined_gap_is_read_only_for_ever() {
         assert!(matches!(s.log.truncate_before(1), Err(Error::ReadOnly)));
         assert!(matches!(s.log.install(1, 1), Err(Error::ReadOnly)));
         assert_eq!(s.committed(7), value(7));
+        // Nothing is passed over in silence: it may be among what was put aside.
+        let guard = s.log.pin();
+        let lost = |slot: u64| {
+            let read = s.log.read_committed(slot, &guard);
+            matches!(
+                read,
+                Err(Error::CorruptedEntry { cause: esker_log::Error::Quarantined { .. }, .. })
+            )
+        };
+        let missing = (0..60).filter(|slot| lost(*slot)).count() as u64;
+        assert!(missing > 0 && lost(3));
+        let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
+        let told = s.log.replay_from(0, each);
+        assert!(matches!(told, Err(Error::CorruptedEntry { .. })), "{told:?}");
+        let mut options = IterateOptions::default();
+        options.skip_errors = true;
+        let gone = s.log.iterate(.., options, each).unwrap();
+        assert_eq!((gone.visited, gone.unreadable), (60 - missing, missing));
         s.log.close().unwrap();
     }
 }

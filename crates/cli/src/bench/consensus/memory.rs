@@ -27,7 +27,7 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let mut options = self.arguments.options(mode, false);
         let room = options.mutable_size / u64::from(self.arguments.size).max(64);
-        let each = (self.arguments.count.unwrap_or(600_000) / WARM_UP).clamp(2, room) / 2 * 2;
+        let each = (self.arguments.count.unwrap_or(600_000) / WARM_UP).min(room).max(2) / 2 * 2;
         // What is committed leaves memory early, so that the next round finds it free.
         options.cache_size = each * u64::from(self.arguments.size).max(64);
         let (log, dir) = self.open("accept", options.clone())?;
