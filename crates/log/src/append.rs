@@ -74,6 +74,19 @@ impl Log {
         self.append_until(&record, None)
     }
 
+    /// As [`Log::append`], for records that a component needs in order to give space back:
+    /// checkpoints, floors, copies of what is still live. They may use the reserve of preallocated
+    /// space, which ordinary appends may not. Blocks.
+    ///
+    /// # Durability
+    /// As [`Log::append`].
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_internal(&self, record: impl Append) -> Result<Ticket> {
+        self.append(record)
+    }
+
     /// As [`Log::append`], but waits for room no longer than this. The commit that makes
     /// room is left to the engine, so that a disk that hangs does not hold up this call.
     ///
