@@ -14,8 +14,10 @@
 //! nothing that the durable note needs.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::background::{self, Background, Job, Next, Work};
 use crate::error::{Error, Result};
 use crate::gate::Alone;
 use crate::log::{ConsensusLog, Inner};
@@ -43,15 +45,31 @@ pub(crate) struct Snapshot {
 }
 
 impl Inner {
-    /// Makes a checkpoint when the last one is long ago, unless somebody is at it.
-    pub(crate) fn checkpoint_if_due(&self) {
-        if self.since_checkpoint() >= self.options.checkpoint_every
-            && let Some(_upkeep) = self.upkeep.try_lock()
-            && let Err(error) = self.checkpoint(false)
-        {
-            // The operation that happened to come here is none the worse for it.
-            tracing::warn!(%error, "no checkpoint was made");
+    /// Schedules a checkpoint when one is due. The caller holds no lock of the log.
+    #[inline]
+    pub(crate) fn checkpoint_if_due(self: &Arc<Self>) {
+        if self.is_checkpoint_due() {
+            background::schedule(self, Job::Checkpoint);
         }
+    }
+
+    #[inline]
+    fn is_checkpoint_due(&self) -> bool {
+        self.since_checkpoint() >= self.options.checkpoint_every
+            && self.newest.load(Relaxed) >= self.retry_at.load(Relaxed)
+    }
+
+    /// The background job. After a failure it waits for some more records before the next attempt.
+    fn automatic_checkpoint(&self) -> Result<()> {
+        let _upkeep = self.upkeep.lock();
+        if !self.is_checkpoint_due() {
+            return Ok(());
+        }
+        let pause = self.options.checkpoint_every / 8;
+        self.retry_at.store(self.newest.load(Relaxed).saturating_add(pause), Relaxed);
+        self.checkpoint(false)?;
+        self.retry_at.store(0, Relaxed);
+        Ok(())
     }
 
     /// The caller holds `upkeep`, and not the gate. With `all`, pages that did not change are written
@@ -116,6 +134,19 @@ impl Inner {
         self.log.put_note(&seq.to_le_bytes()).map_err(|error| self.fail(error))?;
         self.checkpointed.store(seq, Relaxed);
         Ok(())
+    }
+}
+
+impl Work for Inner {
+    fn background(&self) -> &Background {
+        &self.background
+    }
+
+    fn work(self: &Arc<Self>, job: Job) -> Result<Next> {
+        match job {
+            Job::Checkpoint => self.automatic_checkpoint()?,
+        }
+        Ok(Next::Done)
     }
 }
 

@@ -25,6 +25,7 @@ impl Inner {
         if self.closed.load(SeqCst) {
             return Err(Error::Closed);
         }
+        self.background.stop();
         let _upkeep = self.upkeep.lock();
         let mut gate = self.gate.alone();
         if gate.terms().closed {

@@ -28,9 +28,11 @@
 //! The map: `rules` decides, without any I/O, under a lock of `gate`; `record` is the bytes; `accept`,
 //! `commit`, `promise`, `learn` append what was decided; `index`, `page`, `cell`, `held` are how readers
 //! find it without a lock; `stock` has memory ready; `region` bounds what is uncommitted; `settled` knows
-//! what is durably committed; `checkpoint`, `recovery` and `truncate` are about the log's two ends.
+//! what is durably committed; `checkpoint`, `recovery` and `truncate` are about the log's two ends;
+//! `background` runs what no caller waits for.
 
 mod accept;
+mod background;
 mod ballot;
 mod cell;
 mod checkpoint;

@@ -9,6 +9,7 @@ use std::sync::atomic::{
 use esker_log::{Log, Seq};
 use parking_lot::Mutex;
 
+use crate::background::Background;
 use crate::cell::Borrowed;
 use crate::error::{Error, Result};
 use crate::gate::{Gate, Terms};
@@ -56,10 +57,13 @@ pub(crate) struct Inner {
     pub(crate) waiting: Waiting,
     /// Held by whoever makes a checkpoint or truncates.
     pub(crate) upkeep: Mutex<()>,
+    pub(crate) background: Background,
     /// The number of the newest record, or of one that came a moment before it.
     pub(crate) newest: AtomicU64,
     /// The number of the newest record that the last checkpoint covers.
     pub(crate) checkpointed: AtomicU64,
+    /// No automatic checkpoint before the newest record has this number: the last one failed.
+    pub(crate) retry_at: AtomicU64,
     pub(crate) read_only: bool,
     /// Records that were put aside, from the first to the last; nothing else of a log may be missing.
     pub(crate) lost: Mutex<Option<(Seq, Seq)>>,
@@ -95,8 +99,10 @@ pub struct Guard(pub(crate) crossbeam_epoch::Guard);
 
 impl Inner {
     pub(crate) fn new(log: Log, options: Options, read_only: bool, start: u64) -> Self {
+        let inline = options.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
         Self {
             log,
+            background: Background::new(inline),
             gate: Gate::new(),
             start: AtomicU64::new(start),
             index: Index::new(start),
@@ -106,6 +112,7 @@ impl Inner {
             upkeep: Mutex::default(),
             newest: AtomicU64::new(0),
             checkpointed: AtomicU64::new(0),
+            retry_at: AtomicU64::new(0),
             read_only,
             lost: Mutex::default(),
             closed: AtomicBool::new(false),

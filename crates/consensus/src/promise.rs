@@ -68,6 +68,7 @@ impl ConsensusLog {
             highest,
         };
         drop(gate);
+        inner.checkpoint_if_due();
         Ok(PromiseTicket { ticket, promised: Some(promised) })
     }
 

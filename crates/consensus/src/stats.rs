@@ -32,6 +32,9 @@ pub struct Stats {
     pub pages: usize,
     /// Records since the last checkpoint of the index.
     pub since_checkpoint: u64,
+    /// Background jobs that failed since the log was opened: checkpoints, for example. Each was logged,
+    /// and is tried again.
+    pub background_failures: u64,
     /// Damage was put aside once, and the log takes nothing any more.
     pub read_only: bool,
     /// The log below.
@@ -61,6 +64,7 @@ impl ConsensusLog {
             cache_used: settled.cached(),
             pages: pages.len(),
             since_checkpoint: inner.since_checkpoint(),
+            background_failures: inner.background.failures(),
             read_only: inner.read_only,
             log: inner.log.metadata(),
         }

@@ -222,7 +222,8 @@ impl Engine {
         self.shared.stop();
     }
 
-    pub(crate) fn is_manual(&self) -> bool {
+    /// Whether it was made by [`Engine::manual`]: it has no threads, and whoever waits does the work.
+    pub fn is_manual(&self) -> bool {
         matches!(self.shared.clock, Clock::Manual(_))
     }
 

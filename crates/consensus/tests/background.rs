@@ -1,0 +1,20 @@
+//! Checkpoints that nobody asked for: when they come, and on which thread.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod setting;
+
+use esker_consensus::{Ballot, Mode};
+use setting::log_with;
+
+/// Guards against a log that only promises, and replays all of its promises when it opens.
+#[test]
+fn promises_alone_bring_checkpoints() {
+    let s = log_with(Mode::Durable, |options| options.checkpoint_every = 1024);
+    for number in 1..=5000 {
+        drop(s.log.promise(Ballot::new(number, 1), 0).unwrap());
+        assert!(s.log.stats().since_checkpoint <= 1024, "promise {number}");
+    }
+    let s = s.kill(Mode::Durable);
+    assert!(s.log.stats().since_checkpoint <= 2048);
+    assert_eq!(s.log.stats().background_failures, 0);
+}
