@@ -1,6 +1,7 @@
 //! Waiting for the frontier to move.
 
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -25,7 +26,7 @@ impl Waiting {
     pub(crate) fn wake(&self) {
         if self.count.load(SeqCst) > 0 {
             let wakers = std::mem::take(&mut *self.wakers.lock());
-            wakers.into_iter().for_each(Waker::wake);
+            wakers.into_iter().for_each(wake);
         }
     }
 
@@ -119,6 +120,14 @@ impl Watch {
                 None => std::thread::park(),
             }
         }
+    }
+}
+
+/// Wakes a task. A waker is the caller's code: one that panics stops neither the call that moved the
+/// frontier nor the tasks that are woken after it.
+fn wake(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        tracing::error!("a waker panicked; the task that it belongs to was not woken");
     }
 }
 

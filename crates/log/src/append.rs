@@ -4,57 +4,12 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use crate::core::{Numbering, Placed, Refusal};
+use crate::core::{Placed, Refusal};
 use crate::error::{Error, Result};
-use crate::format::record::stored_size;
+use crate::input::{Append, Input, Inputs};
 use crate::log::{Log, Shared};
-use crate::position::Seq;
 use crate::ticket::Ticket;
 use crate::waiters::{For, park, thread_waker};
-
-/// A record with the number that the caller gives it, and the number that it must follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Numbered<'a> {
-    /// The record's number, above `prev`.
-    pub seq: Seq,
-    /// The number of the last record of the log, or the append is refused.
-    pub prev: Seq,
-    /// The payload.
-    pub payload: &'a [u8],
-}
-
-/// Anything that can be appended: a payload that the log numbers, or a [`Numbered`] record.
-pub trait Append: sealed::Sealed {
-    #[doc(hidden)]
-    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]);
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Numbered<'_> {}
-    impl<T: AsRef<[u8]> + ?Sized> Sealed for &T {}
-}
-
-impl<T: AsRef<[u8]> + ?Sized> Append for &T {
-    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]) {
-        (None, (*self).as_ref())
-    }
-}
-
-impl Append for Numbered<'_> {
-    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]) {
-        (Some((self.seq, self.prev)), self.payload)
-    }
-}
-
-fn split(record: &impl Append) -> (Numbering, &[u8]) {
-    let (number, payload) = record.parts();
-    let numbering = match number {
-        None => Numbering::Next,
-        Some((seq, prev)) => Numbering::Given { seq: seq.0, prev: prev.0 },
-    };
-    (numbering, payload)
-}
 
 impl Log {
     /// Accepts a record: gives it its place in the order and copies the payload. The ticket tells
@@ -101,7 +56,7 @@ impl Log {
     /// # Errors
     /// As [`Log::append`], and [`Error::Full`].
     pub fn try_append(&self, record: impl Append) -> Result<Ticket> {
-        match self.shared.append_now(&record) {
+        match self.shared.append_now(Input::take(&record)) {
             Ok(ticket) => Ok(ticket),
             Err(Refusal::Full) => Err(Error::Full),
             Err(Refusal::Error(error)) => Err(error),
@@ -115,11 +70,11 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub async fn append_async(&self, record: impl Append) -> Result<Ticket> {
-        let (seq, unit, position) = self.accept_async(&record).await?;
+        let (seq, unit, position) = self.accept_async(Input::take(&record)).await?;
         Ok(self.shared.ticket(seq, unit, position))
     }
 
-    async fn accept_async(&self, record: &impl Append) -> Result<Accepted> {
+    async fn accept_async(&self, record: Input<'_>) -> Result<Accepted> {
         let mut place = Registered { shared: &self.shared, key: None };
         poll_fn(|cx| {
             for last_look in [false, true] {
@@ -150,9 +105,10 @@ impl Log {
     /// another writer's record came between [`Numbered`] ones, which [`Log::append_atomic`] does not
     /// let happen.
     pub fn append_batch<A: Append>(&self, records: &[A]) -> Result<Ticket> {
-        self.shared.check_batch(records)?;
+        let records = Inputs::take(records);
+        self.shared.check_batch(&records)?;
         let mut last = None;
-        for record in records {
+        for &record in &*records {
             // A ticket that is replaced was never looked at, and asks for nothing.
             last = Some(self.shared.append_until_quietly(record, None)?);
         }
@@ -169,9 +125,10 @@ impl Log {
     /// # Errors
     /// As [`Log::append_batch`].
     pub async fn append_batch_async<A: Append>(&self, records: &[A]) -> Result<Ticket> {
-        self.shared.check_batch(records)?;
+        let records = Inputs::take(records);
+        self.shared.check_batch(&records)?;
         let mut last = None;
-        for record in records {
+        for &record in &*records {
             last = Some(self.accept_async(record).await?);
         }
         match last {
@@ -186,10 +143,8 @@ impl Log {
     /// # Errors
     /// As [`Log::append`], and [`Error::BatchTooLarge`].
     pub fn append_atomic<A: Append>(&self, records: &[A]) -> Result<Ticket> {
-        let stored = records.iter().map(|record| u64::from(stored_size(split(record).1.len())));
-        let stored: u64 = stored.sum();
-        let whole = || self.shared.append_whole(records, stored);
-        match self.shared.with_room(None, whole)? {
+        let records = Inputs::take(records);
+        match self.shared.with_room(None, || self.shared.append_whole(&records))? {
             Some(ticket) => Ok(ticket),
             None => self.flush(),
         }
@@ -212,14 +167,10 @@ impl Log {
     }
 
     fn append_until(&self, record: &impl Append, deadline: Option<Instant>) -> Result<Ticket> {
+        let record = Input::take(record);
         let (seq, unit, position) = self.shared.append_until_quietly(record, deadline)?;
         Ok(self.shared.ticket(seq, unit, position))
     }
-}
-
-fn sizes(record: &impl Append) -> (Numbering, usize) {
-    let (numbering, payload) = split(record);
-    (numbering, payload.len())
 }
 
 type Accepted = (u64, u64, crate::Position);
@@ -229,27 +180,27 @@ impl Shared {
         Ticket::new(self.me(), seq, unit, position)
     }
 
-    fn check_batch<A: Append>(&self, records: &[A]) -> Result<()> {
-        self.lock().core.check_batch(records.iter().map(sizes))?;
+    fn check_batch(&self, records: &[Input<'_>]) -> Result<()> {
+        self.lock().core.check_batch(records.iter().map(Input::size))?;
         Ok(())
     }
 
-    fn append_now(&self, record: &impl Append) -> std::result::Result<Ticket, Refusal> {
+    fn append_now(&self, record: Input<'_>) -> std::result::Result<Ticket, Refusal> {
         let (seq, unit, position) = self.accept(record)?;
         Ok(self.ticket(seq, unit, position))
     }
 
     fn append_until_quietly(
         &self,
-        record: &impl Append,
+        record: Input<'_>,
         deadline: Option<Instant>,
     ) -> Result<Accepted> {
         self.with_room(deadline, || self.accept(record))
     }
 
     /// Takes a place under the lock, and fills it without.
-    fn accept(&self, record: &impl Append) -> std::result::Result<Accepted, Refusal> {
-        let (numbering, payload) = split(record);
+    fn accept(&self, record: Input<'_>) -> std::result::Result<Accepted, Refusal> {
+        let Input { numbering, payload } = record;
         let mut state = self.lock();
         let placed = state.core.place(numbering, payload.len())?;
         self.start_period(&mut state);
@@ -267,13 +218,9 @@ impl Shared {
         (seq, unit, position)
     }
 
-    fn append_whole<A: Append>(
-        &self,
-        records: &[A],
-        stored: u64,
-    ) -> std::result::Result<Option<Ticket>, Refusal> {
+    fn append_whole(&self, records: &[Input<'_>]) -> std::result::Result<Option<Ticket>, Refusal> {
         let mut state = self.lock();
-        state.core.check_batch(records.iter().map(sizes))?;
+        let stored = state.core.check_batch(records.iter().map(Input::size))?;
         if records.is_empty() {
             return Ok(None);
         }
@@ -281,8 +228,7 @@ impl Shared {
         let mut last = None;
         // The places are filled under the lock, one after another: the unit cannot be sealed
         // between them.
-        for record in records {
-            let (numbering, payload) = split(record);
+        for &Input { numbering, payload } in records {
             let placed = state.core.place_prepared(numbering, payload.len())?;
             last = Some(self.fill(placed, payload));
         }

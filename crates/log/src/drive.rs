@@ -14,6 +14,7 @@ use crate::engine::Work;
 use crate::error::{Error, Latch, Result};
 use crate::log::{Shared, State};
 use crate::options::Policy;
+use crate::waiters::wake;
 
 /// Under policies that commit at once, what nobody asked for is committed after this time.
 const LATEST: Duration = Duration::from_millis(10);
@@ -238,7 +239,7 @@ impl Shared {
             self.kick(&state);
         }
         drop(state);
-        wakers.drain(..).for_each(Waker::wake);
+        wakers.drain(..).for_each(wake);
         let moved = mark != before;
         let told = if moved { self.page.lock().tell(mark) } else { Ok(()) };
         self.waiters.wake_readers(mark.seq, wakers);

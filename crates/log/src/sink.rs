@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use crate::append::Append;
 use crate::error::{Error, Result};
+use crate::input::Append;
 use crate::log::{Log, Shared};
 use crate::position::Seq;
 use crate::ticket::{Appended, Ticket};

@@ -3,6 +3,7 @@
 //! A waiter looks, registers, and looks again; the committer publishes first and wakes after. So
 //! whichever comes second sees the other, and no wake-up is lost.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Wake, Waker};
@@ -71,17 +72,20 @@ impl Waiters {
     /// Puts a waiter on a list, or renews the one that is there.
     pub(crate) fn register(&self, place: &mut Option<Key>, what: For, waker: &Waker) {
         let reads = matches!(what, For::Record(_));
-        if let Some(key) = *place
-            && let Some(waiter) = self.list(key).lock().get_mut(key.index as usize)
-        {
-            if reads && waiter.waker.is_none() {
-                self.waiting.fetch_add(1, SeqCst);
+        if let Some(key) = *place {
+            let mut list = self.list(key).lock();
+            if let Some(waiter) = list.get_mut(key.index as usize) {
+                if reads && waiter.waker.is_none() {
+                    self.waiting.fetch_add(1, SeqCst);
+                }
+                waiter.what = what;
+                let same = waiter.waker.as_ref().is_some_and(|old| old.will_wake(waker));
+                let old = if same { None } else { waiter.waker.replace(waker.clone()) };
+                drop(list);
+                // Dropped without the lock: a waker is somebody else's code.
+                drop(old);
+                return;
             }
-            if !waiter.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
-                waiter.waker = Some(waker.clone());
-            }
-            waiter.what = what;
-            return;
         }
         let list = if reads { self.spread.fetch_add(1, SeqCst) % LISTS } else { LISTS } as u32;
         if reads {
@@ -122,7 +126,7 @@ impl Waiters {
                 emptied.extend(waiter.waker.take());
             }
             self.waiting.fetch_sub(emptied.len(), SeqCst);
-            emptied.drain(..).for_each(Waker::wake);
+            emptied.drain(..).for_each(wake);
         }
     }
 
@@ -130,7 +134,7 @@ impl Waiters {
     pub(crate) fn wake_all(&self) {
         let mut wakers = Vec::new();
         self.take_callers(u64::MAX, &mut wakers);
-        wakers.drain(..).for_each(Waker::wake);
+        wakers.drain(..).for_each(wake);
         self.wake_readers(u64::MAX, &mut wakers);
     }
 
@@ -141,6 +145,14 @@ impl Waiters {
 
     pub(crate) fn len(&self) -> usize {
         self.callers.lock().len() + self.readers.iter().map(|list| list.lock().len()).sum::<usize>()
+    }
+}
+
+/// Wakes a task. A waker is the caller's code: one that panics stops neither the commit nor the tasks
+/// that are woken after it.
+pub(crate) fn wake(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        tracing::error!("a waker panicked; the task that it belongs to was not woken");
     }
 }
 

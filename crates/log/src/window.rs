@@ -137,6 +137,8 @@ pub(crate) fn close_unit(window: &Window, unit: &Range<u32>, used: u32, header: 
 #[must_use = "a place that is not filled holds up the commit"]
 pub(crate) struct Place {
     pub(crate) offset: u32,
+    /// The bytes that were given, header and zeros included.
+    pub(crate) stored: u32,
     pub(crate) seq: u64,
     pub(crate) salt: Salt,
 }
@@ -144,12 +146,14 @@ pub(crate) struct Place {
 impl Place {
     /// Copies the record to its place; returns the bytes it takes and its checksum.
     pub(crate) fn fill(self, window: &Window, payload: &[u8]) -> (u32, u32) {
-        let header = RecordHeader::new(self.salt, self.offset, self.seq, payload);
         let stored = stored_size(payload.len());
+        assert_eq!(stored, self.stored, "the payload is another than the one that was placed");
+        let header = RecordHeader::new(self.salt, self.offset, self.seq, payload);
         let at = self.offset + RECORD_HEADER;
         let behind = at + payload.len() as u32;
         let zeros = [0; 8];
-        // SAFETY: the core handed this range to this place alone, and `self` is consumed.
+        // SAFETY: the core handed this range to this place alone, `self` is consumed, and the record
+        // takes as many bytes as the range has.
         unsafe {
             window.put(self.offset, &header.to_bytes());
             window.put(at, payload);

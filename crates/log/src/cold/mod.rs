@@ -39,6 +39,7 @@ use crate::format::unit::UnitKind;
 use crate::format::walk::check_unit;
 use crate::format::{BLOCK, UnitHeader};
 use crate::segments::Segment;
+use crate::waiters::wake;
 use pieces::{Content, Look, Place, State};
 
 /// Loads at a time.
@@ -153,7 +154,7 @@ impl Cold {
         });
         drop(state);
         self.loaded.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(wake);
     }
 
     /// Segments below this number left the log.
@@ -234,7 +235,7 @@ impl Drop for Loading<'_> {
         state.evict(self.cold.budget, self.place);
         drop(guard);
         self.cold.loaded.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(wake);
     }
 }
 

@@ -46,17 +46,19 @@ impl Core {
         self.make_room(stored as u32)
     }
 
-    /// Checks the numbers and sizes of a batch before any of it is placed.
+    /// Checks the numbers and sizes of a batch before any of it is placed; the bytes that it takes.
     pub(crate) fn check_batch(
         &self,
         records: impl Iterator<Item = (Numbering, usize)>,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         if let Some(latch) = &self.latch {
             return Err(latch.refusal());
         }
         let mut last = self.last;
+        let mut stored = 0u64;
         for (numbering, size) in records {
             self.check_size(size)?;
+            stored = stored.saturating_add(u64::from(stored_size(size)));
             last = match numbering {
                 Numbering::Next => last.checked_add(1).ok_or(exhausted(last))?,
                 Numbering::Given { seq, prev } => {
@@ -65,7 +67,7 @@ impl Core {
                 }
             };
         }
-        Ok(())
+        Ok(stored)
     }
 
     fn check_size(&self, size: usize) -> Result<(), Error> {
@@ -213,7 +215,7 @@ impl Core {
         self.last = seq;
         self.accepted_records += 1;
         let placed = Placed {
-            place: Place { offset, seq, salt: self.frontier.salt },
+            place: Place { offset, stored, seq, salt: self.frontier.salt },
             window: Arc::clone(&open.window),
             unit: open.number,
             position: Position(self.frontier.base + u64::from(offset)),

@@ -23,8 +23,10 @@ pub(crate) struct RecordHeader {
     pub(crate) seq: u64,
 }
 
-/// The bytes that a payload takes in a unit, header and zeros included.
+/// The bytes that a payload takes in a unit, header and zeros included. Its length is within the
+/// limit: a larger one was refused before, and would be cut short here.
 pub(crate) const fn stored_size(payload: usize) -> u32 {
+    debug_assert!(payload <= RECORD_LIMIT_MAX as usize);
     (RECORD_HEADER + payload as u32).next_multiple_of(8)
 }
 
