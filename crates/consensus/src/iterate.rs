@@ -1,4 +1,14 @@
-//! Going through slots in order, whatever the order of accepts and commits was.
+//! Iterating over slots in order, whatever the order of accepts and commits was.
+//!
+//! # The argument about truncation
+//!
+//! An iteration takes no lock, so truncation and `install` run beside it, and a truncated slot looks
+//! like one that never held anything. The floor tells the two apart. Truncation raises the floor
+//! first, and empties slots and drops pages afterwards, each with a release store. An iteration finds
+//! a slot empty, or a page missing, with an acquire load, and reads the floor after that. If the slot
+//! was emptied by truncation, the floor that it reads is above the slot, and the iteration returns
+//! `Truncated` instead of taking the slot for a gap. So whatever a visitor has seen is whole: between
+//! the first slot and the one that it is shown, no slot was passed over because it was truncated.
 
 use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
 
@@ -15,6 +25,9 @@ use crate::region::charge;
 
 /// Slots visited under one guard.
 const UNDER_ONE_GUARD: u64 = 1024;
+
+/// The marker of a value that is read back into memory.
+const LONG_AGO: u64 = 1;
 
 /// What an iteration visits.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,25 +58,34 @@ pub struct Iterated {
 const REASONS: usize = 1024;
 
 impl ConsensusLog {
-    /// Visits the entries of a range of slots in ascending order. Gaps are passed over, slots that
-    /// were truncated among them. What is committed after the call is not visited: nothing above the
-    /// highest slot that was committed at the call, and what fills a gap only if its value left the
-    /// cache again before the iteration came to it.
+    /// Visits the entries of a range of slots in ascending order. Slots that hold nothing are passed
+    /// over, truncated ones never are: a range without a start begins above the floor, and a range
+    /// that starts at or below the floor is refused. What is committed after the call is not visited:
+    /// nothing above the highest slot that was committed at the call, and what fills a gap only if its
+    /// value left the cache again before the iteration came to it.
     ///
     /// Entries are lent: they do not outlive their visit; see [`Entry::into_owned`].
     ///
     /// # Errors
-    /// The first entry that cannot be read, unless `skip_errors` is set.
+    /// [`Error::Truncated`] when the range starts at or below the floor, or when truncation or
+    /// [`install`](ConsensusLog::install) passes slots that are still to be visited: what was visited
+    /// before is whole. The first entry that cannot be read, unless `skip_errors` is set.
+    /// [`Error::Closed`].
     pub fn iterate(
         &self,
         range: impl RangeBounds<u64>,
         options: IterateOptions,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<Iterated> {
+        self.inner.refuse_if_closed()?;
         let mut done = Iterated::default();
-        let Some((first, last)) = self.bounds(&range, options.include_uncommitted) else {
-            self.inner.refuse_if_closed()?;
+        let Some((first, last)) = self.bounds(&range, options.include_uncommitted)? else {
             return Ok(done);
+        };
+        // What is committed from here on is not visited.
+        let known = match self.inner.options.sync_on_commit {
+            true => self.inner.log.durable().0,
+            false => self.inner.log.accepted().0,
         };
         let mut each = |found: Result<&Entry<'_>>| match found {
             Ok(entry) => {
@@ -79,7 +101,8 @@ impl ConsensusLog {
             }
             Err(error) => Err(error),
         };
-        let flow = self.go_through(first, last, options.include_uncommitted, &mut each)?;
+        let known = Some(known).filter(|_| !options.include_uncommitted);
+        let flow = self.go_through(first, last, known, &mut each)?;
         done.stopped = flow.is_break();
         Ok(done)
     }
@@ -88,7 +111,7 @@ impl ConsensusLog {
     /// that comes after the call is never delivered behind it.
     ///
     /// # Errors
-    /// The first entry that cannot be read.
+    /// As [`ConsensusLog::iterate`]: [`Error::Truncated`] for a slot at or below the floor.
     pub fn replay_from(
         &self,
         slot: u64,
@@ -100,7 +123,7 @@ impl ConsensusLog {
     /// Visits what is committed in a range of slots, both ends included.
     ///
     /// # Errors
-    /// The first entry that cannot be read.
+    /// As [`ConsensusLog::iterate`].
     pub fn replay_range(
         &self,
         range: RangeInclusive<u64>,
@@ -109,53 +132,60 @@ impl ConsensusLog {
         self.iterate(range, IterateOptions::default(), visit)
     }
 
-    /// As the two above, without counting.
-    pub(crate) fn iterate_raw(
+    /// Visits what was committed by a record up to `known`, from one slot to another, without counting.
+    /// Commits of later records may be visited, too, where nothing in memory tells them apart.
+    pub(crate) fn iterate_committed(
         &self,
         first: u64,
         last: u64,
-        include_uncommitted: bool,
+        known: u64,
         visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        self.go_through(first, last, include_uncommitted, &mut |found| found.map(&mut *visit))
+        self.go_through(first, last, Some(known), &mut |found| found.map(&mut *visit))
     }
 
-    /// The slots that there may be something in; `None` when there are none.
-    fn bounds(&self, range: &impl RangeBounds<u64>, uncommitted: bool) -> Option<(u64, u64)> {
+    /// The slots that may hold something; `None` when there are none.
+    fn bounds(
+        &self,
+        range: &impl RangeBounds<u64>,
+        uncommitted: bool,
+    ) -> Result<Option<(u64, u64)>> {
         let first = match range.start_bound() {
-            Bound::Included(first) => *first,
-            Bound::Excluded(before) => before.checked_add(1)?,
-            Bound::Unbounded => 0,
+            Bound::Included(first) => Some(Some(*first)),
+            Bound::Excluded(before) => before.checked_add(1).map(Some),
+            Bound::Unbounded => Some(None),
         };
         let last = match range.end_bound() {
-            Bound::Included(last) => *last,
-            Bound::Excluded(behind) => behind.checked_sub(1)?,
-            Bound::Unbounded => u64::MAX,
+            Bound::Included(last) => Some(*last),
+            Bound::Excluded(end) => end.checked_sub(1),
+            Bound::Unbounded => Some(u64::MAX),
         };
-        let end = if uncommitted {
-            u64::MAX
-        } else {
-            // Fixed here, whatever is committed later.
-            self.committed_range()?.highest
-        };
-        let (first, last) = (first.max(self.inner.start()), last.min(end));
-        (first <= last).then_some((first, last))
+        let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+        if first.is_some_and(|first| first > last) {
+            return Ok(None);
+        }
+        // Fixed here, whatever is committed later.
+        let highest = self.committed_range().map(|range| range.highest);
+        // After the range: where truncation took the last slot of it, the floor says so.
+        let start = self.inner.start();
+        if let Some(first) = first {
+            self.inner.keeps(first)?;
+        }
+        let end = if uncommitted { Some(u64::MAX) } else { highest };
+        let bounds = end.map(|end| (first.unwrap_or(start), last.min(end)));
+        Ok(bounds.filter(|(first, last)| first <= last))
     }
 
+    /// With `known` only what is committed, by a record up to this one where that can be told.
     fn go_through(
         &self,
         first: u64,
         last: u64,
-        uncommitted: bool,
+        known: Option<u64>,
         each: &mut dyn FnMut(Result<&Entry<'_>>) -> Result<ControlFlow<()>>,
     ) -> Result<ControlFlow<()>> {
         let inner = &*self.inner;
-        // What is committed from here on is not told of.
-        let known = if inner.options.sync_on_commit {
-            inner.log.durable().0
-        } else {
-            inner.log.accepted().0
-        };
+        let uncommitted = known.is_none();
         // What is missing between committed slots may have been committed, where something was put aside.
         let lost = !uncommitted && inner.lost.lock().is_some();
         let mut slot = first;
@@ -163,15 +193,23 @@ impl ConsensusLog {
             inner.refuse_if_closed()?;
             // A guard that is held for long keeps memory from being used again.
             let guard = crossbeam_epoch::pin();
-            let Some(number) = inner.index.next_page(number_of(slot), &guard) else { break };
+            let next = inner.index.next_page(number_of(slot), &guard);
+            // The floor is read after the table: pages that truncation dropped are no gap.
+            inner.keeps(slot)?;
+            let Some(number) = next else { break };
             if lost && number > number_of(slot) && each(Err(inner.missing(slot)))?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             slot = slot.max(number * SLOTS as u64);
+            if slot > last {
+                break;
+            }
             let page = match inner.page(number, &guard) {
                 Ok(Some(page)) => page,
                 Ok(None) => continue,
                 Err(error) => {
+                    // Truncation may have dropped the page, and its record, a moment ago.
+                    inner.keeps(slot)?;
                     if each(Err(error))?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
@@ -187,20 +225,24 @@ impl ConsensusLog {
                 slot = n;
                 if word.state() == State::Empty || (word.state() == State::Accepted && !uncommitted)
                 {
+                    // As above, for slots that truncation emptied.
+                    inner.keeps(n)?;
                     if lost && each(Err(inner.missing(n)))?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                     continue;
                 }
                 match place.held().load(&guard) {
-                    Some(held) if held.marker() > known && !uncommitted => continue,
+                    Some(held) if known.is_some_and(|known| held.marker() > known) => continue,
                     None if word.seq() > 0 => inner.read_ahead(word.seq(), &mut ahead, &guard),
                     _ => {}
                 }
                 let flow = match inner.entry_at(n, place, &guard) {
                     Ok(entry) if !entry.is_committed() && !uncommitted => continue,
                     Ok(entry) => each(Ok(&entry))?,
-                    Err(Error::SlotNotFound { .. } | Error::Truncated { .. }) => continue,
+                    // Only `truncate_after` leaves a slot empty, and it takes what is uncommitted.
+                    Err(Error::SlotNotFound { .. }) => continue,
+                    Err(error @ Error::Truncated { .. }) => return Err(error),
                     Err(error) => each(Err(error))?,
                 };
                 if flow.is_break() {
@@ -251,8 +293,10 @@ impl Inner {
             let word = place.word();
             let here = word.state() == State::Committed && word.seq() == record.seq.0;
             if here && place.held().load(guard).is_none() {
-                // Durable long ago: any marker at or below the mark says so.
-                place.held().swap(Some(hold(slot, ballot, value, record.seq.0)), guard);
+                // Committed and durable long ago, which the lowest marker says. The record's own number
+                // would not do: truncation may have copied the value forward since, and an iteration
+                // that began before would take the slot for one that was committed after it.
+                place.held().swap(Some(hold(slot, ballot, value, LONG_AGO)), guard);
                 self.settled.lock().cache(slot, record.seq.0, charge(value.len()));
             }
         }

@@ -1,4 +1,16 @@
 //! Phase 1: promise.
+//!
+//! # What an answer says
+//!
+//! A promise's record has a place in the order, and the answer is as of that place. The promise holds
+//! the gate alone: before its record stands every accept and commit that came first, and after it
+//! none below its ballot. The answer keeps the entries that were uncommitted, the floor, and the
+//! highest committed slot. Committed entries never change, so they are read when they are asked for.
+//!
+//! Truncation and `install` may drop them before that. A proposer that takes a dropped slot for one
+//! that was never accepted chooses a second value for it. So the answer is whole or refused: an
+//! iteration over committed slots never passes over a truncated one (see `iterate`), and what it has
+//! yet to list when it is broken off is compared with the floor as well.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -19,6 +31,8 @@ use crate::ticket::Ticket;
 pub struct Promised {
     log: ConsensusLog,
     ballot: Ballot,
+    /// The promise's record.
+    seq: u64,
     from: u64,
     floor: Option<u64>,
     frontier: Option<u64>,
@@ -55,12 +69,14 @@ impl ConsensusLog {
         }
         let ticket = inner.append(|out| record::promise(out, ballot))?;
         gate.promise(ballot);
+        let seq = ticket.seq().0;
         let ticket = Ticket::new(ticket, inner);
         inner.settle(&guard);
         let (next, highest) = inner.settled.lock().next_and_highest();
         let promised = Promised {
             log: self.clone(),
             ballot,
+            seq,
             from,
             floor: inner.start().checked_sub(1),
             frontier: next.checked_sub(1),
@@ -142,26 +158,30 @@ impl Promised {
         &self.uncommitted
     }
 
-    /// Every entry from the first missing slot on, committed or not, in order. Committed ones are
-    /// read as they are asked for, so that the answer takes no more memory than the mutable region. A
-    /// slot that was uncommitted when the promise was given is told as it was then.
+    /// Every entry from the first missing slot on, committed or not, in order, above the floor of
+    /// the answer. Committed ones are read as they are asked for, so that the answer takes no more
+    /// memory than the mutable region. A slot that was uncommitted when the promise was given is
+    /// listed as it was then. A slot that held nothing then and was committed since may be listed,
+    /// as committed.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when committed slots went meanwhile: promise again. Otherwise as
-    /// [`ConsensusLog::read`].
+    /// [`Error::Truncated`] when truncation or [`install`](ConsensusLog::install) passed committed
+    /// slots before they were listed, also when the visitor broke off before it came to them. The
+    /// answer is not whole then: promise again. Otherwise as [`ConsensusLog::read`].
     pub fn for_each(
         &self,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        let start = self.log.inner.start();
-        if self.highest.is_some_and(|highest| highest >= self.from)
-            && start > self.from.max(self.floor.map_or(0, |floor| floor + 1))
-        {
-            return Err(Error::Truncated { floor: start - 1 });
-        }
+        let first = self.from.max(self.floor.map_or(0, |floor| floor + 1));
+        // The first slot that is not listed yet.
+        let mut rest = first;
+        let mut visit = |entry: &Entry<'_>| {
+            rest = entry.slot().saturating_add(1);
+            visit(entry)
+        };
         let mut uncommitted = self.uncommitted.iter().peekable();
-        if let Some(highest) = self.highest.filter(|highest| *highest >= self.from) {
-            let flow = self.log.iterate_raw(self.from, highest, false, &mut |entry| {
+        if let Some(highest) = self.highest.filter(|highest| *highest >= first) {
+            let flow = self.log.iterate_committed(first, highest, self.seq, &mut |entry| {
                 while let Some(other) = uncommitted.next_if(|other| other.slot() <= entry.slot()) {
                     let same = other.slot() == entry.slot();
                     visit(other)?;
@@ -172,6 +192,9 @@ impl Promised {
                 visit(entry)
             })?;
             if flow.is_break() {
+                if rest <= highest {
+                    self.log.inner.keeps(rest)?;
+                }
                 return Ok(flow);
             }
         }

@@ -65,6 +65,7 @@ impl ConsensusLog {
         let guard = crossbeam_epoch::pin();
         let page = self.inner.page(number_of(slot), &guard)?;
         let word = page.map(|page| page.slot(slot).word());
+        self.inner.keeps(slot)?;
         match word.filter(|word| word.state() != State::Empty) {
             Some(word) => Ok(Some(Seq(word.seq())).filter(|seq| *seq > Seq::ZERO)),
             None => Err(self.inner.missing(slot)),
@@ -95,6 +96,14 @@ impl ConsensusLog {
 }
 
 impl Inner {
+    /// Refuses a slot at or below the floor, as the floor is now.
+    pub(crate) fn keeps(&self, slot: u64) -> Result<()> {
+        match self.start() {
+            start if slot < start => Err(Error::Truncated { floor: start - 1 }),
+            _ => Ok(()),
+        }
+    }
+
     /// Why nothing is in a slot.
     pub(crate) fn missing(&self, slot: u64) -> Error {
         match self.start() {
@@ -149,7 +158,8 @@ impl Inner {
         guard: &'g Guard,
     ) -> Result<Entry<'g>> {
         let mut last = None;
-        for _ in 0..LOOKS {
+        let mut looks = 0;
+        loop {
             if let Some(held) = place.held().load(guard) {
                 return Ok(self.in_memory(held));
             }
@@ -160,13 +170,17 @@ impl Inner {
             match self.stored(slot, word.seq(), word.state() == State::Committed) {
                 Ok(entry) => return Ok(entry),
                 // The value moved, or came into memory; if not, it is as bad as it looks.
-                Err(error) if last == Some(word) && place.held().load(guard).is_none() => {
-                    return Err(if slot < self.start() { self.missing(slot) } else { error });
+                Err(error)
+                    if looks >= LOOKS
+                        || last == Some(word) && place.held().load(guard).is_none() =>
+                {
+                    self.keeps(slot)?;
+                    return Err(error);
                 }
                 Err(_) => last = Some(word),
             }
+            looks += 1;
         }
-        Err(self.missing(slot))
     }
 
     /// An entry from the log.

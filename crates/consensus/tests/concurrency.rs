@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use esker_consensus::{Ballot, ConsensusLog, Error, Mode, Options};
+use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use setting::{DIR, HIGH, LOW, MODES};
@@ -89,7 +89,7 @@ fn everybody_at_once() {
             threads.spawn(|| {
                 while !over.load(SeqCst) {
                     let mut last = None;
-                    log.replay_from(0, |entry| {
+                    log.iterate(.., IterateOptions::default(), |entry| {
                         whole(entry);
                         assert!(last.replace(entry.slot()) < Some(entry.slot()));
                         ControlFlow::Continue(())

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker::consensus::{Ballot, ConsensusLog, Error, Mode, Options};
+use esker::consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options};
 use esker::disk::sim::{CutPoint, Persist, SimDisk};
 use esker::log::Engine;
 
@@ -96,7 +96,7 @@ impl Acceptor {
     pub fn committed(&self) -> Vec<Told> {
         let mut all = Vec::new();
         if let Some(life) = &self.life {
-            let told = life.log.replay_from(0, |entry| {
+            let told = life.log.iterate(.., IterateOptions::default(), |entry| {
                 all.push(told(entry));
                 ControlFlow::Continue(())
             });
@@ -188,10 +188,12 @@ fn handle(log: &ConsensusLog, request: &Request) -> Result<Reaction, Error> {
         }
         Request::Fetch { from, .. } => {
             let mut passes = Vec::new();
+            let mut first = *from;
             if let Some(floor) = log.floor().filter(|floor| floor >= from) {
                 passes.push(Request::Install { floor });
+                first = floor + 1;
             }
-            let _ = log.replay_from(*from, |entry| {
+            let _ = log.replay_from(first, |entry| {
                 passes.push(Request::Learn {
                     ballot: entry.ballot(),
                     slot: entry.slot(),

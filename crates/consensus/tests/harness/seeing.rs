@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker_consensus::{Error, Mode};
+use esker_consensus::{Error, IterateOptions, Mode};
 
 use super::{DIR, Life, Lived, Stop, World, broken, ensure};
 
@@ -119,7 +119,7 @@ impl World {
         let model = &self.model;
         let guard = life.log.pin();
         let mut seen = BTreeMap::new();
-        let visited = life.log.replay_from(0, |entry| {
+        let visited = life.log.iterate(.., IterateOptions::default(), |entry| {
             seen.insert(entry.slot(), entry.value().to_vec());
             ControlFlow::Continue(())
         });

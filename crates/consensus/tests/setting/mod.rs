@@ -104,7 +104,7 @@ impl Setting {
             slots.push(entry.slot());
             std::ops::ControlFlow::Continue(())
         };
-        self.log.replay_from(0, visit).unwrap();
+        self.log.iterate(.., esker_consensus::IterateOptions::default(), visit).unwrap();
         slots
     }
 }
