@@ -68,12 +68,30 @@ impl ConsensusLog {
     /// all of them.
     ///
     /// # Errors
-    /// As [`ConsensusLog::accept`], for the first value that is refused; those before it are accepted.
+    /// As [`ConsensusLog::accept`] when the first value is refused: nothing was accepted.
+    /// [`Error::BatchFailed`] when a later one is: those before it are accepted, and its ticket is
+    /// theirs.
     pub fn accept_batch(&self, ballot: Ballot, values: &[(u64, &[u8])]) -> Result<Ticket> {
         let mut tickets = Vec::with_capacity(values.len());
         for (slot, value) in values {
-            tickets.push(self.accept(*slot, ballot, value)?);
+            match self.accept(*slot, ballot, value) {
+                Ok(ticket) => tickets.push(ticket),
+                Err(error) if tickets.is_empty() => return Err(error),
+                Err(error) => {
+                    let (accepted, source) = (tickets.len(), Box::new(error));
+                    let newest = tickets.iter().rfind(|ticket| !ticket.is_ready()).cloned();
+                    // A log that failed gives no ticket any more; those that it gave tell of it.
+                    let ticket = self.ticket_of_all(tickets);
+                    let ticket = ticket.or_else(|error| newest.ok_or(error))?;
+                    return Err(Error::BatchFailed { accepted, ticket, source });
+                }
+            }
         }
+        self.ticket_of_all(tickets)
+    }
+
+    /// One acknowledgement for several accepts.
+    fn ticket_of_all(&self, tickets: Vec<Ticket>) -> Result<Ticket> {
         // The last record's durability is that of all before it; a value that was known before may
         // stand anywhere.
         match tickets.iter().all(Ticket::is_ready) {

@@ -21,6 +21,7 @@ use crate::background::{self, Background, Job, Next, Work};
 use crate::error::{Error, Result};
 use crate::gate::Alone;
 use crate::log::{ConsensusLog, Inner};
+use crate::page::{State, Word};
 use crate::record::{self, Root};
 
 impl ConsensusLog {
@@ -122,7 +123,8 @@ impl Inner {
         let mut tickets = Vec::new();
         for (number, first, words) in pages {
             let ticket = self.append(|out| record::page(out, number, first, &words))?;
-            self.index.store(number, ticket.seq().0, &crossbeam_epoch::pin());
+            let committed = commits(&words);
+            self.index.store(number, ticket.seq().0, committed, &crossbeam_epoch::pin());
             // Kept, so that they ask for no commit of their own.
             tickets.push(ticket);
         }
@@ -148,6 +150,13 @@ impl Work for Inner {
         }
         Ok(Next::Done)
     }
+}
+
+/// How many of these words are of committed slots.
+fn commits(words: &[u64]) -> u64 {
+    let committed =
+        |bits: &&u64| Word::from_bits(**bits).is_some_and(|word| word.state() == State::Committed);
+    words.iter().filter(committed).count() as u64
 }
 
 /// The number of the root that a note names.

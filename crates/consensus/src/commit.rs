@@ -137,6 +137,7 @@ impl Inner {
         });
         place.set_word(Word::committed(seq));
         page.touch();
+        page.count_commit();
         page.open.leave();
         self.region.release(bytes);
         self.settled.lock().committed(marker, slot, bytes)

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::ballot::Ballot;
 use crate::entry::Entry;
+use crate::ticket::Ticket;
 
 /// The result of an operation on a consensus log.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -100,6 +101,15 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// A batch of accepts ended at a value that was refused. Those before it are accepted.
+    BatchFailed {
+        /// How many values are accepted: the first ones of the batch. At least one.
+        accepted: usize,
+        /// The acknowledgement of all of these. Answer for them when it has resolved.
+        ticket: Ticket,
+        /// Why the next one was refused.
+        source: Box<Error>,
+    },
     /// No entry stands at this place.
     InvalidOffset {
         /// The place asked for.
@@ -164,6 +174,9 @@ impl fmt::Display for Error {
             Error::CorruptedRecord { seq, what } => {
                 write!(f, "record {seq} is none of a consensus log's: {what}")
             }
+            Error::BatchFailed { accepted, .. } => {
+                write!(f, "{accepted} values of the batch are accepted, and the next is refused")
+            }
             Error::InvalidOffset { offset } => write!(f, "no entry stands at {offset}"),
             Error::ReadOnly => f.write_str(
                 "damaged records of this log were put aside; it is read-only, and its node has to \
@@ -180,6 +193,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::CorruptedEntry { cause, .. } | Error::Log(cause) => Some(cause),
+            Error::BatchFailed { source, .. } => Some(&**source),
             _ => None,
         }
     }

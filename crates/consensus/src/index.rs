@@ -24,6 +24,8 @@ struct Place {
     page: Cell<Arc<Page>>,
     /// The record of the last checkpoint that has it, or 0.
     stored: AtomicU64,
+    /// How many of its slots that record has as committed.
+    committed: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -124,16 +126,33 @@ impl Index {
         }
     }
 
-    /// A checkpoint has the page in this record. `false` when it is too far off.
-    pub(crate) fn store(&self, number: u64, seq: u64, guard: &Guard) -> bool {
+    /// A checkpoint has the page in this record, with so many committed slots. `false` when it is too
+    /// far off.
+    pub(crate) fn store(&self, number: u64, seq: u64, committed: u64, guard: &Guard) -> bool {
         let _structure = self.structure.lock();
         if self.grow(number, guard).is_none() {
             return false;
         }
         if let Some(place) = self.table(guard).place(number) {
+            place.committed.store(committed, Ordering::Release);
             place.stored.store(seq, Ordering::Release);
         }
         true
+    }
+
+    /// How many committed slots the last checkpoint has in a page.
+    pub(crate) fn stored_commits(&self, number: u64, guard: &Guard) -> u64 {
+        let table = self.table(guard);
+        table.place(number).map_or(0, |place| place.committed.load(Ordering::Acquire))
+    }
+
+    /// A page that cannot be read loses so many committed slots at its front.
+    pub(crate) fn lose_commits(&self, number: u64, gone: u64, guard: &Guard) {
+        let _structure = self.structure.lock();
+        if let Some(place) = self.table(guard).place(number) {
+            let left = place.committed.load(Ordering::Acquire).saturating_sub(gone);
+            place.committed.store(left, Ordering::Release);
+        }
     }
 
     /// Makes the table reach this page.
@@ -157,19 +176,29 @@ impl Index {
             let Some(before) = old.place(number) else { continue };
             place.page.swap(before.page.load(guard).map(|page| page.counted()), guard);
             place.stored.store(before.stored.load(Ordering::Acquire), Ordering::Release);
+            place.committed.store(before.committed.load(Ordering::Acquire), Ordering::Release);
         }
         self.table.swap(Some(Arc::new(new)), guard);
     }
 
-    /// Forgets the pages below this one.
-    pub(crate) fn drop_below(&self, number: u64, guard: &Guard) {
+    /// Takes out the pages below this one, and reads none: those that were in memory, and how many
+    /// committed slots those have that were not.
+    pub(crate) fn drop_below(&self, number: u64, guard: &Guard) -> (Vec<Arc<Page>>, u64) {
         let _structure = self.structure.lock();
         let table = self.table(guard);
+        let (mut dropped, mut unread) = (Vec::new(), 0);
         if number > table.base {
+            for place in table.places.iter().take((number - table.base) as usize) {
+                match place.page.load(guard) {
+                    Some(page) => dropped.push(page.counted()),
+                    None => unread += place.committed.load(Ordering::Acquire),
+                }
+            }
             let left = table.end().saturating_sub(number).max(LEAST as u64);
             self.replace(number, left as usize, guard);
         }
         self.open.forget_below(number);
+        (dropped, unread)
     }
 
     /// The numbers of the pages that there are, in order, from one on.
@@ -196,7 +225,8 @@ impl Index {
             let seq = place.stored.load(Ordering::Acquire);
             if seq > 0 {
                 let open = place.page.load(guard).is_some_and(|page| page.open.get() > 0);
-                pages.push(PageAt { number, seq, open });
+                let committed = place.committed.load(Ordering::Acquire);
+                pages.push(PageAt { number, seq, open, committed });
             }
         }
         pages

@@ -1,14 +1,16 @@
 //! Catching up: values that are known to be chosen, and gaps that a snapshot covers.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
 use crate::accept::refused;
 use crate::ballot::Ballot;
 use crate::error::{Error, Result};
 use crate::held::hold;
+use crate::index::Found;
 use crate::log::ConsensusLog;
 use crate::options::fits;
-use crate::page::{State, Word, number_of};
+use crate::page::{Page, SLOTS, State, Word, number_of};
 use crate::record;
 use crate::region::charge;
 use crate::ticket::Ticket;
@@ -45,6 +47,7 @@ impl ConsensusLog {
         place.held().swap(Some(hold(slot, ballot, value, seq)), &guard);
         place.set_word(Word::committed(seq));
         page.touch();
+        page.count_commit();
         if state == State::Accepted {
             page.open.leave();
             inner.region.release(held.map_or(0, |held| charge(held.len())));
@@ -71,7 +74,8 @@ impl ConsensusLog {
             return Err(Error::SlotOutOfRange { slot: frontier, limit: u64::MAX - 1 });
         }
         self.inner.raise(floor + 1, frontier + 1)?;
-        self.inner.free_space()
+        self.inner.try_to_free_space();
+        Ok(())
     }
 }
 
@@ -79,6 +83,10 @@ impl crate::log::Inner {
     /// Raises the first slot kept, and the first not decided, durably, and forgets what is below.
     pub(crate) fn raise(&self, start: u64, next: u64) -> Result<()> {
         let guard = crossbeam_epoch::pin();
+        // Read while nobody waits for that. Whether it can be read is of no matter here.
+        if !start.is_multiple_of(SLOTS as u64) {
+            drop(self.page(number_of(start), &guard));
+        }
         let gate = self.gate.alone();
         self.writable(&gate.terms())?;
         self.settle(&guard);
@@ -93,7 +101,7 @@ impl crate::log::Inner {
         ticket.wait().map_err(|error| self.fail(error))?;
         self.settle(&guard);
         self.start.store(start, Release);
-        self.forget_below(start, &guard)?;
+        let dropped = self.forget_below(start, &guard);
         {
             let mut settled = self.settled.lock();
             settled.raise(next);
@@ -101,51 +109,103 @@ impl crate::log::Inner {
         }
         drop(gate);
         self.waiting.wake();
+        release(dropped);
         Ok(())
     }
 
-    /// Empties every slot below the first one kept. The caller holds the gate alone.
-    pub(crate) fn forget_below(&self, start: u64, guard: &crossbeam_epoch::Guard) -> Result<()> {
-        let mut gone = 0;
-        let mut number = self.index.next_page(0, guard);
-        while let Some(current) = number.filter(|number| *number <= number_of(start)) {
-            if let Some(page) = self.page(current, guard)? {
-                for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
-                    match place.word().state() {
-                        State::Empty => continue,
-                        State::Accepted => {
-                            page.open.leave();
-                            let held = place.held().load(guard);
-                            self.region.release(held.map_or(0, |held| charge(held.len())));
-                        }
-                        State::Committed => gone += 1,
-                    }
-                    place.clear(guard);
-                    page.touch();
-                }
+    /// Forgets every slot below the first one kept, and reads no page that lies wholly below it: the
+    /// floor is durable, and damage there must not stop it. Those pages that were in memory are
+    /// returned. The caller holds the gate alone.
+    pub(crate) fn forget_below(
+        &self,
+        start: u64,
+        guard: &crossbeam_epoch::Guard,
+    ) -> Vec<Arc<Page>> {
+        let first = number_of(start);
+        // Where something is accepted, the page is in memory.
+        for number in self.index.open.list().into_iter().take_while(|number| *number <= first) {
+            if let Found::Page(page) = self.index.find(number, guard) {
+                self.release_room(&page, start, guard);
             }
-            number = current.checked_add(1).and_then(|next| self.index.next_page(next, guard));
         }
-        self.index.drop_below(number_of(start), guard);
-        let lowest = self.first_committed(start, guard)?;
+        let mut gone = 0;
+        if !start.is_multiple_of(SLOTS as u64) {
+            gone += self.empty_below(start, guard);
+        }
+        let (dropped, unread) = self.index.drop_below(first, guard);
+        gone += dropped.iter().map(|page| page.committed()).sum::<u64>() + unread;
+        let lowest = self.first_committed(start, guard);
         self.settled.lock().forget_below(start, gone, lowest);
-        Ok(())
+        dropped
     }
 
-    /// The first committed slot at or above one.
-    fn first_committed(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Result<Option<u64>> {
+    /// Gives back the room of what is accepted in a page below a slot.
+    fn release_room(&self, page: &Page, start: u64, guard: &crossbeam_epoch::Guard) {
+        for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
+            if place.word().state() == State::Accepted {
+                let held = place.held().load(guard);
+                self.region.release(held.map_or(0, |held| charge(held.len())));
+            }
+        }
+    }
+
+    /// Empties the slots below the first one kept in its own page; how many of them were committed.
+    fn empty_below(&self, start: u64, guard: &crossbeam_epoch::Guard) -> u64 {
+        let number = number_of(start);
+        match self.page(number, guard) {
+            Ok(Some(page)) => {
+                let before = page.committed();
+                for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
+                    page.clear(place, guard);
+                }
+                before - page.committed()
+            }
+            Ok(None) => 0,
+            // Its slots are lost one way or the other, and the count is the best guess that there is.
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the index page at the new floor");
+                let below = start % SLOTS as u64;
+                let gone = self.index.stored_commits(number, guard).min(below);
+                self.index.lose_commits(number, gone, guard);
+                gone
+            }
+        }
+    }
+
+    /// The first committed slot at or above one: a lower bound where its page cannot be read.
+    fn first_committed(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Option<u64> {
         let mut number = self.index.next_page(number_of(from), guard);
         while let Some(current) = number {
-            if let Some(page) = self.page(current, guard)? {
-                let mut slots = page.from(from);
-                if let Some((slot, _)) =
-                    slots.find(|(_, place)| place.word().state() == State::Committed)
-                {
-                    return Ok(Some(slot));
+            match self.page(current, guard) {
+                Ok(Some(page)) if page.committed() > 0 => {
+                    let mut slots = page.from(from);
+                    let first = slots.find(|(_, place)| place.word().state() == State::Committed);
+                    if let Some((slot, _)) = first {
+                        return Some(slot);
+                    }
                 }
+                Err(_) if self.index.stored_commits(current, guard) > 0 => {
+                    return Some(from.max(current * SLOTS as u64));
+                }
+                Ok(_) | Err(_) => {}
             }
             number = self.index.next_page(current + 1, guard);
         }
-        Ok(None)
+        None
+    }
+}
+
+/// Waits for the old table to go, so that the pages are freed here and not by whoever comes along.
+const LOOKS: u32 = 100;
+
+/// Frees pages that left the index, one after another.
+fn release(dropped: Vec<Arc<Page>>) {
+    for page in dropped {
+        for _ in 0..LOOKS {
+            if Arc::strong_count(&page) == 1 {
+                break;
+            }
+            crossbeam_epoch::pin().flush();
+        }
     }
 }

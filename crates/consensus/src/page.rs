@@ -111,7 +111,7 @@ impl Slot {
 
     /// Nothing is here any more. The word goes first, so that nobody who finds no value takes it for
     /// one that was evicted.
-    pub(crate) fn clear(&self, guard: &Guard) {
+    fn clear(&self, guard: &Guard) {
         self.set_word(Word::EMPTY);
         self.held.swap(None, guard);
     }
@@ -124,6 +124,8 @@ pub(crate) struct Page {
     slots: Box<[Slot]>,
     /// Slots that are accepted and not committed.
     pub(crate) open: Count,
+    /// Slots that are committed.
+    committed: AtomicU64,
     /// Something changed since the last checkpoint.
     dirty: AtomicBool,
 }
@@ -131,7 +133,8 @@ pub(crate) struct Page {
 impl Page {
     pub(crate) fn new(number: u64) -> Self {
         let slots = (0..SLOTS).map(|_| Slot::new(Word::EMPTY)).collect();
-        Self { number, slots, open: Count::default(), dirty: AtomicBool::new(true) }
+        let (open, committed) = (Count::default(), AtomicU64::new(0));
+        Self { number, slots, open, committed, dirty: AtomicBool::new(true) }
     }
 
     /// As a checkpoint has it; `None` when it makes no sense.
@@ -142,10 +145,38 @@ impl Page {
     ) -> Option<Self> {
         let page = Self::new(number);
         page.dirty.store(false, Ordering::Relaxed);
+        let mut committed = 0;
         for (slot, bits) in page.slots.get(first..)?.iter().zip(words) {
-            slot.set_word(Word::from_bits(bits)?);
+            let word = Word::from_bits(bits)?;
+            committed += u64::from(word.state() == State::Committed);
+            slot.set_word(word);
         }
+        page.committed.store(committed, Ordering::Relaxed);
         Some(page)
+    }
+
+    /// Slots that are committed.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
+    /// A slot that was not committed is. The caller holds the slot's lock.
+    #[inline]
+    pub(crate) fn count_commit(&self) {
+        self.committed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Empties a slot. The caller holds the slot's lock, and has done with its value.
+    pub(crate) fn clear(&self, slot: &Slot, guard: &Guard) {
+        match slot.word().state() {
+            State::Empty => return,
+            State::Accepted => self.open.leave(),
+            State::Committed => {
+                self.committed.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        slot.clear(guard);
+        self.touch();
     }
 
     #[inline]
@@ -196,6 +227,7 @@ mod tests {
         let (first, words) = page.words();
         assert_eq!((first, words.len()), (7, 3), "what only memory has is left out");
         let again = Page::from_words(3, 7, words.into_iter()).unwrap();
+        assert_eq!(again.committed(), 1);
         assert_eq!(again.slot(3 * 4096 + 7).word(), Word::committed(9));
         assert_eq!(again.slot(3 * 4096 + 9).word(), Word::accepted(11));
         assert!(Page::from_words(3, 0, [3].into_iter()).is_none());

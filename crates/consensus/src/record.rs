@@ -17,7 +17,8 @@ const THROUGH: u8 = 5;
 const STATE: u8 = 6;
 const CUT: u8 = 7;
 const PAGE: u8 = 8;
-const ROOT: u8 = 9;
+/// 9 was a root whose pages had no counts.
+const ROOT: u8 = 10;
 
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub(crate) struct PageAt {
     pub(crate) seq: u64,
     /// Some of its slots are accepted and not committed.
     pub(crate) open: bool,
+    /// How many of its slots are committed, so that a page can be dropped without being read.
+    pub(crate) committed: u64,
 }
 
 macro_rules! list {
@@ -91,9 +94,10 @@ list!(
 );
 list!(
     /// A table of pages.
-    Pages, PageAt, 16, |bytes| {
+    Pages, PageAt, 18, |bytes| {
         let seq = word(bytes, 8);
-        PageAt { number: word(bytes, 0), seq: seq >> 1, open: seq & 1 == 1 }
+        let committed = u64::from(u16::from_le_bytes([bytes[16], bytes[17]]));
+        PageAt { number: word(bytes, 0), seq: seq >> 1, open: seq & 1 == 1, committed }
     }
 );
 
@@ -244,6 +248,7 @@ pub(crate) fn root(out: &mut Vec<u8>, root: &Root, pages: &[PageAt]) {
     put_words(out, &[root.start, root.next, root.count, root.lowest, root.highest]);
     for page in pages {
         put_words(out, &[page.number, page.seq << 1 | u64::from(page.open)]);
+        out.extend_from_slice(&(page.committed as u16).to_le_bytes());
     }
 }
 
@@ -261,7 +266,7 @@ mod tests {
 
     /// Every kind, as bytes.
     fn samples() -> Vec<Vec<u8>> {
-        let pages = [PageAt { number: 2, seq: 99, open: true }];
+        let pages = [PageAt { number: 2, seq: 99, open: true, committed: 4096 }];
         vec![
             whole(|out| promise(out, B)),
             whole(|out| accept(out, 5, B, b"value")),
@@ -295,26 +300,28 @@ mod tests {
         assert_eq!(words.iter().collect::<Vec<_>>(), [0, 9]);
         let Ok(Record::Root { root, pages }) = Record::decode(&samples[8]) else { panic!() };
         assert_eq!((root.replay, root.promise), (4, B));
-        let page = PageAt { number: 2, seq: 99, open: true };
+        let page = PageAt { number: 2, seq: 99, open: true, committed: 4096 };
         assert_eq!(pages.iter().collect::<Vec<_>>(), [page]);
     }
 
     /// The layout is written down in the book; a change here is a change of the format.
     #[test]
-    fn the_layout_is_that_of_version_1() {
+    fn the_layout_is_that_of_version_2() {
         let samples = samples();
         assert_eq!(samples[0], [&[1, 7][..], &[0; 7], &[3], &[0; 7]].concat());
         let accept = [&[2, 5][..], &[0; 7], &[7], &[0; 7], &[3], &[0; 7], b"value"].concat();
         assert_eq!(samples[1], accept);
         assert_eq!(samples[6], [7, 8, 0, 0, 0, 0, 0, 0, 0]);
         let kinds: Vec<_> = samples.iter().map(|bytes| bytes[0]).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 10]);
+        let entry = [&[2, 0, 0, 0, 0, 0, 0, 0, 199][..], &[0; 7], &[0, 16]].concat();
+        assert_eq!(samples[8][65..], entry);
     }
 
     #[test]
     fn what_is_cut_or_too_long_is_refused() {
         for bytes in samples() {
-            let fixed = ![2, 3, 4, 8, 9].contains(&bytes[0]);
+            let fixed = ![2, 3, 4, 8, 10].contains(&bytes[0]);
             for len in 0..bytes.len() {
                 // Values and lists may end anywhere that makes sense; a decoder must not panic.
                 let decoded = Record::decode(&bytes[..len]);
@@ -323,8 +330,9 @@ mod tests {
             let longer = [&bytes[..], &[0]].concat();
             assert!(Record::decode(&longer).is_err() || [2, 4].contains(&bytes[0]));
         }
-        assert!(Record::decode(&[0]).is_err() && Record::decode(&[10, 0]).is_err());
+        assert!(Record::decode(&[0]).is_err() && Record::decode(&[11, 0]).is_err());
         assert!(Record::decode(&[]).is_err());
+        assert!(Record::decode(&[9; 65]).is_err(), "a root of an older version");
     }
 
     proptest::proptest! {
@@ -344,7 +352,7 @@ mod tests {
                     assert!(usize::from(first) + words.iter().count() <= crate::page::SLOTS);
                 }
                 Ok(Record::Root { pages, .. }) => {
-                    assert_eq!(pages.iter().count() * 16 + 64, rest.len());
+                    assert_eq!(pages.iter().count() * 18 + 64, rest.len());
                 }
                 _ => {}
             }

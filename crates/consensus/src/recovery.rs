@@ -38,7 +38,10 @@ impl ConsensusLog {
         // Whatever was put aside may have held a promise. That never heals.
         let read_only = log.was_repaired().map_err(Error::Log)?;
         let root = if read_only { None } else { last_root(&log) };
-        let start = root.as_ref().map_or(0, |(root, _)| root.start);
+        let start = match &root {
+            Some((root, _)) => root.start,
+            None => floor(&log)?,
+        };
         let inner = Inner::new(log, options, read_only, start);
         Replay::run(&inner, root)?;
         let inner = Arc::new(inner);
@@ -61,6 +64,36 @@ fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
     match Record::decode(&view) {
         Ok(Record::Root { root, pages }) => Some((root, pages.iter().collect())),
         _ => None,
+    }
+}
+
+/// The first slot kept, for a log that is replayed whole. It must be known before the first record is:
+/// the records that tell of it may stand behind values of slots far above 0, once the log dropped its
+/// prefix. Replayed from there, slots below it are passed over, and everything else comes out the same.
+fn floor(log: &Log) -> Result<u64> {
+    let mut start = 0;
+    if log.oldest() <= Seq(1) {
+        // Everything is there from slot 0 on.
+        return Ok(start);
+    }
+    let mut stream = log.stream(Start::Oldest).map_err(Error::Log)?;
+    loop {
+        let batch = match stream.try_next() {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Ok(start),
+            // The replay tells of it.
+            Err(esker_log::Error::Quarantined { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        for record in &batch {
+            if let Ok(
+                Record::State { start: raised, .. }
+                | Record::Root { root: Root { start: raised, .. }, .. },
+            ) = Record::decode(record.payload)
+            {
+                start = start.max(raised);
+            }
+        }
     }
 }
 
@@ -92,14 +125,17 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn begin(&mut self, root: &Root, pages: &[PageAt]) -> Result<Start> {
         self.promise = root.promise;
         self.next = root.next;
+        let kept = || pages.iter().filter(|page| page.number >= number_of(root.start));
+        // By the pages, as they were when they were written: what was committed since is replayed.
+        let count = kept().map(|page| page.committed).sum();
         let (lowest, highest) = (root.lowest, root.highest);
-        self.range =
-            (root.count > 0).then_some(CommittedRange { lowest, highest, count: root.count });
-        for page in pages {
-            if page.number < number_of(root.start) {
-                continue;
+        self.range = (count > 0).then_some(CommittedRange { lowest, highest, count });
+        for page in kept() {
+            if page.committed > SLOTS as u64 {
+                let what = "a page of the checkpoint has too many committed slots";
+                return Err(Error::CorruptedRecord { seq: page.seq, what });
             }
-            if !self.inner.index.store(page.number, page.seq, self.guard) {
+            if !self.inner.index.store(page.number, page.seq, page.committed, self.guard) {
                 let what = "a page of the checkpoint is too far off";
                 return Err(Error::CorruptedRecord { seq: page.seq, what });
             }
@@ -156,7 +192,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             | Record::Root { root: Root { promise, start, next, .. }, .. } => {
                 self.promise = self.promise.max(promise);
                 self.next = self.next.max(next);
-                self.raise(start)?;
+                self.raise(start);
             }
             Record::Cut { above } => self.cut(above)?,
             // What it says was said before it.
@@ -199,6 +235,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             State::Empty | State::Committed => {}
         }
         if place.word().state() != State::Committed {
+            page.count_commit();
             self.count(slot);
         }
         place.set_word(Word::committed(seq));
@@ -214,6 +251,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             State::Accepted => {
                 place.set_word(Word::committed(place.word().seq()));
                 page.touch();
+                page.count_commit();
                 page.open.leave();
                 self.count(slot);
             }
@@ -241,6 +279,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                     if place.word().state() == State::Accepted {
                         place.set_word(Word::committed(place.word().seq()));
                         page.touch();
+                        page.count_commit();
                         page.open.leave();
                         self.count(slot);
                     }
@@ -251,16 +290,15 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(())
     }
 
-    fn raise(&mut self, start: u64) -> Result<()> {
+    fn raise(&mut self, start: u64) {
         if start > self.inner.start() {
             self.page = None;
             self.inner.settled.lock().recovered(self.next, self.range);
             self.inner.start.store(start, Release);
-            self.inner.forget_below(start, self.guard)?;
+            drop(self.inner.forget_below(start, self.guard));
             self.range = self.inner.settled.lock().range();
         }
         self.next = self.next.max(start);
-        Ok(())
     }
 
     fn cut(&mut self, above: u64) -> Result<()> {
@@ -268,9 +306,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             let Some(page) = self.inner.page(number, self.guard)? else { continue };
             for (slot, place) in page.from(above.saturating_add(1)) {
                 if place.word().state() == State::Accepted && slot > above {
-                    place.clear(self.guard);
-                    page.touch();
-                    page.open.leave();
+                    page.clear(place, self.guard);
                 }
             }
         }

@@ -98,6 +98,10 @@ impl Settled {
 
     /// Slots below `start` are gone, so many of them committed.
     pub(crate) fn forget_below(&mut self, start: u64, gone: u64, lowest: Option<u64>) {
+        // Those that are not durable yet are in no count.
+        let before = self.pending.len();
+        self.pending.retain(|(_, slot, _)| *slot >= start);
+        let gone = gone.saturating_sub((before - self.pending.len()) as u64);
         self.range = match (self.range, lowest) {
             (Some(range), Some(lowest)) if range.count > gone => {
                 Some(CommittedRange { lowest, count: range.count - gone, ..range })

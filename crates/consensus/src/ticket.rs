@@ -13,8 +13,8 @@ use crate::log::Inner;
 ///
 /// Await it, or block on it with [`Ticket::wait`]. Only when it resolves with `Ok` may an accept or
 /// a promise be answered to its proposer. An error means that reopening decides. Dropping a ticket
-/// does not take the operation back.
-#[derive(Debug)]
+/// does not take the operation back. Clones are acknowledged together.
+#[derive(Debug, Clone)]
 #[must_use = "an acceptor answers only when the ticket has resolved"]
 pub struct Ticket {
     waits: Option<(esker_log::Ticket, Arc<Inner>)>,

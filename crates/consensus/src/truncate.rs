@@ -42,7 +42,8 @@ impl ConsensusLog {
             return Err(Error::Gap { slot: next });
         }
         inner.raise(slot, slot)?;
-        inner.free_space()
+        inner.try_to_free_space();
+        Ok(())
     }
 
     /// Drops what is accepted above a slot, durably: for protocols that overwrite a log's suffix, as
@@ -78,9 +79,7 @@ impl ConsensusLog {
         ticket.wait().map_err(|error| inner.fail(error))?;
         for (slot, bytes) in dropped {
             if let Some(page) = inner.page(number_of(slot), &guard)? {
-                page.slot(slot).clear(&guard);
-                page.touch();
-                page.open.leave();
+                page.clear(page.slot(slot), &guard);
                 inner.region.release(bytes);
             }
         }
@@ -89,6 +88,14 @@ impl ConsensusLog {
 }
 
 impl Inner {
+    /// Drops the oldest segments, if that can be done. The floor is durable whatever comes of it, and
+    /// the next truncation tries again.
+    pub(crate) fn try_to_free_space(&self) {
+        if let Err(error) = self.free_space() {
+            tracing::warn!(%error, "no space was freed below the floor");
+        }
+    }
+
     /// Drops the oldest segments, as far as that is worth the copying.
     pub(crate) fn free_space(&self) -> Result<()> {
         let _upkeep = self.upkeep.lock();

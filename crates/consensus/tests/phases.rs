@@ -1,4 +1,5 @@
 //! The phases of the protocol, one after the other, and what each leaves.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod setting;
 
@@ -232,6 +233,51 @@ fn a_batch_tells_of_each_slot_and_takes_one_sync() {
         let s = s.kill(mode);
         assert_eq!(s.committed_slots(), (0..100).collect::<Vec<_>>());
         assert!((0..100).all(|slot| s.committed(slot) == value(slot)));
+    }
+}
+
+/// Guards against a batch that is refused as a whole although a part of it was accepted: its proposer
+/// would count votes that it has as votes that it has not.
+#[test]
+fn a_batch_that_ends_midway_says_how_far_it_came() {
+    for mode in MODES {
+        let s = log(mode);
+        s.accept(2, LOW, b"other");
+        let values: Vec<(u64, &[u8])> = vec![(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")];
+        let failed = s.log.accept_batch(LOW, &values).unwrap_err();
+        assert!(std::error::Error::source(&failed).is_some());
+        let Error::BatchFailed { accepted: 2, ticket, source } = failed else {
+            panic!("{failed:?}");
+        };
+        assert!(matches!(*source, Error::AnotherValue { slot: 2, .. }), "{source:?}");
+        ticket.clone().wait().unwrap();
+        assert!(ticket.is_ready());
+        let s = if mode == Mode::Durable { s.kill(mode) } else { s };
+        let open: Vec<_> =
+            s.uncommitted().into_iter().map(|(slot, _, value)| (slot, value)).collect();
+        assert_eq!(open, [(0, b"a".to_vec()), (1, b"b".to_vec()), (2, b"other".to_vec())]);
+        let first = s.log.accept_batch(LOW, &[(2, b"c"), (3, b"d")]);
+        assert!(matches!(first, Err(Error::AnotherValue { slot: 2, .. })), "nothing was accepted");
+    }
+}
+
+/// The same when what fails is the log below.
+#[test]
+fn a_batch_that_a_failed_write_ends_gives_a_ticket_that_says_so() {
+    use esker_disk::Op;
+    use esker_disk::sim::{Effect, Fault};
+    let s = log(Mode::Durable);
+    s.accept(0, LOW, b"before");
+    s.disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
+    // More than is staged before somebody has to write.
+    let large = vec![7; 1 << 20];
+    let values: Vec<_> = (1..60).map(|slot| (slot, large.as_slice())).collect();
+    match s.log.accept_batch(LOW, &values) {
+        Err(Error::BatchFailed { accepted, ticket, source }) => {
+            assert!(accepted > 0 && matches!(*source, Error::Log(_)), "{accepted}: {source:?}");
+            assert!(matches!(ticket.wait(), Err(Error::Log(_))));
+        }
+        other => panic!("{other:?}"),
     }
 }
 

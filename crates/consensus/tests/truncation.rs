@@ -1,9 +1,14 @@
 //! Dropping slots at both ends, and what of it outlives a crash.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod setting;
 
+use std::path::Path;
+
 use esker_consensus::{Error, Mode};
-use setting::{HIGH, HIGHER, LOW, MODES, Setting, log, value};
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault};
+use setting::{DIR, HIGH, HIGHER, LOW, MODES, Setting, log, open_on, value};
 
 fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
     for slot in slots {
@@ -142,4 +147,120 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
         s.log.learn(56, LOW, b"caught up").unwrap().wait().unwrap();
         assert_eq!(s.committed_slots(), [56, 60, 121]);
     }
+}
+
+/// Slots are dense above the floor, wherever that is. Guards against a replay that counts them from
+/// slot 0 because nothing told it of the floor.
+#[test]
+fn slots_above_2_to_the_32_open_without_the_note() {
+    const FLOOR: u64 = 5 << 32;
+    for mode in MODES {
+        let s = log(mode);
+        s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+        s.log.install(FLOOR, FLOOR).unwrap();
+        s.log.learn(FLOOR + 9999, LOW, b"far ahead").unwrap().wait().unwrap();
+        for slot in FLOOR + 1..=FLOOR + 200 {
+            s.accept(slot, HIGH, &vec![slot as u8; 2000]);
+            s.commit(slot, HIGH);
+        }
+        s.log.truncate_before(FLOOR + 150).unwrap();
+        assert!(s.log.stats().log.after.0 > 0, "the record of the first floor is gone");
+        s.log.close().unwrap();
+        let disk = s.disk.clone();
+        drop(s);
+        esker_disk::Disk::unlink(&disk.process(), &Path::new(DIR).join("note")).unwrap();
+        let s = open_on(&disk, mode, |_| {});
+        assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(FLOOR + 149)));
+        let left = (FLOOR + 150..=FLOOR + 200).chain([FLOOR + 9999]).collect::<Vec<_>>();
+        assert_eq!(s.committed_slots(), left);
+        assert_eq!(s.log.frontier(), Some(FLOOR + 200));
+    }
+}
+
+/// Three pages of committed slots that only the log has, in a segment that is sealed.
+fn three_pages() -> Setting {
+    let s = log(Mode::Durable);
+    for first in (0..3 * 4096).step_by(512) {
+        let values: Vec<_> = (first..first + 512).map(|slot| (slot, &b"value"[..])).collect();
+        s.log.accept_batch(LOW, &values).unwrap().wait().unwrap();
+    }
+    s.log.commit_through(3 * 4096 - 1).unwrap().wait().unwrap();
+    s.log.checkpoint().unwrap();
+    for _ in 0..2 {
+        // It takes the room of a segment.
+        s.log.learn(99_999, LOW, &vec![7; 60_000]).unwrap().wait().unwrap();
+        s.log.learn(99_998, LOW, &vec![7; 60_000]).unwrap().wait().unwrap();
+    }
+    let s = s.reopen(Mode::Durable);
+    assert!(s.log.stats().pages < 3, "pages are read when they are needed");
+    s
+}
+
+/// The first byte of the record of a page whose slots were accepted one after another.
+fn page_at(s: &Setting, number: u64) -> (std::path::PathBuf, u64) {
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    for name in s.disk.files(Path::new(DIR)).unwrap() {
+        let path = Path::new(DIR).join(&name);
+        let bytes = s.disk.contents(&path).unwrap();
+        let found = (0..bytes.len().saturating_sub(4096 * 8)).find(|at| {
+            let words: Vec<_> = (0..4).map(|n| word(&bytes, at + 11 + n * 8)).collect();
+            let step = words[1].wrapping_sub(words[0]);
+            [8, 10, 11].contains(&bytes[*at])
+                && word(&bytes, at + 1) == number
+                && bytes[at + 9..at + 11] == [0, 0]
+                && (1..1 << 20).contains(&step)
+                && words.windows(2).all(|pair| pair[1].wrapping_sub(pair[0]) == step)
+        });
+        if let (true, Some(at)) = (name.ends_with(".seg"), found) {
+            return (path, at as u64);
+        }
+    }
+    panic!("no record of page {number}");
+}
+
+/// Guards against a floor that reads what it drops: it takes as long as that is, with every accept
+/// waiting, and fails after the floor was raised.
+#[test]
+fn pages_below_the_floor_are_not_read() {
+    for install in [false, true] {
+        let s = three_pages();
+        for number in [0, 1] {
+            let (path, at) = page_at(&s, number);
+            s.disk.flip_bit(&path, (at + 100) * 8).unwrap();
+        }
+        s.disk.inject(Fault::on(Op::Read, Effect::Io).path(".seg"));
+        let floor = 2 * 4096 - 1;
+        if install {
+            s.log.install(floor, floor).unwrap();
+        } else {
+            s.log.truncate_before(floor + 1).unwrap();
+        }
+        assert_eq!((s.log.floor(), s.log.stats().read_only), (Some(floor), false));
+        let range = s.log.committed_range().unwrap();
+        assert_eq!((range.lowest, range.highest, range.count), (floor + 1, 99_999, 4096 + 2));
+        s.disk.clear_faults();
+        let s = s.kill(Mode::Durable);
+        assert_eq!(s.log.committed_range().unwrap(), range);
+        assert_eq!(s.log.floor(), Some(floor));
+        s.accept(3 * 4096, LOW, b"next");
+        s.commit(3 * 4096, LOW);
+        assert_eq!(s.committed_slots()[..2], [floor + 1, floor + 2]);
+    }
+}
+
+/// The page that a floor lies in cannot be read: the floor rises all the same, and the log opens.
+#[test]
+fn a_damaged_page_does_not_stop_the_floor() {
+    let s = three_pages();
+    let (path, at) = page_at(&s, 1);
+    s.disk.flip_bit(&path, (at + 100) * 8).unwrap();
+    s.log.truncate_before(4096 + 1000).unwrap();
+    assert_eq!(s.log.floor(), Some(4096 + 999));
+    assert_eq!(s.log.committed_range().unwrap().count, 2 * 4096 - 1000 + 2);
+    let s = s.kill(Mode::Durable);
+    assert_eq!(s.log.floor(), Some(4096 + 999));
+    assert_eq!(s.log.committed_range().unwrap().count, 2 * 4096 - 1000 + 2);
+    let guard = s.log.pin();
+    assert!(matches!(s.log.read(4096 + 1000, &guard), Err(Error::CorruptedEntry { .. })));
+    assert_eq!(s.committed(2 * 4096), b"value");
 }

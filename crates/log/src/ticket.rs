@@ -40,6 +40,16 @@ pub struct Appended {
     pub position: Position,
 }
 
+/// Another ticket for the same record, which waits by itself.
+impl Clone for Ticket {
+    fn clone(&self) -> Self {
+        let Self { shared, seq, unit, position, settled, .. } = self;
+        let shared = Arc::clone(shared);
+        let (seq, unit, position, settled) = (*seq, *unit, *position, *settled);
+        Self { shared, seq, unit, position, key: None, settled }
+    }
+}
+
 impl Ticket {
     pub(crate) fn new(shared: Arc<Shared>, seq: u64, unit: u64, position: Position) -> Self {
         Self { shared, seq, unit, position, key: None, settled: false }

@@ -47,6 +47,7 @@ pub(crate) mod record {
         pub(crate) number: u64,
         pub(crate) seq: u64,
         pub(crate) open: bool,
+        pub(crate) committed: u64,
     }
 }
 

@@ -176,9 +176,26 @@ impl World {
         let values: Vec<_> = slots.map(|n| (n, self.value(len))).collect();
         let pairs: Vec<_> = values.iter().map(|(n, value)| (*n, value.as_slice())).collect();
         let told = life.log.accept_batch(ballot, &pairs);
-        for (n, value) in values {
+        let (partly, told) = match told {
+            Err(Error::BatchFailed { accepted, ticket, source }) => {
+                (Some((accepted, ticket)), Err(*source))
+            }
+            told => (None, told),
+        };
+        for (before, (n, value)) in values.into_iter().enumerate() {
             if self.model.judge(n, ballot, &value, self.setup.room()) != Verdict::Stored {
-                return self.judged(n, ballot, &value, &told);
+                let accepted = partly.as_ref().map_or(0, |(accepted, _)| *accepted);
+                // An error of a dead disk may have come first.
+                let dead = !self.disk.is_on();
+                ensure!(
+                    dead || accepted == before,
+                    "{accepted} of {before} are said to be accepted"
+                );
+                self.judged(n, ballot, &value, &told)?;
+                return match partly {
+                    Some((_, ticket)) => self.acknowledged(ticket, wait),
+                    None => Ok(()),
+                };
             }
             self.model.accepted(n, ballot, value, self.setup.mode);
         }
