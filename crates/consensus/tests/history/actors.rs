@@ -1,0 +1,310 @@
+//! The threads of a life.
+
+use std::ops::ControlFlow;
+
+use esker_consensus::{Ballot, Error, IterateOptions, Promised, Result, Ticket};
+
+use super::{Answer, Dice, Done, End, Event, Life, What, value};
+
+/// Slots above the frontier that are accepted out of order.
+const AHEAD: u64 = 24;
+
+/// One thread: its events, and its source of chance.
+pub struct Actor<'a> {
+    life: &'a Life<'a>,
+    dice: Dice,
+    node: u64,
+    events: Vec<Event>,
+}
+
+impl<'a> Actor<'a> {
+    pub fn new(life: &'a Life<'a>, seed: u64, node: u64) -> Self {
+        let dice = Dice(seed ^ node << 40);
+        Self { life, dice, node, events: Vec::new() }
+    }
+
+    pub fn into_events(self) -> Vec<Event> {
+        self.events
+    }
+
+    fn record(&mut self, call: u64, ret: u64, what: What) {
+        self.events.push(Event { call, ret, what });
+    }
+
+    /// Accepts, commits and learns.
+    pub fn write(&mut self, steps: u64) {
+        for _ in 0..steps {
+            if !self.life.disk.is_on() {
+                return;
+            }
+            let next = self.life.log.frontier().map_or(0, |frontier| frontier + 1);
+            let slot = (next + self.dice.below(AHEAD)).saturating_sub(self.dice.below(6));
+            let slot = if self.dice.percent(40) { next } else { slot };
+            let ballot = self.ballot();
+            if self.dice.percent(10) {
+                self.learn(slot, ballot);
+                continue;
+            }
+            self.accept(slot, ballot);
+            if self.dice.percent(85) {
+                self.commit(slot, ballot);
+            }
+        }
+    }
+
+    /// Mostly the ballot that is promised: a thread of its proposer.
+    fn ballot(&mut self) -> Ballot {
+        let promised = self.life.log.promised();
+        match self.dice.below(20) {
+            0 => Ballot::new(promised.number + 1, self.node),
+            1 => Ballot::new(promised.number.saturating_sub(1).max(1), promised.node),
+            _ => promised.max(Ballot::new(1, 1)),
+        }
+    }
+
+    /// What came of a call that gives a ticket; waits for it or drops it.
+    fn done(&mut self, what: &str, told: Result<Ticket>) -> Done {
+        match told {
+            Ok(ticket) if self.dice.percent(25) => {
+                drop(ticket);
+                Done::Ordered
+            }
+            Ok(ticket) => match ticket.wait() {
+                Ok(()) => Done::Durable(self.life.tick()),
+                Err(error) => {
+                    self.life.unexplained(what, &error);
+                    Done::Ordered
+                }
+            },
+            Err(
+                Error::StaleBallot { .. }
+                | Error::AlreadyCommitted { .. }
+                | Error::Truncated { .. }
+                | Error::SlotNotFound { .. }
+                | Error::BallotMismatch { .. },
+            ) => Done::Refused,
+            Err(error) => {
+                self.life.unexplained(what, &error);
+                Done::Unknown
+            }
+        }
+    }
+
+    fn accept(&mut self, slot: u64, ballot: Ballot) {
+        let call = self.life.tick();
+        let told = self.life.log.accept(slot, ballot, &value(slot, ballot));
+        let ret = self.life.tick();
+        let done = self.done("accept", told);
+        self.record(call, ret, What::Accept { slot, ballot, done });
+    }
+
+    fn commit(&mut self, slot: u64, ballot: Ballot) {
+        let call = self.life.tick();
+        let told = self.life.log.commit(slot, ballot);
+        let ret = self.life.tick();
+        let done = self.done("commit", told);
+        self.record(call, ret, What::Commit { slot, ballot, done });
+    }
+
+    fn learn(&mut self, slot: u64, ballot: Ballot) {
+        let call = self.life.tick();
+        let told = self.life.log.learn(slot, ballot, &value(slot, ballot));
+        let ret = self.life.tick();
+        let done = self.done("learn", told);
+        self.record(call, ret, What::Learn { slot, ballot, done });
+    }
+
+    /// Promises, and reads the answers slowly.
+    pub fn promise(&mut self, most: u64) {
+        for _ in 0..most {
+            if self.life.is_over() {
+                return;
+            }
+            let ballot = Ballot::new(self.life.log.promised().number + 1, self.node);
+            let floor = self.life.log.floor().unwrap_or(0);
+            let from = if self.dice.percent(30) { 0 } else { floor + self.dice.below(12) };
+            let call = self.life.tick();
+            let told = self.life.log.promise(ballot, from);
+            let ret = self.life.tick();
+            let (done, promised) = match told.map(esker_consensus::PromiseTicket::wait) {
+                Ok(Ok(promised)) => (Done::Durable(self.life.tick()), Some(promised)),
+                Ok(Err(error)) => {
+                    self.life.unexplained("promise", &error);
+                    (Done::Ordered, None)
+                }
+                Err(Error::StaleBallot { .. }) => (Done::Refused, None),
+                Err(error) => {
+                    self.life.unexplained("promise", &error);
+                    (Done::Unknown, None)
+                }
+            };
+            let answer = promised.map(|promised| self.answer(&promised));
+            self.record(call, ret, What::Promise { ballot, from, done, answer });
+            std::thread::yield_now();
+        }
+    }
+
+    fn answer(&mut self, promised: &Promised) -> Answer {
+        let (life, mut seen) = (self.life, Vec::new());
+        let stop = if self.dice.percent(20) { self.dice.below(30) } else { u64::MAX };
+        let slow = self.dice.below(8);
+        let told = promised.for_each(|entry| {
+            life.whole(entry);
+            seen.push((entry.slot(), entry.ballot(), entry.is_committed()));
+            if (seen.len() as u64).is_multiple_of(slow + 1) {
+                std::thread::yield_now();
+            }
+            if seen.len() as u64 > stop {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
+        let end = self.end("an answer", told.map(|flow| flow.is_break()));
+        Answer { floor: promised.floor(), seen, end, returned: self.life.tick() }
+    }
+
+    fn end(&self, what: &str, told: Result<bool>) -> End {
+        match told {
+            Ok(true) => End::Stopped,
+            Ok(false) => End::Whole,
+            Err(Error::Truncated { floor }) => End::Truncated(floor),
+            Err(error) => {
+                self.life.unexplained(what, &error);
+                End::Off
+            }
+        }
+    }
+
+    /// Truncates, installs and makes checkpoints.
+    pub fn raise(&mut self, most: u64) {
+        for _ in 0..most {
+            if self.life.is_over() {
+                return;
+            }
+            let call = self.life.tick();
+            let next = self.life.log.frontier().map_or(0, |frontier| frontier + 1);
+            self.record(call, self.life.tick(), What::Frontier { next });
+            let (ahead, back) = (self.dice.below(4), self.dice.below(20));
+            match self.dice.below(10) {
+                0 => self.checkpoint(),
+                1 | 2 => self.install(next + ahead),
+                _ => self.truncate(next.saturating_sub(back)),
+            }
+            let pause = std::time::Duration::from_micros(self.dice.below(400));
+            std::thread::sleep(pause);
+        }
+    }
+
+    fn checkpoint(&self) {
+        if let Err(error) = self.life.log.checkpoint() {
+            self.life.unexplained("checkpoint", &error);
+        }
+    }
+
+    fn truncate(&mut self, start: u64) {
+        let call = self.life.tick();
+        let told = self.life.log.truncate_before(start);
+        self.raised(call, start, start, told);
+    }
+
+    fn install(&mut self, floor: u64) {
+        let frontier = floor + self.dice.below(3);
+        let call = self.life.tick();
+        let told = self.life.log.install(floor, frontier);
+        self.raised(call, floor + 1, frontier + 1, told);
+    }
+
+    fn raised(&mut self, call: u64, start: u64, next: u64, told: Result<()>) {
+        let ret = self.life.tick();
+        let done = match told {
+            Ok(()) => Done::Durable(ret),
+            Err(error) => {
+                self.life.unexplained("raising the floor", &error);
+                Done::Unknown
+            }
+        };
+        self.record(call, ret, What::Raise { start, next, done });
+    }
+
+    /// Reads, iterates and scans.
+    pub fn read(&mut self, most: u64) {
+        for _ in 0..most {
+            if self.life.is_over() {
+                return;
+            }
+            match self.dice.below(4) {
+                0 => self.iterate(None),
+                1 => {
+                    let from = self.life.log.floor().unwrap_or(0) + self.dice.below(8);
+                    self.iterate(Some(from));
+                }
+                2 => self.scan(),
+                _ => self.read_some(),
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn iterate(&mut self, from: Option<u64>) {
+        let (life, mut seen) = (self.life, Vec::new());
+        let stop = if self.dice.percent(20) { self.dice.below(30) } else { u64::MAX };
+        let visit = |entry: &esker_consensus::Entry<'_>| {
+            life.whole(entry);
+            seen.push((entry.slot(), entry.ballot()));
+            std::thread::yield_now();
+            if seen.len() as u64 > stop {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let call = life.tick();
+        let told = match from {
+            Some(from) => life.log.replay_from(from, visit),
+            None => life.log.iterate(.., IterateOptions::default(), visit),
+        };
+        let ret = life.tick();
+        let end = self.end("an iteration", told.map(|done| done.stopped));
+        self.record(call, ret, What::Iterate { from, seen, end });
+    }
+
+    fn scan(&mut self) {
+        let (life, guard) = (self.life, self.life.log.pin());
+        let call = life.tick();
+        let told = life.log.scan_uncommitted(&guard);
+        let ret = life.tick();
+        match told {
+            Ok(entries) => {
+                entries.iter().for_each(|entry| life.whole(entry));
+                let seen = entries.iter().map(|entry| (entry.slot(), entry.ballot())).collect();
+                self.record(call, ret, What::Scan { seen });
+            }
+            Err(error) => life.unexplained("a scan", &error),
+        }
+    }
+
+    fn read_some(&mut self) {
+        let (life, guard) = (self.life, self.life.log.pin());
+        let floor = life.log.floor().unwrap_or(0);
+        for _ in 0..8 {
+            let slot = (floor + self.dice.below(40)).saturating_sub(4);
+            let call = life.tick();
+            let told = life.log.read_committed(slot, &guard);
+            let ret = life.tick();
+            let found = match told {
+                Ok(entry) => {
+                    life.whole(&entry);
+                    Ok(Some(entry.ballot()))
+                }
+                Err(Error::SlotNotFound { .. } | Error::NotCommitted { .. }) => Ok(None),
+                Err(Error::Truncated { floor }) => Err(End::Truncated(floor)),
+                Err(error) => {
+                    life.unexplained("a read", &error);
+                    Err(End::Off)
+                }
+            };
+            self.record(call, ret, What::Read { slot, found });
+        }
+    }
+}
