@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use esker_log::Error;
+use esker_log::{Component, Error};
 
 /// The exit statuses of every `esker` command. 0 is success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,9 @@ impl Failure {
 
     /// An operation on the log in `dir` failed.
     pub fn of_log(error: &Error, dir: &Path) -> Self {
+        if let Error::WrongComponent { found, expected, .. } = error {
+            return Self::failed(foreign(*found, *expected, dir));
+        }
         let (status, advice) = match error {
             Error::Damaged(_) => (Status::Damaged, repair_advice(dir)),
             Error::Quarantined { .. } => (Status::Damaged, String::new()),
@@ -88,6 +91,27 @@ impl Failure {
     pub fn and(mut self, more: impl Display) -> Self {
         self.message = format!("{}; {more}", self.message);
         self
+    }
+}
+
+/// The log in `dir` is another's than the command is for. Nothing was changed.
+fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) -> String {
+    let dir = dir.display();
+    let name = |component| match component {
+        esker_consensus::COMPONENT => "a consensus log".to_owned(),
+        other => format!("a log of the component {other}"),
+    };
+    match (found, expected) {
+        (found, Some(expected)) => format!(
+            "{dir} is no {}; it is {}",
+            name(expected).trim_start_matches("a "),
+            found.map_or("a plain log".into(), name)
+        ),
+        (Some(found), None) => format!(
+            "{dir} belongs to {}: what it holds is not appended to or dropped by hand",
+            name(found)
+        ),
+        (None, None) => format!("{dir} is not the log that was expected"),
     }
 }
 

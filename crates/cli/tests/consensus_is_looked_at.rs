@@ -55,18 +55,50 @@ fn beside_a_writer_and_after_it() {
     }
 }
 
-/// A line of text is no record of it, and a record that goes may be a promise.
+/// Every file in a directory, and what is in it.
+fn everything(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let content = if path.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+        all.push((path, content));
+    }
+    all.sort();
+    all
+}
+
+/// A line of text is no record of it, and a record that goes may be a promise. A log that was never
+/// closed nor checkpointed could be appended to, and one that could not was opened first.
 #[test]
 fn nothing_is_appended_to_it_or_dropped_by_hand() {
-    let (_guard, dir) = place();
-    log(&dir).close().unwrap();
-    let before = lines(&["consensus", "verify"], &dir);
-    for words in [&["log", "append"][..], &["log", "truncate", "--before", "3"]] {
-        let mut tried = command(words);
-        tried.arg(&dir);
-        run(tried, b"a line\n").exits(1).says(&["belongs to a consensus log"]);
+    let (guard, dir) = place();
+    let writer = log(&dir);
+    // As a writer that was killed leaves it.
+    let killed = guard.path().join("killed");
+    std::fs::create_dir(&killed).unwrap();
+    for (path, content) in everything(&dir) {
+        std::fs::write(killed.join(path.file_name().unwrap()), content).unwrap();
     }
-    assert_eq!(lines(&["consensus", "verify"], &dir), before);
+    writer.close().unwrap();
+    drop(writer);
+    for dir in [&dir, &killed] {
+        let before = everything(dir);
+        for words in [&["log", "append"][..], &["log", "truncate", "--before", "3"]] {
+            let mut tried = command(words);
+            tried.arg(dir);
+            run(tried, b"a line\n").exits(1).says(&["belongs to a consensus log"]);
+            assert!(everything(dir) == before, "{words:?} changed {}", dir.display());
+        }
+        // Repairing works on bytes, whosever they are: without damage it changes none.
+        let mut repair = command(&["log", "repair"]);
+        repair.arg(dir);
+        run(repair, b"").ok();
+        assert!(everything(dir) == before, "repair changed {}", dir.display());
+        assert_eq!(lines(&["consensus", "verify"], dir)[0]["slots"], 4);
+        let log = ConsensusLog::open(dir, Options::default()).unwrap();
+        assert!(!log.stats().read_only);
+        log.close().unwrap();
+    }
 }
 
 #[test]
@@ -106,12 +138,21 @@ fn no_log_is_no_log() {
 /// A plain log is no damaged consensus log, and no empty one.
 #[test]
 fn the_log_of_something_else_is_status_1() {
-    let (_guard, dir) = place();
+    let (guard, dir) = place();
     esker::log("append", &dir, &[], b"a line\nanother\n").ok();
-    for verb in ["stat", "dump", "verify"] {
-        let mut look = command(&["consensus", verb]);
-        look.arg(&dir);
-        let ended = run(look, b"").exits(1).says(&["is no consensus log"]);
-        assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+    let empty = guard.path().join("empty");
+    esker::log("append", &empty, &[], b"").ok();
+    for dir in [&dir, &empty] {
+        let before = everything(dir);
+        for verb in ["stat", "dump", "verify"] {
+            let mut look = command(&["consensus", verb]);
+            look.arg(dir);
+            let ended = run(look, b"").exits(1).says(&["is no consensus log"]);
+            assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+        }
+        assert!(everything(dir) == before, "{} changed", dir.display());
     }
+    let before = everything(&dir);
+    assert!(ConsensusLog::open(&dir, Options::default()).is_err());
+    assert!(everything(&dir) == before, "opening changed it");
 }

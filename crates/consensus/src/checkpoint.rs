@@ -1,23 +1,24 @@
 //! Checkpoints of the index: so that opening reads what changed since, and not everything.
 //!
 //! A checkpoint is records of the log like everything else: the pages of the index that changed, and
-//! a root that names all pages, with promise, floor, frontier and counts. The log's note says where the
-//! root stands. It says nothing that the log does not say: without a note, or with one that leads
+//! a root that names all pages, with promise, floor, frontier and counts. The app metadata say where the
+//! root stands. They say nothing that the log does not say: without them, or where they lead
 //! nowhere, everything is replayed.
 //!
 //! # The crash argument
 //!
 //! The content is fixed with the gate held alone, together with the number that the next record will
 //! have: everything before is in it, and nothing behind. Pages and root are appended after that, so
-//! that they are durable only when all that they speak of is. The note is written when the root is
-//! durable. A crash in between leaves the note before, whose root is still there: truncation drops
-//! nothing that the durable note needs.
+//! that they are durable only when all that they speak of is. The app metadata are written when the root is
+//! durable. A crash in between leaves those before, whose root is still there: truncation drops
+//! nothing that the durable ones need.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::background::{self, Background, Job, Next, Work};
+use crate::component::COMPONENT;
 use crate::error::{Error, Result};
 use crate::gate::Alone;
 use crate::log::{ConsensusLog, Inner};
@@ -133,7 +134,9 @@ impl Inner {
         let ticket = self.append(|out| record::root(out, &root, &stored))?;
         let seq = ticket.seq().0;
         ticket.wait().map_err(|error| self.fail(error))?;
-        self.log.put_note(&seq.to_le_bytes()).map_err(|error| self.fail(error))?;
+        self.log
+            .put_app_metadata(COMPONENT, &seq.to_le_bytes())
+            .map_err(|error| self.fail(error))?;
         self.checkpointed.store(seq, Relaxed);
         Ok(())
     }
@@ -159,7 +162,7 @@ fn commits(words: &[u64]) -> u64 {
     words.iter().filter(committed).count() as u64
 }
 
-/// The number of the root that a note names.
+/// The number of the root that app metadata name.
 pub(crate) fn named(note: &[u8]) -> Result<u64> {
     let bytes: Option<[u8; 8]> = note.try_into().ok();
     bytes.map(u64::from_le_bytes).ok_or(Error::CorruptedRecord { seq: 0, what: "the note is cut" })

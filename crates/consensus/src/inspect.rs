@@ -9,6 +9,7 @@ use std::path::Path;
 use esker_log::{Reader, Seq, Start, View};
 
 use crate::ballot::Ballot;
+use crate::component::{self, COMPONENT};
 use crate::error::{Error, Result};
 use crate::record::{Record, Root};
 
@@ -50,11 +51,21 @@ const FLAWS: usize = 1000;
 /// Reads the durable records of the consensus log in `dir`, beside a writer or without one.
 ///
 /// # Errors
-/// [`Error::Log`] where there is no log, or it is damaged; [`Error::CorruptedRecord`] where the log is that of
-/// something else.
+/// [`Error::Log`] where there is no log, or it is damaged, or it is a plain log or that of another
+/// component.
 pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Inspection> {
+    let dir = dir.as_ref();
+    let found = match esker_log::component(dir, &options) {
+        // Damaged app metadata are passed over, as opening does.
+        Err(error @ esker_log::Error::Version { .. }) => return Err(error.into()),
+        found => found.unwrap_or(Some(COMPONENT)),
+    };
     let reader = Reader::open(dir, options).map_err(Error::Log)?;
-    let mut found = Inspection {
+    if found.is_some_and(|found| found != COMPONENT) {
+        let (dir, expected) = (dir.into(), Some(COMPONENT));
+        return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
+    }
+    let mut inspection = Inspection {
         promised: Ballot::ZERO,
         floor: None,
         frontier: None,
@@ -63,8 +74,12 @@ pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Ins
         flaws: Vec::new(),
         reader,
     };
-    found.read()?;
-    Ok(found)
+    match inspection.read(found.is_some()) {
+        // Nothing says that it is a consensus log: a plain log, with records of its own or empty.
+        Err(Error::CorruptedRecord { .. }) => Err(component::plain(dir)),
+        Ok(()) if found.is_none() && inspection.records == [0; 6] => Err(component::plain(dir)),
+        outcome => outcome.map(|()| inspection),
+    }
 }
 
 impl Inspection {
@@ -80,15 +95,14 @@ impl Inspection {
         }
     }
 
-    fn read(&mut self) -> Result<()> {
+    fn read(&mut self, ours: bool) -> Result<()> {
         let mut stream = self.reader.stream(Start::Oldest).map_err(Error::Log)?;
         let (mut start, mut next) = (0, 0);
         while let Some(batch) = stream.try_next().map_err(Error::Log)? {
             for record in &batch {
                 match Record::decode(record.payload) {
                     Ok(decoded) => self.take(record.seq, &decoded, &mut start, &mut next),
-                    // The log of something else: the log below vouches for its bytes.
-                    Err(what) if self.records == [0; 6] => {
+                    Err(what) if !ours && self.records == [0; 6] => {
                         return Err(Error::CorruptedRecord { seq: record.seq.0, what });
                     }
                     Err(what) => self.flaw(record.seq, what),

@@ -38,6 +38,7 @@ mod cell;
 mod checkpoint;
 mod close;
 mod commit;
+mod component;
 mod entry;
 mod error;
 mod gate;
@@ -66,6 +67,7 @@ mod watch;
 
 pub use ballot::Ballot;
 pub use commit::BatchTicket;
+pub use component::COMPONENT;
 pub use entry::Entry;
 pub use error::{Error, Result};
 pub use inspect::{Inspection, Picture, Value, inspect};

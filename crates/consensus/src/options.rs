@@ -6,6 +6,7 @@ use std::time::Duration;
 use esker_disk::{Disk, StdDisk};
 use esker_log::{Direct, Engine, OnDamage, Policy, RECORD_LIMIT_MAX, Validate};
 
+use crate::component::COMPONENT;
 use crate::error::{Error, Result};
 use crate::region::charge;
 
@@ -129,6 +130,7 @@ impl Options {
         options.validate = self.validate;
         options.on_damage = self.on_damage;
         options.must_exist = self.must_exist;
+        options.component = Some(COMPONENT);
         options.direct = self.direct;
         options.dsync = self.dsync;
         options.engine.clone_from(&self.engine);

@@ -14,6 +14,7 @@ use esker_log::{Log, Seq, Start};
 use crate::ballot::Ballot;
 use crate::cell::Borrowed;
 use crate::checkpoint;
+use crate::component::{self, COMPONENT};
 use crate::error::{Error, Result};
 use crate::held::hold;
 use crate::log::{ConsensusLog, Inner, Owner};
@@ -31,10 +32,11 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// [`Error::Option`]; [`Error::Log`] for a log that is locked, damaged or unreadable, see
-    /// [`esker_log::Error`]; [`Error::CorruptedRecord`] for a log that is not a consensus log's.
+    /// [`esker_log::Error`], and for a plain log or that of another component, which is not changed;
+    /// [`Error::CorruptedRecord`] for a record that is not a consensus log's.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
-        let log = Log::open(dir, options.for_log()).map_err(Error::Log)?;
+        let log = component::open(dir.as_ref(), options.for_log())?;
         // Whatever was put aside may have held a promise. That never heals.
         let read_only = log.was_repaired().map_err(Error::Log)?;
         let root = if read_only { None } else { last_root(&log) };
@@ -53,14 +55,14 @@ impl ConsensusLog {
 /// The last checkpoint's root, if there is one. It is an aid: whatever is wrong with it is no error,
 /// for everything that it says can be replayed.
 fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
-    let note = match log.note() {
-        Ok(note) => note?,
+    let metadata = match log.app_metadata(COMPONENT) {
+        Ok(metadata) => metadata?,
         Err(error) => {
             tracing::warn!(%error, "the last checkpoint is not used");
             return None;
         }
     };
-    let view = checkpoint::named(&note).ok().and_then(|seq| log.read(seq).ok())?;
+    let view = checkpoint::named(&metadata).ok().and_then(|seq| log.read(seq).ok())?;
     match Record::decode(&view) {
         Ok(Record::Root { root, pages }) => Some((root, pages.iter().collect())),
         _ => None,

@@ -5,9 +5,9 @@
 //! The floor is raised by a record that is durable before a slot is forgotten. Space comes back by
 //! whole segments: what is still wanted of those that may go, committed or not, is appended again
 //! under the slot's lock, only if the index still names the old place, and the index names the new
-//! place once that is durable. Then a checkpoint, durable with its note, says where everything is,
+//! place once that is durable. Then a checkpoint, durable with its app metadata, says where everything is,
 //! promise and floor included, and only then the log drops its prefix. A crash before that leaves
-//! copies that say again what is so; a crash behind it leaves the note whose root stands above the cut.
+//! copies that say again what is so; a crash behind it leaves the app metadata whose root stands above the cut.
 
 use std::sync::Arc;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use esker_disk::NoHugePages;
 
+use crate::app_metadata::Component;
 use crate::format::RECORD_LIMIT_MAX;
 use crate::position::{Position, Seq};
 
@@ -58,6 +59,16 @@ pub enum Error {
     Foreign {
         /// The file.
         file: PathBuf,
+    },
+    /// The log belongs to another component than [`Options::component`](crate::Options::component)
+    /// says. Nothing was changed.
+    WrongComponent {
+        /// The directory.
+        dir: PathBuf,
+        /// The component that the log belongs to; `None` for a plain log.
+        found: Option<Component>,
+        /// The component that was to open it.
+        expected: Option<Component>,
     },
     /// The record is larger than the log's record limit. Nothing was accepted.
     TooLarge {
@@ -177,6 +188,21 @@ impl fmt::Display for Error {
             ),
             Error::Foreign { file } => {
                 write!(f, "{} belongs to another log", file.display())
+            }
+            Error::WrongComponent { dir, found, expected } => {
+                let dir = dir.display();
+                match (found, expected) {
+                    (Some(found), Some(expected)) => {
+                        write!(f, "{dir} is a log of component {found}, not of {expected}")
+                    }
+                    (Some(found), None) => {
+                        write!(f, "{dir} is a log of component {found}, not a plain log")
+                    }
+                    (None, Some(expected)) => {
+                        write!(f, "{dir} is a plain log, not one of component {expected}")
+                    }
+                    (None, None) => write!(f, "{dir} is not the log that was expected"),
+                }
             }
             Error::TooLarge { size, limit } => write!(
                 f,

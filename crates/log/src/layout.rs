@@ -6,7 +6,7 @@
 //! mark                    how far the log is durable, for other processes
 //! 00000000000000000001.seg  segments, by number
 //! 3.spare                 a segment that left the log and waits to be used again
-//! note                    a small fact of whoever stands on the log (a sealed file)
+//! note                    app metadata: whose log this is, and a small fact (a sealed file)
 //! quarantine/             what `repair` put aside
 //! ```
 
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MARK: &str = "mark";
 pub(crate) const LOCK: &str = "lock";
-pub(crate) const NOTE: &str = "note";
+pub(crate) const APP_METADATA: &str = "note";
 pub(crate) const QUARANTINE: &str = "quarantine";
 /// Ends the name of a file that has not got its own yet.
 pub(crate) const ASIDE: &str = ".new";
@@ -47,14 +47,15 @@ pub(crate) enum Name {
 }
 
 pub(crate) fn classify(name: &str) -> Name {
-    if [MANIFEST, MARK, LOCK, NOTE, QUARANTINE].contains(&name) {
+    if [MANIFEST, MARK, LOCK, APP_METADATA, QUARANTINE].contains(&name) {
         return Name::Known;
     }
     if name.starts_with(".esker-probe-") {
         return Name::Aside;
     }
     if let Some(name) = name.strip_suffix(ASIDE) {
-        let ours = name == MANIFEST || name == NOTE || matches!(classify(name), Name::Segment(_));
+        let ours =
+            name == MANIFEST || name == APP_METADATA || matches!(classify(name), Name::Segment(_));
         return if ours { Name::Aside } else { Name::Stranger };
     }
     if let Some(number) = numbered(name, ".seg") {

@@ -30,6 +30,7 @@
 //! another process, [`Options`] choose, [`Error`] explains. `core` decides, without any I/O; `committer` writes; `recovery` opens;
 //! `cursor` reads; `engine` has the threads.
 
+mod app_metadata;
 mod append;
 mod batch;
 mod close;
@@ -53,7 +54,6 @@ mod layout;
 mod log;
 mod manifest;
 mod mark;
-mod note;
 mod open;
 mod options;
 mod pinning;
@@ -76,6 +76,7 @@ mod upkeep;
 mod waiters;
 mod window;
 
+pub use app_metadata::{Component, component};
 pub use batch::{Batch, BatchIter, Record, View};
 pub use counters::Activity;
 pub use cursor::Start;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::app_metadata;
 use crate::cold::Cold;
 use crate::committer::{Committer, Mode};
 use crate::core::Core;
@@ -41,7 +42,8 @@ impl Log {
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,
     /// [`Error::Damaged`] when durable bytes are missing (see [`OnDamage`]), [`Error::Option`],
-    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], and [`Error::Io`].
+    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::WrongComponent`], [`Error::Version`], [`Error::Foreign`], and
+    /// [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
         let tail = Arc::new(Tail::new(&options)?);
@@ -53,6 +55,8 @@ impl Log {
             std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.into() },
             _ => cause.into(),
         })?;
+        // Another process may have created a log since the first look.
+        app_metadata::check(dir, &disk.list(dir)?, &options)?;
         let facts = disk.facts(dir)?;
         let durable_commits = options.policy != Policy::OsBuffered;
         let mode = Mode {
@@ -168,6 +172,7 @@ fn enter(dir: &Path, options: &Options) -> Result<()> {
         }
         Err(cause) => return Err(cause.into()),
     };
+    app_metadata::check(dir, &names, options)?;
     if layout::is_a_log(&names) {
         return Ok(());
     }
@@ -188,6 +193,7 @@ fn manifest_of(dir: &Path, options: &Options) -> Result<Manifest> {
     let lost = match Manifest::read(disk, dir) {
         Ok(Some(manifest)) => return Ok(manifest),
         Ok(None) if !layout::is_a_log(&disk.list(dir)?) => {
+            app_metadata::create(dir, options)?;
             return recovery::create(dir, options, LogId(random_id()));
         }
         Ok(None) => manifest::lost(dir),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use esker_disk::{Disk, HugePages, StdDisk};
 
+use crate::app_metadata::Component;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
@@ -162,6 +163,11 @@ pub struct Options {
     pub validate: Validate,
     /// Opening fails where there is no log. Default `false`: one is created.
     pub must_exist: bool,
+    /// The component that the log belongs to, for those that keep records of their own form in it; a
+    /// log that is created gets it for good. Opening the log of another component, or a plain log
+    /// where a component is expected, fails before anything is changed. Readers, [`verify`](crate::verify)
+    /// and [`repair`](crate::repair) work on the logs of all components. Default: none, a plain log.
+    pub component: Option<Component>,
     /// Where the log lives. Default: the real disk.
     pub disk: Arc<dyn Disk>,
     /// The threads that commit. Default: those shared by all logs of the process.
@@ -196,6 +202,7 @@ impl Default for Options {
             on_damage: OnDamage::Fail,
             validate: Validate::Quick,
             must_exist: false,
+            component: None,
             disk: Arc::new(StdDisk::new()),
             engine: None,
             pin: None,

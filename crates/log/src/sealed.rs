@@ -47,8 +47,21 @@ pub(crate) fn publish(disk: &dyn Disk, aside: &Path, path: &Path) -> Result<()> 
     Ok(disk.sync_dir(path.parent().unwrap_or(Path::new(".")))?)
 }
 
-/// The content of a sealed file.
+/// The content of a sealed file with this magic number.
 pub(crate) fn read(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Vec<u8>> {
+    Ok(read_where(disk, path, |found| found == magic)?.1)
+}
+
+/// The magic number and the content of a sealed file.
+pub(crate) fn read_any(disk: &dyn Disk, path: &Path) -> Result<([u8; 8], Vec<u8>)> {
+    read_where(disk, path, |_| true)
+}
+
+fn read_where(
+    disk: &dyn Disk,
+    path: &Path,
+    ours: impl FnOnce([u8; 8]) -> bool,
+) -> Result<([u8; 8], Vec<u8>)> {
     let file = disk.open(path, Open::read())?;
     let damaged = |what: &str| {
         Error::Damaged(Damage { file: path.into(), offset: 0, after: Seq::ZERO, what: what.into() })
@@ -57,10 +70,10 @@ pub(crate) fn read(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Vec<u
         return Err(damaged("the file is far too long"));
     }
     let mut bytes = whole(&*file)?;
-    if bytes.len() < HEADER {
+    let Some(magic) = bytes.first_chunk().copied().filter(|_| bytes.len() >= HEADER) else {
         return Err(damaged("the file is cut"));
-    }
-    if bytes[..8] != magic {
+    };
+    if !ours(magic) {
         return Err(damaged("this is not a file of Esker's"));
     }
     let word = |at: usize| {
@@ -74,7 +87,7 @@ pub(crate) fn read(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Vec<u
     if version != VERSION {
         return Err(Error::Version { file: path.into(), version });
     }
-    Ok(bytes.split_off(HEADER))
+    Ok((magic, bytes.split_off(HEADER)))
 }
 
 fn whole(file: &dyn File) -> Result<Vec<u8>> {

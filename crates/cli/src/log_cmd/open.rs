@@ -131,13 +131,6 @@ fn uring(_: Option<u8>) -> Arc<dyn Disk> {
 /// Opens a log for writing, and says in one line when an earlier writer did not close it.
 pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
     let log = Log::open(dir, options).map_err(|error| Failure::of_log(&error, dir))?;
-    // Of the logs that stand on this one, a consensus log keeps a note; its records are its own.
-    if log.note().map_err(|error| Failure::of_log(&error, dir))?.is_some() {
-        return Err(Failure::failed(format!(
-            "{} belongs to a consensus log: what it holds is not appended to or dropped by hand",
-            dir.display()
-        )));
-    }
     let recovery = log.recovery();
     if recovery.found == Found::Abandoned {
         let cut = match &recovery.cut {

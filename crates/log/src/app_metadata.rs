@@ -1,0 +1,140 @@
+//! App metadata: a small fact that a component keeps beside its log, and whose log it is.
+//!
+//! It is a sealed file, as the manifest is: replaced as a whole, durable when the call returns, and
+//! after a crash the old one or the new. Its magic number is that of the component, so it says which
+//! component the log belongs to; a plain log has none. The content should say nothing that the records
+//! do not say: it may be older than they are.
+//!
+//! # The crash argument
+//!
+//! A log that a component creates gets its app metadata, durably, before its manifest and its first
+//! segment. So wherever a crash cuts the creation short, a directory with a manifest or a segment but
+//! without app metadata is a plain log (or somebody removed the file), and one with app metadata alone
+//! is no log yet, which only its component goes on with. Opening looks before it creates a file, takes
+//! the lock or raises the session, and looks again under the lock, because another process may have
+//! created a log in between.
+
+use std::fmt;
+use std::path::Path;
+
+use esker_disk::Disk;
+
+use crate::error::{Error, Result};
+use crate::layout;
+use crate::log::Log;
+use crate::options::Options;
+use crate::sealed;
+
+/// The largest app metadata in bytes.
+const LIMIT: usize = 64 << 10;
+
+/// The magic number of a component: whose log it is. See [`Options::component`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Component(pub [u8; 8]);
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}
+
+/// The component that the log in `dir` belongs to; `None` for a plain log, and where there is none.
+/// Takes no lock and changes nothing.
+///
+/// # Errors
+/// [`Error::Damaged`] where the app metadata are damaged, [`Error::Version`], [`Error::Io`].
+pub fn component(dir: impl AsRef<Path>, options: &Options) -> Result<Option<Component>> {
+    Ok(read(&*options.disk, dir.as_ref())?.map(|(component, _)| component))
+}
+
+impl Log {
+    /// Replaces the app metadata, durably. A plain log becomes that of this component.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to another;
+    /// [`Error::Closed`]; [`Error::Poisoned`] when the log failed before; [`Error::Io`], after which
+    /// the log is poisoned.
+    pub fn put_app_metadata(&self, component: Component, content: &[u8]) -> Result<()> {
+        if content.len() > LIMIT {
+            return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
+        }
+        let shared = &*self.shared;
+        let _changing = shared.changing.lock();
+        if let Some(latch) = shared.lock().core.latch() {
+            return Err(latch.refusal());
+        }
+        let disk = &*shared.options.disk;
+        let expected = Some(component);
+        let found = owner(disk, &shared.dir, expected)?;
+        if found.is_some() && found != expected {
+            return Err(Error::WrongComponent { dir: shared.dir.clone(), found, expected });
+        }
+        let outcome = write(disk, &shared.dir, component, content);
+        if let Err(error @ Error::Io(_)) = &outcome {
+            shared.fail(error.clone());
+        }
+        outcome
+    }
+
+    /// The app metadata of this component; `None` when there are none.
+    ///
+    /// # Errors
+    /// [`Error::WrongComponent`], [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
+    pub fn app_metadata(&self, component: Component) -> Result<Option<Vec<u8>>> {
+        let shared = &*self.shared;
+        match read(&*shared.options.disk, &shared.dir)? {
+            Some((found, content)) if found == component => Ok(Some(content)),
+            Some((found, _)) => Err(Error::WrongComponent {
+                dir: shared.dir.clone(),
+                found: Some(found),
+                expected: Some(component),
+            }),
+            None => Ok(None),
+        }
+    }
+}
+
+fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<(Component, Vec<u8>)>> {
+    match sealed::read_any(disk, &dir.join(layout::APP_METADATA)) {
+        Ok((magic, content)) => Ok(Some((Component(magic), content))),
+        Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn write(disk: &dyn Disk, dir: &Path, component: Component, content: &[u8]) -> Result<()> {
+    sealed::write(disk, &dir.join(layout::APP_METADATA), component.0, content)
+}
+
+/// The component that is found where this one is expected. App metadata that cannot be read are an aid
+/// to their component, which does without; a plain log has none, so that they are an error there.
+fn owner(disk: &dyn Disk, dir: &Path, expected: Option<Component>) -> Result<Option<Component>> {
+    match read(disk, dir) {
+        Ok(found) => Ok(found.map(|(found, _)| found)),
+        Err(error @ Error::Version { .. }) => Err(error),
+        Err(error) if expected.is_some() => {
+            tracing::warn!(%error, "the app metadata of the log cannot be read");
+            Ok(expected)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses the directory, with these names in it, where it holds the log of another component.
+pub(crate) fn check(dir: &Path, names: &[String], options: &Options) -> Result<()> {
+    let expected = options.component;
+    let found = owner(&*options.disk, dir, expected)?;
+    let begun = found.is_some() || layout::is_a_log(names);
+    if begun && found != expected {
+        return Err(Error::WrongComponent { dir: dir.into(), found, expected });
+    }
+    Ok(())
+}
+
+/// Says whose log is about to be created.
+pub(crate) fn create(dir: &Path, options: &Options) -> Result<()> {
+    match options.component {
+        Some(component) => write(&*options.disk, dir, component, &[]),
+        None => Ok(()),
+    }
+}
