@@ -20,6 +20,8 @@ pub enum Status {
     Damaged = 3,
     /// Another process has the log open for writing.
     Locked = 4,
+    /// SIGINT came before the end of the input.
+    Interrupted = 130,
 }
 
 /// Why a command did not do what was asked.
@@ -41,6 +43,11 @@ impl Failure {
     /// The command was typed wrong.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { status: Status::Usage, message: message.into() }
+    }
+
+    /// SIGINT came before the end of the input.
+    pub fn interrupted(message: impl Into<String>) -> Self {
+        Self { status: Status::Interrupted, message: message.into() }
     }
 
     /// Durable data is damaged.
@@ -84,6 +91,11 @@ impl Failure {
     /// An operation on a file failed.
     pub fn of_io(what: impl Display, error: &io::Error) -> Self {
         Self::failed(format!("{what}: {error}"))
+    }
+
+    /// Whether it is that of [`Failure::interrupted`].
+    pub fn is_interrupt(&self) -> bool {
+        self.status == Status::Interrupted
     }
 
     /// The same failure, with more to say behind it.

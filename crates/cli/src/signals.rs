@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 pub struct Stop {
     pipe: UnixStream,
     come: Arc<AtomicBool>,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Stop {
@@ -23,6 +24,9 @@ impl Stop {
         pipe.set_nonblocking(true)?;
         sender.set_nonblocking(true)?;
         let come = Arc::new(AtomicBool::new(false));
+        let interrupted = Arc::new(AtomicBool::new(false));
+        // Before the flag that says that one has come.
+        signal_hook::flag::register(SIGINT, Arc::clone(&interrupted))?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // In this order: the first signal finds the flag down.
             let status = 128 + signal;
@@ -30,12 +34,17 @@ impl Stop {
             signal_hook::flag::register(signal, Arc::clone(&come))?;
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
-        Ok(Self { pipe, come })
+        Ok(Self { pipe, come, interrupted })
     }
 
     /// Whether a signal has come.
     pub fn is_asked(&self) -> bool {
         self.come.load(Ordering::SeqCst)
+    }
+
+    /// Whether SIGINT has come, as Ctrl-C sends it.
+    pub fn is_interrupt(&self) -> bool {
+        self.interrupted.load(Ordering::SeqCst)
     }
 
     /// Blocks until a signal has come.

@@ -49,7 +49,7 @@ fn a_log_of_something_else_is_refused_unchanged() {
         options.component = owner;
         let other = Log::open(DIR, options).unwrap();
         for line in ["a line", "", "another"] {
-            other.append(&line).unwrap().wait().unwrap();
+            other.append(line).unwrap().wait().unwrap();
         }
         if crash {
             disk.kill();

@@ -35,8 +35,9 @@ Examples:
   my-producer | esker log append ./events --framing len32 --policy batch:100
 
 The lock is taken before the first record is read; a second writer exits with status 4. SIGINT and
-SIGTERM end the input: every record read is kept, and the exit status is 0. A record over the limit
-or a broken framing ends it with status 1, and everything before it is kept.";
+SIGTERM end the input: every record read is kept. SIGTERM exits with status 0; SIGINT, as Ctrl-C sends
+it, with 130 before the end of the input, and says how much of it was read. A record over the limit or a
+broken framing ends it with status 1, and everything before it is kept.";
 
 /// Arguments of `esker log append`.
 #[derive(Debug, Args)]
@@ -72,26 +73,59 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
 
     let begin = Instant::now();
     let outcome = appending.until_the_end();
+    let ended = outcome.as_ref().ok().copied();
     appending.progress.finish_and_clear();
-    let mut summary = appending.summary;
+    let Appending { input, framer, mut summary, .. } = appending;
     let closed = log.close();
     summary.took(begin.elapsed());
     summary.durable = log.durable().0;
+    (summary.read_bytes, summary.input_bytes) = (input.bytes_read(), input.size());
     let outcome = match (outcome, closed) {
-        (Ok(()), Ok(())) => Ok(()),
-        (Ok(()), Err(error)) | (Err(End::Log(error)), _) => Err(Failure::of_log(&error, dir)),
+        (Ok(Ended::Input), Ok(())) => Ok(()),
+        (Ok(Ended::Signal), Ok(())) => stopped(&input, framer.unfinished()),
+        (Ok(_), Err(error)) | (Err(End::Log(error)), _) => Err(Failure::of_log(&error, dir)),
         (Err(End::Input(error)), _) => Err(Failure::of_io("read standard input", &error)),
         (Err(End::Framing(BadFraming(what))), _) => Err(Failure::failed(what)),
     };
-    if outcome.is_err() {
-        summary.ended_by = "error";
-    }
+    summary.ended_by = match &outcome {
+        Err(failure) if !failure.is_interrupt() => "error",
+        _ if ended == Some(Ended::Signal) => "signal",
+        _ => "end of input",
+    };
     let printed = summary.print(arguments.json);
     outcome
         .map_err(|failure| {
             failure.and(format_args!("records through {} are durable", summary.durable))
         })
         .and(printed)
+}
+
+/// What ended the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Input,
+    Signal,
+}
+
+/// A signal came before the end of the input. SIGINT is a user who gave up, and no success; the others
+/// ask a service to end.
+fn stopped(input: &Input, unfinished: usize) -> Outcome {
+    let lost = match unfinished {
+        0 => String::new(),
+        lost => format!("{lost} bytes of an unfinished record were not appended"),
+    };
+    if input.is_interrupt() {
+        let of = input.size().map_or_else(String::new, |size| format!(" of {size}"));
+        let lost = if lost.is_empty() { lost } else { format!("; {lost}") };
+        let read = input.bytes_read();
+        return Err(Failure::interrupted(format!(
+            "interrupted: {read}{of} bytes of the input were read{lost}"
+        )));
+    }
+    if !lost.is_empty() {
+        complain(&format!("note: {lost}"));
+    }
+    Ok(())
 }
 
 /// Why appending ended before its time.
@@ -112,7 +146,7 @@ struct Appending<'a> {
 }
 
 impl Appending<'_> {
-    fn until_the_end(&mut self) -> Result<(), End> {
+    fn until_the_end(&mut self) -> Result<Ended, End> {
         loop {
             let patience = self.unsettled.then_some(PAUSE);
             match self.input.wait(patience).map_err(End::Input)? {
@@ -121,23 +155,20 @@ impl Appending<'_> {
                     if got == 0 {
                         let last = self.framer.last().map_err(End::Framing)?;
                         self.accept(last.as_slice())?;
-                        return self.settle();
+                        return self.settle().map(|()| Ended::Input);
                     }
                     self.framer.filled(got);
                     self.accept_complete()?;
                     self.progress.inc(got as u64);
                 }
                 Event::Pause => self.settle()?,
-                Event::Stop => {
-                    self.summary.ended_by = "signal";
-                    let lost = self.framer.unfinished();
-                    if lost > 0 {
-                        complain(&format!(
-                            "note: {lost} bytes of an unfinished record were not appended"
-                        ));
-                    }
-                    return self.settle();
+                // Nothing is left to be stopped.
+                Event::Stop if self.input.is_at_end() => {
+                    let last = self.framer.last().map_err(End::Framing)?;
+                    self.accept(last.as_slice())?;
+                    return self.settle().map(|()| Ended::Input);
                 }
+                Event::Stop => return self.settle().map(|()| Ended::Signal),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Standard input that can be waited for together with a signal.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -26,19 +26,46 @@ pub enum Event {
 pub struct Input {
     file: File,
     stop: Stop,
+    /// Where a regular file stood at the start.
+    start: u64,
+    read: u64,
 }
 
 impl Input {
     /// Catches the signals from here on.
     pub fn open() -> io::Result<Self> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        Ok(Self { file, stop: Stop::on_signals()? })
+        // Only a regular file has a place.
+        let start = (&file).stream_position().unwrap_or(0);
+        Ok(Self { file, stop: Stop::on_signals()?, start, read: 0 })
     }
 
-    /// The bytes that the input still holds, where that can be known: a regular file.
+    /// The bytes of the input, those read included, where that can be known: a regular file.
     pub fn size(&self) -> Option<u64> {
         let data = self.file.metadata().ok()?;
-        data.is_file().then_some(data.len())
+        data.is_file().then_some(data.len().saturating_sub(self.start))
+    }
+
+    /// The bytes that were read.
+    pub fn bytes_read(&self) -> u64 {
+        self.read
+    }
+
+    /// Whether the signal that came is SIGINT.
+    pub fn is_interrupt(&self) -> bool {
+        self.stop.is_interrupt()
+    }
+
+    /// Whether everything was read, as far as that can be said without reading: a file up to its size,
+    /// a pipe that nobody writes to any more.
+    pub fn is_at_end(&self) -> bool {
+        if let Some(size) = self.size() {
+            return self.read >= size;
+        }
+        let mut fds = [PollFd::new(&self.file, PollFlags::IN)];
+        let polled = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        let found = fds[0].revents();
+        polled.is_ok() && found.contains(PollFlags::HUP) && !found.contains(PollFlags::IN)
     }
 
     /// Waits for input or a signal, no longer than `patience` if it has an end.
@@ -64,7 +91,11 @@ impl Input {
         loop {
             match self.file.read(into) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => return other,
+                Ok(got) => {
+                    self.read += got as u64;
+                    return Ok(got);
+                }
+                Err(error) => return Err(error),
             }
         }
     }

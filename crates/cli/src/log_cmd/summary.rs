@@ -19,6 +19,9 @@ pub struct Summary {
     /// The numbers of the first and the last of them, when there are any.
     pub first_seq: Option<u64>,
     pub last_seq: Option<u64>,
+    /// Bytes of the input that were read, and that it has, where that is known.
+    pub read_bytes: u64,
+    pub input_bytes: Option<u64>,
     /// The last durable record of the log.
     pub durable: u64,
     /// `end of input`, `signal` or `error`.
@@ -34,6 +37,8 @@ impl Summary {
             seconds: 0.0,
             first_seq: None,
             last_seq: None,
+            read_bytes: 0,
+            input_bytes: None,
             durable: 0,
             ended_by: "end of input",
         }
