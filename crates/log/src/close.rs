@@ -155,6 +155,7 @@ impl Shared {
         }
         let mut manifest = self.manifest.lock();
         let state = newest.state.read();
+        manifest.durable = state.last_seq;
         manifest.clean = Some(End {
             segment: newest.number(),
             offset: state.end,

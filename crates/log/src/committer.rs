@@ -13,7 +13,8 @@
 //! whole unit is there or its checksum does not match. It is durable when the write through O_DSYNC
 //! returned, or the sync behind it, for it and for every unit before it; only then is the mark moved
 //! and a ticket resolved. The claim in a header is the durable mark of the moment before the write was
-//! submitted, never more. So of the units in flight a crash may leave any: one that is there behind
+//! submitted, never more; under `OsBuffered` the watermark page, stored and synced before a ticket resolves,
+//! says what no unit says (see `mark`). So of the units in flight a crash may leave any: one that is there behind
 //! one that is missing claims nothing about that, and is cut off with it.
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::error::Result;
 use crate::format::{BLOCK, IndexEntry, SegmentHeader, UnitHeader, UnitKind};
 use crate::layout;
 use crate::log::Shared;
+use crate::options::Policy;
 use crate::segments::{Segment, State};
 use crate::window::close_unit;
 
@@ -71,6 +73,11 @@ impl Flight {
                 self.file.sync_data()?;
             }
             log.counters.synced();
+            if log.options.policy == Policy::OsBuffered {
+                // One sync may make many units durable, and none of them says so. Such commits are
+                // in flight one at a time, so all before this mark is durable, too.
+                log.page.lock().store_durably(self.job.mark())?;
+            }
         }
         Ok(())
     }

@@ -241,7 +241,7 @@ impl Shared {
         drop(state);
         wakers.drain(..).for_each(wake);
         let moved = mark != before;
-        let told = if moved { self.page.lock().tell(mark) } else { Ok(()) };
+        let told = if moved { self.page.lock().store(mark) } else { Ok(()) };
         self.waiters.wake_readers(mark.seq, wakers);
         if (moved && self.turned.load(SeqCst)) || self.runway.is_low(self.options.segment_size) {
             self.want_upkeep();

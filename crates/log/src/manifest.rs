@@ -23,6 +23,8 @@ pub(crate) struct Manifest {
     pub(crate) floor_segment: u64,
     /// Records up to this number were dropped.
     pub(crate) floor_seq: u64,
+    /// The log was durable up to this record when the manifest was written: a durable lower bound.
+    pub(crate) durable: u64,
     /// Where the log ends, after a clean close and until the next opening for writing.
     pub(crate) clean: Option<End>,
 }
@@ -49,11 +51,12 @@ struct Raw {
     seq: U64,
     chain: U32,
     zero: U32,
+    durable: U64,
 }
 
 impl Manifest {
     pub(crate) fn new(log: LogId) -> Self {
-        Self { log, session: 0, floor_segment: 0, floor_seq: 0, clean: None }
+        Self { log, session: 0, floor_segment: 0, floor_seq: 0, durable: 0, clean: None }
     }
 
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
@@ -69,8 +72,15 @@ impl Manifest {
             seq: U64::new(end.seq),
             chain: U32::new(end.chain),
             zero: U32::ZERO,
+            durable: U64::new(self.durable),
         };
         sealed::write(disk, &dir.join(MANIFEST), MAGIC, raw.as_bytes())
+    }
+
+    /// The highest record that the manifest says was durable. What was dropped was durable before, so
+    /// the trim point counts; a log that ends below it would give its numbers out again.
+    pub(crate) fn claim(&self) -> u64 {
+        self.clean.map_or(0, |clean| clean.seq).max(self.durable).max(self.floor_seq)
     }
 
     /// Reads the manifest; `None` when there is none.
@@ -93,6 +103,7 @@ impl Manifest {
             session: raw.session.get(),
             floor_segment: raw.floor_segment.get(),
             floor_seq: raw.floor_seq.get(),
+            durable: raw.durable.get(),
             clean: (raw.clean.get() == 1).then(|| End {
                 segment: raw.segment.get(),
                 offset: raw.offset.get(),

@@ -162,7 +162,8 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::NotFound`] when a record below `seq` is not durable or does not exist yet,
-    /// [`Error::Io`], after which the log is poisoned, [`Error::Closed`].
+    /// [`Error::Io`], after which the log is poisoned, [`Error::Poisoned`] when it was before,
+    /// [`Error::Closed`].
     pub fn truncate_before(&self, seq: impl Into<Seq>) -> Result<()> {
         self.refuse_if_closed()?;
         let outcome = crate::upkeep::truncate_before(&self.shared, seq.into());

@@ -106,6 +106,7 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
         let mut manifest = log.manifest.lock();
         manifest.floor_segment = first.number();
         manifest.floor_seq = manifest.floor_seq.max(first.header.prev_seq);
+        manifest.durable = manifest.durable.max(log.published.seq());
         manifest.write(&*log.options.disk, &log.dir)?;
     }
     // The floor first: a reader below it must not look for segments that are gone.
@@ -145,6 +146,10 @@ pub(crate) fn truncate_before(log: &Shared, seq: Seq) -> Result<()> {
     if below <= log.floor.low().seq {
         return Ok(());
     }
+    // Nothing is written to a directory whose last write or sync failed.
+    if let Some(latch) = log.lock().core.failure() {
+        return Err(latch.refusal());
+    }
     // What is dropped must be durable first, or recovery would miss it.
     if below > log.published.seq() {
         return Err(Error::NotFound { seq });
@@ -152,8 +157,10 @@ pub(crate) fn truncate_before(log: &Shared, seq: Seq) -> Result<()> {
     {
         let mut manifest = log.manifest.lock();
         manifest.floor_seq = manifest.floor_seq.max(below);
+        manifest.durable = manifest.durable.max(log.published.seq());
         manifest.write(&*log.options.disk, &log.dir)?;
     }
+    log.page.lock().store_trim(below)?;
     log.floor.raise(Floor::locate(&log.segments, below));
     let first = log.segments.of_seq(seq.0);
     match (first, log.segments.oldest()) {

@@ -11,12 +11,13 @@ use std::path::PathBuf;
 
 use damage_kit::answers::{Asking, Opened, ask};
 use damage_kit::cases::Cases;
+use damage_kit::format::BLOCK;
 use damage_kit::harm::overwrite;
 use damage_kit::map::{Place, in_dir, segment_path};
 use damage_kit::sample::{self, Sample};
 
-const MANIFEST: [usize; 15] = [0, 8, 12, 16, 20, 36, 44, 52, 60, 64, 68, 76, 84, 88, 92];
-const MARK: [usize; 8] = [0, 4, 8, 24, 32, 40, 48, 56];
+const MANIFEST: [usize; 16] = [0, 8, 12, 16, 20, 36, 44, 52, 60, 64, 68, 76, 84, 88, 92, 100];
+const MARK: [usize; 9] = [0, 4, 8, 24, 32, 40, 48, 56, 64];
 const SEGMENT: [usize; 14] = [0, 8, 12, 16, 32, 40, 48, 56, 64, 72, 80, 88, 92, 104];
 const UNIT: [usize; 13] = [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 68, 72];
 const FOOTER: [usize; 12] = [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 60, 64];
@@ -34,6 +35,7 @@ fn fields(sample: &Sample) -> Vec<(PathBuf, Range<usize>)> {
     };
     add(&in_dir("manifest"), between(&MANIFEST, 0));
     add(&in_dir("mark"), between(&MARK, 0));
+    add(&in_dir("mark"), between(&MARK, BLOCK));
     for segment in &sample.map.segments {
         let file = segment_path(segment.number);
         add(&file, between(&SEGMENT, 0));

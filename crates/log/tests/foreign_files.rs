@@ -106,14 +106,14 @@ fn a_manifest_of_a_newer_version_is_refused() {
     append(&log, 3);
     log.close().unwrap();
     let manifest = Path::new(DIR).join("manifest");
-    make_newer(&disk, &manifest, 2);
+    make_newer(&disk, &manifest, 3);
     every_door(
         &disk,
         DIR,
-        |error| matches!(error, Error::Version { file, version: 2 } if *file == manifest),
+        |error| matches!(error, Error::Version { file, version: 3 } if *file == manifest),
     );
     assert!(matches!(repair(DIR, &driven(&disk).0), Err(Error::Version { .. })));
-    make_newer(&disk, &manifest, 1);
+    make_newer(&disk, &manifest, 2);
     let log = Log::open(DIR, driven(&disk).0).unwrap();
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
@@ -131,7 +131,7 @@ fn a_segment_of_a_newer_version_is_refused() {
         DIR,
         |error| matches!(error, Error::Version { file, version: 7 } if *file == segment),
     );
-    make_newer(&disk, &segment, 1);
+    make_newer(&disk, &segment, 2);
     let log = Log::open(DIR, driven(&disk).0).unwrap();
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();

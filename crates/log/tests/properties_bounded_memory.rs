@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use damage_kit::DIR;
 use damage_kit::cases::Cases;
 use damage_kit::format::{
-    Salt, seal_footer, seal_mark, seal_record, seal_unit, set_sealed_version, set_segment_version,
+    Salt, VERSION, seal_footer, seal_mark, seal_record, seal_unit, set_sealed_version,
+    set_segment_version,
 };
 use damage_kit::harm::replace;
 use damage_kit::map::{in_dir, segment_path};
@@ -43,13 +44,13 @@ fn structures(sample: &Sample) -> Vec<Structure> {
         Structure {
             file: in_dir("manifest"),
             words: vec![60, 64, 84],
-            longs: vec![36, 44, 52, 68, 76],
-            seal: Box::new(|bytes| set_sealed_version(bytes, 1)),
+            longs: vec![36, 44, 52, 68, 76, 92],
+            seal: Box::new(|bytes| set_sealed_version(bytes, VERSION)),
         },
         Structure {
             file: in_dir("mark"),
             words: vec![],
-            longs: vec![24, 32, 40, 48],
+            longs: vec![24, 32, 40, 48, 56, 4096 + 24, 4096 + 32, 4096 + 40, 4096 + 48, 4096 + 56],
             seal: Box::new(|bytes| seal_mark(bytes)),
         },
     ];
@@ -61,7 +62,7 @@ fn structures(sample: &Sample) -> Vec<Structure> {
             file: file.clone(),
             words: vec![88, 92, 96, 100],
             longs: vec![32, 40, 48, 56, 64, 72, 80],
-            seal: Box::new(|bytes| set_segment_version(bytes, 1)),
+            seal: Box::new(|bytes| set_segment_version(bytes, VERSION)),
         });
         let ends = segment.units.first().into_iter().chain(segment.units.last());
         for unit in ends {

@@ -45,7 +45,8 @@ fn repair_all(sample: &Sample) -> Cases {
     for (disk, harm) in harms(sample) {
         let loss = sample.loss(&harm.file, harm.at.start);
         let claim = sample.map.claim_without(&harm.file, &harm.at);
-        if loss.as_ref().is_some_and(|loss| loss.records.1 > claim) {
+        let headless = sample.map.is_headless_tail(&harm.file, &harm.at);
+        if headless || loss.as_ref().is_some_and(|loss| loss.records.1 > claim) {
             // Nothing that is left says that the unit was durable: a torn tail, and no damage.
             continue;
         }

@@ -2,6 +2,8 @@
 //! to a file that was opened so that its writes are durable; counted below the log, on the
 //! simulated disk and on the real one.
 //!
+//! Under `OsBuffered` the watermark page is synced behind the segment, and under no other policy.
+//!
 //! Guards W-3a, W-27, L-2, L-12; the log's own counters are not believed here.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
@@ -194,6 +196,57 @@ fn the_simulated_disk_counts_the_same() {
             assert_eq!(writes, 0);
         }
         log.close().unwrap();
+    }
+}
+
+fn is_page(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "mark")
+}
+
+/// What was asked of the segments and of the watermark page by an append that is waited for.
+fn calls_of_an_append(policy: Policy, dsync: bool) -> Vec<(Call, PathBuf)> {
+    let dir = tempfile::tempdir().unwrap();
+    let calls = Calls::default();
+    let disk = Counting { disk: StdDisk::new(), calls: Arc::clone(&calls) };
+    let mut options = Options::on(Arc::new(disk));
+    options.policy = policy;
+    options.dsync = dsync;
+    options.direct = esker_log::Direct::Off;
+    options.engine = Some(esker_log::Engine::manual());
+    let log = Log::open(dir.path().join("log"), options).unwrap();
+    append(&log, 20);
+    calls.lock().unwrap().clear();
+    append(&log, 1);
+    let all = calls.lock().unwrap().clone();
+    log.close().unwrap();
+    all.into_iter().filter(|(_, path)| is_segment(path) || is_page(path)).collect()
+}
+
+/// Before the ticket resolves: no commit unit says that the sync made it durable.
+#[test]
+fn os_buffered_syncs_the_watermark_page_behind_the_segment() {
+    let calls = calls_of_an_append(Policy::OsBuffered, true);
+    let calls: Vec<_> = calls.iter().map(|(call, path)| (call, is_page(path))).collect();
+    let page = [(&Call::Write(false), true), (&Call::Sync, true)];
+    let behind = calls.iter().position(|call| *call == (&Call::Sync, false)).unwrap();
+    assert_eq!(calls[behind + 1..], page, "{calls:?}");
+}
+
+/// Each unit carries the durable lower bound there.
+#[test]
+fn no_other_policy_syncs_the_watermark_page() {
+    let (many, never) = (1000.try_into().unwrap(), std::time::Duration::from_secs(3600));
+    for policy in [Policy::Always, Policy::Batch(many), Policy::Periodic(never)] {
+        for dsync in [true, false] {
+            let calls = calls_of_an_append(policy, dsync);
+            let page: Vec<_> = calls.iter().filter(|(_, path)| is_page(path)).collect();
+            assert!(
+                page.iter().all(|(call, _)| *call == Call::Write(false)),
+                "{policy:?} {page:?}"
+            );
+            let syncs = calls.iter().filter(|(call, _)| *call == Call::Sync).count();
+            assert_eq!(syncs, usize::from(!dsync), "{policy:?}, dsync {dsync}: {calls:?}");
+        }
     }
 }
 

@@ -121,7 +121,7 @@ impl Core {
         // Before more is written: somebody waits, or too much is at risk.
         if self.sync_is_due() {
             self.take_off(self.written, 0, 0, true);
-            return Some(Job::Sync { through: self.written.unit });
+            return Some(Job::Sync { through: self.written });
         }
         if self.sealed.is_empty() {
             self.seal();

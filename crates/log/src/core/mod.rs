@@ -89,7 +89,7 @@ pub(crate) enum Job {
     /// Write the unit and, if asked, make it and all before it durable.
     Write { unit: Unit, sync: bool },
     /// Make all that was written, through this unit, durable.
-    Sync { through: u64 },
+    Sync { through: Mark },
 }
 
 impl Job {
@@ -97,6 +97,14 @@ impl Job {
     pub(crate) fn flight(&self) -> u64 {
         match self {
             Self::Write { unit, .. } => unit.number,
+            Self::Sync { through } => through.unit,
+        }
+    }
+
+    /// How far everything is written once it is done.
+    pub(crate) fn mark(&self) -> Mark {
+        match self {
+            Self::Write { unit, .. } => unit.mark(),
             Self::Sync { through } => *through,
         }
     }

@@ -235,8 +235,8 @@ impl Seen {
     /// segment is for a new look: there may be no index here to find it with.
     fn raise_floor(&self, now: &Manifest) -> bool {
         let mut manifest = self.manifest.write();
-        let (floor_segment, floor_seq) = (now.floor_segment, now.floor_seq);
-        if *now != (Manifest { floor_segment, floor_seq, ..*manifest }) {
+        let Manifest { floor_segment, floor_seq, durable, .. } = *now;
+        if *now != (Manifest { floor_segment, floor_seq, durable, ..*manifest }) {
             return false;
         }
         let segments = self.segments.all();

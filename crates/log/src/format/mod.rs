@@ -1,4 +1,4 @@
-//! The bytes on disk, format version 1: see `docs/src/format.md` for the diagrams.
+//! The bytes on disk, format version 2: see `docs/src/format.md` for the diagrams.
 //!
 //! All integers are little-endian. Everything here is a pure function of bytes.
 //!
@@ -21,7 +21,7 @@ pub(crate) use unit::{UnitHeader, UnitKind};
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
 
 /// The version that this code writes, and the only one that it reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// Commit units and the parts of a segment start on multiples of this.
 pub(crate) const BLOCK: u32 = esker_disk::BLOCK as u32;

@@ -59,6 +59,10 @@ pub(crate) fn adopt(
         disk.unlink(&dir.join(name))?;
     }
     manifest.session += 1;
+    // The clean end goes, and what it said was durable must not go with it.
+    manifest.durable = manifest.durable.max(survey.claim);
+    // Before the manifest, whose name is synced with the page's.
+    let mut page = Page::open(disk, dir, manifest.log, manifest.session, manifest.floor_seq)?;
     manifest.write(disk, dir)?;
 
     let mut recovery = Recovery {
@@ -81,6 +85,7 @@ pub(crate) fn adopt(
         recovery.copied = new.copied;
         if manifest.floor_segment == 0 {
             manifest.floor_segment = number;
+            manifest.durable = new.live.segment.state.read().last_seq;
             manifest.write(disk, dir)?;
         }
         for number in survey.dead.iter().chain(&new.dead) {
@@ -100,9 +105,8 @@ pub(crate) fn adopt(
     let (number, base) = (newest.number(), newest.header.base);
     let state = newest.state.read().clone();
     recovery.last = Seq(state.last_seq);
-    let mut page = Page::open(disk, dir, manifest.log, manifest.session)?;
     let position = base + u64::from(state.end);
-    page.tell(Mark { unit: 0, position, seq: state.last_seq, segment: number })?;
+    page.store(Mark { unit: 0, position, seq: state.last_seq, segment: number })?;
     Ok(Adopted {
         manifest,
         start: Start {

@@ -127,7 +127,7 @@ pub(crate) fn survey(
         spares: Vec::new(),
         aside: Vec::new(),
         highest_number: manifest.floor_segment,
-        claim: 0,
+        claim: manifest.claim(),
         cut: None,
         damage: None,
     };
@@ -145,13 +145,10 @@ pub(crate) fn survey(
     survey.highest_number =
         survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
     if let Some(look) = Look::open(disk, dir, manifest.log)? {
-        // The page is never synced: a crash may have torn it for good.
+        // A crash may have torn a slot for good.
         let told = look.told().or_else(|_| look.told()).ok().flatten();
-        survey.claim = told.map_or(0, |told| told.seq);
+        survey.claim = survey.claim.max(told.map_or(0, |told| told.seq));
         surveyor.told = told.map(|told| told.segment);
-    }
-    if let Some(clean) = &manifest.clean {
-        survey.claim = survey.claim.max(clean.seq);
     }
     surveyor.follow_chain(&mut survey)?;
     // A crash may leave one block that cannot be read, in the tail that it tore. More than that, or

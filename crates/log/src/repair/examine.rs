@@ -57,7 +57,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         heads.insert(number, (file, head));
     }
 
-    let mut claim = manifest.clean.map_or(0, |clean| clean.seq);
+    let mut claim = manifest.claim();
     let mut told = None;
     if let Some(look) = Look::open(disk, dir, manifest.log)? {
         told = look.told().ok().flatten();

@@ -266,9 +266,13 @@ fn truncate(
         });
     }
     // Nothing may go on claiming what was given up.
-    let mut page = Page::open(disk, dir, manifest.log, manifest.session)?;
-    page.tell(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
-    page.sync()?;
+    // What is left below the trim point stays dropped, and the numbers above go on from here.
+    manifest.floor_seq = manifest.floor_seq.min(last);
+    let mut page = Page::open(disk, dir, manifest.log, manifest.session, manifest.floor_seq)?;
+    page.take_back(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
+    manifest.clean = None;
+    manifest.durable = last;
+    manifest.write(disk, dir)?;
     for segment in found.segments[first + 1..].iter().chain(&found.dead).rev() {
         if segment.file.is_some() {
             disk.unlink(&segment.path)?;

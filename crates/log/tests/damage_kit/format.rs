@@ -1,4 +1,4 @@
-//! Format version 1, read from docs/src/format.md alone.
+//! Format version 2, read from docs/src/format.md alone.
 
 use std::ops::Range;
 
@@ -6,7 +6,9 @@ pub const BLOCK: usize = 4096;
 pub const SEGMENT_HEADER: usize = 104;
 pub const UNIT_HEADER: usize = 72;
 pub const RECORD_HEADER: usize = 16;
-pub const MARK: usize = 56;
+/// One slot of the mark page.
+pub const MARK: usize = 64;
+pub const VERSION: u32 = 2;
 
 const DATA: u32 = 0xE5CE_1D01;
 const GAP: u32 = 0xE5CE_1D02;
@@ -108,7 +110,7 @@ pub fn segment(bytes: &[u8]) -> Option<Segment> {
     if bytes.len() < BLOCK || &bytes[..8] != b"ESKERSEG" {
         return None;
     }
-    assert_eq!(word(bytes, 8), 1, "version");
+    assert_eq!(word(bytes, 8), VERSION, "version");
     let log = bytes[16..32].to_vec();
     let number = long(bytes, 32);
     let salt = Salt::new(&log, number);
@@ -263,10 +265,12 @@ pub fn seal_footer(bytes: &mut [u8], salt: Salt, at: usize) {
     put(bytes, at + 4, sum);
 }
 
-/// Gives a mark page the checksum that fits.
+/// Gives the slots of a mark page the checksums that fit.
 pub fn seal_mark(page: &mut [u8]) {
-    let sum = crc(&page[8..MARK]);
-    put(page, 4, sum);
+    for slot in page.chunks_mut(BLOCK).filter(|slot| slot.len() >= MARK) {
+        let sum = crc(&slot[8..MARK]);
+        put(slot, 4, sum);
+    }
 }
 
 /// A manifest, as a sealed file.
@@ -275,13 +279,13 @@ pub fn manifest(log: [u8; 16], session: u64, floor_segment: u64, floor_seq: u64)
     for value in [session, floor_segment, floor_seq] {
         content.extend_from_slice(&value.to_le_bytes());
     }
-    content.resize(content.len() + 32, 0);
+    content.resize(content.len() + 40, 0);
     let mut file = b"ESKERMAN".to_vec();
-    file.extend_from_slice(&1u32.to_le_bytes());
+    file.extend_from_slice(&VERSION.to_le_bytes());
     file.extend_from_slice(&[0; 4]);
     file.extend_from_slice(&(content.len() as u32).to_le_bytes());
     file.extend_from_slice(&content);
-    set_sealed_version(&mut file, 1);
+    set_sealed_version(&mut file, VERSION);
     file
 }
 
@@ -292,8 +296,22 @@ pub fn clean_end(manifest: &[u8]) -> Option<(u64, usize, u64)> {
     (word(content, 40) == 1).then_some(end)
 }
 
-/// The record that a mark page tells, if it is sound.
+/// The record up to which a manifest says that the log was durable.
+pub fn durable(manifest: &[u8]) -> u64 {
+    long(&manifest[20..], 72)
+}
+
+/// Where the slots of a mark page stand that are sound, with their sessions and records.
+pub fn slots(mark: &[u8]) -> Vec<(Range<usize>, u64, u64)> {
+    let slots = mark.chunks(BLOCK).take(2).enumerate();
+    let sound = |slot: &[u8]| {
+        slot.len() >= MARK && word(slot, 0) == 0xE5CE_3A4C && word(slot, 4) == crc(&slot[8..MARK])
+    };
+    let slots = slots.filter(|(_, slot)| sound(slot));
+    slots.map(|(n, slot)| (n * BLOCK..n * BLOCK + MARK, long(slot, 24), long(slot, 40))).collect()
+}
+
+/// The record that a mark page tells: that of the newest sound slot.
 pub fn told(mark: &[u8]) -> Option<u64> {
-    let sound = mark.len() >= MARK && word(mark, 0) == 0xE5CE_3A4B;
-    (sound && word(mark, 4) == crc(&mark[8..MARK])).then(|| long(mark, 40))
+    slots(mark).into_iter().map(|(_, session, seq)| (session, seq)).max().map(|(_, seq)| seq)
 }

@@ -62,8 +62,10 @@ impl Map {
             if name == "manifest" {
                 let end = format::clean_end(&bytes);
                 map.claims.extend(end.map(|(_, _, seq)| claim(0..bytes.len(), seq)));
+                map.claims.push(claim(0..bytes.len(), format::durable(&bytes)));
             } else if name == "mark" {
-                map.claims.extend(format::told(&bytes).map(|seq| claim(0..MARK, seq)));
+                map.claims
+                    .extend(format::slots(&bytes).into_iter().map(|(at, _, seq)| claim(at, seq)));
             } else if let Some(segment) = format::segment(&bytes) {
                 map.claims.push(claim(0..BLOCK, segment.claim));
                 map.claims.extend(
@@ -88,7 +90,7 @@ impl Map {
         let at = at as usize;
         match file.file_name().and_then(|name| name.to_str()) {
             Some("manifest") => return Place::Manifest,
-            Some("mark") if at < MARK => return Place::Mark,
+            Some("mark") if at < 2 * BLOCK && at % BLOCK < MARK => return Place::Mark,
             Some("mark") => return Place::MarkPadding,
             _ => {}
         }
@@ -112,6 +114,14 @@ impl Map {
         let touched =
             |unit: &&Unit| (unit.at.start as u64) < harmed.end && harmed.start < unit.at.end as u64;
         owner.units.iter().filter(touched).map(|unit| unit.last_seq).max()
+    }
+
+    /// Whether harm to a header leaves nothing that says that the segment's last unit was durable. Then
+    /// the unit is a torn tail.
+    pub fn is_headless_tail(&self, file: &Path, harmed: &Range<u64>) -> bool {
+        let Place::Header(segment) = self.place(file, harmed.start) else { return false };
+        let last = segment.units.last().map_or(0, |unit| unit.last_seq);
+        last > self.claim_without(file, harmed)
     }
 
     /// The highest claim that is left when these bytes of a file are harmed.

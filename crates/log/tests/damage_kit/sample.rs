@@ -178,8 +178,8 @@ impl Building {
     pub fn done(&mut self, clean: bool) -> Sample {
         let (name, disk, items) = (self.name, self.disk.clone(), self.items.clone());
         let map = Map::of(&disk);
-        let marked = map.claims.iter().find(|claim| claim.file == in_dir("mark"));
-        let marked = marked.map(|claim| claim.seq);
+        let marked = map.claims.iter().filter(|claim| claim.file == in_dir("mark"));
+        let marked = marked.map(|claim| claim.seq).max();
         assert!(self.cut || marked == Some(self.last()), "{name}: the mark says {marked:?}");
         let found: Vec<u64> =
             map.segments.iter().flat_map(|s| &s.units).map(|u| u.last_seq).collect();
@@ -217,12 +217,22 @@ pub fn killed() -> Sample {
 /// As `killed`, but the power went while the last commit was written: its unit is torn, and the
 /// mark page is what the cut left of it.
 pub fn torn() -> Sample {
+    let is_torn = |sample: &Sample| {
+        let newest = sample.map.newest();
+        let content = sample.disk.contents(&segment_path(newest.number)).unwrap();
+        content[newest.end..].iter().any(|&byte| byte != 0)
+    };
+    // Which sectors a cut leaves follows from the length, too.
+    (9000..30_000).step_by(700).map(torn_in).find(is_torn).unwrap()
+}
+
+fn torn_in(len: usize) -> Sample {
     let mut log = Building::new("torn");
     log.open(4);
     log.several(&[100, 0, 16]).one(5000).run().one(8).kill();
     log.open(3);
     log.one(24).several(&[48, 900]).run().several(&[0, 5000]).one(70).run();
-    log.one(9).several(&[30, 31]).one(3000).cut_power_during(9000);
+    log.one(9).several(&[30, 31]).one(3000).cut_power_during(len);
     log.done(false)
 }
 
