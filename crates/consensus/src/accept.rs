@@ -210,7 +210,7 @@ impl Inner {
                     self.index.open.enter(page.number, &page.open);
                 }
                 place.put(Some(hold(slot, ballot, value, 0)), before, guard);
-                place.set_word(Word::accepted(seq));
+                place.set_word(Word::accepted(seq).sized(value.len()));
                 page.touch();
                 Ok(Attempt::Done(ticket))
             }

@@ -32,6 +32,8 @@ use crate::error::{Error, Result};
 pub(crate) enum Job {
     /// A checkpoint of the index, if one is due.
     Checkpoint,
+    /// Segments that are not worth keeping.
+    Reclaim,
 }
 
 /// What a job asks for when it returns.
@@ -39,7 +41,6 @@ pub(crate) enum Job {
 pub(crate) enum Next {
     Done,
     /// Run it again, after the jobs that are queued now.
-    #[allow(dead_code)] // For jobs that take long; the checkpoint is none.
     Again,
 }
 
@@ -79,13 +80,17 @@ impl Background {
         self.stopping.load(SeqCst)
     }
 
+    /// Whether jobs run on the thread that schedules them.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.inline
+    }
+
     /// [`Error::Closed`] once jobs have to end.
     pub(crate) fn go_on(&self) -> Result<()> {
         if self.is_stopping() { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// Sleeps, for a job that throttles itself. [`Error::Closed`] at once when it has to end.
-    #[allow(dead_code)] // For jobs that throttle themselves.
     pub(crate) fn pause(&self, time: Duration) -> Result<()> {
         let deadline = Instant::now() + time;
         let mut state = self.state.lock();

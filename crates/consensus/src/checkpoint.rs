@@ -34,7 +34,7 @@ impl ConsensusLog {
     /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
     pub fn checkpoint(&self) -> Result<()> {
         let _upkeep = self.inner.upkeep.lock();
-        self.inner.checkpoint(false)
+        self.inner.checkpoint(0)
     }
 }
 
@@ -69,26 +69,27 @@ impl Inner {
         }
         let pause = self.options.checkpoint_every / 8;
         self.retry_at.store(self.newest.load(Relaxed).saturating_add(pause), Relaxed);
-        self.checkpoint(false)?;
+        self.checkpoint(0)?;
         self.retry_at.store(0, Relaxed);
         Ok(())
     }
 
-    /// The caller holds `upkeep`, and not the gate. With `all`, pages that did not change are written
-    /// anew, too.
-    pub(crate) fn checkpoint(&self, all: bool) -> Result<()> {
+    /// The caller holds `upkeep`, and not the gate. Pages that were stored before `rewrite_below` are stored
+    /// anew.
+    pub(crate) fn checkpoint(&self, rewrite_below: u64) -> Result<()> {
         let gate = self.gate.alone();
         self.writable(&gate.terms())?;
-        let snapshot = self.snapshot(&gate, all)?;
+        let snapshot = self.snapshot(&gate, rewrite_below)?;
         drop(gate);
         self.write_checkpoint(snapshot)
     }
 
-    pub(crate) fn snapshot(&self, gate: &Alone<'_>, all: bool) -> Result<Snapshot> {
+    pub(crate) fn snapshot(&self, gate: &Alone<'_>, rewrite_below: u64) -> Result<Snapshot> {
         let guard = crossbeam_epoch::pin();
         self.settle(&guard);
-        if all {
-            for number in self.index.numbers(0, &guard) {
+        let rewrite = |number| self.index.stored_at(number, &guard) < rewrite_below;
+        for number in self.index.numbers(0, &guard) {
+            if rewrite(number) {
                 self.page(number, &guard)?;
             }
         }
@@ -98,7 +99,7 @@ impl Inner {
             if page.open.get() > 0 {
                 open.insert(page.number);
             }
-            if page.take_dirty() || all {
+            if page.take_dirty() || rewrite(page.number) {
                 let (first, words) = page.words();
                 pages.push((page.number, first, words));
             }
@@ -149,9 +150,9 @@ impl Work for Inner {
 
     fn work(self: &Arc<Self>, job: Job) -> Result<Next> {
         match job {
-            Job::Checkpoint => self.automatic_checkpoint()?,
+            Job::Checkpoint => self.automatic_checkpoint().map(|()| Next::Done),
+            Job::Reclaim => self.reclaim_job(),
         }
-        Ok(Next::Done)
     }
 }
 

@@ -33,7 +33,7 @@ impl Inner {
         }
         let written = self.writable(&gate.terms()).and_then(|()| {
             self.write_uncommitted()?;
-            let snapshot = self.snapshot(&gate, false)?;
+            let snapshot = self.snapshot(&gate, 0)?;
             self.write_checkpoint(snapshot)
         });
         gate.close();

@@ -8,7 +8,7 @@ use crate::ballot::Ballot;
 use crate::error::{Error, Result};
 use crate::gate::Alone;
 use crate::log::{ConsensusLog, Inner};
-use crate::page::{Page, Slot, State, Word, number_of};
+use crate::page::{Page, Slot, State, number_of};
 use crate::record;
 use crate::region::charge;
 use crate::rules::{self, Known};
@@ -135,7 +135,7 @@ impl Inner {
             held.commit(marker);
             charge(held.len())
         });
-        place.set_word(Word::committed(seq));
+        place.set_word(place.word().commit(seq));
         page.touch();
         page.count_commit();
         page.open.leave();

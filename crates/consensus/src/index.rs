@@ -140,6 +140,12 @@ impl Index {
         true
     }
 
+    /// The record of the last checkpoint that has a page; 0 where there is none.
+    pub(crate) fn stored_at(&self, number: u64, guard: &Guard) -> u64 {
+        let table = self.table(guard);
+        table.place(number).map_or(0, |place| place.stored.load(Ordering::Acquire))
+    }
+
     /// How many committed slots the last checkpoint has in a page.
     pub(crate) fn stored_commits(&self, number: u64, guard: &Guard) -> u64 {
         let table = self.table(guard);

@@ -45,7 +45,7 @@ impl ConsensusLog {
         let ticket = inner.append(|out| record::chosen(out, slot, ballot, value))?;
         let seq = ticket.seq().0;
         place.held().swap(Some(hold(slot, ballot, value, seq)), &guard);
-        place.set_word(Word::committed(seq));
+        place.set_word(Word::committed(seq).sized(value.len()));
         page.touch();
         page.count_commit();
         if state == State::Accepted {
@@ -74,7 +74,7 @@ impl ConsensusLog {
             return Err(Error::SlotOutOfRange { slot: frontier, limit: u64::MAX - 1 });
         }
         self.inner.raise(floor + 1, frontier + 1)?;
-        self.inner.try_to_free_space();
+        self.inner.reclaim_soon();
         Ok(())
     }
 }

@@ -28,7 +28,7 @@
 //! The map: `rules` decides, without any I/O, under a lock of `gate`; `record` is the bytes; `accept`,
 //! `commit`, `promise`, `learn` append what was decided; `index`, `page`, `cell`, `held` are how readers
 //! find it without a lock; `stock` has memory ready; `region` bounds what is uncommitted; `settled` knows
-//! what is durably committed; `checkpoint`, `recovery` and `truncate` are about the log's two ends;
+//! what is durably committed; `checkpoint`, `recovery`, `truncate` and `reclaim` are about the log's two ends;
 //! `background` runs what no caller waits for.
 
 mod accept;
@@ -53,6 +53,7 @@ mod options;
 mod page;
 mod promise;
 mod read;
+mod reclaim;
 mod record;
 mod recovery;
 mod region;
@@ -70,6 +71,7 @@ pub use commit::BatchTicket;
 pub use component::COMPONENT;
 pub use entry::Entry;
 pub use error::{Error, Result};
+pub use esker_log::reclaim::Reclaimed;
 pub use inspect::{Inspection, Picture, Value, inspect};
 pub use iterate::{IterateOptions, Iterated};
 pub use log::{ConsensusLog, Guard};

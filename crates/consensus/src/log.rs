@@ -16,6 +16,7 @@ use crate::gate::{Gate, Terms};
 use crate::index::{Found, Index};
 use crate::options::{Mode, Options};
 use crate::page::{Page, number_of};
+use crate::reclaim::Reclaiming;
 use crate::record::Record;
 use crate::region::Region;
 use crate::settled::Settled;
@@ -58,6 +59,7 @@ pub(crate) struct Inner {
     /// Held by whoever makes a checkpoint or truncates.
     pub(crate) upkeep: Mutex<()>,
     pub(crate) background: Background,
+    pub(crate) reclaiming: Reclaiming,
     /// The number of the newest record, or of one that came a moment before it.
     pub(crate) newest: AtomicU64,
     /// The number of the newest record that the last checkpoint covers.
@@ -103,6 +105,7 @@ impl Inner {
         Self {
             log,
             background: Background::new(inline),
+            reclaiming: Reclaiming::default(),
             gate: Gate::new(),
             start: AtomicU64::new(start),
             index: Index::new(start),
@@ -186,6 +189,18 @@ impl Inner {
         let ticket = with_scratch(|scratch| {
             encode(scratch);
             self.log.append(&*scratch)
+        });
+        self.appended(ticket)
+    }
+
+    /// As [`Inner::append`], for records that give space back.
+    pub(crate) fn append_internal(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<esker_log::Ticket> {
+        let ticket = with_scratch(|scratch| {
+            encode(scratch);
+            self.log.append_internal(&*scratch)
         });
         self.appended(ticket)
     }

@@ -7,10 +7,12 @@
 //! durable, and to be read from the log.
 
 use crossbeam_epoch::Guard;
+use esker_log::reclaim::stored_size;
 
 use crate::cell::Cell;
 use crate::held::Held;
 use crate::open_pages::Count;
+use crate::record::VALUE_AT;
 use crate::stock::SMALL;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -29,19 +31,46 @@ pub(crate) enum State {
     Committed,
 }
 
-/// A slot's state, and the number of the record with its value: 0 where only memory has it.
+/// A slot's state, about the size of the record with its value, and the number of that record: 0 where only
+/// memory has it. Two bits, ten, and 52.
+///
+/// The size is there for truncation, which has to know how many bytes of a segment are live without reading
+/// them: see `size`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(u64);
+
+/// The first number of a record that a word has no room for. A log that appends a million records a
+/// second comes to it after 71 years, and does not open then.
+pub(crate) const SEQ_LIMIT: u64 = 1 << 51;
+
+const SEQ_AT: u32 = 12;
+const SIZE_AT: u32 = 2;
 
 impl Word {
     pub(crate) const EMPTY: Word = Word(0);
 
     pub(crate) fn accepted(seq: u64) -> Self {
-        Self(seq << 2 | 1)
+        Self(seq << SEQ_AT | 1)
     }
 
     pub(crate) fn committed(seq: u64) -> Self {
-        Self(seq << 2 | 2)
+        Self(seq << SEQ_AT | 2)
+    }
+
+    /// The same, of a value of this length.
+    pub(crate) fn sized(self, len: usize) -> Self {
+        let class = size::class(stored_size(VALUE_AT + len));
+        Self(self.0 & !(size::MASK << SIZE_AT) | class << SIZE_AT)
+    }
+
+    /// The same value, committed; it is in this record.
+    pub(crate) fn commit(self, seq: u64) -> Self {
+        Self(seq << SEQ_AT | self.0 & size::MASK << SIZE_AT | 2)
+    }
+
+    /// At most 4 % more than what the record takes in the log, in bytes.
+    pub(crate) fn size(self) -> u64 {
+        size::bytes(self.0 >> SIZE_AT & size::MASK)
     }
 
     pub(crate) fn state(self) -> State {
@@ -53,12 +82,12 @@ impl Word {
     }
 
     pub(crate) fn seq(self) -> u64 {
-        self.0 >> 2
+        self.0 >> SEQ_AT
     }
 
     /// The same state, with the value in another record.
     pub(crate) fn moved(self, seq: u64) -> Self {
-        Self(seq << 2 | self.0 & 3)
+        Self(seq << SEQ_AT | self.0 & ((1 << SEQ_AT) - 1))
     }
 
     pub(crate) fn bits(self) -> u64 {
@@ -73,6 +102,48 @@ impl Word {
             State::Accepted | State::Committed => word.seq() > 0,
         };
         sound.then_some(word)
+    }
+}
+
+/// Sizes in ten bits: a number of eights with a mantissa of six bits, the first of which is implied, and an
+/// exponent of five.
+mod size {
+    pub(super) const MASK: u64 = 0x3FF;
+
+    /// The class of the smallest size that is at least this one.
+    pub(super) fn class(bytes: u64) -> u64 {
+        let eights = bytes.div_ceil(8);
+        let exponent = u64::from((64 - eights.leading_zeros()).saturating_sub(6));
+        let mantissa = eights.div_ceil(1 << exponent);
+        // Rounded up to 64 it is the first of the next exponent.
+        let class = if exponent == 0 { mantissa } else { (exponent + 1) * 32 + mantissa - 32 };
+        class.min(MASK)
+    }
+
+    pub(super) fn bytes(class: u64) -> u64 {
+        let (exponent, rest) = (class / 32, class % 32);
+        if exponent < 2 { class * 8 } else { (32 + rest) << (exponent - 1) << 3 }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn sizes_come_back_at_most_a_thirty_second_larger() {
+            for bytes in
+                (0..5000).chain((12..38).flat_map(|n| [(1 << n) - 1, 1 << n, (1 << n) + 9]))
+            {
+                let class = class(bytes);
+                let back = super::bytes(class);
+                assert!(
+                    class <= MASK && back >= bytes && back <= bytes + 8 + bytes / 32,
+                    "{bytes}"
+                );
+            }
+            assert!((1..=MASK).all(|class| super::bytes(class) > super::bytes(class - 1)));
+            assert!((0..=MASK).all(|c| class(super::bytes(c)) == c));
+        }
     }
 }
 
@@ -203,6 +274,19 @@ impl Page {
         self.dirty.swap(false, Ordering::AcqRel)
     }
 
+    /// How many words a checkpoint stores of it.
+    pub(crate) fn stored_words(&self) -> usize {
+        let stands = |slot: &Slot| slot.word().seq() > 0;
+        let first = self.slots.iter().position(stands);
+        let last = self.slots.iter().rposition(stands);
+        first.zip(last).map_or(0, |(first, last)| last + 1 - first)
+    }
+
+    /// Whether the next checkpoint stores it anew.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+
     /// The words for a checkpoint, without the empty ones at both ends; what only memory has is
     /// left out.
     pub(crate) fn words(&self) -> (u16, Vec<u64>) {
@@ -231,6 +315,10 @@ mod tests {
         assert_eq!(again.slot(3 * 4096 + 7).word(), Word::committed(9));
         assert_eq!(again.slot(3 * 4096 + 9).word(), Word::accepted(11));
         assert!(Page::from_words(3, 0, [3].into_iter()).is_none());
+        let sized = Word::accepted(7).sized(1000);
+        assert_eq!((sized.seq(), sized.state(), sized.size()), (7, State::Accepted, 1056));
+        let moved = sized.moved(9).commit(11);
+        assert_eq!((moved.seq(), moved.state(), moved.size()), (11, State::Committed, 1056));
         assert_eq!(page.from(3 * 4096 + 4090).count(), 6);
     }
 }

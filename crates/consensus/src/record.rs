@@ -16,9 +16,9 @@ const CHOSEN: u8 = 4;
 const THROUGH: u8 = 5;
 const STATE: u8 = 6;
 const CUT: u8 = 7;
-const PAGE: u8 = 8;
-/// 9 was a root whose pages had no counts.
+/// 8 was a page whose words had no sizes, and 9 a root whose pages had no counts.
 const ROOT: u8 = 10;
+const PAGE: u8 = 11;
 
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(samples[1], accept);
         assert_eq!(samples[6], [7, 8, 0, 0, 0, 0, 0, 0, 0]);
         let kinds: Vec<_> = samples.iter().map(|bytes| bytes[0]).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 8, 10]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 11, 10]);
         let entry = [&[2, 0, 0, 0, 0, 0, 0, 0, 199][..], &[0; 7], &[0, 16]].concat();
         assert_eq!(samples[8][65..], entry);
     }
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn what_is_cut_or_too_long_is_refused() {
         for bytes in samples() {
-            let fixed = ![2, 3, 4, 8, 10].contains(&bytes[0]);
+            let fixed = ![2, 3, 4, 10, 11].contains(&bytes[0]);
             for len in 0..bytes.len() {
                 // Values and lists may end anywhere that makes sense; a decoder must not panic.
                 let decoded = Record::decode(&bytes[..len]);
@@ -330,16 +330,17 @@ mod tests {
             let longer = [&bytes[..], &[0]].concat();
             assert!(Record::decode(&longer).is_err() || [2, 4].contains(&bytes[0]));
         }
-        assert!(Record::decode(&[0]).is_err() && Record::decode(&[11, 0]).is_err());
+        assert!(Record::decode(&[0]).is_err() && Record::decode(&[12, 0]).is_err());
         assert!(Record::decode(&[]).is_err());
-        assert!(Record::decode(&[9; 65]).is_err(), "a root of an older version");
+        let older = [Record::decode(&[9; 65]), Record::decode(&[8; 11])];
+        assert!(older.iter().all(Result::is_err), "a root and a page of older versions");
     }
 
     proptest::proptest! {
         /// Whatever the bytes are, the decoder ends, and takes nothing from behind them.
         #[test]
         fn any_bytes_are_decoded_or_refused(
-            kind in 0u8..12,
+            kind in 0u8..13,
             rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
         ) {
             let bytes = [&[kind][..], &rest].concat();

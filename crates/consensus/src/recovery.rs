@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::held::hold;
 use crate::log::{ConsensusLog, Inner, Owner};
 use crate::options::Options;
-use crate::page::{Page, SLOTS, State, Word, number_of};
+use crate::page::{Page, SEQ_LIMIT, SLOTS, State, Word, number_of};
 use crate::record::{PageAt, Record, Root};
 use crate::region::charge;
 use crate::settled::CommittedRange;
@@ -37,6 +37,10 @@ impl ConsensusLog {
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
         let log = component::open(dir.as_ref(), options.for_log())?;
+        if log.accepted().0 >= SEQ_LIMIT {
+            let what = "its number is too large";
+            return Err(Error::CorruptedRecord { seq: log.accepted().0, what });
+        }
         // Whatever was put aside may have held a promise. That never heals.
         let read_only = log.was_repaired().map_err(Error::Log)?;
         let root = if read_only { None } else { last_root(&log) };
@@ -179,11 +183,11 @@ impl<'a, 'g> Replay<'a, 'g> {
         let nonsense = |what| Error::CorruptedRecord { seq, what };
         match Record::decode(payload).map_err(nonsense)? {
             Record::Promise { ballot } => self.promise = self.promise.max(ballot),
-            Record::Accept { slot, ballot, .. } => {
+            Record::Accept { slot, ballot, value } => {
                 self.promise = self.promise.max(ballot);
-                self.accepted(slot, seq)?;
+                self.accepted(slot, seq, value.len())?;
             }
-            Record::Chosen { slot, .. } => self.chosen(slot, seq)?,
+            Record::Chosen { slot, value, .. } => self.chosen(slot, seq, value.len())?,
             Record::Commit { slots } => {
                 for (slot, _) in slots.iter() {
                     self.marked(slot)?;
@@ -215,7 +219,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(self.page.clone())
     }
 
-    fn accepted(&mut self, slot: u64, seq: u64) -> Result<()> {
+    fn accepted(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
         let place = page.slot(slot);
         match place.word().state() {
@@ -224,12 +228,12 @@ impl<'a, 'g> Replay<'a, 'g> {
             State::Empty => self.inner.index.open.enter(page.number, &page.open),
             State::Accepted => {}
         }
-        place.set_word(Word::accepted(seq));
+        place.set_word(Word::accepted(seq).sized(len));
         page.touch();
         Ok(())
     }
 
-    fn chosen(&mut self, slot: u64, seq: u64) -> Result<()> {
+    fn chosen(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
         let place = page.slot(slot);
         match place.word().state() {
@@ -240,7 +244,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             page.count_commit();
             self.count(slot);
         }
-        place.set_word(Word::committed(seq));
+        place.set_word(Word::committed(seq).sized(len));
         page.touch();
         Ok(())
     }
@@ -251,7 +255,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         match place.word().state() {
             State::Committed => {}
             State::Accepted => {
-                place.set_word(Word::committed(place.word().seq()));
+                place.set_word(place.word().commit(place.word().seq()));
                 page.touch();
                 page.count_commit();
                 page.open.leave();
@@ -279,7 +283,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             if let Some(page) = self.inner.page(current, self.guard)? {
                 for (slot, place) in page.from(first).take_while(|(slot, _)| *slot <= last) {
                     if place.word().state() == State::Accepted {
-                        place.set_word(Word::committed(place.word().seq()));
+                        place.set_word(place.word().commit(place.word().seq()));
                         page.touch();
                         page.count_commit();
                         page.open.leave();

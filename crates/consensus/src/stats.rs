@@ -1,5 +1,7 @@
 //! What a log says about itself.
 
+use esker_log::reclaim::Reclaimed;
+
 use crate::ballot::Ballot;
 use crate::log::ConsensusLog;
 use crate::settled::CommittedRange;
@@ -35,6 +37,8 @@ pub struct Stats {
     /// Background jobs that failed since the log was opened: checkpoints, for example. Each was logged,
     /// and is tried again.
     pub background_failures: u64,
+    /// What was reclaimed since the log was opened: segments dropped, and live values copied for that.
+    pub reclaimed: Reclaimed,
     /// Damage was put aside once, and the log takes nothing any more.
     pub read_only: bool,
     /// The log below.
@@ -65,6 +69,7 @@ impl ConsensusLog {
             pages: pages.len(),
             since_checkpoint: inner.since_checkpoint(),
             background_failures: inner.background.failures(),
+            reclaimed: inner.reclaiming.done(),
             read_only: inner.read_only,
             log: inner.log.metadata(),
         }

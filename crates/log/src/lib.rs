@@ -28,7 +28,7 @@
 //!
 //! The map: [`Log`] appends and reads, [`Ticket`] waits, [`Stream`] follows, a [`Reader`] does so from
 //! another process, [`Options`] choose, [`Error`] explains. `core` decides, without any I/O; `committer` writes; `recovery` opens;
-//! `cursor` reads; `engine` has the threads.
+//! `cursor` reads; `engine` has the threads; [`reclaim`] gives space back for components with an index.
 
 mod app_metadata;
 mod append;
@@ -61,6 +61,7 @@ mod position;
 mod progress;
 mod published;
 mod read;
+pub mod reclaim;
 mod recovery;
 mod repair;
 mod runway;

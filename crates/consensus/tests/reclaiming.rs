@@ -1,0 +1,295 @@
+//! Space below the floor: what is dropped, what that copies, and what a crash leaves of it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod setting;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use esker_consensus::{ConsensusLog, Error, Mode, Options};
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_log::Engine;
+use setting::{DIR, HIGH, HIGHER, LOW, MODES, Setting, driven, log, log_with, open_on, value};
+
+fn fill(log: &ConsensusLog, slots: std::ops::Range<u64>, len: usize) {
+    let values: Vec<_> = slots.clone().map(|slot| vec![slot as u8; len]).collect();
+    let pairs: Vec<_> = slots.clone().zip(values.iter().map(Vec::as_slice)).collect();
+    for pairs in pairs.chunks(100) {
+        log.accept_batch(LOW, pairs).unwrap().wait().unwrap();
+    }
+    log.commit_through(slots.end - 1).unwrap().wait().unwrap();
+}
+
+/// As Raft truncates: everything but the newest entries, again and again. Guards against copies of what
+/// the next truncation drops.
+#[test]
+fn a_log_that_is_truncated_in_order_copies_next_to_nothing() {
+    const ROUNDS: u64 = 60;
+    const EACH: u64 = 500;
+    let s = log(Mode::Durable);
+    fill(&s.log, 0..EACH, 100);
+    let mut own = s.log.stats().log.accepted.0;
+    for round in 1..ROUNDS {
+        let before = s.log.stats().log.accepted.0;
+        fill(&s.log, round * EACH..(round + 1) * EACH, 100);
+        own += s.log.stats().log.accepted.0 - before + 1;
+        s.log.truncate_before(round * EACH).unwrap();
+    }
+    // Pages and roots are large: what matters is bytes, and of these the most are copies.
+    let stats = s.log.stats();
+    let entries = ROUNDS * EACH * 144;
+    assert!(stats.reclaimed.bytes_copied * 5 <= entries, "{:?}", stats.reclaimed);
+    assert!((stats.log.accepted.0 - own) * 5 <= own, "{own} records, then {stats:?}");
+    assert!(stats.reclaimed.bytes_freed >= entries / 2);
+    // 500 to 1,000 entries are live: twice that, two segments, and what a checkpoint takes.
+    let bound = 2 * 2 * EACH * 144 + 2 * (64 << 10) + (32 << 10);
+    assert!(stats.log.disk_bytes <= bound, "{} of {bound}", stats.log.disk_bytes);
+    let s = s.kill(Mode::Durable);
+    assert_eq!(s.committed_slots(), ((ROUNDS - 1) * EACH..ROUNDS * EACH).collect::<Vec<_>>());
+}
+
+/// Of 3,000 values 2,000 stay: no more of them is copied than one segment has.
+#[test]
+fn what_stays_is_not_copied_to_free_what_goes_anyway() {
+    let s = log(Mode::Durable);
+    fill(&s.log, 0..3000, 1000);
+    let before = s.log.stats().log.disk_bytes;
+    s.log.truncate_before(1000).unwrap();
+    s.log.reclaim().unwrap();
+    let stats = s.log.stats();
+    assert!(stats.reclaimed.records_copied <= 63, "{:?}", stats.reclaimed);
+    assert!(stats.reclaimed.bytes_freed >= 1_000_000 - 2 * (64 << 10));
+    assert!(stats.log.disk_bytes < before - 900_000);
+    let s = s.kill(Mode::Durable);
+    assert_eq!(s.committed_slots(), (1000..3000).collect::<Vec<_>>());
+}
+
+/// Truncation returns when the floor is durable; what it has to say about space, it says to
+/// the log. Guards against a floor that fails for want of a readable value far below the tail.
+#[test]
+fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
+    let s = log(Mode::Durable);
+    fill(&s.log, 0..50, 2000);
+    s.log.learn(9999, LOW, &[0xAB; 3000]).unwrap().wait().unwrap();
+    fill(&s.log, 50..400, 2000);
+    let s = s.reopen(Mode::Durable);
+    let path = s.disk.files(Path::new(DIR)).unwrap().into_iter().find_map(|name| {
+        let path = Path::new(DIR).join(name);
+        let bytes = s.disk.contents(&path).unwrap();
+        let at = bytes.windows(64).position(|bytes| bytes == [0xAB; 64])?;
+        Some((path, at as u64 + 100))
+    });
+    let (path, at) = path.unwrap();
+    s.disk.flip_bit(&path, at * 8).unwrap();
+    s.log.truncate_before(390).unwrap();
+    assert_eq!(s.log.floor(), Some(389));
+    let failed = s.log.reclaim().unwrap_err();
+    assert!(matches!(failed, Error::Log(esker_log::Error::Damaged(_))), "{failed:?}");
+    assert!(s.log.stats().log.after.0 > 0, "the dead ones before it are gone");
+    fill(&s.log, 400..410, 2000);
+    let guard = s.log.pin();
+    assert!((390..410).all(|slot| s.log.read_committed(slot, &guard).is_ok()));
+    assert!(matches!(s.log.read(9999, &guard), Err(Error::CorruptedEntry { .. })));
+    s.log.truncate_before(400).unwrap();
+    s.log.close().unwrap();
+}
+
+/// A log with a promise, an old uncommitted slot, one of a higher ballot, and one far ahead in segments
+/// that are otherwise dead once the floor is raised.
+fn worth_reclaiming(mode: Mode) -> Setting {
+    let s = log_with(mode, |options| options.checkpoint_every = 1024);
+    s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+    s.log.learn(9999, LOW, b"far ahead").unwrap().wait().unwrap();
+    s.accept(8888, HIGH, b"old and uncommitted");
+    for slot in 0..150 {
+        s.accept(slot, HIGH, &vec![slot as u8; 2000]);
+        s.commit(slot, HIGH);
+    }
+    s.accept(8887, HIGH, b"lower");
+    s.accept(8887, HIGHER, b"higher");
+    s
+}
+
+/// What has to be there, whatever happened: `floor` is the lowest that may be.
+fn look(log: &ConsensusLog, mode: Mode, committed_8888: bool, floor: u64) {
+    assert!(log.promised() >= HIGH);
+    let start = log.floor().map_or(0, |floor| floor + 1);
+    assert!(start >= floor && start <= 140, "{start}");
+    let guard = log.pin();
+    for slot in start..150 {
+        let entry = log.read_committed(slot, &guard).unwrap();
+        assert_eq!((entry.value(), entry.ballot()), (&[slot as u8; 2000][..], HIGH));
+    }
+    assert_eq!(log.read_committed(9999, &guard).unwrap().value(), b"far ahead");
+    if mode == Mode::Durable {
+        let entry = log.read(8888, &guard).unwrap();
+        assert_eq!((entry.value(), entry.ballot()), (&b"old and uncommitted"[..], HIGH));
+        assert!(entry.is_committed() || !committed_8888);
+        let entry = log.read(8887, &guard).unwrap();
+        assert_eq!((entry.value(), entry.ballot()), (&b"higher"[..], HIGHER));
+    }
+    let count = 150 - start + 1 + u64::from(committed_8888);
+    assert_eq!(log.committed_range().unwrap().count, count);
+    assert_eq!(log.frontier(), Some(149));
+}
+
+/// Guards against a segment that is dropped before its copies, or the checkpoint that names them, are durable;
+/// against a copy that changes what it copies; and against a crash after which space never comes back.
+#[test]
+fn the_power_goes_at_every_operation_of_a_pass_and_again_in_the_next() {
+    const WAYS: [Persist; 4] =
+        [Persist::Nothing, Persist::Everything, Persist::Torn, Persist::Random];
+    for mode in MODES {
+        let start = worth_reclaiming(mode);
+        start.disk.kill();
+        let disk = start.disk.clone();
+        drop(start);
+        disk.power_on();
+        let live = |disk: &SimDisk, at: Option<CutPoint>, how: Persist, to: u64| {
+            let (options, engine): (Options, Engine) = driven(disk, mode);
+            if let Some(at) = at {
+                disk.cut_power_at(at, how);
+            }
+            let begin = disk.operations();
+            let log = ConsensusLog::open(DIR, options);
+            let mut raised = false;
+            if let Ok(log) = &log {
+                raised = log.truncate_before(to).is_ok() && disk.is_on();
+                drop(log.reclaim());
+            }
+            disk.cancel_cut();
+            let operations = disk.operations() - begin;
+            if at.is_some() && disk.is_on() {
+                disk.power_cut(how);
+            }
+            let log = log.map(|log| {
+                if at.is_none() {
+                    assert!(raised);
+                    look(&log, mode, false, to);
+                }
+            });
+            assert!(at.is_some() || log.is_ok(), "{log:?}");
+            engine.stop();
+            disk.power_on();
+            (operations, raised)
+        };
+        let (operations, _) = live(&disk.fork(1), None, Persist::Nothing, 130);
+        assert!(operations > 20, "{operations}");
+        let base = disk.operations();
+        for n in 0..operations {
+            let how = WAYS[(n % 4) as usize];
+            for at in [CutPoint::Before(base + n), CutPoint::During(base + n)] {
+                let disk = disk.fork(n);
+                let (_, first) = live(&disk, Some(at), how, 130);
+                let again = CutPoint::During(disk.operations() + n * 7 % operations);
+                let (_, second) = live(&disk, Some(again), Persist::Random, 140);
+                let floor = if second {
+                    140
+                } else if first {
+                    130
+                } else {
+                    0
+                };
+                let s = open_on(&disk, mode, |_| {});
+                look(&s.log, mode, false, floor);
+                s.log.truncate_before(140).unwrap();
+                s.log.reclaim().unwrap();
+                look(&s.log, mode, false, 140);
+                let bytes = s.log.stats().log.disk_bytes;
+                assert!(bytes <= 3 * (64 << 10), "{bytes} bytes after {at:?}");
+                let s = s.kill(mode);
+                look(&s.log, mode, false, 140);
+                s.log.close().unwrap();
+            }
+        }
+    }
+}
+
+/// Guards against a copy of a value that was replaced, committed or dropped while it was read.
+#[test]
+fn slots_change_while_they_are_copied() {
+    for mode in MODES {
+        let (disk, engine) = (SimDisk::new(3), Engine::new(1).unwrap());
+        let mut options = Options::on(Arc::new(disk.process()));
+        options.mode = mode;
+        options.segment_size = 64 << 10;
+        options.engine = Some(engine.clone());
+        let log = ConsensusLog::open(DIR, options).unwrap();
+        // Every third is uncommitted: all of them stand among what is dropped.
+        const OPEN: u64 = 20_000;
+        for slot in 0..600u64 {
+            log.accept(OPEN + slot, LOW, &value(slot)).unwrap().wait().unwrap();
+            if slot % 3 == 0 {
+                log.learn(slot / 3, LOW, &[7; 1500]).unwrap().wait().unwrap();
+            }
+        }
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for slot in 0..600u64 {
+                    match slot % 4 {
+                        0 => drop(log.accept(OPEN + slot, HIGH, b"replaced").unwrap()),
+                        1 => drop(log.commit(OPEN + slot, LOW).unwrap()),
+                        _ => {}
+                    }
+                }
+                done.store(true, SeqCst);
+            });
+            scope.spawn(|| {
+                log.truncate_before(100).unwrap();
+                while !done.load(SeqCst) {
+                    log.reclaim().unwrap();
+                }
+                log.truncate_before(190).unwrap();
+                log.reclaim().unwrap();
+            });
+        });
+        assert!(log.stats().reclaimed.records_copied > 0 || mode == Mode::Volatile);
+        log.close().unwrap();
+        drop(log);
+        engine.stop();
+        let s = open_on(&disk, mode, |_| {});
+        let guard = s.log.pin();
+        for slot in 0..600 {
+            let entry = s.log.read(OPEN + slot, &guard).unwrap();
+            let expected = match slot % 4 {
+                0 => (b"replaced".to_vec(), HIGH, false),
+                1 => (value(slot), LOW, true),
+                _ => (value(slot), LOW, false),
+            };
+            let told = (entry.value().to_vec(), entry.ballot(), entry.is_committed());
+            assert_eq!(told, expected, "slot {slot}");
+        }
+        assert_eq!(s.log.floor(), Some(189));
+    }
+}
+
+/// Guards against a close that waits for a pass to come to its end.
+#[test]
+fn closing_ends_a_pass() {
+    let (disk, engine) = (SimDisk::new(3), Engine::new(1).unwrap());
+    let mut options = Options::on(Arc::new(disk.process()));
+    options.segment_size = 64 << 10;
+    options.engine = Some(engine.clone());
+    let log = ConsensusLog::open(DIR, options).unwrap();
+    fill(&log, 0..2000, 1000);
+    std::thread::scope(|scope| {
+        let reclaims = scope.spawn(|| {
+            log.truncate_before(1990).unwrap();
+            while log.reclaim().is_ok() {}
+            log.reclaim()
+        });
+        while log.floor().is_none() {
+            std::thread::yield_now();
+        }
+        log.close().unwrap();
+        assert!(matches!(reclaims.join().unwrap(), Err(Error::Closed)));
+    });
+    drop(log);
+    engine.stop();
+    let s = open_on(&disk, Mode::Durable, |_| {});
+    assert_eq!(s.committed_slots(), (1990..2000).collect::<Vec<_>>());
+    s.log.reclaim().unwrap();
+    assert!(s.log.stats().log.disk_bytes <= 3 * (64 << 10));
+}

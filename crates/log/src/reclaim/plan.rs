@@ -1,0 +1,195 @@
+//! Which segments are worth dropping: pure arithmetic.
+
+use crate::position::Seq;
+
+/// One segment, as far as the rule needs to know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// The number of its last record.
+    pub last: Seq,
+    /// Bytes in it, headers and padding included.
+    pub bytes: u64,
+    /// Bytes of the records in it that are live, as they are stored.
+    pub live: u64,
+}
+
+impl Usage {
+    /// A segment that ends with this record, has so many bytes, and so many live ones.
+    pub const fn new(last: Seq, bytes: u64, live: u64) -> Self {
+        Self { last, bytes, live }
+    }
+}
+
+/// How hard to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Effort {
+    /// Live records are copied only while dead bytes exceed the live ones by more than a segment. In
+    /// a log that is truncated in order this copies nothing: each segment is dead soon. So space is
+    /// bounded by twice the live bytes and two segments.
+    #[default]
+    Lazy,
+    /// Live records are copied wherever the rule allows it.
+    Full,
+}
+
+/// Segments to drop, oldest first, and what that takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Plan {
+    /// How many segments go.
+    pub segments: usize,
+    /// The number of the first record that stays.
+    pub cut: Seq,
+    /// Bytes in the segments that go.
+    pub bytes: u64,
+    /// Live bytes in them, which are copied first.
+    pub live: u64,
+}
+
+impl Plan {
+    /// Applies the rule to segments in order, the oldest first. `None` when no segment goes.
+    ///
+    /// The rule is *marginal*: from a cut, the segments up to some later one are added only when at
+    /// most half of the bytes of **these** segments are live. So what was freed before never pays for
+    /// copies that are worth nothing by themselves. Wholly dead segments at the front go alone, before
+    /// anything is copied: that takes no space. `most` bounds the live bytes of one plan, after its
+    /// first step.
+    pub fn new(segments: &[Usage], segment_size: u64, effort: Effort, most: u64) -> Option<Self> {
+        let dead = segments.iter().take_while(|segment| segment.live == 0).count();
+        if dead > 0 {
+            return Self::of(&segments[..dead]);
+        }
+        let live: u64 = segments.iter().map(|segment| segment.live).sum();
+        let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
+        let garbage = bytes.saturating_sub(live);
+        if effort == Effort::Lazy && garbage <= live.saturating_add(segment_size) {
+            return None;
+        }
+        let mut cut = 0;
+        let (mut copied, mut added, mut added_live) = (0u64, 0u64, 0u64);
+        for (n, segment) in segments.iter().enumerate() {
+            added += segment.bytes;
+            added_live += segment.live;
+            if added_live > added / 2 {
+                continue;
+            }
+            if cut > 0 && copied.saturating_add(added_live) > most {
+                break;
+            }
+            cut = n + 1;
+            copied += added_live;
+            (added, added_live) = (0, 0);
+        }
+        Self::of(&segments[..cut])
+    }
+
+    fn of(segments: &[Usage]) -> Option<Self> {
+        let last = segments.last()?.last;
+        Some(Self {
+            segments: segments.len(),
+            cut: Seq(last.0.saturating_add(1)),
+            bytes: segments.iter().map(|segment| segment.bytes).sum(),
+            live: segments.iter().map(|segment| segment.live).sum(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn segments(shares: &[(u64, u64)]) -> Vec<Usage> {
+        let usage = |(n, (bytes, live)): (u64, &(u64, u64))| Usage::new(Seq(n * 10), *bytes, *live);
+        (1..).zip(shares).map(usage).collect()
+    }
+
+    fn cut(shares: &[(u64, u64)], effort: Effort) -> usize {
+        Plan::new(&segments(shares), 100, effort, u64::MAX).map_or(0, |plan| plan.segments)
+    }
+
+    #[test]
+    fn what_was_freed_before_pays_for_no_copies() {
+        // By a cumulative rule all four go: 170 of 400 bytes are live.
+        let shares = [(100, 10), (100, 0), (100, 80), (100, 80)];
+        assert_eq!(cut(&shares, Effort::Full), 2);
+        assert_eq!(cut(&[(100, 50), (100, 51)], Effort::Full), 1);
+        assert_eq!(cut(&[(100, 51), (100, 51)], Effort::Full), 0);
+        // A full one goes together with the dead ones that it holds back.
+        assert_eq!(cut(&[(100, 90), (100, 40), (100, 10)], Effort::Full), 3);
+        assert_eq!(cut(&[(100, 90), (100, 10)], Effort::Full), 2);
+    }
+
+    #[test]
+    fn dead_segments_go_first_and_alone() {
+        let shares = [(100, 0), (100, 0), (100, 1), (100, 0)];
+        for effort in [Effort::Lazy, Effort::Full] {
+            let plan = Plan::new(&segments(&shares), 100, effort, u64::MAX);
+            let dead = Plan { segments: 2, cut: Seq(21), bytes: 200, live: 0 };
+            assert_eq!(plan, Some(dead));
+        }
+    }
+
+    #[test]
+    fn a_lazy_one_waits_until_more_is_dead_than_alive() {
+        // A log that is truncated in order: the oldest segment is dead soon.
+        let shares = [(100, 10), (100, 100), (100, 100)];
+        assert_eq!((cut(&shares, Effort::Lazy), cut(&shares, Effort::Full)), (0, 1));
+        // One old record holds everything back.
+        let shares = [(100, 1), (100, 0), (100, 0), (100, 10)];
+        assert_eq!(cut(&shares, Effort::Lazy), 4);
+    }
+
+    #[test]
+    fn one_plan_copies_a_bounded_amount() {
+        let shares = [(100, 40); 9];
+        let plan = Plan::new(&segments(&shares), 100, Effort::Full, 130).unwrap();
+        assert_eq!((plan.segments, plan.live, plan.bytes), (3, 120, 300));
+        let plan = Plan::new(&segments(&shares), 100, Effort::Full, 0).unwrap();
+        assert_eq!(plan.segments, 1, "it always comes to an end");
+    }
+
+    proptest! {
+        /// Whatever the segments: what goes is at most half live; no shorter end of it is more than
+        /// half live; and once nothing more goes, the bound on space holds.
+        #[test]
+        fn the_rule_holds(
+            shares in prop::collection::vec((1u64..1000, 0u64..1000), 0..12),
+            lazy in any::<bool>(),
+        ) {
+            let shares: Vec<_> =
+                shares.into_iter().map(|(bytes, live)| (bytes, live.min(bytes))).collect();
+            let all = segments(&shares);
+            let effort = if lazy { Effort::Lazy } else { Effort::Full };
+            let sums = |part: &[Usage]| {
+                part.iter().fold((0, 0), |(b, l), usage| (b + usage.bytes, l + usage.live))
+            };
+            match Plan::new(&all, 100, effort, u64::MAX) {
+                Some(plan) => {
+                    let (bytes, live) = sums(&all[..plan.segments]);
+                    prop_assert_eq!((plan.bytes, plan.live), (bytes, live));
+                    prop_assert!(live <= bytes / 2);
+                    // The last step by itself: some end of it is at most half live.
+                    let step = (0..plan.segments).any(|from| {
+                        let (bytes, live) = sums(&all[from..plan.segments]);
+                        live <= bytes / 2
+                    });
+                    prop_assert!(step);
+                    prop_assert!(plan.live == 0 || all[0].live > 0, "the dead ones go alone");
+                }
+                None => {
+                    let (bytes, live) = sums(&all);
+                    prop_assert!(all.first().is_none_or(|first| first.live > 0));
+                    prop_assert!(bytes <= 2 * live + 100 || !all.is_empty());
+                    if lazy {
+                        // Either there is little that is dead, or the rule allows nothing.
+                        let full = Plan::new(&all, 100, Effort::Full, u64::MAX);
+                        prop_assert!(bytes - live <= live + 100 || full.is_none());
+                    }
+                }
+            }
+        }
+    }
+}
