@@ -223,10 +223,10 @@ impl ConsensusLog {
             for (n, place) in page.from(slot).take_while(|(n, _)| *n <= end) {
                 let word = place.word();
                 slot = n;
+                // As above: truncation emptied the slot, or dropped its page and left it as it was.
+                inner.keeps(n)?;
                 if word.state() == State::Empty || (word.state() == State::Accepted && !uncommitted)
                 {
-                    // As above, for slots that truncation emptied.
-                    inner.keeps(n)?;
                     if lost && each(Err(inner.missing(n)))?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
