@@ -32,12 +32,31 @@ impl Drop for Life {
     }
 }
 
+/// What another thread of the acceptor does while it deals with a request: raises the floor, under a
+/// verified snapshot. It strikes after so many entries were listed, so that a seed fixes where.
+#[derive(Debug, Clone, Copy)]
+pub struct Beside {
+    pub after: usize,
+    pub raise: Raise,
+}
+
+/// How the floor is raised.
+#[derive(Debug, Clone, Copy)]
+pub enum Raise {
+    /// Slots below this one are truncated, as far as they are committed.
+    Truncate(u64),
+    /// Slots up to this one are in the snapshot, whether they are here or not.
+    Install(u64),
+}
+
 /// What comes of a request, besides silence.
 #[derive(Debug)]
 pub enum Reaction {
     Answers(Answer),
     /// Requests for another acceptor.
     Passes(Vec<Request>),
+    /// The floor passed what had to be listed.
+    Refused,
     Nothing,
     /// The contract is broken: the log itself says so.
     Violation(String),
@@ -92,12 +111,14 @@ impl Acceptor {
         self.disk.cancel_cut();
     }
 
-    /// Everything committed that the log still has.
-    pub fn committed(&self) -> Vec<Told> {
+    /// Everything committed from a slot on that the log still has.
+    pub fn committed(&self, from: u64) -> Vec<Told> {
         let mut all = Vec::new();
         if let Some(life) = &self.life {
             let told = life.log.iterate(.., IterateOptions::default(), |entry| {
-                all.push(told(entry));
+                if entry.slot() >= from {
+                    all.push(told(entry));
+                }
                 ControlFlow::Continue(())
             });
             drop(told);
@@ -111,15 +132,14 @@ impl Acceptor {
         frontier.map_or(0, |frontier| frontier + 1)
     }
 
-    /// Drops a prefix, as after a snapshot.
-    pub fn truncate(&mut self, keep: u64) -> Reaction {
-        let to = self.next().saturating_sub(keep);
-        self.with(|log| log.truncate_before(to).map(|()| Reaction::Nothing))
+    /// Drops a prefix that a snapshot has.
+    pub fn raise(&mut self, how: Raise) -> Reaction {
+        self.with(|log| raise(log, how).map(|()| Reaction::Nothing))
     }
 
     /// Deals with a request; silence while it is down, or when it dies over it.
-    pub fn handle(&mut self, request: &Request) -> Reaction {
-        self.with(|log| handle(log, request))
+    pub fn handle(&mut self, request: &Request, beside: Option<Beside>) -> Reaction {
+        self.with(|log| handle(log, request, beside))
     }
 
     fn with(&mut self, act: impl FnOnce(&ConsensusLog) -> Result<Reaction, Error>) -> Reaction {
@@ -132,10 +152,10 @@ impl Acceptor {
         match reaction {
             Ok(reaction) => reaction,
             Err(Error::StaleBallot { promised }) => Reaction::Answers(Answer::Stale { promised }),
+            Err(Error::Truncated { .. }) => Reaction::Refused,
             // Late, early or unnecessary: silence is always right.
             Err(
-                Error::Truncated { .. }
-                | Error::AlreadyCommitted { .. }
+                Error::AlreadyCommitted { .. }
                 | Error::SlotNotFound { .. }
                 | Error::BallotMismatch { .. },
             ) => Reaction::Nothing,
@@ -153,16 +173,42 @@ fn told(entry: &esker::consensus::Entry<'_>) -> Told {
     }
 }
 
-fn handle(log: &ConsensusLog, request: &Request) -> Result<Reaction, Error> {
+fn raise(log: &ConsensusLog, how: Raise) -> Result<(), Error> {
+    match how {
+        Raise::Truncate(slot) => {
+            let next = log.frontier().map_or(0, |frontier| frontier + 1);
+            log.truncate_before(slot.min(next))
+        }
+        Raise::Install(floor) => log.install(floor, floor),
+    }
+}
+
+/// Raises the floor when so many entries were listed.
+fn strike(log: &ConsensusLog, listed: usize, beside: Option<Beside>) -> Result<(), Error> {
+    match beside {
+        Some(beside) if beside.after == listed => raise(log, beside.raise),
+        _ => Ok(()),
+    }
+}
+
+fn handle(
+    log: &ConsensusLog,
+    request: &Request,
+    beside: Option<Beside>,
+) -> Result<Reaction, Error> {
     match request {
         Request::Prepare { ballot, from } => {
             // Only what is durable is answered.
             let promised = log.promise(*ballot, *from)?.wait()?;
             let mut entries = Vec::new();
+            let mut raised = strike(log, 0, beside);
+            // A list that is refused is not given to anybody.
             let _ = promised.for_each(|entry| {
                 entries.push(told(entry));
+                raised = raised.clone().and_then(|()| strike(log, entries.len(), beside));
                 ControlFlow::Continue(())
             })?;
+            raised?;
             let (ballot, floor) = (promised.ballot(), promised.floor());
             Ok(Reaction::Answers(Answer::Promise { ballot, floor, entries }))
         }
@@ -193,7 +239,9 @@ fn handle(log: &ConsensusLog, request: &Request) -> Result<Reaction, Error> {
                 passes.push(Request::Install { floor });
                 first = floor + 1;
             }
+            let mut raised = strike(log, 0, beside);
             let _ = log.replay_from(first, |entry| {
+                raised = raised.clone().and_then(|()| strike(log, passes.len() + 1, beside));
                 passes.push(Request::Learn {
                     ballot: entry.ballot(),
                     slot: entry.slot(),
@@ -205,6 +253,7 @@ fn handle(log: &ConsensusLog, request: &Request) -> Result<Reaction, Error> {
                     ControlFlow::Break(())
                 }
             })?;
+            raised?;
             Ok(Reaction::Passes(passes))
         }
     }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use esker::consensus::Mode;
 
-use crate::acceptor::{Acceptor, Reaction};
+use crate::acceptor::{Acceptor, Beside, Raise, Reaction};
 use crate::dice::Dice;
 use crate::message::{Message, Request};
 use crate::proposer::{Act, Proposer, Quorums};
+use crate::snapshot::Snapshot;
 
 /// Moments in one run.
 const MOMENTS: u64 = 700;
@@ -25,6 +26,8 @@ pub struct Outcome {
     pub crashes: u64,
     /// Slots that the newcomer has at the end.
     pub caught_up: u64,
+    /// Answers that were refused, because the floor passed what they had to list.
+    pub refused: u64,
 }
 
 struct Cluster {
@@ -33,8 +36,11 @@ struct Cluster {
     acceptors: Vec<Acceptor>,
     proposers: Vec<Proposer>,
     voters: usize,
+    quorums: Quorums,
     network: Vec<Message>,
     chosen: BTreeMap<u64, Vec<u8>>,
+    /// What truncation and `install` depend on.
+    snapshot: Snapshot,
     outcome: Outcome,
 }
 
@@ -55,8 +61,10 @@ pub fn run(mode: Mode, seed: u64) -> Outcome {
         acceptors,
         proposers,
         voters: quorums.acceptors,
+        quorums,
         network: Vec::new(),
         chosen: BTreeMap::new(),
+        snapshot: Snapshot::default(),
         outcome: Outcome::default(),
     };
     cluster.live();
@@ -71,8 +79,9 @@ impl Cluster {
                 0..4 => self.campaign(),
                 4..10 => self.crash(),
                 10..20 => self.recover(),
-                20..23 => self.truncate(),
-                23..30 => self.catch_up(),
+                20..22 => self.truncate(),
+                22..26 => self.catch_up(),
+                26 => self.hand_over(),
                 _ => self.deliver(),
             }
         }
@@ -105,7 +114,7 @@ impl Cluster {
         }
         self.outcome.caught_up = self.acceptors[learner].next();
         for n in 0..self.acceptors.len() {
-            for told in self.acceptors[n].committed() {
+            for told in self.acceptors[n].committed(0) {
                 let chosen = self.chosen.get(&told.slot);
                 if chosen.is_some_and(|value| *value != told.value) {
                     self.violation(format!("a log has another value in slot {}", told.slot));
@@ -127,6 +136,46 @@ impl Cluster {
         let from = if self.dice.percent(50) { self.acceptors[near].next() } else { 0 };
         let act = self.proposers[n].campaign(from);
         self.act(n, act);
+    }
+
+    /// Two reigns in a row whose quorums share a single acceptor. Only that one hears of the commits
+    /// of the first reign, so the second depends on its answer alone.
+    fn hand_over(&mut self) {
+        for n in 0..self.voters {
+            if !self.acceptors[n].is_up() {
+                self.open(n);
+            }
+        }
+        let shared = self.dice.below(self.voters as u64) as usize;
+        let place = |n: usize| (n + self.voters - shared) % self.voters;
+        let values: Vec<_> = (0..self.voters).map(|n| place(n) < self.quorums.second).collect();
+        let answers: Vec<_> = (0..self.voters).map(|n| n == shared || !values[n]).collect();
+        let first = self.dice.below(self.proposers.len() as u64) as usize;
+        self.network.clear();
+        let act = self.proposers[first].campaign(0);
+        self.act(first, act);
+        self.deliver_where(|to, request| match request {
+            Request::Accept { .. } => values[to],
+            Request::Commit { .. } => to == shared,
+            _ => true,
+        });
+        let second = (first + 1) % self.proposers.len();
+        let act = self.proposers[second].campaign(0);
+        self.act(second, act);
+        self.deliver_where(|to, request| match request {
+            Request::Prepare { .. } => answers[to],
+            _ => true,
+        });
+    }
+
+    /// Delivers everything, and what comes of it, that these acceptors hear of; the rest is lost.
+    fn deliver_where(&mut self, hears: impl Fn(usize, &Request) -> bool) {
+        while let Some(message) = self.network.pop() {
+            match &message {
+                Message::ToAcceptor { to, request, .. } if !hears(*to, request) => {}
+                _ => self.receive(message),
+            }
+        }
     }
 
     fn crash(&mut self) {
@@ -154,9 +203,40 @@ impl Cluster {
 
     fn truncate(&mut self) {
         let n = self.dice.below(self.acceptors.len() as u64) as usize;
-        let keep = self.dice.below(6);
-        let reaction = self.acceptors[n].truncate(keep);
-        self.react(n, n, reaction);
+        let keep = 4 + self.dice.below(12);
+        if let Some(raise) = self.raise(n, keep) {
+            let reaction = self.acceptors[n].raise(raise);
+            self.react(n, n, reaction);
+        }
+    }
+
+    /// A snapshot of what an acceptor has committed, and how far its floor, or that of one that lags,
+    /// may be raised under it.
+    fn raise(&mut self, n: usize, keep: u64) -> Option<Raise> {
+        let committed = self.acceptors[n].committed(self.snapshot.next());
+        if let Err(what) = self.snapshot.apply(committed, &self.chosen) {
+            self.violation(what);
+        }
+        let start = self.snapshot.next().saturating_sub(keep);
+        if self.dice.percent(80) {
+            Some(Raise::Truncate(start))
+        } else {
+            start.checked_sub(1).map(Raise::Install)
+        }
+    }
+
+    /// What runs beside a request that lists slots.
+    fn beside(&mut self, n: usize, request: &Request) -> Option<Beside> {
+        let (percent, keep) = match request {
+            Request::Prepare { .. } => (60, self.dice.below(2)),
+            Request::Fetch { .. } => (10, self.dice.below(12)),
+            _ => return None,
+        };
+        if !self.dice.percent(percent) {
+            return None;
+        }
+        let after = 1 + self.dice.below(2) as usize;
+        self.raise(n, keep).map(|raise| Beside { after, raise })
     }
 
     fn catch_up(&mut self) {
@@ -195,7 +275,12 @@ impl Cluster {
         match message {
             Message::ToAcceptor { to, from, request } => {
                 let was_up = self.acceptors[to].is_up();
-                let reaction = self.acceptors[to].handle(&request);
+                let beside = self.beside(to, &request);
+                let reaction = self.acceptors[to].handle(&request, beside);
+                let listing = matches!(request, Request::Prepare { .. });
+                if listing && matches!(reaction, Reaction::Refused) {
+                    self.outcome.refused += 1;
+                }
                 self.outcome.crashes += u64::from(was_up && !self.acceptors[to].is_up());
                 let from = if let Request::Fetch { asks, .. } = request { asks } else { from };
                 self.react(to, from, reaction);
@@ -210,7 +295,7 @@ impl Cluster {
 
     fn react(&mut self, acceptor: usize, asks: usize, reaction: Reaction) {
         match reaction {
-            Reaction::Nothing => {}
+            Reaction::Nothing | Reaction::Refused => {}
             Reaction::Answers(answer) => {
                 self.send(Message::ToProposer { to: asks, from: acceptor, answer });
             }

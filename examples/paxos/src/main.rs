@@ -2,7 +2,9 @@
 //!
 //! Three or five acceptors, each with a log on a simulated disk of its own, crash at any operation of
 //! that disk and come back; messages are lost, repeated and reordered; logs are truncated, lagging
-//! acceptors catch up, and a newcomer starts empty. A referee sees every value that is chosen.
+//! acceptors catch up, and a newcomer starts empty. While an acceptor lists what it accepted, another
+//! thread of it truncates or installs, under a verified snapshot: at a place in the list that the seed
+//! fixes, so that each run can be repeated. A referee sees every value that is chosen.
 //!
 //! In durable mode no slot ever has two chosen values. In volatile mode, where an acceptor answers
 //! before its disk does, the same runs show how a chosen value is lost. The program succeeds only if
@@ -14,6 +16,7 @@ mod cluster;
 mod dice;
 mod message;
 mod proposer;
+mod snapshot;
 
 use std::process::ExitCode;
 
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
             total.chosen += outcome.chosen;
             total.crashes += outcome.crashes;
             total.caught_up += outcome.caught_up;
+            total.refused += outcome.refused;
         }
         violations[n] = total.violations;
         if arguments.json {
@@ -62,13 +66,19 @@ fn main() -> ExitCode {
                 "chosen": total.chosen,
                 "crashes": total.crashes,
                 "caught_up": total.caught_up,
+                "refused": total.refused,
                 "first_violation": bad.map(|(seed, what)| json!({ "seed": seed, "what": what })),
             });
             println!("{line}");
         } else {
             println!(
-                "mode {name} seeds {} violations {} (slots chosen {}, crashes {}, slots the newcomers caught up {})",
-                arguments.seeds, total.violations, total.chosen, total.crashes, total.caught_up
+                "mode {name} seeds {} violations {} (slots chosen {}, crashes {}, slots the newcomers caught up {}, answers refused {})",
+                arguments.seeds,
+                total.violations,
+                total.chosen,
+                total.crashes,
+                total.caught_up,
+                total.refused
             );
         }
     }

@@ -18,6 +18,8 @@ fn one_line_a_mode() {
     );
     assert_eq!((&lines[0]["seeds"], &lines[0]["violations"]), (&24.into(), &0.into()));
     assert!(lines[1]["violations"].as_u64().unwrap() > 0);
+    // The floor passed some of the answers, and each of them was refused.
+    assert!(lines[0]["refused"].as_u64().unwrap() > 0);
     assert!(
         lines[0]["crashes"].as_u64().unwrap() > 100 && lines[0]["chosen"].as_u64().unwrap() > 100
     );

@@ -1,0 +1,40 @@
+//! The snapshot that truncation and `install` depend on: the values of the first slots, in order, as a
+//! state machine would have applied them. It is verified against what was chosen before it is used.
+
+use std::collections::BTreeMap;
+
+use crate::message::Told;
+
+/// The values of the slots from 0 on.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    values: Vec<Vec<u8>>,
+}
+
+impl Snapshot {
+    /// The first slot that it lacks.
+    pub fn next(&self) -> u64 {
+        self.values.len() as u64
+    }
+
+    /// Applies what is committed in a log, as far as it follows without a gap.
+    ///
+    /// # Errors
+    /// What was committed there and not chosen; nothing of that is applied.
+    pub fn apply(
+        &mut self,
+        committed: Vec<Told>,
+        chosen: &BTreeMap<u64, Vec<u8>>,
+    ) -> Result<(), String> {
+        for told in committed {
+            if told.slot != self.next() {
+                break;
+            }
+            if chosen.get(&told.slot) != Some(&told.value) {
+                return Err(format!("slot {} is committed and was not chosen", told.slot));
+            }
+            self.values.push(told.value);
+        }
+        Ok(())
+    }
+}
