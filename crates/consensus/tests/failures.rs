@@ -88,17 +88,17 @@ fn a_second_opening_is_refused() {
 /// Flips a bit of the value in this record, on the disk.
 fn damage(disk: &SimDisk, value: &[u8]) {
     let process = disk.process();
-    let names = process.list(Path::new(DIR)).unwrap();
+    let dir = process.open_dir(Path::new(DIR)).unwrap();
+    let names = dir.list().unwrap();
     for name in names.iter().filter(|name| name.ends_with(".seg")) {
         let path = Path::new(DIR).join(name);
         let bytes = disk.contents(&path).unwrap();
         if let Some(at) = bytes.windows(value.len()).position(|window| window == value) {
-            let file = process.open(&path, Open::write()).unwrap();
+            let file = dir.open(name, Open::write()).unwrap();
             let mut byte = [bytes[at] ^ 1];
             write_all_at(&*file, &byte, at as u64).unwrap();
             file.sync_data().unwrap();
-            read_full_at(&*process.open(&path, Open::read()).unwrap(), &mut byte, at as u64)
-                .unwrap();
+            read_full_at(&*dir.open(name, Open::read()).unwrap(), &mut byte, at as u64).unwrap();
             assert_eq!(byte[0], bytes[at] ^ 1);
             return;
         }

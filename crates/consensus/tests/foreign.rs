@@ -99,7 +99,7 @@ fn lost_or_damaged_app_metadata_are_written_anew() {
         if damaged {
             disk.flip_bit(&note, 3).unwrap();
         } else {
-            disk.process().unlink(&note).unwrap();
+            disk.process().open_dir(Path::new(DIR)).unwrap().unlink("note").unwrap();
         }
         assert_eq!(inspect(DIR, plain(&disk)).unwrap().slots.len(), 1);
         let s = open_on(&disk, Mode::Durable, |_| {});

@@ -6,8 +6,8 @@ mod setting;
 use std::path::Path;
 
 use esker_consensus::{Error, Mode};
-use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
+use esker_disk::{Disk, Op};
 use setting::{DIR, HIGH, HIGHER, LOW, MODES, Setting, log, open_on, value};
 
 fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
@@ -97,8 +97,8 @@ fn a_truncated_log_opens_without_its_note() {
         s.log.close().unwrap();
         let disk = s.disk.clone();
         drop(s);
-        let note = std::path::Path::new(setting::DIR).join("note");
-        esker_disk::Disk::unlink(&disk.process(), &note).unwrap();
+        let dir = disk.process().open_dir(std::path::Path::new(setting::DIR)).unwrap();
+        dir.unlink("note").unwrap();
         let s = setting::open_on(&disk, mode, |_| {});
         assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(149)));
         assert_eq!(s.committed_slots(), (150..200).chain([9999]).collect::<Vec<_>>());
@@ -168,7 +168,7 @@ fn slots_above_2_to_the_32_open_without_the_note() {
         s.log.close().unwrap();
         let disk = s.disk.clone();
         drop(s);
-        esker_disk::Disk::unlink(&disk.process(), &Path::new(DIR).join("note")).unwrap();
+        disk.process().open_dir(Path::new(DIR)).unwrap().unlink("note").unwrap();
         let s = open_on(&disk, mode, |_| {});
         assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(FLOOR + 149)));
         let left = (FLOOR + 150..=FLOOR + 200).chain([FLOOR + 9999]).collect::<Vec<_>>();

@@ -14,6 +14,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Op {
     /// Opening or creating a file.
     Open,
+    /// Opening a directory.
+    OpenDir,
     /// Creating a directory.
     CreateDir,
     /// Reading bytes.
@@ -26,6 +28,8 @@ pub enum Op {
     Size,
     /// Renaming.
     Rename,
+    /// Giving each of two files the other's name.
+    Exchange,
     /// Removing a name.
     Unlink,
     /// Making names durable.
@@ -40,12 +44,14 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Op::Open => "open",
+            Op::OpenDir => "open directory",
             Op::CreateDir => "create directory",
             Op::Read => "read",
             Op::Write => "write",
             Op::Sync => "sync",
             Op::Size => "size",
             Op::Rename => "rename",
+            Op::Exchange => "exchange",
             Op::Unlink => "unlink",
             Op::SyncDir => "sync directory",
             Op::List => "list",
@@ -53,6 +59,33 @@ impl fmt::Display for Op {
         })
     }
 }
+
+/// What a disk refuses by itself, where the system has no number of its own for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// A name is not one component of a path.
+    Name,
+    /// Under the name is no regular file.
+    NotAFile {
+        /// What is there, with its article: "a FIFO".
+        found: &'static str,
+    },
+    /// The file system cannot exchange two names.
+    Exchange,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Name => f.write_str("the name is not one component of a path"),
+            Refusal::NotAFile { found } => write!(f, "this is {found}, not a regular file"),
+            Refusal::Exchange => f.write_str("the file system cannot exchange two names"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
 
 /// A failed disk operation. Cheap to clone, because a latched failure is handed to many callers.
 #[derive(Debug, Clone)]
@@ -87,6 +120,11 @@ impl Error {
     /// The kind of failure, as the operating system told it: `StorageFull`, `PermissionDenied`, ...
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
+    }
+
+    /// What the disk refused by itself, where it was not the operating system.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.source.get_ref()?.downcast_ref().copied()
     }
 
     /// The number of the operating system's error, where there is one.

@@ -1,12 +1,14 @@
 //! The disk under Esker.
 //!
-//! Everything that Esker makes durable goes through the two traits of this crate, [`Disk`] and
-//! [`File`], and through nothing else. They promise little, so that they can be kept exactly:
+//! Everything that Esker makes durable goes through the three traits of this crate, [`Disk`], [`Dir`]
+//! and [`File`], and through nothing else. They promise little, so that they can be kept exactly:
 //!
 //! * A write is in the file when [`File::write_at`] returns, and durable only after a later
 //!   [`File::sync_data`] on the same file returned `Ok`, or at once when the file was opened with
 //!   [`Open::dsync`].
-//! * A name (create, rename, unlink) is durable only after [`Disk::sync_dir`] on its directory.
+//! * A name (create, rename, unlink) is durable only after [`Dir::sync`] on its directory.
+//! * A path is resolved once, by [`Disk::open_dir`]. A [`Dir`] stays with its directory when that is
+//!   moved, and its lock with it.
 //! * Reads and writes may be short. [`read_full_at`] and [`write_all_at`] finish them.
 //! * After any failed write or sync nothing is known about the range, and trying again proves
 //!   nothing: callers latch the failure.
@@ -18,18 +20,19 @@
 //! ```
 //! use esker_disk::{Disk, Open, StdDisk, write_all_at};
 //! # fn main() -> Result<(), esker_disk::Error> {
-//! # let dir = tempfile::tempdir().unwrap();
-//! # let dir = dir.path();
-//! let disk = StdDisk::new();
-//! let file = disk.open(&dir.join("a"), Open::create())?;
+//! # let place = tempfile::tempdir().unwrap();
+//! # let path = place.path();
+//! let dir = StdDisk::new().open_dir(path)?;
+//! let file = dir.open("a", Open::create())?;
 //! write_all_at(&*file, b"settled", 0)?;
 //! file.sync_data()?;
-//! disk.sync_dir(dir)?; // now the name is durable, too
+//! dir.sync()?; // now the name is durable, too
 //! # Ok(())
 //! # }
 //! ```
 
 mod aligned;
+mod dir;
 mod error;
 mod huge_pages;
 mod io;
@@ -45,7 +48,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use aligned::{AlignedBuf, HugePages};
-pub use error::{Error, Op, Result};
+pub use dir::Dir;
+pub use error::{Error, Op, Refusal, Result};
 pub use huge_pages::NoHugePages;
 pub use io::{read_full_at, write_all_at};
 pub use std_disk::StdDisk;
@@ -56,42 +60,24 @@ pub use std_disk::StdDisk;
 /// goes to an offset that are multiples of this. [`AlignedBuf`] gives such addresses.
 pub const BLOCK: usize = 4096;
 
-/// Where files live: a tree of directories with durable names.
+/// Where directories live: a tree with durable names.
 ///
-/// All methods take `&self` and may be called from any thread. Paths are used as they are given.
+/// A path is resolved once, when a directory is opened. Everything else is done through the [`Dir`].
+/// All methods take `&self` and may be called from any thread. Paths are used as they are given, and
+/// symbolic links in them are followed.
 pub trait Disk: Debug + Send + Sync {
-    /// Opens a file as `how` says.
+    /// Opens a directory.
     ///
     /// # Errors
-    /// `NotFound` when the file is missing and `how` does not create, `AlreadyExists` when
-    /// `create_new` finds one, `InvalidInput` when direct I/O is refused by the file system.
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>>;
+    /// `NotFound`, and `NotADirectory` for anything that is none.
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
 
-    /// Creates a directory and those above it that are missing, and makes their names durable.
-    /// A directory that is already there is not an error.
-    fn create_dir(&self, path: &Path) -> Result<()>;
-
-    /// Gives `from` the name `to`, replacing what stood there. Durable after [`Disk::sync_dir`].
-    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
-
-    /// Removes a name. The bytes go when the last open file on it is dropped.
-    fn unlink(&self, path: &Path) -> Result<()>;
-
-    /// Makes all names in a directory durable.
-    fn sync_dir(&self, dir: &Path) -> Result<()>;
-
-    /// The names in a directory, sorted, files and directories alike.
-    fn list(&self, dir: &Path) -> Result<Vec<String>>;
-
-    /// Takes the exclusive lock on a file, which is created when missing. Held until the returned
-    /// guard is dropped or the process ends.
+    /// Creates a directory and those above it that are missing, makes their names durable, and opens
+    /// it. A directory that is already there is opened.
     ///
     /// # Errors
-    /// `WouldBlock` when anybody holds it, in this process or another.
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>>;
-
-    /// What this disk can do for files in `dir`, found out by trying.
-    fn facts(&self, dir: &Path) -> Result<Facts>;
+    /// `NotADirectory` when something else has its name, or one above it.
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
 }
 
 /// An open file. Dropping it closes it, without a sync.
@@ -120,7 +106,7 @@ pub trait File: Debug + Send + Sync {
     /// nothing was written. Where the file system cannot reserve, the file is only extended.
     fn preallocate(&self, offset: u64, len: u64) -> Result<()>;
 
-    /// The path that the file was opened with.
+    /// The path of the file when it was opened. For messages: it may lead elsewhere by now.
     fn path(&self) -> &Path;
 
     /// Whether the file was opened with [`Open::direct`], so that reads and writes go in whole
@@ -130,7 +116,7 @@ pub trait File: Debug + Send + Sync {
     }
 }
 
-/// A held lock; see [`Disk::lock`].
+/// A held lock; see [`Dir::lock`].
 pub trait Lock: Debug + Send + Sync {}
 
 /// How to open a file. Start from [`Open::read`], [`Open::write`], [`Open::create`] or
@@ -187,7 +173,7 @@ impl Open {
     }
 }
 
-/// What a disk can do, as found by [`Disk::facts`].
+/// What a disk can do, as found by [`Dir::facts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Facts {

@@ -1,8 +1,11 @@
 //! What was open when the power went or the process died never works again.
 
+mod by_path;
+
 use std::io::ErrorKind;
 use std::path::Path;
 
+use by_path::ByPath;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open, write_all_at};
 
@@ -15,7 +18,8 @@ fn while_the_power_is_off_everything_fails() {
     for end in ends() {
         let disk = SimDisk::new(1);
         let file = disk.open(Path::new("/a"), Open::create()).unwrap();
-        let lock = disk.lock(Path::new("/LOCK")).unwrap();
+        let lock = disk.lock(Path::new("/")).unwrap();
+        let dir = disk.open_dir(Path::new("/")).unwrap();
         end(&disk);
         let path = Path::new("/a");
         let operations = disk.operations();
@@ -32,8 +36,17 @@ fn while_the_power_is_off_everything_fails() {
             disk.unlink(path).unwrap_err(),
             disk.sync_dir(path).unwrap_err(),
             disk.list(path).unwrap_err(),
-            disk.lock(path).unwrap_err(),
-            disk.facts(path).unwrap_err(),
+            disk.open_dir(path).unwrap_err(),
+            dir.open("a", Open::create()).unwrap_err(),
+            dir.rename("a", "b").unwrap_err(),
+            dir.exchange("a", "a").unwrap_err(),
+            dir.unlink("a").unwrap_err(),
+            dir.sync().unwrap_err(),
+            dir.list().unwrap_err(),
+            dir.open_dir("a").unwrap_err(),
+            dir.create_dir("d").unwrap_err(),
+            dir.lock().unwrap_err(),
+            dir.facts().unwrap_err(),
         ] {
             assert_eq!(error.kind(), ErrorKind::BrokenPipe, "{error}");
         }
@@ -48,12 +61,12 @@ fn locks_are_free_and_old_handles_dead_when_it_is_back() {
         let disk = SimDisk::new(1);
         let file = disk.open(Path::new("/a"), Open::create()).unwrap();
         disk.sync_dir(Path::new("/")).unwrap();
-        let old = disk.lock(Path::new("/LOCK")).unwrap();
+        let old = disk.lock(Path::new("/")).unwrap();
         end(&disk);
         disk.power_on();
-        let _new = disk.lock(Path::new("/LOCK")).unwrap();
+        let _new = disk.lock(Path::new("/")).unwrap();
         drop(old);
-        disk.lock(Path::new("/LOCK")).unwrap_err();
+        disk.lock(Path::new("/")).unwrap_err();
         assert_eq!(write_all_at(&*file, b"late", 0).unwrap_err().kind(), ErrorKind::BrokenPipe);
         assert!(disk.contents(Path::new("/a")).unwrap().is_empty());
     }

@@ -1,10 +1,13 @@
 //! One state can be cut in many ways.
 
+mod by_path;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use by_path::ByPath;
 use esker_disk::sim::{Persist, SimDisk};
-use esker_disk::{BLOCK, Disk, Open, write_all_at};
+use esker_disk::{BLOCK, Open, write_all_at};
 
 #[test]
 fn forks_start_equal_and_do_not_touch_each_other() {
@@ -14,7 +17,7 @@ fn forks_start_equal_and_do_not_touch_each_other() {
     write_all_at(&*file, &[1; 8 * BLOCK], 0).unwrap();
     file.sync_data().unwrap();
     write_all_at(&*file, &[2; 8 * BLOCK], 0).unwrap();
-    let _lock = disk.lock(Path::new("/LOCK")).unwrap();
+    let _lock = disk.lock(Path::new("/")).unwrap();
     let state = disk.fingerprint();
 
     let mut ends = BTreeSet::new();
@@ -22,7 +25,7 @@ fn forks_start_equal_and_do_not_touch_each_other() {
         let fork = disk.fork(seed);
         assert_eq!(fork.fingerprint(), state);
         assert_eq!(fork.operations(), disk.operations());
-        drop(fork.lock(Path::new("/LOCK")).unwrap());
+        drop(fork.lock(Path::new("/")).unwrap());
         fork.power_cut(Persist::Random);
         ends.insert(fork.fingerprint());
     }

@@ -5,20 +5,21 @@ mod on_each;
 use std::io::ErrorKind;
 
 use esker_disk::{Disk, Op, StdDisk};
+use on_each::ByPath;
 
 #[test]
 fn refused_while_held_and_free_when_dropped() {
     on_each::disk(|disk, dir| {
-        let path = dir.join("LOCK");
-        let held = disk.lock(&path).unwrap();
+        let path = dir;
+        let held = disk.lock(path).unwrap();
         for _ in 0..2 {
-            let error = disk.lock(&path).unwrap_err();
+            let error = disk.lock(path).unwrap_err();
             assert_eq!((error.op(), error.kind()), (Op::Lock, ErrorKind::WouldBlock));
             assert_eq!(error.path(), path);
         }
-        let _other = disk.lock(&dir.join("OTHER")).unwrap();
+        let _other = disk.create_dir(&dir.join("other")).unwrap().lock().unwrap();
         drop(held);
-        let _again = disk.lock(&path).unwrap();
+        let _again = disk.lock(path).unwrap();
     });
 }
 
@@ -34,7 +35,8 @@ fn refused_to_another_process_and_free_when_that_dies() {
         }
     }
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("LOCK");
+    let path = dir.path().join("log");
+    StdDisk::new().create_dir(&path).unwrap();
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["refused_to_another_process_and_free_when_that_dies", "--exact"])
         .env(CHILD, &path)

@@ -3,6 +3,7 @@
 mod on_each;
 
 use esker_disk::{BLOCK, Open, read_full_at, write_all_at};
+use on_each::ByPath;
 
 #[test]
 fn bytes_come_back_from_where_they_were_put() {

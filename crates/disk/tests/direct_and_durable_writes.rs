@@ -2,7 +2,8 @@
 
 mod on_each;
 
-use esker_disk::{AlignedBuf, BLOCK, Disk, Open, StdDisk, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, BLOCK, Open, StdDisk, read_full_at, write_all_at};
+use on_each::ByPath;
 
 #[test]
 fn give_back_what_they_took_and_agree_with_ordinary_reads() {

@@ -2,6 +2,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+mod by_path;
+
+use by_path::ByPath;
 use esker_disk::uring::{UringDisk, UringOptions};
 use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};

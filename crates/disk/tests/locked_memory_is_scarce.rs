@@ -3,6 +3,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 
+mod by_path;
+
+use by_path::ByPath;
 use esker_disk::uring::{Registered, UringDisk, UringOptions};
 use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -29,14 +32,17 @@ fn the_limit_is_named_and_what_needs_none_goes_on() {
         eprintln!("SKIPPED: registering, there is no io_uring here: {why}");
     } else {
         let buffers = vec![AlignedBuf::new(1 << 20), AlignedBuf::new(1 << 20)];
-        let error = Registered::open(&path, Open::create(), buffers).unwrap_err();
+        let error = Registered::open(dir.path(), "file", Open::create(), buffers).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
         for word in ["RLIMIT_MEMLOCK", "65536 bytes", "2097152 bytes", "/etc/security/limits.conf"]
         {
             assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
         }
         let small = vec![AlignedBuf::new(4096)];
-        Registered::open(&path, Open::create(), small).unwrap().write_at(0, 0).unwrap();
+        Registered::open(dir.path(), "file", Open::create(), small)
+            .unwrap()
+            .write_at(0, 0)
+            .unwrap();
     }
     let file = disk.open(&path, Open::create()).unwrap();
     write_all_at(&*file, b"settled", 0).unwrap();

@@ -6,7 +6,8 @@ mod on_each;
 use std::path::Path;
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_disk::{AlignedBuf, BLOCK, Disk, File, Op, Open, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, BLOCK, File, Op, Open, read_full_at, write_all_at};
+use on_each::ByPath;
 
 /// No two of its words are the same, so that nothing can land in a wrong place unseen.
 fn words(blocks: usize) -> AlignedBuf {

@@ -3,6 +3,7 @@
 mod on_each;
 
 use esker_disk::{BLOCK, Open, read_full_at, write_all_at};
+use on_each::ByPath;
 
 #[test]
 fn a_cut_file_grows_again_with_zeros() {

@@ -2,9 +2,12 @@
 //! changes, each whole.
 #![allow(clippy::unwrap_used)]
 
+mod by_path;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use by_path::ByPath;
 use esker_disk::sim::{Persist, Replay, SimDisk, seed_from_env};
 use esker_disk::{Disk, Open, write_all_at};
 
@@ -62,6 +65,43 @@ fn a_rename_is_the_old_or_the_new_and_never_neither() {
 }
 
 #[test]
+fn an_exchange_is_both_names_or_neither() {
+    let found = outcomes("an_exchange_is_both_names_or_neither", |disk| {
+        create(disk, "/d/a", 1);
+        create(disk, "/d/b", 2);
+        let dir = disk.open_dir(Path::new("/d")).unwrap();
+        dir.sync().unwrap();
+        dir.exchange("a", "b").unwrap();
+    });
+    assert_eq!(found, set(["a1 b2", "a2 b1"]));
+}
+
+#[test]
+fn what_builds_on_an_exchange_is_lost_with_it() {
+    let found = outcomes("what_builds_on_an_exchange_is_lost_with_it", |disk| {
+        create(disk, "/d/a", 1);
+        create(disk, "/d/b", 2);
+        let dir = disk.open_dir(Path::new("/d")).unwrap();
+        dir.sync().unwrap();
+        dir.exchange("a", "b").unwrap();
+        dir.unlink("b").unwrap();
+    });
+    assert_eq!(found, set(["a1 b2", "a2 b1", "a2"]));
+}
+
+#[test]
+fn a_synced_exchange_stays() {
+    let found = outcomes("a_synced_exchange_stays", |disk| {
+        create(disk, "/d/a", 1);
+        create(disk, "/d/b", 2);
+        let dir = disk.open_dir(Path::new("/d")).unwrap();
+        dir.exchange("a", "b").unwrap();
+        dir.sync().unwrap();
+    });
+    assert_eq!(found, set(["a2 b1"]));
+}
+
+#[test]
 fn changes_of_one_file_keep_their_order() {
     let found = outcomes("changes_of_one_file_keep_their_order", |disk| {
         create(disk, "/d/a", 1);
@@ -78,10 +118,10 @@ fn a_rename_across_directories_is_settled_with_all_it_builds_on() {
         let found = outcomes("a_rename_across_directories", |disk| {
             disk.create_dir(Path::new("/e")).unwrap();
             create(disk, "/e/a", 1);
-            disk.rename(Path::new("/e/a"), Path::new("/d/a")).unwrap();
+            disk.mv(Path::new("/e/a"), Path::new("/d/a")).unwrap();
             disk.rename(Path::new("/d/a"), Path::new("/d/b")).unwrap();
             disk.sync_dir(Path::new(synced)).unwrap();
-            disk.rename(Path::new("/e"), Path::new("/d/e")).unwrap();
+            disk.mv(Path::new("/e"), Path::new("/d/e")).unwrap();
             disk.sync_dir(Path::new("/")).unwrap();
         });
         let both = set(["a1 e[]", "b1 e[]"]);
@@ -109,7 +149,7 @@ fn a_synced_directory_keeps_its_names_and_no_others() {
         create(disk, "/d/b", 2);
         create(disk, "/e/c", 4);
         disk.unlink(Path::new("/d/b")).unwrap();
-        disk.rename(Path::new("/e/c"), Path::new("/d/c")).unwrap();
+        disk.mv(Path::new("/e/c"), Path::new("/d/c")).unwrap();
         disk.sync_dir(Path::new("/d")).unwrap();
         create(disk, "/d/x", 5);
     });

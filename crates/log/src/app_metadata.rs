@@ -17,7 +17,7 @@
 use std::fmt;
 use std::path::Path;
 
-use esker_disk::Disk;
+use esker_disk::Dir;
 
 use crate::error::{Error, Result};
 use crate::layout;
@@ -44,7 +44,11 @@ impl fmt::Display for Component {
 /// # Errors
 /// [`Error::Damaged`] where the app metadata are damaged, [`Error::Version`], [`Error::Io`].
 pub fn component(dir: impl AsRef<Path>, options: &Options) -> Result<Option<Component>> {
-    Ok(read(&*options.disk, dir.as_ref())?.map(|(component, _)| component))
+    match options.disk.open_dir(dir.as_ref()) {
+        Ok(dir) => Ok(read(&*dir)?.map(|(component, _)| component)),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause.into()),
+    }
 }
 
 impl Log {
@@ -63,13 +67,12 @@ impl Log {
         if let Some(latch) = shared.lock().core.latch() {
             return Err(latch.refusal());
         }
-        let disk = &*shared.options.disk;
         let expected = Some(component);
-        let found = owner(disk, &shared.dir, expected)?;
+        let found = owner(&*shared.dir, expected)?;
         if found.is_some() && found != expected {
-            return Err(Error::WrongComponent { dir: shared.dir.clone(), found, expected });
+            return Err(Error::WrongComponent { dir: shared.dir.path().into(), found, expected });
         }
-        let outcome = write(disk, &shared.dir, component, content);
+        let outcome = write(&*shared.dir, component, content);
         if let Err(error @ Error::Io(_)) = &outcome {
             shared.fail(error.clone());
         }
@@ -82,10 +85,10 @@ impl Log {
     /// [`Error::WrongComponent`], [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
     pub fn app_metadata(&self, component: Component) -> Result<Option<Vec<u8>>> {
         let shared = &*self.shared;
-        match read(&*shared.options.disk, &shared.dir)? {
+        match read(&*shared.dir)? {
             Some((found, content)) if found == component => Ok(Some(content)),
             Some((found, _)) => Err(Error::WrongComponent {
-                dir: shared.dir.clone(),
+                dir: shared.dir.path().into(),
                 found: Some(found),
                 expected: Some(component),
             }),
@@ -94,22 +97,22 @@ impl Log {
     }
 }
 
-fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<(Component, Vec<u8>)>> {
-    match sealed::read_any(disk, &dir.join(layout::APP_METADATA)) {
+fn read(dir: &dyn Dir) -> Result<Option<(Component, Vec<u8>)>> {
+    match sealed::read_any(dir, layout::APP_METADATA) {
         Ok((magic, content)) => Ok(Some((Component(magic), content))),
         Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn write(disk: &dyn Disk, dir: &Path, component: Component, content: &[u8]) -> Result<()> {
-    sealed::write(disk, &dir.join(layout::APP_METADATA), component.0, content)
+fn write(dir: &dyn Dir, component: Component, content: &[u8]) -> Result<()> {
+    sealed::write(dir, layout::APP_METADATA, component.0, content)
 }
 
 /// The component that is found where this one is expected. App metadata that cannot be read are an aid
 /// to their component, which does without; a plain log has none, so that they are an error there.
-fn owner(disk: &dyn Disk, dir: &Path, expected: Option<Component>) -> Result<Option<Component>> {
-    match read(disk, dir) {
+fn owner(dir: &dyn Dir, expected: Option<Component>) -> Result<Option<Component>> {
+    match read(dir) {
         Ok(found) => Ok(found.map(|(found, _)| found)),
         Err(error @ Error::Version { .. }) => Err(error),
         Err(error) if expected.is_some() => {
@@ -121,20 +124,20 @@ fn owner(disk: &dyn Disk, dir: &Path, expected: Option<Component>) -> Result<Opt
 }
 
 /// Refuses the directory, with these names in it, where it holds the log of another component.
-pub(crate) fn check(dir: &Path, names: &[String], options: &Options) -> Result<()> {
+pub(crate) fn check(dir: &dyn Dir, names: &[String], options: &Options) -> Result<()> {
     let expected = options.component;
-    let found = owner(&*options.disk, dir, expected)?;
+    let found = owner(dir, expected)?;
     let begun = found.is_some() || layout::is_a_log(names);
     if begun && found != expected {
-        return Err(Error::WrongComponent { dir: dir.into(), found, expected });
+        return Err(Error::WrongComponent { dir: dir.path().into(), found, expected });
     }
     Ok(())
 }
 
 /// Says whose log is about to be created.
-pub(crate) fn create(dir: &Path, options: &Options) -> Result<()> {
+pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     match options.component {
-        Some(component) => write(&*options.disk, dir, component, &[]),
+        Some(component) => write(dir, component, &[]),
         None => Ok(()),
     }
 }

@@ -136,11 +136,10 @@ impl Shared {
         if let Some(latch) = self.lock().core.failure() {
             return Err(latch.refusal());
         }
-        let disk = &*self.options.disk;
         crate::upkeep::retain(self)?;
         if let Some((number, _)) = unused {
-            disk.unlink(&layout::segment(&self.dir, number))?;
-            disk.sync_dir(&self.dir)?;
+            self.dir.unlink(&layout::segment(number))?;
+            self.dir.sync()?;
         }
         committer.end_file(self)?;
         let newest = self.segments.newest().ok_or(Error::Closed)?;
@@ -149,7 +148,7 @@ impl Shared {
             let unfooted = state.full && !state.footed;
             drop(state);
             if unfooted && segment.number() != newest.number() {
-                let file = disk.open(&segment.path, Open::write())?;
+                let file = self.dir.open(&segment.name(), Open::write())?;
                 recovery::write_footer(&*file, &segment)?;
             }
         }
@@ -162,6 +161,6 @@ impl Shared {
             seq: state.last_seq,
             chain: committer.chain(),
         });
-        manifest.write(disk, &self.dir)
+        manifest.write(&*self.dir)
     }
 }

@@ -20,7 +20,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
+use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 use parking_lot::RwLock;
 
 use crate::core::{Job, Mark, Unit};
@@ -114,13 +114,13 @@ impl Mode {
 
 impl Committer {
     pub(crate) fn new(
-        disk: &dyn Disk,
+        dir: &dyn Dir,
         mode: Mode,
         segment: Arc<Segment>,
         chain: u32,
         session: u64,
     ) -> Result<Self> {
-        let file = disk.open(&segment.path, mode.writing())?;
+        let file = dir.open(&segment.name(), mode.writing())?;
         Ok(Self { segment, file, unsynced: Vec::new(), chain, session })
     }
 
@@ -218,7 +218,7 @@ impl Committer {
             header,
             header_crc,
             salt: header.salt(),
-            path: layout::segment(&log.dir, number),
+            path: log.dir.path_of(&layout::segment(number)),
             reader: ready.reader,
             state: RwLock::new(State {
                 end: BLOCK,

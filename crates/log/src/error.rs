@@ -36,10 +36,13 @@ pub enum Error {
     Closed,
     /// The engine stopped before the record became durable. Whether it did is known after reopening.
     Stopped,
-    /// Somebody else has the log open for writing.
+    /// Another handle or process has the log open for writing.
     Locked {
         /// The directory of the log.
         dir: PathBuf,
+        /// The process that has it, as the file `lock` says. `None` when that file is missing or
+        /// says nothing. Just after a process took the lock it may still name the one before.
+        pid: Option<u32>,
     },
     /// There is no log in the directory.
     NotALog {
@@ -173,11 +176,13 @@ impl fmt::Display for Error {
             Error::HugePages(cause) => write!(f, "{cause}"),
             Error::Closed => f.write_str("the log is closed"),
             Error::Stopped => f.write_str("the commit engine has stopped; reopen the log to go on"),
-            Error::Locked { dir } => write!(
-                f,
-                "{} is open for writing elsewhere; one writer at a time, readers need no lock",
-                dir.display()
-            ),
+            Error::Locked { dir, pid } => {
+                write!(f, "{} is open for writing elsewhere", dir.display())?;
+                if let Some(pid) = pid {
+                    write!(f, ", by process {pid}")?;
+                }
+                f.write_str("; one writer at a time, readers need no lock")
+            }
             Error::NotALog { dir, found } => {
                 write!(f, "{} is not a log: {found}", dir.display())
             }

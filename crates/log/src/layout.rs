@@ -1,7 +1,7 @@
 //! The names in a log's directory.
 //!
 //! ```text
-//! lock                    held by the one writer
+//! lock                    the process number of the last writer (the lock is on the directory)
 //! manifest                whose log this is, its session, its floor, its clean end (a sealed file)
 //! mark                    how far the log is durable, for other processes
 //! 00000000000000000001.seg  segments, by number
@@ -9,8 +9,6 @@
 //! note                    app metadata: whose log this is, and a small fact (a sealed file)
 //! quarantine/             what `repair` put aside
 //! ```
-
-use std::path::{Path, PathBuf};
 
 pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MARK: &str = "mark";
@@ -20,18 +18,16 @@ pub(crate) const QUARANTINE: &str = "quarantine";
 /// Ends the name of a file that has not got its own yet.
 pub(crate) const ASIDE: &str = ".new";
 
-pub(crate) fn segment(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number:020}.seg"))
+pub(crate) fn segment(number: u64) -> String {
+    format!("{number:020}.seg")
 }
 
-pub(crate) fn spare(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number}.spare"))
+pub(crate) fn spare(number: u64) -> String {
+    format!("{number}.spare")
 }
 
-pub(crate) fn aside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ASIDE);
-    name.into()
+pub(crate) fn aside(name: &str) -> String {
+    format!("{name}{ASIDE}")
 }
 
 /// What a name in the directory stands for.
@@ -77,10 +73,10 @@ pub(crate) fn is_a_log(names: &[String]) -> bool {
 fn numbered(name: &str, suffix: &str) -> Option<u64> {
     let number = name.strip_suffix(suffix)?.parse().ok()?;
     let given = match suffix {
-        ".seg" => segment(Path::new(""), number),
-        _ => spare(Path::new(""), number),
+        ".seg" => segment(number),
+        _ => spare(number),
     };
-    (given == Path::new(name) && (1..1 << 63).contains(&number)).then_some(number)
+    (given == name && (1..1 << 63).contains(&number)).then_some(number)
 }
 
 #[cfg(test)]
@@ -89,12 +85,10 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-        let dir = Path::new("d");
-        assert_eq!(classify(&name(segment(dir, 7))), Name::Segment(7));
-        assert_eq!(classify(&name(segment(dir, u64::MAX))), Name::Stranger);
-        assert_eq!(classify(&name(spare(dir, 7))), Name::Spare(7));
-        assert_eq!(classify(&name(aside(&segment(dir, 7)))), Name::Aside);
+        assert_eq!(classify(&segment(7)), Name::Segment(7));
+        assert_eq!(classify(&segment(u64::MAX)), Name::Stranger);
+        assert_eq!(classify(&spare(7)), Name::Spare(7));
+        assert_eq!(classify(&aside(&segment(7))), Name::Aside);
         assert_eq!(classify("manifest"), Name::Known);
         assert_eq!(classify("7.seg"), Name::Stranger);
         assert_eq!(classify("notes.txt"), Name::Stranger);

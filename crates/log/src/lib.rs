@@ -39,6 +39,7 @@ mod committer;
 mod core;
 mod counters;
 mod cursor;
+mod directory;
 mod drive;
 mod engine;
 mod error;

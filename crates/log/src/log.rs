@@ -1,11 +1,10 @@
 //! An open log: what its parts share, and how a commit goes from a caller to the disk and back.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use esker_disk::{Lock, Open};
+use esker_disk::{Dir, Lock, Open};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::cold::Cold;
@@ -51,7 +50,8 @@ impl Drop for Owner {
 
 pub(crate) struct Shared {
     pub(crate) id: LogId,
-    pub(crate) dir: PathBuf,
+    /// The directory that was opened and locked, wherever it is now.
+    pub(crate) dir: Arc<dyn Dir>,
     pub(crate) options: Options,
     pub(crate) mode: Mode,
     pub(crate) engine: Engine,
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let durable = self.published.seq();
         f.debug_struct("Log")
-            .field("dir", &self.dir)
+            .field("dir", &self.dir.path())
             .field("durable", &durable)
             .finish_non_exhaustive()
     }
@@ -168,25 +168,25 @@ impl Shared {
 
     /// Makes the file of a segment, durably named, from a spare if there is one.
     pub(crate) fn make_segment(&self, number: u64) -> Result<Ready> {
-        let disk = &*self.options.disk;
-        let path = layout::segment(&self.dir, number);
+        let dir = &*self.dir;
+        let name = layout::segment(number);
         let spare = self.spares.lock().pop();
         let mut written_to = 0;
         if let Some(spare) = spare {
-            disk.rename(&layout::spare(&self.dir, spare), &path)?;
+            dir.rename(&layout::spare(spare), &name)?;
         } else {
-            let file = disk.open(&path, Open::create())?;
+            let file = dir.open(&name, Open::create())?;
             file.set_len(0)?;
             file.preallocate(0, u64::from(self.options.segment_size))?;
             file.sync_data()?;
         }
-        disk.sync_dir(&self.dir)?;
-        let writer = disk.open(&path, self.mode.writing())?;
+        dir.sync()?;
+        let writer = dir.open(&name, self.mode.writing())?;
         if spare.is_some() {
             let len = writer.len()?.min(u64::from(self.options.segment_size));
             written_to = len as u32 / crate::format::BLOCK * crate::format::BLOCK;
         }
-        let reader = disk.open(&path, self.mode.reading())?;
+        let reader = dir.open(&name, self.mode.reading())?;
         Ok(Ready { writer, reader, written_to })
     }
 }

@@ -1,11 +1,10 @@
 //! The manifest: the few facts about a log that are not in its segments.
 
-use std::path::Path;
-
-use esker_disk::Disk;
+use esker_disk::Dir;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::directory;
 use crate::error::{Damage, Error, Result};
 use crate::format::{LogId, NUMBER_MAX};
 use crate::layout::{self, MANIFEST};
@@ -59,7 +58,7 @@ impl Manifest {
         Self { log, session: 0, floor_segment: 0, floor_seq: 0, durable: 0, clean: None }
     }
 
-    pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path) -> Result<()> {
+    pub(crate) fn write(&self, dir: &dyn Dir) -> Result<()> {
         let end = self.clean.unwrap_or(End { segment: 0, offset: 0, seq: 0, chain: 0 });
         let raw = Raw {
             log: self.log.0,
@@ -74,7 +73,7 @@ impl Manifest {
             zero: U32::ZERO,
             durable: U64::new(self.durable),
         };
-        sealed::write(disk, &dir.join(MANIFEST), MAGIC, raw.as_bytes())
+        sealed::write(dir, MANIFEST, MAGIC, raw.as_bytes())
     }
 
     /// The highest record that the manifest says was durable. What was dropped was durable before, so
@@ -84,8 +83,8 @@ impl Manifest {
     }
 
     /// Reads the manifest; `None` when there is none.
-    pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
-        let content = match sealed::read(disk, &dir.join(MANIFEST), MAGIC) {
+    pub(crate) fn read(dir: &dyn Dir) -> Result<Option<Self>> {
+        let content = match sealed::read(dir, MANIFEST, MAGIC) {
             Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotFound => {
                 return Ok(None);
             }
@@ -115,32 +114,21 @@ impl Manifest {
 
     /// Reads the manifest of a log that somebody wants to read; where there is none, says whether
     /// that is damage, or no log.
-    pub(crate) fn of_log(disk: &dyn Disk, dir: &Path) -> Result<Self> {
-        let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
-        match Self::read(disk, dir) {
-            Ok(Some(manifest)) => Ok(manifest),
-            Ok(None) => Err(match disk.list(dir) {
-                Ok(names) if layout::is_a_log(&names) => lost(dir),
-                Ok(_) => not_a_log("it has no manifest"),
-                Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
-                    not_a_log("there is no such directory")
-                }
-                Err(cause) => cause.into(),
-            }),
-            Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotADirectory => {
-                Err(not_a_log("it is a file, and a log is a directory"))
-            }
-            Err(error) => Err(error),
+    pub(crate) fn of_log(dir: &dyn Dir) -> Result<Self> {
+        match Self::read(dir)? {
+            Some(manifest) => Ok(manifest),
+            None if layout::is_a_log(&dir.list()?) => Err(lost(dir)),
+            None => Err(directory::not_a_log(dir.path(), "it has no manifest")),
         }
     }
 }
 
 /// The error for a log whose segments are there, and whose manifest is not.
-pub(crate) fn lost(dir: &Path) -> Error {
+pub(crate) fn lost(dir: &dyn Dir) -> Error {
     damaged(dir, "the manifest is missing, and segments are there")
 }
 
-fn damaged(dir: &Path, what: &str) -> Error {
-    let file = dir.join(MANIFEST);
+fn damaged(dir: &dyn Dir, what: &str) -> Error {
+    let file = dir.path_of(MANIFEST);
     Error::Damaged(Damage { file, offset: 0, after: Seq::ZERO, what: what.into() })
 }

@@ -27,10 +27,9 @@
 //!
 //! [`Policy::OsBuffered`]: crate::Policy::OsBuffered
 
-use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{BLOCK, Disk, File, Open, read_full_at, write_all_at};
+use esker_disk::{BLOCK, Dir, File, Open, read_full_at, write_all_at};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -119,14 +118,8 @@ pub(crate) struct Page {
 
 impl Page {
     /// Opens the page for a session, making it where it is missing. The caller syncs the directory.
-    pub(crate) fn open(
-        disk: &dyn Disk,
-        dir: &Path,
-        log: LogId,
-        session: u64,
-        trim: u64,
-    ) -> Result<Self> {
-        let file = disk.open(&dir.join(MARK), Open::create())?;
+    pub(crate) fn open(dir: &dyn Dir, log: LogId, session: u64, trim: u64) -> Result<Self> {
+        let file = dir.open(MARK, Open::create())?;
         let slots: [Option<Told>; SLOTS] = std::array::from_fn(|slot| {
             read_slot(&*file, slot).ok().and_then(|read| read.ok().flatten())
         });
@@ -210,13 +203,13 @@ pub(crate) struct Look {
 
 impl Look {
     /// `None` when there is no page.
-    pub(crate) fn open(disk: &dyn Disk, dir: &Path, log: LogId) -> Result<Option<Self>> {
-        Ok(Self::of_any_log(disk, dir)?.map(|look| Self { log: Some(log), ..look }))
+    pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
+        Ok(Self::of_any_log(dir)?.map(|look| Self { log: Some(log), ..look }))
     }
 
     /// The page of a log whose id is not known.
-    pub(crate) fn of_any_log(disk: &dyn Disk, dir: &Path) -> Result<Option<Self>> {
-        match disk.open(&dir.join(MARK), Open::read()) {
+    pub(crate) fn of_any_log(dir: &dyn Dir) -> Result<Option<Self>> {
+        match dir.open(MARK, Open::read()) {
             Ok(file) => Ok(Some(Self { file, log: None })),
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(cause) => Err(cause.into()),

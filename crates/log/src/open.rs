@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
+use esker_disk::Dir;
 use parking_lot::{Condvar, Mutex};
 
 use crate::app_metadata;
@@ -11,6 +12,7 @@ use crate::cold::Cold;
 use crate::committer::{Committer, Mode};
 use crate::core::Core;
 use crate::counters::Counters;
+use crate::directory;
 use crate::engine::{Engine, Work};
 use crate::error::{Error, Result};
 use crate::floor::Floor;
@@ -34,10 +36,10 @@ const THREADS: usize = 4;
 impl Log {
     /// Opens the log in `dir` for writing, creating it where there is none.
     ///
-    /// Takes the directory's lock. After a crash this recovers: it keeps every durable record, cuts
-    /// what was torn, and tells what it did in [`Log::recovery`]. It reads every segment's header
-    /// and footer and the newest segment whole, so its time depends on the number of segments and
-    /// not on what is in them.
+    /// Takes the lock of the directory itself, and stays with that directory when it is moved. After
+    /// a crash this recovers: it keeps every durable record, cuts what was torn, and tells what it
+    /// did in [`Log::recovery`]. It reads every segment's header and footer and the newest segment
+    /// whole, so its time depends on the number of segments and not on what is in them.
     ///
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,
@@ -48,16 +50,12 @@ impl Log {
         options.check()?;
         let tail = Arc::new(Tail::new(&options)?);
         let engine = engine_of(&options)?;
-        let dir = dir.as_ref();
-        let disk = Arc::clone(&options.disk);
-        enter(dir, &options)?;
-        let lock = disk.lock(&dir.join(layout::LOCK)).map_err(|cause| match cause.kind() {
-            std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.into() },
-            _ => cause.into(),
-        })?;
+        let entered = directory::enter(dir.as_ref(), &options)?;
+        let dir = &*entered;
+        let lock = directory::lock(dir)?;
         // Another process may have created a log since the first look.
-        app_metadata::check(dir, &disk.list(dir)?, &options)?;
-        let facts = disk.facts(dir)?;
+        app_metadata::check(dir, &dir.list()?, &options)?;
+        let facts = dir.facts()?;
         let durable_commits = options.policy != Policy::OsBuffered;
         let mode = Mode {
             direct: match options.direct {
@@ -87,13 +85,12 @@ impl Log {
         let core = Core::new(&start, &options, Arc::clone(&tail), depth);
         let segments = Segments::new(adopted.segments);
         let newest = segments.newest().ok_or(Error::Closed)?;
-        let committer =
-            Committer::new(&*disk, mode, newest, adopted.chain, adopted.manifest.session)?;
+        let committer = Committer::new(dir, mode, newest, adopted.chain, adopted.manifest.session)?;
         let prewrites = durable_commits;
         let published = Published::new(start.base + u64::from(start.offset), start.last_seq);
         let shared = Arc::new_cyclic(|me| Shared {
             id: start.log,
-            dir: dir.into(),
+            dir: Arc::clone(&entered),
             mode,
             engine,
             progress: core.all_progress(),
@@ -155,46 +152,14 @@ fn engine_of(options: &Options) -> Result<Engine> {
     Ok(engine.map_err(failed)?)
 }
 
-/// Looks whether the directory is, or can become, a log's, and makes it where it is missing.
-fn enter(dir: &Path, options: &Options) -> Result<()> {
-    let disk = &*options.disk;
-    let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
-    let names = match disk.list(dir) {
-        Ok(names) => names,
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {
-            if options.must_exist {
-                return Err(not_a_log("there is no such directory"));
-            }
-            return Ok(disk.create_dir(dir)?);
-        }
-        Err(cause) if cause.kind() == std::io::ErrorKind::NotADirectory => {
-            return Err(not_a_log("it is a file, and a log is a directory"));
-        }
-        Err(cause) => return Err(cause.into()),
-    };
-    app_metadata::check(dir, &names, options)?;
-    if layout::is_a_log(&names) {
-        return Ok(());
-    }
-    if names.iter().any(|name| layout::classify(name) == layout::Name::Stranger) {
-        return Err(not_a_log("it holds other files"));
-    }
-    if options.must_exist {
-        return Err(not_a_log("it is empty"));
-    }
-    // Whoever made the directory may have died before its name was durable.
-    Ok(disk.create_dir(dir)?)
-}
-
 /// The manifest of the log in a directory that is locked: the one that is there, a new one for a new
 /// log, or one made from the segments where the user allowed that.
-fn manifest_of(dir: &Path, options: &Options) -> Result<Manifest> {
-    let disk = &*options.disk;
-    let lost = match Manifest::read(disk, dir) {
+fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
+    let lost = match Manifest::read(dir) {
         Ok(Some(manifest)) => return Ok(manifest),
-        Ok(None) if !layout::is_a_log(&disk.list(dir)?) => {
+        Ok(None) if !layout::is_a_log(&dir.list()?) => {
             app_metadata::create(dir, options)?;
-            return recovery::create(dir, options, LogId(random_id()));
+            return recovery::create(dir, LogId(random_id()));
         }
         Ok(None) => manifest::lost(dir),
         Err(error @ Error::Damaged(_)) => error,
@@ -204,7 +169,7 @@ fn manifest_of(dir: &Path, options: &Options) -> Result<Manifest> {
         return Err(lost);
     }
     tracing::warn!(error = %lost, "making the manifest anew");
-    repair::manifest(dir, options)
+    repair::manifest(dir)
 }
 
 /// Sixteen bytes that no other log has, from the keys that the standard library draws at random.

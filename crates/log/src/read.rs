@@ -193,7 +193,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`].
     pub fn was_repaired(&self) -> Result<bool> {
-        let names = self.shared.options.disk.list(&self.shared.dir)?;
+        let names = self.shared.dir.list()?;
         Ok(names.iter().any(|name| name == crate::layout::QUARANTINE))
     }
 

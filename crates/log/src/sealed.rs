@@ -9,9 +9,7 @@
 //! | magic  | version | crc | length | content ...   |
 //! ```
 
-use std::path::Path;
-
-use esker_disk::{BLOCK, Disk, File, Open, read_full_at, write_all_at};
+use esker_disk::{BLOCK, Dir, File, Open, read_full_at, write_all_at};
 
 use crate::error::{Damage, Error, Result};
 use crate::format::{VERSION, crc};
@@ -22,8 +20,8 @@ const HEADER: usize = 20;
 /// Larger than any content; a length above is nonsense and is not allocated.
 const LIMIT: usize = 1 << 20;
 
-/// Replaces the content of `path`, durably.
-pub(crate) fn write(disk: &dyn Disk, path: &Path, magic: [u8; 8], content: &[u8]) -> Result<()> {
+/// Replaces the content of a file, durably.
+pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<()> {
     let mut bytes = Vec::with_capacity(HEADER + content.len());
     bytes.extend_from_slice(&magic);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -33,38 +31,39 @@ pub(crate) fn write(disk: &dyn Disk, path: &Path, magic: [u8; 8], content: &[u8]
     let sum = crc(&bytes);
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
 
-    let aside = layout::aside(path);
-    let file = disk.open(&aside, Open::create())?;
+    let aside = layout::aside(name);
+    let file = dir.open(&aside, Open::create())?;
     file.set_len(0)?;
     write_all_at(&*file, &bytes, 0)?;
     file.sync_data()?;
-    publish(disk, &aside, path)
+    publish(dir, &aside, name)
 }
 
 /// Gives a file that was written and synced aside its name, durably.
-pub(crate) fn publish(disk: &dyn Disk, aside: &Path, path: &Path) -> Result<()> {
-    disk.rename(aside, path)?;
-    Ok(disk.sync_dir(path.parent().unwrap_or(Path::new(".")))?)
+pub(crate) fn publish(dir: &dyn Dir, aside: &str, name: &str) -> Result<()> {
+    dir.rename(aside, name)?;
+    Ok(dir.sync()?)
 }
 
 /// The content of a sealed file with this magic number.
-pub(crate) fn read(disk: &dyn Disk, path: &Path, magic: [u8; 8]) -> Result<Vec<u8>> {
-    Ok(read_where(disk, path, |found| found == magic)?.1)
+pub(crate) fn read(dir: &dyn Dir, name: &str, magic: [u8; 8]) -> Result<Vec<u8>> {
+    Ok(read_where(dir, name, |found| found == magic)?.1)
 }
 
 /// The magic number and the content of a sealed file.
-pub(crate) fn read_any(disk: &dyn Disk, path: &Path) -> Result<([u8; 8], Vec<u8>)> {
-    read_where(disk, path, |_| true)
+pub(crate) fn read_any(dir: &dyn Dir, name: &str) -> Result<([u8; 8], Vec<u8>)> {
+    read_where(dir, name, |_| true)
 }
 
 fn read_where(
-    disk: &dyn Disk,
-    path: &Path,
+    dir: &dyn Dir,
+    name: &str,
     ours: impl FnOnce([u8; 8]) -> bool,
 ) -> Result<([u8; 8], Vec<u8>)> {
-    let file = disk.open(path, Open::read())?;
+    let file = dir.open(name, Open::read())?;
     let damaged = |what: &str| {
-        Error::Damaged(Damage { file: path.into(), offset: 0, after: Seq::ZERO, what: what.into() })
+        let file = dir.path_of(name);
+        Error::Damaged(Damage { file, offset: 0, after: Seq::ZERO, what: what.into() })
     };
     if file.len()? > (HEADER + LIMIT) as u64 {
         return Err(damaged("the file is far too long"));
@@ -85,7 +84,7 @@ fn read_where(
         return Err(damaged("the checksum does not match"));
     }
     if version != VERSION {
-        return Err(Error::Version { file: path.into(), version });
+        return Err(Error::Version { file: dir.path_of(name), version });
     }
     Ok((magic, bytes.split_off(HEADER)))
 }

@@ -7,6 +7,7 @@ use esker_disk::File;
 use parking_lot::RwLock;
 
 use crate::format::{BLOCK, IndexEntry, Salt, SegmentHeader};
+use crate::layout;
 
 /// One segment. What changes is behind a lock that is held for a lookup or the push of an entry.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(crate) struct Segment {
     /// The checksum that the first unit chains to.
     pub(crate) header_crc: u32,
     pub(crate) salt: Salt,
+    /// For messages.
     pub(crate) path: PathBuf,
     /// For reading; opened once.
     pub(crate) reader: Arc<dyn File>,
@@ -40,6 +42,11 @@ pub(crate) struct State {
 impl Segment {
     pub(crate) fn number(&self) -> u64 {
         self.header.segment
+    }
+
+    /// The name of its file.
+    pub(crate) fn name(&self) -> String {
+        layout::segment(self.number())
     }
 
     /// The position in the log behind the last unit.

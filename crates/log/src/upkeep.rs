@@ -44,7 +44,7 @@ fn write_footers(log: &Shared) -> Result<()> {
         let due = state.full && !state.footed;
         drop(state);
         if due && durable > next.header.base {
-            match log.options.disk.open(&segment.path, Open::write()) {
+            match log.dir.open(&segment.name(), Open::write()) {
                 Ok(file) => write_footer(&*file, segment)?,
                 // Opening the log does without a footer; it only takes longer.
                 Err(error) => tracing::warn!(%error, "a segment stays without its footer"),
@@ -107,31 +107,30 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
         manifest.floor_segment = first.number();
         manifest.floor_seq = manifest.floor_seq.max(first.header.prev_seq);
         manifest.durable = manifest.durable.max(log.published.seq());
-        manifest.write(&*log.options.disk, &log.dir)?;
+        manifest.write(&*log.dir)?;
     }
     // The floor first: a reader below it must not look for segments that are gone.
     log.floor.raise(Low { seq: first.header.prev_seq, position: first.header.base });
     let dropped = log.segments.drop_below(first.number());
     log.cold.forget_below(first.number());
-    let disk = &*log.options.disk;
     let recycles = log.options.retention.is_set();
     let dropped_any = !dropped.is_empty();
     for segment in dropped {
-        let path = layout::segment(&log.dir, segment.number());
+        let name = segment.name();
         let (number, size) = (segment.number(), segment.state.read().end);
         // Somebody may still be reading through this handle; then the bytes must stay.
         let unused = Arc::into_inner(segment).is_some();
         let mut spares = log.spares.lock();
         if recycles && unused && spares.len() < SPARES && size >= log.options.segment_size / 2 {
-            disk.rename(&path, &layout::spare(&log.dir, number))?;
-            disk.sync_dir(&log.dir)?;
+            log.dir.rename(&name, &layout::spare(number))?;
+            log.dir.sync()?;
             spares.push(number);
         } else {
-            disk.unlink(&path)?;
+            log.dir.unlink(&name)?;
         }
     }
     if dropped_any {
-        disk.sync_dir(&log.dir)?;
+        log.dir.sync()?;
     }
     Ok(())
 }
@@ -158,7 +157,7 @@ pub(crate) fn truncate_before(log: &Shared, seq: Seq) -> Result<()> {
         let mut manifest = log.manifest.lock();
         manifest.floor_seq = manifest.floor_seq.max(below);
         manifest.durable = manifest.durable.max(log.published.seq());
-        manifest.write(&*log.options.disk, &log.dir)?;
+        manifest.write(&*log.dir)?;
     }
     log.page.lock().store_trim(below)?;
     log.floor.raise(Floor::locate(&log.segments, below));
@@ -211,8 +210,8 @@ pub(crate) struct Prewriter {
 fn prewrite(log: &Shared, number: u64, range: &Range<u32>) -> Result<()> {
     let mut kept = log.prewriter.lock();
     if kept.as_ref().is_none_or(|kept| kept.segment != number) {
-        let path = layout::segment(&log.dir, number);
-        let file = match log.options.disk.open(&path, Open::write().direct(log.mode.direct)) {
+        let how = Open::write().direct(log.mode.direct);
+        let file = match log.dir.open(&layout::segment(number), how) {
             Ok(file) => file,
             Err(error) => {
                 tracing::warn!(%error, "no blocks are written ahead");

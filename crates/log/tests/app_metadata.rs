@@ -143,8 +143,9 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
     let path = std::path::Path::new(DIR).join("note");
     let mut bytes = disk.contents(&path).unwrap();
     bytes[21] ^= 1;
-    disk.process().unlink(&path).unwrap();
-    let file = disk.process().open(&path, esker_disk::Open::create()).unwrap();
+    let dir = disk.open_dir(std::path::Path::new(DIR)).unwrap();
+    dir.unlink("note").unwrap();
+    let file = dir.open("note", esker_disk::Open::create()).unwrap();
     esker_disk::write_all_at(&*file, &bytes, 0).unwrap();
     assert!(matches!(log.app_metadata(OURS), Err(Error::Damaged(_))));
 }

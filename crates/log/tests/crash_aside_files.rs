@@ -12,7 +12,7 @@ use std::path::Path;
 use damage_kit::DIR;
 use damage_kit::cases::Cases;
 use damage_kit::healing::check_log;
-use damage_kit::map::{in_dir, segment_path};
+use damage_kit::map::segment_path;
 use damage_kit::sample::{Sample, closed, killed, options};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open, write_all_at};
@@ -94,9 +94,10 @@ fn of_a_repair_that_was_cut_short() {
 fn of_a_probe() {
     for sample in [closed(), killed()] {
         let disk = &sample.disk;
-        let probe = disk.open(&in_dir(".esker-probe-4711-0"), Open::create()).unwrap();
+        let dir = disk.open_dir(Path::new(DIR)).unwrap();
+        let probe = dir.open(".esker-probe-4711-0", Open::create()).unwrap();
         write_all_at(&*probe, &[0xA5; 4096], 0).unwrap();
-        disk.sync_dir(Path::new(DIR)).unwrap();
+        dir.sync().unwrap();
         nothing_is_aside(&sample, disk).unwrap();
     }
 }

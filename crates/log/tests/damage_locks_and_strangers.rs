@@ -92,7 +92,7 @@ fn whoever_is_refused_has_written_nothing() {
     let sample = sample::killed();
     for on_damage in [OnDamage::Fail, OnDamage::Quarantine, OnDamage::Truncate] {
         let (disk, _) = delete(&sample, &in_dir("manifest"));
-        let _lock = disk.lock(&in_dir("lock")).unwrap();
+        let _lock = disk.open_dir(Path::new(DIR)).unwrap().lock().unwrap();
         let before = disk.fingerprint();
         let engine = Engine::manual();
         let mut options = options(&disk, &engine);
@@ -252,7 +252,7 @@ fn a_directory_in_the_place_of_a_file_is_an_error_and_not_a_panic() {
     for name in ["manifest", "mark", "lock", "00000000000000000002.seg", "00000000000000000009.seg"]
     {
         let disk = sample.disk.fork(1);
-        let _ = disk.unlink(&in_dir(name));
+        let _ = disk.open_dir(Path::new(DIR)).unwrap().unlink(name);
         disk.create_dir(&in_dir(name)).unwrap();
         let before = disk.fingerprint();
         assert!(Log::open(DIR, options(&disk, &engine)).is_err(), "{name}");

@@ -17,7 +17,6 @@ use damage_kit::healing::{Repairing, quarantine};
 use damage_kit::map::in_dir;
 use damage_kit::reading;
 use damage_kit::sample::{self, Sample, options};
-use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Error, Log, Reader, Start};
 
@@ -59,7 +58,6 @@ fn told(sample: &Sample, disk: &SimDisk, claim: u64) -> Result<(), String> {
         Err(error) => return Err(format!("{error:?}")),
     }
     let disk = disk.fork(1);
-    drop(disk.lock(&in_dir("lock")));
     let before = disk.fingerprint();
     let log = match Log::open(DIR, options(&disk, &engine)) {
         Ok(log) => log,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_disk::sim::SimDisk;
-use esker_disk::{Disk, Facts, File, Lock, Open, Result};
+use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result};
 use esker_log::{Engine, Error, Log, Options, Seq, Start};
 use setting::{
     DIR, LONG, all, append, block_on, driven, in_time, log, payload, payloads, poll_once, small,
@@ -73,36 +73,66 @@ struct Bomb {
 }
 
 #[derive(Debug)]
+struct BombDir {
+    dir: Arc<dyn Dir>,
+    lit: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
 struct BombFile {
     file: Arc<dyn File>,
     lit: Arc<AtomicBool>,
 }
 
 impl Disk for Bomb {
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
-        let file = self.disk.open(path, how)?;
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(BombDir::of(self.disk.open_dir(path)?, &self.lit))
+    }
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(BombDir::of(self.disk.create_dir(path)?, &self.lit))
+    }
+}
+
+impl BombDir {
+    fn of(dir: Arc<dyn Dir>, lit: &Arc<AtomicBool>) -> Arc<dyn Dir> {
+        Arc::new(Self { dir, lit: Arc::clone(lit) })
+    }
+}
+
+impl Dir for BombDir {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        let file = self.dir.open(name, how)?;
         Ok(Arc::new(BombFile { file, lit: Arc::clone(&self.lit) }))
     }
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        self.disk.create_dir(path)
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.dir.rename(from, to)
     }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.disk.rename(from, to)
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        self.dir.exchange(a, b)
     }
-    fn unlink(&self, path: &Path) -> Result<()> {
-        self.disk.unlink(path)
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.dir.unlink(name)
     }
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.disk.sync_dir(dir)
+    fn sync(&self) -> Result<()> {
+        self.dir.sync()
     }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.disk.list(dir)
+    fn list(&self) -> Result<Vec<String>> {
+        self.dir.list()
     }
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        self.disk.lock(path)
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::of(self.dir.open_dir(name)?, &self.lit))
     }
-    fn facts(&self, dir: &Path) -> Result<Facts> {
-        self.disk.facts(dir)
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::of(self.dir.create_dir(name)?, &self.lit))
+    }
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.dir.lock()
+    }
+    fn facts(&self) -> Result<Facts> {
+        self.dir.facts()
     }
 }
 

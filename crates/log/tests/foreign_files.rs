@@ -16,7 +16,9 @@ use esker_log::{Error, Log, Options, Reader, repair, verify};
 use setting::{DIR, all, append, driven, log, payloads};
 
 fn put(disk: &SimDisk, path: impl AsRef<Path>, bytes: &[u8]) {
-    let file = disk.open(path.as_ref(), Open::create()).unwrap();
+    let path = path.as_ref();
+    let dir = disk.open_dir(path.parent().unwrap()).unwrap();
+    let file = dir.open(path.file_name().unwrap().to_str().unwrap(), Open::create()).unwrap();
     write_all_at(&*file, bytes, 0).unwrap();
 }
 

@@ -9,8 +9,8 @@ mod setting;
 
 use std::path::Path;
 
+use esker_disk::HugePages;
 use esker_disk::sim::SimDisk;
-use esker_disk::{Disk, HugePages};
 use esker_log::{Error, Log, Options, Start};
 use setting::{DIR, all, append, payload, payloads, small};
 
@@ -57,7 +57,7 @@ fn too_few_are_told_at_opening_with_the_command_that_helps() {
     let command = format!("`sysctl -w vm.nr_hugepages={}`", cause.reserve);
     assert!(error.to_string().contains(&command), "{error}");
     // Nothing was opened, or made.
-    assert!(disk.list(Path::new(DIR)).is_err());
+    assert!(disk.files(Path::new(DIR)).is_err());
 }
 
 /// The huge pages that this process has, in bytes.

@@ -18,7 +18,7 @@ const CHILD: &str = "ESKER_TEST_LOCKED_CHILD";
 
 fn locked<T>(outcome: esker_log::Result<T>, dir: &Path) {
     match outcome.err() {
-        Some(Error::Locked { dir: told }) if told == dir => {}
+        Some(Error::Locked { dir: told, .. }) if told == dir => {}
         other => panic!("not locked: {other:?}"),
     }
 }

@@ -8,7 +8,6 @@ mod setting;
 
 use std::path::{Path, PathBuf};
 
-use esker_disk::Disk;
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::{Found, Log, Options, Seq, Start, Validate, verify};
 use setting::{DIR, all, append, driven, log, payload, payloads, read_from};
@@ -143,5 +142,5 @@ fn an_opening_that_fails_changes_nothing() {
         );
     }
     assert_eq!(disk.fingerprint(), before);
-    assert!(disk.list(Path::new(DIR)).unwrap().iter().any(|name| name.ends_with(".seg")));
+    assert!(disk.files(Path::new(DIR)).unwrap().iter().any(|name| name.ends_with(".seg")));
 }

@@ -11,7 +11,7 @@ use damage_kit::cases::Cases;
 use damage_kit::format::BLOCK;
 use damage_kit::harm::{cut, flip, overwrite};
 use damage_kit::healing::{Loss, truncate};
-use damage_kit::map::{in_dir, segment_path};
+use damage_kit::map::segment_path;
 use damage_kit::sample::{self, Sample};
 use esker_disk::Disk;
 
@@ -101,6 +101,6 @@ fn between_an_emptied_segment_and_units_that_nothing_claims() {
     let [.., before, newest] = &sample.map.segments[..] else { panic!("too few segments") };
     let (disk, _) = cut(&sample, &segment_path(before.number), 0);
     disk.overwrite(&segment_path(newest.number), 0, &[0x55; BLOCK]).unwrap();
-    disk.unlink(&in_dir("mark")).unwrap();
+    disk.open_dir(std::path::Path::new(damage_kit::DIR)).unwrap().unlink("mark").unwrap();
     truncate(&sample, &disk, before.prev_seq, &[]).unwrap();
 }

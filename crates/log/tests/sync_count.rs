@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use esker_disk::sim::SimDisk;
-use esker_disk::{Disk, Facts, File, Lock, Open, Result, StdDisk};
+use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result, StdDisk};
 use esker_log::{Log, Options, Policy};
 use setting::{DIR, append, driven};
 
@@ -29,10 +29,16 @@ enum Call {
 
 type Calls = Arc<Mutex<Vec<(Call, PathBuf)>>>;
 
-/// A disk that counts: the implementation of the two traits that a user might write.
+/// A disk that counts: the implementation of the three traits that a user might write.
 #[derive(Debug)]
 struct Counting {
     disk: StdDisk,
+    calls: Calls,
+}
+
+#[derive(Debug)]
+struct CountingDir {
+    dir: Arc<dyn Dir>,
     calls: Calls,
 }
 
@@ -43,40 +49,63 @@ struct CountingFile {
     calls: Calls,
 }
 
-impl Counting {
+impl Disk for Counting {
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(CountingDir::of(self.disk.open_dir(path)?, &self.calls))
+    }
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(CountingDir::of(self.disk.create_dir(path)?, &self.calls))
+    }
+}
+
+impl CountingDir {
+    fn of(dir: Arc<dyn Dir>, calls: &Calls) -> Arc<dyn Dir> {
+        Arc::new(Self { dir, calls: Arc::clone(calls) })
+    }
     fn count(&self, call: Call, path: &Path) {
         self.calls.lock().unwrap().push((call, path.into()));
     }
 }
 
-impl Disk for Counting {
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
-        let file = self.disk.open(path, how)?;
+impl Dir for CountingDir {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        let file = self.dir.open(name, how)?;
         let calls = Arc::clone(&self.calls);
         Ok(Arc::new(CountingFile { file, dsync: how.dsync, calls }))
     }
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        self.disk.create_dir(path)
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.count(Call::Rename, &self.path_of(to));
+        self.dir.rename(from, to)
     }
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.count(Call::Rename, to);
-        self.disk.rename(from, to)
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        self.count(Call::Rename, &self.path_of(a));
+        self.count(Call::Rename, &self.path_of(b));
+        self.dir.exchange(a, b)
     }
-    fn unlink(&self, path: &Path) -> Result<()> {
-        self.disk.unlink(path)
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.dir.unlink(name)
     }
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        self.count(Call::SyncDir, dir);
-        self.disk.sync_dir(dir)
+    fn sync(&self) -> Result<()> {
+        self.count(Call::SyncDir, self.path());
+        self.dir.sync()
     }
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.disk.list(dir)
+    fn list(&self) -> Result<Vec<String>> {
+        self.dir.list()
     }
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        self.disk.lock(path)
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::of(self.dir.open_dir(name)?, &self.calls))
     }
-    fn facts(&self, dir: &Path) -> Result<Facts> {
-        self.disk.facts(dir)
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::of(self.dir.create_dir(name)?, &self.calls))
+    }
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.dir.lock()
+    }
+    fn facts(&self) -> Result<Facts> {
+        self.dir.facts()
     }
 }
 

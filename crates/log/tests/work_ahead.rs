@@ -3,12 +3,13 @@
 
 mod setting;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_disk::{Facts, File, Lock, Op, Open};
+use esker_disk::{Dir, Disk, Facts, File, Lock, Op, Open, Result};
 use esker_log::{Engine, Found, Log, Policy, Start};
 use parking_lot::Mutex;
 use setting::{DIR, LONG, Opens, all, append, driven, in_time, payload, payloads, small, until};
@@ -101,32 +102,53 @@ fn a_waker_may_let_go_of_the_last_handle() {
 #[derive(Debug)]
 struct Trap(SimDisk);
 
-impl esker_disk::Disk for Trap {
-    fn open(&self, path: &std::path::Path, how: Open) -> esker_disk::Result<Arc<dyn File>> {
-        let made = how.create && path.extension().is_some_and(|name| name == "seg");
+impl Disk for Trap {
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(TrapDir(self.0.open_dir(path)?)))
+    }
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(TrapDir(self.0.create_dir(path)?)))
+    }
+}
+
+#[derive(Debug)]
+struct TrapDir(Arc<dyn Dir>);
+
+impl Dir for TrapDir {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        let made = how.create && Path::new(name).extension().is_some_and(|name| name == "seg");
         assert!(!made, "the trap snapped");
-        self.0.open(path, how)
+        self.0.open(name, how)
     }
-    fn create_dir(&self, path: &std::path::Path) -> esker_disk::Result<()> {
-        self.0.create_dir(path)
-    }
-    fn rename(&self, from: &std::path::Path, to: &std::path::Path) -> esker_disk::Result<()> {
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.0.rename(from, to)
     }
-    fn unlink(&self, path: &std::path::Path) -> esker_disk::Result<()> {
-        self.0.unlink(path)
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        self.0.exchange(a, b)
     }
-    fn sync_dir(&self, dir: &std::path::Path) -> esker_disk::Result<()> {
-        self.0.sync_dir(dir)
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.0.unlink(name)
     }
-    fn list(&self, dir: &std::path::Path) -> esker_disk::Result<Vec<String>> {
-        self.0.list(dir)
+    fn sync(&self) -> Result<()> {
+        self.0.sync()
     }
-    fn lock(&self, path: &std::path::Path) -> esker_disk::Result<Box<dyn Lock>> {
-        self.0.lock(path)
+    fn list(&self) -> Result<Vec<String>> {
+        self.0.list()
     }
-    fn facts(&self, dir: &std::path::Path) -> esker_disk::Result<Facts> {
-        self.0.facts(dir)
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(Self(self.0.open_dir(name)?)))
+    }
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(Self(self.0.create_dir(name)?)))
+    }
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.0.lock()
+    }
+    fn facts(&self) -> Result<Facts> {
+        self.0.facts()
     }
 }
 

@@ -15,13 +15,13 @@ const IN_FLIGHT: usize = 3;
 
 /// Reads all segments in a directory in order, some chunks in flight, and looks at nothing; MB a second.
 pub fn read_raw(dir: &Path, direct: bool) -> esker_disk::Result<f64> {
-    let disk = StdDisk::new();
-    let mut names = disk.list(dir)?;
+    let dir = StdDisk::new().open_dir(dir)?;
+    let mut names = dir.list()?;
     names.retain(|name| Path::new(name).extension().is_some_and(|extension| extension == "seg"));
     names.sort();
     let mut chunks = Vec::new();
     for name in names {
-        let file = disk.open(&dir.join(name), Open::read().direct(direct))?;
+        let file = dir.open(&name, Open::read().direct(direct))?;
         let size = file.len()?;
         chunks.extend((0..size).step_by(CHUNK).map(|offset| (file.clone(), offset)));
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_disk::{AlignedBuf, BLOCK, Disk, File, Open, StdDisk, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, BLOCK, Dir, Disk, File, Open, StdDisk, read_full_at, write_all_at};
 use serde::Serialize;
 use serde_json::json;
 
@@ -112,8 +112,7 @@ pub struct FloorFigures {
 /// The files to measure with, and what was measured so far.
 #[derive(Debug)]
 pub struct Floor {
-    disk: StdDisk,
-    dir: PathBuf,
+    dir: Arc<dyn Dir>,
     small: Arc<dyn File>,
     blocks: Arc<dyn File>,
     direct: bool,
@@ -145,15 +144,14 @@ impl Floor {
     }
 
     fn make(dir: &Path) -> esker_disk::Result<Self> {
-        let disk = StdDisk::new();
-        disk.create_dir(dir)?;
-        let direct = disk.facts(dir)?.direct;
+        let dir = StdDisk::new().create_dir(dir)?;
+        let direct = dir.facts()?.direct;
         let mut chunk = AlignedBuf::new(CHUNK);
         for (index, word) in chunk.chunks_mut(8).enumerate() {
             word.copy_from_slice(&mix(index as u64).to_le_bytes());
         }
         let make = |name: &str, size: u64, how: Open| {
-            let file = disk.open(&dir.join(name), how)?;
+            let file = dir.open(name, how)?;
             file.preallocate(0, size)?;
             for offset in (0..size).step_by(CHUNK) {
                 write_all_at(&*file, &chunk, offset)?;
@@ -164,8 +162,7 @@ impl Floor {
         let small = make("small", SMALL, Open::create())?;
         let blocks = make("blocks", BLOCKS, Open::create().direct(direct))?;
         Ok(Self {
-            disk,
-            dir: dir.into(),
+            dir: Arc::clone(&dir),
             small,
             blocks,
             direct,
@@ -210,15 +207,14 @@ impl Floor {
 
     /// Appends blocks to a new file, each with a sync.
     fn append_syncs(&self) -> esker_disk::Result<Latencies> {
-        let path = self.dir.join("tail");
-        let file = self.disk.open(&path, Open::create())?;
+        let file = self.dir.open("tail", Open::create())?;
         let mut offset = 0;
         let latencies = for_a_while(PART, || {
             write_all_at(&*file, &self.chunk[..BLOCK], offset)?;
             offset += BLOCK as u64;
             file.sync_data()
         })?;
-        self.disk.unlink(&path)?;
+        self.dir.unlink("tail")?;
         Ok(latencies)
     }
 

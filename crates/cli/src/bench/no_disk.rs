@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use esker_disk::{Disk, Facts, File, Lock, Open, Result};
+use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result};
 
 /// Another disk, of which segments are cut off when the switch is thrown.
 #[derive(Debug)]
@@ -34,47 +34,78 @@ impl NoDisk {
         let off = Arc::new(AtomicBool::new(false));
         (Arc::new(Self { disk, off: Arc::clone(&off) }), Switch(off))
     }
-
-    fn is_off(&self) -> bool {
-        self.off.load(Ordering::SeqCst)
-    }
 }
 
 impl Disk for NoDisk {
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
-        let file = self.disk.open(path, how)?;
-        if path.extension().is_some_and(|extension| extension == "seg") {
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(NoDir::around(self.disk.open_dir(path)?, &self.off))
+    }
+
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(NoDir::around(self.disk.create_dir(path)?, &self.off))
+    }
+}
+
+/// A directory whose segments are cut off when the switch is thrown.
+#[derive(Debug)]
+struct NoDir {
+    dir: Arc<dyn Dir>,
+    off: Arc<AtomicBool>,
+}
+
+impl NoDir {
+    fn around(dir: Arc<dyn Dir>, off: &Arc<AtomicBool>) -> Arc<dyn Dir> {
+        Arc::new(Self { dir, off: Arc::clone(off) })
+    }
+}
+
+impl Dir for NoDir {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        let file = self.dir.open(name, how)?;
+        if Path::new(name).extension().is_some_and(|extension| extension == "seg") {
             return Ok(Arc::new(Nowhere { file, off: Arc::clone(&self.off) }));
         }
         Ok(file)
     }
 
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        self.disk.create_dir(path)
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.dir.rename(from, to)
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.disk.rename(from, to)
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        self.dir.exchange(a, b)
     }
 
-    fn unlink(&self, path: &Path) -> Result<()> {
-        self.disk.unlink(path)
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.dir.unlink(name)
     }
 
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        if self.is_off() { Ok(()) } else { self.disk.sync_dir(dir) }
+    fn sync(&self) -> Result<()> {
+        if self.off.load(Ordering::SeqCst) { Ok(()) } else { self.dir.sync() }
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.disk.list(dir)
+    fn list(&self) -> Result<Vec<String>> {
+        self.dir.list()
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        self.disk.lock(path)
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::around(self.dir.open_dir(name)?, &self.off))
     }
 
-    fn facts(&self, dir: &Path) -> Result<Facts> {
-        let facts = self.disk.facts(dir)?;
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::around(self.dir.create_dir(name)?, &self.off))
+    }
+
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.dir.lock()
+    }
+
+    fn facts(&self) -> Result<Facts> {
+        let facts = self.dir.facts()?;
         Ok(Facts::new("none", facts.direct, facts.dsync))
     }
 }

@@ -22,6 +22,9 @@ use crate::arguments::{Choice, DiskChoice};
 use crate::exit::{Failure, Outcome};
 use crate::quantity;
 
+/// The name of the file.
+const FILE: &str = "raw";
+
 /// What `esker bench floor --raw` takes beside the flags of `floor`.
 #[derive(Debug, Clone, Args)]
 pub struct RawArguments {
@@ -148,7 +151,7 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
 /// The file, every block of which is written, and how it is used.
 struct Raw<'a> {
     arguments: &'a RawArguments,
-    path: PathBuf,
+    dir: PathBuf,
     how: Open,
     huge: Option<HugePages>,
     /// The bytes of a transfer, and how many of them make up the file.
@@ -162,7 +165,7 @@ impl<'a> Raw<'a> {
         dir: &Path,
         huge: Option<HugePages>,
     ) -> esker_disk::Result<Self> {
-        let able = StdDisk::new().facts(dir)?.direct;
+        let able = StdDisk::new().open_dir(dir)?.facts()?.direct;
         let direct = match arguments.direct {
             Choice::On => true,
             Choice::Off => false,
@@ -171,7 +174,7 @@ impl<'a> Raw<'a> {
         let len = u64::from(arguments.buffer_size).next_multiple_of(BLOCK as u64);
         let raw = Self {
             arguments,
-            path: dir.join("raw"),
+            dir: dir.into(),
             how: Open::create().direct(direct).dsync(arguments.dsync),
             huge,
             len,
@@ -195,13 +198,15 @@ impl<'a> Raw<'a> {
         if self.arguments.disk == DiskChoice::Uring {
             use esker_disk::uring::{Registered, UringDisk, UringOptions};
             if self.arguments.register {
-                return Ok(Box::new(Registered::open(&self.path, self.how, vec![buffer])?));
+                return Ok(Box::new(Registered::open(&self.dir, FILE, self.how, vec![buffer])?));
             }
             let disk = UringDisk::new(UringOptions::default())
-                .map_err(|why| esker_disk::Error::new(Op::Open, &self.path, None, why))?;
-            return Ok(Box::new(Plain { file: disk.open(&self.path, self.how)?, buffer }));
+                .map_err(|why| esker_disk::Error::new(Op::Open, &self.dir, None, why))?;
+            let file = disk.open_dir(&self.dir)?.open(FILE, self.how)?;
+            return Ok(Box::new(Plain { file, buffer }));
         }
-        Ok(Box::new(Plain { file: StdDisk::new().open(&self.path, self.how)?, buffer }))
+        let file = StdDisk::new().open_dir(&self.dir)?.open(FILE, self.how)?;
+        Ok(Box::new(Plain { file, buffer }))
     }
 
     /// What the writer saw, and what the readers saw together, where there are any.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use esker_consensus::{Ballot, Error, Mode, Result, Ticket};
+use esker_disk::Disk;
 
 use super::model::Verdict;
 use super::{Bid, Life, Lived, Step, World, broken, ensure};
@@ -434,8 +435,8 @@ impl World {
         }
         self.model.closed(&self.setup);
         if !with_note {
-            let note = std::path::Path::new(super::DIR).join("note");
-            esker_disk::Disk::unlink(&self.disk.process(), &note).unwrap();
+            let dir = self.disk.process().open_dir(std::path::Path::new(super::DIR)).unwrap();
+            dir.unlink("note").unwrap();
         }
         let all = |world: &Self| {
             let slots = world.model.slots.iter();

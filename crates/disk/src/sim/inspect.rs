@@ -154,7 +154,8 @@ impl SimDisk {
     /// `NotFound` and the like.
     pub fn files(&self, dir: &Path) -> Result<Vec<String>> {
         let machine = self.shared.machine();
-        machine.names.list(dir).map_err(|errno| inspecting(dir).failed(errno))
+        let names = machine.names.find(dir).and_then(|node| machine.names.list(node));
+        names.map_err(|errno| inspecting(dir).failed(errno))
     }
 
     /// The whole file as ordinary reads see it, whether the power is on or not; unreadable sectors

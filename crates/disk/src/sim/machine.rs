@@ -38,6 +38,9 @@ pub(super) struct Machine {
     pub(super) life: u64,
 }
 
+/// What the machine says, before the call is named in the error.
+pub(super) type Outcome<T> = std::result::Result<T, Errno>;
+
 /// The machine, shared by its handles.
 #[derive(Debug)]
 pub(super) struct Shared(Mutex<Machine>);
@@ -168,6 +171,18 @@ impl Shared {
     pub(super) fn alive(&self, call: &Call<'_>) -> Result<MutexGuard<'_, Machine>> {
         let machine = self.machine();
         if machine.is_alive(call.life) { Ok(machine) } else { Err(call.dead(&machine)) }
+    }
+
+    /// Runs an operation that changes everything at once or nothing.
+    pub(super) fn operate<T>(
+        &self,
+        call: Call<'_>,
+        run: impl FnOnce(&mut Machine) -> Outcome<T>,
+    ) -> Result<T> {
+        let (mut machine, call, fate) = self.begin(call, |_, _| {})?;
+        let outcome = fate.error().map_or_else(|| run(&mut machine), Err);
+        let outcome = outcome.map_err(|errno| call.failed(errno));
+        self.finish(machine, &call, fate, outcome)
     }
 
     /// Begins a call; `describe` says what it is, as of now.

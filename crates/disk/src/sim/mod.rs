@@ -11,10 +11,11 @@
 //!
 //! # fn main() -> Result<(), esker_disk::Error> {
 //! let disk = SimDisk::new(42);
-//! let file = disk.open(Path::new("/log"), Open::create())?;
+//! let dir = disk.open_dir(Path::new("/"))?;
+//! let file = dir.open("log", Open::create())?;
 //! write_all_at(&*file, b"settled", 0)?;
 //! file.sync_data()?;
-//! disk.sync_dir(Path::new("/"))?;
+//! dir.sync()?;
 //! write_all_at(&*file, b"in the air", 4096)?;
 //!
 //! disk.power_cut(Persist::Nothing);
@@ -32,7 +33,7 @@
 //!   the whole disk may be torn: part old and part new, or garbage, or unreadable. The sixteen latest
 //!   versions of a page are told apart; older unsynced ones are forgotten.
 //! * **Sizes.** The durable one or any later one. What lies behind is gone.
-//! * **Names.** Any subset of the creates, unlinks and renames since their directory was last synced,
+//! * **Names.** Any subset of the creates, unlinks, renames and exchanges since their directory was last synced,
 //!   each whole or not at all, in order where they concern the same name or file. Syncing a file
 //!   does not make its name durable.
 //! * **No handles and no locks.** Whatever was open is dead for ever, also when the power is back.
@@ -48,7 +49,9 @@
 //!
 //! # Names
 //!
-//! There is one tree. A relative path starts at its root as an absolute one does; `..` is refused.
+//! There is one tree. A relative path starts at its root as an absolute one does; `..` is refused. A
+//! [`Dir`](crate::Dir) holds its directory and not the path: [`SimDisk::mv`] moves the directory under
+//! it, as somebody else's `mv` would.
 //!
 //! # The same again
 //!
@@ -56,6 +59,7 @@
 //! disk make an order of their own; hold them with a [`Gate`] where that matters.
 
 mod crash;
+mod dir;
 mod disk;
 mod extents;
 mod fault;

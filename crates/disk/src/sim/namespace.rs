@@ -1,6 +1,6 @@
 //! Directories: the names as they are now, those on the medium, and the changes in between.
 //!
-//! A change (create, unlink, rename) is one step, as in a journalling file system: a crash keeps it
+//! A change (create, unlink, rename, exchange) is one step, as in a journalling file system: a crash keeps it
 //! whole or loses it whole, so a rename never loses both names. Any subset of the changes may stay,
 //! but changes that share a name or a file keep their order: when one is lost, so are the later ones
 //! that build on it. Syncing a directory settles every change that touches it, and those they build on.
@@ -17,19 +17,32 @@ use super::rng::Rng;
 pub(super) type NodeId = u64;
 
 /// A name in a directory.
-type Entry = (NodeId, String);
+pub(super) type Entry = (NodeId, String);
 
-const ROOT: NodeId = 0;
+pub(super) const ROOT: NodeId = 0;
 
 #[derive(Debug, Clone)]
 enum Node {
-    Dir { now: BTreeMap<String, NodeId>, durable: BTreeMap<String, NodeId> },
+    Dir { names: Box<Names>, open: u64 },
     File { inode: Box<Inode>, open: u64 },
 }
 
-/// A step between the names on the medium and the names as they are now.
+/// The names in a directory.
+#[derive(Debug, Clone, Default)]
+struct Names {
+    now: BTreeMap<String, NodeId>,
+    durable: BTreeMap<String, NodeId>,
+    /// Another directory took its name. Nothing can be created in it any more.
+    replaced: bool,
+}
+
+/// A step between the names on the medium and the names as they are now: one move, or the two of an
+/// exchange.
 #[derive(Debug, Clone)]
-struct Change {
+struct Change(Vec<Move>);
+
+#[derive(Debug, Clone)]
+struct Move {
     node: NodeId,
     removes: Option<Entry>,
     adds: Option<Entry>,
@@ -69,13 +82,20 @@ impl Namespace {
 
     fn names(&self, dir: NodeId, on_medium: bool) -> Result<&BTreeMap<String, NodeId>, Errno> {
         match self.nodes.get(&dir) {
-            Some(Node::Dir { now, durable }) => Ok(if on_medium { durable } else { now }),
+            Some(Node::Dir { names, .. }) => {
+                Ok(if on_medium { &names.durable } else { &names.now })
+            }
             _ => Err(Errno::NOTDIR),
         }
     }
 
+    /// What has this name in a directory.
+    pub(super) fn child(&self, dir: NodeId, name: &str) -> Result<NodeId, Errno> {
+        self.names(dir, false)?.get(name).copied().ok_or(Errno::NOENT)
+    }
+
     /// The directory and the last name of a path.
-    fn entry(&self, path: &Path) -> Result<Entry, Errno> {
+    pub(super) fn entry(&self, path: &Path) -> Result<Entry, Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_string_lossy().into_owned();
         let dir = self.find(path.parent().unwrap_or(Path::new("")))?;
         self.names(dir, false)?;
@@ -86,9 +106,9 @@ impl Namespace {
         matches!(self.nodes.get(&node), Some(Node::Dir { .. }))
     }
 
-    /// Whether the name of the directory at `path` waits for a sync.
+    /// Whether the name of a directory waits for a sync.
     pub(super) fn is_unsettled(&self, node: NodeId) -> bool {
-        self.pending.iter().any(|change| change.node == node)
+        self.pending.iter().flat_map(|change| &change.0).any(|step| step.node == node)
     }
 
     pub(super) fn file(&self, node: NodeId) -> Option<&Inode> {
@@ -111,51 +131,65 @@ impl Namespace {
     }
 
     /// Names in a directory, in order.
-    pub(super) fn list(&self, dir: &Path) -> Result<Vec<String>, Errno> {
-        Ok(self.names(self.find(dir)?, false)?.keys().cloned().collect())
+    pub(super) fn list(&self, dir: NodeId) -> Result<Vec<String>, Errno> {
+        Ok(self.names(dir, false)?.keys().cloned().collect())
     }
 
     /// Creates a file, or a directory.
-    pub(super) fn create(&mut self, path: &Path, dir: bool) -> Result<NodeId, Errno> {
-        let entry = self.entry(path)?;
+    pub(super) fn create(&mut self, entry: Entry, dir: bool) -> Result<NodeId, Errno> {
         if self.names(entry.0, false)?.contains_key(&entry.1) {
             return Err(Errno::EXIST);
+        }
+        if matches!(self.nodes.get(&entry.0), Some(Node::Dir { names, .. }) if names.replaced) {
+            return Err(Errno::NOENT);
         }
         let node = self.next;
         self.next += 1;
         let new = if dir { new_dir() } else { Node::File { inode: Box::default(), open: 0 } };
         self.nodes.insert(node, new);
-        self.change(Change { node, removes: None, adds: Some(entry) });
+        self.change(Change(vec![Move { node, removes: None, adds: Some(entry) }]));
         Ok(node)
     }
 
-    pub(super) fn unlink(&mut self, path: &Path) -> Result<(), Errno> {
-        let entry = self.entry(path)?;
-        let node = *self.names(entry.0, false)?.get(&entry.1).ok_or(Errno::NOENT)?;
+    pub(super) fn unlink(&mut self, entry: Entry) -> Result<(), Errno> {
+        let node = self.child(entry.0, &entry.1)?;
         if self.is_dir(node) {
             return Err(Errno::ISDIR);
         }
-        self.change(Change { node, removes: Some(entry), adds: None });
+        self.change(Change(vec![Move { node, removes: Some(entry), adds: None }]));
         self.reap();
         Ok(())
     }
 
-    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> Result<(), Errno> {
-        let (from, to) = (self.entry(from)?, self.entry(to)?);
-        let node = *self.names(from.0, false)?.get(&from.1).ok_or(Errno::NOENT)?;
-        if let Some(replaced) = self.names(to.0, false)?.get(&to.1) {
-            match (self.is_dir(node), self.is_dir(*replaced)) {
-                _ if *replaced == node => return Ok(()),
+    pub(super) fn rename(&mut self, from: Entry, to: Entry) -> Result<(), Errno> {
+        let node = self.child(from.0, &from.1)?;
+        if let Some(&replaced) = self.names(to.0, false)?.get(&to.1) {
+            match (self.is_dir(node), self.is_dir(replaced)) {
+                _ if replaced == node => return Ok(()),
                 (false, true) => return Err(Errno::ISDIR),
                 (true, false) => return Err(Errno::NOTDIR),
-                (true, true) if !self.names(*replaced, false)?.is_empty() => {
+                (true, true) if !self.names(replaced, false)?.is_empty() => {
                     return Err(Errno::NOTEMPTY);
                 }
                 _ => {}
             }
+            if let Some(Node::Dir { names, .. }) = self.nodes.get_mut(&replaced) {
+                names.replaced = true;
+            }
         }
-        self.change(Change { node, removes: Some(from), adds: Some(to) });
+        self.change(Change(vec![Move { node, removes: Some(from), adds: Some(to) }]));
         self.reap();
+        Ok(())
+    }
+
+    /// Gives each of two the other's name: one change, as a rename is one.
+    pub(super) fn exchange(&mut self, a: Entry, b: Entry) -> Result<(), Errno> {
+        let (first, second) = (self.child(a.0, &a.1)?, self.child(b.0, &b.1)?);
+        if first != second {
+            let there = Move { node: first, removes: Some(a.clone()), adds: Some(b.clone()) };
+            let back = Move { node: second, removes: Some(b), adds: Some(a) };
+            self.change(Change(vec![there, back]));
+        }
         Ok(())
     }
 
@@ -165,16 +199,19 @@ impl Namespace {
     }
 
     fn apply(&mut self, change: &Change, on_medium: bool) {
-        for (entry, adds) in [(&change.removes, false), (&change.adds, true)] {
-            let Some((dir, name)) = entry else { continue };
-            let Some(Node::Dir { now, durable }) = self.nodes.get_mut(dir) else {
-                continue;
-            };
-            let names = if on_medium { durable } else { now };
-            if adds {
-                names.insert(name.clone(), change.node);
-            } else {
-                names.remove(name);
+        for adds in [false, true] {
+            for step in &change.0 {
+                let entry = if adds { &step.adds } else { &step.removes };
+                let Some((dir, name)) = entry else { continue };
+                let Some(Node::Dir { names, .. }) = self.nodes.get_mut(dir) else {
+                    continue;
+                };
+                let names = if on_medium { &mut names.durable } else { &mut names.now };
+                if adds {
+                    names.insert(name.clone(), step.node);
+                } else {
+                    names.remove(name);
+                }
             }
         }
     }
@@ -219,9 +256,8 @@ impl Namespace {
     /// Every handle is gone.
     pub(super) fn close_all(&mut self) {
         for node in self.nodes.values_mut() {
-            if let Node::File { open, .. } = node {
-                *open = 0;
-            }
+            let (Node::File { open, .. } | Node::Dir { open, .. }) = node;
+            *open = 0;
         }
         self.reap();
     }
@@ -230,8 +266,9 @@ impl Namespace {
     pub(super) fn forget_pending(&mut self) {
         self.pending.clear();
         for node in self.nodes.values_mut() {
-            if let Node::Dir { now, durable } = node {
-                now.clone_from(durable);
+            if let Node::Dir { names, .. } = node {
+                names.now.clone_from(&names.durable);
+                names.replaced = false;
             }
         }
         self.close_all();
@@ -242,13 +279,13 @@ impl Namespace {
     }
 
     pub(super) fn opened(&mut self, node: NodeId) {
-        if let Some(Node::File { open, .. }) = self.nodes.get_mut(&node) {
+        if let Some(Node::File { open, .. } | Node::Dir { open, .. }) = self.nodes.get_mut(&node) {
             *open += 1;
         }
     }
 
     pub(super) fn closed(&mut self, node: NodeId) {
-        if let Some(Node::File { open, .. }) = self.nodes.get_mut(&node) {
+        if let Some(Node::File { open, .. } | Node::Dir { open, .. }) = self.nodes.get_mut(&node) {
             *open = open.saturating_sub(1);
             if *open == 0 && !self.named().contains(&node) {
                 self.reap();
@@ -283,11 +320,11 @@ impl Namespace {
         let mut todo: Vec<NodeId> = roots.iter().copied().collect();
         let mut found = roots;
         while let Some(id) = todo.pop() {
-            let Some(Node::Dir { now, durable }) = self.nodes.get(&id) else {
+            let Some(Node::Dir { names, .. }) = self.nodes.get(&id) else {
                 continue;
             };
-            let durable = durable.values().filter(|_| on_medium_too);
-            todo.extend(now.values().chain(durable).filter(|id| found.insert(**id)));
+            let durable = names.durable.values().filter(|_| on_medium_too);
+            todo.extend(names.now.values().chain(durable).filter(|id| found.insert(**id)));
         }
         found
     }
@@ -295,9 +332,9 @@ impl Namespace {
     /// Drops what neither a name, nor a change, nor a handle holds.
     fn reap(&mut self) {
         let mut roots = BTreeSet::from([ROOT]);
-        roots.extend(self.pending.iter().map(|change| change.node));
+        roots.extend(self.pending.iter().flat_map(|change| &change.0).map(|step| step.node));
         roots.extend(self.nodes.iter().filter_map(|(id, node)| match node {
-            Node::File { open, .. } if *open > 0 => Some(*id),
+            Node::File { open, .. } | Node::Dir { open, .. } if *open > 0 => Some(*id),
             _ => None,
         }));
         let held = self.reach(roots, true);
@@ -312,8 +349,8 @@ impl Namespace {
         let mut todo = vec![(String::new(), ROOT)];
         while let Some((path, id)) = todo.pop() {
             match self.nodes.get(&id) {
-                Some(Node::Dir { now, .. }) => {
-                    todo.extend(now.iter().map(|(name, id)| (format!("{path}/{name}"), *id)));
+                Some(Node::Dir { names, .. }) => {
+                    todo.extend(names.now.iter().map(|(name, id)| (format!("{path}/{name}"), *id)));
                 }
                 Some(Node::File { .. }) => found.push((path, id)),
                 None => {}
@@ -326,7 +363,11 @@ impl Namespace {
 
 impl Change {
     fn touches(&self, dir: NodeId) -> bool {
-        self.removes.iter().chain(&self.adds).any(|entry| entry.0 == dir)
+        self.entries().any(|entry| entry.0 == dir)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter().flat_map(|step| step.removes.iter().chain(&step.adds))
     }
 }
 
@@ -339,16 +380,16 @@ struct Touched {
 
 impl Touched {
     fn add(&mut self, change: &Change) {
-        self.nodes.insert(change.node);
-        self.entries.extend(change.removes.iter().chain(&change.adds).cloned());
+        self.nodes.extend(change.0.iter().map(|step| step.node));
+        self.entries.extend(change.entries().cloned());
     }
 
     fn shares(&self, change: &Change) -> bool {
-        self.nodes.contains(&change.node)
-            || change.removes.iter().chain(&change.adds).any(|entry| self.entries.contains(entry))
+        change.0.iter().any(|step| self.nodes.contains(&step.node))
+            || change.entries().any(|entry| self.entries.contains(entry))
     }
 }
 
 fn new_dir() -> Node {
-    Node::Dir { now: BTreeMap::new(), durable: BTreeMap::new() }
+    Node::Dir { names: Box::default(), open: 0 }
 }

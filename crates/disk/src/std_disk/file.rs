@@ -19,7 +19,7 @@ pub(crate) struct StdFile {
 }
 
 impl StdFile {
-    pub(super) fn new(fd: OwnedFd, path: PathBuf, how: Open) -> Self {
+    pub(crate) fn new(fd: OwnedFd, path: PathBuf, how: Open) -> Self {
         Self { fd, path, how }
     }
 
@@ -89,5 +89,25 @@ impl File for StdFile {
 
     fn is_direct(&self) -> bool {
         self.how.direct
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::print_stderr)]
+mod tests {
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+    use crate::write_all_at;
+
+    #[test]
+    fn a_full_device() {
+        let path = PathBuf::from("/dev/full");
+        let Ok(fd) = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
+            return eprintln!("SKIPPED: this system has no /dev/full");
+        };
+        let error = write_all_at(&StdFile::new(fd, path, Open::write()), b"x", 0).unwrap_err();
+        let full = Some(Errno::NOSPC.raw_os_error());
+        assert_eq!((error.kind(), error.os_code()), (io::ErrorKind::StorageFull, full));
     }
 }

@@ -3,15 +3,17 @@
 //! Positioned reads and writes, `fdatasync`, `fallocate` and `flock`, each with the error of the
 //! operating system kept whole. What differs between systems stands in [`system`].
 //!
-//! Two decisions carry the promises of [`Disk`]:
+//! Three decisions carry the promises of [`Disk`]:
 //!
 //! * **A sync is asked for once.** After a failed `fdatasync` Linux counts the pages as clean, so a
 //!   second call would succeed and prove nothing. Only reads and writes are tried again, and only
 //!   when a signal cut them off, [`system::INTERRUPTIONS`] times at most.
-//! * **A directory is durable before anything is put into it.** [`StdDisk::create_dir`] syncs the
+//! * **A path is resolved once.** [`dir`] holds one descriptor, and every name is relative to it.
+//! * **A directory is durable before anything is put into it.** [`Disk::create_dir`] syncs the
 //!   parent after each directory it makes. An earlier process may have died between those two steps,
 //!   so the deepest directory that is already there has its parent synced, too.
 
+mod dir;
 mod file;
 mod probe;
 mod system;
@@ -21,11 +23,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 
-use crate::{Disk, Error, Facts, File, Lock, Op, Open, Result};
+use crate::{Dir, Disk, Error, Lock, Op, Result};
 
+pub(crate) use dir::StdDir;
+#[cfg(target_os = "linux")]
 pub(crate) use file::StdFile;
 
 /// Files may be read and written by their owner only.
@@ -41,22 +45,13 @@ impl StdDisk {
         Self {}
     }
 
-    pub(crate) fn open_file(self, path: &Path, how: Open) -> Result<StdFile> {
-        let mut flags = OFlags::CLOEXEC | if how.write { OFlags::RDWR } else { OFlags::RDONLY };
-        flags.set(OFlags::CREATE, how.create || how.create_new);
-        flags.set(OFlags::EXCL, how.create_new);
-        flags |= system::flags(how).map_err(|errno| failed(Op::Open, path, errno))?;
-        let fd = open(path, flags)?;
-        Ok(StdFile::new(fd, path.to_path_buf(), how))
-    }
-}
-
-impl Disk for StdDisk {
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
-        Ok(Arc::new(self.open_file(path, how)?))
+    pub(crate) fn open_std_dir(self, path: &Path) -> Result<StdDir> {
+        let fd = rustix::fs::open(non_empty(path), dir::DIRECTORY, Mode::empty())
+            .map_err(|errno| failed(Op::OpenDir, path, errno))?;
+        Ok(StdDir::new(fd, path.to_path_buf()))
     }
 
-    fn create_dir(&self, path: &Path) -> Result<()> {
+    pub(crate) fn create_std_dir(self, path: &Path) -> Result<StdDir> {
         let mut missing = Vec::new();
         let mut there = path;
         while !is_dir(Op::CreateDir, there)? {
@@ -72,50 +67,19 @@ impl Disk for StdDisk {
                 Err(Errno::EXIST) if is_dir(Op::CreateDir, dir)? => {}
                 made => made.map_err(|errno| failed(Op::CreateDir, dir, errno))?,
             }
-            self.sync_dir(parent(dir))?;
+            sync_dir(parent(dir))?;
         }
-        Ok(())
+        self.open_std_dir(path)
+    }
+}
+
+impl Disk for StdDisk {
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(self.open_std_dir(path)?))
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        rustix::fs::rename(from, to).map_err(|errno| failed(Op::Rename, from, errno))
-    }
-
-    fn unlink(&self, path: &Path) -> Result<()> {
-        rustix::fs::unlink(path).map_err(|errno| failed(Op::Unlink, path, errno))
-    }
-
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(non_empty(dir), flags, Mode::empty())
-            .map_err(|errno| failed(Op::SyncDir, dir, errno))?;
-        system::sync_all(&fd).map_err(|errno| failed(Op::SyncDir, dir, errno))
-    }
-
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        let wrap = |source| Error::new(Op::List, dir, None, source);
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(non_empty(dir)).map_err(wrap)? {
-            names.push(entry.map_err(wrap)?.file_name().to_string_lossy().into_owned());
-        }
-        names.sort_unstable();
-        Ok(names)
-    }
-
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        let fd = open(path, OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC)?;
-        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| failed(Op::Lock, path, errno))?;
-        Ok(Box::new(StdLock { held: fd }))
-    }
-
-    fn facts(&self, dir: &Path) -> Result<Facts> {
-        if !is_dir(Op::Open, dir)? {
-            return Err(failed(Op::Open, dir, Errno::NOENT));
-        }
-        let direct = probe::works(self, dir, Open::create_new().direct(true));
-        let dsync = probe::works(self, dir, Open::create_new().dsync(true));
-        Ok(Facts::new("std", direct, dsync))
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(self.create_std_dir(path)?))
     }
 }
 
@@ -139,10 +103,6 @@ fn failed(op: Op, path: &Path, errno: Errno) -> Error {
     Error::new(op, path, None, io::Error::from(errno))
 }
 
-fn open(path: &Path, flags: OFlags) -> Result<OwnedFd> {
-    rustix::fs::open(path, flags, FILE_MODE).map_err(|errno| failed(Op::Open, path, errno))
-}
-
 /// `true` for a directory, `false` when nothing is there, an error for anything else.
 fn is_dir(op: Op, path: &Path) -> Result<bool> {
     match rustix::fs::stat(non_empty(path)) {
@@ -158,10 +118,16 @@ fn sync_entry_of(dir: &Path) -> Result<()> {
     if dir.file_name().is_none() {
         return Ok(());
     }
-    match StdDisk::new().sync_dir(parent(dir)) {
+    match sync_dir(parent(dir)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced,
     }
+}
+
+fn sync_dir(dir: &Path) -> Result<()> {
+    let wrap = |errno| failed(Op::SyncDir, dir, errno);
+    let fd = rustix::fs::open(non_empty(dir), dir::DIRECTORY, Mode::empty()).map_err(wrap)?;
+    system::sync_all(&fd).map_err(wrap)
 }
 
 fn parent(path: &Path) -> &Path {
@@ -171,23 +137,4 @@ fn parent(path: &Path) -> &Path {
 /// The directory of a relative path without one is the current one.
 fn non_empty(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A process that is being started holds copies of all descriptors until it runs its own program.
-    #[test]
-    fn a_dropped_lock_is_free_also_while_a_copy_of_its_descriptor_is_open() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("LOCK");
-        let fd = open(&path, OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC).unwrap();
-        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let _copy = fd.try_clone().unwrap();
-        let held = StdLock { held: fd };
-        StdDisk::new().lock(&path).unwrap_err();
-        drop(held);
-        StdDisk::new().lock(&path).unwrap();
-    }
 }

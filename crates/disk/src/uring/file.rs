@@ -103,7 +103,8 @@ mod tests {
             return;
         };
         let dir = tempfile::tempdir().unwrap();
-        let file = StdDisk::new().open_file(&dir.path().join("file"), Open::create()).unwrap();
+        let dir = StdDisk::new().open_std_dir(dir.path()).unwrap();
+        let file = dir.open_file("file", Open::create()).unwrap();
         let file = UringFile::new(file, Arc::new(pool));
         without_rings(&file.pool, RINGS, &mut || {
             write_all_at(&file, b"settled", 0).unwrap();
@@ -114,5 +115,19 @@ mod tests {
         });
         // And all are there again.
         assert!(file.pool.with(|ring| ring.sync_data(file.file.fd())).is_some());
+    }
+
+    #[test]
+    fn a_full_device_says_so() {
+        let Ok(pool) = Pool::new(2, Faults::default()) else {
+            println!("skipped, there is no io_uring here");
+            return;
+        };
+        let path = std::path::PathBuf::from("/dev/full");
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
+        let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
+        let file = UringFile::new(StdFile::new(fd, path, Open::write()), Arc::new(pool));
+        let error = file.write_at(&crate::AlignedBuf::new(1 << 20), 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! io_uring may be missing (an old kernel), switched off (a sysctl), or forbidden (a seccomp filter),
 //! and a machine may be out of the memory for a ring. [`UringDisk::new`] says so, and
-//! [`UringDisk::or_std`] falls back to [`StdDisk`] and logs why. [`Disk::facts`] tells which it is.
+//! [`UringDisk::or_std`] falls back to [`StdDisk`] and logs why. [`Dir::facts`] tells which it is.
 
 mod faults;
 mod file;
@@ -20,7 +20,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::{Disk, Facts, File, Lock, Open, Result, StdDisk};
+use crate::std_disk::StdDir;
+use crate::{Dir, Disk, Facts, File, Lock, Open, Result, StdDisk};
 
 use faults::Faults;
 #[cfg(feature = "sim")]
@@ -100,38 +101,73 @@ impl UringDisk {
     }
 }
 
+impl UringDisk {
+    fn dir(&self, dir: StdDir) -> Arc<dyn Dir> {
+        Arc::new(UringDir { dir, disk: self.clone() })
+    }
+}
+
 impl Disk for UringDisk {
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
-        let file = StdDisk::new().open_file(path, how)?;
-        Ok(Arc::new(UringFile::new(file, Arc::clone(&self.pool))))
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(self.dir(StdDisk::new().open_std_dir(path)?))
     }
 
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        StdDisk::new().create_dir(path)
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(self.dir(StdDisk::new().create_std_dir(path)?))
+    }
+}
+
+/// A directory whose files go through the rings.
+#[derive(Debug)]
+struct UringDir {
+    dir: StdDir,
+    disk: UringDisk,
+}
+
+impl Dir for UringDir {
+    fn path(&self) -> &Path {
+        self.dir.path()
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        StdDisk::new().rename(from, to)
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        let file = self.dir.open_file(name, how)?;
+        Ok(Arc::new(UringFile::new(file, Arc::clone(&self.disk.pool))))
     }
 
-    fn unlink(&self, path: &Path) -> Result<()> {
-        StdDisk::new().unlink(path)
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.dir.rename(from, to)
     }
 
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        StdDisk::new().sync_dir(dir)
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        self.dir.exchange(a, b)
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        StdDisk::new().list(dir)
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.dir.unlink(name)
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        StdDisk::new().lock(path)
+    fn sync(&self) -> Result<()> {
+        self.dir.sync()
     }
 
-    fn facts(&self, dir: &Path) -> Result<Facts> {
-        let facts = StdDisk::new().facts(dir)?;
+    fn list(&self) -> Result<Vec<String>> {
+        self.dir.list()
+    }
+
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(self.disk.dir(self.dir.open_below(name)?))
+    }
+
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(self.disk.dir(self.dir.create_below(name)?))
+    }
+
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.dir.lock()
+    }
+
+    fn facts(&self) -> Result<Facts> {
+        let facts = self.dir.facts()?;
         Ok(Facts::new("uring", facts.direct, facts.dsync))
     }
 }

@@ -17,15 +17,15 @@ pub struct Registered {
 }
 
 impl Registered {
-    /// Opens a file and registers it with these buffers.
+    /// Opens the file of this name in `dir` and registers it with these buffers.
     ///
     /// # Errors
-    /// As [`Disk::open`](crate::Disk::open) and [`UringDisk::new`](super::UringDisk::new);
+    /// As [`Dir::open`](crate::Dir::open), [`Disk::open_dir`](crate::Disk::open_dir) and [`UringDisk::new`](super::UringDisk::new);
     /// `OutOfMemory` when the limit on locked memory is too low, with its name and value.
-    pub fn open(path: &Path, how: Open, buffers: Vec<AlignedBuf>) -> Result<Self> {
-        let file = StdDisk::new().open_file(path, how)?;
+    pub fn open(dir: &Path, name: &str, how: Open, buffers: Vec<AlignedBuf>) -> Result<Self> {
+        let file = StdDisk::new().open_std_dir(dir)?.open_file(name, how)?;
         let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
-        let failed = |why| Error::new(Op::Open, path, None, locked::named(why, bytes));
+        let failed = |why| Error::new(Op::Open, file.path(), None, locked::named(why, bytes));
         let mut ring = Ring::new(Ring::MOST).map_err(failed)?;
         ring.register(file.fd(), buffers).map_err(failed)?;
         Ok(Self { ring, file })

@@ -7,14 +7,16 @@ mod seen;
 mod stream;
 mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use esker_disk::Dir;
 use parking_lot::{Mutex, RwLock};
 
 use crate::batch::View;
 use crate::cursor::{self, Source, Start};
+use crate::directory;
 use crate::engine::Engine;
 use crate::error::{Damage, Error, Result};
 use crate::options::Options;
@@ -26,6 +28,8 @@ pub use stream::ReaderStream;
 
 /// A log open for reading, without its lock. Several may read beside one writer, in this process or
 /// others.
+///
+/// It follows the directory that it opened, also when somebody moves that or puts another in its place.
 ///
 /// It sees what is durable: with a writer, up to the mark that the writer keeps; without one, up to
 /// the higher of that mark and the highest claim in the log itself. It changes nothing on disk.
@@ -42,7 +46,8 @@ pub struct Reader {
 
 #[derive(Debug)]
 struct Follow {
-    dir: PathBuf,
+    /// The directory that was opened, wherever it is now.
+    dir: Arc<dyn Dir>,
     options: Options,
     /// Its threads read ahead, and for tasks.
     engine: Engine,
@@ -62,9 +67,9 @@ impl Reader {
     /// the streams that come to it, and by [`Reader::damage`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
-        let dir = dir.as_ref().to_path_buf();
+        let dir = directory::open(dir.as_ref(), &options)?;
         let engine = options.engine.clone().unwrap_or_else(Engine::for_reads);
-        let seen = RwLock::new(Seen::look_again(&dir, &options, &engine)?);
+        let seen = RwLock::new(Seen::look_again(&*dir, &options, &engine)?);
         Ok(Self {
             follow: Arc::new(Follow {
                 dir,
@@ -216,7 +221,7 @@ impl Follow {
         let seen = self.seen();
         let before = seen.limit().1;
         if depth != Depth::Everything
-            && seen.follow_mark(&self.dir, &self.options, depth == Depth::Facts)?
+            && seen.follow_mark(&*self.dir, &self.options, depth == Depth::Facts)?
         {
             let last = seen.limit().1;
             if last == before {
@@ -225,7 +230,7 @@ impl Follow {
             self.watch.waiters.wake_readers(last, &mut Vec::new());
             return Ok(News::Further);
         }
-        let now = Seen::look_again(&self.dir, &self.options, &self.engine)?;
+        let now = Seen::look_again(&*self.dir, &self.options, &self.engine)?;
         if depth != Depth::Everything && now.is_like(&seen) {
             return Ok(News::Nothing);
         }

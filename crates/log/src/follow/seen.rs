@@ -1,13 +1,12 @@
 //! One look at the directory of a log that another process may be writing.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use esker_disk::Open;
+use esker_disk::{Dir, Open};
 use parking_lot::RwLock;
 
 use crate::batch::Memory;
@@ -120,7 +119,11 @@ impl Work for Seen {
 impl Seen {
     /// Looks at the whole directory. A writer may change it meanwhile; then again, until two looks
     /// meet the same damage.
-    pub(super) fn look_again(dir: &Path, options: &Options, engine: &Engine) -> Result<Arc<Self>> {
+    pub(super) fn look_again(
+        dir: &dyn Dir,
+        options: &Options,
+        engine: &Engine,
+    ) -> Result<Arc<Self>> {
         let mut outcome = Self::look(dir, options, engine);
         for _ in 1..TRIES {
             match &outcome {
@@ -154,11 +157,10 @@ impl Seen {
         *self.manifest.read()
     }
 
-    fn look(dir: &Path, options: &Options, engine: &Engine) -> Result<Arc<Self>> {
-        let disk = &*options.disk;
-        let manifest = Manifest::of_log(disk, dir)?;
-        let look = Look::open(disk, dir, manifest.log)?;
-        let direct = options.direct != Direct::Off && reads_directly(dir, options);
+    fn look(dir: &dyn Dir, options: &Options, engine: &Engine) -> Result<Arc<Self>> {
+        let manifest = Manifest::of_log(dir)?;
+        let look = Look::open(dir, manifest.log)?;
+        let direct = options.direct != Direct::Off && reads_directly(dir);
         let before = look.as_ref().and_then(|look| look.told().ok().flatten());
         let mut survey = survey(dir, options, manifest, direct)?;
         let after = look.as_ref().and_then(|look| look.told().ok().flatten());
@@ -191,7 +193,12 @@ impl Seen {
     /// Follows the mark of the writer, and where that stands still, and this is asked for, looks
     /// whether the log was closed or records were dropped. `false` when only a new look at everything
     /// can tell.
-    pub(super) fn follow_mark(&self, dir: &Path, options: &Options, still: bool) -> Result<bool> {
+    pub(super) fn follow_mark(
+        &self,
+        dir: &dyn Dir,
+        options: &Options,
+        still: bool,
+    ) -> Result<bool> {
         let Some(told) = self.look.as_ref().and_then(|look| look.told().ok().flatten()) else {
             return Ok(false);
         };
@@ -203,7 +210,7 @@ impl Seen {
             if !still {
                 return Ok(true);
             }
-            let now = Manifest::read(&*options.disk, dir)?;
+            let now = Manifest::read(dir)?;
             return Ok(now.is_some_and(|now| now == manifest || self.raise_floor(&now)));
         }
         while let Some(newest) = self.segments.newest().filter(|n| n.number() < told.segment) {
@@ -267,8 +274,8 @@ impl Seen {
 }
 
 /// Whether files of the log can be read past the page cache, found out by doing it.
-fn reads_directly(dir: &Path, options: &Options) -> bool {
-    let direct = options.disk.open(&dir.join(layout::MANIFEST), Open::read().direct(true));
+fn reads_directly(dir: &dyn Dir) -> bool {
+    let direct = dir.open(layout::MANIFEST, Open::read().direct(true));
     direct.is_ok_and(|file| {
         let mut block = esker_disk::AlignedBuf::new(BLOCK as usize);
         file.read_at(&mut block, 0).is_ok()
@@ -277,15 +284,15 @@ fn reads_directly(dir: &Path, options: &Options) -> bool {
 
 /// The segment behind the newest one known, if the writer has begun it.
 fn next_segment(
-    dir: &Path,
+    dir: &dyn Dir,
     options: &Options,
     manifest: &Manifest,
     newest: &Segment,
 ) -> Result<Option<Arc<Segment>>> {
     let number = newest.number() + 1;
-    let path = layout::segment(dir, number);
-    let direct = options.direct != Direct::Off && reads_directly(dir, options);
-    let reader = match options.disk.open(&path, Open::read().direct(direct)) {
+    let name = layout::segment(number);
+    let direct = options.direct != Direct::Off && reads_directly(dir);
+    let reader = match dir.open(&name, Open::read().direct(direct)) {
         Ok(reader) => reader,
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(cause.into()),
@@ -301,7 +308,7 @@ fn next_segment(
         state: RwLock::new(State { last_seq: header.prev_seq, ..State::default() }),
         header,
         header_crc,
-        path,
+        path: dir.path_of(&name),
         reader,
     })))
 }

@@ -1,10 +1,9 @@
 //! Making what was found durable, and cutting what does not count. See the crash argument in the
 //! module above.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{Open, write_all_at};
+use esker_disk::{Dir, Open, write_all_at};
 use parking_lot::RwLock;
 
 use super::rewrite::{Rewriter, Rewritten};
@@ -39,31 +38,30 @@ pub(crate) struct Adopted {
 }
 
 /// Writes the manifest of a log that has no segment yet.
-pub(crate) fn create(dir: &Path, options: &Options, log: LogId) -> Result<Manifest> {
+pub(crate) fn create(dir: &dyn Dir, log: LogId) -> Result<Manifest> {
     let manifest = Manifest::new(log);
-    manifest.write(&*options.disk, dir)?;
+    manifest.write(dir)?;
     Ok(manifest)
 }
 
 /// Takes over a log for writing.
 pub(crate) fn adopt(
-    dir: &Path,
+    dir: &dyn Dir,
     options: &Options,
     survey: Survey,
     time_ms: u64,
 ) -> Result<Adopted> {
-    let disk = &*options.disk;
     let mut manifest = survey.manifest;
     let clean = manifest.clean.take();
     for name in &survey.aside {
-        disk.unlink(&dir.join(name))?;
+        dir.unlink(name)?;
     }
     manifest.session += 1;
     // The clean end goes, and what it said was durable must not go with it.
     manifest.durable = manifest.durable.max(survey.claim);
     // Before the manifest, whose name is synced with the page's.
-    let mut page = Page::open(disk, dir, manifest.log, manifest.session, manifest.floor_seq)?;
-    manifest.write(disk, dir)?;
+    let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
+    manifest.write(dir)?;
 
     let mut recovery = Recovery {
         found: match (clean, survey.live.is_empty()) {
@@ -78,7 +76,7 @@ pub(crate) fn adopt(
     };
     let mut live = survey.live;
     if clean.is_some() {
-        recovery.cut = trim(dir, options, &live)?;
+        recovery.cut = trim(dir, &live)?;
     } else {
         let number = survey.highest_number + 1;
         let new = copy_tail(dir, options, &manifest, &mut live, number, survey.claim, time_ms)?;
@@ -86,21 +84,21 @@ pub(crate) fn adopt(
         if manifest.floor_segment == 0 {
             manifest.floor_segment = number;
             manifest.durable = new.live.segment.state.read().last_seq;
-            manifest.write(disk, dir)?;
+            manifest.write(dir)?;
         }
         for number in survey.dead.iter().chain(&new.dead) {
-            disk.unlink(&layout::segment(dir, *number))?;
+            dir.unlink(&layout::segment(*number))?;
         }
         for live in &live {
-            finish(options, live)?;
+            finish(dir, live)?;
         }
         live.push(new.live);
     }
-    disk.sync_dir(dir)?;
+    dir.sync()?;
 
     let segments: Vec<_> = live.into_iter().map(|live| live.segment).collect();
     let Some(newest) = segments.last() else {
-        return Err(super::damage_at(dir, 0, 0, "no segment is left"));
+        return Err(super::damage_at(dir.path(), 0, 0, "no segment is left"));
     };
     let (number, base) = (newest.number(), newest.header.base);
     let state = newest.state.read().clone();
@@ -126,7 +124,7 @@ pub(crate) fn adopt(
 }
 
 /// Cuts off what stands behind the end of a log that was closed cleanly: it is not the log's.
-fn trim(dir: &Path, options: &Options, live: &[Live]) -> Result<Option<Cut>> {
+fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<Cut>> {
     let Some(newest) = live.last() else {
         return Ok(None);
     };
@@ -134,12 +132,12 @@ fn trim(dir: &Path, options: &Options, live: &[Live]) -> Result<Option<Cut>> {
     if newest.file_len <= end {
         return Ok(None);
     }
-    let path = layout::segment(dir, newest.segment.number());
-    let file = options.disk.open(&path, Open::write())?;
+    let file = dir.open(&newest.segment.name(), Open::write())?;
     file.set_len(end)?;
     file.sync_data()?;
     let what = "the log was closed before these bytes".into();
-    Ok(Some(Cut { file: path, offset: end, bytes: newest.file_len - end, what }))
+    let file = newest.segment.path.clone();
+    Ok(Some(Cut { file, offset: end, bytes: newest.file_len - end, what }))
 }
 
 struct Copied {
@@ -151,7 +149,7 @@ struct Copied {
 
 /// Makes the new segment, and shortens `live` to what it follows.
 fn copy_tail(
-    dir: &Path,
+    dir: &dyn Dir,
     options: &Options,
     manifest: &Manifest,
     live: &mut Vec<Live>,
@@ -243,7 +241,7 @@ fn copy_tail(
         recovered: true,
         first_chain: 0,
     };
-    let mut writer = Rewriter::new(&*options.disk, dir, header, density(options))?;
+    let mut writer = Rewriter::new(dir, header, density(options))?;
     let mut copied = 0;
     for (live, units) in &tail {
         let segment = &live.segment;
@@ -252,21 +250,21 @@ fn copy_tail(
         })?;
     }
     let new = writer.finish()?;
-    let live = open_new(options, new)?;
+    let live = open_new(dir, options, new)?;
     Ok(Copied { live, copied, dead })
 }
 
-fn open_new(options: &Options, new: Rewritten) -> Result<Live> {
+fn open_new(dir: &dyn Dir, options: &Options, new: Rewritten) -> Result<Live> {
     let direct = options.direct != crate::options::Direct::Off;
-    let dir = new.path.parent().unwrap_or(Path::new("."));
-    let direct = direct && options.disk.facts(dir)?.direct;
-    let reader = options.disk.open(&new.path, Open::read().direct(direct))?;
+    let direct = direct && dir.facts()?.direct;
+    let name = layout::segment(new.header.segment);
+    let reader = dir.open(&name, Open::read().direct(direct))?;
     let file_len = u64::from(new.state.end);
     let segment = Arc::new(Segment {
         header: new.header,
         header_crc: new.header_crc,
         salt: new.header.salt(),
-        path: new.path,
+        path: dir.path_of(&name),
         reader,
         state: RwLock::new(new.state),
     });
@@ -274,12 +272,12 @@ fn open_new(options: &Options, new: Rewritten) -> Result<Live> {
 }
 
 /// Gives a segment that is not the newest its end and its footer.
-fn finish(options: &Options, live: &Live) -> Result<()> {
+fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
     let segment = &live.segment;
     if segment.state.read().footed {
         return Ok(());
     }
-    let file = options.disk.open(&segment.path, Open::write())?;
+    let file = dir.open(&segment.name(), Open::write())?;
     let end = segment.state.read().end;
     if live.file_len > u64::from(end) {
         file.set_len(u64::from(end))?;

@@ -11,7 +11,6 @@ use crate::error::{Damage, Result};
 use crate::format::segment::HeaderFlaw;
 use crate::format::{BLOCK, Flaw, Salt, UnitHeader};
 use crate::image::Image;
-use crate::layout;
 use crate::manifest::Manifest;
 use crate::scan::{Rest, sound_unit, strays};
 use crate::segments::Segment;
@@ -106,7 +105,7 @@ impl Surveyor<'_> {
                 .or(lost.map(|(number, _)| *number))
                 .or(self.told);
             let (path, offset) = match beheaded.filter(later).filter(|_| is_newest) {
-                Some(number) => (layout::segment(self.dir, number), 0),
+                Some(number) => (self.path(number), 0),
                 None => (broken.path.clone(), end),
             };
             survey.damage = Some(damage_of(&path, offset, last, stop.flaw));
@@ -133,7 +132,7 @@ impl Surveyor<'_> {
             Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
             _ => "the segment is missing".into(),
         };
-        survey.damage = Some(damage_of(&layout::segment(self.dir, number), 0, 0, what));
+        survey.damage = Some(damage_of(&self.path(number), 0, 0, what));
     }
 
     /// Whether a unit of a session that the manifest does not know follows the clean end: then it is
@@ -162,7 +161,7 @@ impl Surveyor<'_> {
         {
             return None;
         }
-        let path = layout::segment(self.dir, clean.segment);
+        let path = self.path(clean.segment);
         let offset = if number == clean.segment { state.end } else { 0 };
         let what = format!("the log was closed at byte {}, which is not its end", clean.offset);
         Some(damage_of(&path, offset, state.last_seq, what))

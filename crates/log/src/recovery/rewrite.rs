@@ -1,9 +1,9 @@
 //! Writing a segment aside, with the records that recovery copies.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
+use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 
 use super::damage_at;
 use crate::error::Result;
@@ -23,9 +23,9 @@ use crate::segments::State;
 const UNIT: u32 = 1 << 20;
 
 pub(crate) struct Rewriter<'a> {
-    disk: &'a dyn Disk,
-    path: PathBuf,
-    aside: PathBuf,
+    dir: &'a dyn Dir,
+    name: String,
+    aside: String,
     file: Arc<dyn File>,
     header: SegmentHeader,
     header_crc: u32,
@@ -43,26 +43,20 @@ pub(crate) struct Rewriter<'a> {
 pub(crate) struct Rewritten {
     pub(crate) header: SegmentHeader,
     pub(crate) header_crc: u32,
-    pub(crate) path: PathBuf,
     pub(crate) state: State,
 }
 
 impl<'a> Rewriter<'a> {
     /// Starts a segment; `header.claim` is the last record that will be in it.
-    pub(crate) fn new(
-        disk: &'a dyn Disk,
-        dir: &Path,
-        header: SegmentHeader,
-        density: Density,
-    ) -> Result<Self> {
-        let path = layout::segment(dir, header.segment);
-        let aside = layout::aside(&path);
-        let file = disk.open(&aside, Open::create())?;
+    pub(crate) fn new(dir: &'a dyn Dir, header: SegmentHeader, density: Density) -> Result<Self> {
+        let name = layout::segment(header.segment);
+        let aside = layout::aside(&name);
+        let file = dir.open(&aside, Open::create())?;
         file.set_len(0)?;
         let (_, header_crc) = header.to_block();
         Ok(Self {
-            disk,
-            path,
+            dir,
+            name,
             aside,
             file,
             header,
@@ -208,12 +202,7 @@ impl<'a> Rewriter<'a> {
         aligned.copy_from_slice(&block);
         write_all_at(&*self.file, &aligned, 0)?;
         self.file.sync_data()?;
-        sealed::publish(self.disk, &self.aside, &self.path)?;
-        Ok(Rewritten {
-            header: self.header,
-            header_crc: self.header_crc,
-            path: self.path,
-            state: self.state,
-        })
+        sealed::publish(self.dir, &self.aside, &self.name)?;
+        Ok(Rewritten { header: self.header, header_crc: self.header_crc, state: self.state })
     }
 }

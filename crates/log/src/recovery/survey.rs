@@ -1,10 +1,10 @@
 //! Finding out what is in a log's directory. Reads only.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, File, Open, read_full_at};
+use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 use parking_lot::RwLock;
 
 use super::Cut;
@@ -105,12 +105,11 @@ pub(super) fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToStrin
 /// `Version` or `Foreign` for files that are not this log's, and failures of the disk. Damage is in
 /// the survey.
 pub(crate) fn survey(
-    dir: &Path,
+    dir: &dyn Dir,
     options: &Options,
     manifest: Manifest,
     direct: bool,
 ) -> Result<Survey> {
-    let disk = &*options.disk;
     let mut surveyor = Surveyor {
         dir,
         options,
@@ -131,7 +130,7 @@ pub(crate) fn survey(
         cut: None,
         damage: None,
     };
-    for name in disk.list(dir)? {
+    for name in dir.list()? {
         match layout::classify(&name) {
             Name::Segment(number) if number < manifest.floor_segment => survey.dead.push(number),
             Name::Segment(number) => surveyor.open(number)?,
@@ -144,7 +143,7 @@ pub(crate) fn survey(
         surveyor.heads.keys().last().copied().unwrap_or(0).max(survey.highest_number);
     survey.highest_number =
         survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
-    if let Some(look) = Look::open(disk, dir, manifest.log)? {
+    if let Some(look) = Look::open(dir, manifest.log)? {
         // A crash may have torn a slot for good.
         let told = look.told().or_else(|_| look.told()).ok().flatten();
         survey.claim = survey.claim.max(told.map_or(0, |told| told.seq));
@@ -162,7 +161,7 @@ pub(crate) fn survey(
 }
 
 pub(super) struct Surveyor<'a> {
-    pub(super) dir: &'a Path,
+    pub(super) dir: &'a dyn Dir,
     options: &'a Options,
     direct: bool,
     pub(super) manifest: Manifest,
@@ -173,9 +172,14 @@ pub(super) struct Surveyor<'a> {
 }
 
 impl Surveyor<'_> {
+    /// The path of a segment, for messages.
+    pub(super) fn path(&self, number: u64) -> PathBuf {
+        self.dir.path_of(&layout::segment(number))
+    }
+
     fn open(&mut self, number: u64) -> Result<()> {
-        let path = layout::segment(self.dir, number);
-        let file = self.options.disk.open(&path, Open::read().direct(self.direct))?;
+        let name = layout::segment(number);
+        let file = self.dir.open(&name, Open::read().direct(self.direct))?;
         let read = || read_head(&*file, &self.manifest, number);
         let head = match read().or_else(|_| read()) {
             Ok(head) => head,
@@ -187,9 +191,11 @@ impl Surveyor<'_> {
         };
         match head {
             Err(HeaderFlaw::Version(version)) => {
-                return Err(Error::Version { file: path, version });
+                return Err(Error::Version { file: self.dir.path_of(&name), version });
             }
-            Err(HeaderFlaw::Foreign(_)) => return Err(Error::Foreign { file: path }),
+            Err(HeaderFlaw::Foreign(_)) => {
+                return Err(Error::Foreign { file: self.dir.path_of(&name) });
+            }
             _ => {}
         }
         self.heads.insert(number, (file, head));
@@ -240,7 +246,7 @@ impl Surveyor<'_> {
                         .filter_map(|(_, (_, head))| head.ok())
                         .find_map(|(header, _)| Some((header, self.link(&header).err()?)));
                     let (above, what) = cut_off.unwrap_or((above, what));
-                    let path = layout::segment(self.dir, above.prev_segment);
+                    let path = self.path(above.prev_segment);
                     return (chain, Some(damage_of(&path, 0, above.prev_seq, what)));
                 }
             }
@@ -330,7 +336,7 @@ impl Surveyor<'_> {
     ) -> Result<(Live, Option<Flaw>)> {
         let number = header.segment;
         let Some((file, _)) = self.heads.get(&number) else {
-            return Err(damage_at(&layout::segment(self.dir, number), 0, 0, Flaw::NotAUnit));
+            return Err(damage_at(&self.path(number), 0, 0, Flaw::NotAUnit));
         };
         let file_len = file.len()?;
         let end = next.map(|next| (next.base - header.base) as u32);
@@ -341,7 +347,7 @@ impl Surveyor<'_> {
                 header: *header,
                 header_crc,
                 salt: header.salt(),
-                path: layout::segment(self.dir, number),
+                path: self.path(number),
                 reader: Arc::clone(file),
                 state: RwLock::new(state),
             })

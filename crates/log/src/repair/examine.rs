@@ -1,10 +1,9 @@
 //! Reading every byte of a log, past every damage.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{File, Open};
+use esker_disk::{Dir, File, Open};
 
 use super::examined::{Examined, Piece};
 use super::place::{find_footer, first_place, place_told};
@@ -16,7 +15,6 @@ use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::Look;
-use crate::options::Options;
 use crate::recovery::{is_damage, never_began, read_head};
 use crate::scan::strays;
 
@@ -35,23 +33,21 @@ pub(crate) struct Examination {
 }
 
 /// Examines a log that has this manifest.
-pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Result<Examination> {
-    let disk = &*options.disk;
+pub(crate) fn examine(dir: &dyn Dir, manifest: &Manifest) -> Result<Examination> {
     let mut heads = BTreeMap::new();
-    for name in disk.list(dir)? {
+    for name in dir.list()? {
         let Name::Segment(number) = layout::classify(&name) else { continue };
         if number < manifest.floor_segment {
             continue;
         }
-        let path = layout::segment(dir, number);
-        let file = disk.open(&path, Open::read())?;
+        let file = dir.open(&name, Open::read())?;
         let head =
             read_head(&*file, manifest, number).unwrap_or(Err(HeaderFlaw::Flaw(Flaw::NotAUnit)));
         match head {
             Err(HeaderFlaw::Version(version)) => {
-                return Err(Error::Version { file: path, version });
+                return Err(Error::Version { file: dir.path_of(&name), version });
             }
-            Err(HeaderFlaw::Foreign(_)) => return Err(Error::Foreign { file: path }),
+            Err(HeaderFlaw::Foreign(_)) => return Err(Error::Foreign { file: dir.path_of(&name) }),
             _ => {}
         }
         heads.insert(number, (file, head));
@@ -59,7 +55,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
 
     let mut claim = manifest.claim();
     let mut told = None;
-    if let Some(look) = Look::open(disk, dir, manifest.log)? {
+    if let Some(look) = Look::open(dir, manifest.log)? {
         told = look.told().ok().flatten();
         claim = claim.max(told.map_or(0, |told| told.seq));
     }
@@ -68,7 +64,7 @@ pub(crate) fn examine(dir: &Path, options: &Options, manifest: &Manifest) -> Res
         let head = heads.get(&number);
         segments.push(Examined {
             number,
-            path: layout::segment(dir, number),
+            path: dir.path_of(&layout::segment(number)),
             file: head.map(|(file, _)| Arc::clone(file)),
             header: head.and_then(|(_, head)| head.ok()).map(|(header, _)| header),
             header_flaw: match head {

@@ -1,9 +1,9 @@
 //! A segment piece by piece, as far as it could be made out.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_disk::File;
+use esker_disk::{Dir, File};
 
 use super::place::Told;
 use crate::format::{BLOCK, Flaw, SEGMENT_MAX, SegmentHeader};
@@ -13,6 +13,7 @@ use crate::scan::SoundUnit;
 
 pub(crate) struct Examined {
     pub(crate) number: u64,
+    /// For messages.
     pub(crate) path: PathBuf,
     /// `None` when the file is missing.
     pub(crate) file: Option<Arc<dyn File>>,
@@ -40,6 +41,11 @@ pub(crate) enum Piece {
 }
 
 impl Examined {
+    /// The name of its file.
+    pub(crate) fn name(&self) -> String {
+        layout::segment(self.number)
+    }
+
     /// The last number that stands in the segment, or before it.
     pub(crate) fn last(&self) -> u64 {
         self.pieces
@@ -58,14 +64,14 @@ impl Examined {
     }
 
     pub(crate) fn beheaded(
-        dir: &Path,
+        dir: &dyn Dir,
         number: u64,
         file: Option<Arc<dyn File>>,
         flaw: String,
     ) -> Self {
         Self {
             number,
-            path: layout::segment(dir, number),
+            path: dir.path_of(&layout::segment(number)),
             file,
             header: None,
             header_flaw: Some(flaw),

@@ -1,32 +1,29 @@
 //! A manifest made anew, from what the segments say.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, File, Open, read_full_at};
+use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 
 use super::examined::Examined;
 use super::place::{find_footer, place_told};
+use crate::directory;
 use crate::error::{Error, Result};
 use crate::format::{BLOCK, LogId, Salt, SegmentHeader};
 use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::Look;
-use crate::options::Options;
 use crate::scan::strays;
 
 type Files = BTreeMap<u64, (Arc<dyn File>, Option<SegmentHeader>)>;
 
 /// Makes a manifest from what the segments say.
-pub(crate) fn manifest(dir: &Path, options: &Options) -> Result<Manifest> {
-    let disk = &*options.disk;
-    let (files, log) = files(dir, options)?;
+pub(crate) fn manifest(dir: &dyn Dir) -> Result<Manifest> {
+    let (files, log) = files(dir)?;
     let sound = files.values().find_map(|(_, header)| *header);
     let Some((oldest, log)) = sound.zip(log) else {
-        let found = "no segment has a sound header".into();
-        return Err(Error::NotALog { dir: dir.into(), found });
+        return Err(directory::not_a_log(dir.path(), "no segment has a sound header"));
     };
     let mut manifest = Manifest {
         floor_segment: oldest.segment,
@@ -55,24 +52,22 @@ pub(crate) fn manifest(dir: &Path, options: &Options) -> Result<Manifest> {
             manifest.floor_seq = told.prev_seq.unwrap_or(0);
         }
     }
-    if let Some(look) = Look::open(disk, dir, manifest.log)?
+    if let Some(look) = Look::open(dir, manifest.log)?
         && let Ok(Some(told)) = look.told()
     {
         manifest.session = manifest.session.max(told.session);
     }
-    manifest.write(disk, dir)?;
+    manifest.write(dir)?;
     Ok(manifest)
 }
 
 /// The segments' files, with those of their headers that are sound, and whose log they are.
-fn files(dir: &Path, options: &Options) -> Result<(Files, Option<LogId>)> {
-    let disk = &*options.disk;
+fn files(dir: &dyn Dir) -> Result<(Files, Option<LogId>)> {
     let mut files = Files::new();
     let mut log = None;
-    for name in disk.list(dir)? {
+    for name in dir.list()? {
         let Name::Segment(number) = layout::classify(&name) else { continue };
-        let path = layout::segment(dir, number);
-        let file = disk.open(&path, Open::read())?;
+        let file = dir.open(&name, Open::read())?;
         let mut block = AlignedBuf::new(BLOCK as usize);
         let got = read_full_at(&*file, &mut block, 0)?;
         let of = SegmentHeader::log_of(&block[..got], number);
@@ -80,7 +75,7 @@ fn files(dir: &Path, options: &Options) -> Result<(Files, Option<LogId>)> {
         if let Some(of) = of
             && *log.get_or_insert(of) != of
         {
-            return Err(Error::Foreign { file: path });
+            return Err(Error::Foreign { file: dir.path_of(&name) });
         }
         files.insert(number, (file, header.map(|(header, _)| header)));
     }

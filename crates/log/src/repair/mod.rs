@@ -19,6 +19,7 @@ mod verify;
 
 use std::path::{Path, PathBuf};
 
+use crate::directory;
 use crate::error::{Error, Result};
 use crate::layout;
 use crate::manifest::Manifest;
@@ -64,28 +65,18 @@ pub struct Repaired {
 /// [`Error::Locked`] while somebody writes to the log, [`Error::NotALog`], [`Error::Version`],
 /// [`Error::Foreign`], [`Error::Io`].
 pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
-    let dir = dir.as_ref();
-    let disk = &*options.disk;
+    let dir = &*directory::open(dir.as_ref(), options)?;
     let options = &Options { on_damage: OnDamage::Quarantine, ..options.clone() };
-    let not_a_log = |found: &str| Error::NotALog { dir: dir.into(), found: found.into() };
-    let names = disk.list(dir).map_err(|cause| match cause.kind() {
-        std::io::ErrorKind::NotFound => not_a_log("there is no such directory"),
-        std::io::ErrorKind::NotADirectory => not_a_log("it is a file, and a log is a directory"),
-        _ => cause.into(),
-    })?;
-    if !layout::is_a_log(&names) {
-        return Err(not_a_log("it has no segments"));
+    if !layout::is_a_log(&dir.list()?) {
+        return Err(directory::not_a_log(dir.path(), "it has no segments"));
     }
-    let _lock = disk.lock(&dir.join(layout::LOCK)).map_err(|cause| match cause.kind() {
-        std::io::ErrorKind::WouldBlock => Error::Locked { dir: dir.into() },
-        _ => cause.into(),
-    })?;
+    let _lock = directory::lock(dir)?;
     let mut repaired = Repaired::default();
-    let found = match Manifest::read(disk, dir) {
+    let found = match Manifest::read(dir) {
         Ok(Some(found)) => found,
         Ok(None) | Err(Error::Damaged(_)) => {
             repaired.manifest = true;
-            manifest(dir, options)?
+            manifest(dir)?
         }
         Err(error) => return Err(error),
     };

@@ -1,9 +1,9 @@
 //! Writing a damaged segment anew, with gaps where its damaged units were.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Disk, File, Open, write_all_at};
+use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 
 use super::Aside;
 use super::examine::{Examination, examine};
@@ -24,11 +24,11 @@ use crate::sealed;
 
 /// Repairs every segment of a log, and gives the manifest that holds then.
 pub(crate) fn repair_segments(
-    dir: &Path,
+    dir: &dyn Dir,
     options: &Options,
     mut manifest: Manifest,
 ) -> Result<(Manifest, Vec<Aside>)> {
-    let mut found = examine(dir, options, &manifest)?;
+    let mut found = examine(dir, &manifest)?;
     add_lost_end(&mut found);
     let mut aside = Vec::new();
     if options.on_damage == OnDamage::Truncate {
@@ -38,7 +38,7 @@ pub(crate) fn repair_segments(
         for segment in &found.segments {
             let chain = match segment.header {
                 Some(header) if !segment.is_damaged() => segment.chain_behind(&header),
-                _ => rebuild(dir, options, &manifest, segment, before, found.claim, &mut aside)?,
+                _ => rebuild(dir, &manifest, segment, before, found.claim, &mut aside)?,
             };
             before = Some((segment.number, chain));
         }
@@ -47,7 +47,7 @@ pub(crate) fn repair_segments(
     let ends = |end: &End| newest.is_some_and(|newest| newest.ends_at(end));
     if !aside.is_empty() || !manifest.clean.as_ref().is_none_or(ends) || found.clean_lies {
         manifest.clean = None;
-        manifest.write(&*options.disk, dir)?;
+        manifest.write(dir)?;
     }
     Ok((manifest, aside))
 }
@@ -67,19 +67,18 @@ fn add_lost_end(found: &mut Examination) {
 
 /// Gives back what the segment behind must chain to.
 fn rebuild(
-    dir: &Path,
-    options: &Options,
+    dir: &dyn Dir,
     manifest: &Manifest,
     segment: &Examined,
     before: Option<(u64, u32)>,
     claim: u64,
     aside: &mut Vec<Aside>,
 ) -> Result<u32> {
-    let disk = &*options.disk;
     let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
     let salt = Salt::new(manifest.log, segment.number);
-    let path = layout::aside(&segment.path);
-    let new = disk.open(&path, Open::create())?;
+    let name = segment.name();
+    let aside_name = layout::aside(&name);
+    let new = dir.open(&aside_name, Open::create())?;
     new.set_len(0)?;
     let (block, mut chain) = header.to_block();
     write_aligned(&*new, &block, 0)?;
@@ -88,7 +87,7 @@ fn rebuild(
             file: segment.path.clone(),
             offset: 0,
             bytes: u64::from(BLOCK),
-            kept_in: keep(disk, dir, segment, 0, u64::from(BLOCK))?,
+            kept_in: keep(dir, segment, 0, u64::from(BLOCK))?,
             from: Seq(segment.prev_seq),
             to: Seq(segment.prev_seq),
         });
@@ -123,7 +122,7 @@ fn rebuild(
                     file: segment.path.clone(),
                     offset: u64::from(*from),
                     bytes,
-                    kept_in: keep(disk, dir, segment, u64::from(*from), bytes)?,
+                    kept_in: keep(dir, segment, u64::from(*from), bytes)?,
                     from: Seq(*after),
                     to: Seq(last_seq),
                 });
@@ -148,7 +147,7 @@ fn rebuild(
     // The file is as long as its pieces say, so that a gap at the end is a whole one.
     new.set_len(u64::from(segment.pieces_end()))?;
     new.sync_data()?;
-    sealed::publish(disk, &path, &segment.path)?;
+    sealed::publish(dir, &aside_name, &name)?;
     Ok(chain)
 }
 
@@ -191,17 +190,10 @@ fn new_header(
 }
 
 /// Copies damaged bytes under `quarantine/`, durably. `None` when there are none to copy.
-fn keep(
-    disk: &dyn Disk,
-    dir: &Path,
-    segment: &Examined,
-    offset: u64,
-    bytes: u64,
-) -> Result<Option<PathBuf>> {
+fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Option<PathBuf>> {
     let Some(file) = &segment.file else { return Ok(None) };
-    let room = dir.join(layout::QUARANTINE);
-    disk.create_dir(&room)?;
-    let taken = disk.list(&room)?;
+    let room = dir.create_dir(layout::QUARANTINE)?;
+    let taken = room.list()?;
     let names = (0u32..).map(|n| match n {
         0 => format!("{:020}-{offset}.bytes", segment.number),
         n => format!("{:020}-{offset}-{n}.bytes", segment.number),
@@ -209,9 +201,8 @@ fn keep(
     let Some(name) = names.take(taken.len() + 1).find(|name| !taken.contains(name)) else {
         return Ok(None);
     };
-    let path = room.join(name);
-    let aside = layout::aside(&path);
-    let kept = disk.open(&aside, Open::create())?;
+    let aside = layout::aside(&name);
+    let kept = room.open(&aside, Open::create())?;
     kept.set_len(0)?;
     let mut image = Image::new(Arc::clone(file))?;
     let mut at = 0;
@@ -224,19 +215,18 @@ fn keep(
         at += piece.len() as u64;
     }
     kept.sync_data()?;
-    sealed::publish(disk, &aside, &path)?;
-    Ok(Some(path))
+    sealed::publish(&*room, &aside, &name)?;
+    Ok(Some(room.path_of(&name)))
 }
 
 /// Cuts the log at its first damage. What stands behind is put aside.
 fn truncate(
-    dir: &Path,
+    dir: &dyn Dir,
     options: &Options,
     manifest: &mut Manifest,
     found: &Examination,
     aside: &mut Vec<Aside>,
 ) -> Result<()> {
-    let disk = &*options.disk;
     let Some(mut first) = found.segments.iter().position(Examined::is_damaged) else {
         return Ok(());
     };
@@ -260,7 +250,7 @@ fn truncate(
             file: segment.path.clone(),
             offset: from,
             bytes,
-            kept_in: keep(disk, dir, segment, from, bytes)?,
+            kept_in: keep(dir, segment, from, bytes)?,
             from: Seq(last),
             to: Seq(found.claim.max(found.last)),
         });
@@ -268,23 +258,23 @@ fn truncate(
     // Nothing may go on claiming what was given up.
     // What is left below the trim point stays dropped, and the numbers above go on from here.
     manifest.floor_seq = manifest.floor_seq.min(last);
-    let mut page = Page::open(disk, dir, manifest.log, manifest.session, manifest.floor_seq)?;
+    let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
     page.take_back(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
     manifest.clean = None;
     manifest.durable = last;
-    manifest.write(disk, dir)?;
+    manifest.write(dir)?;
     for segment in found.segments[first + 1..].iter().chain(&found.dead).rev() {
         if segment.file.is_some() {
-            disk.unlink(&segment.path)?;
+            dir.unlink(&segment.name())?;
         }
     }
-    disk.sync_dir(dir)?;
+    dir.sync()?;
     match damaged.header {
         Some(header) => write_anew(dir, options, damaged, header, &kept)?,
         None => {
             if damaged.file.is_some() {
-                disk.unlink(&damaged.path)?;
-                disk.sync_dir(dir)?;
+                dir.unlink(&damaged.name())?;
+                dir.sync()?;
             }
             if first == 0 {
                 // Nothing is left: the log begins again, behind the numbers that it had.
@@ -299,7 +289,7 @@ fn truncate(
 /// Writes the records of these units to a segment in place of the one that they stand in. The old
 /// units claim what is no longer there.
 fn write_anew(
-    dir: &Path,
+    dir: &dyn Dir,
     options: &Options,
     segment: &Examined,
     header: SegmentHeader,
@@ -307,7 +297,7 @@ fn write_anew(
 ) -> Result<()> {
     let claim = units.last().map_or(header.prev_seq, |unit| unit.header.last_seq);
     let header = SegmentHeader { claim, recovered: true, first_chain: 0, ..header };
-    let mut writer = Rewriter::new(&*options.disk, dir, header, density(options))?;
+    let mut writer = Rewriter::new(dir, header, density(options))?;
     if let Some(file) = &segment.file {
         writer.copy(file, header.salt(), &segment.path, units, |_| {})?;
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::examine::examine;
 use super::examined::{Examined, Piece};
+use crate::directory;
 use crate::error::{Damage, Result};
 use crate::format::unit::UnitKind;
 use crate::manifest::Manifest;
@@ -48,9 +49,9 @@ pub struct Report {
 /// [`Error::Io`]: crate::Error::Io
 /// [`Error::Damaged`]: crate::Error::Damaged
 pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
-    let dir = dir.as_ref();
-    let manifest = Manifest::of_log(&*options.disk, dir)?;
-    let found = examine(dir, options, &manifest)?;
+    let dir = &*directory::open(dir.as_ref(), options)?;
+    let manifest = Manifest::of_log(dir)?;
+    let found = examine(dir, &manifest)?;
     let mut report = Report {
         segments: found.segments.len() as u64,
         after: Seq(found.segments.first().map_or(0, |first| first.prev_seq)),
@@ -87,7 +88,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
     }
     if found.clean_lies {
         report.damage.push(Damage {
-            file: dir.join(crate::layout::MANIFEST),
+            file: dir.path_of(crate::layout::MANIFEST),
             offset: 0,
             after: Seq(manifest.clean.map_or(0, |end| end.seq)),
             what: "the log goes on behind the end that the manifest tells of".into(),

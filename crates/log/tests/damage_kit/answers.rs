@@ -129,7 +129,6 @@ fn told_by_open(
     let mut options = options(&disk, &engine);
     options.validate = validate;
     // The lock file may be new; nothing else may.
-    drop(esker_disk::Disk::lock(&disk, &super::map::in_dir("lock")));
     let before = disk.fingerprint();
     let log = match Log::open(DIR, options) {
         Ok(log) => log,

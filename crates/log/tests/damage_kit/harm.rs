@@ -55,7 +55,8 @@ pub fn overwrite(sample: &Sample, file: &Path, at: u64, bytes: &[u8]) -> (SimDis
 /// A copy in which a file is missing.
 pub fn delete(sample: &Sample, file: &Path) -> (SimDisk, Harm) {
     let disk = sample.disk.fork(1);
-    disk.unlink(file).unwrap();
+    let dir = disk.open_dir(file.parent().unwrap()).unwrap();
+    dir.unlink(file.file_name().unwrap().to_str().unwrap()).unwrap();
     (disk, Harm { file: file.into(), at: 0..u64::MAX, what: "all".into() })
 }
 
@@ -68,8 +69,9 @@ pub fn replace(sample: &Sample, file: &Path, content: &[u8]) -> (SimDisk, Harm) 
 
 /// Makes the whole file hold this, durably.
 pub fn put(disk: &SimDisk, file: &Path, content: &[u8]) {
-    drop(disk.open(file, Open::create()).unwrap());
+    let dir = disk.open_dir(file.parent().unwrap()).unwrap();
+    drop(dir.open(file.file_name().unwrap().to_str().unwrap(), Open::create()).unwrap());
     disk.truncate(file, 0).unwrap();
     disk.overwrite(file, 0, content).unwrap();
-    disk.sync_dir(file.parent().unwrap()).unwrap();
+    dir.sync().unwrap();
 }

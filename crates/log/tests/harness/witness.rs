@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use esker_disk::{BLOCK, Disk, Facts, File, Lock, Op, Open, Result};
+use esker_disk::{BLOCK, Dir, Disk, Facts, File, Lock, Op, Open, Result};
 
 /// One call that changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,6 +101,12 @@ pub struct WatchedDisk {
 }
 
 #[derive(Debug)]
+struct WatchedDir {
+    dir: Arc<dyn Dir>,
+    witness: Witness,
+}
+
+#[derive(Debug)]
 struct WatchedFile {
     file: Arc<dyn File>,
     witness: Witness,
@@ -108,50 +114,88 @@ struct WatchedFile {
 }
 
 impl Disk for WatchedDisk {
-    fn open(&self, path: &Path, how: Open) -> Result<Arc<dyn File>> {
-        let file = self.disk.open(path, how)?;
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(WatchedDir::of(self.disk.open_dir(path)?, &self.witness))
+    }
+
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(WatchedDir::of(self.disk.create_dir(path)?, &self.witness))
+    }
+}
+
+impl WatchedDir {
+    fn of(dir: Arc<dyn Dir>, witness: &Witness) -> Arc<dyn Dir> {
+        Arc::new(Self { dir, witness: witness.clone() })
+    }
+
+    /// Files under another name are other segments, or none.
+    fn forget(&self, names: [&str; 2]) {
+        let mut memory = self.witness.memory();
+        for name in names {
+            memory.files.remove(&self.path_of(name));
+        }
+    }
+}
+
+impl Dir for WatchedDir {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        let file = self.dir.open(name, how)?;
         Ok(Arc::new(WatchedFile { file, witness: self.witness.clone(), dsync: how.dsync }))
     }
 
-    fn create_dir(&self, path: &Path) -> Result<()> {
-        self.disk.create_dir(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        let outcome = self.disk.rename(from, to);
-        self.witness.tell(Op::Rename, from, &outcome);
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let outcome = self.dir.rename(from, to);
+        self.witness.tell(Op::Rename, &self.path_of(from), &outcome);
         if outcome.is_ok() {
-            // A file under another name is another segment, or none.
-            let mut memory = self.witness.memory();
-            memory.files.remove(from);
-            memory.files.remove(to);
+            self.forget([from, to]);
         }
         outcome
     }
 
-    fn unlink(&self, path: &Path) -> Result<()> {
-        let outcome = self.disk.unlink(path);
-        self.witness.tell(Op::Unlink, path, &outcome);
-        self.witness.memory().files.remove(path);
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        let outcome = self.dir.exchange(a, b);
+        self.witness.tell(Op::Exchange, &self.path_of(a), &outcome);
+        if outcome.is_ok() {
+            self.forget([a, b]);
+        }
         outcome
     }
 
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let outcome = self.disk.sync_dir(dir);
-        self.witness.tell(Op::SyncDir, dir, &outcome);
+    fn unlink(&self, name: &str) -> Result<()> {
+        let outcome = self.dir.unlink(name);
+        self.witness.tell(Op::Unlink, &self.path_of(name), &outcome);
+        self.witness.memory().files.remove(&self.path_of(name));
         outcome
     }
 
-    fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.disk.list(dir)
+    fn sync(&self) -> Result<()> {
+        let outcome = self.dir.sync();
+        self.witness.tell(Op::SyncDir, self.path(), &outcome);
+        outcome
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        self.disk.lock(path)
+    fn list(&self) -> Result<Vec<String>> {
+        self.dir.list()
     }
 
-    fn facts(&self, dir: &Path) -> Result<Facts> {
-        self.disk.facts(dir)
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::of(self.dir.open_dir(name)?, &self.witness))
+    }
+
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::of(self.dir.create_dir(name)?, &self.witness))
+    }
+
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.dir.lock()
+    }
+
+    fn facts(&self) -> Result<Facts> {
+        self.dir.facts()
     }
 }
 

@@ -1,0 +1,218 @@
+//! A directory of the real disk: one descriptor, and every name relative to it.
+//!
+//! A file is opened with `O_NOFOLLOW`, so that a symbolic link leads nowhere, and with `O_NONBLOCK`,
+//! so that a FIFO does not make the call wait for its other end. What was opened has to be a regular
+//! file. For a regular file `O_NONBLOCK` means nothing to a system call, but io_uring looks at it, so
+//! it is taken off again.
+//!
+//! The lock is an `flock` on an open file description of its own: a copy of this directory's
+//! descriptor would share the lock, and a second handle in the same process would then not be
+//! refused.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::file::StdFile;
+use super::{FILE_MODE, StdLock, failed, probe, system};
+use crate::dir::check_name;
+use crate::{Dir, Error, Facts, File, Lock, Op, Open, Refusal, Result};
+
+/// How a directory is opened, here and below another.
+pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The descriptor, and the path that it was opened by.
+#[derive(Debug)]
+pub(crate) struct StdDir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl StdDir {
+    pub(super) fn new(fd: OwnedFd, path: PathBuf) -> Self {
+        Self { fd, path }
+    }
+
+    pub(crate) fn open_file(&self, name: &str, how: Open) -> Result<StdFile> {
+        check_name(Op::Open, &self.path, name)?;
+        let wrap = |errno| self.failed(Op::Open, name, errno);
+        let mut flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        flags |= if how.write { OFlags::RDWR } else { OFlags::RDONLY };
+        flags.set(OFlags::CREATE, how.create || how.create_new);
+        flags.set(OFlags::EXCL, how.create_new);
+        flags |= system::flags(how).map_err(wrap)?;
+        let fd = rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
+            .map_err(|errno| self.refused(name, errno))?;
+        match kind_of(&rustix::fs::fstat(&fd).map_err(wrap)?) {
+            FileType::RegularFile => {}
+            FileType::Directory => return Err(wrap(Errno::ISDIR)),
+            other => return Err(self.not_a_file(name, other)),
+        }
+        let now = rustix::fs::fcntl_getfl(&fd).map_err(wrap)?;
+        rustix::fs::fcntl_setfl(&fd, now.difference(OFlags::NONBLOCK)).map_err(wrap)?;
+        Ok(StdFile::new(fd, self.path_of(name), how))
+    }
+
+    pub(crate) fn open_below(&self, name: &str) -> Result<Self> {
+        check_name(Op::OpenDir, &self.path, name)?;
+        let fd = rustix::fs::openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+            .map_err(|errno| self.failed(Op::OpenDir, name, errno))?;
+        Ok(Self::new(fd, self.path_of(name)))
+    }
+
+    pub(crate) fn create_below(&self, name: &str) -> Result<Self> {
+        check_name(Op::CreateDir, &self.path, name)?;
+        match rustix::fs::mkdirat(&self.fd, name, Mode::RWXU) {
+            Err(Errno::EXIST) => {}
+            made => made.map_err(|errno| self.failed(Op::CreateDir, name, errno))?,
+        }
+        let dir = self.open_below(name)?;
+        self.sync()?;
+        Ok(dir)
+    }
+
+    fn failed(&self, op: Op, name: &str, errno: Errno) -> Error {
+        failed(op, &self.path_of(name), errno)
+    }
+
+    /// An open that the system refused. Its number for what cannot be opened as a file is that of
+    /// other failures, too, so the name is looked at once more.
+    fn refused(&self, name: &str, errno: Errno) -> Error {
+        if matches!(errno, Errno::LOOP | Errno::NXIO | Errno::OPNOTSUPP | Errno::INVAL)
+            && let Ok(stat) = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
+            && kind_of(&stat) != FileType::RegularFile
+        {
+            return self.not_a_file(name, kind_of(&stat));
+        }
+        self.failed(Op::Open, name, errno)
+    }
+
+    fn not_a_file(&self, name: &str, kind: FileType) -> Error {
+        let found = match kind {
+            FileType::Symlink => "a symbolic link",
+            FileType::Fifo => "a FIFO",
+            FileType::Socket => "a socket",
+            FileType::BlockDevice | FileType::CharacterDevice => "a device",
+            _ => "something else",
+        };
+        let source = io::Error::new(io::ErrorKind::InvalidInput, Refusal::NotAFile { found });
+        Error::new(Op::Open, &self.path_of(name), None, source)
+    }
+}
+
+impl Dir for StdDir {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(self.open_file(name, how)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        check_name(Op::Rename, &self.path, from)?;
+        check_name(Op::Rename, &self.path, to)?;
+        rustix::fs::renameat(&self.fd, from, &self.fd, to)
+            .map_err(|errno| self.failed(Op::Rename, from, errno))
+    }
+
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        check_name(Op::Exchange, &self.path, a)?;
+        check_name(Op::Exchange, &self.path, b)?;
+        rustix::fs::renameat_with(&self.fd, a, &self.fd, b, RenameFlags::EXCHANGE).map_err(
+            |errno| match errno {
+                // An old kernel, or a file system that does not know the flag.
+                Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP => {
+                    let source = io::Error::new(io::ErrorKind::Unsupported, Refusal::Exchange);
+                    Error::new(Op::Exchange, &self.path_of(a), None, source)
+                }
+                errno => self.failed(Op::Exchange, a, errno),
+            },
+        )
+    }
+
+    fn unlink(&self, name: &str) -> Result<()> {
+        check_name(Op::Unlink, &self.path, name)?;
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
+            .map_err(|errno| self.failed(Op::Unlink, name, errno))
+    }
+
+    fn sync(&self) -> Result<()> {
+        system::sync_all(&self.fd).map_err(|errno| failed(Op::SyncDir, &self.path, errno))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let wrap = |errno| failed(Op::List, &self.path, errno);
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd).map_err(wrap)? {
+            let entry = entry.map_err(wrap)?;
+            let name = entry.file_name().to_string_lossy();
+            if !matches!(&*name, "." | "..") {
+                names.push(name.into_owned());
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(self.open_below(name)?))
+    }
+
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(self.create_below(name)?))
+    }
+
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        let wrap = |errno| failed(Op::Lock, &self.path, errno);
+        let held = rustix::fs::openat(&self.fd, ".", DIRECTORY, Mode::empty()).map_err(wrap)?;
+        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).map_err(wrap)?;
+        Ok(Box::new(StdLock { held }))
+    }
+
+    fn facts(&self) -> Result<Facts> {
+        let direct = probe::works(self, Open::create_new().direct(true));
+        let dsync = probe::works(self, Open::create_new().dsync(true));
+        Ok(Facts::new("std", direct, dsync))
+    }
+}
+
+fn kind_of(stat: &rustix::fs::Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Disk, StdDisk};
+
+    /// A process that is being started holds copies of all descriptors until it runs its own program.
+    #[test]
+    fn a_dropped_lock_is_free_also_while_a_copy_of_its_descriptor_is_open() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = StdDisk::new().open_std_dir(place.path()).unwrap();
+        let held = rustix::fs::openat(&dir.fd, ".", DIRECTORY, Mode::empty()).unwrap();
+        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let _copy = held.try_clone().unwrap();
+        let held = StdLock { held };
+        dir.lock().unwrap_err();
+        drop(held);
+        StdDisk::new().open_dir(place.path()).unwrap().lock().unwrap();
+    }
+
+    #[test]
+    fn an_open_file_does_not_keep_the_flag_that_kept_the_open_from_waiting() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = StdDisk::new().open_std_dir(place.path()).unwrap();
+        let direct = dir.facts().unwrap().direct;
+        let file = dir.open_file("a", Open::create().direct(direct).dsync(true)).unwrap();
+        let flags = rustix::fs::fcntl_getfl(file.fd()).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK));
+        assert_eq!(flags.contains(system::flags(Open::read().direct(true)).unwrap()), direct);
+    }
+}
