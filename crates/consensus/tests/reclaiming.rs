@@ -95,6 +95,28 @@ fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
     s.log.close().unwrap();
 }
 
+/// Its page has no value that would be copied, and its record stands among what is dropped. Guards against
+/// an index that goes on naming it.
+#[test]
+fn a_page_without_slots_outlives_its_segment() {
+    let s = log(Mode::Durable);
+    s.accept(50_000, LOW, b"of an old term");
+    s.log.truncate_after(40_000).unwrap();
+    s.log.checkpoint().unwrap();
+    let s = s.reopen(Mode::Durable);
+    for slot in 0..200 {
+        s.accept(slot, LOW, &[slot as u8; 2000]);
+        s.commit(slot, LOW);
+    }
+    s.log.truncate_before(195).unwrap();
+    assert!(s.log.reclaim().is_ok() && s.log.stats().log.after.0 > 5);
+    let s = s.reopen(Mode::Durable);
+    let guard = s.log.pin();
+    let read = s.log.read(50_000, &guard);
+    assert!(matches!(read, Err(Error::SlotNotFound { .. })), "{read:?}");
+    s.accept(50_000, HIGH, b"of a new term");
+}
+
 /// A log with a promise, an old uncommitted slot, one of a higher ballot, and one far ahead in segments
 /// that are otherwise dead once the floor is raised.
 fn worth_reclaiming(mode: Mode) -> Setting {
