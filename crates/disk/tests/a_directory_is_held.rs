@@ -30,6 +30,11 @@ fn it_goes_on_where_its_directory_is_and_not_at_its_old_path() {
         let dir = disk.create_dir(&root.join("log")).unwrap();
         put(&*dir, "a", b"before");
         let lock = dir.lock().unwrap();
+        assert_eq!(
+            dir.lock().unwrap_err().kind(),
+            ErrorKind::WouldBlock,
+            "once for each handle, too"
+        );
         above.rename("log", "moved").unwrap();
         let other = disk.create_dir(&root.join("log")).unwrap();
 
