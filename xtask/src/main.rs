@@ -9,6 +9,7 @@
 mod counts;
 mod faults;
 mod plant;
+mod soak;
 mod steps;
 mod tidy;
 mod verify;
@@ -52,6 +53,8 @@ enum Command {
     Book,
     /// Plant the faults of docs/faults.toml, one at a time, and demand that the tests catch them
     Plant(plant::Options),
+    /// Damage many directories, in release, and hold what the log says against what is known
+    Soak(soak::Options),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Deny => verify::run(&[Step::Deny]),
         Command::Book => verify::run(&[Step::Book]),
         Command::Plant(options) => plant::run(&options),
+        Command::Soak(options) => soak::run(&options),
     };
     match passed {
         Ok(true) => ExitCode::SUCCESS,

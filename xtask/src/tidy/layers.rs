@@ -8,19 +8,20 @@ use super::finding::Finding;
 
 const RULE: &str = "layers";
 /// The floor that each crate is on. `esker`, the facade, shows log, consensus and kv to its users.
-const FLOORS: [(&str, u8); 12] = [
+const FLOORS: [(&str, u8); 13] = [
     ("disk", 0),
-    ("log", 1),
-    ("loom", 1),
-    ("consensus", 2),
-    ("kv", 2),
-    ("esker", 3),
-    ("raft", 3),
-    ("lab", 3),
-    ("oracle", 4),
-    ("server", 5),
-    ("client", 5),
-    ("cli", 6),
+    ("testkit", 1),
+    ("log", 2),
+    ("loom", 2),
+    ("consensus", 3),
+    ("kv", 3),
+    ("esker", 4),
+    ("raft", 4),
+    ("lab", 4),
+    ("oracle", 5),
+    ("server", 6),
+    ("client", 6),
+    ("cli", 7),
 ];
 const KINDS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 

@@ -268,7 +268,7 @@ impl Fingerprint {
 }
 
 /// What errors of the inspection name.
-fn inspecting(path: &Path) -> Call<'_> {
+pub(super) fn inspecting(path: &Path) -> Call<'_> {
     let count = Count::Nothing;
     Call { op: Op::Open, path, offset: None, count, takes_space: false, life: None }
 }

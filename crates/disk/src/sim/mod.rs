@@ -61,6 +61,7 @@
 mod crash;
 mod dir;
 mod disk;
+mod edit;
 mod extents;
 mod fault;
 mod file;

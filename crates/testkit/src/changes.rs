@@ -1,0 +1,181 @@
+//! Which blocks of a directory are no longer what they were, and which were written when.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::files::Files;
+
+/// The unit of change, in bytes.
+pub const BLOCK: usize = 4096;
+
+/// The blocks in which two states of a directory differ.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    blocks: BTreeMap<String, BTreeSet<usize>>,
+    /// From this block on everything of the file differs.
+    tails: BTreeMap<String, usize>,
+}
+
+impl Changes {
+    /// Compares two states.
+    pub fn between(before: &Files, after: &Files) -> Self {
+        let mut changes = Self::default();
+        for (name, old) in before {
+            let Some(new) = after.get(name) else {
+                changes.tails.insert(name.clone(), 0);
+                continue;
+            };
+            if Arc::ptr_eq(old, new) {
+                continue;
+            }
+            if old.len() != new.len() {
+                changes.tails.insert(name.clone(), old.len().min(new.len()) / BLOCK);
+            }
+            let pairs = old.chunks(BLOCK).zip(new.chunks(BLOCK)).enumerate();
+            let differ = pairs.filter(|(_, (old, new))| old != new).map(|(at, _)| at);
+            changes.blocks.insert(name.clone(), differ.collect());
+        }
+        for name in after.keys().filter(|name| !before.contains_key(*name)) {
+            changes.tails.insert(name.clone(), 0);
+        }
+        changes
+    }
+
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.tails.is_empty() && self.blocks.values().all(BTreeSet::is_empty)
+    }
+
+    /// Whether anything of this file differs.
+    pub fn touches_file(&self, file: &str) -> bool {
+        self.touches(file, &(0..usize::MAX))
+    }
+
+    /// Whether one of these blocks differs.
+    pub fn touches(&self, file: &str, blocks: &Range<usize>) -> bool {
+        self.tails.get(file).is_some_and(|from| *from < blocks.end)
+            || self.blocks.get(file).is_some_and(|set| set.range(blocks.clone()).next().is_some())
+    }
+}
+
+/// Blocks that lie next to each other and were written by the same step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The file.
+    pub file: String,
+    /// The blocks.
+    pub blocks: Range<usize>,
+    content: u64,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} blocks {:?}", self.file, self.blocks)
+    }
+}
+
+impl Written {
+    /// The blocks of a file that hold these bytes now.
+    pub fn of(files: &Files, file: &str, blocks: Range<usize>) -> Self {
+        let content = hash(slice(files, file, &blocks).unwrap_or_default());
+        Self { file: file.into(), blocks, content }
+    }
+
+    /// Whether the blocks still hold what was written.
+    pub fn is_in(&self, files: &Files) -> bool {
+        slice(files, &self.file, &self.blocks).is_some_and(|bytes| hash(bytes) == self.content)
+    }
+}
+
+fn slice<'a>(files: &'a Files, file: &str, blocks: &Range<usize>) -> Option<&'a [u8]> {
+    let bytes = files.get(file)?;
+    let end = blocks.end.checked_mul(BLOCK)?.min(bytes.len());
+    bytes.get(blocks.start * BLOCK..end)
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Follows a directory from step to step, and says what each step wrote. A block counts once, where
+/// its content was first seen: a file that is renamed or used again was not written.
+#[derive(Debug, Clone, Default)]
+pub struct Lasting {
+    seen: HashSet<u64>,
+    before: Files,
+}
+
+impl Lasting {
+    /// The runs of blocks that were written since the last call.
+    pub fn step(&mut self, files: &Files) -> Vec<Written> {
+        let mut written = Vec::new();
+        for (name, bytes) in files {
+            if self.before.get(name).is_some_and(|old| old == bytes) {
+                continue;
+            }
+            let old = self.before.get(name);
+            let mut run: Option<Range<usize>> = None;
+            for (at, block) in bytes.chunks(BLOCK).enumerate() {
+                let same =
+                    old.and_then(|old| old.chunks(BLOCK).nth(at)).is_some_and(|old| old == block);
+                let new = !same && block.iter().any(|byte| *byte != 0);
+                if new && self.seen.insert(hash(block)) {
+                    run = Some(run.map_or(at, |run| run.start)..at + 1);
+                } else if let Some(run) = run.take() {
+                    written.push(Written::of(files, name, run));
+                }
+            }
+            written.extend(run.map(|run| Written::of(files, name, run)));
+        }
+        self.before.clone_from(files);
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(of: &[(&str, Vec<u8>)]) -> Files {
+        of.iter().map(|(name, bytes)| ((*name).to_owned(), Arc::new(bytes.clone()))).collect()
+    }
+
+    #[test]
+    fn changes_are_found_by_block() {
+        let before = files(&[("a", vec![1; 3 * BLOCK]), ("b", vec![2; 10])]);
+        let mut changed = vec![1; 3 * BLOCK];
+        changed[BLOCK + 7] = 9;
+        let changes = Changes::between(&before, &files(&[("a", changed), ("c", vec![])]));
+        let touched: Vec<_> = (0..3).map(|at| changes.touches("a", &(at..at + 1))).collect();
+        assert_eq!(touched, [false, true, false]);
+        assert!(changes.touches_file("b") && changes.touches_file("c"));
+        assert!(Changes::between(&before, &before).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_cut_differs_from_there_on() {
+        let before = files(&[("a", vec![1; 3 * BLOCK])]);
+        let changes = Changes::between(&before, &files(&[("a", vec![1; BLOCK + 5])]));
+        assert!(!changes.touches("a", &(0..1)) && changes.touches("a", &(1..2)));
+        assert!(changes.touches("a", &(2..3)));
+    }
+
+    #[test]
+    fn a_step_wrote_what_was_never_seen() {
+        let mut lasting = Lasting::default();
+        let first = files(&[("a", [vec![1; BLOCK], vec![0; BLOCK], vec![2; 2 * BLOCK]].concat())]);
+        let runs = lasting.step(&first);
+        // The two equal blocks are one content.
+        let blocks: Vec<_> = runs.iter().map(|run| run.blocks.clone()).collect();
+        assert_eq!(blocks, [0..1, 2..3]);
+        let renamed = files(&[("b", [vec![3; BLOCK], vec![0; BLOCK], vec![2; BLOCK]].concat())]);
+        let runs = lasting.step(&renamed);
+        assert_eq!(runs.len(), 1);
+        assert!(runs[0].is_in(&renamed) && !runs[0].is_in(&first));
+    }
+}

@@ -1,0 +1,77 @@
+//! Payloads that are found in files whose format is unknown.
+
+use crate::changes::BLOCK;
+
+/// Begins every payload that is not empty.
+const BEGIN: [u8; 4] = [0xA7, 0x46, 0xD1, 0x5A];
+/// The bytes that tell payloads apart.
+pub const MARKED: usize = 12;
+
+/// Makes payloads, each unlike any other of all seeds.
+#[derive(Debug, Clone, Default)]
+pub struct Payloads {
+    seed: u64,
+    made: u64,
+}
+
+impl Payloads {
+    /// Payloads of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, made: 0 }
+    }
+
+    /// A payload of this length, or of [`MARKED`] bytes where it is shorter; 0 stays 0.
+    pub fn next(&mut self, len: usize) -> Vec<u8> {
+        self.made += 1;
+        if len == 0 {
+            return Vec::new();
+        }
+        let mut state = self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.made;
+        let number = (self.seed << 24 | self.made).to_le_bytes();
+        let mut payload = [&BEGIN[..], &number].concat();
+        let filler = std::iter::repeat_with(|| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8 | 1
+        });
+        payload.extend(filler.take(len.saturating_sub(MARKED)));
+        payload
+    }
+}
+
+/// Where payloads begin, with the bytes that tell them apart.
+pub fn payloads_in(bytes: &[u8]) -> Vec<(usize, &[u8])> {
+    let mut found = Vec::new();
+    for (n, block) in bytes.chunks(BLOCK).enumerate() {
+        if block.iter().all(|byte| *byte == 0) {
+            continue;
+        }
+        // One that begins in this block may end in the next.
+        let start = n * BLOCK;
+        let end = (start + BLOCK).min(bytes.len().saturating_sub(MARKED - 1));
+        for at in start..end {
+            if bytes[at] == BEGIN[0] && bytes[at..at + 4] == BEGIN {
+                found.push((at, &bytes[at..at + MARKED]));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_found_across_blocks() {
+        let mut payloads = Payloads::new(7);
+        let (one, other) = (payloads.next(30), payloads.next(1));
+        assert_eq!((one.len(), other.len()), (30, MARKED));
+        let mut bytes = vec![0; 2 * BLOCK];
+        bytes[BLOCK - 5..BLOCK + 25].copy_from_slice(&one);
+        bytes[2 * BLOCK - MARKED..].copy_from_slice(&other);
+        let expected = [(BLOCK - 5, &one[..MARKED]), (2 * BLOCK - MARKED, &other[..])];
+        assert_eq!(payloads_in(&bytes), expected);
+    }
+}

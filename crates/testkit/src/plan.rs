@@ -1,0 +1,248 @@
+//! Planning damage: one to three mutations of a directory.
+
+use std::sync::Arc;
+
+use crate::changes::BLOCK;
+use crate::files::Files;
+use crate::mutation::Mutation;
+use crate::rng::Rng;
+
+/// What damage is made of.
+#[derive(Debug)]
+pub struct Source<'a> {
+    /// The directory.
+    pub files: &'a Files,
+    /// Earlier states of it: what a restored backup, or a lost write, may bring back.
+    pub older: &'a [Files],
+    /// Another directory of the same kind.
+    pub other: &'a Files,
+    /// Names that a file of such a directory may have.
+    pub names: &'a [String],
+}
+
+/// Plans one to three mutations; more often one.
+pub fn plan(source: &Source<'_>, rng: &mut Rng) -> Vec<Mutation> {
+    let count = [1, 1, 1, 2, 2, 3][rng.index(6)];
+    (0..count).filter_map(|_| Planner { source, rng }.one()).collect()
+}
+
+struct Planner<'a, 'b> {
+    source: &'a Source<'a>,
+    rng: &'b mut Rng,
+}
+
+impl Planner<'_, '_> {
+    fn one(&mut self) -> Option<Mutation> {
+        match self.rng.below(100) {
+            0..26 => self.flip(),
+            26..44 => self.blocks(),
+            44..50 => self.swap(),
+            50..57 => self.cut(),
+            57..60 => self.extend(),
+            60..70 => Some(Mutation::Delete { file: self.file()? }),
+            70..74 => self.exchange(),
+            74..79 => self.other_name(),
+            79..89 => self.stale_file(),
+            89..94 => self.of_another(),
+            _ => self.foreign(),
+        }
+    }
+
+    /// A file; of two drawn the smaller one now and then, because few blocks are in small files.
+    fn file(&mut self) -> Option<String> {
+        let names: Vec<_> = self.source.files.keys().collect();
+        let (one, other) = (*self.rng.pick(&names)?, *self.rng.pick(&names)?);
+        let len = |name: &String| self.source.files.get(name).map_or(0, |bytes| bytes.len());
+        let smaller = if len(one) <= len(other) { one } else { other };
+        Some(if self.rng.percent(20) { smaller } else { one }.clone())
+    }
+
+    fn bytes(&self, file: &str) -> Arc<Vec<u8>> {
+        self.source.files.get(file).cloned().unwrap_or_default()
+    }
+
+    /// A place in a file, in most cases where something stands.
+    fn place(&mut self, bytes: &[u8], unit: usize) -> usize {
+        let mut place = 0;
+        for _ in 0..40 {
+            place = self.rng.index(bytes.len().div_ceil(unit)) * unit;
+            let end = bytes.len().min(place + unit);
+            let blank = bytes.get(place..end).is_none_or(|part| part.iter().all(|byte| *byte == 0));
+            if !blank || self.rng.percent(4) {
+                break;
+            }
+        }
+        place
+    }
+
+    fn unit(&mut self) -> usize {
+        [512, BLOCK, BLOCK, 2 * BLOCK][self.rng.index(4)]
+    }
+
+    fn flip(&mut self) -> Option<Mutation> {
+        let file = self.file()?;
+        let bytes = self.bytes(&file);
+        let block = self.place(&bytes, 512);
+        // The first bytes of a block are headers more often than not. Which bytes are zero is not
+        // asked: checksums and identities differ from run to run, and the case must not.
+        let width = [512, 512, 128, 24][self.rng.index(4)];
+        let at = block + self.rng.index(width);
+        let bit = at as u64 * 8 + self.rng.below(8);
+        (at < bytes.len()).then_some(Mutation::Flip { file, bit })
+    }
+
+    /// A sector or block, or a few, become something else.
+    fn blocks(&mut self) -> Option<Mutation> {
+        let file = self.file()?;
+        let content = self.bytes(&file);
+        let unit = self.unit();
+        let offset = self.place(&content, unit);
+        let (bytes, what) = match self.rng.below(8) {
+            0..3 => (vec![0; unit], "zeros"),
+            3 => (vec![0xFF; unit], "ones"),
+            4 => (self.rng.bytes(unit), "random"),
+            5 => {
+                let from = self.place(&content, unit);
+                (part(&content, from, unit), "what is at another place of the file")
+            }
+            6 => {
+                let other = self.file()?;
+                let other = self.bytes(&other);
+                let from = self.place(&other, unit);
+                (part(&other, from, unit), "what is in another file")
+            }
+            _ => {
+                let older = self.rng.pick(self.source.older)?.get(&file)?.clone();
+                let older = part(&older, offset, unit);
+                (older, "what was there before")
+            }
+        };
+        Some(Mutation::Overwrite { file, offset, bytes, what: what.into() })
+    }
+
+    fn swap(&mut self) -> Option<Mutation> {
+        let file = self.file()?;
+        let bytes = self.bytes(&file);
+        let len = self.unit();
+        let starts = (self.place(&bytes, len), self.place(&bytes, len));
+        let apart = starts.0.abs_diff(starts.1) >= len;
+        (apart && starts.0.max(starts.1) + len <= bytes.len()).then_some(Mutation::Swap {
+            file,
+            starts,
+            len,
+        })
+    }
+
+    fn cut(&mut self) -> Option<Mutation> {
+        let file = self.file()?;
+        let bytes = self.bytes(&file);
+        let unit = self.unit();
+        let len = match self.rng.below(6) {
+            0 => 0,
+            1 | 2 => self.place(&bytes, unit),
+            _ => self.place(&bytes, unit) + self.rng.index(unit),
+        };
+        Some(Mutation::Cut { len: len.min(bytes.len().saturating_sub(1)), file })
+    }
+
+    fn extend(&mut self) -> Option<Mutation> {
+        let file = self.file()?;
+        let len = [1, 512, BLOCK, 3 * BLOCK][self.rng.index(4)];
+        let bytes = match self.rng.below(3) {
+            0 => vec![0; len],
+            1 => self.rng.bytes(len),
+            _ => {
+                let other = self.file()?;
+                let other = self.bytes(&other);
+                let from = self.place(&other, BLOCK);
+                part(&other, from, len)
+            }
+        };
+        Some(Mutation::Extend { file, bytes })
+    }
+
+    fn exchange(&mut self) -> Option<Mutation> {
+        let (one, other) = (self.file()?, self.file()?);
+        (one != other).then_some(Mutation::Exchange { one, other })
+    }
+
+    fn name(&mut self) -> Option<String> {
+        if self.rng.percent(70) {
+            return self.rng.pick(self.source.names).cloned();
+        }
+        Some(["core", "backup.tar", "manifest.old", "x.new", ".hidden"][self.rng.index(5)].into())
+    }
+
+    fn other_name(&mut self) -> Option<Mutation> {
+        let from = self.file()?;
+        let to = if self.rng.percent(50) { self.name()? } else { self.file()? };
+        (from != to).then_some(Mutation::Rename { from, to })
+    }
+
+    /// A file as it was at an earlier time, gone by now or not; or a copy under another name.
+    fn stale_file(&mut self) -> Option<Mutation> {
+        if self.rng.percent(15) {
+            let from = self.file()?;
+            let file = self.name()?;
+            let what = format!("a copy of {from}");
+            return Some(Mutation::Put { file, bytes: self.bytes(&from), what });
+        }
+        let older = self.rng.pick(self.source.older)?;
+        let names: Vec<_> = older.keys().collect();
+        let file = (*self.rng.pick(&names)?).clone();
+        let bytes = Arc::clone(older.get(&file)?);
+        Some(Mutation::Put { file, bytes, what: "what it was before".into() })
+    }
+
+    fn of_another(&mut self) -> Option<Mutation> {
+        let names: Vec<_> = self.source.other.keys().collect();
+        let from = (*self.rng.pick(&names)?).clone();
+        let bytes = Arc::clone(self.source.other.get(&from)?);
+        let what = "the same file of another directory".into();
+        let file = if self.rng.percent(70) { from } else { self.name()? };
+        Some(Mutation::Put { file, bytes, what })
+    }
+
+    fn foreign(&mut self) -> Option<Mutation> {
+        let len = [0, 1, 100, BLOCK, 3 * BLOCK][self.rng.index(5)];
+        let bytes = if self.rng.percent(30) { vec![0; len] } else { self.rng.bytes(len) };
+        let what = "a stranger's file".into();
+        Some(Mutation::Put { file: self.name()?, bytes: Arc::new(bytes), what })
+    }
+}
+
+/// So many bytes from a place on, as far as there are any.
+fn part(bytes: &[u8], from: usize, len: usize) -> Vec<u8> {
+    bytes[from.min(bytes.len())..bytes.len().min(from + len)].to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn plans_are_fixed_by_the_seed_and_of_every_kind() {
+        let mut state = Rng::new(1, 1);
+        let mut random = |len| Arc::new(state.bytes(len));
+        let files = Files::from([("a".into(), random(9 * BLOCK)), ("b".into(), random(100))]);
+        let older = [Files::from([("a".into(), random(3 * BLOCK)), ("c".into(), random(10))])];
+        let other = Files::from([("b".into(), random(100))]);
+        let names = ["a".to_owned(), "d".to_owned()];
+        let source = Source { files: &files, older: &older, other: &other, names: &names };
+        let mut kinds = BTreeSet::new();
+        for seed in 0..500 {
+            let planned = plan(&source, &mut Rng::new(seed, 2));
+            assert_eq!(planned, plan(&source, &mut Rng::new(seed, 2)));
+            assert!(planned.len() <= 3);
+            let mut damaged = files.clone();
+            for mutation in planned {
+                mutation.apply(&mut damaged);
+                let told = format!("{mutation:?}");
+                kinds.insert(told.split(' ').next().unwrap_or_default().to_owned());
+            }
+        }
+        assert_eq!(kinds.len(), 9, "{kinds:?}");
+    }
+}

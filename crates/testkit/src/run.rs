@@ -1,0 +1,285 @@
+//! Running many cases: on all processors, with a watch on hangs, and with failures made small.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use esker_disk::sim::seed_from_env;
+
+use crate::changes::Changes;
+use crate::files::Files;
+use crate::mutation::Mutation;
+use crate::panics::caught;
+use crate::plan::{Source, plan};
+use crate::rng::Rng;
+
+/// Cases that share a directory.
+pub const GROUP: u64 = 24;
+/// A case that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Failures after which a run ends.
+const FAILURES: usize = 40;
+
+/// A component under test.
+pub trait Component: Sync {
+    /// A directory at rest, and what is known of it.
+    type Sample;
+
+    /// Builds a directory. It has to be what this component promises as it is.
+    ///
+    /// # Errors
+    /// What was wrong with it.
+    fn sample(&self, seed: u64) -> Result<Self::Sample, String>;
+
+    /// What damage to it is made of.
+    fn source<'a>(&self, sample: &'a Self::Sample) -> Source<'a>;
+
+    /// Holds the component's answers against what is known. Gives a word for what became of the case.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    fn check(
+        &self,
+        sample: &Self::Sample,
+        damaged: &Files,
+        changes: &Changes,
+        rng: &mut Rng,
+    ) -> Result<&'static str, String>;
+}
+
+/// How many cases, from which on, and how they are repeated.
+#[derive(Debug, Clone)]
+pub struct Runs {
+    /// What runs, for the messages.
+    pub name: &'static str,
+    /// The first case.
+    pub first: u64,
+    /// How many.
+    pub cases: u64,
+    /// Whether progress is told.
+    pub tells: bool,
+}
+
+impl Runs {
+    /// So many cases, unless the environment asks for others: `ESKER_SOAK` for their number and
+    /// `ESKER_SEED` for the first.
+    pub fn from_env(name: &'static str, cases: u64) -> Self {
+        let soak = seed_from_env("ESKER_SOAK", 0);
+        let first = seed_from_env("ESKER_SEED", 1 << 21);
+        Self { name, first, cases: if soak > 0 { soak } else { cases }, tells: soak > 0 }
+    }
+}
+
+/// What a worker is at, for the watch.
+struct At {
+    case: AtomicU64,
+    /// Milliseconds since the run began.
+    since: AtomicU64,
+}
+
+struct Shared<'a> {
+    runs: &'a Runs,
+    began: Instant,
+    next: AtomicU64,
+    ended: AtomicBool,
+    done: AtomicU64,
+    results: Mutex<Results>,
+}
+
+#[derive(Default)]
+struct Results {
+    words: BTreeMap<&'static str, u64>,
+    /// By kind: how many, and the first.
+    failures: BTreeMap<String, (usize, String)>,
+}
+
+/// Runs the cases, and gives how often each word was said.
+///
+/// # Errors
+/// The failures, each kind once, with the fewest mutations that show it and the command for it.
+pub fn run<C: Component>(
+    component: &C,
+    runs: &Runs,
+) -> Result<BTreeMap<&'static str, u64>, String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let shared = Shared {
+        runs,
+        began: Instant::now(),
+        next: AtomicU64::new(runs.first),
+        ended: AtomicBool::new(false),
+        done: AtomicU64::new(0),
+        results: Mutex::default(),
+    };
+    let places: Vec<_> = (0..threads)
+        .map(|_| At { case: AtomicU64::new(0), since: AtomicU64::new(u64::MAX) })
+        .collect();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> =
+            places.iter().map(|at| scope.spawn(|| shared.work(component, at))).collect();
+        let watch = scope.spawn(|| shared.watch(&places));
+        for worker in workers {
+            // A worker that panicked outside of a case is a fault of the runner.
+            if worker.join().is_err() {
+                shared.fail(0, "the runner failed".into());
+            }
+        }
+        shared.ended.store(true, Relaxed);
+        watch.thread().unpark();
+    });
+    shared.tell_progress();
+    let results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if results.failures.is_empty() {
+        return Ok(results.words);
+    }
+    let mut told = format!("{} kinds of failure:", results.failures.len());
+    for (count, first) in results.failures.values() {
+        let _ = write!(told, "\n\n{count} x {first}");
+    }
+    Err(told)
+}
+
+impl Shared<'_> {
+    /// Takes groups of cases until there are none.
+    fn work<C: Component>(&self, component: &C, at: &At) {
+        let end = self.runs.first.saturating_add(self.runs.cases);
+        loop {
+            let group = |case: u64| case / GROUP;
+            let taken = self.next.fetch_update(Relaxed, Relaxed, |next| {
+                (next < end).then(|| ((group(next) + 1) * GROUP).min(end))
+            });
+            let Ok(first) = taken else { return };
+            let cases = first..((group(first) + 1) * GROUP).min(end);
+            at.begins(first, self.began);
+            match caught(|| component.sample(group(first))) {
+                Ok(sample) => {
+                    for case in cases {
+                        at.begins(case, self.began);
+                        self.case(component, &sample, case);
+                        self.done.fetch_add(1, Relaxed);
+                        if self.has_enough() {
+                            break;
+                        }
+                    }
+                }
+                Err(what) => self.fail(first, format!("undamaged: {what}")),
+            }
+            at.since.store(u64::MAX, Relaxed);
+            if self.has_enough() {
+                return;
+            }
+        }
+    }
+
+    fn case<C: Component>(&self, component: &C, sample: &C::Sample, case: u64) {
+        let source = component.source(sample);
+        let mutations = plan(&source, &mut Rng::new(case, 1));
+        let outcome = |mutations: &[Mutation]| {
+            let mut damaged = source.files.clone();
+            mutations.iter().for_each(|mutation| mutation.apply(&mut damaged));
+            let changes = Changes::between(source.files, &damaged);
+            caught(|| component.check(sample, &damaged, &changes, &mut Rng::new(case, 2)))
+        };
+        match outcome(&mutations) {
+            Ok(word) => {
+                let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+                *results.words.entry(word).or_default() += 1;
+            }
+            Err(what) => {
+                let (mutations, what) = fewest(mutations, what, outcome);
+                let list: String =
+                    mutations.iter().map(|mutation| format!("\n  {mutation}")).collect();
+                self.fail(case, format!("{what}{list}"));
+            }
+        }
+    }
+
+    fn fail(&self, case: u64, what: String) {
+        let first_line = what.lines().next().unwrap_or_default();
+        let kind: String = first_line.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let again = format!("cargo xtask soak --only {} --cases 1 --seed {case}", self.runs.name);
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let failure = results.failures.entry(kind).or_default();
+        failure.0 += 1;
+        if failure.1.is_empty() {
+            failure.1 = format!("{what}\n  again: {again}");
+            if self.runs.tells {
+                println!("FAILED {}", failure.1);
+            }
+        }
+    }
+
+    fn has_enough(&self) -> bool {
+        let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        results.failures.len() >= FAILURES
+    }
+
+    /// Ends the process when a case hangs, and tells of the progress.
+    fn watch(&self, places: &[At]) {
+        let mut told = Instant::now();
+        while !self.ended.load(Relaxed) {
+            std::thread::park_timeout(Duration::from_millis(200));
+            let now = millis(self.began);
+            for at in places {
+                let since = at.since.load(Relaxed);
+                if since != u64::MAX && now.saturating_sub(since) > PATIENCE.as_millis() as u64 {
+                    let case = at.case.load(Relaxed);
+                    eprintln!("{} case {case} HANGS (for {PATIENCE:?})", self.runs.name);
+                    std::process::abort();
+                }
+            }
+            if self.runs.tells && told.elapsed() > Duration::from_secs(5) {
+                told = Instant::now();
+                self.tell_progress();
+            }
+        }
+    }
+
+    fn tell_progress(&self) {
+        if !self.runs.tells {
+            return;
+        }
+        let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let (done, took) = (self.done.load(Relaxed), self.began.elapsed());
+        let failed: usize = results.failures.values().map(|(count, _)| count).sum();
+        println!(
+            "{}: {done} of {} cases in {:.0} s, {failed} failed, {:?}",
+            self.runs.name,
+            self.runs.cases,
+            took.as_secs_f64(),
+            results.words
+        );
+    }
+}
+
+impl At {
+    fn begins(&self, case: u64, began: Instant) {
+        self.case.store(case, Relaxed);
+        self.since.store(millis(began), Relaxed);
+    }
+}
+
+fn millis(began: Instant) -> u64 {
+    began.elapsed().as_millis() as u64
+}
+
+/// The fewest of the mutations that still fail, with what fails then.
+fn fewest(
+    mutations: Vec<Mutation>,
+    what: String,
+    outcome: impl Fn(&[Mutation]) -> Result<&'static str, String>,
+) -> (Vec<Mutation>, String) {
+    let (mut least, mut told) = (mutations, what);
+    'smaller: loop {
+        for left_out in 0..least.len() {
+            let mut fewer = least.clone();
+            fewer.remove(left_out);
+            if let Err(what) = outcome(&fewer) {
+                (least, told) = (fewer, what);
+                continue 'smaller;
+            }
+        }
+        return (least, told);
+    }
+}
