@@ -254,18 +254,25 @@ impl<'a, 'g> Replay<'a, 'g> {
         let place = page.slot(slot);
         match place.word().state() {
             State::Committed => {}
-            State::Accepted => {
+            State::Accepted if self.is_current(place.word().seq()) => {
                 place.set_word(place.word().commit(place.word().seq()));
                 page.touch();
                 page.count_commit();
                 page.open.leave();
                 self.count(slot);
             }
+            State::Accepted => page.clear(place, self.guard),
             // What it committed stood before a prefix that was dropped, and follows as a copy; or it
             // was put aside.
             State::Empty => {}
         }
         Ok(())
+    }
+
+    /// Whether no quarantined record may have replaced this accept. One before a gap may not be what a
+    /// marker after the gap commits: then the slot's value is among those that are missing.
+    fn is_current(&self, seq: u64) -> bool {
+        self.inner.lost.lock().is_none_or(|(_, last)| seq > last.0)
     }
 
     fn count(&mut self, slot: u64) {
@@ -282,12 +289,17 @@ impl<'a, 'g> Replay<'a, 'g> {
         while let Some(current) = number.filter(|number| *number <= number_of(last)) {
             if let Some(page) = self.inner.page(current, self.guard)? {
                 for (slot, place) in page.from(first).take_while(|(slot, _)| *slot <= last) {
-                    if place.word().state() == State::Accepted {
+                    if place.word().state() != State::Accepted {
+                        continue;
+                    }
+                    if self.is_current(place.word().seq()) {
                         place.set_word(place.word().commit(place.word().seq()));
                         page.touch();
                         page.count_commit();
                         page.open.leave();
                         self.count(slot);
+                    } else {
+                        page.clear(place, self.guard);
                     }
                 }
             }

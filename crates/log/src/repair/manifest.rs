@@ -57,6 +57,11 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Manifest> {
     {
         manifest.session = manifest.session.max(told.session);
     }
+    if manifest.floor_seq > 0 {
+        // What stood before the oldest segment was dropped, or it was lost: nothing tells which. So
+        // this counts as a repair that put something aside.
+        dir.create_dir(layout::QUARANTINE)?;
+    }
     manifest.write(dir)?;
     Ok(manifest)
 }

@@ -191,8 +191,9 @@ fn new_header(
 
 /// Copies damaged bytes under `quarantine/`, durably. `None` when there are none to copy.
 fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Option<PathBuf>> {
-    let Some(file) = &segment.file else { return Ok(None) };
+    // Its being there says that the log was repaired, also where no bytes are left to keep.
     let room = dir.create_dir(layout::QUARANTINE)?;
+    let Some(file) = &segment.file else { return Ok(None) };
     let taken = room.list()?;
     let names = (0u32..).map(|n| match n {
         0 => format!("{:020}-{offset}.bytes", segment.number),

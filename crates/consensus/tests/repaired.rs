@@ -1,0 +1,133 @@
+//! A log that `repair` put something aside of may have forgotten anything that stood there. It opens for
+//! reading, promises nothing, and what it still tells is true.
+//!
+//! Guards: an accept that was replaced by a quarantined one, told as chosen because a marker behind the
+//! gap commits the slot; a log whose segment is missing, or whose manifest was made anew, that does not
+//! open, or that promises again.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod setting;
+
+use std::path::Path;
+
+use esker_consensus::{ConsensusLog, Error, Mode};
+use esker_disk::sim::SimDisk;
+use esker_log::{Engine, repair};
+use setting::{DIR, HIGH, HIGHER, LOW, Setting, driven, log, open_on};
+
+fn close(s: Setting) -> SimDisk {
+    s.log.close().unwrap();
+    let disk = s.disk.clone();
+    drop(s);
+    disk
+}
+
+fn repaired(disk: &SimDisk) -> Setting {
+    let engine = Engine::manual();
+    let mut options = esker_log::Options::on(std::sync::Arc::new(disk.process()));
+    options.segment_size = 64 << 10;
+    options.engine = Some(engine.clone());
+    repair(DIR, &options).unwrap();
+    engine.stop();
+    open_on(disk, Mode::Durable, |_| {})
+}
+
+fn segments(disk: &SimDisk) -> Vec<String> {
+    let names = disk.files(Path::new(DIR)).unwrap();
+    names.into_iter().filter(|name| name.ends_with(".seg")).collect()
+}
+
+/// Flips a bit of the record that holds this value.
+fn damage(disk: &SimDisk, value: &[u8]) {
+    for name in segments(disk) {
+        let path = Path::new(DIR).join(name);
+        let bytes = disk.contents(&path).unwrap();
+        if let Some(at) = bytes.windows(value.len()).position(|part| part == value) {
+            return disk.flip_bit(&path, at as u64 * 8).unwrap();
+        }
+    }
+    panic!("no segment holds the value");
+}
+
+fn is_read_only(log: &ConsensusLog) {
+    assert!(matches!(log.promise(HIGHER, 0), Err(Error::ReadOnly)));
+    assert!(matches!(log.accept(90, HIGHER, b"x"), Err(Error::ReadOnly)));
+}
+
+/// Both ways to mark slots as committed.
+fn replaced_and_lost(commit: impl Fn(&ConsensusLog)) {
+    let s = log(Mode::Durable);
+    s.accept(0, LOW, b"the first value, which was replaced");
+    s.accept(0, HIGH, b"the second value, which was chosen");
+    commit(&s.log);
+    s.accept(1, HIGH, b"accepted after the gap");
+    commit_one(&s.log, 1);
+    let disk = close(s);
+    damage(&disk, b"the second value, which was chosen");
+    let s = repaired(&disk);
+    is_read_only(&s.log);
+    let guard = s.log.pin();
+    let told = s.log.read(0, &guard).map(|entry| entry.value().to_vec());
+    assert!(matches!(told, Err(Error::CorruptedEntry { slot: 0, .. })), "{told:?}");
+    assert_eq!(s.committed(1), b"accepted after the gap");
+}
+
+fn commit_one(log: &ConsensusLog, slot: u64) {
+    log.commit(slot, HIGH).unwrap().wait().unwrap();
+}
+
+#[test]
+fn a_marker_commits_no_value_that_a_lost_accept_replaced() {
+    replaced_and_lost(|log| commit_one(log, 0));
+}
+
+#[test]
+fn a_range_commits_no_value_that_a_lost_accept_replaced() {
+    replaced_and_lost(|log| log.commit_through(0).unwrap().wait().unwrap());
+}
+
+/// Two segments and more, the promise in the first.
+fn filled() -> SimDisk {
+    let s = log(Mode::Durable);
+    s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+    for slot in 0..4 {
+        s.accept(slot, HIGH, &[slot as u8 + 1; 40_000]);
+        s.commit(slot, HIGH);
+    }
+    close(s)
+}
+
+#[test]
+fn a_log_whose_segment_was_missing_is_read_only() {
+    let disk = filled();
+    let first = Path::new(DIR).join(&segments(&disk)[0]);
+    disk.remove(&first).unwrap();
+    let (options, engine) = driven(&disk, Mode::Durable);
+    assert!(ConsensusLog::open(DIR, options).is_err());
+    engine.stop();
+    let s = repaired(&disk);
+    is_read_only(&s.log);
+    assert_eq!(s.committed(3), [4; 40_000]);
+}
+
+#[test]
+fn a_log_that_may_have_lost_its_beginning_is_read_only() {
+    let disk = filled();
+    let first = Path::new(DIR).join(&segments(&disk)[0]);
+    disk.remove(&first).unwrap();
+    disk.remove(&Path::new(DIR).join("manifest")).unwrap();
+    let s = repaired(&disk);
+    is_read_only(&s.log);
+    assert_eq!(s.committed(3), [4; 40_000]);
+}
+
+#[test]
+fn a_log_that_lost_its_manifest_alone_goes_on() {
+    let disk = filled();
+    disk.remove(&Path::new(DIR).join("manifest")).unwrap();
+    let s = repaired(&disk);
+    assert_eq!(s.log.promised(), HIGH);
+    s.accept(9, HIGH, b"more");
+    s.commit(9, HIGH);
+    assert_eq!(s.committed(0), [1; 40_000]);
+}
