@@ -1,0 +1,36 @@
+//! Whole directories of a consensus log, damaged in one to three places, as those of a log are.
+//!
+//! The rule: a log that opens for writing is what it was after some prefix of its history that holds
+//! everything which was provably durable: promise, floor, frontier, and every slot with ballot, value and
+//! state. A slot may say that its value cannot be read. Anything else refuses, with a typed error. After
+//! `repair` the log opens; where something was put aside it is read-only, and what it still tells is
+//! true: values that were tried, and as committed nothing but what was chosen.
+//!
+//! The history of the test decides, and shares no decoder with the engine. What was provably durable is
+//! said by the traces of `esker_testkit::Traces`, and is the bound of `docs/src/guarantees.md`.
+//!
+//! Guards: a lower promise, or an accept or commit that is forgotten, after damage that nothing reported;
+//! a value that is told as chosen and was not; a checkpoint of another time, or of another log, that is
+//! believed; a log that was repaired and promises again.
+//!
+//! `cargo xtask soak` runs many more cases; `ESKER_SEED` chooses the first.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
+mod fuzz_kit;
+
+use esker_testkit::{Runs, run};
+use fuzz_kit::ConsensusComponent;
+
+#[test]
+fn damage_is_reported_or_harmless_and_repair_forgets_in_the_open() {
+    let runs = Runs::from_env("consensus", 360);
+    match run(&ConsensusComponent, &runs) {
+        Ok(words) => {
+            println!("{words:?}");
+            // Otherwise nothing was tried.
+            let many = runs.cases >= 360;
+            assert!(!many || ["whole", "reported", "repaired"].iter().all(|w| words[w] > 10));
+        }
+        Err(failures) => panic!("{failures}"),
+    }
+}

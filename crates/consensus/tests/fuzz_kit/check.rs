@@ -1,0 +1,180 @@
+//! What a damaged consensus log may answer.
+
+use std::path::Path;
+
+use esker_consensus::{Ballot, ConsensusLog, Error};
+use esker_disk::sim::SimDisk;
+use esker_log::{Engine, Validate, repair, verify};
+use esker_testkit::{Changes, Files, Rng, store};
+
+use super::build::Sample;
+use super::facts::State;
+use super::seen::{Seen, is_refusal, see};
+use super::{DIR, options};
+
+type Checked<T = ()> = Result<T, String>;
+
+pub fn check(
+    sample: &Sample,
+    damaged: &Files,
+    changes: &Changes,
+    rng: &mut Rng,
+) -> Checked<&'static str> {
+    let is_of_log =
+        |name: &&String| ["manifest", "mark"].contains(&name.as_str()) || name.ends_with(".seg");
+    let mut left = damaged.iter().filter(|(name, _)| is_of_log(name) && !name.contains('/'));
+    // Nothing of this log is left: the directory is a new one, or another log.
+    if left.all(|(_, bytes)| sample.other.values().any(|other| other == bytes)) {
+        return Ok("gone");
+    }
+    let bound = sample.traces.bound(&sample.files, changes);
+    let allowed = sample.facts.states_from(bound);
+    let told = || format!("\n  bound by {}", sample.traces.told(&sample.files, changes));
+    let disk = || -> Checked<SimDisk> {
+        let disk = sample.disk.fork(1);
+        let stored = store(&disk, Path::new(DIR), &sample.files, damaged);
+        stored.map(|()| disk).map_err(|error| format!("storing the damage: {error}"))
+    };
+    let validate = if rng.percent(50) { Validate::Quick } else { Validate::Full };
+    let first = by_opening(&disk()?, &allowed, validate)
+        .map_err(|what| format!("opening ({validate:?}): {what}{}", told()))?;
+    let repaired = by_repair(sample, &disk()?, &allowed, changes)
+        .map_err(|what| format!("behind a repair: {what}{}", told()))?;
+    Ok(match (first, repaired) {
+        (Opened::Whole, _) => "whole",
+        (Opened::Partly, _) => "partly",
+        (Opened::Refused, true) => "repaired",
+        (Opened::Refused, false) => "reported",
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Opened {
+    Whole,
+    /// Some slots say that they cannot be read.
+    Partly,
+    Refused,
+}
+
+fn open(disk: &SimDisk, validate: Validate) -> (Result<ConsensusLog, Error>, Engine) {
+    let engine = Engine::manual();
+    let mut options = options(disk, &engine);
+    options.validate = validate;
+    (ConsensusLog::open(DIR, options), engine)
+}
+
+fn by_opening(disk: &SimDisk, allowed: &[State], validate: Validate) -> Checked<Opened> {
+    let mut opened = Opened::Whole;
+    // What a second opening finds is what the first one left.
+    for _ in 0..2 {
+        let (log, engine) = open(disk, validate);
+        let log = match log {
+            Ok(log) => log,
+            Err(error) if is_refusal(&error) => return Ok(Opened::Refused),
+            Err(error) => return Err(format!("an undue refusal: {error:?}")),
+        };
+        let seen = see(&log)?;
+        let outcome = one_of(&seen, allowed);
+        drop(log);
+        engine.stop();
+        outcome?;
+        if !seen.unreadable.is_empty() {
+            opened = Opened::Partly;
+        }
+    }
+    Ok(opened)
+}
+
+fn one_of(seen: &Seen, allowed: &[State]) -> Checked {
+    if allowed.iter().any(|state| seen.may_be(state)) {
+        return Ok(());
+    }
+    if std::env::var_os("ESKER_TRACE").is_some() {
+        for (n, state) in allowed.iter().enumerate() {
+            println!("allowed {n}: {}", seen.differs(state));
+        }
+    }
+    let last = allowed.last().map(|state| seen.differs(state)).unwrap_or_default();
+    let first = allowed.first().map(|state| seen.differs(state)).unwrap_or_default();
+    Err(format!("SILENT OR WRONG: {last}; and without what nothing vouches for: {first}"))
+}
+
+/// Whether something was repaired.
+fn by_repair(
+    sample: &Sample,
+    disk: &SimDisk,
+    allowed: &[State],
+    changes: &Changes,
+) -> Checked<bool> {
+    let engine = Engine::manual();
+    let mut below = esker_log::Options::on(std::sync::Arc::new(disk.process()));
+    below.segment_size = 64 << 10;
+    below.engine = Some(engine.clone());
+    let done = match repair(DIR, &below) {
+        Ok(done) => done,
+        Err(esker_log::Error::Damaged(damage)) => return Err(format!("it refuses: {damage}")),
+        Err(error) if is_refusal(&Error::Log(error.clone())) => return Ok(false),
+        Err(error) => return Err(format!("an undue refusal: {error:?}")),
+    };
+    let report = verify(DIR, &below).map_err(|error| format!("verify says {error:?}"))?;
+    if let Some(damage) = report.damage.first() {
+        return Err(format!("verify finds {damage}"));
+    }
+    let (log, engine) = open(disk, Validate::Full);
+    let log = match log {
+        Ok(log) => log,
+        // Repair leaves app metadata alone.
+        Err(Error::Log(esker_log::Error::WrongComponent { .. }))
+            if changes.touches_file("note") =>
+        {
+            return Ok(false);
+        }
+        Err(error) => return Err(format!("opening: {error:?}")),
+    };
+    let ballot = Ballot::new(1 << 40, 1);
+    let outcome = match log.promise(ballot, 0).map(|ticket| ticket.wait()) {
+        Ok(promised) => {
+            promised.map_err(|error| format!("promising: {error:?}"))?;
+            // It goes on: then it has to know everything. The promise is the one just given.
+            let mut seen = see(&log)?;
+            let known = |state: &State| {
+                let mut seen = Seen { unreadable: seen.unreadable.clone(), ..clone(&seen) };
+                seen.state.promise = state.promise;
+                seen.may_be(state)
+            };
+            if allowed.iter().any(known) {
+                Ok(())
+            } else {
+                seen.state.promise = allowed.last().map_or(ballot, |state| state.promise);
+                one_of(&seen, allowed).and(Err("it goes on and forgot".into()))
+            }
+        }
+        Err(Error::ReadOnly) => is_true(sample, &see(&log)?),
+        Err(error) => Err(format!("promising: {error:?}")),
+    };
+    drop(log);
+    engine.stop();
+    outcome.map(|()| !done.aside.is_empty() || done.manifest)
+}
+
+fn clone(seen: &Seen) -> Seen {
+    Seen { state: seen.state.clone(), unreadable: seen.unreadable.clone() }
+}
+
+/// What a read-only log tells may be little, and has to be true.
+fn is_true(sample: &Sample, seen: &Seen) -> Checked {
+    let chosen = sample.facts.chosen();
+    let state = sample.facts.state();
+    if seen.state.promise > state.promise {
+        return Err(format!("{} is promised, and never was", seen.state.promise));
+    }
+    for (n, slot) in &seen.state.slots {
+        if !sample.facts.was_tried(*n, slot.ballot, &slot.value) {
+            return Err(format!("WRONG VALUE in slot {n}, under {}", slot.ballot));
+        }
+        if slot.committed && chosen.get(n) != Some(&slot.value) {
+            return Err(format!("WRONG CHOICE in slot {n}: what {} brought", slot.ballot));
+        }
+    }
+    Ok(())
+}

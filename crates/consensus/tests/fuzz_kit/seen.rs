@@ -1,0 +1,118 @@
+//! What an open consensus log tells of itself.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use esker_consensus::{ConsensusLog, Error, IterateOptions};
+use esker_log::Error as Below;
+
+use super::facts::{Slot, State};
+
+/// Slots that programs use, and a few more.
+pub const SLOTS: u64 = 400;
+
+/// What is told; a slot that says it cannot be read is `None`.
+#[derive(Debug)]
+pub struct Seen {
+    pub state: State,
+    pub unreadable: BTreeMap<u64, Error>,
+}
+
+/// Whether an error tells of damage, or of a log that is none, and not of something else.
+pub fn is_refusal(error: &Error) -> bool {
+    match error {
+        Error::Log(cause) | Error::CorruptedEntry { cause, .. } => matches!(
+            cause,
+            Below::Damaged(_)
+                | Below::Quarantined { .. }
+                | Below::Version { .. }
+                | Below::Foreign { .. }
+                | Below::NotALog { .. }
+                | Below::WrongComponent { .. }
+        ),
+        _ => false,
+    }
+}
+
+/// Asks for everything, in every way, and demands that the answers agree.
+pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
+    let guard = log.pin();
+    let mut state = State { promise: log.promised(), ..State::default() };
+    state.start = log.floor().map_or(0, |floor| floor + 1);
+    state.next = log.frontier().map_or(0, |frontier| frontier + 1);
+    let mut unreadable = BTreeMap::new();
+    for slot in 0..SLOTS {
+        match log.read(slot, &guard) {
+            Ok(entry) => {
+                let (ballot, value) = (entry.ballot(), entry.value().to_vec());
+                let committed = entry.is_committed();
+                state.slots.insert(slot, Slot { ballot, value, committed });
+            }
+            Err(Error::SlotNotFound { .. }) => {}
+            Err(Error::Truncated { .. }) if slot < state.start => {}
+            Err(error) if is_refusal(&error) => drop(unreadable.insert(slot, error)),
+            Err(error) => return Err(format!("slot {slot}: {error:?}")),
+        }
+    }
+    let mut options = IterateOptions::default();
+    options.skip_errors = true;
+    let mut told = BTreeMap::new();
+    let from = state.start;
+    let done = log.iterate(from.., options, |entry| {
+        told.insert(entry.slot(), entry.value().to_vec());
+        ControlFlow::Continue(())
+    });
+    done.map_err(|error| format!("iterating: {error:?}"))?;
+    let committed = state.slots.iter().filter(|(_, slot)| slot.committed);
+    let committed: BTreeMap<u64, Vec<u8>> =
+        committed.map(|(slot, there)| (*slot, there.value.clone())).collect();
+    if committed != told {
+        let (one, other): (Vec<_>, Vec<_>) = (committed.keys().collect(), told.keys().collect());
+        return Err(format!("slots {one:?} are read as committed, and {other:?} are told"));
+    }
+    let open = log.scan_uncommitted(&guard).map_err(|error| format!("scanning: {error:?}"))?;
+    let open: Vec<_> = open.iter().map(|e| (e.slot(), e.ballot(), e.value().to_vec())).collect();
+    let read = state.slots.iter().filter(|(_, slot)| !slot.committed);
+    let read: Vec<_> = read.map(|(n, slot)| (*n, slot.ballot, slot.value.clone())).collect();
+    if open != read {
+        return Err(format!("{} slots are scanned, and {} read", open.len(), read.len()));
+    }
+    Ok(Seen { state, unreadable })
+}
+
+impl Seen {
+    /// Whether this may be what a log in that state tells. `unreadable` slots may hold anything that is
+    /// there.
+    pub fn may_be(&self, state: &State) -> bool {
+        let seen = &self.state;
+        (seen.promise, seen.start, seen.next) == (state.promise, state.start, state.next)
+            && self.unreadable.keys().all(|slot| state.slots.contains_key(slot))
+            && state
+                .slots
+                .iter()
+                .all(|(n, slot)| self.unreadable.contains_key(n) || seen.slots.get(n) == Some(slot))
+            && seen.slots.keys().all(|n| state.slots.contains_key(n))
+    }
+
+    /// The first difference, for a message.
+    pub fn differs(&self, state: &State) -> String {
+        let seen = &self.state;
+        let (one, other) =
+            ((seen.promise, seen.start, seen.next), (state.promise, state.start, state.next));
+        if one != other {
+            return format!("promise, start, next are {one:?}, and were {other:?}");
+        }
+        let brief =
+            |slot: Option<&Slot>| slot.map(|slot| (slot.ballot, slot.value.len(), slot.committed));
+        let all = state.slots.keys().chain(seen.slots.keys());
+        let mut other = all.filter(|n| seen.slots.get(n) != state.slots.get(n));
+        let other = other.find(|n| !self.unreadable.contains_key(n));
+        other.map_or_else(
+            || "a slot that is none cannot be read".into(),
+            |n| {
+                let (is, was) = (brief(seen.slots.get(n)), brief(state.slots.get(n)));
+                format!("slot {n} is {is:?}, and was {was:?}")
+            },
+        )
+    }
+}
