@@ -1,0 +1,328 @@
+//! What every way to ask has to answer, whatever the damage is.
+
+use std::collections::BTreeSet;
+
+use esker_log::{Engine, Error, Log, Reader, Report, Seq, Start, Validate, verify};
+use esker_testkit::{Changes, Files, Rng};
+
+use super::build::Sample;
+use super::history::{History, MANIFEST, PAGE};
+use super::place::Place;
+use super::reading::{self, Item, Read};
+use super::repaired;
+
+pub type Checked<T = ()> = Result<T, String>;
+
+/// The damage, and what follows from it.
+pub struct Damage<'a> {
+    pub sample: &'a Sample,
+    pub changes: &'a Changes,
+    /// Durable records of which something sound says so.
+    pub claimed: BTreeSet<u64>,
+    /// What says so, for messages.
+    trace: String,
+    /// Durable records of which no byte is another, nor one of their step.
+    pub intact: BTreeSet<u64>,
+}
+
+impl<'a> Damage<'a> {
+    fn new(sample: &'a Sample, changes: &'a Changes) -> Self {
+        let bound = sample.history.traces.bound(&sample.files, changes);
+        let kept = || sample.history.live.range(sample.history.trimmed + 1..);
+        let claimed = kept().filter(|(_, record)| record.step.is_some_and(|step| step < bound));
+        let untouched = |step: &usize| {
+            sample.places.get(step).is_some_and(|places| {
+                places.iter().all(|(file, blocks)| !changes.touches(file, blocks))
+            })
+        };
+        let intact = kept().filter(|(_, record)| {
+            !record.payload.is_empty()
+                && record.step.is_some()
+                && record.written().as_ref().is_some_and(untouched)
+        });
+        let claimed = claimed.map(|(seq, _)| *seq).collect();
+        let trace = sample.history.traces.told(&sample.files, changes);
+        Self { sample, changes, claimed, trace, intact: intact.map(|(seq, _)| *seq).collect() }
+    }
+
+    pub fn history(&self) -> &History {
+        &self.sample.history
+    }
+
+    /// The file that knows what was trimmed is not what it was.
+    pub fn trim_is_lost(&self) -> bool {
+        self.changes.touches_file(MANIFEST)
+    }
+
+    /// An error that refuses to go on, and has to be one that tells of this damage.
+    pub fn refusal(&self, error: &Error) -> Checked {
+        let touched = |file: &std::path::Path| {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            self.changes.touches_file(&name) || self.changes.touches_file(MANIFEST)
+        };
+        match error {
+            Error::Damaged(_) => Ok(()),
+            Error::Version { file, .. } | Error::Foreign { file } if touched(file) => Ok(()),
+            Error::WrongComponent { .. } if self.changes.touches_file("note") => Ok(()),
+            Error::NotALog { .. } if self.changes.touches_file(MANIFEST) => Ok(()),
+            // A power cut may leave a sector that the device does not give.
+            Error::Io(cause) if cause.op() == esker_disk::Op::Read => Ok(()),
+            other => Err(format!("an undue refusal: {other:?}")),
+        }
+    }
+
+    /// Every durable record that something says was durable is there, or its absence was reported.
+    ///
+    /// `begins_anew`: the manifest was lost, and a repair said that it made another. What was dropped on
+    /// purpose is not known any more: the log begins where its oldest segment does.
+    pub fn nothing_is_silent(&self, read: &Read, begins_anew: bool) -> Checked {
+        let there: BTreeSet<u64> = read.items.iter().map(Item::last).collect();
+        let in_gap = |seq: u64| {
+            read.items.iter().any(|item| matches!(item, Item::Gap(f, t) if *f < seq && seq <= *t))
+        };
+        let begin = read.items.first().map_or(0, Item::prev);
+        for seq in self.claimed.iter().filter(|seq| !begins_anew || **seq > begin) {
+            let reported = match &read.error {
+                Some(_) => *seq > read.last(),
+                None => false,
+            };
+            if !there.contains(seq) && !in_gap(*seq) && !reported {
+                let (ends, error) = (read.last(), &read.error);
+                return Err(format!(
+                    "SILENT LOSS of {seq}: read to {ends}, {error:?}{}",
+                    self.why()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was durable, and how that is known.
+    pub fn why(&self) -> String {
+        let last = self.claimed.last().unwrap_or(&0);
+        let policy = self.sample.config.policy;
+        format!("\n  up to {last} was durable under {policy:?}, says {}", self.trace)
+    }
+
+    /// Gaps are those of an earlier repair.
+    fn known_gaps(&self, items: &[Item]) -> Checked {
+        for item in items {
+            if let Item::Gap(from, to) = item
+                && !self.history().gaps.iter().any(|(f, t)| f <= from && to <= t)
+            {
+                return Err(format!("a gap {from}..{to} that nobody made"));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub fn check(
+    sample: &Sample,
+    damaged: &Files,
+    changes: &Changes,
+    rng: &mut Rng,
+) -> Checked<&'static str> {
+    let damage = Damage::new(sample, changes);
+    if std::env::var_os("ESKER_TRACE").is_some() {
+        tell(&damage, damaged);
+    }
+    if is_another(&damage, damaged) {
+        return Ok("another log");
+    }
+    let real = rng.percent(2);
+    let (quick, reader) = (rng.percent(50), rng.percent(6));
+    let place = || Place::new(sample, damaged, real);
+    let sound = by_verify(&damage, &place()?).map_err(|what| format!("verify: {what}"))?;
+    let full = by_opening(&damage, &place()?, Validate::Full)
+        .map_err(|what| format!("full opening: {what}"))?;
+    // Where nothing of a log is left, opening makes a new one.
+    let gone = !damaged.keys().any(|name| layout(name));
+    if full.is_loud() == sound && !gone {
+        return Err(format!("verify says sound: {sound}, and opening says {full:?}"));
+    }
+    if gone {
+        return Ok("gone");
+    }
+    if let (Opened::Met, true) = (&full, sound) {
+        return Err("a full check at opening passed over damage".into());
+    }
+    if quick {
+        by_opening(&damage, &place()?, Validate::Quick)
+            .map_err(|what| format!("quick opening: {what}"))?;
+    }
+    if reader {
+        by_reader(&damage, &place()?).map_err(|what| format!("reader: {what}"))?;
+    }
+    let repaired = repaired::check(&damage, &place()?, sound, rng)?;
+    Ok(match (full, repaired) {
+        (Opened::Whole | Opened::Cut, _) => "whole",
+        (_, true) => "repaired",
+        (_, false) => "reported",
+    })
+}
+
+/// Whether this is another log now, or one that cannot be told from another: the manifest is not ours,
+/// a segment of the other log is there, and no header of ours is what it was.
+fn is_another(damage: &Damage<'_>, damaged: &Files) -> bool {
+    let (sample, changes) = (damage.sample, damage.changes);
+    let segments = || damaged.iter().filter(|(name, _)| name.ends_with(".seg"));
+    let of_other = segments().any(|(_, bytes)| sample.other.values().any(|other| other == bytes));
+    changes.touches_file(MANIFEST)
+        && of_other
+        && segments().all(|(name, _)| changes.touches(name, &(0..1)))
+}
+
+/// For the one who looks into a failure.
+fn tell(damage: &Damage<'_>, damaged: &Files) {
+    let sample = damage.sample;
+    println!("{:?}\ntrimmed {}", sample.config, damage.history().trimmed);
+    for (seq, record) in &damage.history().live {
+        println!("{}->{seq} {} B, step {:?}", record.prev, record.payload.len(), record.step);
+    }
+    for (name, bytes) in damaged {
+        let old = sample.files.get(name).map(|bytes| bytes.len());
+        println!("{name} {} B, was {old:?}", bytes.len());
+    }
+    println!("claimed {:?}\nintact {:?}", damage.claimed, damage.intact);
+}
+
+/// Whether a file says that there is a log.
+fn layout(name: &str) -> bool {
+    [MANIFEST, PAGE].contains(&name) || name.ends_with(".seg") && !name.contains('/')
+}
+
+/// Whether `verify` calls the log sound.
+fn by_verify(damage: &Damage<'_>, place: &Place) -> Checked<bool> {
+    let engine = Engine::manual();
+    let before = place.files();
+    let report = match verify(&place.dir, &place.options(&engine)) {
+        Ok(report) => report,
+        Err(error) => return damage.refusal(&error).map(|()| false),
+    };
+    if std::env::var_os("ESKER_TRACE").is_some() {
+        println!("{report:?}");
+    }
+    if before != place.files() {
+        return Err("it changed something".into());
+    }
+    if !report.damage.is_empty() {
+        return Ok(false);
+    }
+    tells_all(damage, &report).map(|()| true)
+}
+
+/// What a report without damage has to tell of.
+fn tells_all(damage: &Damage<'_>, report: &Report) -> Checked {
+    let last = damage.claimed.last().copied().unwrap_or(0);
+    let gap = report.quarantined.last().map_or(0, |(_, to)| to.0);
+    if report.last.0.max(gap) < last {
+        return Err(format!(
+            "SILENT LOSS: {last} was durable, and it ends at {}{}",
+            report.last,
+            damage.why()
+        ));
+    }
+    if damage.claimed.first().is_some_and(|first| report.after.0 >= *first) {
+        return Err(format!("SILENT LOSS: it begins behind {}{}", report.after, damage.why()));
+    }
+    Ok(())
+}
+
+/// What an opening for writing came to.
+#[derive(Debug)]
+pub enum Opened {
+    Whole,
+    /// Something was cut off as a torn tail.
+    Cut,
+    /// A reader came to damage.
+    Met,
+    Refused,
+}
+
+impl Opened {
+    pub fn is_loud(&self) -> bool {
+        matches!(self, Opened::Met | Opened::Refused)
+    }
+}
+
+fn by_opening(damage: &Damage<'_>, place: &Place, validate: Validate) -> Checked<Opened> {
+    let engine = Engine::manual();
+    let mut options = place.options(&engine);
+    options.validate = validate;
+    let before = place.files();
+    let log = match Log::open(&place.dir, options) {
+        Ok(log) => log,
+        Err(error) => {
+            damage.refusal(&error)?;
+            let without_lock = |files: Option<Files>| {
+                files.map(|mut files| {
+                    files.remove("lock");
+                    files
+                })
+            };
+            if without_lock(before) != without_lock(place.files()) {
+                return Err(format!("it refused and changed the files: {error:?}"));
+            }
+            return Ok(Opened::Refused);
+        }
+    };
+    let opened = told_by(damage, &log);
+    let cut = log.recovery().cut.is_some();
+    drop(log);
+    engine.stop();
+    Ok(match opened? {
+        Opened::Whole if cut => Opened::Cut,
+        opened => opened,
+    })
+}
+
+/// Everything that an open log tells.
+fn told_by(damage: &Damage<'_>, log: &Log) -> Checked<Opened> {
+    let read = reading::of_log(log, Start::Oldest)?;
+    damage.history().check_items(&read.items, damage.trim_is_lost())?;
+    damage.known_gaps(&read.items)?;
+    damage.nothing_is_silent(&read, false)?;
+    if let Some(error) = &read.error {
+        damage.refusal(error)?;
+    }
+    for seq in &damage.claimed {
+        let record = &damage.history().live[seq];
+        match log.read(*seq) {
+            Ok(view) if *view == *record.payload => {}
+            Err(Error::Quarantined { .. }) => {}
+            Err(Error::Damaged(_)) if read.error.is_some() => {}
+            other => {
+                let other = other.map(|view| view.len());
+                return Err(format!("SILENT LOSS: read({seq}) says {other:?}{}", damage.why()));
+            }
+        }
+    }
+    if read.error.is_none() {
+        return Ok(Opened::Whole);
+    }
+    // Behind the damage it goes on.
+    if let Some(next) = damage.claimed.iter().find(|seq| **seq > read.last() + 1) {
+        let rest = reading::of_log(log, Start::After(Seq(*next)))?;
+        damage.history().check_items(&rest.items, damage.trim_is_lost())?;
+    }
+    Ok(Opened::Met)
+}
+
+fn by_reader(damage: &Damage<'_>, place: &Place) -> Checked {
+    let engine = Engine::manual();
+    let reader = match Reader::open(&place.dir, place.options(&engine)) {
+        Ok(reader) => reader,
+        Err(error) => return damage.refusal(&error),
+    };
+    let read = reading::of_reader(&reader, 0)?;
+    damage.history().check_items(&read.items, damage.trim_is_lost())?;
+    damage.known_gaps(&read.items)?;
+    match &read.error {
+        None if reader.damage().is_some() => return Err("the damage is not met".into()),
+        Some(Error::Trimmed { .. }) if reader.damage().is_some() => return Ok(()),
+        Some(error) => damage.refusal(error)?,
+        None => {}
+    }
+    damage.nothing_is_silent(&read, false)
+}

@@ -1,0 +1,142 @@
+//! What has to be there behind a repair.
+
+use std::collections::BTreeSet;
+
+use esker_log::{Engine, Error, Log, OnDamage, Start, repair, verify};
+use esker_testkit::Rng;
+
+use super::check::{Checked, Damage};
+use super::place::Place;
+use super::reading::{self, Item};
+
+/// Repairs in one of the ways there are, and holds the log that is left against the history. Gives
+/// whether there was something to repair, and it was.
+pub fn check(damage: &Damage<'_>, place: &Place, sound: bool, rng: &mut Rng) -> Checked<bool> {
+    let way =
+        [OnDamage::Fail, OnDamage::Fail, OnDamage::Quarantine, OnDamage::Truncate][rng.index(4)];
+    let done = match way {
+        OnDamage::Fail => by_function(damage, place),
+        _ => by_opening(damage, place, way),
+    };
+    let what = |what: String| format!("behind a repair ({way:?}): {what}");
+    match done.map_err(what)? {
+        Done::Refused if sound => Err(what("refused, and verify calls it sound".into())),
+        Done::Refused => Ok(false),
+        Done::Left(told) => {
+            let kept = way != OnDamage::Truncate;
+            left(damage, place, kept, told).map_err(what).map(|()| !sound)
+        }
+    }
+}
+
+enum Done {
+    Refused,
+    /// Whether it told of something.
+    Left(bool),
+}
+
+fn by_function(damage: &Damage<'_>, place: &Place) -> Checked<Done> {
+    let engine = Engine::manual();
+    match repair(&place.dir, &place.options(&engine)) {
+        Ok(done) => Ok(Done::Left(!done.aside.is_empty() || done.manifest)),
+        Err(error) => refused(damage, &error),
+    }
+}
+
+fn by_opening(damage: &Damage<'_>, place: &Place, way: OnDamage) -> Checked<Done> {
+    let engine = Engine::manual();
+    let mut options = place.options(&engine);
+    options.on_damage = way;
+    match Log::open(&place.dir, options) {
+        Ok(log) => {
+            drop(log);
+            engine.stop();
+            Ok(Done::Left(true))
+        }
+        Err(error) => refused(damage, &error),
+    }
+}
+
+/// Some damage is not for a repair: files of another log or version, or nothing that says whose log it is.
+fn refused(damage: &Damage<'_>, error: &Error) -> Checked<Done> {
+    match error {
+        Error::Damaged(_) => Err(format!("it refuses: {error:?}")),
+        error => damage.refusal(error).map(|()| Done::Refused),
+    }
+}
+
+fn left(damage: &Damage<'_>, place: &Place, kept: bool, told: bool) -> Checked {
+    is_sound(place)?;
+    let engine = Engine::manual();
+    let open = || {
+        Log::open(&place.dir, place.options(&engine)).map_err(|error| format!("opening: {error:?}"))
+    };
+    let log = open()?;
+    let read = reading::of_log(&log, Start::Oldest)?;
+    if let Some(error) = &read.error {
+        return Err(format!("it is read with {error:?}"));
+    }
+    damage.history().check_items(&read.items, damage.trim_is_lost())?;
+    let there: BTreeSet<u64> = read
+        .items
+        .iter()
+        .filter(|item| matches!(item, Item::Record { .. }))
+        .map(Item::last)
+        .collect();
+    if kept {
+        damage.nothing_is_silent(&read, damage.trim_is_lost() && told)?;
+        if let Some(seq) = damage.intact.iter().find(|seq| !there.contains(seq)) {
+            return Err(format!("INTACT {seq} was given up"));
+        }
+        if !told && damage.claimed.iter().any(|seq| !there.contains(seq)) {
+            return Err("SILENT LOSS: it says that nothing was damaged".into());
+        }
+    }
+    let claimed = damage.claimed.last().copied().filter(|_| kept).unwrap_or(0);
+    let mut items = read.items;
+    items.extend(append(&log, claimed)?);
+    engine.run();
+    log.close().map_err(|error| format!("closing: {error:?}"))?;
+    drop(log);
+    let log = open().map_err(|error| format!("behind a clean close: {error}"))?;
+    let again = reading::of_log(&log, Start::Oldest)?;
+    if again.error.is_some() || again.items != items {
+        let (items, again_items) = (items.len(), again.items.len());
+        return Err(format!("{again_items} of {items} came back, {:?}", again.error));
+    }
+    drop(log);
+    engine.stop();
+    is_sound(place)
+}
+
+fn is_sound(place: &Place) -> Checked {
+    let engine = Engine::manual();
+    let report = verify(&place.dir, &place.options(&engine));
+    let report = report.map_err(|error| format!("verify says {error:?}"))?;
+    match report.damage.first() {
+        Some(first) => Err(format!("verify finds {first}")),
+        None => Ok(()),
+    }
+}
+
+/// Appends a few records, whose numbers no durable record had.
+fn append(log: &Log, claimed: u64) -> Checked<Vec<Item>> {
+    let mut new = Vec::new();
+    let mut prev = log.accepted().0;
+    let payloads: [&[u8]; 3] = [b"one more", &[7; 5000], b""];
+    let failed = |error: Error| format!("appending: {error:?}");
+    log.append_atomic(&payloads[..2]).and_then(|ticket| ticket.wait()).map_err(failed)?;
+    let last = log.append(payloads[2]).and_then(|ticket| ticket.wait()).map_err(failed)?;
+    if prev < claimed {
+        return Err(format!("{claimed} was durable, and its number is given again behind {prev}"));
+    }
+    for payload in payloads {
+        let payload = payload.to_vec();
+        new.push(Item::Record { seq: prev + 1, prev, payload });
+        prev += 1;
+    }
+    if last.seq.0 != prev {
+        return Err(format!("{prev} was expected, and it is {}", last.seq));
+    }
+    Ok(new)
+}
