@@ -36,7 +36,7 @@ pub fn check(
         stored.map(|()| disk).map_err(|error| format!("storing the damage: {error}"))
     };
     let validate = if rng.percent(50) { Validate::Quick } else { Validate::Full };
-    let first = by_opening(&disk()?, &allowed, validate)
+    let first = by_opening(&disk()?, &allowed, validate, changes)
         .map_err(|what| format!("opening ({validate:?}): {what}{}", told()))?;
     let repaired = by_repair(sample, &disk()?, &allowed, changes)
         .map_err(|what| format!("behind a repair: {what}{}", told()))?;
@@ -63,14 +63,21 @@ fn open(disk: &SimDisk, validate: Validate) -> (Result<ConsensusLog, Error>, Eng
     (ConsensusLog::open(DIR, options), engine)
 }
 
-fn by_opening(disk: &SimDisk, allowed: &[State], validate: Validate) -> Checked<Opened> {
+fn by_opening(
+    disk: &SimDisk,
+    allowed: &[State],
+    validate: Validate,
+    changes: &Changes,
+) -> Checked<Opened> {
     let mut opened = Opened::Whole;
     // What a second opening finds is what the first one left.
     for _ in 0..2 {
         let (log, engine) = open(disk, validate);
         let log = match log {
             Ok(log) => log,
-            Err(error) if is_refusal(&error) => return Ok(Opened::Refused),
+            Err(error) if is_refusal(&error) || note_excuses(&error, changes) => {
+                return Ok(Opened::Refused);
+            }
             Err(error) => return Err(format!("an undue refusal: {error:?}")),
         };
         let seen = see(&log)?;
@@ -83,6 +90,18 @@ fn by_opening(disk: &SimDisk, allowed: &[State], validate: Validate) -> Checked<
         }
     }
     Ok(opened)
+}
+
+/// The app metadata are those of another component, or of a checkpoint whose pages were dropped since.
+/// The log says so and does not open; repair leaves them alone.
+fn note_excuses(error: &Error, changes: &Changes) -> bool {
+    use esker_log::Error as Below;
+    changes.touches_file("note")
+        && matches!(
+            error,
+            Error::Log(Below::WrongComponent { .. })
+                | Error::CorruptedEntry { cause: Below::Trimmed { .. }, .. }
+        )
 }
 
 fn one_of(seen: &Seen, allowed: &[State]) -> Checked {
@@ -123,12 +142,7 @@ fn by_repair(
     let (log, engine) = open(disk, Validate::Full);
     let log = match log {
         Ok(log) => log,
-        // Repair leaves app metadata alone.
-        Err(Error::Log(esker_log::Error::WrongComponent { .. }))
-            if changes.touches_file("note") =>
-        {
-            return Ok(false);
-        }
+        Err(error) if note_excuses(&error, changes) => return Ok(false),
         Err(error) => return Err(format!("opening: {error:?}")),
     };
     let ballot = Ballot::new(1 << 40, 1);

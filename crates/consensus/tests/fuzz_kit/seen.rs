@@ -28,7 +28,6 @@ pub fn is_refusal(error: &Error) -> bool {
                 | Below::Version { .. }
                 | Below::Foreign { .. }
                 | Below::NotALog { .. }
-                | Below::WrongComponent { .. }
         ),
         _ => false,
     }
