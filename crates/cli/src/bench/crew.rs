@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::latency::Latencies;
 use super::payload::{Payload, Recipe};
+use super::per_thread::PerThread;
 use super::resources::{self, Mark, Used};
 use crate::exit::{Failure, Outcome};
 
@@ -57,6 +58,7 @@ pub struct Crew {
     log: Log,
     work: Work,
     callers: Vec<Caller>,
+    latencies: PerThread,
     runtime: Option<Runtime>,
 }
 
@@ -64,11 +66,18 @@ impl Crew {
     /// Callers that have not begun.
     pub fn new(log: &Log, work: Work, recipe: &Recipe) -> Outcome<Self> {
         let callers = (0..work.writers).map(|writer| Caller::new(recipe, writer, work)).collect();
+        let threads = if work.blocking { work.writers as usize } else { WORKERS };
+        let latencies = PerThread::new(threads);
+        let entering = latencies.clone();
         let runtime = (!work.blocking)
-            .then(|| Builder::new_multi_thread().enable_time().worker_threads(WORKERS).build())
+            .then(|| {
+                let mut builder = Builder::new_multi_thread();
+                builder.enable_time().worker_threads(WORKERS);
+                builder.on_thread_start(move || entering.enter()).build()
+            })
             .transpose()
             .map_err(|error| Failure::of_io("start threads", &error))?;
-        Ok(Self { log: log.clone(), work, callers, runtime })
+        Ok(Self { log: log.clone(), work, callers, latencies, runtime })
     }
 
     /// Works until the slice ends.
@@ -91,12 +100,7 @@ impl Crew {
 
     /// The latencies of all callers, since the last call of this.
     pub fn take_latencies(&mut self) -> Latencies {
-        let mut all = Latencies::new();
-        for caller in &mut self.callers {
-            all.merge(&caller.latencies);
-            caller.latencies = Latencies::new();
-        }
-        all
+        self.latencies.take()
     }
 
     fn totals(&self) -> (u64, u64) {
@@ -112,11 +116,12 @@ impl Crew {
         let mut tasks = Vec::with_capacity(self.callers.len());
         for mut caller in self.callers.drain(..) {
             let (log, gate) = (self.log.clone(), Arc::clone(&gate));
+            let latencies = self.latencies.clone();
             let (ready, go) = (Arc::clone(&ready), Arc::clone(&go));
             tasks.push(runtime.spawn(async move {
                 ready.wait().await;
                 go.wait().await;
-                let outcome = caller.work_async(&log, &gate).await;
+                let outcome = caller.work_async(&log, &gate, &latencies).await;
                 (caller, outcome)
             }));
         }
@@ -142,16 +147,17 @@ impl Crew {
         let gate = Gate::new(until);
         let doors = self.callers.len() + 1;
         let (ready, go) = (Barrier::new(doors), Barrier::new(doors));
-        let log = &self.log;
+        let (log, latencies) = (&self.log, &self.latencies);
         std::thread::scope(|scope| {
             let mut threads = Vec::with_capacity(self.callers.len());
             for caller in &mut self.callers {
                 let (gate, ready, go) = (&gate, &ready, &go);
                 let thread = std::thread::Builder::new().stack_size(STACK);
                 let spawned = thread.spawn_scoped(scope, move || {
+                    latencies.enter();
                     ready.wait();
                     go.wait();
-                    caller.work(log, gate)
+                    caller.work(log, gate, latencies)
                 });
                 match spawned {
                     Ok(thread) => threads.push(thread),
@@ -211,7 +217,6 @@ struct Caller {
     payloads: Vec<Payload>,
     count: u64,
     bytes: u64,
-    latencies: Latencies,
     slices: Vec<&'static [u8]>,
 }
 
@@ -222,12 +227,11 @@ impl Caller {
             payloads: (0..work.batch).map(|_| recipe.of(writer)).collect(),
             count: 0,
             bytes: 0,
-            latencies: Latencies::new(),
             slices: Vec::with_capacity(work.batch as usize),
         }
     }
 
-    async fn work_async(&mut self, log: &Log, gate: &Gate) -> Result<()> {
+    async fn work_async(&mut self, log: &Log, gate: &Gate, latencies: &PerThread) -> Result<()> {
         let (limit, deadline) = gate.limits();
         let mut clock = Clock::new(self.work.pipelined, deadline);
         let end = self.count.saturating_add(limit);
@@ -246,7 +250,7 @@ impl Caller {
                 drop(ticket);
                 tokio::task::yield_now().await;
             }
-            if clock.is_over(&mut self.latencies) {
+            if clock.is_over(latencies) {
                 break;
             }
             if !self.work.delay.is_zero() {
@@ -257,7 +261,7 @@ impl Caller {
         Ok(())
     }
 
-    fn work(&mut self, log: &Log, gate: &Gate) -> Result<()> {
+    fn work(&mut self, log: &Log, gate: &Gate, latencies: &PerThread) -> Result<()> {
         let (limit, deadline) = gate.limits();
         let mut clock = Clock::new(self.work.pipelined, deadline);
         let end = self.count.saturating_add(limit);
@@ -273,7 +277,7 @@ impl Caller {
             if !self.work.pipelined {
                 ticket.wait()?;
             }
-            if clock.is_over(&mut self.latencies) {
+            if clock.is_over(latencies) {
                 break;
             }
             if !self.work.delay.is_zero() {
@@ -336,7 +340,7 @@ impl Clock {
 
     /// A call ended; whether it was the last. Where only some calls are timed, the clock is read at
     /// the start of such a call, too.
-    fn is_over(&mut self, latencies: &mut Latencies) -> bool {
+    fn is_over(&mut self, latencies: &PerThread) -> bool {
         self.calls += 1;
         let phase = self.calls % self.every;
         if phase == 0 {

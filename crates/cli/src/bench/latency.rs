@@ -35,6 +35,11 @@ impl Latencies {
         let _ = self.histogram.add(&other.histogram);
     }
 
+    /// Forgets everything, and keeps the memory.
+    pub fn reset(&mut self) {
+        self.histogram.reset();
+    }
+
     /// The time in microseconds that this share of the operations stayed within; 0 when none was
     /// counted.
     pub fn quantile_us(&self, share: f64) -> f64 {

@@ -26,6 +26,7 @@ mod no_disk;
 mod open;
 mod pace;
 mod payload;
+mod per_thread;
 mod place;
 mod raw;
 mod readback;
