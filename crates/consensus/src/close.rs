@@ -31,14 +31,16 @@ impl Inner {
         if gate.terms().closed {
             return Err(Error::Closed);
         }
-        let written = self.writable(&gate.terms()).and_then(|()| {
+        let last = self.writable(&gate.terms()).and_then(|()| {
             self.write_uncommitted()?;
-            let snapshot = self.snapshot(&gate, 0)?;
-            self.write_checkpoint(snapshot)
+            self.settle(&crossbeam_epoch::pin());
+            Ok(self.begin_checkpoint(&gate, 0))
         });
+        // Nothing is decided any more; what is there is read until everything is durable.
         gate.close();
-        self.closed.store(true, SeqCst);
         drop(gate);
+        let written = last.and_then(|checkpoint| self.last_checkpoint(checkpoint));
+        self.closed.store(true, SeqCst);
         self.region.close();
         self.waiting.wake();
         let closed = self.log.close().map_err(Error::from);

@@ -176,7 +176,7 @@ impl Inner {
         let gate = self.gate.alone();
         self.writable(&gate.terms())?;
         self.settle(&guard);
-        let first = self.settled.lock().next();
+        let first = self.settled.lock().decided();
         let mut marks = Vec::new();
         let mut slot = first;
         // It ends at the first slot without an entry, at the latest.

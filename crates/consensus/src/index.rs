@@ -22,7 +22,8 @@ const LEAST: usize = if cfg!(loom) { 1 } else { 16 };
 #[derive(Debug, Default)]
 struct Place {
     page: Cell<Arc<Page>>,
-    /// The record of the last checkpoint that has it, or 0.
+    /// The record of the last checkpoint that has it, or 0; shifted left by one, the lowest bit set where
+    /// that record has uncommitted slots.
     stored: AtomicU64,
     /// How many of its slots that record has as committed.
     committed: AtomicU64,
@@ -93,7 +94,7 @@ impl Index {
             Some(page) => Found::Page(page),
             None => match place.stored.load(Ordering::Acquire) {
                 0 => Found::Nothing,
-                seq => Found::Stored(seq),
+                stored => Found::Stored(stored >> 1),
             },
         }
     }
@@ -126,16 +127,15 @@ impl Index {
         }
     }
 
-    /// A checkpoint has the page in this record, with so many committed slots. `false` when it is too
-    /// far off.
-    pub(crate) fn store(&self, number: u64, seq: u64, committed: u64, guard: &Guard) -> bool {
+    /// A checkpoint has the page in this record. `false` when it is too far off.
+    pub(crate) fn store(&self, page: &PageAt, guard: &Guard) -> bool {
         let _structure = self.structure.lock();
-        if self.grow(number, guard).is_none() {
+        if self.grow(page.number, guard).is_none() {
             return false;
         }
-        if let Some(place) = self.table(guard).place(number) {
-            place.committed.store(committed, Ordering::Release);
-            place.stored.store(seq, Ordering::Release);
+        if let Some(place) = self.table(guard).place(page.number) {
+            place.committed.store(page.committed, Ordering::Release);
+            place.stored.store(page.seq << 1 | u64::from(page.open), Ordering::Release);
         }
         true
     }
@@ -143,7 +143,7 @@ impl Index {
     /// The record of the last checkpoint that has a page; 0 where there is none.
     pub(crate) fn stored_at(&self, number: u64, guard: &Guard) -> u64 {
         let table = self.table(guard);
-        table.place(number).map_or(0, |place| place.stored.load(Ordering::Acquire))
+        table.place(number).map_or(0, |place| place.stored.load(Ordering::Acquire) >> 1)
     }
 
     /// How many committed slots the last checkpoint has in a page.
@@ -228,11 +228,10 @@ impl Index {
         let table = self.table(guard);
         let mut pages = Vec::new();
         for (place, number) in table.places.iter().zip(table.base..) {
-            let seq = place.stored.load(Ordering::Acquire);
-            if seq > 0 {
-                let open = place.page.load(guard).is_some_and(|page| page.open.get() > 0);
+            let stored = place.stored.load(Ordering::Acquire);
+            if stored > 0 {
                 let committed = place.committed.load(Ordering::Acquire);
-                pages.push(PageAt { number, seq, open, committed });
+                pages.push(PageAt { number, seq: stored >> 1, open: stored & 1 == 1, committed });
             }
         }
         pages

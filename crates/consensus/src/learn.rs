@@ -1,7 +1,7 @@
 //! Catching up: values that are known to be chosen, and gaps that a snapshot covers.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 use crate::accept::refused;
 use crate::ballot::Ballot;
@@ -13,6 +13,7 @@ use crate::options::fits;
 use crate::page::{Page, SLOTS, State, Word, number_of};
 use crate::record;
 use crate::region::charge;
+use crate::settled::Raise;
 use crate::ticket::Ticket;
 
 impl ConsensusLog {
@@ -67,50 +68,71 @@ impl ConsensusLog {
     /// [`Error::Gap`] when `frontier` is below `floor`; [`Error::SlotOutOfRange`],
     /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
     pub fn install(&self, floor: u64, frontier: u64) -> Result<()> {
+        self.raise_over(floor, frontier)?.wait()?;
+        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.reclaim_soon();
+        Ok(())
+    }
+
+    /// As [`ConsensusLog::install`], waiting without blocking. A future that is dropped before it is ready
+    /// leaves reclaiming to the next truncation.
+    ///
+    /// # Cancel safety
+    /// The record is appended by the first poll. A future that is dropped after that takes nothing
+    /// back: the floor is raised, and durable when something later is.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::install`].
+    pub async fn install_async(&self, floor: u64, frontier: u64) -> Result<()> {
+        self.raise_over(floor, frontier)?.await?;
+        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.reclaim_soon();
+        Ok(())
+    }
+
+    fn raise_over(&self, floor: u64, frontier: u64) -> Result<Ticket> {
         if frontier < floor {
             return Err(Error::Gap { slot: frontier + 1 });
         }
         if frontier >= u64::MAX - 1 {
             return Err(Error::SlotOutOfRange { slot: frontier, limit: u64::MAX - 1 });
         }
-        self.inner.raise(floor + 1, frontier + 1)?;
-        self.inner.reclaim_soon();
-        Ok(())
+        self.inner.raise(floor + 1, frontier + 1)
     }
 }
 
 impl crate::log::Inner {
-    /// Raises the first slot kept, and the first not decided, durably, and forgets what is below.
-    pub(crate) fn raise(&self, start: u64, next: u64) -> Result<()> {
-        let guard = crossbeam_epoch::pin();
+    /// Appends the record that raises the first slot kept, and the first not decided, and forgets
+    /// what is below. The ticket is that of the record; see `truncate` for what is visible before it
+    /// is durable.
+    pub(crate) fn raise(self: &Arc<Self>, start: u64, next: u64) -> Result<Ticket> {
         // Read while nobody waits for that. Whether it can be read is of no matter here.
         if !start.is_multiple_of(SLOTS as u64) {
-            drop(self.page(number_of(start), &guard));
+            drop(self.page(number_of(start), &crossbeam_epoch::pin()));
         }
+        let guard = crossbeam_epoch::pin();
+        self.settle(&guard);
         let gate = self.gate.alone();
         self.writable(&gate.terms())?;
-        self.settle(&guard);
         let start = start.max(self.start());
-        let next = next.max(self.settled.lock().next()).max(start);
-        if start == self.start() && next == self.settled.lock().next() {
-            return Ok(());
+        let decided = self.settled.lock().decided();
+        let next = next.max(decided).max(start);
+        if start == self.start() && next == decided {
+            drop(gate);
+            // Whoever brought it here may still be waiting.
+            return self.ticket_of(self.raised_at.load(Relaxed));
         }
         let promise = gate.terms().promise;
-        let ticket = self.append(|out| record::state(out, promise, start, next))?;
-        // Nobody sees the new floor before it is durable. Whatever was appended before is, then.
-        ticket.wait().map_err(|error| self.fail(error))?;
-        self.settle(&guard);
+        let ticket = self.append_internal(|out| record::state(out, promise, start, next))?;
+        let record = ticket.seq().0;
+        self.raised_at.store(record, Relaxed);
         self.start.store(start, Release);
         let dropped = self.forget_below(start, &guard);
-        {
-            let mut settled = self.settled.lock();
-            settled.raise(next);
-            self.advance(&mut settled, self.visible(), &guard);
-        }
+        self.settled.lock().raise(Raise { record, start, next });
         drop(gate);
-        self.waiting.wake();
+        drop(guard);
         release(dropped);
-        Ok(())
+        Ok(Ticket::new(ticket, self))
     }
 
     /// Forgets every slot below the first one kept, and reads no page that lies wholly below it: the

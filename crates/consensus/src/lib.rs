@@ -39,6 +39,7 @@ mod checkpoint;
 mod close;
 mod commit;
 mod component;
+mod dirty;
 mod entry;
 mod error;
 mod gate;

@@ -17,7 +17,7 @@ use crate::index::{Found, Index};
 use crate::options::{Mode, Options};
 use crate::page::{Page, number_of};
 use crate::reclaim::Reclaiming;
-use crate::record::Record;
+use crate::record::{Record, Words};
 use crate::region::Region;
 use crate::settled::Settled;
 use crate::watch::Waiting;
@@ -50,7 +50,7 @@ pub(crate) struct Inner {
     pub(crate) log: Log,
     pub(crate) options: Options,
     pub(crate) gate: Gate,
-    /// The first slot that was not truncated. Changes with the gate held alone.
+    /// The first slot that was not truncated, durably or not. Changes with the gate held alone.
     pub(crate) start: AtomicU64,
     pub(crate) index: Index,
     pub(crate) region: Region,
@@ -64,6 +64,9 @@ pub(crate) struct Inner {
     pub(crate) newest: AtomicU64,
     /// The number of the newest record that the last checkpoint covers.
     pub(crate) checkpointed: AtomicU64,
+    /// The records of the newest raise of the floor and of the newest cut, durable or not.
+    pub(crate) raised_at: AtomicU64,
+    pub(crate) cut_at: AtomicU64,
     /// No automatic checkpoint before the newest record has this number: the last one failed.
     pub(crate) retry_at: AtomicU64,
     pub(crate) read_only: bool,
@@ -115,6 +118,8 @@ impl Inner {
             upkeep: Mutex::default(),
             newest: AtomicU64::new(0),
             checkpointed: AtomicU64::new(0),
+            raised_at: AtomicU64::new(0),
+            cut_at: AtomicU64::new(0),
             retry_at: AtomicU64::new(0),
             read_only,
             lost: Mutex::default(),
@@ -128,7 +133,8 @@ impl Inner {
         self.options.mode == Mode::Volatile
     }
 
-    /// The first slot that was not truncated.
+    /// The first slot that was not truncated, as those who decide see it: the record that says so may
+    /// not be durable yet.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
         self.start.load(Acquire)
@@ -193,7 +199,7 @@ impl Inner {
         self.appended(ticket)
     }
 
-    /// As [`Inner::append`], for records that give space back.
+    /// Appends a record of a checkpoint or a floor: it may use the space that is reserved for them.
     pub(crate) fn append_internal(
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
@@ -254,13 +260,24 @@ impl Inner {
     }
 
     fn read_page(&self, number: u64, seq: u64) -> Result<Page> {
+        self.stored_page(number, seq, |first, words| {
+            Page::from_words(number, usize::from(first), words.iter())
+        })
+    }
+
+    /// Reads a page that a checkpoint stored.
+    pub(crate) fn stored_page<T>(
+        &self,
+        number: u64,
+        seq: u64,
+        make: impl FnOnce(u16, Words<'_>) -> Option<T>,
+    ) -> Result<T> {
         let nonsense = |what| Error::CorruptedRecord { seq, what };
         let slot = number * crate::page::SLOTS as u64;
         let view = self.log.read(seq).map_err(|cause| Error::CorruptedEntry { slot, cause })?;
         match Record::decode(&view).map_err(nonsense)? {
             Record::Page { number: found, first, words } if found == number => {
-                Page::from_words(number, usize::from(first), words.iter())
-                    .ok_or(nonsense("a slot of the page cannot be"))
+                make(first, words).ok_or(nonsense("a slot of the page cannot be"))
             }
             _ => Err(nonsense("it is not the page that the checkpoint names")),
         }

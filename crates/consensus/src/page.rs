@@ -10,11 +10,12 @@ use crossbeam_epoch::Guard;
 use esker_log::reclaim::stored_size;
 
 use crate::cell::Cell;
+use crate::dirty::Dirty;
 use crate::held::Held;
 use crate::open_pages::Count;
 use crate::record::VALUE_AT;
 use crate::stock::SMALL;
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Slots in a page.
 pub(crate) const SLOTS: usize = 4096;
@@ -198,14 +199,14 @@ pub(crate) struct Page {
     /// Slots that are committed.
     committed: AtomicU64,
     /// Something changed since the last checkpoint.
-    dirty: AtomicBool,
+    dirty: Dirty,
 }
 
 impl Page {
     pub(crate) fn new(number: u64) -> Self {
         let slots = (0..SLOTS).map(|_| Slot::new(Word::EMPTY)).collect();
         let (open, committed) = (Count::default(), AtomicU64::new(0));
-        Self { number, slots, open, committed, dirty: AtomicBool::new(true) }
+        Self { number, slots, open, committed, dirty: Dirty::new(true) }
     }
 
     /// As a checkpoint has it; `None` when it makes no sense.
@@ -215,7 +216,7 @@ impl Page {
         words: impl Iterator<Item = u64>,
     ) -> Option<Self> {
         let page = Self::new(number);
-        page.dirty.store(false, Ordering::Relaxed);
+        page.dirty.take();
         let mut committed = 0;
         for (slot, bits) in page.slots.get(first..)?.iter().zip(words) {
             let word = Word::from_bits(bits)?;
@@ -263,15 +264,15 @@ impl Page {
         slots.map(move |(n, slot)| (base + n as u64, slot))
     }
 
+    /// A slot changed. The caller holds its lock.
+    #[inline]
     pub(crate) fn touch(&self) {
-        if !self.dirty.load(Ordering::Relaxed) {
-            self.dirty.store(true, Ordering::Release);
-        }
+        self.dirty.set();
     }
 
     /// Whether something changed; from here on nothing has.
     pub(crate) fn take_dirty(&self) -> bool {
-        self.dirty.swap(false, Ordering::AcqRel)
+        self.dirty.take()
     }
 
     /// How many words a checkpoint stores of it.
@@ -284,17 +285,50 @@ impl Page {
 
     /// Whether the next checkpoint stores it anew.
     pub(crate) fn is_dirty(&self) -> bool {
-        self.dirty.load(Ordering::Acquire)
+        self.dirty.get()
     }
 
-    /// The words for a checkpoint, without the empty ones at both ends; what only memory has is
-    /// left out.
-    pub(crate) fn words(&self) -> (u16, Vec<u64>) {
-        let bits = |slot: &Slot| Some(slot.word()).filter(|w| w.seq() > 0).map_or(0, Word::bits);
-        let mut words: Vec<u64> = self.slots.iter().map(bits).collect();
+    /// A copy for a checkpoint. Each word is that of some moment during the call; the copy as a whole is
+    /// of none.
+    pub(crate) fn copy(&self) -> Copied {
+        Copied::new(self.slots.iter().map(Slot::word))
+    }
+}
+
+/// The words of a page as a checkpoint stores them.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    /// The place of the first word in its page. Empty slots at both ends are left out.
+    pub(crate) first: u16,
+    pub(crate) words: Vec<u64>,
+    /// How many of them are committed.
+    pub(crate) committed: u64,
+    /// Some are accepted and not committed.
+    pub(crate) open: bool,
+}
+
+impl Copied {
+    /// From the first word of a page on. What only memory has is left out.
+    fn new(words: impl Iterator<Item = Word>) -> Self {
+        let (mut committed, mut open) = (0, false);
+        let stored = words.map(|word| if word.seq() > 0 { word } else { Word::EMPTY });
+        let mut words: Vec<u64> = stored
+            .inspect(|word| {
+                committed += u64::from(word.state() == State::Committed);
+                open |= word.state() == State::Accepted;
+            })
+            .map(Word::bits)
+            .collect();
         words.truncate(words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
         let first = words.iter().position(|word| *word != 0).unwrap_or(0);
-        (first as u16, words.split_off(first))
+        Self { first: first as u16, words: words.split_off(first), committed, open }
+    }
+
+    /// As an earlier checkpoint stored it; `None` when it makes no sense.
+    pub(crate) fn stored(first: u16, words: impl Iterator<Item = u64>) -> Option<Self> {
+        let empty = std::iter::repeat_n(Some(Word::EMPTY), usize::from(first));
+        let words: Option<Vec<Word>> = empty.chain(words.map(Word::from_bits)).collect();
+        Some(Self::new(words?.into_iter()))
     }
 }
 
@@ -308,9 +342,14 @@ mod tests {
         page.slot(3 * 4096 + 7).set_word(Word::committed(9));
         page.slot(3 * 4096 + 9).set_word(Word::accepted(11));
         page.slot(3 * 4096 + 12).set_word(Word::accepted(0));
-        let (first, words) = page.words();
-        assert_eq!((first, words.len()), (7, 3), "what only memory has is left out");
-        let again = Page::from_words(3, 7, words.into_iter()).unwrap();
+        let copy = page.copy();
+        assert_eq!((copy.first, copy.words.len()), (7, 3), "what only memory has is left out");
+        assert_eq!((copy.committed, copy.open), (1, true));
+        let stored = Copied::stored(copy.first, copy.words.iter().copied()).unwrap();
+        assert_eq!((stored.first, &stored.words), (7, &copy.words));
+        assert_eq!((stored.committed, stored.open), (1, true));
+        assert!(Copied::stored(0, [3].into_iter()).is_none());
+        let again = Page::from_words(3, 7, copy.words.into_iter()).unwrap();
         assert_eq!(again.committed(), 1);
         assert_eq!(again.slot(3 * 4096 + 7).word(), Word::committed(9));
         assert_eq!(again.slot(3 * 4096 + 9).word(), Word::accepted(11));

@@ -3,6 +3,10 @@
 //! Replaying decides nothing. A record is there because it was decided, and its place is the place of
 //! the decision. Records that truncation copied forward say again what is so: an accept that is the
 //! slot's current one, or a value that is committed already.
+//!
+//! The pages of a checkpoint were copied while callers went on, each at a moment of its own, so a slot may
+//! be further than the record that is replayed: a record whose effect the slot's word has already is
+//! passed over. Why that is right for every record and state is in `checkpoint`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -141,7 +145,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                 let what = "a page of the checkpoint has too many committed slots";
                 return Err(Error::CorruptedRecord { seq: page.seq, what });
             }
-            if !self.inner.index.store(page.number, page.seq, page.committed, self.guard) {
+            if !self.inner.index.store(page, self.guard) {
                 let what = "a page of the checkpoint is too far off";
                 return Err(Error::CorruptedRecord { seq: page.seq, what });
             }
@@ -190,17 +194,17 @@ impl<'a, 'g> Replay<'a, 'g> {
             Record::Chosen { slot, value, .. } => self.chosen(slot, seq, value.len())?,
             Record::Commit { slots } => {
                 for (slot, _) in slots.iter() {
-                    self.marked(slot)?;
+                    self.marked(slot, seq)?;
                 }
             }
-            Record::Through { first, last } => self.through(first, last)?,
+            Record::Through { first, last } => self.through(first, last, seq)?,
             Record::State { promise, start, next }
             | Record::Root { root: Root { promise, start, next, .. }, .. } => {
                 self.promise = self.promise.max(promise);
                 self.next = self.next.max(next);
                 self.raise(start);
             }
-            Record::Cut { above } => self.cut(above)?,
+            Record::Cut { above } => self.cut(above, seq)?,
             // What it says was said before it.
             Record::Page { .. } => {}
         }
@@ -222,6 +226,9 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn accepted(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
         let place = page.slot(slot);
+        if place.word().seq() >= seq {
+            return Ok(());
+        }
         match place.word().state() {
             // The same value, or it would have been refused.
             State::Committed => return Ok(()),
@@ -236,11 +243,17 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn chosen(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
         let place = page.slot(slot);
+        if place.word().seq() >= seq {
+            self.merge(slot);
+            return Ok(());
+        }
         match place.word().state() {
             State::Accepted => page.open.leave(),
             State::Empty | State::Committed => {}
         }
-        if place.word().state() != State::Committed {
+        if place.word().state() == State::Committed {
+            self.merge(slot);
+        } else {
             page.count_commit();
             self.count(slot);
         }
@@ -249,11 +262,14 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(())
     }
 
-    fn marked(&mut self, slot: u64) -> Result<()> {
+    /// A marker with this number commits what is accepted in a slot.
+    fn marked(&mut self, slot: u64, marker: u64) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
         let place = page.slot(slot);
         match place.word().state() {
-            State::Committed => {}
+            State::Committed => self.merge(slot),
+            // What was accepted later, it does not name.
+            State::Accepted if place.word().seq() > marker => {}
             State::Accepted if self.is_current(place.word().seq()) => {
                 place.set_word(place.word().commit(place.word().seq()));
                 page.touch();
@@ -263,7 +279,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             }
             State::Accepted => page.clear(place, self.guard),
             // What it committed stood before a prefix that was dropped, and follows as a copy; or it
-            // was put aside.
+            // was put aside; or the page was copied after the floor passed the slot.
             State::Empty => {}
         }
         Ok(())
@@ -275,31 +291,40 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.inner.lost.lock().is_none_or(|(_, last)| seq > last.0)
     }
 
+    /// A slot became committed.
     fn count(&mut self, slot: u64) {
-        let range =
-            self.range.get_or_insert(CommittedRange { lowest: slot, highest: slot, count: 0 });
-        range.lowest = range.lowest.min(slot);
-        range.highest = range.highest.max(slot);
-        range.count += 1;
+        let none = CommittedRange { lowest: slot, highest: slot, count: 0 };
+        self.range.get_or_insert(none).count += 1;
+        self.merge(slot);
+    }
+
+    /// A slot is committed. If it was before, its page's count has it, and the bounds may not.
+    fn merge(&mut self, slot: u64) {
+        if let Some(range) = &mut self.range {
+            range.lowest = range.lowest.min(slot);
+            range.highest = range.highest.max(slot);
+        }
     }
 
     /// Whatever is accepted in a range is committed.
-    fn through(&mut self, first: u64, last: u64) -> Result<()> {
+    fn through(&mut self, first: u64, last: u64, marker: u64) -> Result<()> {
         let mut number = self.inner.index.next_page(number_of(first), self.guard);
         while let Some(current) = number.filter(|number| *number <= number_of(last)) {
             if let Some(page) = self.inner.page(current, self.guard)? {
                 for (slot, place) in page.from(first).take_while(|(slot, _)| *slot <= last) {
-                    if place.word().state() != State::Accepted {
-                        continue;
-                    }
-                    if self.is_current(place.word().seq()) {
-                        place.set_word(place.word().commit(place.word().seq()));
-                        page.touch();
-                        page.count_commit();
-                        page.open.leave();
-                        self.count(slot);
-                    } else {
-                        page.clear(place, self.guard);
+                    let word = place.word();
+                    match word.state() {
+                        State::Committed => self.merge(slot),
+                        State::Accepted if word.seq() > marker => {}
+                        State::Accepted if self.is_current(word.seq()) => {
+                            place.set_word(word.commit(word.seq()));
+                            page.touch();
+                            page.count_commit();
+                            page.open.leave();
+                            self.count(slot);
+                        }
+                        State::Accepted => page.clear(place, self.guard),
+                        State::Empty => {}
                     }
                 }
             }
@@ -311,7 +336,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn raise(&mut self, start: u64) {
         if start > self.inner.start() {
             self.page = None;
-            self.inner.settled.lock().recovered(self.next, self.range);
+            self.inner.settled.lock().recovered(start, self.next, self.range);
             self.inner.start.store(start, Release);
             drop(self.inner.forget_below(start, self.guard));
             self.range = self.inner.settled.lock().range();
@@ -319,11 +344,13 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.next = self.next.max(start);
     }
 
-    fn cut(&mut self, above: u64) -> Result<()> {
+    /// What is accepted above a slot, by records before the cut's, is dropped.
+    fn cut(&mut self, above: u64, seq: u64) -> Result<()> {
         for number in self.inner.index.open.list() {
             let Some(page) = self.inner.page(number, self.guard)? else { continue };
             for (slot, place) in page.from(above.saturating_add(1)) {
-                if place.word().state() == State::Accepted && slot > above {
+                let word = place.word();
+                if word.state() == State::Accepted && word.seq() < seq && slot > above {
                     page.clear(place, self.guard);
                 }
             }
@@ -346,7 +373,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         bring_in(inner, &open, guard)?;
         inner.gate.alone().promise(promise);
         let mut settled = inner.settled.lock();
-        settled.recovered(next, range);
+        settled.recovered(inner.start(), next, range);
         inner.advance(&mut settled, u64::MAX, guard);
         Ok(())
     }

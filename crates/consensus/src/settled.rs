@@ -28,10 +28,22 @@ type Cached = (u64, u64, u64);
 /// Commits that are pending before a commit looks which of them count.
 const MANY: usize = 64;
 
+/// A raise of the floor: its record, the first slot kept and the first slot not decided.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Raise {
+    pub(crate) record: u64,
+    pub(crate) start: u64,
+    pub(crate) next: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Settled {
     /// Marker, slot and size of commits that are not durable yet, by marker.
     pending: VecDeque<(u64, u64, u64)>,
+    /// Raises of the floor that are not durable yet, in the order of their records.
+    raises: VecDeque<Raise>,
+    /// The first slot that was not truncated, durably.
+    kept: u64,
     /// The first slot that is not known to be decided.
     next: u64,
     range: Option<CommittedRange>,
@@ -44,8 +56,9 @@ pub(crate) struct Settled {
 
 impl Settled {
     pub(crate) fn new(next: u64) -> Self {
-        let (pending, cache) = (VecDeque::new(), VecDeque::new());
-        Self { pending, next, range: None, cache, cached: 0, stuck: false }
+        let (pending, raises, cache) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        let (kept, range) = (next, None);
+        Self { pending, raises, kept, next, range, cache, cached: 0, stuck: false }
     }
 
     /// A marker was appended; how many are pending now.
@@ -64,9 +77,39 @@ impl Settled {
     }
 
     /// As recovery found it.
-    pub(crate) fn recovered(&mut self, next: u64, range: Option<CommittedRange>) {
+    pub(crate) fn recovered(&mut self, kept: u64, next: u64, range: Option<CommittedRange>) {
+        self.kept = kept;
         self.next = next;
         self.range = range;
+    }
+
+    /// The first slot that was not truncated, durably.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// The first slot that is not decided, as those who decide see it: with raises that are not durable
+    /// yet, whose records come before theirs.
+    pub(crate) fn decided(&self) -> u64 {
+        self.raises.back().map_or(self.next, |raise| self.next.max(raise.next))
+    }
+
+    /// The record of a raise was appended.
+    pub(crate) fn raise(&mut self, raise: Raise) {
+        self.raises.push_back(raise);
+    }
+
+    /// Lets those raises count that are durable; whether there was one.
+    fn raised(&mut self, durable: u64) -> bool {
+        let mut any = false;
+        while let Some(raise) = self.raises.front().copied().filter(|raise| raise.record <= durable)
+        {
+            self.raises.pop_front();
+            self.kept = self.kept.max(raise.start);
+            self.next = self.next.max(raise.next);
+            any = true;
+        }
+        any
     }
 
     pub(crate) fn next(&self) -> u64 {
@@ -75,7 +118,7 @@ impl Settled {
 
     pub(crate) fn next_and_highest(&self) -> (u64, Option<u64>) {
         let pending = self.pending.iter().map(|(_, slot, _)| *slot);
-        (self.next, pending.chain(self.range.map(|range| range.highest)).max())
+        (self.decided(), pending.chain(self.range.map(|range| range.highest)).max())
     }
 
     pub(crate) fn range(&self) -> Option<CommittedRange> {
@@ -92,10 +135,6 @@ impl Settled {
         self.range = Some(with(self.range, slot));
     }
 
-    pub(crate) fn raise(&mut self, next: u64) {
-        self.next = self.next.max(next);
-    }
-
     /// Slots below `start` are gone, so many of them committed.
     pub(crate) fn forget_below(&mut self, start: u64, gone: u64, lowest: Option<u64>) {
         // Those that are not durable yet are in no count.
@@ -108,7 +147,6 @@ impl Settled {
             }
             _ => None,
         };
-        self.next = self.next.max(start);
     }
 
     pub(crate) fn cached(&self) -> u64 {
@@ -151,9 +189,10 @@ impl ConsensusLog {
         self.inner.frontier()
     }
 
-    /// Slots up to this one were truncated. `None` when none was.
+    /// Slots up to this one were truncated, durably. `None` when none was.
     pub fn floor(&self) -> Option<u64> {
-        self.inner.start().checked_sub(1)
+        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.settled.lock().kept().checked_sub(1)
     }
 }
 
@@ -171,11 +210,15 @@ impl Inner {
         }
     }
 
-    /// Lets those commits count whose markers are durable.
+    /// Lets those commits count whose markers are durable, and those raises of the floor.
     pub(crate) fn settle(&self, guard: &Guard) {
         let visible = self.visible();
+        let durable = self.log.durable().0;
         let mut settled = self.settled.lock();
         let before = settled.next;
+        if settled.raised(durable) {
+            self.advance(&mut settled, visible, guard);
+        }
         while let Some((marker, slot, bytes)) = settled.pending.front().copied() {
             if marker > visible {
                 break;

@@ -57,7 +57,7 @@ impl ConsensusLog {
         let settled = inner.settled.lock();
         Stats {
             promised,
-            floor: inner.start().checked_sub(1),
+            floor: settled.kept().checked_sub(1),
             frontier: settled.next().checked_sub(1),
             committed: settled.range(),
             committing: settled.pending(),

@@ -35,6 +35,8 @@ pub(crate) use stand_ins::{held, page, record, stock};
 mod ballot;
 #[path = "../../consensus/src/cell.rs"]
 mod cell;
+#[path = "../../consensus/src/dirty.rs"]
+mod dirty;
 mod epochs;
 #[path = "../../consensus/src/gate.rs"]
 mod gate;
@@ -49,6 +51,8 @@ mod published;
 #[path = "../../consensus/src/region.rs"]
 mod region;
 
+#[cfg(test)]
+mod copying;
 #[cfg(test)]
 mod deciding;
 #[cfg(test)]

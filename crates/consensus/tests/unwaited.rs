@@ -1,0 +1,138 @@
+//! Truncation, `install` and checkpoints beside callers: nobody waits for their syncs but they
+//! themselves, and nothing is reported before it is durable.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod setting;
+
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use esker_consensus::{ConsensusLog, Error, Mode, Options};
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+use setting::{DIR, HIGH, LOW, MODES, Setting, log, value};
+
+fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn fill(s: &Setting, slots: std::ops::Range<u64>) {
+    for slot in slots {
+        s.accept(slot, LOW, &value(slot));
+        s.commit(slot, LOW);
+    }
+}
+
+/// Runs `work` while no sync returns, and a thousand accepts beside it: they must not wait.
+fn accepts_go_on_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Sync) {
+    let disk = SimDisk::new(1);
+    let mut options = Options::on(Arc::new(disk.clone()));
+    options.checkpoint_every = 1024;
+    options.dsync = false;
+    let log = ConsensusLog::open(DIR, options).unwrap();
+    for slot in 0..500 {
+        drop(log.accept(slot, LOW, b"value").unwrap());
+    }
+    log.commit_through(400).unwrap().wait().unwrap();
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Sync, Effect::Block(gate.clone())).path(".seg"));
+    std::thread::scope(|threads| {
+        threads.spawn(|| work(&log));
+        let blocked = gate.wait_for(1, Duration::from_secs(20));
+        let (done, ended) = mpsc::channel();
+        let log = &log;
+        threads.spawn(move || {
+            let tickets: Vec<_> =
+                (1000..2000).map(|slot| log.accept(slot, LOW, b"beside").unwrap()).collect();
+            done.send(tickets).unwrap();
+        });
+        let tickets = ended.recv_timeout(Duration::from_secs(30));
+        gate.open();
+        assert!(blocked, "{what} waits for no sync");
+        let tickets = tickets.unwrap_or_else(|_| panic!("accepts wait for the sync of {what}"));
+        tickets.into_iter().for_each(|ticket| ticket.wait().unwrap());
+    });
+    log.close().unwrap();
+}
+
+/// Guards against a sync under the locks of all slots, which every accept then waits for.
+#[test]
+fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
+    accepts_go_on_beside("truncate_after", |log| log.truncate_after(450).unwrap());
+    accepts_go_on_beside("truncate_before", |log| log.truncate_before(300).unwrap());
+    accepts_go_on_beside("install", |log| log.install(450, 600).unwrap());
+    accepts_go_on_beside("checkpoint", |log| log.checkpoint().unwrap());
+}
+
+/// Guards against a checkpoint inside the accept that finds it due: the thousand accepts cross
+/// `checkpoint_every`.
+#[test]
+fn accepts_never_wait_for_an_automatic_checkpoint() {
+    accepts_go_on_beside("a lonely accept", |log| {
+        log.accept(5000, LOW, b"value").unwrap().wait().unwrap();
+    });
+}
+
+#[test]
+fn floor_and_frontier_show_when_they_are_durable() {
+    for mode in MODES {
+        let s = log(mode);
+        let same = s.log.clone();
+        fill(&s, 0..20);
+        let mut first = pin!(same.install_async(30, 40));
+        assert!(poll(first.as_mut()).is_pending());
+        assert_eq!((s.log.floor(), s.log.frontier()), (None, Some(19)));
+        assert_eq!(s.log.stats().floor, None);
+        // Those who decide go by it: their records come after its record.
+        for slot in [5, 30] {
+            let refused = s.log.accept(slot, HIGH, b"late");
+            assert!(matches!(refused, Err(Error::Truncated { floor: 30 })), "{refused:?}");
+        }
+        assert!(matches!(s.log.truncate_after(35), Err(Error::BelowFrontier { committed: 40 })));
+        // Whoever asks for the same waits for the same record.
+        let mut second = pin!(same.install_async(30, 40));
+        assert!(poll(second.as_mut()).is_pending());
+        s.engine.run();
+        assert!(matches!(poll(second), Poll::Ready(Ok(()))));
+        assert!(matches!(poll(first), Poll::Ready(Ok(()))));
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(30), Some(40)));
+        let s = s.kill(mode);
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(30), Some(40)));
+    }
+}
+
+/// A crash before the record is durable takes the floor back, and everything that was decided by it.
+#[test]
+fn a_floor_that_is_not_durable_goes_with_the_power() {
+    let s = log(Mode::Durable);
+    fill(&s, 0..20);
+    let mut raised = pin!(s.log.truncate_before_async(10));
+    assert!(poll(raised.as_mut()).is_pending());
+    assert_eq!((s.log.floor(), s.committed_slots()), (None, (10..20).collect()));
+    s.disk.power_cut(esker_disk::sim::Persist::Nothing);
+    s.disk.power_on();
+    let s = setting::open_on(&s.disk, Mode::Durable, |_| {});
+    assert_eq!((s.log.floor(), s.committed_slots()), (None, (0..20).collect()));
+}
+
+#[test]
+fn a_cut_is_waited_for_by_everyone_who_asks_and_a_dropped_future_takes_nothing_back() {
+    let s = log(Mode::Durable);
+    fill(&s, 0..5);
+    (5..9).for_each(|slot| s.accept(slot, LOW, b"old term"));
+    {
+        let mut dropped = pin!(s.log.truncate_after_async(5));
+        assert!(poll(dropped.as_mut()).is_pending());
+    }
+    let same = s.log.clone();
+    let mut again = pin!(same.truncate_after_async(5));
+    assert!(poll(again.as_mut()).is_pending(), "what it reports is not durable yet");
+    // Behind the cut, under a ballot that the slot had before.
+    s.accept(7, LOW, b"new term");
+    assert!(matches!(poll(again), Poll::Ready(Ok(()))));
+    let s = s.kill(Mode::Durable);
+    let open: Vec<_> = s.uncommitted().into_iter().map(|(slot, _, value)| (slot, value)).collect();
+    assert_eq!(open, [(5, b"old term".to_vec()), (7, b"new term".to_vec())]);
+}

@@ -1,0 +1,42 @@
+//! A page that is copied beside a writer: each change is in the copy, or leaves the page dirty for the
+//! next one. Guards against a change that no checkpoint ever stores.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::thread;
+
+use crate::dirty::Dirty;
+use crate::gate::Gate;
+
+struct Page {
+    gate: Gate<2>,
+    dirty: Dirty,
+    word: AtomicU64,
+}
+
+fn change(page: &Page, word: u64) {
+    let _terms = page.gate.of_slot(0);
+    page.word.store(word, Ordering::Release);
+    page.dirty.set();
+}
+
+#[test]
+fn a_change_is_in_the_copy_or_leaves_the_page_dirty() {
+    loom::model(|| {
+        let page = Page { gate: Gate::new(), dirty: Dirty::new(true), word: AtomicU64::new(1) };
+        let page = Arc::new(page);
+        let writer = {
+            let page = Arc::clone(&page);
+            thread::spawn(move || {
+                change(&page, 2);
+                change(&page, 3);
+            })
+        };
+        assert!(page.dirty.take());
+        page.gate.pass();
+        let copied = page.word.load(Ordering::Acquire);
+        writer.join().unwrap();
+        let newest = page.word.load(Ordering::Acquire);
+        assert!(copied == newest || page.dirty.take(), "{copied} was copied, {newest} is lost");
+    });
+}
