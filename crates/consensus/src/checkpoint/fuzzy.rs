@@ -336,7 +336,8 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
     let seen = |note: bool| {
         let fork = disk.fork(value);
         if !note && with_note(&fork) {
-            fork.process().unlink(&Path::new(DIR).join("note")).map_err(|e| format!("{e:?}"))?;
+            let dir = fork.process().open_dir(Path::new(DIR)).map_err(|e| format!("{e:?}"))?;
+            dir.unlink("note").map_err(|e| format!("{e:?}"))?;
         }
         let life = Life::open(&fork, value).map_err(|e| format!("note {note}: {e:?}"))?;
         Ok::<_, String>(life.seen())
