@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::held::hold;
 use crate::log::{ConsensusLog, Inner, Owner};
 use crate::options::Options;
-use crate::page::{Page, SEQ_LIMIT, SLOTS, State, Word, number_of};
+use crate::page::{Page, SEQ_LIMIT, SLOTS, Slot, State, Word, number_of};
 use crate::record::{PageAt, Record, Root};
 use crate::region::charge;
 use crate::settled::CommittedRange;
@@ -265,13 +265,18 @@ impl<'a, 'g> Replay<'a, 'g> {
     /// A marker with this number commits what is accepted in a slot.
     fn marked(&mut self, slot: u64, marker: u64) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
-        let place = page.slot(slot);
-        match place.word().state() {
+        self.mark(&page, slot, page.slot(slot), marker);
+        Ok(())
+    }
+
+    fn mark(&mut self, page: &Page, slot: u64, place: &Slot, marker: u64) {
+        let word = place.word();
+        match word.state() {
             State::Committed => self.merge(slot),
-            // What was accepted later, it does not name.
-            State::Accepted if place.word().seq() > marker => {}
-            State::Accepted if self.is_current(place.word().seq()) => {
-                place.set_word(place.word().commit(place.word().seq()));
+            // What was accepted later, the marker does not name.
+            State::Accepted if word.seq() > marker => {}
+            State::Accepted if self.is_current(word.seq()) => {
+                place.set_word(word.commit(word.seq()));
                 page.touch();
                 page.count_commit();
                 page.open.leave();
@@ -279,10 +284,9 @@ impl<'a, 'g> Replay<'a, 'g> {
             }
             State::Accepted => page.clear(place, self.guard),
             // What it committed stood before a prefix that was dropped, and follows as a copy; or it
-            // was put aside; or the page was copied after the floor passed the slot.
+            // was quarantined; or the page was copied after the floor passed the slot.
             State::Empty => {}
         }
-        Ok(())
     }
 
     /// Whether no quarantined record may have replaced this accept. One before a gap may not be what a
@@ -312,20 +316,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         while let Some(current) = number.filter(|number| *number <= number_of(last)) {
             if let Some(page) = self.inner.page(current, self.guard)? {
                 for (slot, place) in page.from(first).take_while(|(slot, _)| *slot <= last) {
-                    let word = place.word();
-                    match word.state() {
-                        State::Committed => self.merge(slot),
-                        State::Accepted if word.seq() > marker => {}
-                        State::Accepted if self.is_current(word.seq()) => {
-                            place.set_word(word.commit(word.seq()));
-                            page.touch();
-                            page.count_commit();
-                            page.open.leave();
-                            self.count(slot);
-                        }
-                        State::Accepted => page.clear(place, self.guard),
-                        State::Empty => {}
-                    }
+                    self.mark(&page, slot, place, marker);
                 }
             }
             number = self.inner.index.next_page(current + 1, self.guard);
