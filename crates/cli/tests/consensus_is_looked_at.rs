@@ -67,6 +67,20 @@ fn everything(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     all
 }
 
+/// Guards against a dump that begins above the slot that was asked for, and says nothing.
+#[test]
+fn a_dump_from_a_truncated_slot_is_refused() {
+    let (_guard, dir) = place();
+    log(&dir).close().unwrap();
+    for from in ["0", "1"] {
+        let mut dump = command(&["consensus", "dump", "--from", from]);
+        dump.arg(&dir);
+        run(dump, b"").exits(1).says(&["slots up to 1 were truncated"]);
+    }
+    let slots = lines(&["consensus", "dump", "--from", "2"], &dir);
+    assert_eq!(slots[0]["slot"], 2);
+}
+
 /// A line of text is no record of it, and a record that goes may be a promise. A log that was never
 /// closed nor checkpointed could be appended to, and one that could not was opened first.
 #[test]

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use esker_consensus::Error;
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -23,9 +24,9 @@ under `value_b64`.";
 pub struct DumpArguments {
     /// The log's directory
     dir: PathBuf,
-    /// The first slot
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    from: u64,
+    /// The first slot; one that was truncated is refused [default: the first above the floor]
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
     /// Committed slots alone
     #[arg(long)]
     committed: bool,
@@ -37,9 +38,14 @@ pub struct DumpArguments {
 /// Prints the slots.
 pub fn run(arguments: &DumpArguments) -> Outcome {
     let found = super::read(&arguments.dir)?;
+    if let (Some(from), Some(floor)) = (arguments.from, found.floor)
+        && from <= floor
+    {
+        return Err(super::failure(&Error::Truncated { floor }, &arguments.dir));
+    }
     let closed = |error| Failure::of_io("write standard output", &error);
     let mut out = output::buffered().map_err(closed)?;
-    for (slot, picture) in found.slots.range(arguments.from..) {
+    for (slot, picture) in found.slots.range(arguments.from.unwrap_or(0)..) {
         if arguments.committed && !picture.committed {
             continue;
         }
