@@ -79,6 +79,7 @@ impl Failure {
             Error::Option { option: "pin", .. } => (Status::Usage, " (--pin)".into()),
             Error::Option { .. } => (Status::Usage, String::new()),
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
+            Error::NoSpace { cause, .. } => (Status::Failed, format!(" ({cause})")),
             Error::Io(cause) | Error::Poisoned(cause) => {
                 (Status::Failed, advice_about(cause, dir).into())
             }
@@ -134,10 +135,10 @@ fn repair_advice(dir: &Path) -> String {
 }
 
 fn advice_about(cause: &esker_disk::Error, dir: &Path) -> &'static str {
+    if cause.is_no_space() {
+        return "; what was durable is safe: make room and run it again";
+    }
     match cause.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            "; what was durable is safe: make room and run it again"
-        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "; the log needs a directory that this user may write to"
         }

@@ -199,7 +199,8 @@ impl Inner {
         self.appended(ticket)
     }
 
-    /// Appends a record of a checkpoint or a floor: it may use the space that is reserved for them.
+    /// Appends one record that gives space back or keeps what is there: on a full disk it uses the
+    /// reserve of the log below.
     pub(crate) fn append_internal(
         &self,
         encode: impl FnOnce(&mut Vec<u8>),

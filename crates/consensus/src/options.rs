@@ -59,6 +59,10 @@ pub struct Options {
     /// The size of a segment of the log in bytes, 64 KiB to 512 MiB; truncation frees whole
     /// segments. Default 64 MiB.
     pub segment_size: u32,
+    /// The bytes kept reserved on the disk for opening, truncation and checkpoints on a full disk: see
+    /// [`esker_log::Options::reserve`]. A checkpoint, or what a truncation copies, may need more; then
+    /// it fails with [`NoSpace`](esker_log::Error::NoSpace) and the log goes on.
+    pub reserve: Option<u64>,
     /// How much is checked at opening. Default: what a crash may have left in doubt.
     pub validate: Validate,
     /// What to do about damage. [`OnDamage::Quarantine`] opens the log for reading only;
@@ -86,6 +90,7 @@ impl Default for Options {
             sync_on_commit: true,
             checkpoint_every: 1 << 20,
             segment_size: log.segment_size,
+            reserve: log.reserve,
             validate: Validate::Quick,
             on_damage: OnDamage::Fail,
             must_exist: false,
@@ -127,6 +132,7 @@ impl Options {
             if self.sync_on_commit { Policy::Always } else { Policy::Periodic(UNSYNCED) };
         options.record_limit = RECORD_LIMIT_MAX;
         options.segment_size = self.segment_size;
+        options.reserve = self.reserve;
         options.validate = self.validate;
         options.on_damage = self.on_damage;
         options.must_exist = self.must_exist;

@@ -120,7 +120,7 @@ impl Inner {
             // Whoever dropped it may still be waiting.
             return self.ticket_of(self.cut_at.load(Relaxed));
         }
-        let ticket = self.append(|out| record::cut(out, slot))?;
+        let ticket = self.append_internal(|out| record::cut(out, slot))?;
         self.cut_at.store(ticket.seq().0, Relaxed);
         for (slot, bytes) in dropped {
             if let Some(page) = self.page(number_of(slot), &guard)? {

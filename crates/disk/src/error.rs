@@ -127,6 +127,15 @@ impl Error {
         self.source.get_ref()?.downcast_ref().copied()
     }
 
+    /// Whether the operation failed for want of space: the disk is full (ENOSPC), a quota is used up
+    /// (EDQUOT), or the file would grow past a limit (EFBIG).
+    pub fn is_no_space(&self) -> bool {
+        matches!(
+            self.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        )
+    }
+
     /// The number of the operating system's error, where there is one.
     pub fn os_code(&self) -> Option<i32> {
         self.source.raw_os_error()

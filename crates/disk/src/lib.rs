@@ -104,6 +104,10 @@ pub trait File: Debug + Send + Sync {
 
     /// Reserves space for `offset..offset + len`, extending the file; the range reads as zeros where
     /// nothing was written. Where the file system cannot reserve, the file is only extended.
+    ///
+    /// # Errors
+    /// Where there is too little space ([`Error::is_no_space`]) a part may have been reserved, and
+    /// the file may be longer: [`File::set_len`] gives that back.
     fn preallocate(&self, offset: u64, len: u64) -> Result<()>;
 
     /// The path of the file when it was opened. For messages: it may lead elsewhere by now.

@@ -56,8 +56,8 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::TooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to another;
-    /// [`Error::Closed`]; [`Error::Poisoned`] when the log failed before; [`Error::Io`], after which
-    /// the log is poisoned.
+    /// [`Error::Closed`]; [`Error::Poisoned`] when the log failed before; [`Error::NoSpace`], after
+    /// which the old ones are still there and the log goes on; [`Error::Io`], after which it is poisoned.
     pub fn put_app_metadata(&self, component: Component, content: &[u8]) -> Result<()> {
         if content.len() > LIMIT {
             return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
@@ -72,7 +72,9 @@ impl Log {
         if found.is_some() && found != expected {
             return Err(Error::WrongComponent { dir: shared.dir.path().into(), found, expected });
         }
-        let outcome = write(&*shared.dir, component, content);
+        let (bytes, durable) = (content.len() as u64, shared.published.seq());
+        let outcome = write(&*shared.dir, component, content)
+            .map_err(|error| error.for_want_of_space(shared.dir.path(), bytes, durable));
         if let Err(error @ Error::Io(_)) = &outcome {
             shared.fail(error.clone());
         }

@@ -4,10 +4,11 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use crate::core::{Placed, Refusal};
+use crate::core::{Need, Placed, Refusal};
 use crate::error::{Error, Result};
 use crate::input::{Append, Input, Inputs};
 use crate::log::{Log, Shared};
+use crate::space::Asking;
 use crate::ticket::Ticket;
 use crate::waiters::{For, park, thread_waker};
 
@@ -23,8 +24,10 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Sequence`] and [`Error::Conflict`] for a numbered record that
-    /// does not follow the last one; [`Error::Poisoned`], [`Error::Closed`], [`Error::Stopped`]. In
-    /// all these cases nothing was accepted.
+    /// does not follow the last one; [`Error::NoSpace`] on a full disk, after which the log goes on;
+    /// [`Error::Io`] when a segment could not be made for another reason, after which it does not;
+    /// [`Error::Poisoned`], [`Error::Closed`], [`Error::Stopped`]. In all these cases nothing was
+    /// accepted.
     pub fn append(&self, record: impl Append) -> Result<Ticket> {
         self.append_until(&record, None)
     }
@@ -37,9 +40,11 @@ impl Log {
     /// As [`Log::append`].
     ///
     /// # Errors
-    /// As [`Log::append`].
+    /// As [`Log::append`]; [`Error::NoSpace`] when the reserve is used up, too.
     pub fn append_internal(&self, record: impl Append) -> Result<Ticket> {
-        self.append(record)
+        let record = Input::take(&record);
+        let accepted = self.shared.with_room(None, || self.shared.accept(record, true))?;
+        Ok(self.shared.ticket(accepted))
     }
 
     /// As [`Log::append`], but waits for room no longer than this. The commit that makes
@@ -51,15 +56,34 @@ impl Log {
         self.append_until(&record, Instant::now().checked_add(timeout))
     }
 
-    /// As [`Log::append`], but does not wait for room.
+    /// As [`Log::append`], but does not wait for room, nor for space to be reserved on the disk.
     ///
     /// # Errors
     /// As [`Log::append`], and [`Error::Full`].
     pub fn try_append(&self, record: impl Append) -> Result<Ticket> {
-        match self.shared.append_now(Input::take(&record)) {
-            Ok(ticket) => Ok(ticket),
-            Err(Refusal::Full) => Err(Error::Full),
-            Err(Refusal::Error(error)) => Err(error),
+        self.try_while(Input::take(&record), |need| match self.shared.reserves_itself() {
+            true => self.shared.reserve(need),
+            false => Err(self.shared.leave_space(need)),
+        })
+    }
+
+    /// As [`Log::try_append`], but reserves space on this thread.
+    pub(crate) fn try_append_here(&self, record: &impl Append) -> Result<Ticket> {
+        self.try_while(Input::take(record), |need| self.shared.reserve(need))
+    }
+
+    fn try_while(
+        &self,
+        record: Input<'_>,
+        mut reserve: impl FnMut(Need) -> Result<()>,
+    ) -> Result<Ticket> {
+        loop {
+            match self.shared.accept(record, false) {
+                Ok(accepted) => return Ok(self.shared.ticket(accepted)),
+                Err(Refusal::NeedsSpace(need)) => reserve(need)?,
+                Err(Refusal::Full) => return Err(Error::Full),
+                Err(Refusal::Error(error)) => return Err(error),
+            }
         }
     }
 
@@ -70,25 +94,43 @@ impl Log {
     /// # Errors
     /// As [`Log::append`].
     pub async fn append_async(&self, record: impl Append) -> Result<Ticket> {
-        let (seq, unit, position) = self.accept_async(Input::take(&record)).await?;
-        Ok(self.shared.ticket(seq, unit, position))
+        Ok(self.shared.ticket(self.accept_async(Input::take(&record)).await?))
     }
 
     async fn accept_async(&self, record: Input<'_>) -> Result<Accepted> {
         let mut place = Registered { shared: &self.shared, key: None };
+        let mut asking = Asking::default();
         poll_fn(|cx| {
-            for last_look in [false, true] {
-                match self.shared.accept(record) {
+            let shared = &self.shared;
+            let mut registered = false;
+            loop {
+                let need = match shared.accept(record, false) {
                     Ok(accepted) => return Poll::Ready(Ok(accepted)),
                     Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
-                    Err(Refusal::Full) if last_look => {}
-                    Err(Refusal::Full) => {
-                        self.shared.waiters.register(&mut place.key, For::Room, cx.waker());
+                    Err(Refusal::NeedsSpace(need)) if shared.reserves_itself() => {
+                        match shared.reserve(need) {
+                            Ok(()) => continue,
+                            Err(error) => return Poll::Ready(Err(error)),
+                        }
                     }
+                    Err(Refusal::NeedsSpace(need)) => Some(need),
+                    Err(Refusal::Full) => None,
+                };
+                let last_look = registered;
+                registered = true;
+                shared.waiters.register(&mut place.key, For::Room, cx.waker());
+                match need {
+                    // Asked behind the registration, so that the answer is not missed.
+                    Some(need) => match shared.ask_for_space(need, &mut asking) {
+                        Ok(()) => return Poll::Pending,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    },
+                    None if last_look => break,
+                    None => {}
                 }
             }
-            let state = self.shared.lock();
-            self.shared.kick(&state);
+            let state = shared.lock();
+            shared.kick(&state);
             Poll::Pending
         })
         .await
@@ -101,7 +143,8 @@ impl Log {
     /// last record accepted so far.
     ///
     /// # Errors
-    /// As [`Log::append`]. When the log fails in the middle, a prefix was accepted; so it was when
+    /// As [`Log::append`]. When the log fails in the middle, or the disk is full there, a prefix was
+    /// accepted ([`Log::accepted`] says how long it is); so it was when
     /// another writer's record came between [`Numbered`] ones, which [`Log::append_atomic`] does not
     /// let happen.
     pub fn append_batch<A: Append>(&self, records: &[A]) -> Result<Ticket> {
@@ -113,7 +156,7 @@ impl Log {
             last = Some(self.shared.append_until_quietly(record, None)?);
         }
         match last {
-            Some((seq, unit, position)) => Ok(self.shared.ticket(seq, unit, position)),
+            Some(accepted) => Ok(self.shared.ticket(accepted)),
             None => self.flush(),
         }
     }
@@ -132,7 +175,7 @@ impl Log {
             last = Some(self.accept_async(record).await?);
         }
         match last {
-            Some((seq, unit, position)) => Ok(self.shared.ticket(seq, unit, position)),
+            Some(accepted) => Ok(self.shared.ticket(accepted)),
             None => self.flush(),
         }
     }
@@ -163,20 +206,19 @@ impl Log {
         let (seq, unit) = (state.core.last_seq(), state.core.last_unit());
         drop(state);
         let position = crate::Position(self.shared.published.position());
-        Ok(self.shared.ticket(seq, unit, position))
+        Ok(self.shared.ticket((seq, unit, position)))
     }
 
     fn append_until(&self, record: &impl Append, deadline: Option<Instant>) -> Result<Ticket> {
         let record = Input::take(record);
-        let (seq, unit, position) = self.shared.append_until_quietly(record, deadline)?;
-        Ok(self.shared.ticket(seq, unit, position))
+        Ok(self.shared.ticket(self.shared.append_until_quietly(record, deadline)?))
     }
 }
 
 type Accepted = (u64, u64, crate::Position);
 
 impl Shared {
-    fn ticket(&self, seq: u64, unit: u64, position: crate::Position) -> Ticket {
+    fn ticket(&self, (seq, unit, position): Accepted) -> Ticket {
         Ticket::new(self.me(), seq, unit, position)
     }
 
@@ -185,24 +227,19 @@ impl Shared {
         Ok(())
     }
 
-    fn append_now(&self, record: Input<'_>) -> std::result::Result<Ticket, Refusal> {
-        let (seq, unit, position) = self.accept(record)?;
-        Ok(self.ticket(seq, unit, position))
-    }
-
     fn append_until_quietly(
         &self,
         record: Input<'_>,
         deadline: Option<Instant>,
     ) -> Result<Accepted> {
-        self.with_room(deadline, || self.accept(record))
+        self.with_room(deadline, || self.accept(record, false))
     }
 
     /// Takes a place under the lock, and fills it without.
-    fn accept(&self, record: Input<'_>) -> std::result::Result<Accepted, Refusal> {
+    fn accept(&self, record: Input<'_>, internal: bool) -> std::result::Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
-        let placed = state.core.place(numbering, payload.len())?;
+        let placed = state.core.place(numbering, payload.len(), internal)?;
         self.start_period(&mut state);
         self.kick(&state);
         self.came_back(&state);
@@ -236,7 +273,7 @@ impl Shared {
         self.kick(&state);
         self.came_back(&state);
         drop(state);
-        Ok(last.map(|(seq, unit, position)| self.ticket(seq, unit, position)))
+        Ok(last.map(|accepted| self.ticket(accepted)))
     }
 
     /// Whether the largest record would find room now, or would be refused for another reason.
@@ -244,8 +281,13 @@ impl Shared {
         self.lock().core.has_room()
     }
 
+    /// Whether there is no thread that would reserve space for a caller.
+    fn reserves_itself(&self) -> bool {
+        self.engine.is_manual()
+    }
+
     /// Tries until there is room. A wait ends with a commit, which the caller drives itself if nobody
-    /// else does.
+    /// else does. Space is reserved on this thread, but for callers with a deadline.
     fn with_room<T>(
         &self,
         deadline: Option<Instant>,
@@ -253,10 +295,21 @@ impl Shared {
     ) -> Result<T> {
         let mut place = Registered { shared: self, key: None };
         let mut registered = false;
+        let mut asking = Asking::default();
         loop {
             match attempt() {
                 Ok(done) => return Ok(done),
                 Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::NeedsSpace(need)) if deadline.is_none() || self.reserves_itself() => {
+                    self.reserve(need)?;
+                }
+                Err(Refusal::NeedsSpace(need)) => {
+                    self.waiters.register(&mut place.key, For::Room, &thread_waker());
+                    self.ask_for_space(need, &mut asking)?;
+                    if !park(deadline) {
+                        return Err(Error::Deadline);
+                    }
+                }
                 Err(Refusal::Full) if registered => {
                     if !park(deadline) {
                         return Err(Error::Deadline);

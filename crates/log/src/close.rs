@@ -1,5 +1,6 @@
 //! Closing a log: everything durable, the end marked, the lock given up.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
@@ -11,8 +12,8 @@ use crate::error::{Error, Latch, Result};
 use crate::layout;
 use crate::log::{Log, Shared};
 use crate::manifest::End;
-use crate::recovery;
 use crate::runway::Ready;
+use crate::upkeep::{end_segment, retain};
 use crate::waiters::{For, park, thread_waker};
 
 impl Log {
@@ -56,8 +57,10 @@ impl Shared {
         let settled = self.settle(unit, deadline);
         let outcome = self.take_committer(deadline).and_then(|committer| {
             // Whatever comes of it: nobody works on the directory once the lock is given up.
-            let unused = self.runway.close();
             let _changing = self.changing.lock();
+            // Nobody reserves any more behind whoever does.
+            drop(self.making.lock());
+            let unused = self.runway.close();
             let Some(mut committer) = committer else {
                 return settled.and(Err(Error::Stopped));
             };
@@ -131,14 +134,21 @@ impl Shared {
     }
 
     /// Everything is durable: leaves the directory as a closed log's.
-    fn end(&self, committer: &mut Committer, unused: Option<(u64, Ready)>) -> Result<()> {
+    fn end(&self, committer: &mut Committer, unused: VecDeque<(u64, Ready)>) -> Result<()> {
         // Slow work may have failed since everything was durable.
         if let Some(latch) = self.lock().core.failure() {
             return Err(latch.refusal());
         }
-        crate::upkeep::retain(self)?;
-        if let Some((number, _)) = unused {
-            self.dir.unlink(&layout::segment(number))?;
+        match retain(self) {
+            Err(error) if error.is_no_space() => {
+                tracing::warn!(%error, "failed to drop segments; the next opening tries again");
+            }
+            outcome => outcome?,
+        }
+        for (number, _) in &unused {
+            self.dir.unlink(&layout::segment(*number))?;
+        }
+        if !unused.is_empty() {
             self.dir.sync()?;
         }
         committer.end_file(self)?;
@@ -149,18 +159,19 @@ impl Shared {
             drop(state);
             if unfooted && segment.number() != newest.number() {
                 let file = self.dir.open(&segment.name(), Open::write())?;
-                recovery::write_footer(&*file, &segment)?;
+                end_segment(self, &*file, &segment)?;
             }
         }
-        let mut manifest = self.manifest.lock();
         let state = newest.state.read();
-        manifest.durable = state.last_seq;
-        manifest.clean = Some(End {
+        let end = End {
             segment: newest.number(),
             offset: state.end,
             seq: state.last_seq,
             chain: committer.chain(),
-        });
-        manifest.write(&*self.dir)
+        };
+        self.change_manifest(|manifest| {
+            manifest.durable = end.seq;
+            manifest.clean = Some(end);
+        })
     }
 }

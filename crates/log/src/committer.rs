@@ -24,7 +24,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 use parking_lot::RwLock;
 
 use crate::core::{Job, Mark, Unit};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{BLOCK, IndexEntry, SegmentHeader, UnitHeader, UnitKind};
 use crate::layout;
 use crate::log::Shared;
@@ -196,9 +196,10 @@ impl Committer {
             recovered: false,
             first_chain: 0,
         };
-        let ready = match log.runway.take(number) {
-            Some(ready) => ready,
-            None => log.make_segment(number)?,
+        let Some(ready) = log.runway.take(number) else {
+            // The core gives places in segments that are made, and in no others.
+            tracing::error!(segment = number, "segment was not made");
+            return Err(Error::Stopped);
         };
         let (block, header_crc) = header.to_block();
         let mut aligned = AlignedBuf::new(block.len());
@@ -230,7 +231,7 @@ impl Committer {
             }),
         });
         log.segments.push(Arc::clone(&self.segment));
-        log.runway.enter(number, ready.written_to);
+        log.runway.enter(number, ready.written_to, ready.limit);
         log.turned.store(true, SeqCst);
         Ok(())
     }

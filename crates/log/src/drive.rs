@@ -243,7 +243,7 @@ impl Shared {
         let moved = mark != before;
         let told = if moved { self.page.lock().store(mark) } else { Ok(()) };
         self.waiters.wake_readers(mark.seq, wakers);
-        if (moved && self.turned.load(SeqCst)) || self.runway.is_low(self.options.segment_size) {
+        if (moved && self.turned.load(SeqCst)) || self.runway.is_low() {
             self.want_upkeep();
         }
         let mut state = self.lock();
@@ -385,6 +385,7 @@ impl Drop for Watch<'_> {
 impl Work for Shared {
     fn commit(&self) {
         self.queued.store(false, SeqCst);
+        self.reserve_asked();
         self.run_commits(self.lock(), Until::Idle);
     }
 

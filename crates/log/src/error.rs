@@ -1,7 +1,7 @@
 //! Everything that can go wrong, for the person who reads it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_disk::NoHugePages;
@@ -104,6 +104,19 @@ pub enum Error {
         prev: Seq,
         /// The last number accepted so far.
         last: Seq,
+    },
+    /// No space can be reserved for the record: the disk is full, or a quota or a limit on the size of
+    /// files is reached. Nothing was accepted and nothing is poisoned: reading, truncating and closing
+    /// go on, and so does appending once there is room.
+    NoSpace {
+        /// The directory of the log.
+        dir: PathBuf,
+        /// The bytes that could not be reserved, at least.
+        wanted: u64,
+        /// The last durable record.
+        durable: Seq,
+        /// What the system said.
+        cause: esker_disk::Error,
     },
     /// The staging memory is full and the caller asked not to wait. Nothing was accepted.
     Full,
@@ -224,6 +237,12 @@ impl fmt::Display for Error {
                 f,
                 "another append took the place behind {prev}; the last record is now {last}"
             ),
+            Error::NoSpace { dir, wanted, durable, .. } => write!(
+                f,
+                "no space for {wanted} bytes in {}: nothing was appended, and records through \
+                 {durable} are durable; make room and append again",
+                dir.display()
+            ),
             Error::Full => f.write_str("the staging memory is full"),
             Error::Deadline => f.write_str("the deadline passed"),
             Error::Trimmed { oldest } => {
@@ -242,7 +261,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io(cause) | Error::Poisoned(cause) => Some(cause),
+            Error::Io(cause) | Error::Poisoned(cause) | Error::NoSpace { cause, .. } => Some(cause),
             Error::HugePages(cause) => Some(cause),
             _ => None,
         }
@@ -252,6 +271,27 @@ impl std::error::Error for Error {
 impl From<esker_disk::Error> for Error {
     fn from(cause: esker_disk::Error) -> Self {
         Error::Io(cause)
+    }
+}
+
+impl Error {
+    /// Whether the disk refused for want of space, and nothing else is wrong.
+    pub(crate) fn is_no_space(&self) -> bool {
+        match self {
+            Error::Io(cause) => cause.is_no_space(),
+            Error::NoSpace { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The same, as [`Error::NoSpace`] where it is a disk's refusal for want of space.
+    pub(crate) fn for_want_of_space(self, dir: &Path, wanted: u64, durable: u64) -> Self {
+        match self {
+            Error::Io(cause) if cause.is_no_space() => {
+                Error::NoSpace { dir: dir.into(), wanted, durable: Seq(durable), cause }
+            }
+            other => other,
+        }
     }
 }
 

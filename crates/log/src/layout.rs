@@ -6,6 +6,8 @@
 //! mark                    how far the log is durable, for other processes
 //! 00000000000000000001.seg  segments, by number
 //! 3.spare                 a segment that left the log and waits to be used again
+//! manifest.next, note.next  the temporary files of the two, which keep their blocks
+//! reserve                 space for recovery and internal appends
 //! note                    app metadata: whose log this is, and a small fact (a sealed file)
 //! quarantine/             what `repair` put aside
 //! ```
@@ -14,9 +16,13 @@ pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MARK: &str = "mark";
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const APP_METADATA: &str = "note";
+pub(crate) const RESERVE: &str = "reserve";
 pub(crate) const QUARANTINE: &str = "quarantine";
 /// Ends the name of a file that has not got its own yet.
 pub(crate) const ASIDE: &str = ".new";
+
+/// Ends the name of a sealed file's temporary file.
+const NEXT: &str = ".next";
 
 pub(crate) fn segment(number: u64) -> String {
     format!("{number:020}.seg")
@@ -28,6 +34,11 @@ pub(crate) fn spare(number: u64) -> String {
 
 pub(crate) fn aside(name: &str) -> String {
     format!("{name}{ASIDE}")
+}
+
+/// The temporary file of a sealed file, which stays.
+pub(crate) fn next(name: &str) -> String {
+    format!("{name}{NEXT}")
 }
 
 /// What a name in the directory stands for.
@@ -43,7 +54,10 @@ pub(crate) enum Name {
 }
 
 pub(crate) fn classify(name: &str) -> Name {
-    if [MANIFEST, MARK, LOCK, APP_METADATA, QUARANTINE].contains(&name) {
+    if [MANIFEST, MARK, LOCK, APP_METADATA, RESERVE, QUARANTINE].contains(&name) {
+        return Name::Known;
+    }
+    if let Some(MANIFEST | APP_METADATA) = name.strip_suffix(NEXT) {
         return Name::Known;
     }
     if name.starts_with(".esker-probe-") {

@@ -70,6 +70,7 @@ mod scan;
 mod sealed;
 mod segments;
 mod sink;
+mod space;
 mod stream;
 mod sync;
 mod tail;

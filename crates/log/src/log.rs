@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use esker_disk::{Dir, Lock, Open};
+use esker_disk::{Dir, Lock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::cold::Cold;
@@ -15,15 +15,15 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::floor::Floor;
 use crate::format::LogId;
-use crate::layout;
 use crate::manifest::Manifest;
 use crate::mark::Page;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::published::Published;
 use crate::recovery::Recovery;
-use crate::runway::{Ready, Runway};
+use crate::runway::Runway;
 use crate::segments::Segments;
+use crate::space::{Asked, Reserve};
 use crate::tail::Tail;
 use crate::upkeep::Prewriter;
 use crate::waiters::Waiters;
@@ -82,6 +82,8 @@ pub(crate) struct Shared {
     pub(crate) page: Mutex<Page>,
     /// Held by whoever changes which segments there are.
     pub(crate) changing: Mutex<()>,
+    /// Held by whoever reserves space. Taken after `changing`, where both are.
+    pub(crate) making: Mutex<Reserve>,
     /// Somebody may wait for the committer to come back and the flights to end.
     pub(crate) returned: Condvar,
     /// As many callers are back as somebody waits for.
@@ -109,6 +111,7 @@ pub(crate) struct State {
     /// It will not come back.
     pub(crate) committer_lost: bool,
     pub(crate) period_runs: bool,
+    pub(crate) space: Asked,
     /// Emptied lists, to be used again: at most one for each thread that ever drove a commit at the
     /// same time as another.
     pub(crate) wakers: Vec<Vec<Waker>>,
@@ -143,6 +146,16 @@ impl Shared {
         &self.progress[(unit % self.progress.len() as u64) as usize]
     }
 
+    /// Changes the manifest, durably. Where that fails it stays as it was.
+    pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let mut next = *manifest;
+        change(&mut next);
+        next.write(&*self.dir)?;
+        *manifest = next;
+        Ok(())
+    }
+
     /// Asks for slow work.
     pub(crate) fn want_upkeep(&self) {
         if !self.upkeep_queued.swap(true, SeqCst)
@@ -150,6 +163,16 @@ impl Shared {
             && let Some(me) = self.me.upgrade()
         {
             self.engine.upkeep(me);
+        }
+    }
+
+    /// Queues the log for a commit, whether there is one or not.
+    pub(crate) fn want_commit(&self) {
+        if !self.queued.swap(true, SeqCst) {
+            match self.me.upgrade() {
+                Some(me) => self.engine.commit(me),
+                None => self.queued.store(false, SeqCst),
+            }
         }
     }
 
@@ -164,29 +187,5 @@ impl Shared {
         }
         self.reads_queued.store(false, SeqCst);
         false
-    }
-
-    /// Makes the file of a segment, durably named, from a spare if there is one.
-    pub(crate) fn make_segment(&self, number: u64) -> Result<Ready> {
-        let dir = &*self.dir;
-        let name = layout::segment(number);
-        let spare = self.spares.lock().pop();
-        let mut written_to = 0;
-        if let Some(spare) = spare {
-            dir.rename(&layout::spare(spare), &name)?;
-        } else {
-            let file = dir.open(&name, Open::create())?;
-            file.set_len(0)?;
-            file.preallocate(0, u64::from(self.options.segment_size))?;
-            file.sync_data()?;
-        }
-        dir.sync()?;
-        let writer = dir.open(&name, self.mode.writing())?;
-        if spare.is_some() {
-            let len = writer.len()?.min(u64::from(self.options.segment_size));
-            written_to = len as u32 / crate::format::BLOCK * crate::format::BLOCK;
-        }
-        let reader = dir.open(&name, self.mode.reading())?;
-        Ok(Ready { writer, reader, written_to })
     }
 }

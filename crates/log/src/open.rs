@@ -16,7 +16,7 @@ use crate::directory;
 use crate::engine::{Engine, Work};
 use crate::error::{Error, Result};
 use crate::floor::Floor;
-use crate::format::LogId;
+use crate::format::{BLOCK, LogId};
 use crate::layout;
 use crate::log::{Log, Owner, Shared, State};
 use crate::manifest::{self, Manifest};
@@ -27,6 +27,7 @@ use crate::recovery;
 use crate::repair;
 use crate::runway::Runway;
 use crate::segments::Segments;
+use crate::space::{self, Asked, Reserve};
 use crate::tail::Tail;
 use crate::waiters::Waiters;
 
@@ -44,7 +45,8 @@ impl Log {
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,
     /// [`Error::Damaged`] when durable bytes are missing (see [`OnDamage`]), [`Error::Option`],
-    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::WrongComponent`], [`Error::Version`], [`Error::Foreign`], and
+    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::WrongComponent`], [`Error::Version`],
+    /// [`Error::Foreign`], [`Error::NoSpace`] where the disk is full and the reserve does not do, and
     /// [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
@@ -77,7 +79,10 @@ impl Log {
             }
             _ => survey.undamaged()?,
         };
-        let adopted = recovery::adopt(dir, &options, survey, engine.wall_ms())?;
+        let (durable, had) = (survey.claim, space::size(dir, layout::RESERVE)?);
+        let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
+        let adopted = recovery::adopt(dir, &options, survey, engine.wall_ms()).map_err(full)?;
+        let reserve = Reserve::open(dir, &options, had).map_err(full)?;
 
         let start = adopted.start;
         // A sync covers only writes that have ended.
@@ -99,6 +104,7 @@ impl Log {
                 committer: Some(Box::new(committer)),
                 committer_lost: false,
                 period_runs: false,
+                space: Asked::default(),
                 wakers: Vec::new(),
             }),
             waiters: Waiters::default(),
@@ -107,7 +113,7 @@ impl Log {
             segments,
             tail,
             cold: Cold::new(options.cold_cache),
-            runway: Runway::new(start.segment, start.offset, start.offset, prewrites),
+            runway: Runway::new(start.segment, start.offset, prewrites, options.segment_size),
             counters: Counters::default(),
             manifest: Mutex::new(adopted.manifest),
             spares: Mutex::new(adopted.spares),
@@ -121,6 +127,7 @@ impl Log {
             prewriter: Mutex::default(),
             page: Mutex::new(adopted.page),
             changing: Mutex::default(),
+            making: Mutex::new(reserve),
             returned: Condvar::new(),
             gathered: AtomicBool::new(false),
             closed: AtomicBool::new(false),

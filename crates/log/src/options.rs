@@ -11,6 +11,11 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
 
+/// The share of a checkpoint in the reserve.
+const CHECKPOINT: u64 = 1 << 20;
+/// The reserve becomes a segment, and is no larger.
+const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
+
 /// When a commit comes unasked, and so what a crash may take.
 ///
 /// Awaiting a [`Ticket`](crate::Ticket) or calling [`Log::flush`](crate::Log::flush) asks for a
@@ -118,6 +123,15 @@ pub struct Options {
     /// Default 64 MiB. The file grows on demand. A record or an atomic batch that is larger gets a
     /// segment of its own. Each segment of an open log takes one file descriptor.
     pub segment_size: u32,
+    /// The bytes that are kept reserved on the disk, in a file of their own, for what a full disk must
+    /// not stop: opening after a crash, and the internal appends by which a component gives space
+    /// back ([`Log::append_internal`](crate::Log::append_internal)). Ordinary appends get
+    /// [`Error::NoSpace`] while the reserve is missing and cannot be made. It is filled when the log
+    /// is opened and when space was freed; where there is little room, with half of that, 64 KiB at
+    /// least. Default `None`: a segment's header, `buffers` times `buffer_size`, and 1 MiB for one
+    /// checkpoint. At most 512 MiB. `Some(0)` keeps none: then a log on a full disk may not open
+    /// before there is room.
+    pub reserve: Option<u64>,
     /// The records after which a segment is full, too. Default: no such limit.
     pub segment_records: Option<u64>,
     /// The size of one staging buffer in bytes, a multiple of 4096 from 8 KiB to 64 MiB. Default
@@ -187,6 +201,7 @@ impl Default for Options {
             retention: Retention::NONE,
             record_limit: 1 << 20,
             segment_size: 64 << 20,
+            reserve: None,
             segment_records: None,
             buffer_size: 4 << 20,
             buffers: 8,
@@ -216,6 +231,13 @@ impl Options {
         Self { disk, ..Self::default() }
     }
 
+    /// The bytes of the reserve, whole blocks.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        let staged = u64::from(self.buffers) * u64::from(self.buffer_size);
+        let bytes = self.reserve.unwrap_or(u64::from(BLOCK) + staged + CHECKPOINT);
+        bytes.min(RESERVE_MAX).next_multiple_of(u64::from(BLOCK))
+    }
+
     pub(crate) fn check(&self) -> Result<()> {
         let blocks = |n: u32| n.is_multiple_of(BLOCK);
         rule(self.record_limit <= RECORD_LIMIT_MAX, "record_limit", "at most 64 MiB and 4 KiB")?;
@@ -224,6 +246,7 @@ impl Options {
             "segment_size",
             "a multiple of 4096 from 64 KiB to 512 MiB",
         )?;
+        rule(self.reserve.is_none_or(|bytes| bytes <= RESERVE_MAX), "reserve", "at most 512 MiB")?;
         rule(self.segment_records != Some(0), "segment_records", "at least 1")?;
         rule(
             blocks(self.buffer_size) && (8 << 10..=64 << 20).contains(&self.buffer_size),

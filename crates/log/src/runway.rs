@@ -5,6 +5,7 @@
 //! before it writes, and a prewrite takes only what lies behind every range that was entered. A
 //! commit that comes to a range being prewritten waits for that one write.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub(crate) struct Ready {
     pub(crate) reader: Arc<dyn File>,
     /// Blocks below this offset were written in some life of the file.
     pub(crate) written_to: u32,
+    /// Units may be placed below this offset.
+    pub(crate) limit: u32,
 }
 
 #[derive(Debug)]
@@ -35,6 +38,8 @@ pub(crate) struct Runway {
     state: Mutex<State>,
     cleared: Condvar,
     prewrites: bool,
+    /// Offsets from here on are not prewritten.
+    most: u32,
 }
 
 #[derive(Debug, Default)]
@@ -44,12 +49,15 @@ struct State {
     written_to: u32,
     /// Commits have entered all below this.
     entered_to: u32,
+    /// Units may be placed below this.
+    limit: u32,
     /// The range that is being prewritten.
     busy: Option<Range<u32>>,
-    ready: Option<(u64, Ready)>,
-    making: Option<u64>,
-    /// The committer has asked for this segment, or making it ahead failed: it is the committer's.
-    taken: u64,
+    /// Segments that the committer has yet to enter. The core gives places in no others, so that
+    /// there are at most as many as units in memory, and one ahead.
+    ready: VecDeque<(u64, Ready)>,
+    /// Reserving ahead was tried with the segment reserved up to this offset.
+    tried: (u64, u32),
     /// A moving average of the size of commits, and bytes entered since the last look.
     commit_size: u64,
     recent: u64,
@@ -57,10 +65,13 @@ struct State {
 }
 
 impl Runway {
-    pub(crate) fn new(segment: u64, end: u32, written_to: u32, prewrites: bool) -> Self {
+    /// The log goes on in `segment` at `end`, and nothing behind that is reserved.
+    pub(crate) fn new(segment: u64, end: u32, prewrites: bool, most: u32) -> Self {
+        let (written_to, entered_to, limit) = (end, end, end);
+        let commit_size = 4096;
         let state =
-            State { segment, written_to, entered_to: end, commit_size: 4096, ..State::default() };
-        Self { state: Mutex::new(state), cleared: Condvar::new(), prewrites }
+            State { segment, written_to, entered_to, limit, commit_size, ..State::default() };
+        Self { state: Mutex::new(state), cleared: Condvar::new(), prewrites, most }
     }
 
     /// A commit enters its range: no prewrite will touch it from here on.
@@ -79,69 +90,76 @@ impl Runway {
     }
 
     /// Commits go to this segment now.
-    pub(crate) fn enter(&self, segment: u64, written_to: u32) {
+    pub(crate) fn enter(&self, segment: u64, written_to: u32, limit: u32) {
         let mut state = self.state.lock();
         while state.busy.is_some() {
             self.cleared.wait(&mut state);
         }
         state.segment = segment;
         state.written_to = written_to;
+        state.limit = limit;
         // The header stands in the first block.
         state.entered_to = BLOCK;
     }
 
-    /// Whether prewriting is due, or the making of the next segment.
-    pub(crate) fn is_low(&self, limit: u32) -> bool {
+    /// Whether prewriting is due, or reserving ahead.
+    pub(crate) fn is_low(&self) -> bool {
         let state = self.state.lock();
-        let next = state.segment + 1;
-        let alone = state.ready.is_none() && state.making.is_none() && state.taken < next;
-        (alone && state.entered_to > limit / 2)
-            || (self.prewrites && state.busy.is_none() && state.wants(limit).is_some())
+        let short = state.entered_to > state.limit / 2
+            && state.ready.is_empty()
+            && state.tried != (state.segment, state.limit);
+        short || (self.prewrites && state.busy.is_none() && state.wants(self.most).is_some())
+    }
+
+    /// No space can be reserved ahead: not to be tried again before there is a change.
+    pub(crate) fn tried(&self) {
+        let mut state = self.state.lock();
+        state.tried = (state.segment, state.limit);
     }
 
     /// Takes the next range to prewrite. Nobody else enters it until the claim is dropped.
-    pub(crate) fn claim(&self, limit: u32) -> Option<Claim<'_>> {
+    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         let mut state = self.state.lock();
         if !self.prewrites || state.closed || state.busy.is_some() {
             return None;
         }
-        let range = state.wants(limit)?;
+        let range = state.wants(self.most)?;
         state.recent /= 2;
         state.busy = Some(range.clone());
         Some(Claim { runway: self, segment: state.segment, range })
     }
 
-    /// Takes the making of a segment, if nobody has made it or is making it.
-    pub(crate) fn claim_segment(&self, number: u64) -> Option<Making<'_>> {
-        let mut state = self.state.lock();
-        let have = state.ready.as_ref().is_some_and(|(ready, _)| *ready >= number);
-        let late = state.segment.max(state.taken) >= number;
-        if state.closed || have || state.making.is_some() || late {
-            return None;
-        }
-        state.making = Some(number);
-        Some(Making { runway: self, number, made: None })
+    /// The next segment is made.
+    pub(crate) fn made(&self, number: u64, ready: Ready) {
+        self.state.lock().ready.push_back((number, ready));
     }
 
-    /// The segment with this number, if it was made ahead.
+    /// A segment is reserved up to this offset.
+    pub(crate) fn extended(&self, segment: u64, limit: u32) {
+        let mut state = self.state.lock();
+        if let Some((_, ready)) = state.ready.iter_mut().find(|(number, _)| *number == segment) {
+            ready.limit = limit;
+        } else if state.segment == segment {
+            state.limit = limit;
+        }
+    }
+
+    /// The segment with this number goes to the committer, who has to enter it.
     pub(crate) fn take(&self, number: u64) -> Option<Ready> {
         let mut state = self.state.lock();
-        while state.making == Some(number) {
-            self.cleared.wait(&mut state);
-        }
-        state.taken = number;
-        state.ready.take_if(|(ready, _)| *ready == number).map(|(_, ready)| ready)
+        let at = state.ready.iter().position(|(ready, _)| *ready == number)?;
+        state.ready.remove(at).map(|(_, ready)| ready)
     }
 
-    /// Stops all work ahead; returns once none is under way. The segment made ahead, if any, is
+    /// Stops all work ahead; returns once none is under way. Segments that nothing was written to are
     /// given back to be removed.
-    pub(crate) fn close(&self) -> Option<(u64, Ready)> {
+    pub(crate) fn close(&self) -> VecDeque<(u64, Ready)> {
         let mut state = self.state.lock();
         state.closed = true;
-        while state.busy.is_some() || state.making.is_some() {
+        while state.busy.is_some() {
             self.cleared.wait(&mut state);
         }
-        state.ready.take()
+        std::mem::take(&mut state.ready)
     }
 }
 
@@ -163,35 +181,9 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// A segment that is being made. One that could not be made ahead is left to the committer, whose
-/// failure it then is.
-#[derive(Debug)]
-pub(crate) struct Making<'a> {
-    runway: &'a Runway,
-    number: u64,
-    made: Option<Ready>,
-}
-
-impl Making<'_> {
-    pub(crate) fn made(mut self, ready: Ready) {
-        self.made = Some(ready);
-    }
-}
-
-impl Drop for Making<'_> {
-    fn drop(&mut self) {
-        let mut state = self.runway.state.lock();
-        state.making = None;
-        match self.made.take() {
-            Some(ready) => state.ready = Some((self.number, ready)),
-            None => state.taken = state.taken.max(self.number),
-        }
-        self.runway.cleared.notify_all();
-    }
-}
-
 impl State {
-    fn wants(&self, limit: u32) -> Option<Range<u32>> {
+    fn wants(&self, most: u32) -> Option<Range<u32>> {
+        let limit = self.limit.min(most);
         if self.commit_size >= LARGE {
             return None;
         }

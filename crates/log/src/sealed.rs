@@ -1,22 +1,43 @@
 //! The sealed file: the second of the two shapes that durable bytes have, for small facts that
 //! change as a whole.
 //!
-//! Written aside, synced, renamed over the old one, directory synced, and checksummed whole: after a
-//! crash either the old content is there or the new, never a mixture, and anything else is damage.
+//! Written to a temporary file, synced, exchanged with the old one, directory synced, and checksummed
+//! whole: after a crash either the old content is there or the new, never a mixture, and anything else
+//! is damage.
+//!
+//! The file that had the name before becomes the temporary file and keeps its blocks, so that replacing
+//! a sealed file allocates nothing and works on a full disk. Where files cannot be exchanged the
+//! temporary file is renamed over the old one, and made anew behind that while there is room.
+//!
+//! # The crash argument of the exchange
+//!
+//! The exchange is one step, so that a crash leaves each of the two files under one of the two names,
+//! and both were synced whole before: the new one just now, the old one when it was written. Only the
+//! next replacement overwrites a file, the temporary one, and not before the directory was synced:
+//! until then the medium may still give that file the name. Nobody reads the temporary file. A reader
+//! that opened the file before it was exchanged may meet the next replacement in it: what does not
+//! check is opened and read again.
 //!
 //! ```text
 //! 0        8         12    16       20              20+len
-//! | magic  | version | crc | length | content ...   |
+//! | magic  | version | crc | length | content ...   | zeros to the end of the block
 //! ```
 
-use esker_disk::{BLOCK, Dir, File, Open, read_full_at, write_all_at};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use esker_disk::{BLOCK, Dir, File, Open, Refusal, read_full_at, write_all_at};
 
 use crate::error::{Damage, Error, Result};
 use crate::format::{VERSION, crc};
 use crate::layout;
 use crate::position::Seq;
 
+/// How often a file is read that may be replaced meanwhile.
+const READS: u32 = 4;
 const HEADER: usize = 20;
+/// In the length: zeros follow the content up to the end of its last block.
+const PADDED: u32 = 1 << 31;
 /// Larger than any content; a length above is nonsense and is not allocated.
 const LIMIT: usize = 1 << 20;
 
@@ -26,17 +47,58 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
     bytes.extend_from_slice(&magic);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
-    bytes.extend_from_slice(&(content.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&(content.len() as u32 | PADDED).to_le_bytes());
     bytes.extend_from_slice(content);
     let sum = crc(&bytes);
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
 
-    let aside = layout::aside(name);
-    let file = dir.open(&aside, Open::create())?;
-    file.set_len(0)?;
+    let next = layout::next(name);
+    let file = spare(dir, &next, bytes.len())?;
+    // Whole blocks: what a crash left there may not be readable, and what is allocated is to stay.
+    bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
     write_all_at(&*file, &bytes, 0)?;
+    file.set_len(bytes.len() as u64)?;
     file.sync_data()?;
-    publish(dir, &aside, name)
+    drop(file);
+    let exchanged = is_there(dir, name)? && exchange(dir, &next, name)?;
+    if !exchanged {
+        dir.rename(&next, name)?;
+    }
+    dir.sync()?;
+    if !exchanged && let Err(error) = spare(dir, &next, bytes.len()) {
+        // The next one is made when it is needed, if there is room.
+        tracing::debug!(%error, name, "failed to keep a temporary file allocated");
+    }
+    Ok(())
+}
+
+fn is_there(dir: &dyn Dir, name: &str) -> Result<bool> {
+    match dir.open(name, Open::read()) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(false),
+        file => Ok(file.map(|_| true)?),
+    }
+}
+
+/// `false` where the file system cannot do that.
+fn exchange(dir: &dyn Dir, a: &str, b: &str) -> Result<bool> {
+    match dir.exchange(a, b) {
+        Err(cause) if cause.refusal() == Some(Refusal::Exchange) => Ok(false),
+        exchanged => Ok(exchanged.map(|()| true)?),
+    }
+}
+
+/// The temporary file, with room for so many bytes. Where it is there already this takes no space.
+fn spare(dir: &dyn Dir, next: &str, len: usize) -> Result<Arc<dyn File>> {
+    // What it is written over may have had the other name a moment ago.
+    dir.sync()?;
+    let file = dir.open(next, Open::create())?;
+    let before = file.len()?;
+    if let Err(cause) = file.preallocate(0, len.max(BLOCK) as u64) {
+        // A full disk is met here, where nothing was written.
+        file.set_len(before)?;
+        return Err(cause.into());
+    }
+    Ok(file)
 }
 
 /// Gives a file that was written and synced aside its name, durably.
@@ -58,7 +120,21 @@ pub(crate) fn read_any(dir: &dyn Dir, name: &str) -> Result<([u8; 8], Vec<u8>)> 
 fn read_where(
     dir: &dyn Dir,
     name: &str,
-    ours: impl FnOnce([u8; 8]) -> bool,
+    ours: impl Fn([u8; 8]) -> bool,
+) -> Result<([u8; 8], Vec<u8>)> {
+    for _ in 0..READS - 1 {
+        match read_once(dir, name, &ours) {
+            Err(Error::Damaged(_)) => std::thread::yield_now(),
+            outcome => return outcome,
+        }
+    }
+    read_once(dir, name, &ours)
+}
+
+fn read_once(
+    dir: &dyn Dir,
+    name: &str,
+    ours: impl Fn([u8; 8]) -> bool,
 ) -> Result<([u8; 8], Vec<u8>)> {
     let file = dir.open(name, Open::read())?;
     let damaged = |what: &str| {
@@ -80,12 +156,16 @@ fn read_where(
     };
     let (version, sum, length) = (word(8), word(12), word(16));
     bytes[12..16].fill(0);
-    if crc(&bytes) != sum || bytes.len() - HEADER != length as usize {
+    let end = HEADER + (length & !PADDED) as usize;
+    let padded = if length & PADDED != 0 { end.next_multiple_of(BLOCK) } else { end };
+    let whole = bytes.len() == padded;
+    if !whole || crc(&bytes[..end]) != sum || bytes[end..].iter().any(|&byte| byte != 0) {
         return Err(damaged("the checksum does not match"));
     }
     if version != VERSION {
         return Err(Error::Version { file: dir.path_of(name), version });
     }
+    bytes.truncate(end);
     Ok((magic, bytes.split_off(HEADER)))
 }
 

@@ -120,7 +120,9 @@ impl<A: Append> futures_sink::Sink<A> for Sink {
     /// # Errors
     /// [`Error::Full`] where others took the room meanwhile, and as [`Log::append`].
     fn start_send(mut self: Pin<&mut Self>, record: A) -> Result<()> {
-        self.try_push(record)
+        let ticket = self.log.try_append_here(&record)?;
+        self.keep(ticket);
+        Ok(())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {

@@ -10,6 +10,7 @@ use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
 use crate::error::{Error, Result};
 use crate::floor::{Floor, Low};
+use crate::format::BLOCK;
 use crate::layout;
 use crate::log::Shared;
 use crate::position::Seq;
@@ -29,9 +30,14 @@ pub(crate) fn upkeep(log: &Shared) -> Result<()> {
     }
     if log.turned.swap(false, SeqCst) {
         write_footers(log)?;
-        retain(log)?;
+        match retain(log) {
+            Err(error) if error.is_no_space() => {
+                tracing::warn!(%error, "failed to drop segments; trying again later");
+            }
+            outcome => outcome?,
+        }
     }
-    make_ahead(log);
+    log.reserve_ahead();
     prewrite_ahead(log)
 }
 
@@ -45,13 +51,30 @@ fn write_footers(log: &Shared) -> Result<()> {
         drop(state);
         if due && durable > next.header.base {
             match log.dir.open(&segment.name(), Open::write()) {
-                Ok(file) => write_footer(&*file, segment)?,
+                Ok(file) => end_segment(log, &*file, segment)?,
                 // Opening the log does without a footer; it only takes longer.
-                Err(error) => tracing::warn!(%error, "a segment stays without its footer"),
+                Err(error) => tracing::warn!(%error, "failed to write segment footer"),
             }
         } else if due {
             log.turned.store(true, SeqCst);
         }
+    }
+    Ok(())
+}
+
+/// Writes the footer of a full segment, and gives back what was reserved behind it.
+pub(crate) fn end_segment(log: &Shared, file: &dyn File, segment: &Segment) -> Result<()> {
+    let end = match write_footer(file, segment) {
+        Err(error) if error.is_no_space() => {
+            // Its records are too small for the room that is reserved for it.
+            tracing::warn!(%error, "failed to write segment footer");
+            return Ok(());
+        }
+        end => end?,
+    };
+    // A file that is used again keeps its blocks.
+    if !log.options.retention.is_set() && file.len()? > end {
+        file.set_len(end)?;
     }
     Ok(())
 }
@@ -102,13 +125,11 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
         log.turned.store(true, SeqCst);
         return Ok(());
     }
-    {
-        let mut manifest = log.manifest.lock();
+    log.change_manifest(|manifest| {
         manifest.floor_segment = first.number();
         manifest.floor_seq = manifest.floor_seq.max(first.header.prev_seq);
         manifest.durable = manifest.durable.max(log.published.seq());
-        manifest.write(&*log.dir)?;
-    }
+    })?;
     // The floor first: a reader below it must not look for segments that are gone.
     log.floor.raise(Low { seq: first.header.prev_seq, position: first.header.base });
     let dropped = log.segments.drop_below(first.number());
@@ -122,15 +143,21 @@ fn drop_segments_below(log: &Shared, first: &Segment) -> Result<()> {
         let unused = Arc::into_inner(segment).is_some();
         let mut spares = log.spares.lock();
         if recycles && unused && spares.len() < SPARES && size >= log.options.segment_size / 2 {
-            log.dir.rename(&name, &layout::spare(number))?;
-            log.dir.sync()?;
-            spares.push(number);
+            match log.dir.rename(&name, &layout::spare(number)) {
+                Err(cause) if cause.is_no_space() => log.dir.unlink(&name)?,
+                renamed => {
+                    renamed?;
+                    log.dir.sync()?;
+                    spares.push(number);
+                }
+            }
         } else {
             log.dir.unlink(&name)?;
         }
     }
     if dropped_any {
         log.dir.sync()?;
+        log.fill_reserve();
     }
     Ok(())
 }
@@ -153,42 +180,29 @@ pub(crate) fn truncate_before(log: &Shared, seq: Seq) -> Result<()> {
     if below > log.published.seq() {
         return Err(Error::NotFound { seq });
     }
-    {
-        let mut manifest = log.manifest.lock();
+    let full =
+        |error: Error| error.for_want_of_space(log.dir.path(), BLOCK.into(), log.published.seq());
+    log.change_manifest(|manifest| {
         manifest.floor_seq = manifest.floor_seq.max(below);
         manifest.durable = manifest.durable.max(log.published.seq());
-        manifest.write(&*log.dir)?;
-    }
+    })
+    .map_err(full)?;
     log.page.lock().store_trim(below)?;
     log.floor.raise(Floor::locate(&log.segments, below));
     let first = log.segments.of_seq(seq.0);
     match (first, log.segments.oldest()) {
         (Some(first), Some(oldest)) if first.number() > oldest.number() => {
-            drop_segments_below(log, &first)
+            drop_segments_below(log, &first).map_err(full)
         }
         _ => Ok(()),
     }
 }
 
-/// Makes the next segment once the current one is half full. A failure loses nothing: room or
-/// descriptors may be there again when the commit needs the segment, and if not it will say so.
-fn make_ahead(log: &Shared) {
-    let (segment, offset) = log.lock().core.frontier();
-    if offset > log.options.segment_size / 2
-        && let Some(making) = log.runway.claim_segment(segment + 1)
-    {
-        match log.make_segment(segment + 1) {
-            Ok(ready) => making.made(ready),
-            Err(error) => tracing::warn!(%error, "the next segment was not made ahead"),
-        }
-    }
-}
-
 /// Prewrites blocks. No room for them is not a failure; the commit that needs it will find out.
 fn prewrite_ahead(log: &Shared) -> Result<()> {
-    while let Some(claim) = log.runway.claim(log.options.segment_size) {
+    while let Some(claim) = log.runway.claim() {
         match prewrite(log, claim.segment, &claim.range) {
-            Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::StorageFull => {
+            Err(Error::Io(cause)) if cause.is_no_space() => {
                 tracing::warn!(%cause, "no room to write blocks ahead");
                 return Ok(());
             }

@@ -49,7 +49,14 @@ fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result
         Ran::Failed { life, step, error } => {
             check_error(&error, op, effect).map_err(|error| format!("{step:?}: {error}"))?;
             let reads = step == Step::Read || op == Op::Read;
-            if !reads && step != Step::Reopen {
+            if matches!(error, Error::NoSpace { .. }) {
+                // Nothing was accepted, and nothing is poisoned.
+                let goes_on = life.log.append(b"room").and_then(esker_log::Ticket::wait);
+                if step != Step::Reopen {
+                    goes_on.map_err(|error| format!("{step:?}, after NoSpace: {error:?}"))?;
+                    world.accepted_unseen(b"room");
+                }
+            } else if !reads && step != Step::Reopen {
                 check_latched(&world, &life, op, effect)
                     .and_then(|()| check_left_alone(&witness))
                     .map_err(|error| format!("{step:?}: {error}"))?;
@@ -64,7 +71,11 @@ fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result
 /// Whoever is told first gets the failure itself, or the log's refusal with it as the cause.
 fn check_error(error: &Error, op: Op, effect: &Effect) -> Result<(), String> {
     match error {
-        Error::Io(cause) | Error::Poisoned(cause) if is_cause(cause, op, effect) => Ok(()),
+        Error::Io(cause) | Error::Poisoned(cause) | Error::NoSpace { cause, .. }
+            if is_cause(cause, op, effect) =>
+        {
+            Ok(())
+        }
         // Bytes that cannot be read are damage where they were durable.
         Error::Damaged(damage) if op == Op::Read && damage.what.contains("read") => Ok(()),
         other => Err(format!("{effect:?} of {op:?} is told as {other:?}")),

@@ -165,10 +165,16 @@ fn structures_are_those_of_version_2_byte_for_byte() {
     assert_eq!(hex(&first[BLOCK..BLOCK + 144]), UNIT);
     assert_eq!(hex(&first[2 * BLOCK..2 * BLOCK + 112]), FOOTER);
     assert_eq!(hex(&second[..104]), SECOND_HEADER);
-    assert_eq!(hex(&disk.contents(&in_dir("manifest")).unwrap()), MANIFEST);
+    let sealed = disk.contents(&in_dir("manifest")).unwrap();
+    assert_eq!((hex(&sealed[..100]), sealed.len()), (MANIFEST.into(), BLOCK));
     let mark = disk.contents(&in_dir("mark")).unwrap();
     assert_eq!((hex(&mark[..64]), mark.len()), (MARK.into(), 2 * BLOCK));
-    let zeros = [&first[104..BLOCK], &first[BLOCK + 144..2 * BLOCK], &first[2 * BLOCK + 112..]];
+    let zeros = [
+        &sealed[100..],
+        &first[104..BLOCK],
+        &first[BLOCK + 144..2 * BLOCK],
+        &first[2 * BLOCK + 112..],
+    ];
     assert!(zeros.into_iter().flatten().all(|&byte| byte == 0));
     // And what the book says of the format is so.
     assert_eq!(format::told(&disk.contents(&in_dir("mark")).unwrap()), Some(4));
@@ -245,8 +251,8 @@ const SECOND_HEADER: &str = "\
 0000000000000000
 ";
 const MANIFEST: &str = "\
-45534b45524d414e0200000086b035aa
-50000000000102030405060708090a0b
+45534b45524d414e02000000f08728ae
+50000080000102030405060708090a0b
 0c0d0e0f010000000000000001000000
 00000000000000000000000001000000
 00200000020000000000000004000000

@@ -263,8 +263,16 @@ impl File for SimFile {
         }
         let pages = offset / BLOCK as u64..(offset + len).div_ceil(BLOCK as u64);
         self.resize(offset, |inode, free| {
-            let fits = inode.extents.missing(pages.start, pages.end) <= free;
-            fits.then(|| inode.preallocate(offset, len))
+            if inode.extents.missing(pages.start, pages.end) <= free {
+                inode.preallocate(offset, len);
+                return Some(());
+            }
+            // As on ext4: what there was is taken and stays taken.
+            let end = inode.extents.affordable(pages.start, pages.end, free) * BLOCK as u64;
+            if end > offset {
+                inode.preallocate(offset, end - offset);
+            }
+            None
         })
     }
 

@@ -19,9 +19,12 @@
 //! **Bounds.** At most `buffers` windows hold units that are not durable, and at most
 //! twice as many units are not written. When either is reached the answer is [`Refusal::Full`], and
 //! the caller waits or gives up.
+//!
+//! **Space.** No place is given in a file that is not reserved: see [`space`].
 
 mod jobs;
 mod place;
+mod space;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -140,6 +143,8 @@ enum Flying {
 pub(crate) enum Refusal {
     /// There is no room until a commit ends. The caller may wait for one.
     Full,
+    /// There is no reserved space. The caller may reserve some.
+    NeedsSpace(Need),
     /// Not now and not later.
     Error(Error),
 }
@@ -148,6 +153,40 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
+}
+
+/// The space that a unit needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Whole blocks.
+    pub(crate) bytes: u32,
+    /// An internal append, which may use the reserve.
+    pub(crate) internal: bool,
+}
+
+/// Space to reserve, so that there is a place for a unit. Offsets are those past the last byte that
+/// units take: the file is longer, by its footer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// More of a segment that is reserved up to `from`.
+    Extend { segment: u64, from: u32, least: u32, best: u32 },
+    /// The next segment.
+    Make { segment: u64, least: u32, best: u32 },
+    /// The reserve: the segment was taken of it, and ordinary appends may go on there only when it
+    /// is filled again.
+    Release,
+}
+
+/// A segment whose file is reserved and that nothing was placed in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reserved {
+    pub(crate) segment: u64,
+    /// The offset past the last byte that may be given.
+    pub(crate) limit: u32,
+    /// The offset at which the segment is full; `limit` may grow up to here.
+    pub(crate) full: u32,
+    /// Only internal appends may use it.
+    pub(crate) internal: bool,
 }
 
 /// The order that a caller demands for a record.
@@ -210,6 +249,10 @@ struct Frontier {
     offset: u32,
     /// Records in the segment so far.
     records: u64,
+    /// As in [`Reserved`].
+    limit: u32,
+    full: u32,
+    internal: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -240,6 +283,8 @@ pub(crate) struct Core {
     limits: Limits,
     policy: Policy,
     frontier: Frontier,
+    /// The segment behind it, where that is made.
+    next: Option<Reserved>,
     /// The last number given.
     last: u64,
     next_unit: u64,
@@ -294,7 +339,12 @@ impl Core {
                 base: start.base,
                 offset: start.offset,
                 records: start.records,
+                // What stands there already; anything more has to be reserved.
+                limit: start.offset,
+                full: options.segment_size,
+                internal: false,
             },
+            next: None,
             last: start.last_seq,
             next_unit: 1,
             open: None,

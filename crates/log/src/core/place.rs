@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Core, Numbering, Open, Placed, Refusal, Unit};
+use super::space::Fit;
+use super::{Core, Frontier, Need, Numbering, Open, Placed, Refusal, Reserved, Unit};
 use crate::error::Error;
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
@@ -13,13 +14,20 @@ use crate::window::{Piece, Place};
 
 impl Core {
     /// Gives the next record its place, or says why not. Nothing changes on a refusal.
-    pub(crate) fn place(&mut self, numbering: Numbering, size: usize) -> Result<Placed, Refusal> {
+    ///
+    /// An `internal` record may use the reserve.
+    pub(crate) fn place(
+        &mut self,
+        numbering: Numbering,
+        size: usize,
+        internal: bool,
+    ) -> Result<Placed, Refusal> {
         self.refuse_if_latched()?;
         self.check_size(size)?;
         let (seq, prev) = self.number(numbering)?;
         self.check_window(1)?;
         let stored = stored_size(size);
-        self.make_room(stored)?;
+        self.make_room(stored, internal)?;
         self.take(seq, prev, stored)
     }
 
@@ -43,7 +51,7 @@ impl Core {
             return Err(Error::BatchTooLarge { size: stored, limit }.into());
         }
         self.check_window(records)?;
-        self.make_room(stored as u32)
+        self.make_room(stored as u32, false)
     }
 
     /// Checks the numbers and sizes of a batch before any of it is placed; the bytes that it takes.
@@ -119,13 +127,14 @@ impl Core {
     }
 
     /// Makes the open unit one with room for so many bytes, sealing the one that has not enough.
-    fn make_room(&mut self, stored: u32) -> Result<(), Refusal> {
+    fn make_room(&mut self, stored: u32, internal: bool) -> Result<(), Refusal> {
         let segment_full = self.frontier.records >= self.limits.segment_records;
         let mut offset = self.frontier.offset;
         if let Some(open) = &self.open {
             let end = open.start + open.used;
             let fits = block_up(end + stored) <= open.window.limit;
-            if fits && !segment_full && open.used + stored <= UNIT_MAX - BLOCK {
+            let barred = self.frontier.internal && !internal;
+            if fits && !segment_full && !barred && open.used + stored <= UNIT_MAX - BLOCK {
                 return Ok(());
             }
             offset = block_up(end);
@@ -138,14 +147,17 @@ impl Core {
         let mut frontier = self.frontier;
         frontier.offset = offset;
         let behind = frontier.base + u64::from(offset);
-        let rotate = frontier.offset > BLOCK
-            && (segment_full || frontier.offset.saturating_add(need) > self.limits.segment);
-        if rotate {
-            frontier.segment += 1;
-            frontier.base = behind;
-            frontier.salt = Salt::new(self.log, frontier.segment);
-            frontier.offset = BLOCK;
-            frontier.records = 0;
+        let space = Need { bytes: need, internal };
+        let next = match (self.fit(offset, space), self.next) {
+            (Fit::Here, _) => None,
+            (Fit::Next, Some(next)) => Some(next),
+            _ => return Err(Refusal::NeedsSpace(space)),
+        };
+        if let Some(Reserved { segment, limit, full, internal }) = next {
+            let salt = Salt::new(self.log, segment);
+            let (offset, records) = (BLOCK, 0);
+            frontier =
+                Frontier { segment, salt, base: behind, offset, records, limit, full, internal };
         }
         let window = match self.tail.newest() {
             Some(window)
@@ -162,7 +174,7 @@ impl Core {
                     self.ask_all();
                     return Err(Refusal::Full);
                 }
-                let usual = self.limits.segment.min(frontier.offset + self.limits.window);
+                let usual = frontier.limit.min(frontier.offset.saturating_add(self.limits.window));
                 let piece = Piece {
                     segment: frontier.segment,
                     base: frontier.base,
@@ -175,7 +187,8 @@ impl Core {
 
         self.seal();
         self.frontier = frontier;
-        if rotate {
+        if next.is_some() {
+            self.next = None;
             self.since_index = (u32::MAX / 2, 0);
         }
         let number = self.next_unit;

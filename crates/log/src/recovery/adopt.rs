@@ -6,12 +6,13 @@ use std::sync::Arc;
 use esker_disk::{Dir, Open, write_all_at};
 use parking_lot::RwLock;
 
-use super::rewrite::{Rewriter, Rewritten};
+use super::rewrite::{Rewriter, Rewritten, UNIT};
 use super::survey::{Live, Survey, density};
 use super::{Cut, Found, Recovery};
 use crate::core::{Mark, Start};
 use crate::error::Result;
-use crate::format::{BLOCK, Footer, LogId, SegmentHeader};
+use crate::format::unit::UNIT_HEADER;
+use crate::format::{BLOCK, Footer, LogId, SegmentHeader, UnitKind};
 use crate::layout;
 use crate::manifest::Manifest;
 use crate::mark::Page;
@@ -56,6 +57,10 @@ pub(crate) fn adopt(
     for name in &survey.aside {
         dir.unlink(name)?;
     }
+    // They hold nothing, and may be what the disk is full of.
+    for number in &survey.blank {
+        dir.unlink(&layout::segment(*number))?;
+    }
     manifest.session += 1;
     // The clean end goes, and what it said was durable must not go with it.
     manifest.durable = manifest.durable.max(survey.claim);
@@ -77,6 +82,9 @@ pub(crate) fn adopt(
     let mut live = survey.live;
     if clean.is_some() {
         recovery.cut = trim(dir, &live)?;
+        for number in &survey.dead {
+            dir.unlink(&layout::segment(*number))?;
+        }
     } else {
         let number = survey.highest_number + 1;
         let new = copy_tail(dir, options, &manifest, &mut live, number, survey.claim, time_ms)?;
@@ -241,7 +249,8 @@ fn copy_tail(
         recovered: true,
         first_chain: 0,
     };
-    let mut writer = Rewriter::new(dir, header, density(options))?;
+    let room = room_for(tail.iter().flat_map(|(_, units)| units));
+    let mut writer = Rewriter::new(dir, header, density(options), room)?;
     let mut copied = 0;
     for (live, units) in &tail {
         let segment = &live.segment;
@@ -252,6 +261,22 @@ fn copy_tail(
     let new = writer.finish()?;
     let live = open_new(dir, options, new)?;
     Ok(Copied { live, copied, dead })
+}
+
+/// The most bytes that a segment with these units takes, when they are put together anew.
+pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a SoundUnit>) -> u64 {
+    let block = u64::from(BLOCK);
+    let (mut bytes, mut gaps) = (0, 0);
+    for unit in units {
+        match unit.header.kind {
+            UnitKind::Data => bytes += u64::from(unit.header.used),
+            UnitKind::Gap => gaps += 1,
+        }
+    }
+    // Behind a gap and behind each megabyte a unit begins, with a header and on a block of its own.
+    let begun = bytes / u64::from(UNIT) + gaps + 1;
+    let room = block * (1 + gaps) + bytes + begun * (block + u64::from(UNIT_HEADER));
+    room.next_multiple_of(block)
 }
 
 fn open_new(dir: &dyn Dir, options: &Options, new: Rewritten) -> Result<Live> {
@@ -283,11 +308,16 @@ fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
         file.set_len(u64::from(end))?;
         file.sync_data()?;
     }
-    write_footer(&*file, segment)
+    match write_footer(&*file, segment) {
+        // It is a convenience.
+        Err(error) if error.is_no_space() => Ok(()),
+        end => end.map(drop),
+    }
 }
 
 /// Writes the footer of a segment that is full and durable, and makes it durable.
-pub(crate) fn write_footer(file: &dyn esker_disk::File, segment: &Segment) -> Result<()> {
+/// Gives the offset behind it.
+pub(crate) fn write_footer(file: &dyn esker_disk::File, segment: &Segment) -> Result<u64> {
     let bytes = {
         let state = segment.state.read();
         let State { end, last_seq, chain, records, time_ms, ref index, .. } = *state;
@@ -309,5 +339,5 @@ pub(crate) fn write_footer(file: &dyn esker_disk::File, segment: &Segment) -> Re
     let mut state = segment.state.write();
     state.full = true;
     state.footed = true;
-    Ok(())
+    Ok(end + bytes.len() as u64)
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
+use esker_disk::{AlignedBuf, Dir, File, write_all_at};
 
 use super::damage_at;
 use crate::error::Result;
@@ -18,9 +18,10 @@ use crate::layout;
 use crate::scan::{Density, SoundUnit};
 use crate::sealed;
 use crate::segments::State;
+use crate::space;
 
 /// Units are closed when they reach this size.
-const UNIT: u32 = 1 << 20;
+pub(super) const UNIT: u32 = 1 << 20;
 
 pub(crate) struct Rewriter<'a> {
     dir: &'a dyn Dir,
@@ -47,12 +48,17 @@ pub(crate) struct Rewritten {
 }
 
 impl<'a> Rewriter<'a> {
-    /// Starts a segment; `header.claim` is the last record that will be in it.
-    pub(crate) fn new(dir: &'a dyn Dir, header: SegmentHeader, density: Density) -> Result<Self> {
+    /// Starts a segment that takes `room` bytes at most; `header.claim` is the last record that will
+    /// be in it. Where there is no space for it the reserve is used.
+    pub(crate) fn new(
+        dir: &'a dyn Dir,
+        header: SegmentHeader,
+        density: Density,
+        room: u64,
+    ) -> Result<Self> {
         let name = layout::segment(header.segment);
         let aside = layout::aside(&name);
-        let file = dir.open(&aside, Open::create())?;
-        file.set_len(0)?;
+        let file = space::file_with_room(dir, &aside, room)?;
         let (_, header_crc) = header.to_block();
         Ok(Self {
             dir,
@@ -201,6 +207,7 @@ impl<'a> Rewriter<'a> {
         let mut aligned = AlignedBuf::new(block.len());
         aligned.copy_from_slice(&block);
         write_all_at(&*self.file, &aligned, 0)?;
+        self.file.set_len(u64::from(self.state.end))?;
         self.file.sync_data()?;
         sealed::publish(self.dir, &self.aside, &self.name)?;
         Ok(Rewritten { header: self.header, header_crc: self.header_crc, state: self.state })

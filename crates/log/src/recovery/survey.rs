@@ -30,6 +30,8 @@ pub(crate) struct Survey {
     pub(crate) live: Vec<Live>,
     /// Numbers of segment files that are not live.
     pub(crate) dead: Vec<u64>,
+    /// Those of them that never got a header.
+    pub(crate) blank: Vec<u64>,
     /// Numbers of spare files.
     pub(crate) spares: Vec<u64>,
     /// Files that did not get their name.
@@ -123,6 +125,7 @@ pub(crate) fn survey(
         manifest,
         live: Vec::new(),
         dead: Vec::new(),
+        blank: Vec::new(),
         spares: Vec::new(),
         aside: Vec::new(),
         highest_number: manifest.floor_segment,
@@ -321,6 +324,11 @@ impl Surveyor<'_> {
         survey.dead.extend(dead);
         survey.dead.sort_unstable();
         survey.dead.dedup();
+        let blank = |number: &u64| {
+            matches!(self.heads.get(number), Some((_, Err(HeaderFlaw::Flaw(Flaw::Blank)))))
+        };
+        survey.blank = survey.dead.iter().copied().filter(blank).collect();
+        survey.dead.retain(|number| !blank(number));
         if survey.damage.is_none() {
             survey.damage = self.check_clean_end(survey);
         }

@@ -18,7 +18,7 @@ use crate::manifest::{End, Manifest};
 use crate::mark::Page;
 use crate::options::{OnDamage, Options};
 use crate::position::Seq;
-use crate::recovery::{Rewriter, damage_at, density};
+use crate::recovery::{Rewriter, damage_at, density, room_for};
 use crate::scan::SoundUnit;
 use crate::sealed;
 
@@ -298,7 +298,7 @@ fn write_anew(
 ) -> Result<()> {
     let claim = units.last().map_or(header.prev_seq, |unit| unit.header.last_seq);
     let header = SegmentHeader { claim, recovered: true, first_chain: 0, ..header };
-    let mut writer = Rewriter::new(dir, header, density(options))?;
+    let mut writer = Rewriter::new(dir, header, density(options), room_for(units.iter()))?;
     if let Some(file) = &segment.file {
         writer.copy(file, header.salt(), &segment.path, units, |_| {})?;
     }

@@ -239,7 +239,9 @@ pub fn set_segment_version(block: &mut [u8], version: u32) {
 /// Gives a sealed file a version and the checksum that fits.
 pub fn set_sealed_version(file: &mut [u8], version: u32) {
     put(file, 8, version);
-    let sum = sum_of(file, 0..file.len(), 12, crc);
+    // Bit 31 says that zeros follow the content.
+    let end = (20 + (word(file, 16) & !(1 << 31)) as usize).min(file.len());
+    let sum = sum_of(file, 0..end, 12, crc);
     put(file, 12, sum);
 }
 

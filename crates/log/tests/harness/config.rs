@@ -23,6 +23,7 @@ pub struct Config {
     pub tail_cache: u64,
     pub retention: Retention,
     pub segment_records: Option<u64>,
+    pub reserve: Option<u64>,
     pub validate: Validate,
 }
 
@@ -75,6 +76,7 @@ impl Config {
             tail_cache: 32 << 10,
             retention: Retention::NONE,
             segment_records: None,
+            reserve: None,
             validate: Validate::Quick,
         }
     }
@@ -117,6 +119,7 @@ impl Config {
             tail_cache: dice.pick(&[0, 32 << 10, 8 << 20]),
             retention: dice.pick(&kept),
             segment_records: dice.pick(&[None, None, Some(3), Some(9)]),
+            reserve: None,
             validate: dice.pick(&[Validate::Quick, Validate::Quick, Validate::Full]),
         }
     }
@@ -150,6 +153,7 @@ impl Config {
         options.retention = self.retention;
         options.segment_size = SEGMENT;
         options.segment_records = self.segment_records;
+        options.reserve = self.reserve;
         options.buffer_size = BUFFER;
         options.buffers = self.buffers;
         options.tail_cache = self.tail_cache;

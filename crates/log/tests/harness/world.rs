@@ -361,6 +361,13 @@ impl World {
         Ok(())
     }
 
+    /// A record that a test appended by itself, and that is durable.
+    pub fn accepted_unseen(&mut self, payload: &[u8]) {
+        let prev = self.model.last();
+        let (seq, payload, at) = (prev + 1, Arc::from(payload), Duration::ZERO);
+        self.model.accept(Entry { seq, prev, payload, group: 0, at });
+    }
+
     // ---- looking -------------------------------------------------------------------------------
 
     /// Everything that can be read, through a stream; and some of it one by one.
