@@ -228,9 +228,19 @@ pub(crate) fn oldest(source: &dyn Source) -> Seq {
     let low = source.low();
     let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
     let mut cursor = Cursor { position: start, after: low.seq, skipping: true };
-    let first = cursor.next(source).ok().flatten();
-    let first = first.and_then(|batch| batch.iter().next().map(|record| record.seq));
-    first.unwrap_or(Seq(low.seq.saturating_add(1)))
+    // Gaps that `repair` left come first, where the oldest records are gone. Each is met once.
+    loop {
+        match cursor.next(source) {
+            Ok(Some(batch)) => {
+                if let Some(record) = batch.iter().next() {
+                    return record.seq;
+                }
+            }
+            Err(Error::Quarantined { .. }) => {}
+            Ok(None) => return Seq(low.seq.max(source.limit().1).saturating_add(1)),
+            Err(_) => return Seq(low.seq.saturating_add(1)),
+        }
+    }
 }
 
 /// Reads and checks whole units from a file: at least one, and as many as one read holds.

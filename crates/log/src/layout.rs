@@ -77,9 +77,13 @@ pub(crate) fn classify(name: &str) -> Name {
     Name::Stranger
 }
 
-/// Whether a directory with these names is a log's.
+/// Whether a directory with these names is a log's, or what is left of one. The manifest is the first
+/// durable file of a log but for its app metadata, so each of the others means that there was one.
 pub(crate) fn is_a_log(names: &[String]) -> bool {
-    let tells = |name: &String| name == MANIFEST || matches!(classify(name), Name::Segment(_));
+    let first = [MANIFEST, MARK, QUARANTINE];
+    let tells = |name: &String| {
+        first.contains(&name.as_str()) || matches!(classify(name), Name::Segment(_))
+    };
     names.iter().any(tells)
 }
 

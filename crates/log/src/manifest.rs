@@ -123,9 +123,9 @@ impl Manifest {
     }
 }
 
-/// The error for a log whose segments are there, and whose manifest is not.
+/// The error for a log of which files are there, and the manifest is not.
 pub(crate) fn lost(dir: &dyn Dir) -> Error {
-    damaged(dir, "the manifest is missing, and segments are there")
+    damaged(dir, "the manifest is missing, and other files of the log are there")
 }
 
 fn damaged(dir: &dyn Dir, what: &str) -> Error {

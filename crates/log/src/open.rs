@@ -176,7 +176,11 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
         return Err(lost);
     }
     tracing::warn!(error = %lost, "making the manifest anew");
-    repair::manifest(dir)
+    let repair::Anew { manifest, may_be_truncated } = repair::manifest(dir)?;
+    if let Some((from, to)) = may_be_truncated {
+        tracing::warn!(%from, %to, "records in this range may have been truncated before");
+    }
+    Ok(manifest)
 }
 
 /// Sixteen bytes that no other log has, from the keys that the standard library draws at random.

@@ -86,7 +86,8 @@ impl Log {
     /// [`Error::Position`] when no durable record starts there, and as [`Log::read`].
     pub fn read_at(&self, position: Position) -> Result<View> {
         self.refuse_if_closed()?;
-        cursor::read_at(&*self.shared, position)
+        let source = &*self.shared;
+        cursor::read_at(source, position).map_err(|error| cursor::exactly(source, error))
     }
 
     /// The records that are accepted and not durable yet, in order: what every other way of reading

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use esker_disk::File;
 use parking_lot::RwLock;
 
+use crate::format::walk::Placed;
 use crate::format::{BLOCK, IndexEntry, Salt, SegmentHeader};
+use crate::image::Image;
 use crate::layout;
+use crate::scan::sound_unit;
 
 /// One segment. What changes is behind a lock that is held for a lookup or the push of an entry.
 #[derive(Debug)]
@@ -80,6 +83,21 @@ impl Segment {
         let entry = state.index.get(near.saturating_sub(1).max(behind));
         let known = entry.map(|entry| entry.unit.min(end));
         known.or_else(|| (end - offset <= len).then_some(end))
+    }
+
+    /// How many records with numbers up to this one are in sound units.
+    pub(crate) fn records_up_to(&self, seq: u64) -> u64 {
+        let end = self.state.read().end;
+        let (mut count, mut at) = (0, BLOCK);
+        let Ok(mut image) = Image::new(Arc::clone(&self.reader)) else { return 0 };
+        while at < end && self.header.prev_seq < seq {
+            let each = |record: Placed<'_>| count += u64::from(record.seq <= seq);
+            match sound_unit(&mut image, self.salt, at, each) {
+                Ok(Ok((header, _))) if header.last_seq < seq => at += header.span(),
+                _ => break,
+            }
+        }
+        count
     }
 
     /// The offset of a unit at or before the record with this number.

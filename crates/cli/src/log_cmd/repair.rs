@@ -58,6 +58,7 @@ fn repaired_json(repaired: &Repaired) -> Value {
     json!({
         "repaired": repaired.manifest || !repaired.aside.is_empty(),
         "manifest": repaired.manifest,
+        "may_be_truncated": repaired.may_be_truncated.map(|(from, to)| [from.0, to.0]),
         "aside": repaired.aside.iter().map(aside).collect::<Vec<_>>(),
     })
 }
@@ -66,6 +67,11 @@ fn repaired_text(dir: &Path, repaired: &Repaired) -> String {
     let mut text = String::new();
     if repaired.manifest {
         text += "the manifest was made anew from the segments\n";
+        if let Some((from, to)) = repaired.may_be_truncated {
+            text += &format!(
+                "records above {from} up to {to} may have been truncated before, and can be read again\n"
+            );
+        }
     }
     for Aside { file, offset, bytes, kept_in, from, to, .. } in &repaired.aside {
         let _ = write!(

@@ -159,12 +159,18 @@ impl Reader {
         self.follow.seen().segments().len()
     }
 
-    /// Records stored, and bytes of segments, at the time of opening.
+    /// Records that can be read, and bytes of segments, at the time of opening. Reads the part of the
+    /// oldest segment that was truncated, to count what is in it.
     pub fn stored(&self) -> (u64, u64) {
-        let all = self.follow.seen().segments().all();
-        all.iter().fold((0, 0), |(records, bytes), segment| {
-            let state = segment.state.read();
-            (records + state.records, bytes + u64::from(state.end))
+        let seen = self.follow.seen();
+        let trim = seen.low().seq;
+        seen.segments().all().iter().fold((0, 0), |(records, bytes), segment| {
+            let (stored, end, last) = {
+                let state = segment.state.read();
+                (state.records, state.end, state.last_seq)
+            };
+            let dropped = if last <= trim { stored } else { segment.records_up_to(trim) };
+            (records + stored.saturating_sub(dropped), bytes + u64::from(end))
         })
     }
 

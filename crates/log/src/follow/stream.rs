@@ -52,7 +52,7 @@ pub struct ReaderStream {
 impl ReaderStream {
     pub(super) fn new(follow: &Arc<Follow>, start: Start) -> Result<Self> {
         let seen = follow.seen();
-        let cursor = Cursor::new(&*seen, start)?;
+        let cursor = Cursor::new(&*seen, start).map_err(|error| cursor::exactly(&*seen, error))?;
         let last = match start {
             Start::Tip => seen.limit().1,
             Start::Oldest => seen.low().seq,
@@ -235,7 +235,8 @@ impl ReaderStream {
             let now = self.follow.seen();
             if !Arc::ptr_eq(&now, &self.seen) {
                 // Recovery may have moved records: the number is what stays.
-                self.cursor = Cursor::new(&*now, Start::After(Seq(self.last)))?;
+                self.cursor = Cursor::new(&*now, Start::After(Seq(self.last)))
+                    .map_err(|error| cursor::exactly(&*now, error))?;
                 self.seen = now;
             }
             let next = self.cursor.step(&*self.seen, wait);

@@ -64,9 +64,10 @@ pub(crate) fn adopt(
     manifest.session += 1;
     // The clean end goes, and what it said was durable must not go with it.
     manifest.durable = manifest.durable.max(survey.claim);
-    // Before the manifest, whose name is synced with the page's.
-    let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
     manifest.write(dir)?;
+    // After the manifest is durable: a page without one means that a log was lost. Its name is synced
+    // with those of the segments.
+    let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
 
     let mut recovery = Recovery {
         found: match (clean, survey.live.is_empty()) {

@@ -30,6 +30,13 @@ pub(crate) fn never_began(manifest: &Manifest, claim: u64) -> bool {
     manifest.floor_segment == 0 && !is_damage(claim, manifest.floor_seq)
 }
 
+/// Whether records are missing before the oldest segment that is left. The manifest names the segment
+/// that the log begins with and the last record before it. Recovery may have put a later segment in its
+/// place, which then follows the same record.
+pub(crate) fn is_front_missing(manifest: &Manifest, oldest: u64, prev_seq: u64) -> bool {
+    manifest.floor_segment > 0 && oldest > manifest.floor_segment && prev_seq > manifest.floor_seq
+}
+
 /// Whether the header of a unit behind the end of those of a session is believed. What an older
 /// session left behind a newer one is dead.
 pub(crate) fn is_heard(stray: &UnitHeader, session: u64) -> bool {

@@ -8,7 +8,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 use parking_lot::RwLock;
 
 use super::Cut;
-use super::judge::Break;
+use super::judge::{Break, is_front_missing};
 use crate::error::{Damage, Error, Result};
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderFlaw;
@@ -135,7 +135,11 @@ pub(crate) fn survey(
     };
     for name in dir.list()? {
         match layout::classify(&name) {
-            Name::Segment(number) if number < manifest.floor_segment => survey.dead.push(number),
+            Name::Segment(number) if number < manifest.floor_segment => {
+                // Opening removes it: it must be this log's.
+                surveyor.refuse_foreign(number)?;
+                survey.dead.push(number);
+            }
             Name::Segment(number) => surveyor.open(number)?,
             Name::Spare(number) => survey.spares.push(number),
             Name::Aside => survey.aside.push(name),
@@ -178,6 +182,19 @@ impl Surveyor<'_> {
     /// The path of a segment, for messages.
     pub(super) fn path(&self, number: u64) -> PathBuf {
         self.dir.path_of(&layout::segment(number))
+    }
+
+    /// Refuses a segment that another log wrote.
+    fn refuse_foreign(&self, number: u64) -> Result<()> {
+        // It may be gone, or not readable: then nobody knows whose it is.
+        let name = layout::segment(number);
+        let Ok(file) = self.dir.open(&name, Open::read().direct(self.direct)) else {
+            return Ok(());
+        };
+        match read_head(&*file, &self.manifest, number) {
+            Ok(Err(HeaderFlaw::Foreign(_))) => Err(Error::Foreign { file: self.path(number) }),
+            _ => Ok(()),
+        }
     }
 
     fn open(&mut self, number: u64) -> Result<()> {
@@ -289,6 +306,10 @@ impl Surveyor<'_> {
 
     fn follow_chain(&self, survey: &mut Survey) -> Result<()> {
         let (chain, broken_link) = self.chain();
+        let front = chain
+            .first()
+            .filter(|(first, _)| is_front_missing(&self.manifest, first.segment, first.prev_seq));
+        let front_is_missing = front.is_some();
         for (n, (header, header_crc)) in chain.iter().enumerate() {
             survey.claim = survey.claim.max(header.claim);
             let next = chain.get(n + 1).map(|(next, _)| next);
@@ -329,6 +350,11 @@ impl Surveyor<'_> {
         };
         survey.blank = survey.dead.iter().copied().filter(blank).collect();
         survey.dead.retain(|number| !blank(number));
+        if front_is_missing {
+            let path = self.path(self.manifest.floor_segment);
+            let after = self.manifest.floor_seq;
+            survey.damage = Some(damage_of(&path, 0, after, "the segment is missing"));
+        }
         if survey.damage.is_none() {
             survey.damage = self.check_clean_end(survey);
         }

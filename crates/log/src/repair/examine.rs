@@ -14,8 +14,8 @@ use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
-use crate::mark::Look;
-use crate::recovery::{is_damage, never_began, read_head};
+use crate::mark::Told;
+use crate::recovery::{is_damage, is_front_missing, never_began, read_head};
 use crate::scan::strays;
 
 /// A log, piece by piece.
@@ -32,18 +32,27 @@ pub(crate) struct Examination {
     pub(crate) clean_lies: bool,
 }
 
-/// Examines a log that has this manifest.
-pub(crate) fn examine(dir: &dyn Dir, manifest: &Manifest) -> Result<Examination> {
+/// Examines a log that has this manifest, and whose watermark page says this.
+pub(crate) fn examine(
+    dir: &dyn Dir,
+    manifest: &Manifest,
+    page: Option<Told>,
+) -> Result<Examination> {
     let mut heads = BTreeMap::new();
     for name in dir.list()? {
         let Name::Segment(number) = layout::classify(&name) else { continue };
-        if number < manifest.floor_segment {
-            continue;
-        }
-        let file = dir.open(&name, Open::read())?;
+        let is_dead = number < manifest.floor_segment;
+        let file = match dir.open(&name, Open::read()) {
+            // It left the log since it was listed.
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(_) if is_dead => continue,
+            other => other?,
+        };
         let head =
             read_head(&*file, manifest, number).unwrap_or(Err(HeaderFlaw::Flaw(Flaw::NotAUnit)));
         match head {
+            // Opening removes a dead segment of this log, and refuses one of another.
+            _ if is_dead && !matches!(head, Err(HeaderFlaw::Foreign(_))) => continue,
             Err(HeaderFlaw::Version(version)) => {
                 return Err(Error::Version { file: dir.path_of(&name), version });
             }
@@ -54,11 +63,8 @@ pub(crate) fn examine(dir: &dyn Dir, manifest: &Manifest) -> Result<Examination>
     }
 
     let mut claim = manifest.claim();
-    let mut told = None;
-    if let Some(look) = Look::open(dir, manifest.log)? {
-        told = look.told().ok().flatten();
-        claim = claim.max(told.map_or(0, |told| told.seq));
-    }
+    let told = page.filter(|told| told.log == manifest.log);
+    claim = claim.max(told.map_or(0, |told| told.seq));
     let mut segments = Vec::new();
     for number in live_numbers(&heads, manifest)? {
         let head = heads.get(&number);
@@ -80,6 +86,7 @@ pub(crate) fn examine(dir: &dyn Dir, manifest: &Manifest) -> Result<Examination>
             written_to: 0,
         });
     }
+    let front = front_base(&segments, manifest)?;
     let mut reached = (0, manifest.floor_seq);
     let mut clean_lies = manifest.clean.is_some_and(|end| claim > end.seq);
     for n in 0..segments.len() {
@@ -96,7 +103,21 @@ pub(crate) fn examine(dir: &dyn Dir, manifest: &Manifest) -> Result<Examination>
                 claim = claim.max(header.claim);
                 (header.base, header.prev_seq)
             }
-            None if n == 0 => first_place(segment, footer.as_ref(), next.as_ref(), manifest)?,
+            None if n == 0 => {
+                let (mut base, mut prev_seq) =
+                    first_place(segment, footer.as_ref(), next.as_ref(), manifest)?;
+                if next.is_none() {
+                    base = front.unwrap_or(base);
+                }
+                // The first record of a log may follow any number, and the header does not say it.
+                if segment.number == manifest.floor_segment && manifest.floor_seq == 0 {
+                    prev_seq = 0;
+                }
+                if is_front_missing(manifest, segment.number, prev_seq) {
+                    base = base.max(u64::from(2 * BLOCK));
+                }
+                (base, prev_seq)
+            }
             None => {
                 let told = place_told(segment, footer.as_ref(), next.as_ref(), manifest)?;
                 before.last_mut().map_or(reached, |before| before.reach(reached, told))
@@ -118,6 +139,7 @@ pub(crate) fn examine(dir: &dyn Dir, manifest: &Manifest) -> Result<Examination>
             (segment.base.saturating_add(u64::from(segment.pieces_end())), segment.accounted_to());
     }
     let dead = cut_torn_tail(&mut segments, manifest, claim);
+    add_lost_front(dir, &mut segments, manifest);
     let last = segments.last().map_or(manifest.floor_seq, Examined::accounted_to);
     // Durable records are missing behind the last segment: one that lost its header and all its
     // units, or that is gone, is what became of them.
@@ -142,6 +164,50 @@ pub(crate) fn examine(dir: &dyn Dir, manifest: &Manifest) -> Result<Examination>
         }
     }
     Ok(Examination { segments, dead, claim, last, clean_lies })
+}
+
+/// Where the oldest segment begins, when it and others after it lost their headers: their footers say
+/// how long each is, and the first sound header where it begins itself.
+fn front_base(segments: &[Examined], manifest: &Manifest) -> Result<Option<u64>> {
+    let mut before = 0;
+    let first = segments.first().map_or(0, |first| first.number);
+    for (number, segment) in (first..).zip(segments) {
+        // Between two that do not follow each other another may be missing.
+        if segment.number != number {
+            return Ok(None);
+        }
+        if let Some(header) = &segment.header {
+            return Ok(header.base.checked_sub(before));
+        }
+        let Some(footer) = find_footer(segment, manifest)? else { return Ok(None) };
+        before += u64::from(footer.end);
+    }
+    Ok(None)
+}
+
+/// The manifest says with which record the log begins, and which segment it begins with. Where records
+/// are missing between that and the oldest segment, a gap takes the place of the segment.
+fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manifest) {
+    let Some(first) = segments.first_mut() else { return };
+    let (from, to) = (BLOCK, 2 * BLOCK);
+    let after = manifest.floor_seq;
+    let Some(base) = first.base.checked_sub(u64::from(to)) else { return };
+    if !is_front_missing(manifest, first.number, first.prev_seq) {
+        return;
+    }
+    if first.header.take().is_some() {
+        // It names no segment before it.
+        first.header_flaw = Some("the segment before it is missing".into());
+    }
+    let gap = Examined {
+        base,
+        prev_seq: after,
+        end: Some(to),
+        next: Some((0, first.prev_seq)),
+        pieces: vec![Piece::Bad { from, to, after, flaw: Flaw::Blank }],
+        ..Examined::beheaded(dir, manifest.floor_segment, None, "the segment is missing".into())
+    };
+    segments.insert(0, gap);
 }
 
 /// Takes away what stands behind the first hole that nothing claims to be damage, as opening does.

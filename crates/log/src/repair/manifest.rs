@@ -14,48 +14,86 @@ use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::Look;
+use crate::position::Seq;
 use crate::scan::strays;
 
 type Files = BTreeMap<u64, (Arc<dyn File>, Option<SegmentHeader>)>;
 
-/// Makes a manifest from what the segments say.
-pub(crate) fn manifest(dir: &dyn Dir) -> Result<Manifest> {
+/// A manifest made anew.
+pub(crate) struct Anew {
+    pub(crate) manifest: Manifest,
+    /// Records above the first number, up to the second, may have been truncated before.
+    pub(crate) may_be_truncated: Option<(Seq, Seq)>,
+}
+
+/// Makes a manifest from what the segments and the watermark page say.
+///
+/// The trim point is the highest that something proves: the oldest segment's first number, or that of
+/// the watermark page, which each truncation stores and syncs. Where the page is the newest thing in
+/// the log, its trim point is the log's. Otherwise records of the oldest segment above the proven
+/// point may have been truncated. They are kept, because the others must not be lost, and reported.
+/// Only the oldest segment can hold such records: a truncation that returned removed the segments
+/// that it covers whole.
+pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     let (files, log) = files(dir)?;
-    let sound = files.values().find_map(|(_, header)| *header);
-    let Some((oldest, log)) = sound.zip(log) else {
-        return Err(directory::not_a_log(dir.path(), "no segment has a sound header"));
+    let page = match Look::of_any_log(dir)? {
+        Some(look) => look.told().ok().flatten(),
+        None => None,
     };
+    let Some(log) = log.or(page.map(|page| page.log)) else {
+        let found = "no segment has a sound header, and the watermark page says nothing";
+        return Err(directory::not_a_log(dir.path(), found));
+    };
+    let page = page.filter(|page| page.log == log);
+    let oldest = files.values().find_map(|(_, header)| *header);
+    let (first, before) =
+        oldest.map_or((u64::MAX, 0), |oldest| (oldest.segment, oldest.prev_segment));
     let mut manifest = Manifest {
-        floor_segment: oldest.segment,
-        floor_seq: oldest.prev_seq,
+        floor_segment: first,
+        floor_seq: oldest.map_or(0, |oldest| oldest.prev_seq),
+        durable: page.map_or(0, |page| page.seq),
         ..Manifest::new(log)
     };
+    // The last record, and that of the segment which the manifest begins with.
+    let (mut last, mut last_of_first) = (0, 0);
     for (&number, (file, header)) in files.iter().rev() {
-        let mut has_units = false;
+        let (mut has_units, mut last_here) = (false, 0);
         let salt = Salt::new(log, number);
         // Units may be of later sessions than the header of their segment, but not than the newest
-        // segment's by more than the openings after clean closes; the mark page knows.
+        // segment's by more than the openings after clean closes; the watermark page knows.
         strays(file, salt, BLOCK, None, &Trouble::default(), |stray, _| {
             has_units = true;
+            last_here = stray.header.last_seq.max(last_here);
             manifest.session = manifest.session.max(stray.header.session);
         })?;
+        last = last_here.max(last);
         let session = header.map_or(0, |header| header.session);
         manifest.session = manifest.session.max(session);
+        if number == manifest.floor_segment {
+            last_of_first = last_here;
+        }
         // Below the oldest header: one that lost its own, as those before it did. What stood in it is
         // missed from the number on that its units or its footer tell, or else from the first.
-        let named = number == oldest.prev_segment || manifest.floor_segment < oldest.segment;
-        if number < oldest.segment && (has_units || named) {
+        let named = number == before || (manifest.floor_segment < first);
+        if number < first && (has_units || named) {
             let lost = Examined::beheaded(dir, number, Some(Arc::clone(file)), String::new());
             let footer = find_footer(&lost, &manifest)?;
             let told = place_told(&lost, footer.as_ref(), None, &manifest)?;
             manifest.floor_segment = number;
             manifest.floor_seq = told.prev_seq.unwrap_or(0);
+            last_of_first = last_here;
         }
     }
-    if let Some(look) = Look::open(dir, manifest.log)?
-        && let Ok(Some(told)) = look.told()
-    {
-        manifest.session = manifest.session.max(told.session);
+    if manifest.floor_segment == u64::MAX {
+        // Nothing is sound but the page.
+        let named = page.map_or(1, |page| page.segment.max(1));
+        manifest.floor_segment = files.keys().next().copied().unwrap_or(named);
+    }
+    let mut knows = false;
+    if let Some(page) = page {
+        knows = page.session >= manifest.session && page.seq >= last;
+        manifest.session = manifest.session.max(page.session);
+        manifest.floor_seq = manifest.floor_seq.max(page.trim);
     }
     if manifest.floor_seq > 0 {
         // What stood before the oldest segment was dropped, or it was lost: nothing tells which. So
@@ -63,7 +101,9 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Manifest> {
         dir.create_dir(layout::QUARANTINE)?;
     }
     manifest.write(dir)?;
-    Ok(manifest)
+    let range = (manifest.floor_seq, last_of_first);
+    let may_be_truncated = (!knows && range.0 < range.1).then_some((Seq(range.0), Seq(range.1)));
+    Ok(Anew { manifest, may_be_truncated })
 }
 
 /// The segments' files, with those of their headers that are sound, and whose log they are.

@@ -26,7 +26,7 @@ use crate::manifest::Manifest;
 use crate::options::{OnDamage, Options};
 use crate::position::Seq;
 
-pub(crate) use manifest::manifest;
+pub(crate) use manifest::{Anew, manifest};
 pub(crate) use rebuild::repair_segments;
 pub use verify::{Report, verify};
 
@@ -56,6 +56,10 @@ pub struct Repaired {
     pub aside: Vec<Aside>,
     /// The manifest was missing or damaged, and was made anew from the segments.
     pub manifest: bool,
+    /// With a manifest made anew: records above the first number, up to the second, are readable and
+    /// may have been truncated before, because nothing that is left proves the trim point. `None`
+    /// where the watermark page proves it.
+    pub may_be_truncated: Option<(Seq, Seq)>,
 }
 
 /// Repairs the log in `dir`: puts damaged commit units aside under `quarantine/` and keeps the rest.
@@ -76,7 +80,9 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
         Ok(Some(found)) => found,
         Ok(None) | Err(Error::Damaged(_)) => {
             repaired.manifest = true;
-            manifest(dir)?
+            let anew = manifest(dir)?;
+            repaired.may_be_truncated = anew.may_be_truncated;
+            anew.manifest
         }
         Err(error) => return Err(error),
     };

@@ -15,7 +15,7 @@ use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
 use crate::image::Image;
 use crate::layout;
 use crate::manifest::{End, Manifest};
-use crate::mark::Page;
+use crate::mark::{Look, Page};
 use crate::options::{OnDamage, Options};
 use crate::position::Seq;
 use crate::recovery::{Rewriter, damage_at, density, room_for};
@@ -28,7 +28,9 @@ pub(crate) fn repair_segments(
     options: &Options,
     mut manifest: Manifest,
 ) -> Result<(Manifest, Vec<Aside>)> {
-    let mut found = examine(dir, &manifest)?;
+    let page = Look::open(dir, manifest.log)?;
+    let told = page.and_then(|page| page.told().ok().flatten());
+    let mut found = examine(dir, &manifest, told)?;
     add_lost_end(&mut found);
     let mut aside = Vec::new();
     if options.on_damage == OnDamage::Truncate {

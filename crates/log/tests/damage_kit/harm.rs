@@ -55,8 +55,7 @@ pub fn overwrite(sample: &Sample, file: &Path, at: u64, bytes: &[u8]) -> (SimDis
 /// A copy in which a file is missing.
 pub fn delete(sample: &Sample, file: &Path) -> (SimDisk, Harm) {
     let disk = sample.disk.fork(1);
-    let dir = disk.open_dir(file.parent().unwrap()).unwrap();
-    dir.unlink(file.file_name().unwrap().to_str().unwrap()).unwrap();
+    unlink(&disk, file);
     (disk, Harm { file: file.into(), at: 0..u64::MAX, what: "all".into() })
 }
 
@@ -65,6 +64,12 @@ pub fn replace(sample: &Sample, file: &Path, content: &[u8]) -> (SimDisk, Harm) 
     let disk = sample.disk.fork(2);
     put(&disk, file, content);
     (disk, Harm { file: file.into(), at: 0..u64::MAX, what: "another content".into() })
+}
+
+/// Removes a file.
+pub fn unlink(disk: &SimDisk, file: &Path) {
+    let dir = disk.open_dir(file.parent().unwrap()).unwrap();
+    dir.unlink(file.file_name().unwrap().to_str().unwrap()).unwrap();
 }
 
 /// Makes the whole file hold this, durably.
