@@ -56,6 +56,7 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
     let file = spare(dir, &next, bytes.len())?;
     // Whole blocks: what a crash left there may not be readable, and what is allocated is to stay.
     bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+    blank(&*file, bytes.len())?;
     write_all_at(&*file, &bytes, 0)?;
     file.set_len(bytes.len() as u64)?;
     file.sync_data()?;
@@ -85,6 +86,13 @@ fn exchange(dir: &dyn Dir, a: &str, b: &str) -> Result<bool> {
         Err(cause) if cause.refusal() == Some(Refusal::Exchange) => Ok(false),
         exchanged => Ok(exchanged.map(|()| true)?),
     }
+}
+
+/// Durably overwrites what the temporary file had. That is the version before the last, checksum and
+/// all: a device that loses the write to come would bring it back, and nothing would tell.
+fn blank(file: &dyn File, len: usize) -> Result<()> {
+    write_all_at(file, &vec![0; len], 0)?;
+    Ok(file.sync_data()?)
 }
 
 /// The temporary file, with room for so many bytes. Where it is there already this takes no space.

@@ -82,7 +82,7 @@ fn lives_with_faults(seed: u64) -> Result<u64, String> {
             Err(Stop::Broken(what)) => return Err(format!("{name}: {what}")),
         };
         match error {
-            None | Some(Error::Io(_) | Error::Poisoned(_)) => {}
+            None | Some(Error::Io(_) | Error::Poisoned(_) | Error::NoSpace { .. }) => {}
             Some(Error::Damaged(damage)) if op == Op::Read && damage.what.contains("read") => {}
             Some(error) => return Err(format!("{name}: {error:?}")),
         }

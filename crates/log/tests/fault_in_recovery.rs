@@ -49,7 +49,7 @@ fn strike(
         Ran::Through(life) => Some(life),
         Ran::NotOpened(error) => {
             let right = match &error {
-                Error::Io(cause) => is_cause(cause, op, effect),
+                Error::Io(cause) | Error::NoSpace { cause, .. } => is_cause(cause, op, effect),
                 Error::Damaged(damage) => op == Op::Read && damage.what.contains("read"),
                 _ => false,
             };

@@ -43,7 +43,7 @@ fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> Lived<u64
 /// Every read is struck, one at a time. The answer is how many were told as damage.
 fn every_read(test: &'static str, effect: &Effect) -> usize {
     let mut told = 0;
-    for (seed, policy) in (0..).zip(policies().repeat(4)) {
+    for (seed, policy) in (0..).zip(policies().repeat(5)) {
         let mut config = Config::new(policy).way(WAYS[(seed / 4 % 4) as usize]);
         config.tail_cache = 0;
         if seed % 3 == 0 {

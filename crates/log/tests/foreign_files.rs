@@ -92,7 +92,9 @@ fn make_newer(disk: &SimDisk, file: &Path, version: u32) {
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[12..16].fill(0);
     let sum = if file.ends_with("manifest") {
-        crc(&bytes)
+        // What follows the content is padding.
+        let len = u32::from_le_bytes(*bytes[16..20].first_chunk().unwrap()) & !(1 << 31);
+        crc(&bytes[..20 + len as usize])
     } else {
         // Bound to log and number, and to the start of the file.
         let salt = crc(&bytes[16..40]).to_le_bytes();

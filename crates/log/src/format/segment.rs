@@ -224,13 +224,13 @@ mod tests {
         assert_eq!(SegmentHeader::parse(&block, other, 4), Err(HeaderFlaw::Foreign(LOG)));
         assert_eq!(SegmentHeader::parse(&block, LOG, 5), Err(Flaw::Checksum.into()));
         let mut newer = block.clone();
-        newer[8] = 2;
+        newer[8] = VERSION as u8 + 1;
         assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(Flaw::Checksum.into()));
         let (mut raw, _) = Raw::read_from_prefix(&newer).unwrap();
         raw.crc = U32::ZERO;
         raw.crc = U32::new(summed(&raw, header().salt()));
         newer[..SEGMENT_HEADER].copy_from_slice(raw.as_bytes());
-        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(HeaderFlaw::Version(2)));
+        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(HeaderFlaw::Version(VERSION + 1)));
         assert_eq!(SegmentHeader::parse(&[0; 4096], LOG, 4), Err(Flaw::Blank.into()));
         assert_eq!(SegmentHeader::parse(&block[..4095], LOG, 4), Err(Flaw::Cut.into()));
     }
