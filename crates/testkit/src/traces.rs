@@ -1,8 +1,9 @@
 //! What a log left behind that says how far it was durable.
 //!
 //! The contract: a commit unit, the watermark page, and the manifest that an opening or a clean close
-//! wrote, each carry a durable lower bound. So a unit vouches for the records of the steps before its own,
-//! and the page and the manifest for those of their own step, too. Where every such trace is damaged, or was
+//! wrote, each carry a durable lower bound. So a unit and the manifest of an opening vouch for the records
+//! of the steps before their own, and the page and the manifest of a close for those of their own step,
+//! too. Where every such trace is damaged, or was
 //! taken by the crash, nobody can know that the records were durable; where one holds, they must not be
 //! missing in silence.
 
@@ -28,8 +29,11 @@ pub enum Kind {
         /// The page was made durable before: no power cut takes it.
         page_is_synced: bool,
     },
-    /// The log was opened, or closed.
-    Session,
+    /// The log was opened. What it found without a durable lower bound became durable by this step, and
+    /// its manifest was written before that.
+    Opened,
+    /// The log was closed cleanly.
+    Closed,
     /// Something else, or one that the power ended.
     Other,
 }
@@ -80,11 +84,9 @@ impl Traces {
                         step.before.push(written);
                     }
                 }
-                Kind::Session => {
-                    if written.file == self.names.manifest {
-                        step.with.push(written);
-                    }
-                }
+                Kind::Opened | Kind::Closed if written.file != self.names.manifest => {}
+                Kind::Opened => step.before.push(written),
+                Kind::Closed => step.with.push(written),
             }
         }
         step.page_is_synced = kind == Kind::Acknowledged { page_is_synced: true };

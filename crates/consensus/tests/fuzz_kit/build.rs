@@ -97,7 +97,7 @@ impl Builder {
             let step = self.traces.next();
             self.facts.0.iter_mut().filter(|(of, _)| *of >= bound).for_each(|(of, _)| *of = step);
         }
-        self.stepped(Kind::Session);
+        self.stepped(Kind::Opened);
         for _ in 0..4 + self.rng.below(36) {
             let op = self.rng.below(100);
             self.op(&log, op).map_err(|error| format!("{op}: {error:?}"))?;
@@ -112,7 +112,7 @@ impl Builder {
         match self.rng.below(4) {
             _ if self.clean => {
                 log.close().map_err(|error| format!("closing: {error:?}"))?;
-                self.stepped(Kind::Session);
+                self.stepped(Kind::Closed);
             }
             0 | 1 => self.disk.kill(),
             2 => self.disk.power_cut(Persist::Nothing),

@@ -169,7 +169,7 @@ impl Builder {
                 log.close().map_err(|error| format!("closing: {error:?}"))?;
                 let last = self.history.last();
                 self.history.acknowledged(last);
-                self.stepped(Kind::Session);
+                self.stepped(Kind::Closed);
             }
             End::Power(how) | End::Midway(_, _, how) => self.disk.power_cut(how),
             End::Kill | End::KillMidway(..) => self.disk.kill(),
@@ -206,7 +206,7 @@ impl Builder {
         self.recovered(&read.items, read.error.as_ref())?;
         let last = self.history.last();
         self.history.acknowledged(last);
-        self.stepped(Kind::Session);
+        self.stepped(Kind::Opened);
         Ok(())
     }
 
