@@ -181,6 +181,7 @@ impl Page {
         block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
         write_all_at(&*self.file, &block, (self.slot * BLOCK) as u64)?;
         self.slot = (self.slot + 1) % SLOTS;
+
         self.stored = Some(mark);
         Ok(())
     }
@@ -238,5 +239,40 @@ impl Look {
             std::thread::yield_now();
         }
         Ok(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_disk::Disk;
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+
+    /// Stores go to the slots in turn: one that is damaged, as a crash in the middle of a store leaves
+    /// it, takes nothing of the store before it along.
+    #[test]
+    fn a_damaged_store_leaves_the_one_before() {
+        let log = LogId([7; 16]);
+        let mark = |seq| Mark { unit: seq, position: seq * 4096, seq, segment: 1 };
+        let name = Path::new("/log").join(MARK);
+        for stores in 2..6 {
+            let disk = SimDisk::new(stores);
+            let dir = disk.create_dir(Path::new("/log")).unwrap();
+            let mut page = Page::open(&*dir, log, 1, 0).unwrap();
+            let mut newest = Vec::new();
+            for seq in 1..=stores {
+                let before = disk.contents(&name).unwrap();
+                page.store(mark(seq)).unwrap();
+                let after = disk.contents(&name).unwrap();
+                newest = (0..after.len()).filter(|at| before.get(*at) != after.get(*at)).collect();
+            }
+            let look = Look::open(&*dir, log).unwrap().unwrap();
+            assert_eq!(look.told().unwrap().unwrap().seq, stores);
+            disk.flip_bit(&name, newest[newest.len() / 2] as u64 * 8).unwrap();
+            assert_eq!(look.told().unwrap().unwrap().seq, stores - 1);
+        }
     }
 }
