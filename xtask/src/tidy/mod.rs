@@ -9,10 +9,12 @@ mod code_map;
 mod durable_calls;
 mod fault_list;
 mod finding;
+mod imports;
 mod layers;
 mod length;
 mod links;
 mod lints;
+mod modules;
 mod names;
 mod requirements;
 mod source;
@@ -41,8 +43,8 @@ const FILE_RULES: [FileRule; 7] = [
     text::check,
     names::check,
 ];
-const TREE_RULES: [TreeRule; 4] =
-    [requirements::check, fault_list::check, links::check, code_map::check];
+const TREE_RULES: [TreeRule; 5] =
+    [requirements::check, fault_list::check, links::check, code_map::check, modules::check];
 
 /// Checks the tree at `root` and prints what was found; `false` if anything has to change.
 pub fn run(root: &Path) -> Result<bool> {
@@ -80,7 +82,8 @@ mod tests {
         let tree = Tree::of(&[
             ("crates/kv/Cargo.toml", "[dependencies]\nesker-cli.workspace = true\n"),
             ("crates/kv/src/utils.rs", "fn f() { unsafe { fsync() } } \n"),
-            ("crates/kv/src/long.rs", &"fn f();\n".repeat(801)),
+            ("crates/kv/src/circle.rs", "use crate::long;\n"),
+            ("crates/kv/src/long.rs", &"use crate::circle;\n".repeat(801)),
             ("docs/requirements.md", "| W-1 | `x.rs::gone` | seen |\n"),
             (
                 "docs/faults.toml",
@@ -102,6 +105,7 @@ mod tests {
             "fault-list",
             "links",
             "code-map",
+            "modules",
         ] {
             assert!(found.iter().any(|finding| finding.rule == rule), "{rule} found nothing");
         }
