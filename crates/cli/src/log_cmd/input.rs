@@ -57,7 +57,7 @@ impl Input {
     }
 
     /// Whether everything was read, as far as that can be said without reading: a file up to its size,
-    /// a pipe that nobody writes to any more.
+    /// a pipe whose writers have all closed it.
     pub fn is_at_end(&self) -> bool {
         if let Some(size) = self.size() {
             return self.read >= size;
