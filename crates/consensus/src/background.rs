@@ -273,14 +273,20 @@ mod tests {
 
     #[test]
     fn stop_ends_a_paused_job_and_takes_no_other() {
-        let probe = probe(false, |background, _| {
-            background.pause(Duration::from_secs(3600))?;
-            Ok(Next::Done)
+        let ended = Arc::new(AtomicUsize::new(0));
+        let ends = Arc::clone(&ended);
+        let probe = probe(false, move |background, _| {
+            let broken_off = background.pause(Duration::from_secs(3600));
+            // Longer than a caller takes that does not wait for this thread.
+            std::thread::sleep(Duration::from_millis(200));
+            ends.fetch_add(1, SeqCst);
+            broken_off.map(|()| Next::Done)
         });
         schedule(&probe, Job::Checkpoint);
         wait_until(|| probe.runs.load(SeqCst) == 1);
         schedule(&probe, Job::Checkpoint);
         probe.background.stop();
+        assert_eq!(ended.load(SeqCst), 1, "it waits for what is under way");
         assert!(is_idle(&probe));
         schedule(&probe, Job::Checkpoint);
         assert_eq!((probe.runs.load(SeqCst), probe.background.failures()), (1, 0));

@@ -72,9 +72,28 @@ fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
     };
     let view = checkpoint::named(&metadata).ok().and_then(|seq| log.read(seq).ok())?;
     match Record::decode(&view) {
-        Ok(Record::Root { root, pages }) => Some((root, pages.iter().collect())),
+        Ok(Record::Root { root, pages }) => {
+            let pages: Vec<PageAt> = pages.iter().collect();
+            is_in(log, &root, &pages).then_some((root, pages))
+        }
         _ => None,
     }
+}
+
+/// Whether everything that a checkpoint names is in the log. A checkpoint is made before records that
+/// the last one needs are dropped; so this is an older one, whose app metadata came back.
+fn is_in(log: &Log, root: &Root, pages: &[PageAt]) -> bool {
+    let oldest = log.oldest().0;
+    let is_kept = |page: &&PageAt| page.number >= number_of(root.start);
+    let whole =
+        root.replay >= oldest && pages.iter().filter(is_kept).all(|page| page.seq >= oldest);
+    if !whole {
+        tracing::warn!(
+            oldest,
+            "the last checkpoint is not used: records that it needs were dropped"
+        );
+    }
+    whole
 }
 
 /// The first slot kept, for a log that is replayed whole. It must be known before the first record is:

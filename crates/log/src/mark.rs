@@ -34,7 +34,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::core::Mark;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{LogId, NUMBER_MAX, crc};
 use crate::layout::MARK;
 
@@ -239,6 +239,15 @@ impl Look {
             std::thread::yield_now();
         }
         Ok(newest)
+    }
+}
+
+/// Refuses the page of another log, for a log of which no segment is left: then the manifest may be the
+/// stranger, and nothing tells.
+pub(crate) fn refuse_foreign_page(dir: &dyn Dir, page: Option<Told>, log: LogId) -> Result<()> {
+    match page {
+        Some(told) if told.log != log => Err(Error::Foreign { file: dir.path_of(MARK) }),
+        _ => Ok(()),
     }
 }
 

@@ -183,3 +183,74 @@ fn whole(file: &dyn File) -> Result<Vec<u8>> {
     bytes.truncate(got);
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_disk::Disk;
+    use esker_disk::sim::{CutPoint, Persist, SimDisk};
+
+    use super::*;
+
+    const MAGIC: [u8; 8] = *b"ESKERTST";
+    const DIR: &str = "/log";
+
+    fn read_one(disk: &SimDisk) -> Result<Vec<u8>> {
+        read(&*disk.open_dir(Path::new(DIR)).unwrap(), "file", MAGIC)
+    }
+
+    #[test]
+    fn every_changed_byte_is_damage() {
+        let disk = SimDisk::new(1);
+        let dir = disk.create_dir(Path::new(DIR)).unwrap();
+        write(&*dir, "file", MAGIC, b"some content").unwrap();
+        let path = Path::new(DIR).join("file");
+        for byte in 0..BLOCK as u64 {
+            let disk = disk.fork(byte);
+            disk.flip_bit(&path, byte * 8 + byte % 8).unwrap();
+            let answer = read_one(&disk);
+            assert!(matches!(answer, Err(Error::Damaged(_))), "byte {byte}: {answer:?}");
+        }
+    }
+
+    /// The process dies at any operation of a replacement, and the power goes at any of the next one.
+    #[test]
+    fn two_replacements_and_two_crashes_leave_one_of_the_three() {
+        let disk = SimDisk::new(1);
+        let dir = disk.create_dir(Path::new(DIR)).unwrap();
+        for content in [b"first", b"older", b"whole"] {
+            write(&*dir, "file", MAGIC, content).unwrap();
+        }
+        let mut tried = 0;
+        for killed in 0.. {
+            let disk = disk.fork(killed);
+            disk.kill_at(CutPoint::During(disk.operations() + killed));
+            let dir = disk.open_dir(Path::new(DIR)).unwrap();
+            let over = write(&*dir, "file", MAGIC, b"next!").is_ok();
+            disk.cancel_cut();
+            disk.power_on();
+            for cut in 0.. {
+                let disk = disk.fork(killed * 1000 + cut);
+                let how = [Persist::Random, Persist::Nothing, Persist::Torn][cut as usize % 3];
+                disk.cut_power_at(CutPoint::During(disk.operations() + cut / 3), how);
+                let dir = disk.open_dir(Path::new(DIR)).unwrap();
+                let over = write(&*dir, "file", MAGIC, b"last!").is_ok();
+                disk.cancel_cut();
+                disk.power_on();
+                let found = read_one(&disk).map_err(|error| error.to_string());
+                let one =
+                    [b"whole", b"next!", b"last!"].iter().any(|one| found == Ok(one.to_vec()));
+                assert!(one, "killed at {killed}, power cut at {cut}: {found:?}");
+                tried += 1;
+                if over {
+                    break;
+                }
+            }
+            if over {
+                break;
+            }
+        }
+        assert!(tried > 100, "{tried}");
+    }
+}

@@ -38,3 +38,27 @@ fn damage_is_reported_or_harmless_and_repair_keeps_the_rest() {
         Err(failures) => panic!("{failures}"),
     }
 }
+
+/// Cases that failed once, with what was wrong.
+#[test]
+fn what_failed_once_does_not_fail_again() {
+    let cases = [
+        (215, "an older clean end was no damage for `verify`"),
+        (2256, "a segment whose records were all dropped was missed by an older manifest"),
+        (3519, "what the first repair left was not examined again"),
+        (3866, "an older manifest without a first segment: recovery dropped all but the newest"),
+        (4814, "a segment of an earlier time was taken for the one before a lost header"),
+        (5371, "another file had the name of a segment whose records were all dropped"),
+        (7168, "the manifest was another log's, and so said the watermark page"),
+        (10927, "with a manifest made anew the log began behind what the watermark page knows"),
+        (26894, "a log that ended below its trim point was sound for `verify`"),
+        (34024, "no room was left for the records of a lost segment"),
+        (36717, "with the manifest lost, the log became that of a stranger's segment"),
+    ];
+    for (first, what) in cases {
+        let runs = Runs { name: "log", first, cases: 1, tells: false };
+        if let Err(failure) = run(&LogComponent, &runs) {
+            panic!("{what}: {failure}");
+        }
+    }
+}

@@ -230,3 +230,26 @@ fn the_power_goes_while_the_disk_is_full() {
         }
     }
 }
+
+/// What a refused append was about to take, others may have.
+#[test]
+fn a_refused_append_takes_no_space() {
+    for policy in policies() {
+        let mut world = World::new(config_of(policy, (true, true)), 1);
+        world.disk.set_capacity(Some(200 * 4096));
+        let life = fill(&mut world).unwrap_or_else(|error| panic!("{error}"));
+        let Some(life) = life else { panic!("it does not open") };
+        for room in 0..24 {
+            // A refusal may fill the reserve up again: the second one finds it full.
+            world.disk.set_capacity(Some(world.disk.used() + room % 3 * 4096));
+            let big = vec![0; 60_000];
+            let mut used = [0; 2];
+            for used in &mut used {
+                let refused = life.log.append(&big);
+                assert!(matches!(refused, Err(Error::NoSpace { .. })), "{refused:?}");
+                *used = world.disk.used();
+            }
+            assert_eq!(used[0], used[1], "{policy:?}, room for {room} pages");
+        }
+    }
+}

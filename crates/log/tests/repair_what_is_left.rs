@@ -197,3 +197,101 @@ fn a_dead_segment_of_another_log_is_not_removed() {
     assert!(matches!(told, Error::Foreign { .. }), "{told:?}");
     assert_eq!(disk.files(Path::new(DIR)).unwrap(), before);
 }
+
+/// An older manifest of a clean close, of a log that has the same last record elsewhere now.
+#[test]
+fn a_clean_end_of_an_earlier_time_is_damage_for_verify_too() {
+    let disk = truncated(0);
+    let older = disk.contents(&in_dir("manifest")).unwrap();
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    Log::open(DIR, options(&disk, &engine)).unwrap().close().unwrap();
+    damage_kit::harm::put(&disk, &in_dir("manifest"), &older);
+    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Damaged(_))));
+    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    repair(DIR, &options(&disk, &engine)).unwrap();
+    assert!(verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    assert_eq!(readable(&disk), (1, 12));
+}
+
+/// Three segments, of which the first was dropped after the trim point had reached its end. Gives the
+/// manifest of the moment between.
+fn dropped_behind_the_trim_point() -> (SimDisk, Vec<u8>) {
+    let disk = SimDisk::new(1);
+    let engine = Engine::manual();
+    let mut options = options(&disk, &engine);
+    options.segment_records = Some(4);
+    let log = Log::open(DIR, options).unwrap();
+    let append = |seq| {
+        log.append(&payload("dropped", seq, 100)).unwrap().wait().unwrap();
+    };
+    (1..=4).for_each(append);
+    log.truncate_before(5).unwrap();
+    let between = disk.contents(&in_dir("manifest")).unwrap();
+    (5..=12).for_each(append);
+    log.truncate_before(5).unwrap();
+    engine.run();
+    assert!(disk.contents(&segment_path(1)).is_err(), "it left the log");
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    (disk, between)
+}
+
+#[test]
+fn a_segment_without_records_is_not_missed() {
+    let (disk, between) = dropped_behind_the_trim_point();
+    damage_kit::harm::put(&disk, &in_dir("manifest"), &between);
+    let engine = Engine::manual();
+    for other in [None, Some(&between)] {
+        let disk = disk.fork(1);
+        if let Some(bytes) = other {
+            damage_kit::harm::put(&disk, &segment_path(1), bytes);
+        }
+        let report = verify(DIR, &options(&disk, &engine)).unwrap();
+        assert_eq!((report.damage, report.records), (vec![], 8));
+        (0..3).for_each(|_| assert_eq!(readable(&disk), (5, 12)));
+    }
+}
+
+/// The manifest from before the first segment was durable.
+#[test]
+fn an_older_manifest_without_a_first_segment_drops_nothing() {
+    let disk = SimDisk::new(1);
+    let engine = Engine::manual();
+    let mut options = options(&disk, &engine);
+    options.segment_records = Some(4);
+    let log = Log::open(DIR, options).unwrap();
+    let older = disk.contents(&in_dir("manifest.next")).unwrap();
+    for seq in 1..=12 {
+        log.append(&payload("older", seq, 100)).unwrap().wait().unwrap();
+    }
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    damage_kit::harm::put(&disk, &in_dir("manifest"), &older);
+    (0..3).for_each(|_| assert_eq!(readable(&disk), (1, 12)));
+}
+
+/// The last record is corrupt, and all were dropped: new records must not get its number.
+#[test]
+fn a_log_that_ends_below_its_trim_point_is_damaged() {
+    let disk = truncated(0);
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    log.truncate_before(13).unwrap();
+    log.close().unwrap();
+    drop(log);
+    let bytes = disk.contents(&segment_path(1)).unwrap();
+    let mut blocks = bytes.chunks(4096);
+    let last = blocks.rposition(|block| block.iter().any(|byte| *byte != 0)).unwrap();
+    disk.flip_bit(&segment_path(1), (last as u64 * 4096 + 100) * 8).unwrap();
+    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Damaged(_))));
+    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    repair(DIR, &options(&disk, &engine)).unwrap();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    assert_eq!(log.append(b"next").unwrap().seq(), Seq(13));
+}

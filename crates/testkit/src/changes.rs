@@ -61,6 +61,18 @@ impl Changes {
     }
 }
 
+impl Changes {
+    /// Whether this is another log now, or one that cannot be told from another: the manifest is not what
+    /// it was, a segment of the other log is there, and no segment's header is what it was.
+    pub fn are_of_another(&self, damaged: &Files, other: &Files, manifest: &str) -> bool {
+        let segments = || damaged.iter().filter(|(name, _)| name.ends_with(".seg"));
+        let of_other = segments().any(|(_, bytes)| other.values().any(|other| other == bytes));
+        self.touches_file(manifest)
+            && of_other
+            && segments().all(|(name, _)| self.touches(name, &(0..1)))
+    }
+}
+
 /// Blocks that lie next to each other and were written by the same step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {

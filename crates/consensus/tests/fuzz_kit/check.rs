@@ -27,6 +27,9 @@ pub fn check(
     if left.all(|(_, bytes)| sample.other.values().any(|other| other == bytes)) {
         return Ok("gone");
     }
+    if changes.are_of_another(damaged, &sample.other, "manifest") {
+        return Ok("another log");
+    }
     let bound = sample.traces.bound(&sample.files, changes);
     let allowed = sample.facts.states_from(bound);
     let told = || format!("\n  bound by {}", sample.traces.told(&sample.files, changes));
@@ -92,16 +95,12 @@ fn by_opening(
     Ok(opened)
 }
 
-/// The app metadata are those of another component, or of a checkpoint whose pages were dropped since.
-/// The log says so and does not open; repair leaves them alone.
+/// The app metadata are those of another component. The log says so and does not open; repair leaves them
+/// alone.
 fn note_excuses(error: &Error, changes: &Changes) -> bool {
     use esker_log::Error as Below;
-    changes.touches_file("note")
-        && matches!(
-            error,
-            Error::Log(Below::WrongComponent { .. })
-                | Error::CorruptedEntry { cause: Below::Trimmed { .. }, .. }
-        )
+    let is_other = matches!(error, Error::Log(Below::WrongComponent { .. }));
+    changes.touches_file("note") && is_other
 }
 
 fn one_of(seen: &Seen, allowed: &[State]) -> Checked {

@@ -62,6 +62,12 @@ pub(crate) fn adopt(
         dir.unlink(&layout::segment(*number))?;
     }
     manifest.session += 1;
+    if let Some(oldest) = survey.live.first()
+        && manifest.floor_segment > 0
+    {
+        // Segments before it may have left the log without a manifest that says so.
+        manifest.floor_segment = oldest.segment.number();
+    }
     // The clean end goes, and what it said was durable must not go with it.
     manifest.durable = manifest.durable.max(survey.claim);
     manifest.write(dir)?;
@@ -91,7 +97,7 @@ pub(crate) fn adopt(
         let new = copy_tail(dir, options, &manifest, &mut live, number, survey.claim, time_ms)?;
         recovery.copied = new.copied;
         if manifest.floor_segment == 0 {
-            manifest.floor_segment = number;
+            manifest.floor_segment = live.first().map_or(number, |live| live.segment.number());
             manifest.durable = new.live.segment.state.read().last_seq;
             manifest.write(dir)?;
         }

@@ -9,7 +9,7 @@ use super::Cut;
 use super::survey::{Head, Live, Survey, Surveyor, damage_of};
 use crate::error::{Damage, Result};
 use crate::format::segment::HeaderFlaw;
-use crate::format::{BLOCK, Flaw, Salt, UnitHeader};
+use crate::format::{BLOCK, Flaw, Salt, SegmentHeader, UnitHeader};
 use crate::image::Image;
 use crate::manifest::Manifest;
 use crate::scan::{Rest, sound_unit, strays};
@@ -35,6 +35,19 @@ pub(crate) fn never_began(manifest: &Manifest, claim: u64) -> bool {
 /// place, which then follows the same record.
 pub(crate) fn is_front_missing(manifest: &Manifest, oldest: u64, prev_seq: u64) -> bool {
     manifest.floor_segment > 0 && oldest > manifest.floor_segment && prev_seq > manifest.floor_seq
+}
+
+/// Whether the log begins with the segment of this header. The manifest may be older than the removal
+/// of the segments before: one of which every record was dropped is not missed where it is gone, or what
+/// has its name is no segment. `is_sound`: whether a segment has a sound header.
+pub(crate) fn begins_with(
+    manifest: &Manifest,
+    header: &SegmentHeader,
+    is_sound: impl Fn(u64) -> bool,
+) -> bool {
+    let before = header.prev_segment;
+    let is_dropped = manifest.floor_seq > 0 && header.prev_seq <= manifest.floor_seq;
+    before < manifest.floor_segment.max(1) || is_dropped && !is_sound(before)
 }
 
 /// Whether the header of a unit behind the end of those of a session is believed. What an older

@@ -8,7 +8,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 use parking_lot::RwLock;
 
 use super::Cut;
-use super::judge::{Break, is_front_missing};
+use super::judge::{Break, begins_with, is_front_missing};
 use crate::error::{Damage, Error, Result};
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderFlaw;
@@ -16,7 +16,7 @@ use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, SegmentHeader};
 use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
-use crate::mark::Look;
+use crate::mark::{Look, refuse_foreign_page};
 use crate::options::{Options, Validate};
 use crate::position::Seq;
 use crate::scan::{Density, From, Scan, SoundUnit, scan};
@@ -57,7 +57,7 @@ impl Survey {
     /// of sound units behind.
     pub(crate) fn durable_end(&self) -> (u64, u64, u64) {
         let mut behind = 0;
-        for live in self.live.iter().rev() {
+        for (n, live) in self.live.iter().enumerate().rev() {
             let header = &live.segment.header;
             let Some(units) = &live.units else {
                 return (live.segment.end_position(), live.segment.state.read().last_seq, behind);
@@ -67,7 +67,7 @@ impl Survey {
             if let Some(last) = known.checked_sub(1).map(|last| &units[last]) {
                 return (header.base + u64::from(last.end()), last.header.last_seq, behind);
             }
-            if header.prev_segment < self.manifest.floor_segment.max(1) {
+            if n == 0 {
                 return (header.base + u64::from(BLOCK), header.prev_seq, behind);
             }
         }
@@ -150,13 +150,17 @@ pub(crate) fn survey(
         surveyor.heads.keys().last().copied().unwrap_or(0).max(survey.highest_number);
     survey.highest_number =
         survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
-    if let Some(look) = Look::open(dir, manifest.log)? {
-        // A crash may have torn a slot for good.
-        let told = look.told().or_else(|_| look.told()).ok().flatten();
-        survey.claim = survey.claim.max(told.map_or(0, |told| told.seq));
-        surveyor.told = told.map(|told| told.segment);
+    let look = Look::of_any_log(dir)?;
+    // A crash may have torn a slot for good.
+    let page = look.and_then(|look| look.told().or_else(|_| look.told()).ok().flatten());
+    if let Some(told) = page.filter(|told| told.log == manifest.log) {
+        survey.claim = survey.claim.max(told.seq);
+        surveyor.told = Some(told.segment);
     }
     surveyor.follow_chain(&mut survey)?;
+    if survey.live.is_empty() {
+        refuse_foreign_page(dir, page, manifest.log)?;
+    }
     // A crash may leave one block that cannot be read, in the tail that it tore. More than that, or
     // one where records are missing, or after a clean close, is the device: it may come back.
     let (blocks, cause) = surveyor.trouble.seen();
@@ -229,8 +233,7 @@ impl Surveyor<'_> {
         let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
         let mut chain: Vec<_> = newest.into_iter().collect();
         while let Some((header, _)) = chain.last() {
-            let number = header.prev_segment;
-            if number < self.manifest.floor_segment.max(1) {
+            if self.begins_with(header) {
                 break;
             }
             match self.link(header) {
@@ -254,7 +257,7 @@ impl Surveyor<'_> {
             let number = above.prev_segment;
             let chain = self.chain_before(number);
             match chain.first() {
-                Some((first, _)) if first.prev_segment >= self.manifest.floor_segment.max(1) => {
+                Some((first, _)) if !self.begins_with(first) => {
                     what = self.link(first).err().unwrap_or(what);
                     above = *first;
                 }
@@ -271,6 +274,12 @@ impl Surveyor<'_> {
                 }
             }
         }
+    }
+
+    fn begins_with(&self, header: &SegmentHeader) -> bool {
+        begins_with(&self.manifest, header, |number| {
+            self.heads.get(&number).is_some_and(|(_, head)| head.is_ok())
+        })
     }
 
     /// The header of the segment that another names as the one before it.

@@ -14,8 +14,8 @@ use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
-use crate::mark::Told;
-use crate::recovery::{is_damage, is_front_missing, never_began, read_head};
+use crate::mark::{Told, refuse_foreign_page};
+use crate::recovery::{begins_with, is_damage, is_front_missing, never_began, read_head};
 use crate::scan::strays;
 
 /// A log, piece by piece.
@@ -32,7 +32,7 @@ pub(crate) struct Examination {
     pub(crate) clean_lies: bool,
 }
 
-/// Examines a log that has this manifest, and whose watermark page says this.
+/// Examines a log that has this manifest, and in whose directory a watermark page says this.
 pub(crate) fn examine(
     dir: &dyn Dir,
     manifest: &Manifest,
@@ -64,6 +64,9 @@ pub(crate) fn examine(
 
     let mut claim = manifest.claim();
     let told = page.filter(|told| told.log == manifest.log);
+    if !heads.values().any(|(_, head)| head.is_ok()) {
+        refuse_foreign_page(dir, page, manifest.log)?;
+    }
     claim = claim.max(told.map_or(0, |told| told.seq));
     let mut segments = Vec::new();
     for number in live_numbers(&heads, manifest)? {
@@ -250,10 +253,19 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
         }
     }
     let mut numbers: Vec<u64> = newest.into_iter().collect();
+    // The position at which the segments end that are looked for, and the last record before it.
+    let mut limit = (u64::MAX, u64::MAX);
     while let Some(&number) = numbers.last() {
         let before = match sound(number) {
-            Some((header, _)) => Some(header.prev_segment),
-            None => heads.range(..number).next_back().map(|(before, _)| *before),
+            Some((header, _)) if begins_with(manifest, &header, |n| sound(n).is_some()) => None,
+            Some((header, _)) => {
+                limit = (header.base, header.prev_seq);
+                Some(header.prev_segment)
+            }
+            None => {
+                limit.0 = limit.0.saturating_sub(u64::from(BLOCK));
+                before_lost_header(heads, number, limit)?
+            }
         };
         match before {
             Some(before) if before >= manifest.floor_segment.max(1) => numbers.push(before),
@@ -262,6 +274,25 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
     }
     numbers.reverse();
     Ok(numbers)
+}
+
+/// The segment before one that lost its header and stands before the position and the number of `limit`.
+/// One that leaves no room for what is missing is of an earlier time.
+fn before_lost_header(heads: &Heads, number: u64, limit: (u64, u64)) -> Result<Option<u64>> {
+    for (&before, (file, head)) in heads.range(..number).rev() {
+        let Ok((header, _)) = head else { return Ok(Some(before)) };
+        let (mut end, mut last) = (BLOCK, header.prev_seq);
+        strays(file, header.salt(), BLOCK, None, &Trouble::default(), |stray, whole| {
+            if whole {
+                (end, last) = (stray.offset + stray.header.span(), stray.header.last_seq);
+            }
+        })?;
+        let missing = if last < limit.1 { u64::from(BLOCK) } else { 0 };
+        if header.base.saturating_add(u64::from(end) + missing) <= limit.0 {
+            return Ok(Some(before));
+        }
+    }
+    Ok(None)
 }
 
 /// The segments behind the newest that has anything sound.

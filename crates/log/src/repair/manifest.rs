@@ -13,7 +13,7 @@ use crate::format::{BLOCK, LogId, Salt, SegmentHeader};
 use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
-use crate::mark::Look;
+use crate::mark::{Look, refuse_foreign_page};
 use crate::position::Seq;
 use crate::scan::strays;
 
@@ -44,7 +44,7 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
         let found = "no segment has a sound header, and the watermark page says nothing";
         return Err(directory::not_a_log(dir.path(), found));
     };
-    let page = page.filter(|page| page.log == log);
+    refuse_foreign_page(dir, page, log)?;
     let oldest = files.values().find_map(|(_, header)| *header);
     let (first, before) =
         oldest.map_or((u64::MAX, 0), |oldest| (oldest.segment, oldest.prev_segment));
@@ -86,8 +86,9 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     }
     if manifest.floor_segment == u64::MAX {
         // Nothing is sound but the page.
-        let named = page.map_or(1, |page| page.segment.max(1));
-        manifest.floor_segment = files.keys().next().copied().unwrap_or(named);
+        let named = page.map_or(u64::MAX, |page| page.segment.max(1));
+        let oldest = files.keys().next().map_or(u64::MAX, |oldest| *oldest);
+        manifest.floor_segment = named.min(oldest);
     }
     let mut knows = false;
     if let Some(page) = page {

@@ -22,13 +22,36 @@ use crate::recovery::{Rewriter, damage_at, density, room_for};
 use crate::scan::SoundUnit;
 use crate::sealed;
 
+/// How often what a repair left is examined again.
+const ROUNDS: usize = 4;
+
 /// Repairs every segment of a log, and gives the manifest that holds then.
+///
+/// A segment that is written anew may show that another is damaged, or was of an earlier time: the
+/// repair is over when it finds nothing any more.
 pub(crate) fn repair_segments(
     dir: &dyn Dir,
     options: &Options,
     mut manifest: Manifest,
 ) -> Result<(Manifest, Vec<Aside>)> {
-    let page = Look::open(dir, manifest.log)?;
+    let mut all = Vec::new();
+    for _ in 0..ROUNDS {
+        let (now, aside) = repair_once(dir, options, manifest)?;
+        manifest = now;
+        if aside.is_empty() {
+            break;
+        }
+        all.extend(aside);
+    }
+    Ok((manifest, all))
+}
+
+fn repair_once(
+    dir: &dyn Dir,
+    options: &Options,
+    mut manifest: Manifest,
+) -> Result<(Manifest, Vec<Aside>)> {
+    let page = Look::of_any_log(dir)?;
     let told = page.and_then(|page| page.told().ok().flatten());
     let mut found = examine(dir, &manifest, told)?;
     add_lost_end(&mut found);

@@ -29,7 +29,7 @@ use crate::format::Salt;
 use crate::format::unit::UnitKind;
 use crate::format::walk::Placed;
 use crate::image::Image;
-use crate::manifest::Manifest;
+use crate::manifest::{End, Manifest};
 use crate::mark::Look;
 use crate::options::Options;
 use crate::position::Seq;
@@ -189,8 +189,18 @@ fn report(
             what: "the log goes on behind the end that the manifest tells of".into(),
         });
     }
-    // What was dropped meanwhile is not missing.
-    if found.claim > found.last.max(trim)
+    let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
+    if report.damage.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
+        report.damage.push(Damage {
+            file: dir.path_of(crate::layout::MANIFEST),
+            offset: 0,
+            after: report.last,
+            what: "the log was closed elsewhere than where it ends".into(),
+        });
+    }
+    // What was dropped meanwhile is not missing. A log that ends below its trim point is damaged.
+    let missing = if trim == manifest.floor_seq { 0 } else { trim };
+    if found.claim > found.last.max(missing)
         && let Some(newest) = segments.last()
     {
         report.damage.push(Damage {

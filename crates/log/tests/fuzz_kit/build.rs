@@ -11,7 +11,7 @@ use esker_log::{
 };
 use esker_testkit::{BLOCK, Changes, Files, Kind, Rng, read_files};
 
-use super::history::{History, MANIFEST, PAGE, brief};
+use super::history::{History, Lost, MANIFEST, PAGE, brief};
 use super::program::{Config, End, Op, Session, config, sessions};
 use super::reading::{self, Item};
 use super::{DIR, files};
@@ -26,6 +26,8 @@ pub struct Sample {
     pub names: Vec<String>,
     pub history: History,
     pub config: Config,
+    /// It was ended while records may have been in the middle of being dropped.
+    pub dropping: bool,
     /// The blocks that each step's records stand in.
     pub places: HashMap<usize, Vec<(String, Range<usize>)>>,
 }
@@ -40,9 +42,9 @@ pub fn sample(seed: u64) -> Result<Sample, String> {
     let places = built.history.places(&files);
     let mut names: Vec<String> = (1..9).map(|n| format!("{n:020}.seg")).collect();
     names.extend(["1.spare", "9.spare", MANIFEST, PAGE, "lock"].map(String::from));
-    let Builder { disk, history, config, older, .. } = built;
+    let Builder { disk, history, config, older, dropping, .. } = built;
     let other = super::files(&other.disk);
-    Ok(Sample { disk, files, older, other, names, history, config, places })
+    Ok(Sample { disk, files, older, other, names, history, config, dropping, places })
 }
 
 struct Builder {
@@ -53,6 +55,7 @@ struct Builder {
     history: History,
     older: Vec<Files>,
     clean: bool,
+    dropping: bool,
 }
 
 /// Why a session did not go on.
@@ -74,7 +77,7 @@ impl Builder {
         let config = config(&mut rng);
         let disk = SimDisk::new(seed);
         let history = History::new(seed);
-        Self { seed, rng, config, disk, history, older: Vec::new(), clean: true }
+        Self { seed, rng, config, disk, history, older: Vec::new(), clean: true, dropping: false }
     }
 
     fn build(&mut self) -> Result<(), String> {
@@ -151,7 +154,11 @@ impl Builder {
         }
         match stopped {
             Err(Stop::Broken(what)) => return Err(what),
-            Err(Stop::Ended) => self.clean = false,
+            Err(Stop::Ended) => {
+                self.clean = false;
+                self.dropping = self.config.retention != Retention::NONE
+                    || self.history.trimming > self.history.trimmed;
+            }
             Ok(()) => self.end(&log, &engine, session.end)?,
         }
         drop(log);
@@ -163,6 +170,7 @@ impl Builder {
 
     fn end(&mut self, log: &Log, engine: &Engine, end: End) -> Result<(), String> {
         self.clean = end == End::Close;
+        self.dropping = false;
         match end {
             End::Close => {
                 engine.run();
@@ -219,7 +227,7 @@ impl Builder {
             let items: Vec<_> = items.iter().map(brief).collect();
             println!("recovered {items:?}, trimmed {}", self.history.trimmed);
         }
-        self.history.check_items(items, false)?;
+        self.history.check_items(items, Lost::default())?;
         let first =
             items.first().map_or(self.history.trimmed.max(self.history.trimming), Item::prev);
         let may_drop = self.config.retention != Retention::NONE;

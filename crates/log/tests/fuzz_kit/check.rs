@@ -6,7 +6,7 @@ use esker_log::{Engine, Error, Log, Reader, Report, Seq, Start, Validate, verify
 use esker_testkit::{Changes, Files, Rng};
 
 use super::build::Sample;
-use super::history::{History, MANIFEST, PAGE};
+use super::history::{History, Lost, MANIFEST, PAGE};
 use super::place::Place;
 use super::reading::{self, Item, Read};
 use super::repaired;
@@ -23,10 +23,11 @@ pub struct Damage<'a> {
     trace: String,
     /// Durable records of which no byte is another, nor one of their step.
     pub intact: BTreeSet<u64>,
+    is_rolled_back: bool,
 }
 
 impl<'a> Damage<'a> {
-    fn new(sample: &'a Sample, changes: &'a Changes) -> Self {
+    fn new(sample: &'a Sample, damaged: &Files, changes: &'a Changes) -> Self {
         let bound = sample.history.traces.bound(&sample.files, changes);
         let kept = || sample.history.live.range(sample.history.trimmed + 1..);
         let claimed = kept().filter(|(_, record)| record.step.is_some_and(|step| step < bound));
@@ -42,7 +43,9 @@ impl<'a> Damage<'a> {
         });
         let claimed = claimed.map(|(seq, _)| *seq).collect();
         let trace = sample.history.traces.told(&sample.files, changes);
-        Self { sample, changes, claimed, trace, intact: intact.map(|(seq, _)| *seq).collect() }
+        let intact = intact.map(|(seq, _)| *seq).collect();
+        let is_rolled_back = is_rolled_back(sample, damaged, changes);
+        Self { sample, changes, claimed, trace, intact, is_rolled_back }
     }
 
     pub fn history(&self) -> &History {
@@ -52,6 +55,11 @@ impl<'a> Damage<'a> {
     /// The file that knows what was trimmed is not what it was.
     pub fn trim_is_lost(&self) -> bool {
         self.changes.touches_file(MANIFEST)
+    }
+
+    /// What nothing can know any more.
+    pub fn lost(&self) -> Lost {
+        Lost { trim: self.trim_is_lost(), cut: self.is_rolled_back }
     }
 
     /// An error that refuses to go on, and has to be one that tells of this damage.
@@ -74,14 +82,15 @@ impl<'a> Damage<'a> {
     /// Every durable record that something says was durable is there, or its absence was reported.
     ///
     /// `begins_anew`: the manifest was lost, and a repair said that it made another. What was dropped on
-    /// purpose is not known any more: the log begins where its oldest segment does.
-    pub fn nothing_is_silent(&self, read: &Read, begins_anew: bool) -> Checked {
+    /// purpose is not known any more: the log begins where its oldest segment does, which is behind this
+    /// number where no record is left.
+    pub fn nothing_is_silent(&self, read: &Read, begins_anew: Option<u64>) -> Checked {
         let there: BTreeSet<u64> = read.items.iter().map(Item::last).collect();
         let in_gap = |seq: u64| {
             read.items.iter().any(|item| matches!(item, Item::Gap(f, t) if *f < seq && seq <= *t))
         };
-        let begin = read.items.first().map_or(0, Item::prev);
-        for seq in self.claimed.iter().filter(|seq| !begins_anew || **seq > begin) {
+        let begin = begins_anew.map(|empty| read.items.first().map_or(empty, Item::prev));
+        for seq in self.claimed.iter().filter(|seq| begin.is_none_or(|begin| **seq > begin)) {
             let reported = match &read.error {
                 Some(_) => *seq > read.last(),
                 None => false,
@@ -123,12 +132,15 @@ pub fn check(
     changes: &Changes,
     rng: &mut Rng,
 ) -> Checked<&'static str> {
-    let damage = Damage::new(sample, changes);
+    let damage = Damage::new(sample, damaged, changes);
     if std::env::var_os("ESKER_TRACE").is_some() {
         tell(&damage, damaged);
     }
-    if is_another(&damage, damaged) {
+    if changes.are_of_another(damaged, &sample.other, MANIFEST) {
         return Ok("another log");
+    }
+    if is_the_next(sample, damaged) {
+        return Ok("the next");
     }
     let real = rng.percent(2);
     let (quick, reader) = (rng.percent(50), rng.percent(6));
@@ -162,15 +174,25 @@ pub fn check(
     })
 }
 
-/// Whether this is another log now, or one that cannot be told from another: the manifest is not ours,
-/// a segment of the other log is there, and no header of ours is what it was.
-fn is_another(damage: &Damage<'_>, damaged: &Files) -> bool {
-    let (sample, changes) = (damage.sample, damage.changes);
-    let segments = || damaged.iter().filter(|(name, _)| name.ends_with(".seg"));
-    let of_other = segments().any(|(_, bytes)| sample.other.values().any(|other| other == bytes));
-    changes.touches_file(MANIFEST)
-        && of_other
-        && segments().all(|(name, _)| changes.touches(name, &(0..1)))
+/// Whether a segment is what it was before, and a later one lost its header.
+fn is_rolled_back(sample: &Sample, damaged: &Files, changes: &Changes) -> bool {
+    let is_segment = |name: &str| name.ends_with(".seg");
+    let lost = |name: &&String| is_segment(name) && changes.touches(name, &(0..1));
+    let last_lost = sample.files.keys().rev().find(lost);
+    damaged.iter().any(|(name, bytes)| {
+        let is_older = || sample.older.iter().any(|older| older.get(name) == Some(bytes));
+        is_segment(name)
+            && changes.touches_file(name)
+            && last_lost.is_some_and(|lost| lost > name)
+            && is_older()
+    })
+}
+
+/// Whether the manifest is the one that the log was about to publish when it was ended: records that
+/// were being dropped then are dropped now, and the history does not know which.
+fn is_the_next(sample: &Sample, damaged: &Files) -> bool {
+    let next = sample.files.get("manifest.next").filter(|_| sample.dropping);
+    next.is_some_and(|next| damaged.get(MANIFEST) == Some(next))
 }
 
 /// For the one who looks into a failure.
@@ -280,9 +302,9 @@ fn by_opening(damage: &Damage<'_>, place: &Place, validate: Validate) -> Checked
 /// Everything that an open log tells.
 fn told_by(damage: &Damage<'_>, log: &Log) -> Checked<Opened> {
     let read = reading::of_log(log, Start::Oldest)?;
-    damage.history().check_items(&read.items, damage.trim_is_lost())?;
+    damage.history().check_items(&read.items, damage.lost())?;
     damage.known_gaps(&read.items)?;
-    damage.nothing_is_silent(&read, false)?;
+    damage.nothing_is_silent(&read, None)?;
     if let Some(error) = &read.error {
         damage.refusal(error)?;
     }
@@ -304,7 +326,7 @@ fn told_by(damage: &Damage<'_>, log: &Log) -> Checked<Opened> {
     // Behind the damage it goes on.
     if let Some(next) = damage.claimed.iter().find(|seq| **seq > read.last() + 1) {
         let rest = reading::of_log(log, Start::After(Seq(*next)))?;
-        damage.history().check_items(&rest.items, damage.trim_is_lost())?;
+        damage.history().check_items(&rest.items, damage.lost())?;
     }
     Ok(Opened::Met)
 }
@@ -316,7 +338,7 @@ fn by_reader(damage: &Damage<'_>, place: &Place) -> Checked {
         Err(error) => return damage.refusal(&error),
     };
     let read = reading::of_reader(&reader, 0)?;
-    damage.history().check_items(&read.items, damage.trim_is_lost())?;
+    damage.history().check_items(&read.items, damage.lost())?;
     damage.known_gaps(&read.items)?;
     match &read.error {
         None if reader.damage().is_some() => return Err("the damage is not met".into()),
@@ -324,5 +346,5 @@ fn by_reader(damage: &Damage<'_>, place: &Place) -> Checked {
         Some(error) => damage.refusal(error)?,
         None => {}
     }
-    damage.nothing_is_silent(&read, false)
+    damage.nothing_is_silent(&read, None)
 }

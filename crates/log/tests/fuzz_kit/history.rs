@@ -54,6 +54,16 @@ pub struct History {
     pub payloads: Payloads,
 }
 
+/// What nothing can know any more.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lost {
+    /// The file that knew what was trimmed is not what it was: trimmed records may be there.
+    pub trim: bool,
+    /// A segment is of an earlier time, and the header behind it that cut off its dead records is damaged:
+    /// they may be there.
+    pub cut: bool,
+}
+
 impl History {
     pub fn new(seed: u64) -> Self {
         Self {
@@ -141,9 +151,8 @@ impl History {
         found
     }
 
-    /// What was delivered has to be what was accepted, in order and without a hole. Records that were
-    /// trimmed may be there where the file that knew of it is not what it was.
-    pub fn check_items(&self, items: &[Item], trim_is_lost: bool) -> Result<(), String> {
+    /// What was delivered has to be what was accepted, in order and without a hole.
+    pub fn check_items(&self, items: &[Item], lost: Lost) -> Result<(), String> {
         let mut last: Option<u64> = None;
         for item in items {
             if last.is_some_and(|last| item.prev() != last) {
@@ -160,11 +169,14 @@ impl History {
                     ));
                 }
                 _ if self.dead.iter().any(|(dead, bytes)| dead == seq && bytes == payload) => {
+                    if lost.cut {
+                        continue;
+                    }
                     return Err(format!("DEAD RECORD {seq} came back"));
                 }
                 _ => return Err(format!("WRONG RECORD {}", brief(item))),
             }
-            if *seq <= self.trimmed && !trim_is_lost {
+            if *seq <= self.trimmed && !lost.trim {
                 return Err(format!("TRIMMED {seq} came back, up to {} is dropped", self.trimmed));
             }
         }

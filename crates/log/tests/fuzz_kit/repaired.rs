@@ -76,7 +76,7 @@ fn left(damage: &Damage<'_>, place: &Place, kept: bool, told: bool) -> Checked {
     if let Some(error) = &read.error {
         return Err(format!("it is read with {error:?}"));
     }
-    damage.history().check_items(&read.items, damage.trim_is_lost())?;
+    damage.history().check_items(&read.items, damage.lost())?;
     let there: BTreeSet<u64> = read
         .items
         .iter()
@@ -84,7 +84,8 @@ fn left(damage: &Damage<'_>, place: &Place, kept: bool, told: bool) -> Checked {
         .map(Item::last)
         .collect();
     if kept {
-        damage.nothing_is_silent(&read, damage.trim_is_lost() && told)?;
+        let begins_anew = (damage.trim_is_lost() && told).then(|| log.accepted().0);
+        damage.nothing_is_silent(&read, begins_anew)?;
         if let Some(seq) = damage.intact.iter().find(|seq| !there.contains(seq)) {
             return Err(format!("INTACT {seq} was given up"));
         }
