@@ -34,3 +34,12 @@ fn damage_is_reported_or_harmless_and_repair_forgets_in_the_open() {
         Err(failures) => panic!("{failures}"),
     }
 }
+
+/// Cases that failed once: the app metadata of an older checkpoint, which names pages that were dropped.
+#[test]
+fn what_failed_once_does_not_fail_again() {
+    let runs = Runs { name: "consensus", first: 10_422, cases: 1, tells: false };
+    if let Err(failure) = run(&ConsensusComponent, &runs) {
+        panic!("{failure}");
+    }
+}
