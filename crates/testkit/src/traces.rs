@@ -1,11 +1,10 @@
 //! What a log left behind that says how far it was durable.
 //!
 //! The contract: a commit unit, the watermark page, and the manifest that an opening or a clean close
-//! wrote, each carry a durable lower bound. So a unit and the manifest of an opening vouch for the records
-//! of the steps before their own, and the page and the manifest of a close for those of their own step,
-//! too. Where every such trace is damaged, or was
-//! taken by the crash, nobody can know that the records were durable; where one holds, they must not be
-//! missing in silence.
+//! wrote, each carry a durable lower bound. So a unit vouches for the records of the steps before its own,
+//! and the page and the manifest for those of their own step, too. Where every such trace is damaged, or
+//! was taken by the crash, nobody can know that the records were durable; where one holds, they must not
+//! be missing in silence.
 
 use crate::changes::{BLOCK, Changes, Lasting, Written};
 use crate::files::Files;
@@ -29,8 +28,7 @@ pub enum Kind {
         /// The page was made durable before: no power cut takes it.
         page_is_synced: bool,
     },
-    /// The log was opened. What it found without a durable lower bound became durable by this step, and
-    /// its manifest was written before that.
+    /// The log was opened. What it found without a durable lower bound became durable by this step.
     Opened,
     /// The log was closed cleanly.
     Closed,
@@ -85,8 +83,7 @@ impl Traces {
                     }
                 }
                 Kind::Opened | Kind::Closed if written.file != self.names.manifest => {}
-                Kind::Opened => step.before.push(written),
-                Kind::Closed => step.with.push(written),
+                Kind::Opened | Kind::Closed => step.with.push(written),
             }
         }
         step.page_is_synced = kind == Kind::Acknowledged { page_is_synced: true };

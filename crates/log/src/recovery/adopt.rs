@@ -96,9 +96,13 @@ pub(crate) fn adopt(
         let number = survey.highest_number + 1;
         let new = copy_tail(dir, options, &manifest, &mut live, number, survey.claim, time_ms)?;
         recovery.copied = new.copied;
-        if manifest.floor_segment == 0 {
-            manifest.floor_segment = live.first().map_or(number, |live| live.segment.number());
-            manifest.durable = new.live.segment.state.read().last_seq;
+        let last = new.live.segment.state.read().last_seq;
+        if manifest.floor_segment == 0 || manifest.durable < last {
+            if manifest.floor_segment == 0 {
+                manifest.floor_segment = live.first().map_or(number, |live| live.segment.number());
+            }
+            // What was copied is durable now, and until the next commit only its own segment says so.
+            manifest.durable = last;
             manifest.write(dir)?;
         }
         for number in survey.dead.iter().chain(&new.dead) {

@@ -24,7 +24,8 @@
 //!    behind that place is dead, whichever number it has. What is below the claim was durable and
 //!    stays where it is; what was above may have been in the page cache alone, and is not trusted
 //!    until its copy is synced. (A crash before the rename: as before, the file aside is removed. A
-//!    crash behind it: the next opening finds the new segment as the newest.)
+//!    crash behind it: the next opening finds the new segment as the newest.) Then the manifest says
+//!    that the copy is durable. (A crash before that: the header of the new segment says it.)
 //! 3. Only now the old tail goes: dead segments are removed, and the cut one ends at the cut.
 //!
 //! So a position in a segment file is written in one life only: the sole exception, going on after

@@ -189,15 +189,6 @@ fn report(
             what: "the log goes on behind the end that the manifest tells of".into(),
         });
     }
-    let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
-    if report.damage.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
-        report.damage.push(Damage {
-            file: dir.path_of(crate::layout::MANIFEST),
-            offset: 0,
-            after: report.last,
-            what: "the log was closed elsewhere than where it ends".into(),
-        });
-    }
     // What was dropped meanwhile is not missing. A log that ends below its trim point is damaged.
     let missing = if trim == manifest.floor_seq { 0 } else { trim };
     if found.claim > found.last.max(missing)
@@ -208,6 +199,15 @@ fn report(
             offset: u64::from(newest.pieces_end()),
             after: Seq(found.last),
             what: format!("records up to {} were durable and are missing", found.claim),
+        });
+    }
+    let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
+    if report.damage.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
+        report.damage.push(Damage {
+            file: dir.path_of(crate::layout::MANIFEST),
+            offset: 0,
+            after: report.last,
+            what: "the log was closed elsewhere than where it ends".into(),
         });
     }
     Ok(report)
