@@ -214,6 +214,23 @@ mod tests {
         }
     }
 
+    /// The two files change names. A rename would free the block of the old one, and another program on a
+    /// full disk could take it before the next temporary file does.
+    #[test]
+    fn the_file_that_is_replaced_is_the_next_temporary_one() {
+        let disk = SimDisk::new(1);
+        let dir = disk.create_dir(Path::new(DIR)).unwrap();
+        write(&*dir, "file", MAGIC, b"first").unwrap();
+        for content in [b"older", b"newer"] {
+            let before = disk.contents(&Path::new(DIR).join("file")).unwrap();
+            let used = disk.used();
+            write(&*dir, "file", MAGIC, content).unwrap();
+            let next = Path::new(DIR).join(layout::next("file"));
+            assert_eq!(disk.contents(&next).unwrap(), before);
+            assert_eq!(disk.used(), used);
+        }
+    }
+
     /// The process dies at any operation of a replacement, and the power goes at any of the next one.
     #[test]
     fn two_replacements_and_two_crashes_leave_one_of_the_three() {
