@@ -70,7 +70,8 @@ impl Inner {
                 let ballot = held.ballot;
                 let ticket =
                     self.append_internal(|out| record::accept(out, slot, ballot, held.value()))?;
-                place.set_word(place.word().moved(ticket.seq().0));
+                let word = place.word().sized(held.len());
+                place.set_word(word.moved(ticket.seq().0));
                 page.touch();
                 tickets.push(ticket);
             }

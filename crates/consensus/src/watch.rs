@@ -35,10 +35,15 @@ impl Waiting {
     }
 
     fn register(&self, waker: &Waker) {
+        // Cloned and dropped without the lock: a waker is somebody else's code.
+        let mut waker = Some(waker.clone());
         let mut wakers = self.wakers.lock();
-        if !wakers.iter().any(|known| known.will_wake(waker)) {
-            wakers.push(waker.clone());
+        let is_known =
+            wakers.iter().any(|known| waker.as_ref().is_some_and(|new| known.will_wake(new)));
+        if !is_known {
+            wakers.extend(waker.take());
         }
+        drop(wakers);
     }
 }
 

@@ -239,8 +239,8 @@ impl fmt::Display for Error {
             ),
             Error::NoSpace { dir, wanted, durable, .. } => write!(
                 f,
-                "no space for {wanted} bytes in {}: nothing was appended, and records through \
-                 {durable} are durable; make room and append again",
+                "no space for {wanted} bytes in {}: records through {durable} are durable; make \
+                 room and append again",
                 dir.display()
             ),
             Error::Full => f.write_str("the staging memory is full"),

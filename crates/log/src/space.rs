@@ -26,6 +26,7 @@ use crate::layout::{self, RESERVE};
 use crate::log::Shared;
 use crate::options::Options;
 use crate::runway::Ready;
+use crate::waiters::wake;
 
 /// The smallest segment that is made where there is no room for a whole one.
 const LEAST: u32 = 1 << 20;
@@ -453,6 +454,6 @@ impl Shared {
         let mut wakers = Vec::new();
         drop(state);
         self.waiters.take_callers(0, &mut wakers);
-        wakers.drain(..).for_each(std::task::Waker::wake);
+        wakers.drain(..).for_each(wake);
     }
 }

@@ -72,6 +72,8 @@ impl Waiters {
     /// Puts a waiter on a list, or renews the one that is there.
     pub(crate) fn register(&self, place: &mut Option<Key>, what: For, waker: &Waker) {
         let reads = matches!(what, For::Record(_));
+        // Cloned and dropped without the lock: a waker is somebody else's code.
+        let waker = waker.clone();
         if let Some(key) = *place {
             let mut list = self.list(key).lock();
             if let Some(waiter) = list.get_mut(key.index as usize) {
@@ -79,11 +81,10 @@ impl Waiters {
                     self.waiting.fetch_add(1, SeqCst);
                 }
                 waiter.what = what;
-                let same = waiter.waker.as_ref().is_some_and(|old| old.will_wake(waker));
-                let old = if same { None } else { waiter.waker.replace(waker.clone()) };
+                let same = waiter.waker.as_ref().is_some_and(|old| old.will_wake(&waker));
+                let unused = if same { Some(waker) } else { waiter.waker.replace(waker) };
                 drop(list);
-                // Dropped without the lock: a waker is somebody else's code.
-                drop(old);
+                drop(unused);
                 return;
             }
         }
@@ -92,7 +93,7 @@ impl Waiters {
             self.waiting.fetch_add(1, SeqCst);
         }
         let key = Key { list, index: 0 };
-        let index = self.list(key).lock().insert(Waiter { what, waker: Some(waker.clone()) });
+        let index = self.list(key).lock().insert(Waiter { what, waker: Some(waker) });
         *place = Some(Key { list, index: index as u32 });
     }
 

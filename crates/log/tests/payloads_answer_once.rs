@@ -221,6 +221,38 @@ fn a_waker_that_panics_stops_nobody_else() {
     log.close().unwrap();
 }
 
+/// The same of tasks that wait for a segment to be made, which the engine does.
+#[test]
+fn a_waker_that_panics_stops_nobody_who_waits_for_space() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    options.buffers = 8;
+    let log = Log::open(DIR, options).unwrap();
+    let gate = Gate::new();
+    let made = Opens(disk.clone(), gate.clone());
+    let record = vec![7; 3000];
+    // Making space waits in the disk, so that both tasks are there when it is done.
+    disk.inject(Fault::on(Op::Size, Effect::Block(gate)));
+    let mut futures: Vec<_> = (0..64).map(|_| Box::pin(log.append_async(&record))).collect();
+    let panics = Waker::from(Arc::new(Panics));
+    let woken = Arc::new(setting::Wakes::default());
+    let wakes = Waker::from(Arc::clone(&woken));
+    let mut pending = 0;
+    for future in &mut futures {
+        let waker = if pending % 2 == 0 { &panics } else { &wakes };
+        pending += usize::from(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        if pending == 2 {
+            break;
+        }
+    }
+    assert_eq!(pending, 2, "nobody had to wait");
+    drop(made);
+    setting::until("the second task is woken", || woken.count() > 0);
+    drop(futures);
+    log.append(b"and on").unwrap().wait().unwrap();
+    log.close().unwrap();
+}
+
 /// A waker whose last owner is the log's list, and that calls the log as it goes.
 struct Goodbye(Log);
 

@@ -283,8 +283,9 @@ fn a_log_that_ends_below_its_trim_point_is_damaged() {
     let engine = Engine::manual();
     let log = Log::open(DIR, options(&disk, &engine)).unwrap();
     log.truncate_before(13).unwrap();
-    log.close().unwrap();
+    disk.kill();
     drop(log);
+    disk.power_on();
     let bytes = disk.contents(&segment_path(1)).unwrap();
     let mut blocks = bytes.chunks(4096);
     let last = blocks.rposition(|block| block.iter().any(|byte| *byte != 0)).unwrap();
@@ -294,4 +295,22 @@ fn a_log_that_ends_below_its_trim_point_is_damaged() {
     repair(DIR, &options(&disk, &engine)).unwrap();
     let log = Log::open(DIR, options(&disk, &engine)).unwrap();
     assert_eq!(log.append(b"next").unwrap().seq(), Seq(13));
+}
+
+/// With the manifest the watermark page was lost, too, and the newest units have no later one.
+#[test]
+fn readers_see_all_that_a_repair_left() {
+    let disk = truncated(0);
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    log.append(&payload("truncated", 13, 100)).unwrap().wait().unwrap();
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    for name in ["manifest", "mark"] {
+        unlink(&disk, &in_dir(name));
+    }
+    assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest);
+    let reader = Reader::open(DIR, options(&disk, &engine)).unwrap();
+    assert_eq!(*reader.read(13).unwrap(), *payload("truncated", 13, 100));
 }

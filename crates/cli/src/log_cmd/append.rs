@@ -194,11 +194,16 @@ impl Appending<'_> {
         let payloads: Vec<&[u8]> =
             records.iter().map(|record| self.framer.bytes(record.clone())).collect();
         // Letting go of the ticket asks for what the policy owes these records.
-        let last = self.log.append_batch(&payloads).map_err(End::Log)?.seq();
-        let bytes = payloads.iter().map(|payload| payload.len() as u64).sum();
-        self.summary.add(records.len() as u64, bytes, last.0);
-        self.unsettled = true;
-        Ok(())
+        let before = self.log.accepted().0;
+        let appended = self.log.append_batch(&payloads).map(drop);
+        // A disk that is full in the middle of a batch leaves a prefix of it.
+        let accepted = payloads.len().min((self.log.accepted().0 - before) as usize);
+        if accepted > 0 {
+            let bytes = payloads[..accepted].iter().map(|payload| payload.len() as u64).sum();
+            self.summary.add(accepted as u64, bytes, before + accepted as u64);
+            self.unsettled = true;
+        }
+        appended.map_err(End::Log)
     }
 
     /// Makes durable what was accepted.

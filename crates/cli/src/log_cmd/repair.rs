@@ -74,11 +74,15 @@ fn repaired_text(dir: &Path, repaired: &Repaired) -> String {
         }
     }
     for Aside { file, offset, bytes, kept_in, from, to, .. } in &repaired.aside {
-        let _ = write!(
-            text,
-            "put aside {bytes} bytes of {} from byte {offset} on: the records above {from} up to {to}",
-            file.display()
-        );
+        let file = file.display();
+        let _ = match kept_in {
+            Some(_) => write!(text, "put aside {bytes} bytes of {file} from byte {offset} on: "),
+            None => write!(text, "nothing is left of {file} from byte {offset} on: "),
+        };
+        let _ = match from < to {
+            true => write!(text, "the records above {from} up to {to} are missing"),
+            false => write!(text, "no record was in them"),
+        };
         if let Some(kept_in) = kept_in {
             let _ = write!(text, "; kept in {}", kept_in.display());
         }

@@ -19,6 +19,8 @@ use crate::segments::Segment;
 /// zeros.
 const AHEAD: u32 = 256 << 10;
 
+pub(super) const MISSING: &str = "the segment is missing";
+
 /// Whether the units that stop behind this record are damaged. Where nothing sound says that more
 /// was durable, a crash may have left any of the units behind, and they are a torn tail.
 pub(crate) fn is_damage(claim: u64, after: u64) -> bool {
@@ -128,7 +130,9 @@ impl Surveyor<'_> {
                 Some(number) => (self.path(number), 0),
                 None => (broken.path.clone(), end),
             };
-            survey.damage = Some(damage_of(&path, offset, last, stop.flaw));
+            let is_missing = offset == 0 && beheaded.is_some_and(|n| !self.heads.contains_key(&n));
+            let what = if is_missing { MISSING.into() } else { stop.flaw.to_string() };
+            survey.damage = Some(damage_of(&path, offset, last, what));
         } else if lost > 0 || stop.flaw == Flaw::Unreadable || is_torn(rest, end) {
             let behind = u64::from(rest.end.saturating_sub(end));
             let bytes = if rest.earlier_life { lost } else { lost.max(behind) };
@@ -150,7 +154,7 @@ impl Surveyor<'_> {
         let number = self.heads.keys().next().copied().unwrap_or(self.manifest.floor_segment);
         let what = match self.heads.get(&number) {
             Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
-            _ => "the segment is missing".into(),
+            _ => MISSING.into(),
         };
         survey.damage = Some(damage_of(&self.path(number), 0, 0, what));
     }

@@ -89,11 +89,6 @@ impl Examined {
         self.header.is_none() || self.pieces.iter().any(bad)
     }
 
-    /// Whether something stands behind the last piece, and nothing says where the segment ends.
-    pub(crate) fn goes_on_in_ruins(&self) -> bool {
-        self.end.is_none() && self.written_to > self.pieces_end()
-    }
-
     /// What the segment behind this one must chain to, where nothing is damaged.
     pub(crate) fn chain_behind(&self, header: &SegmentHeader) -> u32 {
         match self.pieces.last() {

@@ -28,6 +28,7 @@ use crate::position::Seq;
 
 pub(crate) use manifest::{Anew, manifest};
 pub(crate) use rebuild::repair_segments;
+use rebuild::vouch_for_all;
 pub use verify::{Report, verify};
 
 /// A range of a segment file that was put aside.
@@ -86,6 +87,10 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
         }
         Err(error) => return Err(error),
     };
-    repaired.aside = repair_segments(dir, options, found)?.1;
+    let (manifest, aside) = repair_segments(dir, options, found)?;
+    repaired.aside = aside;
+    if repaired.manifest {
+        vouch_for_all(dir, &manifest)?;
+    }
     Ok(repaired)
 }

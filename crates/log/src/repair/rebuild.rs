@@ -253,13 +253,9 @@ fn truncate(
     found: &Examination,
     aside: &mut Vec<Aside>,
 ) -> Result<()> {
-    let Some(mut first) = found.segments.iter().position(Examined::is_damaged) else {
+    let Some(first) = found.segments.iter().position(Examined::is_damaged) else {
         return Ok(());
     };
-    // Units that were given up with the header behind them must not go on claiming.
-    if first > 0 && found.segments[first - 1].goes_on_in_ruins() {
-        first -= 1;
-    }
     let damaged = &found.segments[first];
     let kept: Vec<SoundUnit> = damaged.sound_start().collect();
     let last = kept.last().map_or(damaged.prev_seq, |unit| unit.header.last_seq);
@@ -308,6 +304,22 @@ fn truncate(
                 manifest.floor_seq = last;
             }
         }
+    }
+    Ok(())
+}
+
+/// Makes all that is left durable, and says so in the watermark page: with the manifest, it may have been
+/// lost, and readers in other processes read no further than it says.
+pub(super) fn vouch_for_all(dir: &dyn Dir, manifest: &Manifest) -> Result<()> {
+    let found = examine(dir, manifest, None)?;
+    for segment in found.segments.iter().filter(|segment| segment.file.is_some()) {
+        dir.open(&segment.name(), Open::write())?.sync_data()?;
+    }
+    if let Some(newest) = found.segments.last() {
+        let position = newest.base + u64::from(newest.pieces_end());
+        let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
+        page.store_durably(Mark { unit: 0, position, seq: found.last, segment: newest.number })?;
+        dir.sync()?;
     }
     Ok(())
 }

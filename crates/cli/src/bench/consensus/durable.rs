@@ -30,7 +30,7 @@ impl Bench<'_> {
     pub fn durable(&self, callers: u64) -> Outcome<Measured> {
         let mode = Mode::Durable;
         let options = self.arguments.options(mode, true);
-        let (log, dir) = self.open("durable", options.clone())?;
+        let (log, dir) = self.open(&format!("durable-{callers}"), options.clone())?;
         let runtime = runtime()?;
         let (most, span) = self.until(callers);
         let size = self.arguments.size as usize;
