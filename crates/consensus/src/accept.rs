@@ -210,9 +210,7 @@ impl Inner {
                     self.index.open.enter(page.number, &page.open);
                 }
                 place.put(Some(hold(slot, ballot, value, 0)), before, guard);
-                let word = Word::accepted(seq);
-                // What only memory has takes no space in the log.
-                place.set_word(if seq == 0 { word } else { word.sized(value.len()) });
+                place.set_word(Word::accepted(seq).sized(value.len()));
                 page.touch();
                 Ok(Attempt::Done(ticket))
             }

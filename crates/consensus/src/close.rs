@@ -70,8 +70,7 @@ impl Inner {
                 let ballot = held.ballot;
                 let ticket =
                     self.append_internal(|out| record::accept(out, slot, ballot, held.value()))?;
-                let word = place.word().sized(held.len());
-                place.set_word(word.moved(ticket.seq().0));
+                place.set_word(place.word().moved(ticket.seq().0));
                 page.touch();
                 tickets.push(ticket);
             }

@@ -131,15 +131,11 @@ impl Inner {
         seq: u64,
         guard: &Guard,
     ) -> usize {
-        let mut word = place.word();
         let bytes = place.held().load(guard).map_or(0, |held| {
             held.commit(marker);
-            if word.seq() == 0 {
-                word = word.sized(held.len());
-            }
             charge(held.len())
         });
-        place.set_word(word.commit(seq));
+        place.set_word(place.word().commit(seq));
         page.touch();
         page.count_commit();
         page.open.leave();
