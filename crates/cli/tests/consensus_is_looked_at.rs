@@ -107,7 +107,7 @@ fn nothing_is_appended_to_it_or_dropped_by_hand() {
         let mut repair = command(&["log", "repair"]);
         repair.arg(dir);
         run(repair, b"").ok();
-        // `lock` names whoever held the log last.
+        // `lock` names the last process that locked the log.
         let unlocked = |mut all: Vec<(std::path::PathBuf, Vec<u8>)>| {
             all.retain(|(path, _)| !path.ends_with("lock"));
             all

@@ -80,8 +80,8 @@ fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
     }
 }
 
-/// Whether everything that a checkpoint names is in the log. A checkpoint is made before records that
-/// the last one needs are dropped; so this is an older one, whose app metadata came back.
+/// Whether every record that a checkpoint names is in the log. A new checkpoint is made before records
+/// that the last one needs are dropped, so one with missing records comes from older app metadata.
 fn is_in(log: &Log, root: &Root, pages: &[PageAt]) -> bool {
     let oldest = log.oldest().0;
     let is_kept = |page: &&PageAt| page.number >= number_of(root.start);

@@ -35,15 +35,12 @@ impl Waiting {
     }
 
     fn register(&self, waker: &Waker) {
-        // Cloned and dropped without the lock: a waker is somebody else's code.
-        let mut waker = Some(waker.clone());
+        // Cloned and dropped without the lock, which is released first: a waker is the caller's code.
+        let waker = waker.clone();
         let mut wakers = self.wakers.lock();
-        let is_known =
-            wakers.iter().any(|known| waker.as_ref().is_some_and(|new| known.will_wake(new)));
-        if !is_known {
-            wakers.extend(waker.take());
+        if !wakers.iter().any(|known| known.will_wake(&waker)) {
+            wakers.push(waker);
         }
-        drop(wakers);
     }
 }
 

@@ -145,8 +145,8 @@ impl Log {
     /// # Errors
     /// As [`Log::append`]. When the log fails in the middle, or the disk is full there, a prefix was
     /// accepted ([`Log::accepted`] says how long it is); so it was when
-    /// another writer's record came between [`Numbered`](crate::Numbered) ones, which [`Log::append_atomic`] does not
-    /// let happen.
+    /// another writer's record came between [`Numbered`](crate::Numbered) ones, which
+    /// [`Log::append_atomic`] does not let happen.
     pub fn append_batch<A: Append>(&self, records: &[A]) -> Result<Ticket> {
         let records = Inputs::take(records);
         self.shared.check_batch(&records)?;

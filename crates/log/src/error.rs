@@ -106,8 +106,9 @@ pub enum Error {
         last: Seq,
     },
     /// No space can be reserved for the record: the disk is full, or a quota or a limit on the size of
-    /// files is reached. Nothing was accepted and nothing is poisoned: reading, truncating and closing
-    /// go on, and so does appending once there is room.
+    /// files is reached. The refused record was not accepted; [`Log::append_batch`](crate::Log::append_batch)
+    /// may have accepted those before it. Nothing is poisoned: reading, truncating and closing go on,
+    /// and so does appending once there is room.
     NoSpace {
         /// The directory of the log.
         dir: PathBuf,

@@ -181,7 +181,6 @@ impl Page {
         block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
         write_all_at(&*self.file, &block, (self.slot * BLOCK) as u64)?;
         self.slot = (self.slot + 1) % SLOTS;
-
         self.stored = Some(mark);
         Ok(())
     }
@@ -242,11 +241,11 @@ impl Look {
     }
 }
 
-/// Refuses the page of another log, for a log of which no segment is left: then the manifest may be the
-/// stranger, and nothing tells.
+/// Refuses the watermark page of another log. Called where no segment header is sound: then the manifest
+/// may be the foreign file.
 pub(crate) fn refuse_foreign_page(dir: &dyn Dir, page: Option<Told>, log: LogId) -> Result<()> {
     match page {
-        Some(told) if told.log != log => Err(Error::Foreign { file: dir.path_of(MARK) }),
+        Some(page) if page.log != log => Err(Error::Foreign { file: dir.path_of(MARK) }),
         _ => Ok(()),
     }
 }

@@ -59,9 +59,7 @@ impl Changes {
         self.tails.get(file).is_some_and(|from| *from < blocks.end)
             || self.blocks.get(file).is_some_and(|set| set.range(blocks.clone()).next().is_some())
     }
-}
 
-impl Changes {
     /// Whether this is another log now, or one that cannot be told from another: the manifest is not what
     /// it was, a segment of the other log is there, and no segment's header is what it was.
     pub fn are_of_another(&self, damaged: &Files, other: &Files, manifest: &str) -> bool {

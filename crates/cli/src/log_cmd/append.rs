@@ -193,10 +193,10 @@ impl Appending<'_> {
         }
         let payloads: Vec<&[u8]> =
             records.iter().map(|record| self.framer.bytes(record.clone())).collect();
-        // Letting go of the ticket asks for what the policy owes these records.
         let before = self.log.accepted().0;
+        // Dropping the ticket requests what the policy owes these records.
         let appended = self.log.append_batch(&payloads).map(drop);
-        // A disk that is full in the middle of a batch leaves a prefix of it.
+        // When the disk fills in the middle of a batch, a prefix of it is accepted.
         let accepted = payloads.len().min((self.log.accepted().0 - before) as usize);
         if accepted > 0 {
             let bytes = payloads[..accepted].iter().map(|payload| payload.len() as u64).sum();

@@ -80,8 +80,8 @@ fn repaired_text(dir: &Path, repaired: &Repaired) -> String {
             None => write!(text, "nothing is left of {file} from byte {offset} on: "),
         };
         let _ = match from < to {
-            true => write!(text, "the records above {from} up to {to} are missing"),
-            false => write!(text, "no record was in them"),
+            true => write!(text, "the records above {from} up to {to} are lost"),
+            false => write!(text, "no record is lost"),
         };
         if let Some(kept_in) = kept_in {
             let _ = write!(text, "; kept in {}", kept_in.display());

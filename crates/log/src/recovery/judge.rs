@@ -19,7 +19,7 @@ use crate::segments::Segment;
 /// zeros.
 const AHEAD: u32 = 256 << 10;
 
-pub(super) const MISSING: &str = "the segment is missing";
+pub(crate) const MISSING: &str = "the segment is missing";
 
 /// Whether the units that stop behind this record are damaged. Where nothing sound says that more
 /// was durable, a crash may have left any of the units behind, and they are a torn tail.

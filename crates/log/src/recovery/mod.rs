@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use crate::position::Seq;
 
 pub(crate) use adopt::{adopt, create, room_for, write_footer};
-pub(crate) use judge::{begins_with, is_damage, is_front_missing, is_heard, never_began};
+pub(crate) use judge::{MISSING, begins_with, is_damage, is_front_missing, is_heard, never_began};
 pub(crate) use rewrite::Rewriter;
 pub(crate) use survey::{damage_at, density, read_footed, read_head, survey};
 

@@ -8,7 +8,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 use parking_lot::RwLock;
 
 use super::Cut;
-use super::judge::{Break, begins_with, is_front_missing};
+use super::judge::{Break, MISSING, begins_with, is_front_missing};
 use crate::error::{Damage, Error, Result};
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderFlaw;
@@ -285,7 +285,7 @@ impl Surveyor<'_> {
     /// The header of the segment that another names as the one before it.
     fn link(&self, header: &SegmentHeader) -> std::result::Result<(SegmentHeader, u32), String> {
         match self.heads.get(&header.prev_segment) {
-            None => Err("the segment is missing".into()),
+            None => Err(MISSING.into()),
             Some((_, Err(HeaderFlaw::Flaw(flaw)))) => Err(flaw.to_string()),
             Some((_, Err(_))) => Err(Flaw::NotAUnit.to_string()),
             Some((_, Ok(before))) => {
@@ -362,7 +362,7 @@ impl Surveyor<'_> {
         if front_is_missing {
             let path = self.path(self.manifest.floor_segment);
             let after = self.manifest.floor_seq;
-            survey.damage = Some(damage_of(&path, 0, after, "the segment is missing"));
+            survey.damage = Some(damage_of(&path, 0, after, MISSING));
         }
         if survey.damage.is_none() {
             survey.damage = self.check_clean_end(survey);

@@ -15,7 +15,7 @@ use crate::image::Trouble;
 use crate::layout::{self, Name};
 use crate::manifest::Manifest;
 use crate::mark::{Told, refuse_foreign_page};
-use crate::recovery::{begins_with, is_damage, is_front_missing, never_began, read_head};
+use crate::recovery::{MISSING, begins_with, is_damage, is_front_missing, never_began, read_head};
 use crate::scan::strays;
 
 /// A log, piece by piece.
@@ -77,7 +77,7 @@ pub(crate) fn examine(
             file: head.map(|(file, _)| Arc::clone(file)),
             header: head.and_then(|(_, head)| head.ok()).map(|(header, _)| header),
             header_flaw: match head {
-                None => Some("the segment is missing".into()),
+                None => Some(MISSING.into()),
                 Some((_, Err(HeaderFlaw::Flaw(flaw)))) => Some(flaw.to_string()),
                 Some(_) => None,
             },
@@ -155,7 +155,7 @@ pub(crate) fn examine(
             let written_to = file.as_ref().map_or(Ok(0), written_to)?;
             let flaw = match heads.get(&number) {
                 Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
-                _ => "the segment is missing".into(),
+                _ => MISSING.into(),
             };
             segments.push(Examined {
                 base: reached.0,
@@ -208,7 +208,7 @@ fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manife
         end: Some(to),
         next: Some((0, first.prev_seq)),
         pieces: vec![Piece::Bad { from, to, after, flaw: Flaw::Blank }],
-        ..Examined::beheaded(dir, manifest.floor_segment, None, "the segment is missing".into())
+        ..Examined::beheaded(dir, manifest.floor_segment, None, MISSING.into())
     };
     segments.insert(0, gap);
 }

@@ -28,7 +28,7 @@ use crate::position::Seq;
 
 pub(crate) use manifest::{Anew, manifest};
 pub(crate) use rebuild::repair_segments;
-use rebuild::vouch_for_all;
+use rebuild::store_watermark;
 pub use verify::{Report, verify};
 
 /// A range of a segment file that was put aside.
@@ -90,7 +90,7 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
     let (manifest, aside) = repair_segments(dir, options, found)?;
     repaired.aside = aside;
     if repaired.manifest {
-        vouch_for_all(dir, &manifest)?;
+        store_watermark(dir, &manifest)?;
     }
     Ok(repaired)
 }

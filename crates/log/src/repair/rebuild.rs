@@ -308,9 +308,9 @@ fn truncate(
     Ok(())
 }
 
-/// Makes all that is left durable, and says so in the watermark page: with the manifest, it may have been
-/// lost, and readers in other processes read no further than it says.
-pub(super) fn vouch_for_all(dir: &dyn Dir, manifest: &Manifest) -> Result<()> {
+/// Syncs all segments, then stores their last record in the watermark page and syncs it. The page may have
+/// been lost with the manifest, and readers in other processes read only up to it.
+pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> {
     let found = examine(dir, manifest, None)?;
     for segment in found.segments.iter().filter(|segment| segment.file.is_some()) {
         dir.open(&segment.name(), Open::write())?.sync_data()?;
