@@ -18,7 +18,7 @@ Examples:
   esker bench floor
   esker log bench --writers 100 --size 900
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged data, 4 locked by another process.";
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged data, 4 locked by another process, 130 interrupted (SIGINT) before the end of the input.";
 
 /// Esker: a durable log. What is durable survives a killed process, a crashed kernel and a power cut.
 #[derive(Debug, Parser)]

@@ -77,6 +77,12 @@ impl Failure {
                 (Status::Usage, " (--buffer-size)".into())
             }
             Error::Option { option: "pin", .. } => (Status::Usage, " (--pin)".into()),
+            Error::Option { option: "retention.bytes", .. } => {
+                (Status::Usage, " (--retain-bytes)".into())
+            }
+            Error::Option { option: "retention.segments", .. } => {
+                (Status::Usage, " (--retain-segments)".into())
+            }
             Error::Option { .. } => (Status::Usage, String::new()),
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
             Error::NoSpace { cause, .. } => (Status::Failed, format!(" ({cause})")),
@@ -131,7 +137,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
 /// What to do about damage in the log in `dir`.
 fn repair_advice(dir: &Path) -> String {
     let dir = dir.display();
-    format!("; nothing was changed, run `esker log repair {dir}` to put the damage aside")
+    format!("; run `esker log repair {dir}` to put the damage aside")
 }
 
 fn advice_about(cause: &esker_disk::Error, dir: &Path) -> &'static str {

@@ -141,6 +141,15 @@ fn damage_is_status_3() {
     verify.arg(&dir);
     let ended = run(verify, b"");
     assert!(ended.status == 3 && ended.err.contains("read-only"), "{}", ended.err);
+    // What was accepted and committed on both sides of the gap can be copied.
+    let mut dump = command(&["consensus", "dump", "--json", "--committed"]);
+    dump.arg(&dir);
+    let ended = run(dump, b"").ok().says(&["quarantined"]);
+    let slots: Vec<Value> =
+        ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let slots: Vec<_> = slots.iter().map(|slot| slot["slot"].as_u64().unwrap()).collect();
+    assert_eq!(slots, [2, 4]);
+    assert_eq!(lines(&["consensus", "stat"], &dir)[0]["quarantined"].as_array().unwrap().len(), 1);
     let log = ConsensusLog::open(&dir, Options::default()).unwrap();
     assert!(log.stats().read_only);
 }

@@ -1,7 +1,7 @@
 //! Looking at a consensus log from outside: without its lock, and changing nothing.
 //!
-//! This reads every record from the oldest on and keeps no index of its own making: a second opinion on
-//! what opening a log comes to.
+//! This reads every record from the oldest on and uses no checkpoint: a second opinion on what opening a
+//! log comes to. It passes over the ranges that `repair` quarantined.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -42,6 +42,9 @@ pub struct Inspection {
     pub records: [u64; 6],
     /// What contradicts itself: the record, and what is wrong with it.
     pub flaws: Vec<(Seq, &'static str)>,
+    /// Ranges of records that `repair` quarantined: the last record before, the last one gone. A slot
+    /// that is missing behind one may have been among them.
+    pub quarantined: Vec<(Seq, Seq)>,
     reader: Reader,
 }
 
@@ -72,6 +75,7 @@ pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Ins
         slots: BTreeMap::new(),
         records: [0; 6],
         flaws: Vec::new(),
+        quarantined: Vec::new(),
         reader,
     };
     match inspection.read(found.is_some()) {
@@ -98,7 +102,16 @@ impl Inspection {
     fn read(&mut self, ours: bool) -> Result<()> {
         let mut stream = self.reader.stream(Start::Oldest).map_err(Error::Log)?;
         let (mut start, mut next) = (0, 0);
-        while let Some(batch) = stream.try_next().map_err(Error::Log)? {
+        loop {
+            let batch = match stream.try_next() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                Err(esker_log::Error::Quarantined { from, to }) => {
+                    self.quarantined.push((from, to));
+                    continue;
+                }
+                Err(error) => return Err(Error::Log(error)),
+            };
             for record in &batch {
                 match Record::decode(record.payload) {
                     Ok(decoded) => self.take(record.seq, &decoded, &mut start, &mut next),
@@ -134,10 +147,13 @@ impl Inspection {
             }
             Record::Commit { slots } => {
                 for (slot, ballot) in slots.iter().filter(|(slot, _)| *slot >= *start) {
+                    let certain = self.certain();
                     match self.slots.get_mut(&slot) {
-                        Some(known) if known.committed || known.ballot == ballot => {
-                            known.committed = true;
+                        Some(known) if known.committed => {}
+                        Some(known) if known.offset <= certain => {
+                            self.slots.remove(&slot);
                         }
+                        Some(known) if known.ballot == ballot => known.committed = true,
                         Some(_) => self.flaw(seq, "it commits another ballot than was accepted"),
                         // It stood before a prefix that was dropped; its copy follows.
                         None => {}
@@ -146,8 +162,18 @@ impl Inspection {
                 2
             }
             Record::Through { first, last } => {
-                let slots = self.slots.range_mut(first.max(*start)..=last.max(first));
-                slots.for_each(|(_, known)| known.committed = true);
+                let certain = self.certain();
+                let mut replaced = Vec::new();
+                for (slot, known) in self.slots.range_mut(first.max(*start)..=last.max(first)) {
+                    if known.committed || known.offset > certain {
+                        known.committed = true;
+                    } else {
+                        replaced.push(*slot);
+                    }
+                }
+                for slot in replaced {
+                    self.slots.remove(&slot);
+                }
                 2
             }
             Record::Chosen { slot, ballot, value } => {
@@ -181,6 +207,12 @@ impl Inspection {
             Record::Page { .. } => 5,
         };
         self.records[kind] += 1;
+    }
+
+    /// A value up to this record may have been replaced by a quarantined one, and is not what a marker
+    /// behind that commits.
+    fn certain(&self) -> Seq {
+        self.quarantined.last().map_or(Seq(0), |(_, to)| *to)
     }
 
     fn flaw(&mut self, seq: Seq, what: &'static str) {

@@ -8,9 +8,10 @@
 
 mod setting;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker_consensus::{ConsensusLog, Error, Mode};
+use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, inspect};
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, repair};
 use setting::{DIR, HIGH, HIGHER, LOW, Setting, driven, log, open_on};
@@ -49,6 +50,27 @@ fn damage(disk: &SimDisk, value: &[u8]) {
     panic!("no segment holds the value");
 }
 
+/// Without opening it, the committed slots are the same.
+fn is_inspected(s: &Setting) {
+    let found =
+        inspect(DIR, esker_log::Options::on(std::sync::Arc::new(s.disk.process()))).unwrap();
+    let mut options = IterateOptions::default();
+    options.skip_errors = true;
+    let mut told = Vec::new();
+    s.log
+        .iterate(.., options, |entry| {
+            told.push((entry.slot(), entry.ballot(), entry.value().to_vec()));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    let committed = found.slots.iter().filter(|(_, slot)| slot.committed);
+    let seen: Vec<_> = committed
+        .map(|(n, slot)| (*n, slot.ballot, found.value(*n).unwrap().unwrap().to_vec()))
+        .collect();
+    assert_eq!(seen, told);
+    assert!(!seen.is_empty());
+}
+
 fn is_read_only(log: &ConsensusLog) {
     assert!(matches!(log.promise(HIGHER, 0), Err(Error::ReadOnly)));
     assert!(matches!(log.accept(90, HIGHER, b"x"), Err(Error::ReadOnly)));
@@ -70,6 +92,7 @@ fn replaced_and_lost(commit: impl Fn(&ConsensusLog)) {
     let told = s.log.read(0, &guard).map(|entry| entry.value().to_vec());
     assert!(matches!(told, Err(Error::CorruptedEntry { slot: 0, .. })), "{told:?}");
     assert_eq!(s.committed(1), b"accepted after the gap");
+    is_inspected(&s);
 }
 
 fn commit_one(log: &ConsensusLog, slot: u64) {
@@ -108,6 +131,7 @@ fn a_log_whose_segment_was_missing_is_read_only() {
     let s = repaired(&disk);
     is_read_only(&s.log);
     assert_eq!(s.committed(3), [4; 40_000]);
+    is_inspected(&s);
 }
 
 #[test]
@@ -119,6 +143,7 @@ fn a_log_that_may_have_lost_its_beginning_is_read_only() {
     let s = repaired(&disk);
     is_read_only(&s.log);
     assert_eq!(s.committed(3), [4; 40_000]);
+    is_inspected(&s);
 }
 
 #[test]

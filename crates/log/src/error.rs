@@ -167,14 +167,11 @@ pub struct Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "damaged data in {} at byte {}, behind record {}: {}",
-            self.file.display(),
-            self.offset,
-            self.after,
-            self.what
-        )
+        write!(f, "damaged data in {} at byte {}", self.file.display(), self.offset)?;
+        if self.after > Seq(0) {
+            write!(f, ", after record {}", self.after)?;
+        }
+        write!(f, ": {}", self.what)
     }
 }
 

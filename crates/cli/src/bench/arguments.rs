@@ -51,7 +51,7 @@ Examples:
   esker log bench --catchup --follower
   esker log bench --readers 1 --rate 100000000 --batch 100 --follower
 
-What was written is read back after the run and compared; with --catchup, as it is read. The floor of
+What was written is read back after the run and compared; with --catchup, as it is read. The floor of \
 this machine is sampled before, during and after.";
 
 /// Arguments of `esker log bench`.

@@ -7,7 +7,7 @@ use clap::Args;
 use esker_consensus::Error;
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -15,7 +15,7 @@ Examples:
   esker consensus dump ./node-1
   esker consensus dump ./node-1 --from 100 --committed --json | jq .value
 
-A line has slot, ballot, state, length and value. With --json, bytes that are no text stand in base 64
+A line has slot, ballot, state, length and value. With --json, bytes that are no text stand in base 64 \
 under `value_b64`.";
 
 /// Arguments of `esker consensus dump`.
@@ -42,6 +42,11 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
         && from <= floor
     {
         return Err(super::failure(&Error::Truncated { floor }, &arguments.dir));
+    }
+    for (from, to) in &found.quarantined {
+        complain(&format!(
+            "note: the records above {from} up to {to} are quarantined: a slot that is missing may have been there"
+        ));
     }
     let closed = |error| Failure::of_io("write standard output", &error);
     let mut out = output::buffered().map_err(closed)?;

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use clap::Subcommand;
 use esker_consensus::{Error, Inspection, inspect};
-use esker_log::Options;
+use esker_log::{Options, Seq};
+use serde_json::{Value, json};
 
 use crate::bench;
 use crate::exit::{Failure, Outcome};
@@ -43,6 +44,11 @@ pub fn run(command: ConsensusCommand) -> Outcome {
 /// Reads the records of the log in `dir`.
 fn read(dir: &Path) -> Outcome<Inspection> {
     inspect(dir, Options::default()).map_err(|error| failure(&error, dir))
+}
+
+/// Quarantined ranges as JSON.
+fn ranges(ranges: &[(Seq, Seq)]) -> Vec<Value> {
+    ranges.iter().map(|(from, to)| json!({ "from": from.0, "to": to.0 })).collect()
 }
 
 /// An operation on the consensus log in `dir` failed.

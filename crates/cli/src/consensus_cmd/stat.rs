@@ -47,6 +47,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             "highest": highest,
             "uncommitted": uncommitted,
             "bytes": bytes,
+            "quarantined": super::ranges(&found.quarantined),
             "records": {
                 "promises": promises,
                 "accepts": accepts,
@@ -71,5 +72,8 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     row("highest", &shown(highest));
     row("uncommitted", &uncommitted);
     row("bytes", &bytes);
+    for (from, to) in &found.quarantined {
+        row("quarantined", &format_args!("the records above {from} up to {to}"));
+    }
     output::print(&text)
 }

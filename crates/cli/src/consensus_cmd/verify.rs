@@ -14,7 +14,7 @@ Examples:
   esker consensus verify ./node-1
   esker consensus verify ./node-1 --json | jq .damage
 
-It takes no lock and changes nothing. Exit status 0 for a sound log, 3 when durable bytes are damaged or
+It takes no lock and changes nothing. Exit status 0 for a sound log, 3 when durable bytes are damaged or \
 a record contradicts another. A log that `esker log repair` mended is read-only, and says so here.";
 
 /// Arguments of `esker consensus verify`.
@@ -43,7 +43,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
             "bytes": report.bytes,
             "slots": found.as_ref().map(|found| found.slots.len()),
             "damage": report.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "quarantined": report.quarantined.iter().map(|(from, to)| json!({ "from": from.0, "to": to.0 })).collect::<Vec<_>>(),
+            "quarantined": super::ranges(&report.quarantined),
             "flaws": flaws.iter().map(|(seq, what)| json!({ "record": seq.0, "what": what })).collect::<Vec<_>>(),
         }))?;
     } else {

@@ -34,9 +34,9 @@ Examples:
   # Records of any bytes, each behind a length of 4 bytes; at most 100 of them at risk
   my-producer | esker log append ./events --framing len32 --policy batch:100
 
-The lock is taken before the first record is read; a second writer exits with status 4. SIGINT and
-SIGTERM end the input: every record read is kept. SIGTERM exits with status 0; SIGINT, as Ctrl-C sends
-it, with 130 before the end of the input, and says how much of it was read. A record over the limit or a
+The lock is taken before the first record is read; a second writer exits with status 4. SIGINT, \
+SIGTERM and SIGHUP end the input: every record read is kept. SIGTERM and SIGHUP exit with status 0; SIGINT, as Ctrl-C sends \
+it, with 130 before the end of the input, and says how much of it was read. A record over the limit or a \
 broken framing ends it with status 1, and everything before it is kept.";
 
 /// Arguments of `esker log append`.

@@ -9,11 +9,13 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_log::{Batch, Error, Options, Reader, ReaderStream, Record, Seq, Start};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
@@ -30,8 +32,8 @@ Examples:
   # The last records of a log whose writer is at work
   esker log cat ./esker-data | tail -n 3
 
-Without --follow it ends at the durable mark that it read at its start. Exit status 3 at damage, after
-printing what stands before it. A range that `esker log repair` put aside is one line on standard
+Without --follow it ends at the durable mark that it read at its start. Exit status 3 at damage, after \
+printing what stands before it. A range that `esker log repair` put aside is one line on standard \
 error, and no failure.";
 
 /// Arguments of `esker log cat`.
@@ -63,6 +65,9 @@ pub fn run(arguments: &CatArguments) -> Outcome {
 
     if !arguments.follow {
         let end = printer.catch_up();
+        if end.is_ok() {
+            say_what_waits(&reader, dir);
+        }
         return printer.end(end, arguments);
     }
     let stop = Stop::on_signals().map_err(|e| Failure::of_io("catch signals", &e))?;
@@ -74,6 +79,29 @@ pub fn run(arguments: &CatArguments) -> Outcome {
         .map_err(|e| Failure::of_io("start a thread", &e))?;
     let end = printer.follow();
     printer.end(end, arguments)
+}
+
+/// A writer that was killed may have left more than is known to be durable. Beside a live one that is its
+/// next commit, and no news.
+fn say_what_waits(reader: &Reader, dir: &Path) {
+    let bytes = reader.unrecovered_bytes();
+    if bytes > 0 && !writer_is_alive(dir) {
+        complain(&format!(
+            "note: {bytes} bytes after record {} are not known to be durable; the next writer to open {} \
+             keeps them or cuts them off",
+            reader.durable(),
+            dir.display()
+        ));
+    }
+}
+
+/// Whether the process that the file `lock` names is there. The lock itself is not tried: that would be in
+/// the way of a writer that opens the log just now.
+fn writer_is_alive(dir: &Path) -> bool {
+    let pid = std::fs::read_to_string(dir.join("lock")).ok();
+    let pid = pid.and_then(|text| text.trim().parse().ok().filter(|pid| *pid > 0));
+    let pid = pid.and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 /// Waits for a signal, or until nobody reads standard output any more.

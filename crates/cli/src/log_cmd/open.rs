@@ -20,7 +20,7 @@ pub struct WritingArguments {
     /// When commits come unasked: always, batch:N, periodic:MS, os
     #[arg(long, value_name = "POLICY", default_value = "always", value_parser = quantity::policy)]
     pub policy: Policy,
-    /// The size at which a segment is full, 64K to 512M [default: 64M]
+    /// The size at which a segment is full, 64K to 512M, a multiple of 4096 [default: 64M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub segment_size: Option<u32>,
     /// The largest record, at most 64M [default: 1M]

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Aside, Options, Repaired};
+use esker_log::{Aside, Options, Reader, Repaired, Seq};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -18,7 +18,7 @@ Examples:
   # Put the damaged units aside; the bytes are kept under ./esker-data/quarantine
   esker log repair ./esker-data
 
-It takes the lock. At most the damaged commit unit is lost; `esker log cat` then prints what is left,
+It takes the lock. At most the damaged commit unit is lost; `esker log cat` then prints what is left, \
 with one line on standard error for each range that is gone. A sound log is left as it is.";
 
 /// Arguments of `esker log repair`.
@@ -40,8 +40,17 @@ pub fn run(arguments: &RepairArguments) -> Outcome {
     if arguments.json {
         output::print_json(&repaired_json(&repaired))
     } else {
-        output::print(&repaired_text(dir, &repaired))
+        output::print(&repaired_text(dir, &repaired, first_kept(dir, &repaired)?))
     }
+}
+
+/// Where the manifest is new, nothing but the segments says with which record the log begins.
+fn first_kept(dir: &Path, repaired: &Repaired) -> Outcome<Option<Seq>> {
+    if !repaired.manifest {
+        return Ok(None);
+    }
+    let reader = Reader::open(dir, Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
+    Ok(Some(reader.oldest()).filter(|oldest| *oldest > Seq(1)))
 }
 
 fn repaired_json(repaired: &Repaired) -> Value {
@@ -63,10 +72,15 @@ fn repaired_json(repaired: &Repaired) -> Value {
     })
 }
 
-fn repaired_text(dir: &Path, repaired: &Repaired) -> String {
+fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String {
     let mut text = String::new();
     if repaired.manifest {
         text += "the manifest was made anew from the segments\n";
+        if let Some(first) = first {
+            text += &format!(
+                "the log begins with record {first}; those before were truncated, or are lost\n"
+            );
+        }
         if let Some((from, to)) = repaired.may_be_truncated {
             text += &format!(
                 "records above {from} up to {to} may have been truncated before, and can be read again\n"

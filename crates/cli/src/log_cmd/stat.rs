@@ -15,7 +15,7 @@ Examples:
   esker log stat ./esker-data
   esker log stat ./esker-data --json | jq .durable
 
-It runs beside a writer. It looks at every segment's header and footer, and not at every record: that
+It runs beside a writer. It looks at every segment's header and footer, and not at every record: that \
 is `esker log verify`. Exit status 3 when that look met damage.";
 
 /// Arguments of `esker log stat`.
@@ -61,7 +61,13 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         row("session", &session);
         row("records", &records);
         row("oldest", &reader.oldest());
-        row("durable", &reader.durable());
+        match damage {
+            None => row("durable", &reader.durable()),
+            Some(_) => row(
+                "durable",
+                &format_args!("{} or more: the look ended at the damage", reader.durable()),
+            ),
+        }
         row("position", &reader.position());
         row("segments", &reader.segments());
         row("bytes", &bytes);

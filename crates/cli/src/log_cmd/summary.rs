@@ -68,8 +68,9 @@ impl Summary {
             (Some(first), Some(last)) => format!("numbers {first} to {last}, "),
             _ => String::new(),
         };
+        let noun = if *records == 1 { "record" } else { "records" };
         output::print(&format!(
-            "appended {records} records, {bytes} bytes in {seconds:.3} s ({rate:.1} MB/s)\n\
+            "appended {records} {noun}, {bytes} bytes in {seconds:.3} s ({rate:.1} MB/s)\n\
              {numbers}durable through {durable}\n"
         ))
     }

@@ -15,7 +15,7 @@ Examples:
   # Drop every record below number 1000000
   esker log truncate ./esker-data --before 1000000
 
-It takes the lock. The space of whole segments is freed; what is below N in the segment that holds N
+It takes the lock. The space of whole segments is freed; what is below N in the segment that holds N \
 cannot be read any more, and goes with that segment.";
 
 /// Arguments of `esker log truncate`.

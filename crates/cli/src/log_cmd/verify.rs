@@ -15,7 +15,7 @@ Examples:
   esker log verify ./esker-data
   esker log verify ./esker-data --json | jq .damage
 
-It takes no lock and changes nothing. Exit status 0 for a sound log, 3 when durable records are
+It takes no lock and changes nothing. Exit status 0 for a sound log, 3 when durable records are \
 damaged; `esker log repair` puts the damage aside.";
 
 /// Arguments of `esker log verify`.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{Ballot, ConsensusLog, Error};
+use esker_consensus::{Ballot, ConsensusLog, Error, inspect};
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Validate, repair, verify};
 use esker_testkit::{Changes, Files, Rng, store};
@@ -162,7 +162,10 @@ fn by_repair(
                 one_of(&seen, allowed).and(Err("it goes on and forgot".into()))
             }
         }
-        Err(Error::ReadOnly) => is_true(sample, &see(&log)?),
+        Err(Error::ReadOnly) => see(&log).and_then(|seen| {
+            is_true(sample, &seen)?;
+            is_inspected(sample, &seen, &below)
+        }),
         Err(error) => Err(format!("promising: {error:?}")),
     };
     drop(log);
@@ -172,6 +175,29 @@ fn by_repair(
 
 fn clone(seen: &Seen) -> Seen {
     Seen { state: seen.state.clone(), unreadable: seen.unreadable.clone() }
+}
+
+/// What is read without opening the log: all that the log shows as committed, and nothing that was not.
+fn is_inspected(sample: &Sample, seen: &Seen, below: &esker_log::Options) -> Checked {
+    let found = match inspect(DIR, below.clone()) {
+        Ok(found) => found,
+        Err(error) => return Err(format!("inspecting: {error:?}")),
+    };
+    let chosen = sample.facts.chosen();
+    for (n, _) in found.slots.iter().filter(|(_, slot)| slot.committed) {
+        match found.value(*n) {
+            Ok(value) if value.as_deref() == chosen.get(n).map(Vec::as_slice) => {}
+            Ok(_) => return Err(format!("WRONG CHOICE in slot {n}, inspected")),
+            Err(error) => return Err(format!("inspecting slot {n}: {error:?}")),
+        }
+    }
+    for (n, slot) in seen.state.slots.iter().filter(|(_, slot)| slot.committed) {
+        let there = found.slots.get(n).is_some_and(|it| it.committed && it.ballot == slot.ballot);
+        if !there {
+            return Err(format!("slot {n} is committed, and not where the log is inspected"));
+        }
+    }
+    Ok(())
 }
 
 /// What a read-only log tells may be little, and has to be true.

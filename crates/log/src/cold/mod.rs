@@ -96,21 +96,26 @@ impl Cold {
         wait: Wait<'_>,
     ) -> Poll<Option<(Memory, Range<u32>)>> {
         let manual = log.is_manual();
+        // The caller's code clones and drops it, outside the lock.
+        let mut waker = match wait {
+            Wait::Wake(waker) => Some(waker.clone()),
+            Wait::Block => None,
+        };
         let mut state = self.state.lock();
         let found = loop {
             let (place, look) = state.look(want);
             match (look, wait) {
                 (Look::Loaded(found), _) => break found,
-                (Look::Queued, Wait::Wake(waker)) if !manual => {
-                    state.wake(place, waker);
+                (Look::Queued, Wait::Wake(_)) if !manual => {
+                    state.wake(place, &mut waker);
                     state.queue(place);
                     if log.ask_to_load() {
                         return Poll::Pending;
                     }
                     state = self.load(log, state, place);
                 }
-                (Look::Loading, Wait::Wake(waker)) => {
-                    state.wake(place, waker);
+                (Look::Loading, Wait::Wake(_)) => {
+                    state.wake(place, &mut waker);
                     return Poll::Pending;
                 }
                 (Look::Queued, _) => state = self.load(log, state, place),

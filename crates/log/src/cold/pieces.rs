@@ -147,11 +147,12 @@ impl State {
         self.pieces.insert((segment.number(), offset), piece);
     }
 
-    pub(super) fn wake(&mut self, place: Place, waker: &Waker) {
+    /// Has a task woken when the piece is loaded. A waker that is not needed is left where it is.
+    pub(super) fn wake(&mut self, place: Place, waker: &mut Option<Waker>) {
         if let Some(Piece { wakers, .. }) = self.pieces.get_mut(&place)
-            && !wakers.iter().any(|old| old.will_wake(waker))
+            && !waker.as_ref().is_some_and(|new| wakers.iter().any(|old| old.will_wake(new)))
         {
-            wakers.push(waker.clone());
+            wakers.extend(waker.take());
         }
     }
 

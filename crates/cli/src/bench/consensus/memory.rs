@@ -19,8 +19,8 @@ const READ_FROM: u64 = 10_000;
 const UNDER_ONE_GUARD: u64 = 1024;
 
 impl Bench<'_> {
-    /// In the steady state: rounds of accepts, which are timed, and between them their commits, which
-    /// are not and make room. The first rounds are not counted.
+    /// In the steady state: rounds of accepts, which are timed, and between them their commits and a
+    /// checkpoint, which are not and make room. The first rounds are not counted.
     pub fn accept(&self, threads: usize) -> Outcome<Measured> {
         const ROUNDS: u64 = 10;
         const WARM_UP: u64 = 5;
@@ -48,6 +48,8 @@ impl Bench<'_> {
             log.commit_through((round + 1) * each - 1)
                 .and_then(|ticket| ticket.wait())
                 .map_err(told)?;
+            // One that those commits made due would run beside the next round and be timed with it.
+            log.checkpoint().map_err(told)?;
         }
         self.compare_committed(&log, ROUNDS * each)?;
         let below = self.end(&log, &dir)?;
@@ -56,6 +58,7 @@ impl Bench<'_> {
             self.measured("consensus/accept", (&options, &below), threads, count, outcome);
         measured.params.insert("rounds".into(), json!(ROUNDS - WARM_UP));
         measured.params.insert("commits_between_rounds".into(), json!("not timed"));
+        measured.params.insert("checkpoints_between_rounds".into(), json!("not timed"));
         Ok(measured)
     }
 

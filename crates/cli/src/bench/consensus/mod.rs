@@ -29,7 +29,7 @@ Examples:
   esker consensus bench
   esker consensus bench --json --only accept,recover --dir /data/bench
 
-Works in memory are timed as a whole, and every 16th operation by itself. What was written is read back
+Works in memory are timed as a whole, and every 16th operation by itself. What was written is read back \
 and compared. The floor of this machine is sampled before, during and after.";
 
 /// What can be measured.
