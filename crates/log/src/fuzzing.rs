@@ -1,6 +1,6 @@
 //! What the fuzz targets and the property tests call: every decoder, over any bytes.
 
-use crate::format::walk::{Found, Records, check_unit, find};
+use crate::format::decode::{Found, Records, check_unit, find};
 use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
 
 /// Runs every decoder over the bytes of a segment, and returns how many records were sound. Must

@@ -27,6 +27,11 @@ mod sync {
     }
 }
 
+/// Where the log's sources look for it.
+mod runtime {
+    pub(crate) use crate::sync;
+}
+
 /// What the consensus log's sources need besides, as small as they allow.
 mod stand_ins;
 pub(crate) use stand_ins::{held, page, record, stock};
@@ -44,9 +49,9 @@ mod gate;
 mod index;
 #[path = "../../consensus/src/open_pages.rs"]
 mod open_pages;
-#[path = "../../log/src/progress.rs"]
+#[path = "../../log/src/staging/fill_tracker.rs"]
 mod progress;
-#[path = "../../log/src/published.rs"]
+#[path = "../../log/src/staging/watermark.rs"]
 mod published;
 #[path = "../../consensus/src/region.rs"]
 mod region;

@@ -10,7 +10,7 @@ const FILES: [&str; 10] = [
     "crates/consensus/tests/allocations.rs",
     "crates/disk/src/aligned.rs",
     "crates/disk/src/uring/ring.rs",
-    "crates/log/src/window.rs",
+    "crates/log/src/staging/buffer.rs",
     "crates/log/tests/allocations.rs",
     "crates/loom/src/filling.rs",
     "crates/loom/src/stand_ins.rs",

@@ -6,7 +6,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{BLOCK, Flaw, Salt, block_up, crc};
+use crate::format::block::{BLOCK, Flaw, Salt, block_up, crc};
 
 const MAGIC: u32 = 0xE5CE_F007;
 pub(crate) const FOOTER_HEADER: usize = 64;

@@ -9,7 +9,7 @@
 //! and sequence number, and the payload: a record that was moved, or whose number or length was
 //! changed, does not match.
 
-use super::{Flaw, RECORD_LIMIT_MAX, Salt, crc};
+use crate::format::block::{Flaw, RECORD_LIMIT_MAX, Salt, crc};
 
 pub(crate) const RECORD_HEADER: u32 = 16;
 

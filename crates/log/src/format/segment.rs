@@ -5,7 +5,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{BLOCK, Flaw, LogId, NUMBER_MAX, Salt, VERSION};
+use crate::format::block::{BLOCK, Flaw, LogId, NUMBER_MAX, Salt, VERSION};
 
 const MAGIC: [u8; 8] = *b"ESKERSEG";
 const SEGMENT_HEADER: usize = 104;

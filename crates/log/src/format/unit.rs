@@ -4,7 +4,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::{BLOCK, Flaw, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up};
+use crate::format::block::{BLOCK, Flaw, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up};
 
 pub(crate) const UNIT_HEADER: u32 = 72;
 

@@ -37,13 +37,13 @@ mod plan;
 
 use std::time::{Duration, Instant};
 
-use crate::batch::Record;
-use crate::cursor::Start;
-use crate::error::Error;
+use crate::base::error::Error;
+use crate::base::position::Seq;
 use crate::log::Log;
-use crate::position::Seq;
-use crate::stream::Stream;
-use crate::ticket::Ticket;
+use crate::read::batch::Record;
+use crate::read::cursor::Start;
+use crate::read::stream::Stream;
+use crate::write::ticket::Ticket;
 
 pub use plan::{Effort, Plan, Usage};
 
@@ -186,7 +186,7 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
         }
     })?;
     owner.pace(began.elapsed())?;
-    let size = u64::from(log.shared.options.segment_size);
+    let size = u64::from(log.write.options.segment_size);
     let Some(plan) = Plan::new(&usage, size, effort, COPIES) else { return Ok(done) };
     if plan.live > 0 {
         copy(log, owner, plan.cut, &mut done)?;

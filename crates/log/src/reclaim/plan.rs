@@ -1,6 +1,6 @@
 //! Which segments are worth dropping: pure arithmetic.
 
-use crate::position::Seq;
+use crate::base::position::Seq;
 
 /// One segment, as far as the rule needs to know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,58 +32,18 @@
 //! a clean close, has nothing behind the end. No dead unit can ever lie behind a new one and be
 //! taken for its successor.
 
-mod adopt;
-mod judge;
+mod classify;
+mod finalize;
+mod findings;
+mod outcome;
+pub(crate) mod repair;
 mod rewrite;
-mod survey;
+mod scan_dir;
 
-use std::path::PathBuf;
-
-use crate::position::Seq;
-
-pub(crate) use adopt::{adopt, create, room_for, write_footer};
-pub(crate) use judge::{MISSING, begins_with, is_damage, is_front_missing, is_heard, never_began};
+pub(crate) use classify::{
+    MISSING, begins_with, is_damage, is_front_missing, is_heard, never_began,
+};
+pub(crate) use finalize::{adopt, create, room_for};
+pub use outcome::{Cut, Found, Recovery};
 pub(crate) use rewrite::Rewriter;
-pub(crate) use survey::{damage_at, density, read_footed, read_head, survey};
-
-/// What opening a log found and did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Recovery {
-    /// How the log was left.
-    pub found: Found,
-    /// The number of this opening for writing, from 1. No two openings have the same.
-    pub session: u64,
-    /// The last record.
-    pub last: Seq,
-    /// What was cut off behind it, if anything.
-    pub cut: Option<Cut>,
-    /// The records above the highest claim, which were copied and made durable.
-    pub copied: u64,
-}
-
-/// How a log was left by whoever had it open before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Found {
-    /// There was none; it was created.
-    Nothing,
-    /// Closed cleanly.
-    Closed,
-    /// Not closed: the process or the machine stopped.
-    Abandoned,
-}
-
-/// Bytes that did not count and were cut off: never durable, or not the log's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Cut {
-    /// The segment file.
-    pub file: PathBuf,
-    /// The byte in it from which on nothing counted.
-    pub offset: u64,
-    /// How many bytes of units or strangers lay behind, as far as they could be told from padding.
-    pub bytes: u64,
-    /// What was wrong with the first of them.
-    pub what: String,
-}
+pub(crate) use scan_dir::{density, read_footed, read_head, survey};

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, Dir, File, write_all_at};
 
-use super::damage_at;
-use crate::error::Result;
+use crate::base::error::Result;
+use crate::base::error::damage_at;
+use crate::format::decode::check_unit;
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
-use crate::format::walk::check_unit;
 use crate::format::{
     BLOCK, IndexEntry, RecordHeader, Salt, SegmentHeader, UnitHeader, UnitKind, block_up,
 };
-use crate::image::{Image, Trouble};
-use crate::layout;
-use crate::scan::{Density, SoundUnit};
-use crate::sealed;
-use crate::segments::State;
-use crate::space;
+use crate::store::paths;
+use crate::store::sealed_file;
+use crate::store::segment_reader::{Image, Trouble};
+use crate::store::segment_scan::{Density, SoundUnit};
+use crate::store::segment_table::State;
+use crate::store::space_reserve;
 
 /// Units are closed when they reach this size.
 pub(super) const UNIT: u32 = 1 << 20;
@@ -56,9 +56,9 @@ impl<'a> Rewriter<'a> {
         density: Density,
         room: u64,
     ) -> Result<Self> {
-        let name = layout::segment(header.segment);
-        let aside = layout::aside(&name);
-        let file = space::file_with_room(dir, &aside, room)?;
+        let name = paths::segment(header.segment);
+        let aside = paths::aside(&name);
+        let file = space_reserve::file_with_room(dir, &aside, room)?;
         let (_, header_crc) = header.to_block();
         Ok(Self {
             dir,
@@ -209,7 +209,7 @@ impl<'a> Rewriter<'a> {
         write_all_at(&*self.file, &aligned, 0)?;
         self.file.set_len(u64::from(self.state.end))?;
         self.file.sync_data()?;
-        sealed::publish(self.dir, &self.aside, &self.name)?;
+        sealed_file::publish(self.dir, &self.aside, &self.name)?;
         Ok(Rewritten { header: self.header, header_crc: self.header_crc, state: self.state })
     }
 }

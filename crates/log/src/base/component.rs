@@ -1,0 +1,13 @@
+//! Whose log it is.
+
+use std::fmt;
+
+/// The magic number of a component: whose log it is. See [`Options::component`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Component(pub [u8; 8]);
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.escape_ascii())
+    }
+}

@@ -1,0 +1,326 @@
+//! Everything that can go wrong, for the person who reads it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_disk::NoHugePages;
+
+use crate::base::component::Component;
+use crate::base::position::{Position, Seq};
+use crate::format::RECORD_LIMIT_MAX;
+
+/// The result of an operation on a log.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation on a log failed, and what is still safe.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The disk refused. For a failed write or sync this is the first report: the log is poisoned
+    /// from here on. The source tells the operation, the file and the system's own error.
+    Io(esker_disk::Error),
+    /// An earlier write or sync failed, with this cause, and nothing more is accepted. What was
+    /// durable stays readable. Reopen the log to go on.
+    Poisoned(esker_disk::Error),
+    /// An option is out of its range. Nothing was opened.
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// What it must be.
+        rule: String,
+    },
+    /// The staging buffers should be on huge pages, and too few are reserved. Nothing was opened.
+    HugePages(NoHugePages),
+    /// The log was closed.
+    Closed,
+    /// The engine stopped before the record became durable. Whether it did is known after reopening.
+    Stopped,
+    /// Another handle or process has the log open for writing.
+    Locked {
+        /// The directory of the log.
+        dir: PathBuf,
+        /// The process that has it, as the file `lock` says. `None` when that file is missing or
+        /// says nothing. Just after a process took the lock it may still name the one before.
+        pid: Option<u32>,
+    },
+    /// There is no log in the directory.
+    NotALog {
+        /// The directory.
+        dir: PathBuf,
+        /// What was found instead.
+        found: String,
+    },
+    /// The files were written by a version of Esker that this one does not know.
+    Version {
+        /// The file.
+        file: PathBuf,
+        /// The format version found in it.
+        version: u32,
+    },
+    /// A file belongs to another log.
+    Foreign {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The log belongs to another component than [`Options::component`](crate::Options::component)
+    /// says. Nothing was changed.
+    WrongComponent {
+        /// The directory.
+        dir: PathBuf,
+        /// The component that the log belongs to; `None` for a plain log.
+        found: Option<Component>,
+        /// The component that was to open it.
+        expected: Option<Component>,
+    },
+    /// The record is larger than the log's record limit. Nothing was accepted.
+    TooLarge {
+        /// The payload's size in bytes.
+        size: u64,
+        /// The largest payload that this log takes, in bytes.
+        limit: u64,
+    },
+    /// The batch is larger than an atomic batch can be. Nothing was accepted.
+    BatchTooLarge {
+        /// The bytes that the batch would take, record headers included.
+        size: u64,
+        /// The most that one takes.
+        limit: u64,
+    },
+    /// The number of a record is not above the number it follows, or it does not follow the last
+    /// record of the log. Nothing of the batch was accepted.
+    Sequence {
+        /// The record's number.
+        seq: Seq,
+        /// The number that it says it follows.
+        prev: Seq,
+        /// The number that it would have had to follow.
+        expected: Seq,
+    },
+    /// Another append, not yet durable, came first and took the place after `prev`. Nothing was
+    /// accepted.
+    Conflict {
+        /// The number that both claimed to follow.
+        prev: Seq,
+        /// The last number accepted so far.
+        last: Seq,
+    },
+    /// No space can be reserved for the record: the disk is full, or a quota or a limit on the size of
+    /// files is reached. The refused record was not accepted; [`Log::append_batch`](crate::Log::append_batch)
+    /// may have accepted those before it. Nothing is poisoned: reading, truncating and closing go on,
+    /// and so does appending once there is room.
+    NoSpace {
+        /// The directory of the log.
+        dir: PathBuf,
+        /// The bytes that could not be reserved, at least.
+        wanted: u64,
+        /// The last durable record.
+        durable: Seq,
+        /// What the system said.
+        cause: esker_disk::Error,
+    },
+    /// The staging memory is full and the caller asked not to wait. Nothing was accepted.
+    Full,
+    /// The deadline passed. A record that was accepted may still become durable.
+    Deadline,
+    /// The record was dropped by retention or truncation.
+    Trimmed {
+        /// The oldest record that is still stored.
+        oldest: Seq,
+    },
+    /// The bytes of these records were damaged and `repair` put them aside: every number above
+    /// `from` and up to `to`.
+    Quarantined {
+        /// The last sound number before the gap.
+        from: Seq,
+        /// The last number in the gap.
+        to: Seq,
+    },
+    /// Bytes that were durable are not what was written. Nothing was changed; `repair` puts the
+    /// damaged part aside and keeps the rest.
+    Damaged(Damage),
+    /// No record has this number.
+    NotFound {
+        /// The number asked for.
+        seq: Seq,
+    },
+    /// No record starts at this position.
+    Position {
+        /// The position asked for.
+        position: Position,
+    },
+}
+
+/// Where durable bytes are not what they should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Damage {
+    /// The file.
+    pub file: PathBuf,
+    /// The byte in it at which the damaged part begins.
+    pub offset: u64,
+    /// The last sound record before it.
+    pub after: Seq,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "damaged data in {} at byte {}", self.file.display(), self.offset)?;
+        if self.after > Seq(0) {
+            write!(f, ", after record {}", self.after)?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io(cause) => write!(f, "{cause}"),
+            Error::Poisoned(cause) => write!(
+                f,
+                "the log takes no more records after a failure ({cause}); reopen it to go on"
+            ),
+            Error::Option { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::HugePages(cause) => write!(f, "{cause}"),
+            Error::Closed => f.write_str("the log is closed"),
+            Error::Stopped => f.write_str("the commit engine has stopped; reopen the log to go on"),
+            Error::Locked { dir, pid } => {
+                write!(f, "{} is open for writing elsewhere", dir.display())?;
+                if let Some(pid) = pid {
+                    write!(f, ", by process {pid}")?;
+                }
+                f.write_str("; one writer at a time, readers need no lock")
+            }
+            Error::NotALog { dir, found } => {
+                write!(f, "{} is not a log: {found}", dir.display())
+            }
+            Error::Version { file, version } => write!(
+                f,
+                "{} has format version {version}, which this version of Esker does not know",
+                file.display()
+            ),
+            Error::Foreign { file } => {
+                write!(f, "{} belongs to another log", file.display())
+            }
+            Error::WrongComponent { dir, found, expected } => {
+                let dir = dir.display();
+                match (found, expected) {
+                    (Some(found), Some(expected)) => {
+                        write!(f, "{dir} is a log of component {found}, not of {expected}")
+                    }
+                    (Some(found), None) => {
+                        write!(f, "{dir} is a log of component {found}, not a plain log")
+                    }
+                    (None, Some(expected)) => {
+                        write!(f, "{dir} is a plain log, not one of component {expected}")
+                    }
+                    (None, None) => write!(f, "{dir} is not the log that was expected"),
+                }
+            }
+            Error::TooLarge { size, limit } => write!(
+                f,
+                "a record of {size} bytes is over the limit of {limit} (at most {RECORD_LIMIT_MAX})"
+            ),
+            Error::BatchTooLarge { size, limit } => {
+                write!(f, "an atomic batch of {size} bytes is over the limit of {limit}")
+            }
+            Error::Sequence { seq, prev, expected } => write!(
+                f,
+                "record {seq} says it follows {prev}, but it would have to follow {expected}"
+            ),
+            Error::Conflict { prev, last } => write!(
+                f,
+                "another append took the place behind {prev}; the last record is now {last}"
+            ),
+            Error::NoSpace { dir, wanted, durable, .. } => write!(
+                f,
+                "no space for {wanted} bytes in {}: records through {durable} are durable; make \
+                 room and append again",
+                dir.display()
+            ),
+            Error::Full => f.write_str("the staging memory is full"),
+            Error::Deadline => f.write_str("the deadline passed"),
+            Error::Trimmed { oldest } => {
+                write!(f, "the record was dropped; the oldest stored is {oldest}")
+            }
+            Error::Quarantined { from, to } => {
+                write!(f, "the records above {from} up to {to} were damaged and are quarantined")
+            }
+            Error::Damaged(damage) => write!(f, "{damage}"),
+            Error::NotFound { seq } => write!(f, "there is no record {seq}"),
+            Error::Position { position } => write!(f, "no record starts at position {position}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io(cause) | Error::Poisoned(cause) | Error::NoSpace { cause, .. } => Some(cause),
+            Error::HugePages(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+impl From<esker_disk::Error> for Error {
+    fn from(cause: esker_disk::Error) -> Self {
+        Error::Io(cause)
+    }
+}
+
+impl Error {
+    /// Whether the disk refused for want of space, and nothing else is wrong.
+    pub(crate) fn is_no_space(&self) -> bool {
+        match self {
+            Error::Io(cause) => cause.is_no_space(),
+            Error::NoSpace { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// The same, as [`Error::NoSpace`] where it is a disk's refusal for want of space.
+    pub(crate) fn for_want_of_space(self, dir: &Path, wanted: u64, durable: u64) -> Self {
+        match self {
+            Error::Io(cause) if cause.is_no_space() => {
+                Error::NoSpace { dir: dir.into(), wanted, durable: Seq(durable), cause }
+            }
+            other => other,
+        }
+    }
+}
+
+pub(crate) fn damage_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
+    Error::Damaged(damage_of(path, offset, after, what))
+}
+
+pub(crate) fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToString) -> Damage {
+    let (file, offset) = (path.into(), u64::from(offset));
+    Damage { file, offset, after: Seq(after), what: what.to_string() }
+}
+
+/// Why a log takes no more records, kept for every later caller.
+#[derive(Debug, Clone)]
+pub(crate) enum Latch {
+    /// A write or sync failed; the records through this number get the cause itself.
+    Failed {
+        cause: Arc<esker_disk::Error>,
+        through: u64,
+    },
+    Closed,
+    /// The engine is gone.
+    Stopped,
+}
+
+impl Latch {
+    pub(crate) fn refusal(&self) -> Error {
+        match self {
+            Latch::Failed { cause, .. } => Error::Poisoned((**cause).clone()),
+            Latch::Closed => Error::Closed,
+            Latch::Stopped => Error::Stopped,
+        }
+    }
+}

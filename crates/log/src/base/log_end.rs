@@ -1,0 +1,27 @@
+//! Places at the end of a log: what is written or durable, and where recovery leaves off.
+
+use crate::format::LogId;
+
+/// How far the log is durable, or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Mark {
+    /// The number of the last unit.
+    pub(crate) unit: u64,
+    /// The position behind its last block.
+    pub(crate) position: u64,
+    /// Its last record.
+    pub(crate) seq: u64,
+    /// The segment that holds it.
+    pub(crate) segment: u64,
+}
+
+/// Where the log stands when it is opened: the state that recovery hands over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogEnd {
+    pub(crate) log: LogId,
+    pub(crate) segment: u64,
+    pub(crate) base: u64,
+    pub(crate) offset: u32,
+    pub(crate) records: u64,
+    pub(crate) last_seq: u64,
+}

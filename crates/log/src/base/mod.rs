@@ -1,0 +1,7 @@
+//! The vocabulary of the crate: errors, options, sequence numbers, positions.
+
+pub(crate) mod component;
+pub(crate) mod error;
+pub(crate) mod log_end;
+pub(crate) mod options;
+pub(crate) mod position;

@@ -1,0 +1,310 @@
+//! What a user may choose, checked once.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::{Disk, HugePages, StdDisk};
+
+use crate::base::component::Component;
+use crate::base::error::{Error, Result};
+use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
+use crate::runtime::engine::Engine;
+
+/// The share of a checkpoint in the reserve.
+const CHECKPOINT: u64 = 1 << 20;
+/// The reserve becomes a segment, and is no larger.
+const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
+
+/// When a commit comes unasked, and so what a crash may take.
+///
+/// Awaiting a [`Ticket`](crate::Ticket) or calling [`Log::flush`](crate::Log::flush) asks for a
+/// commit under every policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Policy {
+    /// Every record is committed as soon as the device is free, together with all others that wait:
+    /// group commit. A crash takes nothing whose ticket resolved.
+    #[default]
+    Always,
+    /// A commit for every `n` records. A crash takes at most `n` - 1 records when no commit was in
+    /// flight and 2`n` - 1 when one was; an append that would exceed that waits. An atomic batch is
+    /// taken whole: one of more records than that waits until nothing else is at risk.
+    Batch(NonZeroU64),
+    /// A commit this long after the first record that has none, by a timer of the engine. A crash
+    /// takes what was accepted within this time and the length of one commit.
+    Periodic(Duration),
+    /// Records are handed to the operating system and synced when asked, at `close`, and before a
+    /// fourth segment holds records that were never synced. A killed process loses what was not
+    /// handed over yet; a power cut may take everything since the last sync.
+    OsBuffered,
+}
+
+/// How much the log keeps. Every limit that is set counts; the oldest whole segments go first, and
+/// the segment that is written to never goes. Without a limit everything is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Retention {
+    /// The most bytes in segments, the one written to included.
+    pub bytes: Option<u64>,
+    /// The most segments, the one written to included. At least 2.
+    pub segments: Option<u64>,
+    /// The most records. At least 1; what is kept is a whole number of segments, so that up to one
+    /// segment's records more may stay.
+    pub records: Option<u64>,
+    /// The longest time since the last record of a segment was accepted, by the wall clock. Looked at
+    /// when the log is opened, goes on to another segment, and is closed.
+    pub age: Option<Duration>,
+}
+
+impl Retention {
+    /// No limit.
+    pub const NONE: Retention = Retention { bytes: None, segments: None, records: None, age: None };
+
+    pub(crate) fn is_set(&self) -> bool {
+        *self != Self::NONE
+    }
+}
+
+/// Whether commits go past the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Direct {
+    /// Where the file system can and the policy gains by it: all but
+    /// [`OsBuffered`](Policy::OsBuffered).
+    #[default]
+    Auto,
+    /// Always; opening fails where the file system refuses.
+    On,
+    /// Never.
+    Off,
+}
+
+/// What opening does when durable bytes are damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum OnDamage {
+    /// Opening fails with [`Error::Damaged`] and changes nothing.
+    #[default]
+    Fail,
+    /// The damaged commit units are put aside under `quarantine/`, the rest stays, and readers meet
+    /// [`Error::Quarantined`] in their place.
+    Quarantine,
+    /// Everything from the damaged unit on is put aside under `quarantine/` and cut off.
+    Truncate,
+}
+
+/// How much is checked at opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Validate {
+    /// Every segment's header and footer, and every byte that no footer vouches for.
+    #[default]
+    Quick,
+    /// Every byte of every segment.
+    Full,
+}
+
+/// Options of a log. [`Options::default`] suits a write-ahead log on an SSD.
+///
+/// Nothing here must be the same from one opening to the next: a log written with one set of
+/// options opens with any other.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// When a commit comes unasked. Default [`Policy::Always`].
+    pub policy: Policy,
+    /// How much is kept. Default: everything.
+    pub retention: Retention,
+    /// The largest payload in bytes, inclusive. Default 1 MiB, at most
+    /// [`RECORD_LIMIT_MAX`], 64 MiB and 4 KiB.
+    pub record_limit: u32,
+    /// The size at which a segment is full, in bytes: a multiple of 4096, from 64 KiB to 512 MiB.
+    /// Default 64 MiB. The file grows on demand. A record or an atomic batch that is larger gets a
+    /// segment of its own. Each segment of an open log takes one file descriptor.
+    pub segment_size: u32,
+    /// The bytes that are kept reserved on the disk, in a file of their own, for what a full disk must
+    /// not stop: opening after a crash, and the internal appends by which a component gives space
+    /// back ([`Log::append_internal`](crate::Log::append_internal)). Ordinary appends get
+    /// [`Error::NoSpace`] while the reserve is missing and cannot be made. It is filled when the log
+    /// is opened and when space was freed; where there is little room, with half of that, 64 KiB at
+    /// least. Default `None`: a segment's header, `buffers` times `buffer_size`, and 1 MiB for one
+    /// checkpoint. At most 512 MiB. `Some(0)` keeps none: then a log on a full disk may not open
+    /// before there is room.
+    pub reserve: Option<u64>,
+    /// The records after which a segment is full, too. Default: no such limit.
+    pub segment_records: Option<u64>,
+    /// The size of one staging buffer in bytes, a multiple of 4096 from 8 KiB to 64 MiB. Default
+    /// 4 MiB. A larger record gets a buffer of its own. A buffer takes memory as it is filled.
+    pub buffer_size: u32,
+    /// The most buffers that hold records not yet durable, from 2 to 1024. Default 8. Appending
+    /// waits, or fails with [`Error::Full`], when they are full.
+    pub buffers: u32,
+    /// The most commits in flight at a time where each is one write that is durable by itself (see
+    /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, a device that works on
+    /// several writes at once does so, and a crash may leave more units that were never durable.
+    pub commits_in_flight: u32,
+    /// Whether the staging buffers are on huge pages. Default `false`. All of them are then taken at
+    /// opening, which fails with [`Error::HugePages`] when the kernel has too few in reserve, and
+    /// `buffer_size` is a multiple of the size of a huge page, usually 2 MiB. How many:
+    /// `buffer_size` times the larger of `buffers` and what `tail_cache` has room for, and one more.
+    /// Buffers of larger records, and those made while readers hold all of these, are ordinary memory.
+    pub huge_pages: bool,
+    /// The bytes of durable records kept in memory for readers at the tip. Default 8 MiB.
+    pub tail_cache: u64,
+    /// The bytes of memory that batches of readers may hold beyond the tail cache. Default 64 MiB. A
+    /// batch from the tail holds a staging buffer until it is dropped; when readers who are slow to
+    /// drop theirs hold more than this, they all read from the files until they hold less. What was
+    /// handed out by then, at most the tail cache, may come on top.
+    pub reader_memory: u64,
+    /// The bytes of records read from files that are kept for the next reader of the same place.
+    /// Default 16 MiB. Readers that lag behind the tail share what one of them read.
+    pub cold_cache: u64,
+    /// The sparse index has an entry at least every so many bytes. Default 64 KiB, 4 KiB to
+    /// 512 KiB. Denser costs memory (24 bytes an entry), sparser makes a lookup read more.
+    pub index_bytes: u32,
+    /// ... and at least every so many records. Default 1024, at least 1.
+    pub index_records: u32,
+    /// Whether commits go past the page cache.
+    pub direct: Direct,
+    /// Whether the file is opened so that every write is durable by itself (O_DSYNC) where the
+    /// policy wants every commit durable. Default `true`: one system call less a commit. With
+    /// `false` a commit is a write and an fdatasync.
+    pub dsync: bool,
+    /// What to do about damage. Default: fail.
+    pub on_damage: OnDamage,
+    /// How much is checked at opening. Default: quick.
+    pub validate: Validate,
+    /// Opening fails where there is no log. Default `false`: one is created.
+    pub must_exist: bool,
+    /// The component that the log belongs to, for those that keep records of their own form in it; a
+    /// log that is created gets it for good. Opening the log of another component, or a plain log
+    /// where a component is expected, fails before anything is changed. Readers, [`verify`](crate::verify)
+    /// and [`repair`](crate::recovery::repair) work on the logs of all components. Default: none, a plain log.
+    pub component: Option<Component>,
+    /// Where the log lives. Default: the real disk.
+    pub disk: Arc<dyn Disk>,
+    /// The threads that commit. Default: those shared by all logs of the process.
+    pub engine: Option<Engine>,
+    /// The processor that the threads which commit stay on. The log then has an engine of its own, so
+    /// that `engine` is not set; see [`Engine::pinned`] for one that several logs share. Default: none,
+    /// which is the recommendation, unless it is one that takes the interrupts of the disk and was
+    /// measured: see ARCHITECTURE.md for figures. A caller that waits on its own thread may commit
+    /// there, wherever that runs.
+    pub pin: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Always,
+            retention: Retention::NONE,
+            record_limit: 1 << 20,
+            segment_size: 64 << 20,
+            reserve: None,
+            segment_records: None,
+            buffer_size: 4 << 20,
+            buffers: 8,
+            commits_in_flight: 2,
+            huge_pages: false,
+            tail_cache: 8 << 20,
+            reader_memory: 64 << 20,
+            cold_cache: 16 << 20,
+            index_bytes: 64 << 10,
+            index_records: 1024,
+            direct: Direct::Auto,
+            dsync: true,
+            on_damage: OnDamage::Fail,
+            validate: Validate::Quick,
+            must_exist: false,
+            component: None,
+            disk: Arc::new(StdDisk::new()),
+            engine: None,
+            pin: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults on another disk.
+    pub fn on(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, ..Self::default() }
+    }
+
+    /// The bytes of the reserve, whole blocks.
+    pub(crate) fn reserve_bytes(&self) -> u64 {
+        let staged = u64::from(self.buffers) * u64::from(self.buffer_size);
+        let bytes = self.reserve.unwrap_or(u64::from(BLOCK) + staged + CHECKPOINT);
+        bytes.min(RESERVE_MAX).next_multiple_of(u64::from(BLOCK))
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let blocks = |n: u32| n.is_multiple_of(BLOCK);
+        rule(self.record_limit <= RECORD_LIMIT_MAX, "record_limit", "at most 64 MiB and 4 KiB")?;
+        rule(
+            blocks(self.segment_size) && (64 << 10..=SEGMENT_MAX / 4).contains(&self.segment_size),
+            "segment_size",
+            "a multiple of 4096 from 64 KiB to 512 MiB",
+        )?;
+        rule(self.reserve.is_none_or(|bytes| bytes <= RESERVE_MAX), "reserve", "at most 512 MiB")?;
+        rule(self.segment_records != Some(0), "segment_records", "at least 1")?;
+        rule(
+            blocks(self.buffer_size) && (8 << 10..=64 << 20).contains(&self.buffer_size),
+            "buffer_size",
+            "a multiple of 4096 from 8 KiB to 64 MiB",
+        )?;
+        if let Some(page) = self.huge_pages.then(HugePages::page_size).flatten() {
+            rule(
+                (self.buffer_size as usize).is_multiple_of(page),
+                "buffer_size",
+                &format!("a multiple of {page}, the size of a huge page, with huge_pages"),
+            )?;
+        }
+        rule(
+            self.pin.is_none() || self.engine.is_none(),
+            "pin",
+            "of a log without an engine given",
+        )?;
+        rule((2..=1024).contains(&self.buffers), "buffers", "from 2 to 1024")?;
+        rule((1..=8).contains(&self.commits_in_flight), "commits_in_flight", "from 1 to 8")?;
+        rule(
+            (4 << 10..=512 << 10).contains(&self.index_bytes),
+            "index_bytes",
+            "from 4 KiB to 512 KiB",
+        )?;
+        rule(self.index_records > 0, "index_records", "at least 1")?;
+        let sane = match self.policy {
+            Policy::Periodic(period) => {
+                !period.is_zero() && period <= Duration::from_secs(24 * 60 * 60)
+            }
+            Policy::Batch(n) => n.get() <= 1 << 32,
+            Policy::Always | Policy::OsBuffered => true,
+        };
+        rule(
+            sane,
+            "policy",
+            "Batch of at most 2^32, or Periodic of more than 0 and at most a day",
+        )?;
+        rule(
+            self.policy != Policy::OsBuffered || self.direct != Direct::On,
+            "direct",
+            "off under OsBuffered, which is about the page cache",
+        )?;
+        let Retention { bytes, segments, records, age: _ } = self.retention;
+        rule(
+            segments.is_none_or(|n| n >= 2),
+            "retention.segments",
+            "at least 2: a ring of one would drop everything at each turn",
+        )?;
+        rule(records != Some(0), "retention.records", "at least 1")?;
+        rule(
+            bytes.is_none_or(|n| n >= 2 * u64::from(self.segment_size)),
+            "retention.bytes",
+            "at least two segments, which make up the ring",
+        )
+    }
+}
+
+fn rule(holds: bool, option: &'static str, rule: &str) -> Result<()> {
+    if holds { Ok(()) } else { Err(Error::Option { option, rule: rule.into() }) }
+}

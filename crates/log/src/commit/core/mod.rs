@@ -1,0 +1,405 @@
+//! The commit core: who comes after whom, what is staged, what is written, what is durable.
+//!
+//! A pure state machine: it does no I/O, takes no lock, asks no clock and starts nothing. Appends
+//! go in and places come out; [`Core::next_job`] says what to write or sync next, and
+//! [`Core::complete`] takes the outcome. Whoever drives it, a waiting caller, an engine thread or a
+//! test, drives the same code.
+//!
+//! **Order.** Places are given in order under the caller's lock, across units and segments. A unit
+//! is a run of places; it is *open* until it is full or a commit is asked for, then *sealed*, then
+//! *written*, then *durable*, and units go through these states in order.
+//!
+//! **Fresh blocks.** A unit begins where the last one ended, rounded up to a block. No byte of an
+//! earlier unit is ever in a later one's range.
+//!
+//! **Flights.** A unit that is being written is in flight; so may be a few behind it, which the device
+//! ends in any order. What is written and what is durable moves on in order all the same: a flight
+//! that landed counts once all before it did.
+//!
+//! **Bounds.** At most `buffers` windows hold units that are not durable, and at most
+//! twice as many units are not written. When either is reached the answer is [`Refusal::Full`], and
+//! the caller waits or gives up.
+//!
+//! **Space.** No place is given in a file that is not reserved: see [`space`].
+
+mod reserve;
+mod schedule;
+mod space;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::base::error::{Error, Latch};
+use crate::base::log_end::{LogEnd, Mark};
+use crate::base::options::{Options, Policy};
+use crate::base::position::Position;
+use crate::commit::commit_delay::Gather;
+use crate::format::unit::UNIT_HEADER;
+use crate::format::{IndexEntry, LogId, Salt, block_up};
+use crate::staging::buffer::{Place, Window};
+use crate::staging::fill_tracker::Progress;
+use crate::staging::staged::Staged;
+use crate::staging::tail_cache::Tail;
+
+/// A sealed unit on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    pub(crate) number: u64,
+    pub(crate) window: Arc<Window>,
+    pub(crate) salt: Salt,
+    /// Offsets in the segment, whole blocks.
+    pub(crate) range: Range<u32>,
+    /// Bytes of header and records.
+    pub(crate) used: u32,
+    pub(crate) records: u32,
+    pub(crate) prev_seq: u64,
+    pub(crate) last_seq: u64,
+    pub(crate) index: Vec<IndexEntry>,
+}
+
+impl Unit {
+    /// The bytes that appenders fill.
+    pub(crate) fn filling(&self) -> u32 {
+        self.used - UNIT_HEADER
+    }
+
+    /// The mark that holds once this unit is.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            unit: self.number,
+            position: self.window.base + u64::from(self.range.end),
+            seq: self.last_seq,
+            segment: self.window.segment,
+        }
+    }
+}
+
+/// What the disk should do next.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Write the unit and, if asked, make it and all before it durable.
+    Write { unit: Unit, sync: bool },
+    /// Make all that was written, through this unit, durable.
+    Sync { through: Mark },
+}
+
+impl Job {
+    /// The last unit that it writes or syncs.
+    pub(crate) fn flight(&self) -> u64 {
+        match self {
+            Self::Write { unit, .. } => unit.number,
+            Self::Sync { through } => through.unit,
+        }
+    }
+
+    /// How far everything is written once it is done.
+    pub(crate) fn mark(&self) -> Mark {
+        match self {
+            Self::Write { unit, .. } => unit.mark(),
+            Self::Sync { through } => *through,
+        }
+    }
+
+    /// The last record that it makes durable.
+    pub(crate) fn last_seq(&self) -> Option<u64> {
+        match self {
+            Self::Write { unit, .. } => Some(unit.last_seq),
+            Self::Sync { .. } => None,
+        }
+    }
+}
+
+/// A job that was given out.
+#[derive(Debug)]
+struct Flight {
+    mark: Mark,
+    bytes: u32,
+    records: u32,
+    sync: bool,
+    state: Flying,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flying {
+    Up,
+    Landed,
+    Failed,
+}
+
+/// Why no place was given.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// There is no room until a commit ends. The caller may wait for one.
+    Full,
+    /// There is no reserved space. The caller may reserve some.
+    NeedsSpace(Need),
+    /// Not now and not later.
+    Error(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// The space that a unit needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Whole blocks.
+    pub(crate) bytes: u32,
+    /// An internal append, which may use the reserve.
+    pub(crate) internal: bool,
+}
+
+/// Space to reserve, so that there is a place for a unit. Offsets are those past the last byte that
+/// units take: the file is longer, by its footer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// More of a segment that is reserved up to `from`.
+    Extend { segment: u64, from: u32, least: u32, best: u32 },
+    /// The next segment.
+    Make { segment: u64, least: u32, best: u32 },
+    /// The reserve: the segment was taken of it, and ordinary appends may go on there only when it
+    /// is filled again.
+    Release,
+}
+
+/// A segment whose file is reserved and that nothing was placed in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reserved {
+    pub(crate) segment: u64,
+    /// The offset past the last byte that may be given.
+    pub(crate) limit: u32,
+    /// The offset at which the segment is full; `limit` may grow up to here.
+    pub(crate) full: u32,
+    /// Only internal appends may use it.
+    pub(crate) internal: bool,
+}
+
+/// The order that a caller demands for a record.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Numbering {
+    /// The log gives the next number.
+    Next,
+    /// The caller brings it, and says what it must follow.
+    Given { seq: u64, prev: u64 },
+}
+
+/// Where a place is, for the one who fills it.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    pub(crate) place: Place,
+    pub(crate) window: Arc<Window>,
+    pub(crate) unit: u64,
+    pub(crate) position: Position,
+}
+
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    window: Arc<Window>,
+    start: u32,
+    used: u32,
+    records: u32,
+    prev_seq: u64,
+    index: Vec<IndexEntry>,
+}
+
+impl Open {
+    fn staged(&self) -> Staged {
+        Staged {
+            unit: self.number,
+            window: Arc::clone(&self.window),
+            records: self.start + UNIT_HEADER..self.start + self.used,
+            prev_seq: self.prev_seq,
+        }
+    }
+}
+
+/// Where the next segment-sized decision is taken.
+#[derive(Debug, Clone, Copy)]
+struct Frontier {
+    segment: u64,
+    salt: Salt,
+    base: u64,
+    /// Where the next unit begins, unless one is open.
+    offset: u32,
+    /// Records in the segment so far.
+    records: u64,
+    /// As in [`Reserved`].
+    limit: u32,
+    full: u32,
+    internal: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    record: u32,
+    segment: u32,
+    segment_records: u64,
+    window: u32,
+    windows: usize,
+    index_bytes: u32,
+    index_records: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    log: LogId,
+    limits: Limits,
+    policy: Policy,
+    frontier: Frontier,
+    /// The segment behind it, where that is made.
+    next: Option<Reserved>,
+    /// The last number given.
+    last: u64,
+    next_unit: u64,
+    open: Option<Open>,
+    sealed: VecDeque<Unit>,
+    /// Jobs that were given out, in order.
+    flights: VecDeque<Flight>,
+    /// The most of them.
+    depth: usize,
+    /// The records of sealed units that are not durable.
+    staged: VecDeque<Staged>,
+    written: Mark,
+    durable: Mark,
+    /// Records accepted, written and durable since the start.
+    accepted_records: u64,
+    durable_records: u64,
+    written_records: u64,
+    /// Units up to this number should be written, and made durable, without waiting for more.
+    asked_write: u64,
+    asked_sync: u64,
+    latch: Option<Latch>,
+    tail: Arc<Tail>,
+    /// One for each unit that is not written yet, used in turn.
+    progress: Arc<[Progress]>,
+    /// Index entries since the last one: bytes and records.
+    since_index: (u32, u32),
+    spare_index: Vec<Vec<IndexEntry>>,
+    gather: Gather,
+}
+
+impl Core {
+    /// `depth` is how many jobs may be in flight; more than one only where each write is durable by
+    /// itself.
+    pub(crate) fn new(start: &LogEnd, options: &Options, tail: Arc<Tail>, depth: usize) -> Self {
+        let position = start.base + u64::from(start.offset);
+        let mark = Mark { unit: 0, position, seq: start.last_seq, segment: start.segment };
+        Self {
+            log: start.log,
+            limits: Limits {
+                record: options.record_limit,
+                segment: options.segment_size,
+                segment_records: options.segment_records.unwrap_or(u64::MAX),
+                window: options.buffer_size,
+                windows: options.buffers as usize,
+                index_bytes: options.index_bytes,
+                index_records: options.index_records,
+            },
+            policy: options.policy,
+            frontier: Frontier {
+                segment: start.segment,
+                salt: Salt::new(start.log, start.segment),
+                base: start.base,
+                offset: start.offset,
+                records: start.records,
+                // What stands there already; anything more has to be reserved.
+                limit: start.offset,
+                full: options.segment_size,
+                internal: false,
+            },
+            next: None,
+            last: start.last_seq,
+            next_unit: 1,
+            open: None,
+            sealed: VecDeque::with_capacity(16),
+            flights: VecDeque::with_capacity(depth),
+            depth,
+            staged: VecDeque::with_capacity(16),
+            written: mark,
+            durable: mark,
+            accepted_records: 0,
+            durable_records: 0,
+            written_records: 0,
+            asked_write: 0,
+            asked_sync: 0,
+            latch: None,
+            tail,
+            progress: (0..2 * options.buffers).map(|_| Progress::default()).collect(),
+            since_index: (u32::MAX / 2, 0),
+            spare_index: Vec::new(),
+            gather: Gather::default(),
+        }
+    }
+
+    pub(crate) fn durable(&self) -> Mark {
+        self.durable
+    }
+
+    pub(crate) fn written(&self) -> Mark {
+        self.written
+    }
+
+    /// How far memory is no longer needed: what the policy promises is kept elsewhere.
+    fn settled(&self) -> Mark {
+        match self.policy {
+            Policy::OsBuffered => self.written,
+            _ => self.durable,
+        }
+    }
+
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.last
+    }
+
+    /// Records that are accepted and not durable.
+    pub(crate) fn pending_records(&self) -> u64 {
+        self.accepted_records - self.durable_records
+    }
+
+    /// Records written since the start, without a gap.
+    pub(crate) fn written_records(&self) -> u64 {
+        self.written_records
+    }
+
+    /// The segment, and the offset in it, behind everything that was placed.
+    pub(crate) fn frontier(&self) -> (u64, u32) {
+        let offset = match &self.open {
+            Some(open) => block_up(open.start + open.used),
+            None => self.frontier.offset,
+        };
+        (self.frontier.segment, offset)
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    pub(crate) fn latch(&self) -> Option<&Latch> {
+        self.latch.as_ref()
+    }
+
+    /// Accepts nothing more. The first reason stays, but a failure outranks a close.
+    pub(crate) fn set_latch(&mut self, latch: Latch) {
+        if matches!(self.latch, None | Some(Latch::Closed)) {
+            self.latch = Some(latch);
+        }
+    }
+
+    /// Why nothing more is to be written, where that is so.
+    pub(crate) fn failure(&self) -> Option<&Latch> {
+        self.latch.as_ref().filter(|latch| !matches!(latch, Latch::Closed))
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure().is_some()
+    }
+
+    fn refuse_if_latched(&self) -> Result<(), Error> {
+        self.latch.as_ref().map_or(Ok(()), |latch| Err(latch.refusal()))
+    }
+}

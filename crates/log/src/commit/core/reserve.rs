@@ -1,0 +1,279 @@
+//! Appending: who gets which place, and who must wait.
+
+use std::sync::Arc;
+
+use super::space::Fit;
+use super::{Core, Frontier, Need, Numbering, Open, Placed, Refusal, Reserved, Unit};
+use crate::base::error::Error;
+use crate::base::options::Policy;
+use crate::base::position::{Position, Seq};
+use crate::format::record::stored_size;
+use crate::format::unit::UNIT_HEADER;
+use crate::format::{BLOCK, IndexEntry, Salt, UNIT_MAX, block_up};
+use crate::staging::buffer::{Piece, Place};
+
+impl Core {
+    /// Gives the next record its place, or says why not. Nothing changes on a refusal.
+    ///
+    /// An `internal` record may use the reserve.
+    pub(crate) fn place(
+        &mut self,
+        numbering: Numbering,
+        size: usize,
+        internal: bool,
+    ) -> Result<Placed, Refusal> {
+        self.refuse_if_latched()?;
+        self.check_size(size)?;
+        let (seq, prev) = self.number(numbering)?;
+        self.check_window(1)?;
+        let stored = stored_size(size);
+        self.make_room(stored, internal)?;
+        self.take(seq, prev, stored)
+    }
+
+    /// Gives a record of an atomic batch its place. [`Core::prepare_batch`] made room for all of it
+    /// in one unit; nothing here may begin another.
+    pub(crate) fn place_prepared(
+        &mut self,
+        numbering: Numbering,
+        size: usize,
+    ) -> Result<Placed, Refusal> {
+        let (seq, prev) = self.number(numbering)?;
+        self.take(seq, prev, stored_size(size))
+    }
+
+    /// Makes sure that an atomic batch of so many records and bytes can be placed in one unit, by
+    /// calls of [`Core::place_prepared`] that follow under the same lock.
+    pub(crate) fn prepare_batch(&mut self, records: u64, stored: u64) -> Result<(), Refusal> {
+        self.refuse_if_latched()?;
+        let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK);
+        if stored > limit {
+            return Err(Error::BatchTooLarge { size: stored, limit }.into());
+        }
+        self.check_window(records)?;
+        self.make_room(stored as u32, false)
+    }
+
+    /// Checks the numbers and sizes of a batch before any of it is placed; the bytes that it takes.
+    pub(crate) fn check_batch(
+        &self,
+        records: impl Iterator<Item = (Numbering, usize)>,
+    ) -> Result<u64, Error> {
+        if let Some(latch) = &self.latch {
+            return Err(latch.refusal());
+        }
+        let mut last = self.last;
+        let mut stored = 0u64;
+        for (numbering, size) in records {
+            self.check_size(size)?;
+            stored = stored.saturating_add(u64::from(stored_size(size)));
+            last = match numbering {
+                Numbering::Next => last.checked_add(1).ok_or(exhausted(last))?,
+                Numbering::Given { seq, prev } => {
+                    self.check_number(last, seq, prev)?;
+                    seq
+                }
+            };
+        }
+        Ok(stored)
+    }
+
+    fn check_size(&self, size: usize) -> Result<(), Error> {
+        if size > self.limits.record as usize {
+            let limit = u64::from(self.limits.record);
+            return Err(Error::TooLarge { size: size as u64, limit });
+        }
+        Ok(())
+    }
+
+    fn number(&self, numbering: Numbering) -> Result<(u64, u64), Error> {
+        match numbering {
+            Numbering::Next => {
+                let seq = self.last.checked_add(1).ok_or(exhausted(self.last))?;
+                Ok((seq, self.last))
+            }
+            Numbering::Given { seq, prev } => {
+                self.check_number(self.last, seq, prev)?;
+                // The first record of an empty log may follow any number.
+                Ok((seq, prev))
+            }
+        }
+    }
+
+    /// Two claims to the same place are a conflict as long as the winner is not durable; after that
+    /// the loser is simply out of order.
+    fn check_number(&self, last: u64, seq: u64, prev: u64) -> Result<(), Error> {
+        let anywhere = last == 0 && self.accepted_records == 0;
+        if seq > prev && (prev == last || anywhere) {
+            return Ok(());
+        }
+        if seq > prev && prev < last && prev >= self.durable.seq && last == self.last {
+            return Err(Error::Conflict { prev: Seq(prev), last: Seq(last) });
+        }
+        Err(Error::Sequence { seq: Seq(seq), prev: Seq(prev), expected: Seq(last) })
+    }
+
+    /// Whether the policy's window allows so many more records.
+    fn check_window(&mut self, records: u64) -> Result<(), Refusal> {
+        let Policy::Batch(n) = self.policy else {
+            return Ok(());
+        };
+        let waiting = self.accepted_records - self.durable_records;
+        if waiting > 0 && waiting + records > 2 * n.get() - 1 {
+            self.ask_all();
+            return Err(Refusal::Full);
+        }
+        Ok(())
+    }
+
+    /// Makes the open unit one with room for so many bytes, sealing the one that has not enough.
+    fn make_room(&mut self, stored: u32, internal: bool) -> Result<(), Refusal> {
+        let segment_full = self.frontier.records >= self.limits.segment_records;
+        let mut offset = self.frontier.offset;
+        if let Some(open) = &self.open {
+            let end = open.start + open.used;
+            let fits = block_up(end + stored) <= open.window.limit;
+            let barred = self.frontier.internal && !internal;
+            if fits && !segment_full && !barred && open.used + stored <= UNIT_MAX - BLOCK {
+                return Ok(());
+            }
+            offset = block_up(end);
+        }
+        if self.next_unit - self.written.unit >= self.progress.len() as u64 {
+            return Err(Refusal::Full);
+        }
+
+        let need = block_up(UNIT_HEADER + stored);
+        let mut frontier = self.frontier;
+        frontier.offset = offset;
+        let behind = frontier.base + u64::from(offset);
+        let space = Need { bytes: need, internal };
+        let next = match (self.fit(offset, space), self.next) {
+            (Fit::Here, _) => None,
+            (Fit::Next, Some(next)) => Some(next),
+            _ => return Err(Refusal::NeedsSpace(space)),
+        };
+        if let Some(Reserved { segment, limit, full, internal }) = next {
+            let salt = Salt::new(self.log, segment);
+            let (offset, records) = (BLOCK, 0);
+            frontier =
+                Frontier { segment, salt, base: behind, offset, records, limit, full, internal };
+        }
+        let window = match self.tail.newest() {
+            Some(window)
+                if self.open.is_none()
+                    && window.segment == frontier.segment
+                    && frontier.offset + need <= window.limit =>
+            {
+                window
+            }
+            _ => {
+                let settled = self.settled().position;
+                if self.tail.staged(settled) >= self.limits.windows {
+                    // What is in memory must get out before more comes in.
+                    self.ask_all();
+                    return Err(Refusal::Full);
+                }
+                let usual = frontier.limit.min(frontier.offset.saturating_add(self.limits.window));
+                let piece = Piece {
+                    segment: frontier.segment,
+                    base: frontier.base,
+                    start: frontier.offset,
+                    limit: usual.max(frontier.offset + need),
+                };
+                self.tail.open(piece, behind, self.limits.window, settled)
+            }
+        };
+
+        self.seal();
+        self.frontier = frontier;
+        if next.is_some() {
+            self.next = None;
+            self.since_index = (u32::MAX / 2, 0);
+        }
+        let number = self.next_unit;
+        self.next_unit += 1;
+        self.progress(number).reset();
+        self.open = Some(Open {
+            number,
+            window,
+            start: frontier.offset,
+            used: UNIT_HEADER,
+            records: 0,
+            prev_seq: self.last,
+            index: self.spare_index.pop().unwrap_or_default(),
+        });
+        Ok(())
+    }
+
+    fn take(&mut self, seq: u64, prev: u64, stored: u32) -> Result<Placed, Refusal> {
+        let Some(open) = &mut self.open else {
+            return Err(Refusal::Full);
+        };
+        if open.records == 0 {
+            open.prev_seq = prev;
+        }
+        let offset = open.start + open.used;
+        let (bytes, records) = self.since_index;
+        if bytes >= self.limits.index_bytes || records >= self.limits.index_records {
+            let entry = IndexEntry { seq, prev_seq: prev, unit: open.start, record: offset };
+            open.index.push(entry);
+            self.since_index = (0, 0);
+        }
+        self.since_index.0 = self.since_index.0.saturating_add(stored);
+        self.since_index.1 += 1;
+        open.used += stored;
+        open.records += 1;
+        self.frontier.records += 1;
+        self.last = seq;
+        self.accepted_records += 1;
+        let placed = Placed {
+            place: Place { offset, stored, seq, salt: self.frontier.salt },
+            window: Arc::clone(&open.window),
+            unit: open.number,
+            position: Position(self.frontier.base + u64::from(offset)),
+        };
+        if let Policy::Batch(n) = self.policy
+            && u64::from(open.records) >= n.get()
+        {
+            self.ask_all();
+        }
+        Ok(placed)
+    }
+
+    /// Ends the open unit; the next begins on the next block.
+    pub(super) fn seal(&mut self) {
+        let Some(open) = self.open.take() else {
+            return;
+        };
+        let end = block_up(open.start + open.used);
+        if self.frontier.segment == open.window.segment {
+            self.frontier.offset = end;
+        }
+        self.staged.push_back(open.staged());
+        self.sealed.push_back(Unit {
+            number: open.number,
+            salt: Salt::new(self.log, open.window.segment),
+            range: open.start..end,
+            used: open.used,
+            records: open.records,
+            prev_seq: open.prev_seq,
+            last_seq: self.last,
+            index: open.index,
+            window: open.window,
+        });
+    }
+
+    /// Whether another record would get a place whatever its size, or be refused for good.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.latch.is_some()
+            || (self.check_window(1).is_ok()
+                && self.tail.staged(self.settled().position) < self.limits.windows
+                && self.next_unit - self.written.unit < self.progress.len() as u64)
+    }
+}
+
+/// The answer when 2^64 - 1 was used as a number.
+fn exhausted(last: u64) -> Error {
+    Error::Sequence { seq: Seq(u64::MAX), prev: Seq(last), expected: Seq(last) }
+}

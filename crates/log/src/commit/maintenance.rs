@@ -1,0 +1,241 @@
+//! The slow work: footers, retention, segments and blocks made ahead. None of it stands between a
+//! record and its ticket.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use esker_disk::{AlignedBuf, File, Open, write_all_at};
+
+use crate::base::error::{Error, Result};
+use crate::base::position::Seq;
+use crate::commit::preallocator::{CHUNK, Prewriter};
+use crate::commit::write_half::WriteHalf;
+use crate::format::BLOCK;
+use crate::store::paths;
+use crate::store::segment_footer::write_footer;
+use crate::store::segment_table::Segment;
+use crate::store::trim_point::{Floor, Low};
+
+/// Spare files kept for the next segments.
+const SPARES: usize = 2;
+
+/// Does what is due, once.
+pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
+    let _changing = log.segment_set_lock.lock();
+    // Nothing is written to a file whose last write or sync failed.
+    if log.is_closed() || log.published.is_latched() {
+        return Ok(());
+    }
+    if log.rotation_pending.swap(false, SeqCst) {
+        write_footers(log)?;
+        match retain(log) {
+            Err(error) if error.is_no_space() => {
+                tracing::warn!(%error, "failed to drop segments; trying again later");
+            }
+            outcome => outcome?,
+        }
+    }
+    log.reserve_ahead();
+    prewrite_ahead(log)
+}
+
+/// A segment gets its footer once a unit of a later segment is durable, and with it all of its own.
+fn write_footers(log: &WriteHalf) -> Result<()> {
+    let durable = log.published.position();
+    let segments = log.segments.all();
+    for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
+        let state = segment.state.read();
+        let due = state.full && !state.footed;
+        drop(state);
+        if due && durable > next.header.base {
+            match log.dir.open(&segment.name(), Open::write()) {
+                Ok(file) => end_segment(log, &*file, segment)?,
+                // Opening the log does without a footer; it only takes longer.
+                Err(error) => tracing::warn!(%error, "failed to write segment footer"),
+            }
+        } else if due {
+            log.rotation_pending.store(true, SeqCst);
+        }
+    }
+    Ok(())
+}
+
+/// Writes the footer of a full segment, and gives back what was reserved behind it.
+pub(crate) fn end_segment(log: &WriteHalf, file: &dyn File, segment: &Segment) -> Result<()> {
+    let end = match write_footer(file, segment) {
+        Err(error) if error.is_no_space() => {
+            // Its records are too small for the room that is reserved for it.
+            tracing::warn!(%error, "failed to write segment footer");
+            return Ok(());
+        }
+        end => end?,
+    };
+    // A file that is used again keeps its blocks.
+    if !log.options.retention.is_set() && file.len()? > end {
+        file.set_len(end)?;
+    }
+    Ok(())
+}
+
+/// Drops the oldest segments that a limit of the retention, or a truncation, does not let stay. The
+/// caller holds `changing`.
+pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
+    let retention = &log.options.retention;
+    let dropped = log.floor.low().seq;
+    let segments = log.segments.all();
+    let durable = log.published.position();
+    let size = |segment: &Arc<Segment>| u64::from(segment.state.read().end);
+    let records = |segment: &Arc<Segment>| segment.state.read().records;
+    let now = Duration::from_millis(log.engine.wall_ms());
+
+    let mut keep = 0;
+    let (mut bytes, mut kept_records) = (0, 0);
+    for (n, segment) in segments.iter().enumerate().rev() {
+        let newest = n + 1 == segments.len();
+        // The segment written to counts as full: it will be.
+        bytes += if newest { u64::from(log.options.segment_size) } else { size(segment) };
+        let count = (segments.len() - n) as u64;
+        let last = Duration::from_millis(segment.state.read().time_ms);
+        let over = retention.bytes.is_some_and(|most| bytes > most)
+            || retention.segments.is_some_and(|most| count > most)
+            || retention.records.is_some_and(|most| kept_records >= most)
+            || retention.age.is_some_and(|most| now.saturating_sub(last) > most)
+            || segment.state.read().last_seq <= dropped;
+        let undurable = segment.end_position() > durable;
+        if over && !newest && !undurable {
+            keep = n + 1;
+            break;
+        }
+        kept_records = records(segment).saturating_add(kept_records);
+    }
+    let first = segments.get(keep).filter(|_| keep > 0).cloned();
+    // Whoever holds a segment keeps its file from being used again.
+    drop(segments);
+    first.map_or(Ok(()), |first| drop_segments_below(log, &first))
+}
+
+/// Takes the segments before this one out of the log: the floor first, durably, then their names.
+///
+/// Not before a unit of `first` is durable, and with it its header: the floor must not name a
+/// segment that a crash can take. A later call does it then.
+fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
+    if log.published.position() <= first.header.base {
+        log.rotation_pending.store(true, SeqCst);
+        return Ok(());
+    }
+    log.change_manifest(|manifest| {
+        manifest.floor_segment = first.number();
+        manifest.floor_seq = manifest.floor_seq.max(first.header.prev_seq);
+        manifest.durable = manifest.durable.max(log.published.seq());
+    })?;
+    // The floor first: a reader below it must not look for segments that are gone.
+    log.floor.raise(Low { seq: first.header.prev_seq, position: first.header.base });
+    let dropped = log.segments.drop_below(first.number());
+    if let Some(readers) = log.readers.upgrade() {
+        readers.dropped_below(first.number());
+    }
+    let recycles = log.options.retention.is_set();
+    let dropped_any = !dropped.is_empty();
+    for segment in dropped {
+        let name = segment.name();
+        let (number, size) = (segment.number(), segment.state.read().end);
+        // Somebody may still be reading through this handle; then the bytes must stay.
+        let unused = Arc::into_inner(segment).is_some();
+        let mut spares = log.spares.lock();
+        if recycles && unused && spares.len() < SPARES && size >= log.options.segment_size / 2 {
+            match log.dir.rename(&name, &paths::spare(number)) {
+                Err(cause) if cause.is_no_space() => log.dir.unlink(&name)?,
+                renamed => {
+                    renamed?;
+                    log.dir.sync()?;
+                    spares.push(number);
+                }
+            }
+        } else {
+            log.dir.unlink(&name)?;
+        }
+    }
+    if dropped_any {
+        log.dir.sync()?;
+        log.fill_reserve();
+    }
+    Ok(())
+}
+
+/// Drops every record below `seq`; the space of whole segments is freed.
+pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
+    let below = seq.0.saturating_sub(1);
+    let _changing = log.segment_set_lock.lock();
+    if log.is_closed() {
+        return Err(Error::Closed);
+    }
+    if below <= log.floor.low().seq {
+        return Ok(());
+    }
+    // Nothing is written to a directory whose last write or sync failed.
+    if let Some(latch) = log.lock().core.failure() {
+        return Err(latch.refusal());
+    }
+    // What is dropped must be durable first, or recovery would miss it.
+    if below > log.published.seq() {
+        return Err(Error::NotFound { seq });
+    }
+    let full =
+        |error: Error| error.for_want_of_space(log.dir.path(), BLOCK.into(), log.published.seq());
+    log.change_manifest(|manifest| {
+        manifest.floor_seq = manifest.floor_seq.max(below);
+        manifest.durable = manifest.durable.max(log.published.seq());
+    })
+    .map_err(full)?;
+    log.page.lock().store_trim(below)?;
+    log.floor.raise(Floor::locate(&log.segments, below));
+    let first = log.segments.of_seq(seq.0);
+    match (first, log.segments.oldest()) {
+        (Some(first), Some(oldest)) if first.number() > oldest.number() => {
+            drop_segments_below(log, &first).map_err(full)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prewrites blocks. No room for them is not a failure; the commit that needs it will find out.
+fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
+    while let Some(claim) = log.runway.claim() {
+        match prewrite(log, claim.segment, &claim.range) {
+            Err(Error::Io(cause)) if cause.is_no_space() => {
+                tracing::warn!(%cause, "no room to write blocks ahead");
+                return Ok(());
+            }
+            outcome => outcome?,
+        }
+    }
+    Ok(())
+}
+
+/// Writes zeros to blocks that no commit has entered.
+fn prewrite(log: &WriteHalf, number: u64, range: &Range<u32>) -> Result<()> {
+    let mut kept = log.prewriter.lock();
+    if kept.as_ref().is_none_or(|kept| kept.segment != number) {
+        let how = Open::write().direct(log.mode.direct);
+        let file = match log.dir.open(&paths::segment(number), how) {
+            Ok(file) => file,
+            Err(error) => {
+                tracing::warn!(%error, "no blocks are written ahead");
+                return Ok(());
+            }
+        };
+        *kept = Some(Prewriter {
+            segment: number,
+            file,
+            zeros: AlignedBuf::new(CHUNK.min(log.options.segment_size) as usize),
+        });
+    }
+    let Some(Prewriter { file, zeros, .. }) = &*kept else {
+        return Ok(());
+    };
+    let len = (range.end - range.start) as usize;
+    write_all_at(&**file, &zeros[..len], u64::from(range.start))?;
+    Ok(file.sync_data()?)
+}

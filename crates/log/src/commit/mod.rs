@@ -1,0 +1,17 @@
+//! From staged records to durable ones.
+//!
+//! `core` is the pure state machine: it gives places and decides what to write or sync next. `driver` runs it on the
+//! thread of a waiting caller or of the engine, `commit_io` prepares the writes in order and does them, `commit_delay` decides
+//! whether a commit waits for more callers. `space` reserves file space before a place is given in it;
+//! `preallocator` and `maintenance` work ahead and behind: blocks, footers, retention.
+
+pub(crate) mod commit_delay;
+pub(crate) mod commit_io;
+pub(crate) mod committer;
+pub(crate) mod core;
+pub(crate) mod driver;
+pub(crate) mod maintenance;
+pub(crate) mod preallocator;
+pub(crate) mod space;
+pub(crate) mod space_request;
+pub(crate) mod write_half;

@@ -1,0 +1,203 @@
+//! The blocks ahead of the log: segments made before they are needed, and blocks written before
+//! records come, because overwriting a written block costs half of what a fresh one does.
+//!
+//! Commits and prewriting take disjoint ranges from one frontier: a commit enters its range here
+//! before it writes, and a prewrite takes only what lies behind every range that was entered. A
+//! commit that comes to a range being prewritten waits for that one write.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, File};
+use parking_lot::{Condvar, Mutex};
+
+use crate::format::BLOCK;
+
+/// Commits of this size and above do not gain by prewritten blocks.
+const LARGE: u64 = 64 << 10;
+/// The least and the most that is kept prewritten ahead.
+const AHEAD_MIN: u32 = 1 << 20;
+const AHEAD_MAX: u32 = 16 << 20;
+/// One prewrite.
+pub(crate) const CHUNK: u32 = 1 << 20;
+
+/// A segment file that is there, durably named, and has no header yet.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) writer: Arc<dyn File>,
+    pub(crate) reader: Arc<dyn File>,
+    /// Blocks below this offset were written in some life of the file.
+    pub(crate) written_to: u32,
+    /// Units may be placed below this offset.
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Runway {
+    state: Mutex<State>,
+    cleared: Condvar,
+    prewrites: bool,
+    /// Offsets from here on are not prewritten.
+    most: u32,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    segment: u64,
+    /// Blocks below this were written before.
+    written_to: u32,
+    /// Commits have entered all below this.
+    entered_to: u32,
+    /// Units may be placed below this.
+    limit: u32,
+    /// The range that is being prewritten.
+    busy: Option<Range<u32>>,
+    /// Segments that the committer has yet to enter. The core gives places in no others, so that
+    /// there are at most as many as units in memory, and one ahead.
+    ready: VecDeque<(u64, Ready)>,
+    /// Reserving ahead was tried with the segment reserved up to this offset.
+    tried: (u64, u32),
+    /// A moving average of the size of commits, and bytes entered since the last look.
+    commit_size: u64,
+    recent: u64,
+    closed: bool,
+}
+
+impl Runway {
+    /// The log goes on in `segment` at `end`, and nothing behind that is reserved.
+    pub(crate) fn new(segment: u64, end: u32, prewrites: bool, most: u32) -> Self {
+        let (written_to, entered_to, limit) = (end, end, end);
+        let commit_size = 4096;
+        let state =
+            State { segment, written_to, entered_to, limit, commit_size, ..State::default() };
+        Self { state: Mutex::new(state), cleared: Condvar::new(), prewrites, most }
+    }
+
+    /// A commit enters its range: no prewrite will touch it from here on.
+    pub(crate) fn wait_clear(&self, segment: u64, range: &Range<u32>) {
+        let mut state = self.state.lock();
+        if state.segment != segment {
+            return;
+        }
+        state.entered_to = state.entered_to.max(range.end);
+        let len = u64::from(range.end - range.start);
+        state.commit_size = (state.commit_size * 7 + len) / 8;
+        state.recent += len;
+        while state.busy.as_ref().is_some_and(|busy| busy.start < range.end) {
+            self.cleared.wait(&mut state);
+        }
+    }
+
+    /// Commits go to this segment now.
+    pub(crate) fn enter(&self, segment: u64, written_to: u32, limit: u32) {
+        let mut state = self.state.lock();
+        while state.busy.is_some() {
+            self.cleared.wait(&mut state);
+        }
+        state.segment = segment;
+        state.written_to = written_to;
+        state.limit = limit;
+        // The header stands in the first block.
+        state.entered_to = BLOCK;
+    }
+
+    /// Whether prewriting is due, or reserving ahead.
+    pub(crate) fn is_low(&self) -> bool {
+        let state = self.state.lock();
+        let short = state.entered_to > state.limit / 2
+            && state.ready.is_empty()
+            && state.tried != (state.segment, state.limit);
+        short || (self.prewrites && state.busy.is_none() && state.wants(self.most).is_some())
+    }
+
+    /// No space can be reserved ahead: not to be tried again before there is a change.
+    pub(crate) fn tried(&self) {
+        let mut state = self.state.lock();
+        state.tried = (state.segment, state.limit);
+    }
+
+    /// Takes the next range to prewrite. Nobody else enters it until the claim is dropped.
+    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
+        let mut state = self.state.lock();
+        if !self.prewrites || state.closed || state.busy.is_some() {
+            return None;
+        }
+        let range = state.wants(self.most)?;
+        state.recent /= 2;
+        state.busy = Some(range.clone());
+        Some(Claim { runway: self, segment: state.segment, range })
+    }
+
+    /// The next segment is made.
+    pub(crate) fn made(&self, number: u64, ready: Ready) {
+        self.state.lock().ready.push_back((number, ready));
+    }
+
+    /// A segment is reserved up to this offset.
+    pub(crate) fn extended(&self, segment: u64, limit: u32) {
+        let mut state = self.state.lock();
+        if let Some((_, ready)) = state.ready.iter_mut().find(|(number, _)| *number == segment) {
+            ready.limit = limit;
+        } else if state.segment == segment {
+            state.limit = limit;
+        }
+    }
+
+    /// The segment with this number goes to the committer, who has to enter it.
+    pub(crate) fn take(&self, number: u64) -> Option<Ready> {
+        let mut state = self.state.lock();
+        let at = state.ready.iter().position(|(ready, _)| *ready == number)?;
+        state.ready.remove(at).map(|(_, ready)| ready)
+    }
+
+    /// Stops all work ahead; returns once none is under way. Segments that nothing was written to are
+    /// given back to be removed.
+    pub(crate) fn close(&self) -> VecDeque<(u64, Ready)> {
+        let mut state = self.state.lock();
+        state.closed = true;
+        while state.busy.is_some() {
+            self.cleared.wait(&mut state);
+        }
+        std::mem::take(&mut state.ready)
+    }
+}
+
+/// The file and the zeros of the last prewrite, kept for the next.
+#[derive(Debug)]
+pub(crate) struct Prewriter {
+    pub(super) segment: u64,
+    pub(super) file: Arc<dyn File>,
+    pub(super) zeros: AlignedBuf,
+}
+
+/// A range that is being prewritten. When the prewrite failed the range counts as written all the
+/// same, so that it is not tried again.
+#[derive(Debug)]
+pub(crate) struct Claim<'a> {
+    runway: &'a Runway,
+    pub(crate) segment: u64,
+    pub(crate) range: Range<u32>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut state = self.runway.state.lock();
+        state.written_to = state.written_to.max(self.range.end);
+        state.busy = None;
+        self.runway.cleared.notify_all();
+    }
+}
+
+impl State {
+    fn wants(&self, most: u32) -> Option<Range<u32>> {
+        let limit = self.limit.min(most);
+        if self.commit_size >= LARGE {
+            return None;
+        }
+        let ahead = (self.recent.min(u64::from(AHEAD_MAX)) as u32).max(AHEAD_MIN);
+        let start = self.written_to.max(self.entered_to);
+        let left = start - self.entered_to;
+        (left < ahead / 2 && start < limit).then(|| start..limit.min(start + CHUNK))
+    }
+}

@@ -1,0 +1,323 @@
+//! Reserving space, before a place is given in it: segments, and the reserve.
+//!
+//! A write into a reserved range needs no space, so a full disk is met here, where nothing was
+//! accepted yet, and never in a commit. Whoever reserves holds `making` and not the state lock; the
+//! core learns of the space only when it is there.
+//!
+//! # The crash argument
+//!
+//! The file of the next segment gets its size and its name durably before the core gives a place in
+//! it, as before. A segment in use is extended without a sync: the write that uses the new range makes
+//! it durable with itself, and after a crash the range behind the last durable unit counts for
+//! nothing. A reservation that failed is given back by the same call; after a crash in between,
+//! opening removes the file, which has no header. The reserve is a file that nothing was ever written
+//! to. It becomes a segment by one rename, so that a crash leaves it whole under one of two names, and
+//! under neither does it count for anything before it has a header.
+
+use esker_disk::{File, Open};
+
+use crate::base::error::{Error, Result};
+use crate::base::options::Options;
+use crate::commit::core::{Need, Reserved, Wanted};
+use crate::commit::preallocator::Ready;
+use crate::commit::space_request::Asking;
+use crate::commit::write_half::WriteHalf;
+use crate::format::footer::{ENTRY, FOOTER_HEADER};
+use crate::format::{BLOCK, SEGMENT_MAX, block_up};
+use crate::runtime::waiters::wake;
+use crate::store::paths::{self, RESERVE};
+use crate::store::space_reserve::{RESERVE_LEAST, Reserve};
+
+/// The smallest segment that is made where there is no room for a whole one.
+const LEAST: u32 = 1 << 20;
+/// The bytes behind the units of a segment that are reserved for its footer. Where records are so
+/// small that the footer takes more, it is left out when there is no room for it.
+fn footer_room(options: &Options, limit: u32) -> u32 {
+    let entries = limit / options.index_bytes + limit / 64 / options.index_records + 2;
+    let bytes = u64::from(entries) * ENTRY as u64 + FOOTER_HEADER as u64;
+    block_up(bytes.min(u64::from(limit / 8)).max(u64::from(BLOCK)) as u32)
+}
+
+/// The length of a file whose units end at `limit`.
+fn file_len(options: &Options, limit: u32) -> u64 {
+    u64::from(limit) + u64::from(footer_room(options, limit))
+}
+
+/// Where the units may end in a file of this length.
+fn limit_of(options: &Options, len: u64) -> u32 {
+    let len = len.min(u64::from(SEGMENT_MAX / 2)) as u32;
+    len.saturating_sub(footer_room(options, len)) / BLOCK * BLOCK
+}
+
+/// Sizes to try, the largest first: halves, down to a megabyte and to what is needed.
+fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
+    let least = least.max(best.min(LEAST));
+    let next = move |size: &u32| (*size > least).then(|| block_up(*size / 2).max(least));
+    std::iter::successors(Some(best.max(least)), next)
+}
+
+impl WriteHalf {
+    /// Reserves the space for a unit, on this thread.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], after which the log goes on; [`Error::Io`], after which it is poisoned.
+    pub(crate) fn reserve(&self, need: Need) -> Result<()> {
+        let mut reserve = self.reserve.lock();
+        // A refusal, the reserve, what is here, what comes next: each at most once, unless others
+        // take what was made, who then have it.
+        loop {
+            let wanted = {
+                let state = self.lock();
+                if let Some(latch) = state.core.latch() {
+                    return Err(latch.refusal());
+                }
+                state.core.wanted(need)
+            };
+            let Some(wanted) = wanted else { return Ok(()) };
+            if let Err(error) = self.make(&mut reserve, wanted, need.internal) {
+                let (bytes, durable) = (u64::from(need.bytes), self.published.seq());
+                let error = error.for_want_of_space(self.dir.path(), bytes, durable);
+                if !error.is_no_space() {
+                    self.fail(error.clone());
+                }
+                return Err(error);
+            }
+        }
+    }
+
+    /// Reserves what is worth having before it is needed. A failure loses nothing: room or descriptors
+    /// may be there again when it is needed, and if not the caller is told then.
+    pub(crate) fn reserve_ahead(&self) {
+        let mut reserve = self.reserve.lock();
+        let wanted = {
+            let state = self.lock();
+            if state.core.latch().is_some() {
+                return;
+            }
+            state.core.ahead()
+        };
+        let Some(wanted) = wanted else { return self.runway.tried() };
+        if let Err(error) = self.make(&mut reserve, wanted, false) {
+            tracing::warn!(%error, "failed to reserve space ahead");
+            self.runway.tried();
+        }
+    }
+
+    /// Fills the reserve, when space was freed.
+    pub(crate) fn fill_reserve(&self) {
+        let mut reserve = self.reserve.lock();
+        if let Err(error) = reserve.fill(&*self.dir, &self.options) {
+            tracing::warn!(%error, "failed to fill the reserve");
+        }
+    }
+
+    fn make(&self, reserve: &mut Reserve, wanted: Wanted, internal: bool) -> Result<()> {
+        if !internal {
+            self.keep_reserve(reserve)?;
+        }
+        let made = match wanted {
+            Wanted::Release => {
+                self.lock().core.release();
+                return Ok(());
+            }
+            Wanted::Extend { segment, from: _, least, best } => self.extend(segment, least, best),
+            Wanted::Make { segment, least, best } => self.make_next(segment, least, best),
+        };
+        match made {
+            Err(error) if error.is_no_space() && internal => {
+                self.use_reserve(reserve, wanted, error)
+            }
+            made => made,
+        }
+    }
+
+    /// Ordinary appends get space while the reserve is there, or can be made.
+    fn keep_reserve(&self, reserve: &mut Reserve) -> Result<()> {
+        reserve.restore(&*self.dir, &self.options)?;
+        if !reserve.is_low(&self.options) {
+            return Ok(());
+        }
+        // A file that waits to be a segment again is room, too.
+        while let Some(spare) = self.spares.lock().pop() {
+            self.dir.unlink(&paths::spare(spare))?;
+            reserve.restore(&*self.dir, &self.options)?;
+            if !reserve.is_low(&self.options) {
+                return Ok(());
+            }
+        }
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        let path = self.dir.path_of(RESERVE);
+        let cause = esker_disk::Error::new(esker_disk::Op::Size, &path, None, full);
+        Err(self.no_space(RESERVE_LEAST, cause))
+    }
+
+    fn no_space(&self, wanted: u64, cause: esker_disk::Error) -> Error {
+        let (dir, durable) = (self.dir.path().into(), self.published.seq().into());
+        Error::NoSpace { dir, wanted, durable, cause }
+    }
+
+    /// Reserves more of a segment that is in use, or comes next.
+    fn extend(&self, segment: u64, least: u32, best: u32) -> Result<()> {
+        let file = self.dir.open(&paths::segment(segment), Open::write())?;
+        let limit = self.reserve_in(&*file, least, best)?;
+        self.runway.extended(segment, limit);
+        self.lock().core.extended(segment, limit);
+        Ok(())
+    }
+
+    /// Reserves as much of a file as there is room for; the offset at which its units may end.
+    fn reserve_in(&self, file: &dyn File, least: u32, best: u32) -> Result<u32> {
+        let before = file.len()?;
+        let mut refused = None;
+        for limit in sizes(least, best) {
+            let len = file_len(&self.options, limit);
+            match file.preallocate(0, len) {
+                Ok(()) => return Ok(limit),
+                Err(cause) if cause.is_no_space() => {
+                    file.set_len(before)?;
+                    refused = Some((len, cause));
+                }
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+        let Some((len, cause)) = refused else { return Err(Error::Full) };
+        Err(self.no_space(len.saturating_sub(before), cause))
+    }
+
+    /// Makes the file of the next segment, from a spare if there is one.
+    fn make_next(&self, number: u64, least: u32, best: u32) -> Result<()> {
+        let spare = self.spares.lock().pop();
+        if let Some(spare) = spare
+            && self.make_of_spare(spare, number, least, best)?
+        {
+            return Ok(());
+        }
+        let name = paths::segment(number);
+        let file = self.dir.open(&name, Open::create())?;
+        let made = file.set_len(0).map_err(Error::from).and_then(|()| {
+            let limit = self.reserve_in(&*file, least, best)?;
+            file.sync_data()?;
+            self.enter_next(number, limit, None)
+        });
+        drop(file);
+        if made.is_err() {
+            // Nothing was placed in it. Where this fails the next opening does it.
+            let _ = self.dir.unlink(&name);
+        }
+        made
+    }
+
+    /// Makes the next segment of a file that left the log; `false` if that cannot be made long enough,
+    /// and is gone.
+    fn make_of_spare(&self, spare: u64, number: u64, least: u32, best: u32) -> Result<bool> {
+        let name = paths::segment(number);
+        self.dir.rename(&paths::spare(spare), &name)?;
+        let file = self.dir.open(&name, Open::write())?;
+        let before = file.len()?;
+        let limit = match self.reserve_in(&*file, best, best) {
+            Ok(limit) => limit,
+            Err(error) if error.is_no_space() => limit_of(&self.options, before),
+            Err(error) => return Err(error),
+        };
+        if limit < least {
+            drop(file);
+            self.dir.unlink(&name)?;
+            return Ok(false);
+        }
+        let written_to = before.min(u64::from(self.options.segment_size)) as u32 / BLOCK * BLOCK;
+        self.enter_next(number, limit, Some(written_to)).map(|()| true)
+    }
+
+    /// An internal append goes on in the reserve.
+    fn use_reserve(&self, reserve: &mut Reserve, wanted: Wanted, full: Error) -> Result<()> {
+        let limit = limit_of(&self.options, reserve.bytes);
+        let (next, bytes) = match wanted {
+            Wanted::Make { segment, least, .. } => (segment, least),
+            // The unit goes to the segment behind this one instead.
+            Wanted::Extend { segment, from, least, .. } => (segment + 1, least - from + BLOCK),
+            Wanted::Release => return Err(full),
+        };
+        let free = self.lock().core.has_no_next(next);
+        if limit < bytes || !free {
+            return Err(full);
+        }
+        self.dir.rename(RESERVE, &paths::segment(next))?;
+        reserve.bytes = 0;
+        self.open_next(next, limit, 0, true)
+    }
+
+    fn enter_next(&self, number: u64, limit: u32, written_to: Option<u32>) -> Result<()> {
+        self.open_next(number, limit, written_to.unwrap_or(0), false)
+    }
+
+    /// The file is reserved and has its name: makes that durable, and gives it to the core.
+    fn open_next(&self, number: u64, limit: u32, written_to: u32, internal: bool) -> Result<()> {
+        self.dir.sync()?;
+        let name = paths::segment(number);
+        let writer = self.dir.open(&name, self.mode.writing())?;
+        let reader = self.dir.open(&name, self.mode.reading())?;
+        self.runway.made(number, Ready { writer, reader, written_to, limit });
+        let full = if internal { limit } else { self.options.segment_size.max(limit) };
+        self.lock().core.made(Reserved { segment: number, limit, full, internal });
+        Ok(())
+    }
+
+    // ---- callers that may not block -------------------------------------------------------------
+
+    /// Has the engine reserve space, for a caller that waits for room meanwhile, registered as such.
+    ///
+    /// # Errors
+    /// What came of it, if that was a failure, since the caller asked first.
+    pub(crate) fn ask_for_space(&self, need: Need, asking: &mut Asking) -> Result<()> {
+        let mut state = self.lock();
+        let space = &mut state.space;
+        if let Some(at) = asking.0 {
+            if space.dealt < at {
+                return Ok(());
+            }
+            // A failure for one that wanted more says nothing.
+            if let Some((bytes, error)) = &space.failed
+                && *bytes <= need.bytes
+            {
+                return Err(error.clone());
+            }
+        }
+        space.asked += 1;
+        asking.0 = Some(space.asked);
+        let bytes = space.need.map_or(need.bytes, |other| other.bytes.max(need.bytes));
+        space.need = Some(Need { bytes, ..need });
+        drop(state);
+        self.want_commit();
+        Ok(())
+    }
+
+    /// Leaves it to the engine, for a caller that does not wait: what it is told.
+    pub(crate) fn leave_space(&self, need: Need) -> Error {
+        // What came of the last time that anybody asked.
+        let mut asking = Asking(Some(self.lock().space.asked));
+        match self.ask_for_space(need, &mut asking) {
+            Ok(()) => Error::Full,
+            Err(error) => {
+                let _ = self.ask_for_space(need, &mut Asking::default());
+                error
+            }
+        }
+    }
+
+    /// Reserves what was asked for, on a thread of the engine.
+    pub(crate) fn reserve_asked(&self) {
+        let (need, asked) = {
+            let mut state = self.lock();
+            (state.space.need.take(), state.space.asked)
+        };
+        let Some(need) = need else { return };
+        let outcome = self.reserve(need);
+        let mut state = self.lock();
+        state.space.dealt = state.space.dealt.max(asked);
+        state.space.failed = outcome.err().map(|error| (need.bytes, error));
+        let mut wakers = Vec::new();
+        drop(state);
+        self.waiters.take_callers(0, &mut wakers);
+        wakers.drain(..).for_each(wake);
+    }
+}

@@ -1,0 +1,160 @@
+//! The writing side of an open log: what appenders, committers and maintenance share.
+//!
+//! # Lock order
+//!
+//! `segment_set_lock`, then `reserve`, then `state`; each alone or in this order. Under `state` only
+//! the locks of the tail cache, of a segment's table entry and of the preallocator are taken, and no
+//! I/O is done. The locks of the manifest, the page, the spares and the prewriter are taken without `state`.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use esker_disk::{Dir, Lock};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::base::error::Result;
+use crate::base::options::Options;
+use crate::commit::committer::Committer;
+use crate::commit::core::{Core, Job};
+use crate::commit::preallocator::{Prewriter, Runway};
+use crate::commit::space_request::Asked;
+use crate::format::LogId;
+use crate::runtime::counters::Counters;
+use crate::runtime::engine::{Engine, ReadWork};
+use crate::runtime::waiters::Waiters;
+use crate::staging::fill_tracker::Progress;
+use crate::staging::tail_cache::Tail;
+use crate::staging::terminal::TerminalState;
+use crate::staging::watermark::Published;
+use crate::store::file_mode::FileMode;
+use crate::store::manifest::Manifest;
+use crate::store::segment_table::Segments;
+use crate::store::space_reserve::Reserve;
+use crate::store::trim_point::Floor;
+use crate::store::watermark_page::Page;
+
+pub(crate) struct WriteHalf {
+    pub(crate) id: LogId,
+    /// The directory that was opened and locked, wherever it is now.
+    pub(crate) dir: Arc<dyn Dir>,
+    pub(crate) options: Options,
+    pub(crate) mode: FileMode,
+    pub(crate) engine: Engine,
+    pub(crate) state: Mutex<State>,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) terminal: Arc<TerminalState>,
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) tail: Arc<Tail>,
+    pub(crate) runway: Runway,
+    pub(crate) counters: Counters,
+    pub(crate) progress: Arc<[Progress]>,
+    pub(crate) manifest: Mutex<Manifest>,
+    pub(crate) floor: Arc<Floor>,
+    /// Numbers of spare files.
+    pub(crate) spares: Mutex<Vec<u64>>,
+    pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
+    /// The log is in the engine's queue for a commit; for maintenance.
+    pub(crate) queued: AtomicBool,
+    pub(crate) maintenance_queued: AtomicBool,
+    /// The log went on in another segment since the last maintenance.
+    pub(crate) rotation_pending: AtomicBool,
+    pub(crate) prewriter: Mutex<Option<Prewriter>>,
+    /// For other processes.
+    pub(crate) page: Mutex<Page>,
+    /// Held while the set of segments changes.
+    pub(crate) segment_set_lock: Mutex<()>,
+    /// Held while space is reserved.
+    pub(crate) reserve: Mutex<Reserve>,
+    /// Notified when the committer is back and when an in-flight commit ends.
+    pub(crate) committer_idle: Condvar,
+    /// As many callers are back as the commit delay waits for.
+    pub(crate) gathered: AtomicBool,
+    pub(crate) closed: Arc<AtomicBool>,
+    /// Whoever reads the segments that are dropped here.
+    pub(crate) readers: Weak<dyn ReadWork>,
+    pub(crate) weak_self: Weak<WriteHalf>,
+}
+
+impl std::fmt::Debug for WriteHalf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let durable = self.published.seq();
+        f.debug_struct("Log")
+            .field("dir", &self.dir.path())
+            .field("durable", &durable)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is behind the one lock that appenders and committers share. It is never held across I/O.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) core: Core,
+    /// There while nobody prepares a commit.
+    pub(crate) committer: Option<Box<Committer>>,
+    /// It will not come back.
+    pub(crate) committer_lost: bool,
+    pub(crate) period_runs: bool,
+    pub(crate) space: Asked,
+    /// Emptied lists, to be used again: at most one for each thread that ever drove a commit at the
+    /// same time as another.
+    pub(crate) wakers: Vec<Vec<Waker>>,
+}
+
+impl State {
+    /// The next job, and the committer to make it ready; `None` when there is none, or another thread
+    /// is preparing one.
+    pub(crate) fn next_job(&mut self) -> Option<(Job, Box<Committer>)> {
+        let committer = self.committer.take()?;
+        let Some(job) = self.core.next_job() else {
+            self.committer = Some(committer);
+            return None;
+        };
+        Some((job, committer))
+    }
+}
+
+impl WriteHalf {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(crate) fn progress(&self, unit: u64) -> &Progress {
+        &self.progress[(unit % self.progress.len() as u64) as usize]
+    }
+
+    /// Changes the manifest, durably. Where that fails it stays as it was.
+    pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        let mut next = *manifest;
+        change(&mut next);
+        next.write(&*self.dir)?;
+        *manifest = next;
+        Ok(())
+    }
+
+    /// Asks for slow work.
+    pub(crate) fn want_maintenance(&self) {
+        if !self.maintenance_queued.swap(true, SeqCst)
+            && !self.engine.is_manual()
+            && let Some(me) = self.weak_self.upgrade()
+        {
+            self.engine.maintain(me);
+        }
+    }
+
+    /// Queues the log for a commit, whether there is one or not.
+    pub(crate) fn want_commit(&self) {
+        if !self.queued.swap(true, SeqCst) {
+            match self.weak_self.upgrade() {
+                Some(me) => self.engine.commit(me),
+                None => self.queued.store(false, SeqCst),
+            }
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+}

@@ -1,0 +1,81 @@
+//! What the handles and streams of one reader share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use esker_disk::Dir;
+use parking_lot::{Mutex, RwLock};
+
+use super::poller::{Depth, News, Watch, Watched};
+use super::snapshot::Seen;
+use crate::base::error::{Error, Result};
+use crate::base::options::Options;
+use crate::read::source::Source;
+use crate::runtime::engine::Engine;
+
+#[derive(Debug)]
+pub(super) struct Follow {
+    /// The directory that was opened, wherever it is now.
+    pub(super) dir: Arc<dyn Dir>,
+    pub(super) options: Options,
+    /// Its threads read ahead, and for tasks.
+    pub(super) engine: Engine,
+    /// Everything that one look at the directory found. Replaced as a whole.
+    pub(super) seen: RwLock<Arc<Seen>>,
+    /// Held while looking again.
+    pub(super) looking: Mutex<()>,
+    pub(super) watch: Arc<Watch>,
+    pub(super) closed: AtomicBool,
+}
+
+impl Follow {
+    pub(super) fn seen(&self) -> Arc<Seen> {
+        Arc::clone(&self.seen.read())
+    }
+
+    pub(super) fn refuse_if_closed(&self) -> Result<()> {
+        if self.closed.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, SeqCst);
+        self.watch.end();
+        if self.options.engine.is_none() {
+            self.engine.stop();
+        }
+        self.seen().supersede();
+    }
+}
+
+impl Watched for Follow {
+    /// Looks, and tells whoever waits for what it brings.
+    fn look(&self, depth: Depth) -> Result<News> {
+        let _looking = self.looking.lock();
+        let seen = self.seen();
+        let before = seen.limit().1;
+        if depth != Depth::Everything
+            && seen.follow_mark(&*self.dir, &self.options, depth == Depth::Facts)?
+        {
+            let last = seen.limit().1;
+            if last == before {
+                return Ok(News::Nothing);
+            }
+            self.watch.waiters.wake_readers(last, &mut Vec::new());
+            return Ok(News::Further);
+        }
+        let now = Seen::look_again(&*self.dir, &self.options, &self.engine)?;
+        if depth != Depth::Everything && now.is_like(&seen) {
+            return Ok(News::Nothing);
+        }
+        *self.seen.write() = now;
+        seen.supersede();
+        self.watch.waiters.wake_all();
+        Ok(News::Anew)
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        self.watch.end();
+    }
+}

@@ -1,0 +1,313 @@
+//! One look at the directory of a log that another process may be writing.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use esker_disk::{Dir, Open};
+use parking_lot::RwLock;
+
+use crate::base::error::{Damage, Error, Result};
+use crate::base::options::{Direct, Options};
+use crate::format::BLOCK;
+use crate::read::batch::Memory;
+use crate::read::cache::Cold;
+use crate::read::cursor::read_units;
+use crate::read::source::{Ground, Source, Wait, Want};
+use crate::recovery::{read_footed, read_head, survey};
+use crate::runtime::engine::{Engine, ReadWork};
+use crate::staging::buffer::Window;
+use crate::store::manifest::Manifest;
+use crate::store::paths;
+use crate::store::segment_table::{Segment, Segments, State};
+use crate::store::trim_point::{Floor, Low};
+use crate::store::watermark_page::Look;
+
+/// How often a survey is tried again while a writer changes the directory under it.
+pub(super) const TRIES: usize = 8;
+/// How long it waits before that.
+pub(super) const AGAIN: Duration = Duration::from_millis(1);
+
+/// What one look at the directory found, and what was read of it since. Of a look that was replaced
+/// nothing is handed out any more: recovery may have moved the last records.
+#[derive(Debug)]
+pub(super) struct Seen {
+    manifest: RwLock<Manifest>,
+    look: Option<Look>,
+    segments: Segments,
+    floor: Floor,
+    /// Position and number.
+    limit: RwLock<(u64, u64)>,
+    /// Bytes of sound units that nothing vouches for.
+    pub(super) unrecovered: u64,
+    pub(super) damage: Option<Damage>,
+    cold: Cold,
+    engine: Engine,
+    /// It stands in the engine's queue for reads.
+    reads_queued: AtomicBool,
+    me: Weak<Seen>,
+}
+
+impl Source for Seen {
+    fn limit(&self) -> (u64, u64) {
+        *self.limit.read()
+    }
+
+    fn low(&self) -> Low {
+        self.floor.low()
+    }
+
+    fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    fn window(&self, _: u64, _: u32) -> Option<(Arc<Window>, u32)> {
+        None
+    }
+
+    fn units(&self, want: &Want<'_>, wait: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>> {
+        self.cold.units(self, want, wait).map(|found| match found {
+            Some(found) => Ok(found),
+            None => read_units(want.segment, want.offset, want.end),
+        })
+    }
+}
+
+impl Ground for Seen {
+    fn is_manual(&self) -> bool {
+        self.engine.is_manual()
+    }
+
+    fn ask_to_load(&self) -> bool {
+        // What was queued before it stopped is read by nobody.
+        if self.engine.is_stopped() {
+            return false;
+        }
+        let Some(me) = self.me.upgrade() else { return false };
+        if self.reads_queued.swap(true, SeqCst) || self.engine.read(me) {
+            return true;
+        }
+        self.reads_queued.store(false, SeqCst);
+        false
+    }
+
+    /// That of the writer's page: whoever is far behind does not look at it otherwise.
+    fn mark(&self) -> u64 {
+        let told = self.look.as_ref().and_then(|look| look.told().ok().flatten());
+        told.map_or(0, |told| told.position)
+    }
+}
+
+impl ReadWork for Seen {
+    fn load(&self) {
+        self.reads_queued.store(false, SeqCst);
+        self.cold.load_next(self);
+    }
+
+    fn dropped_below(&self, segment: u64) {
+        self.cold.forget_below(segment);
+    }
+
+    fn stopped(&self) {
+        self.cold.abandon();
+    }
+}
+
+impl Seen {
+    /// Looks at the whole directory. A writer may change it meanwhile; then again, until two looks
+    /// meet the same damage.
+    pub(super) fn look_again(
+        dir: &dyn Dir,
+        options: &Options,
+        engine: &Engine,
+    ) -> Result<Arc<Self>> {
+        let mut outcome = Self::look(dir, options, engine);
+        for _ in 1..TRIES {
+            match &outcome {
+                Ok(seen) if seen.damage.is_none() => break,
+                Err(Error::NotALog { .. } | Error::Version { .. } | Error::Foreign { .. }) => break,
+                _ => {
+                    std::thread::sleep(AGAIN);
+                    let again = Self::look(dir, options, engine);
+                    let same = match (&outcome, &again) {
+                        (Ok(before), Ok(now)) => before.is_like(now),
+                        _ => false,
+                    };
+                    outcome = again;
+                    if same {
+                        break;
+                    }
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Whether another look saw the same, and no writer did anything between the two.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.manifest() == other.manifest()
+            && self.damage == other.damage
+            && self.limit() == other.limit()
+    }
+
+    pub(super) fn manifest(&self) -> Manifest {
+        *self.manifest.read()
+    }
+
+    fn look(dir: &dyn Dir, options: &Options, engine: &Engine) -> Result<Arc<Self>> {
+        let manifest = Manifest::of_log(dir)?;
+        let look = Look::open(dir, manifest.log)?;
+        let direct = options.direct != Direct::Off && reads_directly(dir);
+        let before = look.as_ref().and_then(|look| look.told().ok().flatten());
+        let mut survey = survey(dir, options, manifest, direct)?;
+        let after = look.as_ref().and_then(|look| look.told().ok().flatten());
+        let (position, seq, unrecovered) = survey.durable_end();
+        // A writer that commits meanwhile makes claims that the look came too early for. What was
+        // durable at its beginning is there.
+        if before != after && before.is_some_and(|before| before.seq <= seq) {
+            survey.damage = None;
+        }
+        let segments =
+            Segments::new(survey.live.iter().map(|live| Arc::clone(&live.segment)).collect());
+        let seen = Arc::new_cyclic(|me| Self {
+            floor: Floor::new(&segments, manifest.floor_seq),
+            manifest: RwLock::new(manifest),
+            look,
+            segments,
+            limit: RwLock::new((position, seq)),
+            unrecovered,
+            damage: survey.damage,
+            cold: Cold::new(options.cold_cache),
+            engine: engine.clone(),
+            reads_queued: AtomicBool::new(false),
+            me: me.clone(),
+        });
+        let work: Weak<dyn ReadWork> = seen.me.clone();
+        engine.register_reads(work);
+        Ok(seen)
+    }
+
+    /// Follows the mark of the writer, and where that stands still, and this is asked for, looks
+    /// whether the log was closed or records were dropped. `false` when only a new look at everything
+    /// can tell.
+    pub(super) fn follow_mark(
+        &self,
+        dir: &dyn Dir,
+        options: &Options,
+        still: bool,
+    ) -> Result<bool> {
+        let Some(told) = self.look.as_ref().and_then(|look| look.told().ok().flatten()) else {
+            return Ok(false);
+        };
+        let manifest = self.manifest();
+        if told.session != manifest.session || self.damage.is_some() {
+            return Ok(false);
+        }
+        if told.seq <= self.limit().1 {
+            if !still {
+                return Ok(true);
+            }
+            let now = Manifest::read(dir)?;
+            return Ok(now.is_some_and(|now| now == manifest || self.raise_floor(&now)));
+        }
+        while let Some(newest) = self.segments.newest().filter(|n| n.number() < told.segment) {
+            match next_segment(dir, options, &manifest, &newest)? {
+                Some(next) => self.segments.push(next),
+                // It left the log before it was looked at, or has another name.
+                None => return Ok(false),
+            }
+            self.take_footers();
+        }
+        *self.limit.write() = (told.position, told.seq);
+        Ok(true)
+    }
+
+    /// Takes the index of segments that the writer ended since they were looked at. The footer of the last
+    /// but one is there when another begins, or a little later; without it a segment is read all the same.
+    fn take_footers(&self) {
+        let segments = self.segments.all();
+        for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
+            if segment.state.read().footed {
+                continue;
+            }
+            let Some(state) = read_footed(segment, &next.header) else { continue };
+            *segment.state.write() = state;
+        }
+    }
+
+    /// Lets go of whole segments that left the log, if nothing else happened to it. A floor inside a
+    /// segment is for a new look: there may be no index here to find it with.
+    fn raise_floor(&self, now: &Manifest) -> bool {
+        let mut manifest = self.manifest.write();
+        let Manifest { floor_segment, floor_seq, durable, .. } = *now;
+        if *now != (Manifest { floor_segment, floor_seq, durable, ..*manifest }) {
+            return false;
+        }
+        let segments = self.segments.all();
+        let Some(first) = segments.iter().find(|segment| segment.number() == floor_segment) else {
+            return false;
+        };
+        if first.header.prev_seq != floor_seq {
+            return false;
+        }
+        // As the writer does it: a reader below the floor must not look for segments that are gone.
+        self.floor.raise(Low { seq: floor_seq, position: first.header.base });
+        self.segments.drop_below(floor_segment);
+        self.cold.forget_below(floor_segment);
+        *manifest = *now;
+        true
+    }
+
+    /// Nobody is to read here any more: whoever waits looks again.
+    pub(super) fn supersede(&self) {
+        self.cold.abandon();
+        self.cold.forget_below(u64::MAX);
+    }
+
+    /// Bytes of the pieces that are kept.
+    pub(super) fn cold_bytes(&self) -> u64 {
+        self.cold.bytes()
+    }
+}
+
+/// Whether files of the log can be read past the page cache, found out by doing it.
+fn reads_directly(dir: &dyn Dir) -> bool {
+    let direct = dir.open(paths::MANIFEST, Open::read().direct(true));
+    direct.is_ok_and(|file| {
+        let mut block = esker_disk::AlignedBuf::new(BLOCK as usize);
+        file.read_at(&mut block, 0).is_ok()
+    })
+}
+
+/// The segment behind the newest one known, if the writer has begun it.
+fn next_segment(
+    dir: &dyn Dir,
+    options: &Options,
+    manifest: &Manifest,
+    newest: &Segment,
+) -> Result<Option<Arc<Segment>>> {
+    let number = newest.number() + 1;
+    let name = paths::segment(number);
+    let direct = options.direct != Direct::Off && reads_directly(dir);
+    let reader = match dir.open(&name, Open::read().direct(direct)) {
+        Ok(reader) => reader,
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(cause.into()),
+    };
+    let Ok((header, header_crc)) = read_head(&*reader, manifest, number)? else {
+        return Ok(None);
+    };
+    if header.prev_segment != newest.number() {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Segment {
+        salt: header.salt(),
+        state: RwLock::new(State { last_seq: header.prev_seq, ..State::default() }),
+        header,
+        header_crc,
+        path: dir.path_of(&name),
+        reader,
+    })))
+}

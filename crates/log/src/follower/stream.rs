@@ -1,0 +1,303 @@
+//! Reading in order what another process writes, waiting for what is yet to come or not.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::follow::Follow;
+use super::poller::{Depth, Watched};
+use super::snapshot::{AGAIN, Seen, TRIES};
+use crate::base::error::{Error, Result};
+use crate::base::position::Seq;
+use crate::read::batch::Batch;
+use crate::read::cursor::{self, Cursor, Start};
+use crate::read::source::{Source, Wait};
+use crate::runtime::waiters::{For, Key, park, thread_waker};
+
+/// How long a thread that has no other to look for it waits between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Durable records of a log that another process may be writing, in order, in batches.
+///
+/// It is a [`futures_core::Stream`] that waits for what becomes durable, and offers the same to threads:
+/// [`ReaderStream::next_blocking`], [`ReaderStream::next_timeout`] and [`ReaderStream::iter`]. All of them
+/// are cancel-safe: a batch is delivered or still to come, and dropping a future or a stream that waits
+/// loses nothing but the wait. [`ReaderStream::try_next`] does not wait.
+///
+/// Waiting goes on while there is no writer: the stream continues behind the last record that it
+/// delivered when another writer has opened the log, after a crash as after a clean close. Each record
+/// comes once, and none that was not durable.
+///
+/// Streams of one [`Reader`](super::Reader) share what they read from the files, a megabyte at a time and
+/// up to three ahead: `cold_cache` of the options bounds what is kept of that, and beside it there are at most
+/// four pieces being read, four buffers for the next, and what each stream's batches hold. While somebody
+/// waits, one thread looks for all of them at the page where the writer tells how far the log is durable,
+/// every 0.1 to 4 ms. A stream whose poll was pending waits until it is polled again or dropped.
+#[derive(Debug)]
+pub struct ReaderStream {
+    follow: Arc<Follow>,
+    seen: Arc<Seen>,
+    cursor: Cursor,
+    last: u64,
+    key: Option<Key>,
+    /// The looks that had been made when this stream began to wait.
+    since: Option<u64>,
+    /// The look at everything that a bad unit made necessary.
+    whole: Option<u64>,
+    /// Such looks for the same place.
+    looks: usize,
+    ended: bool,
+}
+
+impl ReaderStream {
+    pub(super) fn new(follow: &Arc<Follow>, start: Start) -> Result<Self> {
+        let seen = follow.seen();
+        let cursor = Cursor::new(&*seen, start).map_err(|error| cursor::exactly(&*seen, error))?;
+        let last = match start {
+            Start::Tip => seen.limit().1,
+            Start::Oldest => seen.low().seq,
+            Start::After(seq) => seq.0,
+            Start::From(seq) => seq.0.saturating_sub(1),
+        };
+        Ok(Self {
+            follow: Arc::clone(follow),
+            seen,
+            cursor,
+            last,
+            key: None,
+            since: None,
+            whole: None,
+            looks: 0,
+            ended: false,
+        })
+    }
+
+    /// The next batch; `None` at the durable mark of the last look. Call
+    /// [`Reader::refresh`](super::Reader::refresh) to look again. Nothing looks by itself unless a stream
+    /// of the reader waits.
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, behind which the stream goes
+    /// on; [`Error::Damaged`] when everything before the damage was delivered; [`Error::Io`];
+    /// [`Error::Closed`] once the reader is closed.
+    pub fn try_next(&mut self) -> Result<Option<Batch>> {
+        match self.step(Wait::Block)? {
+            Poll::Ready(batch) => Ok(batch),
+            // Nobody who blocks is told to look again.
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// The next batch; blocks until there is one, however long there is no writer.
+    ///
+    /// # Errors
+    /// As [`ReaderStream::try_next`], and [`Error::Io`] or what else [`Reader::open`](super::Reader::open)
+    /// answers when the directory cannot be looked at.
+    pub fn next_blocking(&mut self) -> Result<Batch> {
+        self.block(None)
+    }
+
+    /// The next batch; blocks until there is one, or the time has passed.
+    ///
+    /// # Errors
+    /// As [`ReaderStream::next_blocking`], and [`Error::Deadline`].
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Batch> {
+        self.block(Instant::now().checked_add(timeout))
+    }
+
+    /// The batches as a blocking iterator, which ends after the first error other than
+    /// [`Error::Quarantined`].
+    pub fn iter(&mut self) -> impl Iterator<Item = Result<Batch>> + '_ {
+        std::iter::from_fn(|| {
+            if self.ended {
+                return None;
+            }
+            let next = self.next_blocking();
+            self.ended = next.as_ref().is_err_and(is_final);
+            Some(next)
+        })
+    }
+
+    /// The number of the last record delivered, or of the one before the start.
+    pub fn last(&self) -> Seq {
+        Seq(self.last)
+    }
+
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Batch> {
+        let next = self.block_until(deadline);
+        self.end_wait();
+        next
+    }
+
+    fn block_until(&mut self, deadline: Option<Instant>) -> Result<Batch> {
+        loop {
+            if let Some(batch) = self.try_next()? {
+                return Ok(batch);
+            }
+            self.refuse_if_failed()?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Error::Deadline);
+            }
+            self.wait(&thread_waker())?;
+            if let Some(batch) = self.try_next()? {
+                return Ok(batch);
+            }
+            let soon = Instant::now() + PAUSE;
+            let nobody_looks = self.follow.engine.is_manual();
+            park(if nobody_looks {
+                deadline.map(|at| at.min(soon)).or(Some(soon))
+            } else {
+                deadline
+            });
+        }
+    }
+
+    /// Is told when there is more, or a look fails.
+    fn wait(&mut self, waker: &Waker) -> Result<()> {
+        if self.follow.engine.is_manual() {
+            self.follow.look(Depth::Facts)?;
+        }
+        // A replaced look may not go as far as this stream is.
+        let next = self.last.max(self.seen.limit().1).saturating_add(1);
+        self.follow.watch.waiters.register(&mut self.key, For::Record(next), waker);
+        if !self.follow.engine.is_manual() {
+            let looks = self.follow.watch.begin(&self.follow)?;
+            self.since.get_or_insert(looks);
+        }
+        Ok(())
+    }
+
+    fn end_wait(&mut self) {
+        self.since = None;
+        if let Some(key) = self.key.take() {
+            self.follow.watch.waiters.remove(key);
+        }
+    }
+
+    /// Why a look failed while this stream waited.
+    fn refuse_if_failed(&self) -> Result<()> {
+        let failure = self.since.and_then(|since| self.follow.watch.failure_since(since));
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// The next batch, or `None` at the durable mark of the last look. Whoever does not block may be told
+    /// to come again.
+    fn step(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
+        loop {
+            self.follow.refuse_if_closed()?;
+            if self.is_looked_for(wait)? {
+                return Ok(Poll::Pending);
+            }
+            let error = match self.next_seen(wait) {
+                Err(error @ (Error::Damaged(_) | Error::Trimmed { .. })) => error,
+                Ok(Poll::Pending) => return Ok(Poll::Pending),
+                other => {
+                    self.looks = 0;
+                    return other;
+                }
+            };
+            let seen = self.follow.seen();
+            self.looks += 1;
+            if self.last < seen.low().seq || self.looks > TRIES {
+                self.looks = 0;
+                return Err(cursor::exactly(&*seen, error));
+            }
+            // A writer that recovers moves the last records under a reader. Damage is what a new look
+            // at everything finds again.
+            if matches!(wait, Wait::Wake(_)) && !self.follow.engine.is_manual() {
+                let (whole, looks) = self.follow.watch.ask_whole(&self.follow)?;
+                self.whole = Some(whole);
+                self.since.get_or_insert(looks);
+            } else {
+                std::thread::sleep(AGAIN);
+                self.follow.look(Depth::Everything)?;
+            }
+        }
+    }
+
+    /// Whether the look at everything that this stream asked for is not over yet.
+    fn is_looked_for(&mut self, wait: Wait<'_>) -> Result<bool> {
+        let (Some(whole), Wait::Wake(waker)) = (self.whole, wait) else { return Ok(false) };
+        let watch = &self.follow.watch;
+        if !watch.is_ended(whole) {
+            watch.waiters.register(&mut self.key, For::Record(u64::MAX), waker);
+            if !watch.is_ended(whole) {
+                return Ok(true);
+            }
+        }
+        self.whole = None;
+        self.refuse_if_failed()?;
+        Ok(false)
+    }
+
+    fn next_seen(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
+        loop {
+            let now = self.follow.seen();
+            if !Arc::ptr_eq(&now, &self.seen) {
+                // Recovery may have moved records: the number is what stays.
+                self.cursor = Cursor::new(&*now, Start::After(Seq(self.last)))
+                    .map_err(|error| cursor::exactly(&*now, error))?;
+                self.seen = now;
+            }
+            let next = self.cursor.step(&*self.seen, wait);
+            if !Arc::ptr_eq(&self.follow.seen(), &self.seen) {
+                continue;
+            }
+            return match next {
+                Ok(Poll::Ready(Some(batch))) => {
+                    self.last = batch.last().map_or(self.last, |seq| seq.0);
+                    Ok(Poll::Ready(Some(batch)))
+                }
+                Ok(Poll::Ready(None)) => match &self.seen.damage {
+                    Some(damage) => Err(Error::Damaged(damage.clone())),
+                    None => Ok(Poll::Ready(None)),
+                },
+                Err(Error::Quarantined { from, to }) => {
+                    self.last = self.last.max(to.0);
+                    Err(Error::Quarantined { from, to })
+                }
+                other => other,
+            };
+        }
+    }
+}
+
+fn is_final(error: &Error) -> bool {
+    !matches!(error, Error::Quarantined { .. })
+}
+
+impl futures_core::Stream for ReaderStream {
+    type Item = Result<Batch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        for registered in [false, true] {
+            let next = match this.step(Wait::Wake(cx.waker())) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(Some(batch))) => Some(Ok(batch)),
+                Ok(Poll::Ready(None)) => this.refuse_if_failed().err().map(Err),
+                Err(error) => Some(Err(error)),
+            };
+            let next = match next {
+                None if !registered => this.wait(cx.waker()).err().map(Err),
+                next => next,
+            };
+            if let Some(next) = next {
+                this.end_wait();
+                this.ended = next.as_ref().is_err_and(is_final);
+                return Poll::Ready(Some(next));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for ReaderStream {
+    fn drop(&mut self) {
+        self.end_wait();
+    }
+}

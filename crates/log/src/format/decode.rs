@@ -1,0 +1,266 @@
+//! Walking over units and records in memory.
+//!
+//! Two walks: [`check_unit`] believes nothing and is what recovery, `verify` and cold reads use;
+//! [`Records`] goes over bytes that were checked, or that this process staged itself, and costs a
+//! few loads a record.
+
+use crate::format::block::{BLOCK, Flaw, Salt, block_up};
+use crate::format::record::{RECORD_HEADER, RecordHeader};
+use crate::format::unit::{UNIT_HEADER, UnitHeader, UnitKind};
+
+/// A record as it stands in a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placed<'a> {
+    pub(crate) seq: u64,
+    pub(crate) prev_seq: u64,
+    /// Offset of the record in the segment.
+    pub(crate) offset: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Checks the whole unit that starts at `bytes[0]` and stands at `offset` in its segment: header,
+/// every record, their order, their sum, and the zeros behind them. Hands each record to `each`.
+///
+/// `bytes` may go on behind the unit. Whether the unit continues its predecessor is for the caller
+/// to ask; see [`continues`].
+pub(crate) fn check_unit<'a>(
+    bytes: &'a [u8],
+    salt: Salt,
+    offset: u32,
+    mut each: impl FnMut(Placed<'a>),
+) -> Result<(UnitHeader, u32), Flaw> {
+    let (header, crc) = UnitHeader::parse(bytes, salt, offset)?;
+    if header.kind == UnitKind::Gap {
+        return Ok((header, crc));
+    }
+    let unit = bytes.get(..header.span() as usize).ok_or(Flaw::Cut)?;
+    let (records, zeros) = unit.split_at(header.used as usize);
+    let mut at = UNIT_HEADER;
+    let mut prev_seq = header.prev_seq;
+    let mut digest = 0u64;
+    for _ in 0..header.records {
+        let rest = records.get(at as usize..).ok_or(Flaw::Nonsense)?;
+        let record = RecordHeader::parse(rest)?;
+        let stored = rest.get(..record.stored() as usize).ok_or(Flaw::Nonsense)?;
+        record.check(salt, offset + at, stored)?;
+        if record.seq <= prev_seq {
+            return Err(Flaw::Nonsense);
+        }
+        each(Placed {
+            seq: record.seq,
+            prev_seq,
+            offset: offset + at,
+            payload: &stored[RECORD_HEADER as usize..record.size as usize],
+        });
+        digest = digest.wrapping_add(u64::from(record.crc));
+        prev_seq = record.seq;
+        at += record.stored();
+    }
+    if at != header.used || prev_seq != header.last_seq {
+        return Err(Flaw::Nonsense);
+    }
+    if digest != header.digest {
+        return Err(Flaw::Checksum);
+    }
+    if zeros.iter().any(|&byte| byte != 0) {
+        return Err(Flaw::Padding);
+    }
+    Ok((header, crc))
+}
+
+/// Whether a unit continues one that ended with this checksum and this record, in a session that
+/// is not older. The first record of an empty log may follow any number.
+pub(crate) fn continues(header: &UnitHeader, chain: u32, seq: u64, session: u64) -> bool {
+    let follows = header.prev_seq == seq || seq == 0;
+    header.chain == chain && follows && header.session >= session
+}
+
+/// What stands at a place where a walk may be.
+enum Stand<'a> {
+    Unit(u64),
+    Record(RecordHeader, &'a [u8]),
+    /// The padding behind the last record of a unit.
+    Padding,
+    End,
+}
+
+fn stand(bytes: &[u8], offset: u32) -> Stand<'_> {
+    let Some(first) = bytes.first_chunk::<4>() else {
+        return Stand::End;
+    };
+    let first = u32::from_le_bytes(*first);
+    if first == 0 {
+        return Stand::Padding;
+    }
+    if offset.is_multiple_of(BLOCK) && UnitHeader::starts(first) {
+        // prev_seq stands at byte 24 of the header.
+        return match bytes.get(24..32).and_then(|seq| seq.first_chunk::<8>()) {
+            Some(seq) => Stand::Unit(u64::from_le_bytes(*seq)),
+            None => Stand::End,
+        };
+    }
+    match RecordHeader::parse(bytes) {
+        Ok(record) if record.size as usize <= bytes.len() => {
+            Stand::Record(record, &bytes[RECORD_HEADER as usize..record.size as usize])
+        }
+        _ => Stand::End,
+    }
+}
+
+/// The records in checked bytes of a segment, in order.
+#[derive(Debug, Clone)]
+pub(crate) struct Records<'a> {
+    bytes: &'a [u8],
+    offset: u32,
+    prev_seq: u64,
+}
+
+impl<'a> Records<'a> {
+    /// Walks over `bytes`, which stand at `offset` and begin with a unit, or with a record that
+    /// follows the number `prev_seq`.
+    pub(crate) fn new(bytes: &'a [u8], offset: u32, prev_seq: u64) -> Self {
+        Self { bytes, offset, prev_seq }
+    }
+
+    fn skip(&mut self, len: u32) {
+        let len = (len as usize).min(self.bytes.len());
+        self.bytes = &self.bytes[len..];
+        self.offset += len as u32;
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Placed<'a>;
+
+    fn next(&mut self) -> Option<Placed<'a>> {
+        loop {
+            match stand(self.bytes, self.offset) {
+                Stand::Record(record, payload) => {
+                    let placed = Placed {
+                        seq: record.seq,
+                        prev_seq: self.prev_seq,
+                        offset: self.offset,
+                        payload,
+                    };
+                    self.prev_seq = record.seq;
+                    self.skip(record.stored());
+                    return Some(placed);
+                }
+                Stand::Unit(prev_seq) => {
+                    self.prev_seq = prev_seq;
+                    self.skip(UNIT_HEADER);
+                }
+                Stand::Padding => {
+                    let next = block_up(self.offset + 1);
+                    self.skip(next - self.offset);
+                }
+                Stand::End => return None,
+            }
+        }
+    }
+}
+
+/// A record that [`find`] found and checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FoundRecord {
+    pub(crate) seq: u64,
+    pub(crate) prev_seq: u64,
+    /// Offset of the record in the segment.
+    pub(crate) offset: u32,
+    /// Bytes of payload.
+    pub(crate) len: u32,
+}
+
+/// What came of looking for a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    Record(FoundRecord),
+    /// A larger number came, or everything up to `last` was passed, and nothing was amiss.
+    Passed,
+    /// The number is in a gap that `repair` left.
+    Gap {
+        from: u64,
+        to: u64,
+    },
+    Flaw {
+        offset: u32,
+        flaw: Flaw,
+    },
+}
+
+/// Looks for a number in bytes that stand at `offset`, begin with a unit or with a record that
+/// follows `prev_seq`, and hold every record up to `last`. Every header and record on the way is
+/// checked, and that none is missing.
+pub(crate) fn find(
+    bytes: &[u8],
+    offset: u32,
+    salt: Salt,
+    (prev_seq, last): (u64, u64),
+    want: u64,
+) -> Found {
+    let (mut at, mut prev_seq) = (0u32, prev_seq);
+    // Behind padding stands a unit, or the end.
+    let mut padded = false;
+    loop {
+        let here = offset + at;
+        let rest = bytes.get(at as usize..).unwrap_or(&[]);
+        let Some(first) = rest.first_chunk::<4>() else {
+            return match prev_seq >= last {
+                true => Found::Passed,
+                false => Found::Flaw { offset: here, flaw: Flaw::Cut },
+            };
+        };
+        let first = u32::from_le_bytes(*first);
+        let is_unit = here.is_multiple_of(BLOCK) && UnitHeader::starts(first);
+        if padded && !is_unit {
+            return Found::Flaw { offset: here, flaw: Flaw::Padding };
+        }
+        if first == 0 {
+            at = block_up(here + 1) - offset;
+            padded = true;
+            continue;
+        }
+        padded = false;
+        if is_unit {
+            match UnitHeader::parse(rest, salt, here) {
+                Err(flaw) => return Found::Flaw { offset: here, flaw },
+                // The size of a record before may have been damaged into a zero.
+                Ok((header, _)) if at > 0 && header.prev_seq != prev_seq => {
+                    return Found::Flaw { offset: here, flaw: Flaw::Chain };
+                }
+                Ok((header, _)) if header.kind == UnitKind::Gap => {
+                    let (from, to) = (header.prev_seq, header.last_seq);
+                    if (from + 1..=to).contains(&want) {
+                        return Found::Gap { from, to };
+                    }
+                    at += header.span();
+                    prev_seq = to;
+                }
+                Ok((header, _)) => {
+                    prev_seq = header.prev_seq;
+                    at += UNIT_HEADER;
+                }
+            }
+            continue;
+        }
+        let record = match RecordHeader::parse(rest) {
+            Ok(record) => record,
+            Err(flaw) => return Found::Flaw { offset: here, flaw },
+        };
+        let Some(stored) = rest.get(..record.stored() as usize) else {
+            return Found::Flaw { offset: here, flaw: Flaw::Cut };
+        };
+        if let Err(flaw) = record.check(salt, here, stored) {
+            return Found::Flaw { offset: here, flaw };
+        }
+        if record.seq == want {
+            let len = record.size - RECORD_HEADER;
+            return Found::Record(FoundRecord { seq: want, prev_seq, offset: here, len });
+        }
+        if record.seq > want {
+            return Found::Passed;
+        }
+        prev_seq = record.seq;
+        at += record.stored();
+    }
+}

@@ -1,0 +1,54 @@
+//! App metadata of an open log.
+
+use crate::base::component::Component;
+use crate::base::error::{Error, Result};
+use crate::log::Log;
+use crate::store::app_metadata::{self, LIMIT};
+
+impl Log {
+    /// Replaces the app metadata, durably. A plain log becomes that of this component.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to another;
+    /// [`Error::Closed`]; [`Error::Poisoned`] when the log failed before; [`Error::NoSpace`], after
+    /// which the old ones are still there and the log goes on; [`Error::Io`], after which it is poisoned.
+    pub fn put_app_metadata(&self, component: Component, content: &[u8]) -> Result<()> {
+        if content.len() > LIMIT {
+            return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
+        }
+        let shared = &*self.write;
+        let _changing = shared.segment_set_lock.lock();
+        if let Some(latch) = shared.lock().core.latch() {
+            return Err(latch.refusal());
+        }
+        let expected = Some(component);
+        let found = app_metadata::owner(&*shared.dir, expected)?;
+        if found.is_some() && found != expected {
+            return Err(Error::WrongComponent { dir: shared.dir.path().into(), found, expected });
+        }
+        let (bytes, durable) = (content.len() as u64, shared.published.seq());
+        let outcome = app_metadata::write(&*shared.dir, component, content)
+            .map_err(|error| error.for_want_of_space(shared.dir.path(), bytes, durable));
+        if let Err(error @ Error::Io(_)) = &outcome {
+            shared.fail(error.clone());
+        }
+        outcome
+    }
+
+    /// The app metadata of this component; `None` when there are none.
+    ///
+    /// # Errors
+    /// [`Error::WrongComponent`], [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
+    pub fn app_metadata(&self, component: Component) -> Result<Option<Vec<u8>>> {
+        let shared = &*self.write;
+        match app_metadata::read(&*shared.dir)? {
+            Some((found, content)) if found == component => Ok(Some(content)),
+            Some((found, _)) => Err(Error::WrongComponent {
+                dir: shared.dir.path().into(),
+                found: Some(found),
+                expected: Some(component),
+            }),
+            None => Ok(None),
+        }
+    }
+}

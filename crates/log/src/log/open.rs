@@ -1,0 +1,220 @@
+//! Opening a log for writing.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Weak};
+
+use esker_disk::Dir;
+use parking_lot::{Condvar, Mutex};
+
+use crate::base::error::{Error, Result};
+use crate::base::options::{Direct, OnDamage, Options, Policy};
+use crate::commit::committer::Committer;
+use crate::commit::core::Core;
+use crate::commit::preallocator::Runway;
+use crate::commit::space_request::Asked;
+use crate::commit::write_half::{State, WriteHalf};
+use crate::format::{BLOCK, LogId};
+use crate::log::{Log, Owner};
+use crate::read::cache::Cold;
+use crate::read::read_half::ReadHalf;
+use crate::recovery;
+use crate::recovery::repair;
+use crate::runtime::affinity;
+use crate::runtime::counters::Counters;
+use crate::runtime::engine::{CommitWork, Engine, ReadWork};
+use crate::runtime::waiters::Waiters;
+use crate::staging::tail_cache::Tail;
+use crate::staging::terminal::TerminalState;
+use crate::staging::watermark::Published;
+use crate::store::app_metadata;
+use crate::store::directory;
+use crate::store::file_mode::FileMode;
+use crate::store::manifest::{self, Manifest};
+use crate::store::paths;
+use crate::store::segment_table::Segments;
+use crate::store::space_reserve::{self, Reserve};
+use crate::store::trim_point::Floor;
+
+/// Threads for commits of an engine that a log has for itself.
+const THREADS: usize = 4;
+
+impl Log {
+    /// Opens the log in `dir` for writing, creating it where there is none.
+    ///
+    /// Takes the lock of the directory itself, and stays with that directory when it is moved. After
+    /// a crash this recovers: it keeps every durable record, cuts what was torn, and tells what it
+    /// did in [`Log::recovery`]. It reads every segment's header and footer and the newest segment
+    /// whole, so its time depends on the number of segments and not on what is in them.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when another handle or process has the log open for writing,
+    /// [`Error::Damaged`] when durable bytes are missing (see [`OnDamage`]), [`Error::Option`],
+    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::WrongComponent`], [`Error::Version`],
+    /// [`Error::Foreign`], [`Error::NoSpace`] where the disk is full and the reserve does not do, and
+    /// [`Error::Io`].
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        options.check()?;
+        let tail = Arc::new(Tail::new(&options)?);
+        let engine = engine_of(&options)?;
+        let entered = directory::enter(dir.as_ref(), &options)?;
+        let dir = &*entered;
+        let lock = directory::lock(dir)?;
+        // Another process may have created a log since the first look.
+        app_metadata::check(dir, &dir.list()?, &options)?;
+        let facts = dir.facts()?;
+        let durable_commits = options.policy != Policy::OsBuffered;
+        let mode = FileMode {
+            direct: match options.direct {
+                Direct::Auto => facts.direct && durable_commits,
+                Direct::On => true,
+                Direct::Off => false,
+            },
+            dsync: options.dsync && facts.dsync && durable_commits,
+        };
+
+        let manifest = manifest_of(dir, &options)?;
+        let direct = options.direct != Direct::Off && facts.direct;
+        let survey = recovery::survey(dir, &options, manifest, direct)?;
+        let survey = match &survey.damage {
+            Some(damage) if options.on_damage != OnDamage::Fail => {
+                tracing::warn!(%damage, "putting damaged units aside");
+                let (manifest, _) = repair::repair_segments(dir, &options, manifest)?;
+                recovery::survey(dir, &options, manifest, direct)?.undamaged()?
+            }
+            _ => survey.undamaged()?,
+        };
+        let (durable, had) = (survey.claim, space_reserve::size(dir, paths::RESERVE)?);
+        let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
+        let adopted = recovery::adopt(dir, &options, survey, engine.wall_ms()).map_err(full)?;
+        let reserve = Reserve::open(dir, &options, had).map_err(full)?;
+
+        let start = adopted.start;
+        // A sync covers only writes that have ended.
+        let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
+        let core = Core::new(&start, &options, Arc::clone(&tail), depth);
+        let segments = Segments::new(adopted.segments);
+        let newest = segments.newest().ok_or(Error::Closed)?;
+        let committer = Committer::new(dir, mode, newest, adopted.chain, adopted.manifest.session)?;
+        let prewrites = durable_commits;
+        let published = Published::new(start.base + u64::from(start.offset), start.last_seq);
+        let published = Arc::new(published);
+        let floor = Arc::new(Floor::new(&segments, adopted.manifest.floor_seq));
+        let segments = Arc::new(segments);
+        let (waiters, terminal) = (Arc::<Waiters>::default(), Arc::<TerminalState>::default());
+        let closed = Arc::new(AtomicBool::new(false));
+        let read = Arc::new_cyclic(|weak_self| ReadHalf {
+            engine: engine.clone(),
+            waiters: Arc::clone(&waiters),
+            published: Arc::clone(&published),
+            terminal: Arc::clone(&terminal),
+            segments: Arc::clone(&segments),
+            tail: Arc::clone(&tail),
+            floor: Arc::clone(&floor),
+            cache: Cold::new(options.cold_cache),
+            reads_queued: AtomicBool::new(false),
+            closed: Arc::clone(&closed),
+            weak_self: weak_self.clone(),
+        });
+        let sources: Weak<dyn ReadWork> = read.weak_self.clone();
+        let write = Arc::new_cyclic(|weak_self| WriteHalf {
+            id: start.log,
+            dir: Arc::clone(&entered),
+            mode,
+            engine,
+            progress: core.all_progress(),
+            state: Mutex::new(State {
+                core,
+                committer: Some(Box::new(committer)),
+                committer_lost: false,
+                period_runs: false,
+                space: Asked::default(),
+                wakers: Vec::new(),
+            }),
+            waiters,
+            published,
+            terminal,
+            floor,
+            segments,
+            tail,
+            runway: Runway::new(start.segment, start.offset, prewrites, options.segment_size),
+            counters: Counters::default(),
+            manifest: Mutex::new(adopted.manifest),
+            spares: Mutex::new(adopted.spares),
+            lock: Mutex::new(Some(lock)),
+            queued: AtomicBool::new(false),
+            maintenance_queued: AtomicBool::new(false),
+            rotation_pending: AtomicBool::new(true),
+            prewriter: Mutex::default(),
+            page: Mutex::new(adopted.page),
+            segment_set_lock: Mutex::default(),
+            reserve: Mutex::new(reserve),
+            committer_idle: Condvar::new(),
+            gathered: AtomicBool::new(false),
+            closed,
+            readers: Weak::clone(&sources),
+            weak_self: weak_self.clone(),
+            options,
+        });
+        let commits: Weak<dyn CommitWork> = write.weak_self.clone();
+        write.engine.register(commits);
+        write.engine.register_reads(sources);
+        write.maintain();
+        let (recovery, disk_name) = (adopted.recovery, facts.name);
+        let owner =
+            Owner { write: Arc::clone(&write), read: Arc::clone(&read), recovery, disk_name };
+        Ok(Self { write, read, owner: Arc::new(owner) })
+    }
+}
+
+/// The threads that commit: those given, some on one processor, or those that all logs share.
+fn engine_of(options: &Options) -> Result<Engine> {
+    let engine = match (&options.engine, options.pin) {
+        (Some(engine), _) => return Ok(engine.clone()),
+        (None, Some(processor)) => {
+            if !affinity::may_use(processor) {
+                let rule = format!("a processor that this process may use; {processor} is none");
+                return Err(Error::Option { option: "pin", rule });
+            }
+            Engine::pinned(THREADS, processor)
+        }
+        (None, None) => Engine::shared(),
+    };
+    let failed =
+        |why| esker_disk::Error::new(esker_disk::Op::Open, Path::new("a thread"), None, why);
+    Ok(engine.map_err(failed)?)
+}
+
+/// The manifest of the log in a directory that is locked: the one that is there, a new one for a new
+/// log, or one made from the segments where the user allowed that.
+fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
+    let lost = match Manifest::read(dir) {
+        Ok(Some(manifest)) => return Ok(manifest),
+        Ok(None) if !paths::is_a_log(&dir.list()?) => {
+            app_metadata::create(dir, options)?;
+            return recovery::create(dir, LogId(random_id()));
+        }
+        Ok(None) => manifest::lost(dir),
+        Err(error @ Error::Damaged(_)) => error,
+        Err(error) => return Err(error),
+    };
+    if options.on_damage == OnDamage::Fail {
+        return Err(lost);
+    }
+    tracing::warn!(error = %lost, "making the manifest anew");
+    let repair::Anew { manifest, may_be_truncated } = repair::manifest(dir)?;
+    if let Some((from, to)) = may_be_truncated {
+        tracing::warn!(%from, %to, "records in this range may have been truncated before");
+    }
+    Ok(manifest)
+}
+
+/// Sixteen bytes that no other log has, from the keys that the standard library draws at random.
+fn random_id() -> [u8; 16] {
+    use std::hash::{BuildHasher, RandomState};
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
+    id[8..]
+        .copy_from_slice(&RandomState::new().hash_one(std::time::SystemTime::now()).to_le_bytes());
+    id
+}

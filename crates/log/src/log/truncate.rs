@@ -1,0 +1,25 @@
+//! Dropping the oldest records by hand.
+
+use crate::base::error::{Error, Result};
+use crate::base::position::Seq;
+use crate::commit::maintenance;
+use crate::log::Log;
+
+impl Log {
+    /// Drops every record below `seq`, durably. The space of whole segments is freed; the rest of a
+    /// segment cannot be read any more and goes with its segment. A `seq` at or below the oldest
+    /// record changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when a record below `seq` is not durable or does not exist yet,
+    /// [`Error::Io`], after which the log is poisoned, [`Error::Poisoned`] when it was before,
+    /// [`Error::Closed`].
+    pub fn truncate_before(&self, seq: impl Into<Seq>) -> Result<()> {
+        self.refuse_if_closed()?;
+        let outcome = maintenance::truncate_before(&self.write, seq.into());
+        if let Err(error @ Error::Io(_)) = &outcome {
+            self.write.fail(error.clone());
+        }
+        outcome
+    }
+}

@@ -1,0 +1,203 @@
+//! Records handed to a reader, without copying them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_disk::AlignedBuf;
+
+use crate::base::position::{Position, Seq};
+use crate::format::decode::{FoundRecord, Records};
+use crate::format::record::RECORD_HEADER;
+use crate::staging::buffer::Window;
+use crate::staging::staged::Staged;
+
+/// Memory that holds a checked piece of a segment, counted by reference.
+#[derive(Clone)]
+pub(crate) enum Memory {
+    Window(Arc<Window>),
+    /// Bytes read from the file, and the offset in the segment of the first.
+    Read(Arc<AlignedBuf>, u32),
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memory")
+    }
+}
+
+impl Memory {
+    fn bytes(&self, offsets: Range<u32>) -> &[u8] {
+        match self {
+            Memory::Window(window) => window.bytes(offsets),
+            Memory::Read(buffer, start) => {
+                &buffer[(offsets.start - start) as usize..(offsets.end - start) as usize]
+            }
+        }
+    }
+}
+
+/// One record, seen where it lies. It borrows from the [`Batch`] or [`View`] that it came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The record's number.
+    pub seq: Seq,
+    /// The number of the record before it.
+    pub prev: Seq,
+    /// The record's position in the log.
+    pub position: Position,
+    /// What was appended.
+    pub payload: &'a [u8],
+}
+
+/// Some records in order, without gaps, as many as were at hand. Cheap to clone; iterable as often
+/// as wanted. It keeps the memory that holds them, about a megabyte, until it is dropped.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    memory: Memory,
+    base: u64,
+    offsets: Range<u32>,
+    /// Records up to this number were not asked for.
+    after: u64,
+    /// The number before the first record, where the bytes do not begin with a unit.
+    prev_seq: u64,
+}
+
+impl Batch {
+    /// A batch over whole units that were checked.
+    pub(crate) fn new(memory: Memory, base: u64, offsets: Range<u32>, after: u64) -> Self {
+        Self { memory, base, offsets, after, prev_seq: 0 }
+    }
+
+    /// A batch over records that were accepted and are not durable.
+    pub(crate) fn of_staged(staged: Staged) -> Self {
+        let Staged { window, records, prev_seq, .. } = staged;
+        let base = window.base;
+        Self { memory: Memory::Window(window), base, offsets: records, after: 0, prev_seq }
+    }
+
+    /// The records.
+    pub fn iter(&self) -> BatchIter<'_> {
+        let bytes = self.memory.bytes(self.offsets.clone());
+        let records = Records::new(bytes, self.offsets.start, self.prev_seq);
+        BatchIter { records, base: self.base, after: self.after }
+    }
+
+    /// Whether there is no record in it. Readers are never given such a batch.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// The number of the last record. Walks over all of them.
+    pub fn last(&self) -> Option<Seq> {
+        self.iter().last().map(|record| record.seq)
+    }
+
+    /// The record with this number alone.
+    pub(crate) fn view_of(&self, seq: Seq) -> Option<View> {
+        self.view_where(|record| record.seq == seq)
+    }
+
+    /// The record at this position alone.
+    pub(crate) fn view_at(&self, position: Position) -> Option<View> {
+        self.view_where(|record| record.position == position)
+    }
+
+    fn view_where(&self, wanted: impl FnMut(&Record<'_>) -> bool) -> Option<View> {
+        let record = self.iter().find(wanted)?;
+        let found = FoundRecord {
+            seq: record.seq.0,
+            prev_seq: record.prev.0,
+            offset: (record.position.0 - self.base) as u32,
+            len: record.payload.len() as u32,
+        };
+        Some(View::new(self.memory.clone(), self.base, found))
+    }
+
+    /// Bytes of log that the batch covers, headers and padding included.
+    pub fn stored_bytes(&self) -> u64 {
+        u64::from(self.offsets.end - self.offsets.start)
+    }
+}
+
+impl<'a> IntoIterator for &'a Batch {
+    type Item = Record<'a>;
+    type IntoIter = BatchIter<'a>;
+
+    fn into_iter(self) -> BatchIter<'a> {
+        self.iter()
+    }
+}
+
+/// Iterator over the records of a [`Batch`].
+#[derive(Debug, Clone)]
+pub struct BatchIter<'a> {
+    records: Records<'a>,
+    base: u64,
+    after: u64,
+}
+
+impl<'a> Iterator for BatchIter<'a> {
+    type Item = Record<'a>;
+
+    fn next(&mut self) -> Option<Record<'a>> {
+        loop {
+            let record = self.records.next()?;
+            if record.seq > self.after {
+                return Some(Record {
+                    seq: Seq(record.seq),
+                    prev: Seq(record.prev_seq),
+                    position: Position(self.base + u64::from(record.offset)),
+                    payload: record.payload,
+                });
+            }
+        }
+    }
+}
+
+/// A single record, with the memory that holds it.
+#[derive(Debug, Clone)]
+pub struct View {
+    memory: Memory,
+    seq: Seq,
+    prev: Seq,
+    position: Position,
+    /// Of the payload in the segment.
+    offsets: Range<u32>,
+}
+
+impl View {
+    pub(crate) fn new(memory: Memory, base: u64, found: FoundRecord) -> Self {
+        let FoundRecord { seq, prev_seq, offset, len } = found;
+        let start = offset + RECORD_HEADER;
+        Self {
+            memory,
+            seq: Seq(seq),
+            prev: Seq(prev_seq),
+            position: Position(base + u64::from(offset)),
+            offsets: start..start + len,
+        }
+    }
+
+    /// The record.
+    pub fn record(&self) -> Record<'_> {
+        Record {
+            seq: self.seq,
+            prev: self.prev,
+            position: self.position,
+            payload: self.memory.bytes(self.offsets.clone()),
+        }
+    }
+
+    /// The payload.
+    pub fn payload(&self) -> &[u8] {
+        self.record().payload
+    }
+}
+
+impl std::ops::Deref for View {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.payload()
+    }
+}

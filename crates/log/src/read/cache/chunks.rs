@@ -1,0 +1,249 @@
+//! The pieces that are there, are being loaded, or are to be: which stay, and which go first.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use esker_disk::AlignedBuf;
+
+use super::throttle::Pace;
+use crate::format::BLOCK;
+use crate::read::batch::Memory;
+use crate::read::source::{Ground, Want};
+use crate::store::segment_table::Segment;
+
+/// Bytes read at once, unless a unit is larger.
+const PIECE: u32 = 1 << 20;
+/// Pieces that are loaded ahead of a reader.
+const AHEAD: usize = 3;
+/// A reader that did not come for so long to what was loaded ahead of it is not waited for.
+const GONE: Duration = Duration::from_secs(1);
+/// Buffers kept for the next loads; each is as large as the piece that it held.
+const SPARE: usize = 4;
+
+/// Where a piece begins: segment and offset.
+pub(super) type Place = (u64, u32);
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) pieces: BTreeMap<Place, Piece>,
+    /// Those that a thread of the engine is to load, in order.
+    pub(super) queue: VecDeque<Place>,
+    pub(super) loading: usize,
+    pub(super) bytes: u64,
+    pub(super) clock: u64,
+    spare: Vec<AlignedBuf>,
+    pub(super) pace: Pace,
+}
+
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) end: u32,
+    /// How far it may go. Further than `end` while it is open.
+    pub(super) most: u32,
+    pub(super) content: Content,
+    pub(super) used: u64,
+    /// A reader is to come to it, since then.
+    awaited: Option<Instant>,
+    /// It was put in the queue.
+    listed: bool,
+    pub(super) wakers: Vec<Waker>,
+}
+
+#[derive(Debug)]
+pub(super) enum Content {
+    Queued(Arc<Segment>),
+    Loading,
+    /// Sound units from the beginning to here.
+    Loaded(Arc<AlignedBuf>, u32),
+    /// Not one sound unit, or it could not be read.
+    Unsound,
+}
+
+/// How a piece was found.
+pub(super) enum Look {
+    Queued,
+    Loading,
+    /// `None` where there is nothing sound at the offset.
+    Loaded(Option<(Memory, Range<u32>)>),
+}
+
+impl Piece {
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self.content, Content::Loaded(..) | Content::Unsound)
+    }
+
+    /// Whether a reader is still expected.
+    fn is_awaited(&self, now: Instant) -> bool {
+        self.awaited.is_some_and(|since| now.saturating_duration_since(since) < GONE)
+    }
+
+    /// Whether nobody knows yet where it ends.
+    pub(super) fn is_open(&self) -> bool {
+        self.most > self.end
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        match &self.content {
+            Content::Loaded(buffer, _) => buffer.len() as u64,
+            _ => 0,
+        }
+    }
+}
+
+impl State {
+    /// How it stands with the piece over an offset. A new one is there if none was.
+    pub(super) fn look(&mut self, want: &Want<'_>) -> (Place, Look) {
+        self.clock += 1;
+        let place = self.over(want.segment.number(), want.offset).unwrap_or_else(|| {
+            self.insert(want.segment, want.offset, want.end);
+            (want.segment.number(), want.offset)
+        });
+        let Some(piece) = self.pieces.get_mut(&place) else { return (place, Look::Loaded(None)) };
+        piece.used = self.clock;
+        if let Content::Loaded(..) = piece.content {
+            piece.awaited = None;
+        }
+        let look = match &piece.content {
+            Content::Queued(_) => Look::Queued,
+            Content::Loading => Look::Loading,
+            Content::Loaded(buffer, sound) => Look::Loaded(
+                (want.offset < *sound)
+                    .then(|| (Memory::Read(Arc::clone(buffer), place.1), want.offset..*sound)),
+            ),
+            Content::Unsound => {
+                self.pieces.remove(&place);
+                Look::Loaded(None)
+            }
+        };
+        (place, look)
+    }
+
+    /// The place of the piece over this offset.
+    fn over(&self, segment: u64, offset: u32) -> Option<Place> {
+        let (place, piece) = self.pieces.range(..=(segment, offset)).next_back()?;
+        (place.0 == segment && offset < piece.end).then_some(*place)
+    }
+
+    /// Puts a piece where none is.
+    fn insert(&mut self, segment: &Arc<Segment>, offset: u32, end: u32) {
+        let content = Content::Queued(Arc::clone(segment));
+        let (end, most) = match segment.units_until(offset, PIECE, end) {
+            Some(end) => (end, end),
+            None => (end.min(offset.saturating_add(PIECE)), end),
+        };
+        let (used, wakers) = (self.clock, Vec::new());
+        let piece = Piece {
+            end,
+            most,
+            content,
+            used,
+            awaited: Some(Instant::now()),
+            listed: false,
+            wakers,
+        };
+        self.pieces.insert((segment.number(), offset), piece);
+    }
+
+    /// Has a task woken when the piece is loaded. A waker that is not needed is left where it is.
+    pub(super) fn wake(&mut self, place: Place, waker: &mut Option<Waker>) {
+        if let Some(Piece { wakers, .. }) = self.pieces.get_mut(&place)
+            && !waker.as_ref().is_some_and(|new| wakers.iter().any(|old| old.will_wake(new)))
+        {
+            wakers.extend(waker.take());
+        }
+    }
+
+    pub(super) fn queue(&mut self, place: Place) {
+        let piece = self.pieces.get_mut(&place);
+        if piece.is_some_and(|piece| !std::mem::replace(&mut piece.listed, true)) {
+            self.queue.push_back(place);
+        }
+    }
+
+    /// Queues what lies behind this offset, as long as no more than so many bytes wait for a reader;
+    /// whether there was anything.
+    pub(super) fn ahead(
+        &mut self,
+        log: &dyn Ground,
+        want: &Want<'_>,
+        offset: u32,
+        most: u64,
+    ) -> bool {
+        let (mut segment, mut offset, mut end) = (Arc::clone(want.segment), offset, want.end);
+        let mut queued = false;
+        for _ in 0..AHEAD {
+            if offset >= end {
+                let Some(next) = log.segments().after(segment.number()) else { break };
+                (segment, offset) = (next, BLOCK);
+                end = log.segments().readable(&segment, log.limit().0);
+            }
+            // What the tail holds need not be read.
+            if offset >= end || log.window(segment.number(), offset).is_some() {
+                break;
+            }
+            let there = match self.over(segment.number(), offset) {
+                Some(there) => there,
+                None if self.awaited() >= most => break,
+                None => {
+                    self.insert(&segment, offset, end);
+                    self.queue((segment.number(), offset));
+                    queued = true;
+                    (segment.number(), offset)
+                }
+            };
+            match self.pieces.get(&there) {
+                Some(piece) if !piece.is_open() => offset = piece.end,
+                _ => break,
+            }
+        }
+        queued
+    }
+
+    /// Bytes that readers are to come to.
+    fn awaited(&self) -> u64 {
+        let now = Instant::now();
+        let awaited = self.pieces.iter().filter(|(_, piece)| piece.is_awaited(now));
+        awaited.map(|(place, piece)| u64::from(piece.end - place.1)).sum()
+    }
+
+    /// Lets go of the pieces that nobody used for longest, but for this one. Those that readers
+    /// are to come to go last.
+    pub(super) fn evict(&mut self, budget: u64, but: Place) {
+        let now = Instant::now();
+        while self.bytes > budget {
+            let kept =
+                self.pieces.iter().filter(|(place, piece)| piece.is_kept() && **place != but);
+            let Some(oldest) = kept
+                .min_by_key(|(_, piece)| (piece.is_awaited(now), piece.used))
+                .map(|(place, _)| *place)
+            else {
+                return;
+            };
+            let Some(piece) = self.pieces.remove(&oldest) else { return };
+            self.bytes -= piece.bytes();
+            if let Content::Loaded(buffer, _) = piece.content
+                && let Some(buffer) = Arc::into_inner(buffer)
+            {
+                self.keep_spare(buffer);
+            }
+        }
+    }
+
+    /// A buffer for a load, if there is one: memory that was never touched costs as much as the read.
+    pub(super) fn take_spare(&mut self, len: usize) -> Option<AlignedBuf> {
+        let fits = self.spare.iter().position(|spare| spare.len() >= len)?;
+        Some(self.spare.swap_remove(fits))
+    }
+
+    fn keep_spare(&mut self, buffer: AlignedBuf) {
+        let smaller = self.spare.iter().position(|spare| spare.len() < buffer.len());
+        if self.spare.len() < SPARE {
+            self.spare.push(buffer);
+        } else if let Some(smaller) = smaller {
+            self.spare[smaller] = buffer;
+        }
+    }
+}

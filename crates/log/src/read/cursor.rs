@@ -1,0 +1,392 @@
+//! Going through a log in order: from memory while it is there, from the files where it is not.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::Poll;
+
+use esker_disk::{AlignedBuf, read_full_at};
+
+use crate::base::error::damage_at;
+use crate::base::error::{Error, Result};
+use crate::base::position::{Position, Seq};
+use crate::format::decode::{Found, check_unit, find};
+use crate::format::unit::UnitKind;
+use crate::format::{BLOCK, Flaw, UnitHeader};
+use crate::read::batch::{Batch, Memory, View};
+use crate::read::source::{Source, Wait, Want};
+use crate::store::segment_reader::Image;
+use crate::store::segment_scan::sound_unit;
+use crate::store::segment_table::Segment;
+
+/// Bytes read at once from a file, unless a unit is larger.
+const READ: u32 = 256 << 10;
+
+/// Where a stream starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// With the oldest record that is stored.
+    Oldest,
+    /// With the first record that becomes durable after the call.
+    Tip,
+    /// With the record behind this number.
+    After(Seq),
+    /// With the first record at or above this number.
+    From(Seq),
+}
+
+/// A place in a log, always at the start of a unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Cursor {
+    position: u64,
+    /// Records up to this number are not wanted.
+    after: u64,
+    /// Whether the next batch may begin with such records.
+    skipping: bool,
+}
+
+impl Cursor {
+    pub(crate) fn new(source: &dyn Source, start: Start) -> Result<Self> {
+        let low = source.low();
+        let (limit, last) = source.limit();
+        let after = match start {
+            Start::Tip => return Ok(Self { position: limit, after: last, skipping: true }),
+            Start::Oldest => low.seq,
+            Start::After(seq) => seq.0,
+            Start::From(seq) => seq.0.saturating_sub(1),
+        };
+        if after >= last {
+            return Ok(Self { position: limit, after, skipping: true });
+        }
+        if after < low.seq {
+            return Err(trimmed(source));
+        }
+        let Some(segment) = source.segments().of_seq(after.saturating_add(1)) else {
+            return Err(trimmed(source));
+        };
+        if segment.header.prev_seq > after {
+            return Err(trimmed(source));
+        }
+        let position =
+            segment.header.base + u64::from(segment.unit_before(after.saturating_add(1)));
+        Ok(Self { position, after, skipping: true })
+    }
+
+    /// The next records, or `None` at the limit. Waits for the disk.
+    pub(crate) fn next(&mut self, source: &dyn Source) -> Result<Option<Batch>> {
+        match self.step(source, Wait::Block)? {
+            Poll::Ready(batch) => Ok(batch),
+            // Nobody who blocks is told to look again.
+            Poll::Pending => Ok(None),
+        }
+    }
+
+    /// The next records, or `None` at the limit.
+    pub(crate) fn step(
+        &mut self,
+        source: &dyn Source,
+        wait: Wait<'_>,
+    ) -> Result<Poll<Option<Batch>>> {
+        loop {
+            let (limit, _) = source.limit();
+            if self.position >= limit {
+                return Ok(Poll::Ready(None));
+            }
+            let low = source.low();
+            if self.position < low.position && self.after < low.seq {
+                return Err(trimmed(source));
+            }
+            let segments = source.segments();
+            let Some(segment) = segments.of_position(self.position) else {
+                return Err(trimmed(source));
+            };
+            if self.position < segment.header.base {
+                return Err(trimmed(source));
+            }
+            let offset = ((self.position - segment.header.base) as u32).max(BLOCK);
+            let end = segments.readable(&segment, limit);
+            if offset >= end {
+                // Nothing more here; the next segment begins where this one ends.
+                self.position = segment.header.base + u64::from(end);
+                if self.position >= limit || segments.after(segment.number()).is_none() {
+                    return Ok(Poll::Ready(None));
+                }
+                continue;
+            }
+            // Whoever has had a batch goes on behind the next.
+            let want = Want { segment: &segment, offset, end, ahead: !self.skipping };
+            let read = match source.window(segment.number(), offset) {
+                Some((window, stop)) => Ok((Memory::Window(window), offset..stop.min(end))),
+                None => match source.units(&want, wait) {
+                    Poll::Ready(read) => read,
+                    Poll::Pending => return Ok(Poll::Pending),
+                },
+            };
+            let (memory, offsets) = match read {
+                Ok(read) => read,
+                Err(Error::Quarantined { from, to }) => {
+                    self.pass_gap(&segment, offset)?;
+                    // A header was damaged and no record, or nobody asked for these.
+                    if from == to || (self.skipping && to.0 <= self.after) {
+                        continue;
+                    }
+                    return Err(Error::Quarantined { from, to });
+                }
+                Err(Error::Damaged(damage)) => {
+                    if self.skipping && self.pass_damage(&segment, offset, end)? {
+                        continue;
+                    }
+                    return Err(self.explain(source, Error::Damaged(damage)));
+                }
+                Err(error) => return Err(error),
+            };
+            let after = if self.skipping { self.after } else { 0 };
+            self.position = segment.header.base + u64::from(offsets.end);
+            let batch = Batch::new(memory, segment.header.base, offsets, after);
+            if self.skipping && batch.is_empty() {
+                continue;
+            }
+            self.skipping = false;
+            // From here on everything behind the position is wanted.
+            self.after = 0;
+            return Ok(Poll::Ready(Some(batch)));
+        }
+    }
+
+    /// A reader that meets a bad unit looks at the floor first: the bytes may have left the log.
+    fn explain(&self, source: &dyn Source, error: Error) -> Error {
+        let low = source.low();
+        // One byte further: the floor may lie inside the very unit that is bad.
+        if self.position + 1 < low.position {
+            return Error::Trimmed { oldest: Seq(low.seq + 1) };
+        }
+        error
+    }
+
+    /// Goes on behind damage that concerns no record that is wanted: to a sound unit that begins at
+    /// or below the last unwanted number, and ends above it. `false` where there is none.
+    fn pass_damage(&mut self, segment: &Segment, offset: u32, end: u32) -> Result<bool> {
+        let mut image = Image::new(Arc::clone(&segment.reader))?;
+        let mut at = offset + BLOCK;
+        while at < end {
+            if let Ok((header, _)) = sound_unit(&mut image, segment.salt, at, |_| {})? {
+                if header.prev_seq > self.after {
+                    return Ok(false);
+                }
+                if header.last_seq > self.after {
+                    self.position = segment.header.base + u64::from(at);
+                    return Ok(true);
+                }
+            }
+            at += BLOCK;
+        }
+        Ok(false)
+    }
+
+    fn pass_gap(&mut self, segment: &Segment, offset: u32) -> Result<()> {
+        let mut block = AlignedBuf::new(BLOCK as usize);
+        read_full_at(&*segment.reader, &mut block, u64::from(offset))?;
+        if let Ok((header, _)) = UnitHeader::parse(&block, segment.salt, offset) {
+            self.position = segment.header.base + u64::from(offset + header.span());
+        }
+        Ok(())
+    }
+}
+
+/// The error for a place that was dropped. The number is a lower bound; see [`exactly`].
+pub(crate) fn trimmed(source: &dyn Source) -> Error {
+    Error::Trimmed { oldest: Seq(source.low().seq.saturating_add(1)) }
+}
+
+/// The same error with the number of the oldest record that there is.
+pub(crate) fn exactly(source: &dyn Source, error: Error) -> Error {
+    match error {
+        Error::Trimmed { .. } => Error::Trimmed { oldest: oldest(source) },
+        error => error,
+    }
+}
+
+/// The number of the oldest record, or what would be the next one in an empty log.
+pub(crate) fn oldest(source: &dyn Source) -> Seq {
+    let low = source.low();
+    let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
+    let mut cursor = Cursor { position: start, after: low.seq, skipping: true };
+    // Gaps that `repair` left come first, where the oldest records are gone. Each is met once.
+    loop {
+        match cursor.next(source) {
+            Ok(Some(batch)) => {
+                if let Some(record) = batch.iter().next() {
+                    return record.seq;
+                }
+            }
+            Err(Error::Quarantined { .. }) => {}
+            Ok(None) => return Seq(low.seq.max(source.limit().1).saturating_add(1)),
+            Err(_) => return Seq(low.seq.saturating_add(1)),
+        }
+    }
+}
+
+/// Reads and checks whole units from a file: at least one, and as many as one read holds.
+pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Memory, Range<u32>)> {
+    let left = end - offset;
+    // What cannot be read may lie behind this unit.
+    let (mut buffer, mut got) =
+        load(segment, offset, READ.min(left)).or_else(|_| load(segment, offset, BLOCK))?;
+    if let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, offset) {
+        if header.kind == UnitKind::Gap {
+            let (from, to) = (Seq(header.prev_seq), Seq(header.last_seq));
+            return Err(Error::Quarantined { from, to });
+        }
+        if header.span() as usize > got && header.span() <= left {
+            (buffer, got) = load(segment, offset, header.span())?;
+        }
+    }
+    let mut at = 0;
+    while offset + at < end {
+        match check_unit(&buffer[at as usize..got], segment.salt, offset + at, |_| {}) {
+            Ok((header, _)) if header.kind == UnitKind::Data => at += header.span(),
+            Err(flaw) if at == 0 => {
+                return Err(damage(segment, offset, flaw));
+            }
+            // A gap, the end of what was read, or damage: the next read tells which.
+            _ => break,
+        }
+    }
+    Ok((Memory::Read(Arc::new(buffer), offset), offset..offset + at))
+}
+
+/// The error for a flaw at an offset: it names the unit, and the last sound record before it.
+fn damage(segment: &Segment, offset: u32, flaw: Flaw) -> Error {
+    let mut unit = segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit);
+    let before = segment.seek_offset(unit.saturating_sub(1));
+    let mut after = segment.header.prev_seq;
+    if let Some(entry) = before {
+        unit = entry.unit;
+        after = entry.prev_seq;
+    }
+    if let Ok(mut image) = Image::new(Arc::clone(&segment.reader)) {
+        while let Ok(Ok((header, _))) = sound_unit(&mut image, segment.salt, unit, |_| {}) {
+            if unit + header.span() > offset {
+                break;
+            }
+            after = header.last_seq;
+            unit += header.span();
+        }
+    }
+    damage_at(&segment.path, unit.min(offset), after, flaw)
+}
+
+/// Reads from a segment's file; fewer bytes where it ends.
+fn load(segment: &Segment, offset: u32, len: u32) -> Result<(AlignedBuf, usize)> {
+    let mut buffer = AlignedBuf::new(len as usize);
+    let got = read_full_at(&*segment.reader, &mut buffer, u64::from(offset))?;
+    Ok((buffer, got))
+}
+
+/// Finds one record.
+pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
+    let (_, last) = source.limit();
+    let (limit, _) = source.limit();
+    let not_found = Error::NotFound { seq };
+    if seq.0 > last || seq.0 == 0 {
+        return Err(not_found);
+    }
+    if seq.0 <= source.low().seq {
+        return Err(trimmed(source));
+    }
+    let Some(segment) = source.segments().of_seq(seq.0) else {
+        return Err(not_found);
+    };
+    let Some((entry, next)) = segment.seek(seq.0) else {
+        return scan_for(source, seq);
+    };
+    let (next, before_next) = match (next, source.segments().after(segment.number())) {
+        (Some((next, before_next)), _) => (u64::from(next), before_next),
+        (None, Some(behind)) => (behind.header.base - segment.header.base, behind.header.prev_seq),
+        (None, None) => (u64::MAX, last),
+    };
+    let end = limit.saturating_sub(segment.header.base).min(next) as u32;
+    let span = (entry.prev_seq, before_next.min(last));
+    if let Some((window, stop)) = source.window(segment.number(), entry.record) {
+        let offsets = entry.record..end.min(stop);
+        let found = find(window.bytes(offsets), entry.record, segment.salt, span, seq.0);
+        if let Found::Record(record) = found {
+            return Ok(View::new(Memory::Window(window), segment.header.base, record));
+        }
+    }
+    let start = entry.record / BLOCK * BLOCK;
+    if end <= entry.record {
+        return Err(damage(&segment, entry.record, Flaw::Nonsense));
+    }
+    let (buffer, got) = load(&segment, start, end - start)?;
+    let bytes = &buffer[..got.min((end - start) as usize)];
+    let bytes = bytes.get((entry.record - start) as usize..).unwrap_or(&[]);
+    match find(bytes, entry.record, segment.salt, span, seq.0) {
+        Found::Record(record) => {
+            Ok(View::new(Memory::Read(Arc::new(buffer), start), segment.header.base, record))
+        }
+        Found::Passed => Err(not_found),
+        Found::Gap { from, to } => Err(Error::Quarantined { from: Seq(from), to: Seq(to) }),
+        Found::Flaw { offset, flaw } => {
+            if seq.0 <= source.low().seq {
+                return Err(trimmed(source));
+            }
+            // The damage may be in a record before it.
+            match scan_for(source, seq) {
+                Err(Error::Damaged(_) | Error::NotFound { .. }) => {
+                    Err(damage(&segment, offset, flaw))
+                }
+                other => other,
+            }
+        }
+    }
+}
+
+/// Goes through the units from the start of the segment, where the index does not help.
+fn scan_for(source: &dyn Source, seq: Seq) -> Result<View> {
+    let mut cursor = Cursor::new(source, Start::From(seq))?;
+    match cursor.next(source)? {
+        Some(batch) => match batch.view_of(seq) {
+            Some(view) => Ok(view),
+            None => Err(Error::NotFound { seq }),
+        },
+        None => Err(Error::NotFound { seq }),
+    }
+}
+
+/// The record at a position that a ticket, or a record, told.
+pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
+    let (limit, _) = source.limit();
+    let wrong = Error::Position { position };
+    if position.0 >= limit {
+        return Err(wrong);
+    }
+    let Some(segment) = source.segments().of_position(position.0) else {
+        return Err(trimmed(source));
+    };
+    if position.0 < segment.header.base {
+        return Err(trimmed(source));
+    }
+    let offset = (position.0 - segment.header.base) as u32;
+    let mut cursor = Cursor {
+        position: segment.header.base
+            + u64::from(segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit)),
+        after: source.low().seq,
+        skipping: true,
+    };
+    while cursor.position <= position.0 {
+        cursor.skipping = true;
+        cursor.after = source.low().seq;
+        match cursor.next(source) {
+            Ok(Some(batch)) => {
+                if let Some(view) = batch.view_at(position) {
+                    return Ok(view);
+                }
+            }
+            Ok(None) => break,
+            // Another record's.
+            Err(Error::Quarantined { .. }) if cursor.position <= position.0 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(wrong)
+}

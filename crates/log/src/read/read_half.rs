@@ -1,0 +1,114 @@
+//! The reading side of a log that is open in this process: what streams and lookups share.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+
+use crate::base::error::{Error, Result};
+use crate::read::batch::Memory;
+use crate::read::cache::Cold;
+use crate::read::cursor::read_units;
+use crate::read::source::{Ground, Source, Wait, Want};
+use crate::runtime::engine::{Engine, ReadWork};
+use crate::runtime::waiters::Waiters;
+use crate::staging::buffer::Window;
+use crate::staging::tail_cache::Tail;
+use crate::staging::terminal::TerminalState;
+use crate::staging::watermark::Published;
+use crate::store::segment_table::Segments;
+use crate::store::trim_point::{Floor, Low};
+
+#[derive(Debug)]
+pub(crate) struct ReadHalf {
+    pub(crate) engine: Engine,
+    pub(crate) waiters: Arc<Waiters>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) terminal: Arc<TerminalState>,
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) tail: Arc<Tail>,
+    pub(crate) floor: Arc<Floor>,
+    pub(crate) cache: Cold,
+    /// The engine's queue for reads has this log.
+    pub(crate) reads_queued: AtomicBool,
+    pub(crate) closed: Arc<AtomicBool>,
+    pub(crate) weak_self: Weak<ReadHalf>,
+}
+
+impl ReadHalf {
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(SeqCst)
+    }
+
+    pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+        if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Asks a thread of the engine for the loads that are queued; `false` where there is none.
+    fn request_load(&self) -> bool {
+        if self.engine.is_stopped() {
+            return false;
+        }
+        let Some(me) = self.weak_self.upgrade() else { return false };
+        if self.reads_queued.swap(true, SeqCst) || self.engine.read(me) {
+            return true;
+        }
+        self.reads_queued.store(false, SeqCst);
+        false
+    }
+}
+
+impl Source for ReadHalf {
+    fn limit(&self) -> (u64, u64) {
+        let position = self.published.position();
+        (position, self.published.seq())
+    }
+
+    fn low(&self) -> Low {
+        self.floor.low()
+    }
+
+    fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    fn window(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
+        self.tail.at(segment, offset)
+    }
+
+    fn units(&self, want: &Want<'_>, wait: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>> {
+        self.cache.units(self, want, wait).map(|found| match found {
+            Some(found) => Ok(found),
+            None => read_units(want.segment, want.offset, want.end),
+        })
+    }
+}
+
+impl Ground for ReadHalf {
+    fn is_manual(&self) -> bool {
+        self.engine.is_manual()
+    }
+
+    fn ask_to_load(&self) -> bool {
+        self.request_load()
+    }
+
+    fn mark(&self) -> u64 {
+        self.published.position()
+    }
+}
+
+impl ReadWork for ReadHalf {
+    fn load(&self) {
+        self.reads_queued.store(false, SeqCst);
+        self.cache.load_next(self);
+    }
+
+    fn dropped_below(&self, segment: u64) {
+        self.cache.forget_below(segment);
+    }
+
+    fn stopped(&self) {
+        self.cache.abandon();
+    }
+}

@@ -1,0 +1,169 @@
+//! Streams: reading a log in order, waiting for what is yet to come or not.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::base::error::{Error, Result};
+use crate::read::batch::Batch;
+use crate::read::cursor::{Cursor, Start, exactly};
+use crate::read::read_half::ReadHalf;
+use crate::read::source::{Source, Wait};
+use crate::runtime::waiters::{For, Key, park, thread_waker};
+
+/// Durable records in order, from a place on, in batches.
+///
+/// It is a [`futures_core::Stream`] that waits for records yet to come, and offers the same to
+/// threads: [`Stream::next_blocking`], [`Stream::try_next`], and [`Stream::iter`]. All of them are
+/// cancel-safe: a batch is delivered or still to come. A stream holds no buffer between two
+/// batches, and lagging behind never slows a writer; one that lags behind the retention gets
+/// [`Error::Trimmed`] and can go on with a new stream from [`Start::Oldest`].
+#[derive(Debug)]
+pub struct Stream {
+    source: Arc<ReadHalf>,
+    cursor: Cursor,
+    key: Option<Key>,
+    ended: bool,
+}
+
+impl Stream {
+    pub(crate) fn new(source: &Arc<ReadHalf>, start: Start) -> Result<Self> {
+        source.refuse_if_closed()?;
+        let cursor = Cursor::new(&**source, start).map_err(|error| exactly(&**source, error))?;
+        Ok(Self { source: Arc::clone(source), cursor, key: None, ended: false })
+    }
+
+    /// The next batch, without waiting; `None` when the stream has caught up with the log.
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, behind which the stream goes
+    /// on; [`Error::Damaged`] and [`Error::Io`]; [`Error::Closed`] once the log is closed.
+    pub fn try_next(&mut self) -> Result<Option<Batch>> {
+        if self.source.is_closed() {
+            return Err(Error::Closed);
+        }
+        let source = &*self.source;
+        self.cursor.next(source).map_err(|error| exactly(source, error))
+    }
+
+    /// The next batch; blocks until there is one.
+    ///
+    /// # Errors
+    /// As [`Stream::try_next`], and the reason why the log takes no more records, once all that is
+    /// durable was delivered.
+    pub fn next_blocking(&mut self) -> Result<Batch> {
+        self.block(None)
+    }
+
+    /// The next batch; blocks until there is one, or the time has passed.
+    ///
+    /// # Errors
+    /// As [`Stream::next_blocking`], and [`Error::Deadline`].
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Batch> {
+        self.block(Instant::now().checked_add(timeout))
+    }
+
+    /// The batches as a blocking iterator, which ends after the first error other than
+    /// [`Error::Quarantined`].
+    pub fn iter(&mut self) -> impl Iterator<Item = Result<Batch>> + '_ {
+        std::iter::from_fn(|| {
+            if self.ended {
+                return None;
+            }
+            let next = self.next_blocking();
+            self.ended = next.as_ref().is_err_and(is_final);
+            Some(next)
+        })
+    }
+
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Batch> {
+        loop {
+            if let Some(batch) = self.try_next()? {
+                return Ok(batch);
+            }
+            self.refuse_if_over()?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Error::Deadline);
+            }
+            let (_, last) = self.source.limit();
+            self.source.waiters.register(
+                &mut self.key,
+                For::Record(last.saturating_add(1)),
+                &thread_waker(),
+            );
+            match self.try_next()? {
+                Some(batch) => return Ok(batch),
+                None if self.is_over() => {}
+                None => {
+                    park(deadline);
+                }
+            }
+        }
+    }
+
+    /// As [`Stream::try_next`], but a read from the disk is a pending future.
+    fn step(&mut self, cx: &Context<'_>) -> Result<Poll<Option<Batch>>> {
+        if self.source.is_closed() {
+            return Err(Error::Closed);
+        }
+        let source = &*self.source;
+        let step = self.cursor.step(source, Wait::Wake(cx.waker()));
+        step.map_err(|error| exactly(source, error))
+    }
+
+    fn is_over(&self) -> bool {
+        self.source.published.is_latched()
+    }
+
+    /// When nothing more can come, says why.
+    fn refuse_if_over(&self) -> Result<()> {
+        if self.is_over()
+            && let Some(latch) = self.source.terminal.get()
+        {
+            return Err(latch.refusal());
+        }
+        Ok(())
+    }
+}
+
+fn is_final(error: &Error) -> bool {
+    !matches!(error, Error::Quarantined { .. })
+}
+
+impl futures_core::Stream for Stream {
+    type Item = Result<Batch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        for registered in [false, true] {
+            let next = match this.step(cx) {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(None)) => this.refuse_if_over().err().map(Err),
+                Ok(Poll::Ready(Some(batch))) => Some(Ok(batch)),
+                Err(error) => Some(Err(error)),
+            };
+            if let Some(next) = next {
+                this.ended = next.as_ref().is_err_and(is_final);
+                return Poll::Ready(Some(next));
+            }
+            if !registered {
+                let (_, last) = this.source.limit();
+                let what = For::Record(last.saturating_add(1));
+                this.source.waiters.register(&mut this.key, what, cx.waker());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.source.waiters.remove(key);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Judging the places where sound units stop: a torn tail, or damage.
+//!
+//! Opening asks at the first such place, and [`verify`](crate::verify) and
+//! [`repair`](crate::recovery::repair) at each; what decides is the same.
+
+use std::sync::Arc;
+
+use super::findings::{Head, Live, Survey, Surveyor};
+use super::outcome::Cut;
+use crate::base::error::damage_of;
+use crate::base::error::{Damage, Result};
+use crate::format::segment::HeaderFlaw;
+use crate::format::{BLOCK, Flaw, Salt, SegmentHeader, UnitHeader};
+use crate::store::manifest::Manifest;
+use crate::store::segment_reader::Image;
+use crate::store::segment_scan::{Rest, sound_unit, strays};
+use crate::store::segment_table::Segment;
+
+/// At least so far behind the end of small commits the blocks of a file that is used again are
+/// zeros.
+const AHEAD: u32 = 256 << 10;
+
+pub(crate) const MISSING: &str = "the segment is missing";
+
+/// Whether the units that stop behind this record are damaged. Where nothing sound says that more
+/// was durable, a crash may have left any of the units behind, and they are a torn tail.
+pub(crate) fn is_damage(claim: u64, after: u64) -> bool {
+    claim > after
+}
+
+/// Whether a log without a segment never had a durable one.
+pub(crate) fn never_began(manifest: &Manifest, claim: u64) -> bool {
+    manifest.floor_segment == 0 && !is_damage(claim, manifest.floor_seq)
+}
+
+/// Whether records are missing before the oldest segment that is left. The manifest names the segment
+/// that the log begins with and the last record before it. Recovery may have put a later segment in its
+/// place, which then follows the same record.
+pub(crate) fn is_front_missing(manifest: &Manifest, oldest: u64, prev_seq: u64) -> bool {
+    manifest.floor_segment > 0 && oldest > manifest.floor_segment && prev_seq > manifest.floor_seq
+}
+
+/// Whether the log begins with the segment of this header. The manifest may be older than the removal
+/// of the segments before: one of which every record was dropped is not missed where it is gone, or what
+/// has its name is no segment. `is_sound`: whether a segment has a sound header.
+pub(crate) fn begins_with(
+    manifest: &Manifest,
+    header: &SegmentHeader,
+    is_sound: impl Fn(u64) -> bool,
+) -> bool {
+    let before = header.prev_segment;
+    let is_dropped = manifest.floor_seq > 0 && header.prev_seq <= manifest.floor_seq;
+    before < manifest.floor_segment.max(1) || is_dropped && !is_sound(before)
+}
+
+/// Whether the header of a unit behind the end of those of a session is believed. What an older
+/// session left behind a newer one is dead.
+pub(crate) fn is_heard(stray: &UnitHeader, session: u64) -> bool {
+    stray.session >= session
+}
+
+/// Where the sound units stop.
+pub(super) struct Break {
+    /// Index in the chain of live segments.
+    pub(super) at: usize,
+    pub(super) flaw: Flaw,
+}
+
+/// Whether a header is there and is no good.
+fn is_lost(head: &Head) -> bool {
+    matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank)
+}
+
+/// Whether a commit was torn behind the end. Its first block may be missing. In a file that was used
+/// before, what stands further behind than is written ahead of need is of its earlier life.
+fn is_torn(rest: Rest, end: u32) -> bool {
+    rest.first.is_some_and(|first| !rest.earlier_life || first - end < AHEAD)
+}
+
+impl Surveyor<'_> {
+    /// Decides whether the units that stop here are a torn tail or damage.
+    pub(super) fn judge(&self, survey: &mut Survey, stop: &Break) -> Result<()> {
+        let Live { segment: broken, units, .. } = &survey.live[stop.at];
+        let newest = units.iter().flatten().next_back().map(|unit| unit.header.session);
+        let session = newest.unwrap_or(broken.header.session);
+        let (end, last) = {
+            let state = broken.state.read();
+            (state.end, state.last_seq)
+        };
+        let mut claim = survey.claim;
+        // The bytes of units behind the break that count for nothing.
+        let mut lost = 0u64;
+        // The first later segment with units and without a header.
+        let mut beheaded = None;
+        let mut look = |number: u64, salt: Salt, from: u32| -> Result<Rest> {
+            let Some((file, _)) = self.heads.get(&number) else {
+                return Ok(Rest::default());
+            };
+            strays(file, salt, from, None, &self.trouble, |stray, _| {
+                if !is_heard(&stray.header, session) {
+                    return;
+                }
+                claim = claim.max(stray.header.claim);
+                lost += u64::from(stray.header.span());
+                if number != broken.number()
+                    && self.heads.get(&number).is_some_and(|(_, head)| head.is_err())
+                {
+                    beheaded.get_or_insert(number);
+                }
+            })
+        };
+        let rest = look(broken.number(), broken.salt, end)?;
+        for (&number, (_, head)) in self.heads.range(broken.number() + 1..) {
+            if let Ok((header, _)) = head {
+                survey.claim = survey.claim.max(header.claim);
+            }
+            look(number, Salt::new(self.manifest.log, number), BLOCK)?;
+        }
+        survey.claim = claim.max(survey.claim);
+        if is_damage(survey.claim, last) {
+            // A claim past the newest sound segment may mean that the one behind lost its header.
+            let later = |number: &u64| *number > broken.number();
+            let is_newest =
+                !self.heads.iter().any(|(number, (_, head))| later(number) && head.is_ok());
+            let lost = self.heads.iter().find(|(number, (_, head))| later(number) && is_lost(head));
+            let beheaded = beheaded
+                .or(self.manifest.clean.map(|clean| clean.segment))
+                .or(lost.map(|(number, _)| *number))
+                .or(self.told);
+            let (path, offset) = match beheaded.filter(later).filter(|_| is_newest) {
+                Some(number) => (self.path(number), 0),
+                None => (broken.path.clone(), end),
+            };
+            let is_missing = offset == 0 && beheaded.is_some_and(|n| !self.heads.contains_key(&n));
+            let what = if is_missing { MISSING.into() } else { stop.flaw.to_string() };
+            survey.damage = Some(damage_of(&path, offset, last, what));
+        } else if lost > 0 || stop.flaw == Flaw::Unreadable || is_torn(rest, end) {
+            let behind = u64::from(rest.end.saturating_sub(end));
+            let bytes = if rest.earlier_life { lost } else { lost.max(behind) };
+            survey.cut = Some(Cut {
+                file: broken.path.clone(),
+                offset: u64::from(end),
+                bytes: bytes.max(u64::from(BLOCK)),
+                what: stop.flaw.to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    /// No segment has a sound header: a log that was just created, or one that lost everything.
+    pub(super) fn judge_empty(&self, survey: &mut Survey) {
+        if never_began(&self.manifest, survey.claim) {
+            return;
+        }
+        let number = self.heads.keys().next().copied().unwrap_or(self.manifest.floor_segment);
+        let what = match self.heads.get(&number) {
+            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
+            _ => MISSING.into(),
+        };
+        survey.damage = Some(damage_of(&self.path(number), 0, 0, what));
+    }
+
+    /// Whether a unit of a session that the manifest does not know follows the clean end: then it is
+    /// the manifest that is of an earlier time.
+    fn goes_on(&self, segment: &Segment, end: u32, chain: u32) -> bool {
+        let unit = Image::watched(Arc::clone(&segment.reader), Some(&self.trouble))
+            .and_then(|mut image| sound_unit(&mut image, segment.salt, end, |_| {}));
+        unit.is_ok_and(|unit| {
+            unit.is_ok_and(|(header, _)| {
+                header.chain == chain && header.session > self.manifest.session
+            })
+        })
+    }
+
+    /// After a clean close the log ends where the manifest says, or it is damaged.
+    pub(super) fn check_clean_end(&self, survey: &Survey) -> Option<Damage> {
+        let (Some(clean), Some(live)) = (&self.manifest.clean, survey.live.last()) else {
+            return None;
+        };
+        let state = live.segment.state.read();
+        let number = live.segment.number();
+        if (number, state.end, state.last_seq, state.chain)
+            == (clean.segment, clean.offset, clean.seq, clean.chain)
+            && survey.claim <= state.last_seq
+            && !self.goes_on(&live.segment, state.end, state.chain)
+        {
+            return None;
+        }
+        let path = self.path(clean.segment);
+        let offset = if number == clean.segment { state.end } else { 0 };
+        let what = format!("the log was closed at byte {}, which is not its end", clean.offset);
+        Some(damage_of(&path, offset, state.last_seq, what))
+    }
+}

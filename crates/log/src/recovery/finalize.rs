@@ -1,0 +1,330 @@
+//! Making what was found durable, and cutting what does not count. See the crash argument in the
+//! module above.
+
+use std::sync::Arc;
+
+use esker_disk::{Dir, Open};
+use parking_lot::RwLock;
+
+use super::findings::{Live, Survey};
+use super::outcome::{Cut, Found, Recovery};
+use super::rewrite::{Rewriter, Rewritten, UNIT};
+use super::scan_dir::density;
+use crate::base::error::Result;
+use crate::base::error::damage_at;
+use crate::base::log_end::{LogEnd, Mark};
+use crate::base::options::Options;
+use crate::base::position::Seq;
+use crate::format::unit::UNIT_HEADER;
+use crate::format::{BLOCK, LogId, SegmentHeader, UnitKind};
+use crate::store::manifest::Manifest;
+use crate::store::paths;
+use crate::store::segment_footer::write_footer;
+use crate::store::segment_scan::SoundUnit;
+use crate::store::segment_table::Segment;
+use crate::store::watermark_page::Page;
+
+/// When a crash left no more than this in the newest segment, all of it is copied, so that a
+/// program that crashes again and again does not leave a segment each time.
+const COPY_WHOLE: u32 = 256 << 10;
+
+/// A log that is ready to go on.
+#[derive(Debug)]
+pub(crate) struct Adopted {
+    pub(crate) manifest: Manifest,
+    pub(crate) segments: Vec<Arc<Segment>>,
+    pub(crate) start: LogEnd,
+    /// The checksum that the next unit chains to.
+    pub(crate) chain: u32,
+    pub(crate) page: Page,
+    pub(crate) spares: Vec<u64>,
+    pub(crate) recovery: Recovery,
+}
+
+/// Writes the manifest of a log that has no segment yet.
+pub(crate) fn create(dir: &dyn Dir, log: LogId) -> Result<Manifest> {
+    let manifest = Manifest::new(log);
+    manifest.write(dir)?;
+    Ok(manifest)
+}
+
+/// Takes over a log for writing.
+pub(crate) fn adopt(
+    dir: &dyn Dir,
+    options: &Options,
+    survey: Survey,
+    time_ms: u64,
+) -> Result<Adopted> {
+    let mut manifest = survey.manifest;
+    let clean = manifest.clean.take();
+    for name in &survey.aside {
+        dir.unlink(name)?;
+    }
+    // They hold nothing, and may be what the disk is full of.
+    for number in &survey.blank {
+        dir.unlink(&paths::segment(*number))?;
+    }
+    manifest.session += 1;
+    if let Some(oldest) = survey.live.first()
+        && manifest.floor_segment > 0
+    {
+        // Segments before it may have left the log without a manifest that says so.
+        manifest.floor_segment = oldest.segment.number();
+    }
+    // The clean end goes, and what it said was durable must not go with it.
+    manifest.durable = manifest.durable.max(survey.claim);
+    manifest.write(dir)?;
+    // After the manifest is durable: a page without one means that a log was lost. Its name is synced
+    // with those of the segments.
+    let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
+
+    let mut recovery = Recovery {
+        found: match (clean, survey.live.is_empty()) {
+            (_, true) => Found::Nothing,
+            (Some(_), _) => Found::Closed,
+            (None, _) => Found::Abandoned,
+        },
+        session: manifest.session,
+        last: Seq::ZERO,
+        cut: survey.cut.clone(),
+        copied: 0,
+    };
+    let mut live = survey.live;
+    if clean.is_some() {
+        recovery.cut = trim(dir, &live)?;
+        for number in &survey.dead {
+            dir.unlink(&paths::segment(*number))?;
+        }
+    } else {
+        let number = survey.highest_number + 1;
+        let new = copy_tail(dir, options, &manifest, &mut live, number, survey.claim, time_ms)?;
+        recovery.copied = new.copied;
+        let last = new.live.segment.state.read().last_seq;
+        if manifest.floor_segment == 0 || manifest.durable < last {
+            if manifest.floor_segment == 0 {
+                manifest.floor_segment = live.first().map_or(number, |live| live.segment.number());
+            }
+            // What was copied is durable now, and until the next commit only its own segment says so.
+            manifest.durable = last;
+            manifest.write(dir)?;
+        }
+        for number in survey.dead.iter().chain(&new.dead) {
+            dir.unlink(&paths::segment(*number))?;
+        }
+        for live in &live {
+            finish(dir, live)?;
+        }
+        live.push(new.live);
+    }
+    dir.sync()?;
+
+    let segments: Vec<_> = live.into_iter().map(|live| live.segment).collect();
+    let Some(newest) = segments.last() else {
+        return Err(damage_at(dir.path(), 0, 0, "no segment is left"));
+    };
+    let (number, base) = (newest.number(), newest.header.base);
+    let state = newest.state.read().clone();
+    recovery.last = Seq(state.last_seq);
+    let position = base + u64::from(state.end);
+    page.store(Mark { unit: 0, position, seq: state.last_seq, segment: number })?;
+    Ok(Adopted {
+        manifest,
+        start: LogEnd {
+            log: manifest.log,
+            segment: number,
+            base,
+            offset: state.end,
+            records: state.records,
+            last_seq: state.last_seq,
+        },
+        chain: state.chain,
+        segments,
+        page,
+        spares: survey.spares,
+        recovery,
+    })
+}
+
+/// Cuts off what stands behind the end of a log that was closed cleanly: it is not the log's.
+fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<Cut>> {
+    let Some(newest) = live.last() else {
+        return Ok(None);
+    };
+    let end = u64::from(newest.segment.state.read().end);
+    if newest.file_len <= end {
+        return Ok(None);
+    }
+    let file = dir.open(&newest.segment.name(), Open::write())?;
+    file.set_len(end)?;
+    file.sync_data()?;
+    let what = "the log was closed before these bytes".into();
+    let file = newest.segment.path.clone();
+    Ok(Some(Cut { file, offset: end, bytes: newest.file_len - end, what }))
+}
+
+struct Copied {
+    live: Live,
+    copied: u64,
+    /// Segments that the new one replaces whole.
+    dead: Vec<u64>,
+}
+
+/// Makes the new segment, and shortens `live` to what it follows.
+fn copy_tail(
+    dir: &dyn Dir,
+    options: &Options,
+    manifest: &Manifest,
+    live: &mut Vec<Live>,
+    number: u64,
+    claim: u64,
+    time_ms: u64,
+) -> Result<Copied> {
+    // From the end backward: whole segments above the claim, then the part of one.
+    let mut tail: Vec<(Live, Vec<SoundUnit>)> = Vec::new();
+    let mut dead = Vec::new();
+    let mut last = live.last().map_or(0, |live| live.segment.state.read().last_seq);
+    while let Some(newest) = live.pop() {
+        let Some(units) = &newest.units else {
+            live.push(newest);
+            break;
+        };
+        let above = units.partition_point(|unit| unit.header.last_seq <= claim);
+        let cut = match above.checked_sub(1).map(|below| &units[below]) {
+            Some(below) => below.end(),
+            None => BLOCK,
+        };
+        if cut - BLOCK <= COPY_WHOLE {
+            dead.push(newest.segment.number());
+            let units = units.clone();
+            // Whatever lies above the claim may be in the page cache alone, in whichever segment.
+            let above_before =
+                live.last().is_some_and(|before| before.segment.state.read().last_seq > claim);
+            let go_on = above == 0 && above_before;
+            tail.push((newest, units));
+            if go_on {
+                continue;
+            }
+            break;
+        }
+        let units = units[above..].to_vec();
+        let (seq, chain) = match above.checked_sub(1) {
+            Some(below) => {
+                let below = &newest.units.as_ref().map_or(&[][..], |units| units)[below];
+                (below.header.last_seq, below.chain)
+            }
+            None => (newest.segment.header.prev_seq, newest.segment.header_crc),
+        };
+        let copied = units.iter().map(|unit| u64::from(unit.header.records)).sum::<u64>();
+        {
+            let mut state = newest.segment.state.write();
+            state.end = cut;
+            state.last_seq = seq;
+            state.chain = chain;
+            state.records -= copied;
+            state.index.retain(|entry| entry.unit < cut);
+            state.full = true;
+            state.footed = false;
+        }
+        let kept =
+            Live { segment: Arc::clone(&newest.segment), units: None, file_len: newest.file_len };
+        tail.push((newest, units));
+        live.push(kept);
+        break;
+    }
+    tail.reverse();
+
+    let before = live.last().map(|live| Arc::clone(&live.segment));
+    let (prev_segment, base, prev_seq, chain) = match (&before, tail.first()) {
+        (Some(before), _) => {
+            let state = before.state.read();
+            let end = before.header.base + u64::from(state.end);
+            (before.number(), end, state.last_seq, state.chain)
+        }
+        // The oldest segment is replaced: the new one follows what the old one followed.
+        (None, Some((first, _))) => {
+            let header = &first.segment.header;
+            (header.prev_segment, header.base, header.prev_seq, header.chain)
+        }
+        (None, None) => (0, 0, manifest.floor_seq, 0),
+    };
+    if tail.is_empty() {
+        last = prev_seq;
+    }
+    let header = SegmentHeader {
+        log: manifest.log,
+        segment: number,
+        session: manifest.session,
+        base,
+        prev_segment,
+        prev_seq,
+        claim: last,
+        time_ms,
+        chain,
+        recovered: true,
+        first_chain: 0,
+    };
+    let room = room_for(tail.iter().flat_map(|(_, units)| units));
+    let mut writer = Rewriter::new(dir, header, density(options), room)?;
+    let mut copied = 0;
+    for (live, units) in &tail {
+        let segment = &live.segment;
+        writer.copy(&segment.reader, segment.salt, &segment.path, units, |seq| {
+            copied += u64::from(seq > claim);
+        })?;
+    }
+    let new = writer.finish()?;
+    let live = open_new(dir, options, new)?;
+    Ok(Copied { live, copied, dead })
+}
+
+/// The most bytes that a segment with these units takes, when they are put together anew.
+pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a SoundUnit>) -> u64 {
+    let block = u64::from(BLOCK);
+    let (mut bytes, mut gaps) = (0, 0);
+    for unit in units {
+        match unit.header.kind {
+            UnitKind::Data => bytes += u64::from(unit.header.used),
+            UnitKind::Gap => gaps += 1,
+        }
+    }
+    // Behind a gap and behind each megabyte a unit begins, with a header and on a block of its own.
+    let begun = bytes / u64::from(UNIT) + gaps + 1;
+    let room = block * (1 + gaps) + bytes + begun * (block + u64::from(UNIT_HEADER));
+    room.next_multiple_of(block)
+}
+
+fn open_new(dir: &dyn Dir, options: &Options, new: Rewritten) -> Result<Live> {
+    let direct = options.direct != crate::base::options::Direct::Off;
+    let direct = direct && dir.facts()?.direct;
+    let name = paths::segment(new.header.segment);
+    let reader = dir.open(&name, Open::read().direct(direct))?;
+    let file_len = u64::from(new.state.end);
+    let segment = Arc::new(Segment {
+        header: new.header,
+        header_crc: new.header_crc,
+        salt: new.header.salt(),
+        path: dir.path_of(&name),
+        reader,
+        state: RwLock::new(new.state),
+    });
+    Ok(Live { segment, units: None, file_len })
+}
+
+/// Gives a segment that is not the newest its end and its footer.
+fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
+    let segment = &live.segment;
+    if segment.state.read().footed {
+        return Ok(());
+    }
+    let file = dir.open(&segment.name(), Open::write())?;
+    let end = segment.state.read().end;
+    if live.file_len > u64::from(end) {
+        file.set_len(u64::from(end))?;
+        file.sync_data()?;
+    }
+    match write_footer(&*file, segment) {
+        // It is a convenience.
+        Err(error) if error.is_no_space() => Ok(()),
+        end => end.map(drop),
+    }
+}

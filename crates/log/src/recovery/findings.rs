@@ -1,0 +1,90 @@
+//! What a scan of the directory finds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_disk::{Dir, File};
+
+use super::outcome::Cut;
+use crate::base::error::{Damage, Error, Result};
+use crate::base::options::Options;
+use crate::format::segment::HeaderFlaw;
+use crate::format::{BLOCK, SegmentHeader};
+use crate::store::manifest::Manifest;
+use crate::store::segment_reader::Trouble;
+use crate::store::segment_scan::SoundUnit;
+use crate::store::segment_table::Segment;
+
+/// A log as its files tell it.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) manifest: Manifest,
+    /// The live segments, oldest first.
+    pub(crate) live: Vec<Live>,
+    /// Numbers of segment files that are not live.
+    pub(crate) dead: Vec<u64>,
+    /// Those of them that never got a header.
+    pub(crate) blank: Vec<u64>,
+    /// Numbers of spare files.
+    pub(crate) spares: Vec<u64>,
+    /// Files that did not get their name.
+    pub(crate) aside: Vec<String>,
+    pub(crate) highest_number: u64,
+    /// Records up to this number were durable at some time.
+    pub(crate) claim: u64,
+    pub(crate) cut: Option<Cut>,
+    /// The first damage. `live` then ends before it.
+    pub(crate) damage: Option<Damage>,
+}
+
+impl Survey {
+    /// The survey, unless there is damage.
+    pub(crate) fn undamaged(self) -> Result<Self> {
+        match self.damage {
+            Some(damage) => Err(Error::Damaged(damage)),
+            None => Ok(self),
+        }
+    }
+
+    /// The position and the number up to which everything was durable at some time, and the bytes
+    /// of sound units behind.
+    pub(crate) fn durable_end(&self) -> (u64, u64, u64) {
+        let mut behind = 0;
+        for (n, live) in self.live.iter().enumerate().rev() {
+            let header = &live.segment.header;
+            let Some(units) = &live.units else {
+                return (live.segment.end_position(), live.segment.state.read().last_seq, behind);
+            };
+            let known = units.partition_point(|unit| unit.header.last_seq <= self.claim);
+            behind += units[known..].iter().map(|unit| u64::from(unit.header.span())).sum::<u64>();
+            if let Some(last) = known.checked_sub(1).map(|last| &units[last]) {
+                return (header.base + u64::from(last.end()), last.header.last_seq, behind);
+            }
+            if n == 0 {
+                return (header.base + u64::from(BLOCK), header.prev_seq, behind);
+            }
+        }
+        (0, 0, behind)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) segment: Arc<Segment>,
+    /// Its units, where it was scanned rather than believed by its footer.
+    pub(crate) units: Option<Vec<SoundUnit>>,
+    pub(crate) file_len: u64,
+}
+
+pub(super) type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
+
+pub(super) struct Surveyor<'a> {
+    pub(super) dir: &'a dyn Dir,
+    pub(super) options: &'a Options,
+    pub(super) direct: bool,
+    pub(super) manifest: Manifest,
+    pub(super) heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
+    pub(super) trouble: Trouble,
+    /// The segment that the mark page names.
+    pub(super) told: Option<u64>,
+}

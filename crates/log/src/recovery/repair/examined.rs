@@ -1,0 +1,152 @@
+//! A segment piece by piece, as far as it could be made out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_disk::{Dir, File};
+
+use crate::format::{BLOCK, Flaw, SEGMENT_MAX, SegmentHeader};
+use crate::store::manifest::End;
+use crate::store::paths;
+use crate::store::segment_scan::SoundUnit;
+
+pub(crate) struct Examined {
+    pub(crate) number: u64,
+    /// For messages.
+    pub(crate) path: PathBuf,
+    /// `None` when the file is missing.
+    pub(crate) file: Option<Arc<dyn File>>,
+    /// `None` when the header is damaged.
+    pub(crate) header: Option<SegmentHeader>,
+    /// What is wrong with the header.
+    pub(crate) header_flaw: Option<String>,
+    pub(crate) base: u64,
+    /// The number before the first record.
+    pub(crate) prev_seq: u64,
+    /// Where the segment behind says that this one ends; `None` for the newest.
+    pub(crate) end: Option<u32>,
+    /// What the segment behind says of the end: its chain and number.
+    pub(crate) next: Option<(u32, u64)>,
+    pub(crate) pieces: Vec<Piece>,
+    /// Behind the last block, after the pieces, that has anything in it.
+    pub(crate) written_to: u32,
+}
+
+/// What is left of a segment says where it begins, as far as anything does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Told {
+    pub(crate) base: Option<u64>,
+    /// The number before the first record.
+    pub(crate) prev_seq: Option<u64>,
+}
+
+/// A part of a segment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Piece {
+    Sound(SoundUnit),
+    Bad { from: u32, to: u32, after: u64, flaw: Flaw },
+}
+
+impl Examined {
+    /// The name of its file.
+    pub(crate) fn name(&self) -> String {
+        paths::segment(self.number)
+    }
+
+    /// The last number that stands in the segment, or before it.
+    pub(crate) fn last(&self) -> u64 {
+        self.pieces
+            .iter()
+            .rev()
+            .find_map(|piece| match piece {
+                Piece::Sound(unit) => Some(unit.header.last_seq),
+                Piece::Bad { .. } => None,
+            })
+            .unwrap_or(self.prev_seq)
+    }
+
+    /// The last number before the end of the segment, there or not.
+    pub(crate) fn accounted_to(&self) -> u64 {
+        self.next.map_or(self.last(), |(_, last)| last)
+    }
+
+    pub(crate) fn beheaded(
+        dir: &dyn Dir,
+        number: u64,
+        file: Option<Arc<dyn File>>,
+        flaw: String,
+    ) -> Self {
+        Self {
+            number,
+            path: dir.path_of(&paths::segment(number)),
+            file,
+            header: None,
+            header_flaw: Some(flaw),
+            base: 0,
+            prev_seq: 0,
+            end: None,
+            next: None,
+            pieces: Vec::new(),
+            written_to: 0,
+        }
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        let bad = |piece: &Piece| matches!(piece, Piece::Bad { .. });
+        self.header.is_none() || self.pieces.iter().any(bad)
+    }
+
+    /// What the segment behind this one must chain to, where nothing is damaged.
+    pub(crate) fn chain_behind(&self, header: &SegmentHeader) -> u32 {
+        match self.pieces.last() {
+            Some(Piece::Sound(unit)) => unit.chain,
+            _ => header.to_block().1,
+        }
+    }
+
+    /// Whether the log was closed where this segment ends.
+    pub(crate) fn ends_at(&self, end: &End) -> bool {
+        let chain = self.header.map(|header| self.chain_behind(&header));
+        (self.number, self.pieces_end(), self.last(), chain)
+            == (end.segment, end.offset, end.seq, Some(end.chain))
+    }
+
+    /// The units before the first damage.
+    pub(crate) fn sound_start(&self) -> impl Iterator<Item = SoundUnit> {
+        let pieces = if self.header.is_some() { &self.pieces[..] } else { &[] };
+        pieces.iter().map_while(|piece| match piece {
+            Piece::Sound(unit) => Some(*unit),
+            Piece::Bad { .. } => None,
+        })
+    }
+
+    /// Offset behind the last piece.
+    pub(crate) fn pieces_end(&self) -> u32 {
+        match self.pieces.last() {
+            Some(Piece::Sound(unit)) => unit.end(),
+            Some(Piece::Bad { to, .. }) => *to,
+            None => BLOCK,
+        }
+    }
+
+    /// The segment behind this one lost its header, and tells where it begins: what lies between is
+    /// a gap, where this one's end is not known better. Gives where the two meet.
+    pub(crate) fn reach(&mut self, (base, seq): (u64, u64), told: Told) -> (u64, u64) {
+        let told_base = told.base.unwrap_or(base).max(base);
+        let told_seq = told.prev_seq.unwrap_or(seq).max(seq);
+        if (told_base, told_seq) == (base, seq) {
+            return (base, seq);
+        }
+        let from = self.pieces_end();
+        let to = match told_base.checked_sub(self.base) {
+            Some(end) if told_base > base && end < u64::from(SEGMENT_MAX / 2) => end as u32,
+            _ => self.written_to.max(from + BLOCK),
+        };
+        match self.pieces.last_mut() {
+            Some(Piece::Bad { to: end, .. }) => *end = to.max(*end),
+            _ => self.pieces.push(Piece::Bad { from, to, after: seq, flaw: Flaw::Blank }),
+        }
+        (self.end, self.next) = (Some(to), Some((0, told_seq)));
+        (self.base + u64::from(to), told_seq)
+    }
+}

@@ -1,0 +1,65 @@
+//! What to do about damage, once somebody decided to: put the damaged units aside, keep the rest,
+//! and leave in their place a gap that readers are told of.
+//!
+//! # The crash argument
+//!
+//! A repaired segment is written aside, whole, with every sound unit at its old offset, synced, and
+//! renamed over the damaged one. The damaged bytes were copied under `quarantine/` and synced
+//! before. So a crash leaves the damaged segment or the repaired one, and never less than both the
+//! sound units and the damaged bytes. The clean end is dropped from the manifest last; until then
+//! the next opening finds the same damage, or none.
+
+mod examine;
+mod examined;
+mod locate;
+mod manifest;
+mod rebuild;
+mod report;
+mod take_apart;
+mod verify;
+
+use std::path::Path;
+
+use crate::base::error::{Error, Result};
+use crate::base::options::{OnDamage, Options};
+use crate::store::directory;
+use crate::store::manifest::Manifest;
+use crate::store::paths;
+
+pub(crate) use manifest::{Anew, manifest};
+pub(crate) use rebuild::repair_segments;
+use rebuild::store_watermark;
+pub use report::{Aside, Repaired};
+pub use verify::{Report, verify};
+
+/// Repairs the log in `dir`: puts damaged commit units aside under `quarantine/` and keeps the rest.
+/// Takes the log's lock. A log without damage is left as it is.
+///
+/// # Errors
+/// [`Error::Locked`] while somebody writes to the log, [`Error::NotALog`], [`Error::Version`],
+/// [`Error::Foreign`], [`Error::Io`].
+pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
+    let dir = &*directory::open(dir.as_ref(), options)?;
+    let options = &Options { on_damage: OnDamage::Quarantine, ..options.clone() };
+    if !paths::is_a_log(&dir.list()?) {
+        return Err(directory::not_a_log(dir.path(), "it has no segments"));
+    }
+    let _lock = directory::lock(dir)?;
+    let mut repaired = Repaired::default();
+    let found = match Manifest::read(dir) {
+        Ok(Some(found)) => found,
+        Ok(None) | Err(Error::Damaged(_)) => {
+            repaired.manifest = true;
+            let anew = manifest(dir)?;
+            repaired.may_be_truncated = anew.may_be_truncated;
+            anew.manifest
+        }
+        Err(error) => return Err(error),
+    };
+    let (manifest, aside) = repair_segments(dir, options, found)?;
+    repaired.aside = aside;
+    if repaired.manifest {
+        store_watermark(dir, &manifest)?;
+    }
+    Ok(repaired)
+}

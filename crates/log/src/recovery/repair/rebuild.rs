@@ -1,0 +1,352 @@
+//! Writing a damaged segment anew, with gaps where its damaged units were.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
+
+use super::examine::{Examination, examine};
+use super::examined::{Examined, Piece};
+use super::report::Aside;
+use crate::base::error::Result;
+use crate::base::error::damage_at;
+use crate::base::log_end::Mark;
+use crate::base::options::{OnDamage, Options};
+use crate::base::position::Seq;
+use crate::format::decode::check_unit;
+use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
+use crate::recovery::{Rewriter, density, room_for};
+use crate::store::manifest::{End, Manifest};
+use crate::store::paths;
+use crate::store::sealed_file;
+use crate::store::segment_reader::Image;
+use crate::store::segment_scan::SoundUnit;
+use crate::store::watermark_page::{Look, Page};
+
+/// How often what a repair left is examined again.
+const ROUNDS: usize = 4;
+
+/// Repairs every segment of a log, and gives the manifest that holds then.
+///
+/// A segment that is written anew may show that another is damaged, or was of an earlier time: the
+/// repair is over when it finds nothing any more.
+pub(crate) fn repair_segments(
+    dir: &dyn Dir,
+    options: &Options,
+    mut manifest: Manifest,
+) -> Result<(Manifest, Vec<Aside>)> {
+    let mut all = Vec::new();
+    for _ in 0..ROUNDS {
+        let (now, aside) = repair_once(dir, options, manifest)?;
+        manifest = now;
+        if aside.is_empty() {
+            break;
+        }
+        all.extend(aside);
+    }
+    Ok((manifest, all))
+}
+
+fn repair_once(
+    dir: &dyn Dir,
+    options: &Options,
+    mut manifest: Manifest,
+) -> Result<(Manifest, Vec<Aside>)> {
+    let page = Look::of_any_log(dir)?;
+    let told = page.and_then(|page| page.told().ok().flatten());
+    let mut found = examine(dir, &manifest, told)?;
+    add_lost_end(&mut found);
+    let mut aside = Vec::new();
+    if options.on_damage == OnDamage::Truncate {
+        truncate(dir, options, &mut manifest, &found, &mut aside)?;
+    } else {
+        let mut before: Option<(u64, u32)> = None;
+        for segment in &found.segments {
+            let chain = match segment.header {
+                Some(header) if !segment.is_damaged() => segment.chain_behind(&header),
+                _ => rebuild(dir, &manifest, segment, before, found.claim, &mut aside)?,
+            };
+            before = Some((segment.number, chain));
+        }
+    }
+    let newest = found.segments.last();
+    let ends = |end: &End| newest.is_some_and(|newest| newest.ends_at(end));
+    if !aside.is_empty() || !manifest.clean.as_ref().is_none_or(ends) || found.clean_lies {
+        manifest.clean = None;
+        manifest.write(dir)?;
+    }
+    Ok((manifest, aside))
+}
+
+/// Durable records that should stand behind the last unit and do not are a gap at the end.
+fn add_lost_end(found: &mut Examination) {
+    let (claim, last) = (found.claim, found.last);
+    if claim > last
+        && let Some(newest) = found.segments.last_mut()
+    {
+        let from = newest.pieces_end();
+        let flaw = crate::format::Flaw::Blank;
+        let to = newest.written_to.max(from + BLOCK);
+        newest.pieces.push(Piece::Bad { from, to, after: last, flaw });
+    }
+}
+
+/// Gives back what the segment behind must chain to.
+fn rebuild(
+    dir: &dyn Dir,
+    manifest: &Manifest,
+    segment: &Examined,
+    before: Option<(u64, u32)>,
+    claim: u64,
+    aside: &mut Vec<Aside>,
+) -> Result<u32> {
+    let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
+    let salt = Salt::new(manifest.log, segment.number);
+    let name = segment.name();
+    let aside_name = paths::aside(&name);
+    let new = dir.open(&aside_name, Open::create())?;
+    new.set_len(0)?;
+    let (block, mut chain) = header.to_block();
+    write_aligned(&*new, &block, 0)?;
+    if segment.header.is_none() {
+        aside.push(Aside {
+            file: segment.path.clone(),
+            offset: 0,
+            bytes: u64::from(BLOCK),
+            kept_in: keep(dir, segment, 0, u64::from(BLOCK))?,
+            from: Seq(segment.prev_seq),
+            to: Seq(segment.prev_seq),
+        });
+    }
+    let mut image = segment.file.clone().map(Image::new).transpose()?;
+    let mut session = header.session;
+    for (n, piece) in segment.pieces.iter().enumerate() {
+        match piece {
+            Piece::Sound(unit) => {
+                let span = unit.header.span();
+                if unit.header.kind == UnitKind::Gap {
+                    let (head, _) = unit.header.to_bytes(salt, unit.offset);
+                    write_aligned(&*new, &head, unit.offset)?;
+                } else if let Some(image) = &mut image {
+                    let bytes = image.at(u64::from(unit.offset), span as usize)?;
+                    check_unit(bytes, salt, unit.offset, |_| {}).map_err(|flaw| {
+                        damage_at(&segment.path, unit.offset, unit.header.prev_seq, flaw)
+                    })?;
+                    write_all_at(&*new, bytes, u64::from(unit.offset))?;
+                }
+                chain = unit.chain;
+                session = unit.header.session;
+            }
+            Piece::Bad { from, to, after, .. } => {
+                let behind = segment.pieces.get(n + 1);
+                let (next_chain, last_seq) = match behind {
+                    Some(Piece::Sound(unit)) => (unit.header.chain, unit.header.prev_seq),
+                    _ => segment.next.unwrap_or((0, claim)),
+                };
+                let bytes = u64::from(to - from);
+                aside.push(Aside {
+                    file: segment.path.clone(),
+                    offset: u64::from(*from),
+                    bytes,
+                    kept_in: keep(dir, segment, u64::from(*from), bytes)?,
+                    from: Seq(*after),
+                    to: Seq(last_seq),
+                });
+                let gap = UnitHeader {
+                    kind: UnitKind::Gap,
+                    used: to - from,
+                    records: 0,
+                    digest: u64::from(next_chain),
+                    prev_seq: *after,
+                    last_seq: last_seq.max(*after),
+                    claim: last_seq.max(*after),
+                    session,
+                    time_ms: header.time_ms,
+                    chain,
+                };
+                let (head, _) = gap.to_bytes(salt, *from);
+                write_aligned(&*new, &head, *from)?;
+                chain = next_chain;
+            }
+        }
+    }
+    // The file is as long as its pieces say, so that a gap at the end is a whole one.
+    new.set_len(u64::from(segment.pieces_end()))?;
+    new.sync_data()?;
+    sealed_file::publish(dir, &aside_name, &name)?;
+    Ok(chain)
+}
+
+/// The header that the segment had, if its first unit proves it, or one that leads to that unit.
+fn new_header(
+    manifest: &Manifest,
+    segment: &Examined,
+    before: Option<(u64, u32)>,
+) -> SegmentHeader {
+    let first = segment.pieces.iter().find_map(|piece| match piece {
+        Piece::Sound(unit) => Some(unit.header),
+        Piece::Bad { .. } => None,
+    });
+    let (prev_segment, chain) = before.unwrap_or((0, 0));
+    let mut header = SegmentHeader {
+        log: manifest.log,
+        segment: segment.number,
+        session: first.map_or(0, |first| first.session),
+        base: segment.base,
+        prev_segment,
+        prev_seq: segment.prev_seq,
+        claim: first.map_or(0, |first| first.claim),
+        time_ms: first.map_or(0, |first| first.time_ms),
+        chain,
+        recovered: false,
+        first_chain: 0,
+    };
+    let leads = matches!(segment.pieces.first(), Some(Piece::Sound(_)));
+    if let Some(first) = first.filter(|_| leads) {
+        for recovered in [false, true] {
+            header.recovered = recovered;
+            if header.to_block().1 == first.chain {
+                return header;
+            }
+        }
+        header.first_chain = first.chain;
+    }
+    header.recovered = false;
+    header
+}
+
+/// Copies damaged bytes under `quarantine/`, durably. `None` when there are none to copy.
+fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Option<PathBuf>> {
+    // Its being there says that the log was repaired, also where no bytes are left to keep.
+    let room = dir.create_dir(paths::QUARANTINE)?;
+    let Some(file) = &segment.file else { return Ok(None) };
+    let taken = room.list()?;
+    let names = (0u32..).map(|n| match n {
+        0 => format!("{:020}-{offset}.bytes", segment.number),
+        n => format!("{:020}-{offset}-{n}.bytes", segment.number),
+    });
+    let Some(name) = names.take(taken.len() + 1).find(|name| !taken.contains(name)) else {
+        return Ok(None);
+    };
+    let aside = paths::aside(&name);
+    let kept = room.open(&aside, Open::create())?;
+    kept.set_len(0)?;
+    let mut image = Image::new(Arc::clone(file))?;
+    let mut at = 0;
+    while at < bytes {
+        let piece = image.at(offset + at, (bytes - at).min(1 << 20) as usize)?;
+        if piece.is_empty() {
+            break;
+        }
+        write_all_at(&*kept, piece, at)?;
+        at += piece.len() as u64;
+    }
+    kept.sync_data()?;
+    sealed_file::publish(&*room, &aside, &name)?;
+    Ok(Some(room.path_of(&name)))
+}
+
+/// Cuts the log at its first damage. What stands behind is put aside.
+fn truncate(
+    dir: &dyn Dir,
+    options: &Options,
+    manifest: &mut Manifest,
+    found: &Examination,
+    aside: &mut Vec<Aside>,
+) -> Result<()> {
+    let Some(first) = found.segments.iter().position(Examined::is_damaged) else {
+        return Ok(());
+    };
+    let damaged = &found.segments[first];
+    let kept: Vec<SoundUnit> = damaged.sound_start().collect();
+    let last = kept.last().map_or(damaged.prev_seq, |unit| unit.header.last_seq);
+    let cut = match kept.last() {
+        Some(unit) => unit.end(),
+        None if damaged.header.is_some() => BLOCK,
+        None => 0,
+    };
+    for segment in found.segments[first..].iter().chain(&found.dead) {
+        let from = if segment.number == damaged.number { u64::from(cut) } else { 0 };
+        let len = segment.file.as_ref().map_or(Ok(0), |file| file.len())?;
+        let bytes = len.saturating_sub(from);
+        aside.push(Aside {
+            file: segment.path.clone(),
+            offset: from,
+            bytes,
+            kept_in: keep(dir, segment, from, bytes)?,
+            from: Seq(last),
+            to: Seq(found.claim.max(found.last)),
+        });
+    }
+    // Nothing may go on claiming what was given up.
+    // What is left below the trim point stays dropped, and the numbers above go on from here.
+    manifest.floor_seq = manifest.floor_seq.min(last);
+    let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
+    page.take_back(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
+    manifest.clean = None;
+    manifest.durable = last;
+    manifest.write(dir)?;
+    for segment in found.segments[first + 1..].iter().chain(&found.dead).rev() {
+        if segment.file.is_some() {
+            dir.unlink(&segment.name())?;
+        }
+    }
+    dir.sync()?;
+    match damaged.header {
+        Some(header) => write_anew(dir, options, damaged, header, &kept)?,
+        None => {
+            if damaged.file.is_some() {
+                dir.unlink(&damaged.name())?;
+                dir.sync()?;
+            }
+            if first == 0 {
+                // Nothing is left: the log begins again, behind the numbers that it had.
+                manifest.floor_segment = 0;
+                manifest.floor_seq = last;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Syncs all segments, then stores their last record in the watermark page and syncs it. The page may have
+/// been lost with the manifest, and readers in other processes read only up to it.
+pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> {
+    let found = examine(dir, manifest, None)?;
+    for segment in found.segments.iter().filter(|segment| segment.file.is_some()) {
+        dir.open(&segment.name(), Open::write())?.sync_data()?;
+    }
+    if let Some(newest) = found.segments.last() {
+        let position = newest.base + u64::from(newest.pieces_end());
+        let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
+        page.store_durably(Mark { unit: 0, position, seq: found.last, segment: newest.number })?;
+        dir.sync()?;
+    }
+    Ok(())
+}
+
+/// Writes the records of these units to a segment in place of the one that they stand in. The old
+/// units claim what is no longer there.
+fn write_anew(
+    dir: &dyn Dir,
+    options: &Options,
+    segment: &Examined,
+    header: SegmentHeader,
+    units: &[SoundUnit],
+) -> Result<()> {
+    let claim = units.last().map_or(header.prev_seq, |unit| unit.header.last_seq);
+    let header = SegmentHeader { claim, recovered: true, first_chain: 0, ..header };
+    let mut writer = Rewriter::new(dir, header, density(options), room_for(units.iter()))?;
+    if let Some(file) = &segment.file {
+        writer.copy(file, header.salt(), &segment.path, units, |_| {})?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+/// Writes bytes at the start of a block, the rest of it zeros.
+fn write_aligned(file: &dyn File, bytes: &[u8], offset: u32) -> Result<()> {
+    let mut block = AlignedBuf::new(BLOCK as usize);
+    block[..bytes.len()].copy_from_slice(bytes);
+    Ok(write_all_at(file, &block, u64::from(offset))?)
+}

@@ -1,0 +1,137 @@
+//! Going through one segment, past every damage.
+
+use std::sync::Arc;
+
+use esker_disk::File;
+
+use super::examined::{Examined, Piece};
+use crate::base::error::Result;
+use crate::format::decode::continues;
+use crate::format::{BLOCK, Flaw, Salt, UnitHeader};
+use crate::recovery::is_heard;
+use crate::store::manifest::{End, Manifest};
+use crate::store::segment_reader::Image;
+use crate::store::segment_scan::{SoundUnit, sound_unit};
+
+/// What came of going through a segment.
+#[derive(Default)]
+pub(crate) struct Part {
+    /// The highest claim in it.
+    pub(crate) claim: u64,
+    /// It goes on behind the clean end, in a session that the manifest does not know.
+    pub(crate) goes_on: bool,
+}
+
+/// Goes through a segment, piece by piece. `clean` is where the log was closed, if in this segment.
+pub(crate) fn take_apart(
+    segment: &mut Examined,
+    manifest: &Manifest,
+    clean: Option<End>,
+) -> Result<Part> {
+    let salt = Salt::new(manifest.log, segment.number);
+    let Some(file) = &segment.file else {
+        if let Some(end) = segment.end.filter(|end| *end > BLOCK) {
+            let (after, flaw) = (segment.prev_seq, Flaw::Blank);
+            segment.pieces.push(Piece::Bad { from: BLOCK, to: end, after, flaw });
+        }
+        return Ok(Part::default());
+    };
+    let mut image = Image::new(Arc::clone(file))?;
+    let behind = |end: End, image: &mut Image<'_>| -> Result<bool> {
+        let unit = sound_unit(image, salt, end.offset, |_| {})?;
+        Ok(unit.is_ok_and(|(header, _)| {
+            header.chain == end.chain && header.session > manifest.session
+        }))
+    };
+    let goes_on = match clean {
+        Some(end) => behind(end, &mut image)?,
+        None => false,
+    };
+    let clean = clean.filter(|_| !goes_on).map(|end| end.offset);
+    let end = segment.end.or(clean).map_or(image.len(), u64::from);
+    let mut chain = segment.header.map(|header| header.to_block().1);
+    let mut seq = segment.prev_seq;
+    let mut session = segment.header.map_or(0, |header| header.session);
+    let mut bad: Option<(u32, Flaw)> = None;
+    let mut claim = 0;
+    let mut at = u64::from(BLOCK);
+    while at < end {
+        let offset = at as u32;
+        let flaw = match sound_unit(&mut image, salt, offset, |_| {})? {
+            Ok((header, crc)) => {
+                let continues = match chain {
+                    Some(chain) => continues(&header, chain, seq, session),
+                    None => header.prev_seq >= seq && header.session >= session,
+                };
+                if continues && at + u64::from(header.span()) <= end {
+                    if let Some((from, flaw)) = bad.take() {
+                        segment.pieces.push(Piece::Bad { from, to: offset, after: seq, flaw });
+                    }
+                    claim = claim.max(header.claim);
+                    let next = header.next_chain(crc);
+                    segment.pieces.push(Piece::Sound(SoundUnit { offset, header, chain: next }));
+                    (chain, seq, session) = (Some(next), header.last_seq, header.session);
+                    at += u64::from(header.span());
+                    continue;
+                }
+                Flaw::Chain
+            }
+            Err(flaw) => flaw,
+        };
+        chain = None;
+        bad.get_or_insert((offset, flaw));
+        // A header may be whole where its records are not, and what it claims holds.
+        let head = image.at(at, BLOCK as usize)?;
+        if let Ok((header, _)) = UnitHeader::parse(head, salt, offset)
+            && is_heard(&header, session)
+        {
+            claim = claim.max(header.claim);
+        }
+        at += u64::from(BLOCK);
+        if image.at(at - u64::from(BLOCK), BLOCK as usize)?.iter().any(|&byte| byte != 0) {
+            segment.written_to = at as u32;
+        }
+    }
+    // What stands behind the last unit of the newest segment is damage only if a claim says so.
+    if let (Some((from, flaw)), Some(to)) = (bad, segment.end) {
+        segment.pieces.push(Piece::Bad { from, to, after: seq, flaw });
+    }
+    drop_what_does_not_lead_on(segment);
+    Ok(Part { claim, goes_on })
+}
+
+/// Units at the end of a segment that are sound, but not what the segment behind continues, are
+/// those of another history: they count as bad.
+fn drop_what_does_not_lead_on(segment: &mut Examined) {
+    let (Some((chain, seq)), Some(to)) = (segment.next, segment.end) else {
+        return;
+    };
+    let leads = |unit: &SoundUnit| unit.chain == chain && unit.header.last_seq == seq;
+    let mut from = to;
+    while let Some(Piece::Sound(unit)) = segment.pieces.last() {
+        let over = unit.header.last_seq > seq;
+        if (from == to && leads(unit)) || (from < to && !over) {
+            break;
+        }
+        from = unit.offset;
+        segment.pieces.pop();
+    }
+    if from < to {
+        let (after, flaw) = (segment.last(), Flaw::Chain);
+        segment.pieces.push(Piece::Bad { from, to, after, flaw });
+    }
+}
+
+/// Behind the last block of a file that has anything in it.
+pub(crate) fn written_to(file: &Arc<dyn File>) -> Result<u32> {
+    let mut image = Image::new(Arc::clone(file))?;
+    let (mut at, mut end) = (0, 0);
+    while at < image.len() {
+        let block = image.at(at, BLOCK as usize)?;
+        at += u64::from(BLOCK);
+        if block.iter().any(|&byte| byte != 0) {
+            end = at as u32;
+        }
+    }
+    Ok(end)
+}

@@ -1,0 +1,228 @@
+//! Reading everything and reporting what is wrong. Changes nothing and needs no lock.
+//!
+//! # Beside a writer
+//!
+//! A pass reads the watermark page, then the manifest, then the list of files, then the files. So all
+//! that the page says was durable is in the files listed, or has left the log. Then:
+//!
+//! - A segment below the trim point of a manifest read *after* the files has left the log. Its file
+//!   may hold anything, because a file is used again only when that manifest is durable. It does not
+//!   count.
+//! - A unit with a record at or below the watermark was durable before the pass began. If it does not
+//!   check, it is corrupt, whoever writes meanwhile.
+//! - A unit above may be on its way. If the page or the manifest changed during the pass, there is a
+//!   writer, and such a unit is not judged. If neither did, the pass is repeated until two find
+//!   the same: a claim that a later unit makes was true by then, so a sound log has no such hole twice.
+//! - A pass during which the session changed, or which ran beside a recovery, says nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::Dir;
+
+use super::examine::{Examination, examine};
+use super::examined::{Examined, Piece};
+use crate::base::error::{Damage, Error, Result};
+use crate::base::options::Options;
+use crate::base::position::Seq;
+use crate::format::Salt;
+use crate::format::decode::Placed;
+use crate::format::unit::UnitKind;
+use crate::store::directory;
+use crate::store::manifest::{End, Manifest};
+use crate::store::segment_reader::Image;
+use crate::store::segment_scan::{SoundUnit, sound_unit};
+use crate::store::watermark_page::Look;
+
+/// What [`verify`] found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Live segments.
+    pub segments: u64,
+    /// Sound commit units, but for those that were truncated.
+    pub units: u64,
+    /// Records in them that were not truncated.
+    pub records: u64,
+    /// Bytes in them, headers and padding included.
+    pub bytes: u64,
+    /// The number before the first record.
+    pub after: Seq,
+    /// The last sound record.
+    pub last: Seq,
+    /// The highest number that something sound says was durable.
+    pub claimed: Seq,
+    /// Damage, in order. Empty in a sound log.
+    pub damage: Vec<Damage>,
+    /// Gaps that an earlier repair left: the last number before, the last number gone.
+    pub quarantined: Vec<(Seq, Seq)>,
+}
+
+/// Reads every byte of the log in `dir` that counts, and tells all damage.
+///
+/// With a writer at work, commits that go on meanwhile are not looked at.
+///
+/// # Errors
+/// [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], [`Error::Io`]. Damage is no error
+/// here but part of the report; only a damaged or lost manifest is [`Error::Damaged`].
+///
+/// [`Error::NotALog`]: crate::Error::NotALog
+/// [`Error::Version`]: crate::Error::Version
+/// [`Error::Foreign`]: crate::Error::Foreign
+/// [`Error::Io`]: crate::Error::Io
+/// [`Error::Damaged`]: crate::Error::Damaged
+pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
+    let dir = &*directory::open(dir.as_ref(), options)?;
+    let mut last: Option<Result<Report>> = None;
+    for n in 0..TRIES {
+        if n > 0 {
+            std::thread::sleep(AGAIN);
+        }
+        let now = match pass(dir) {
+            Ok(Pass { report, is_final: true }) => return Ok(report),
+            Ok(Pass { report, .. }) => Ok(report),
+            Err(error @ (Error::Io(_) | Error::Damaged(_))) => Err(error),
+            Err(error) => return Err(error),
+        };
+        let same = match (&last, &now) {
+            (Some(Ok(before)), Ok(now)) => before.damage == now.damage,
+            (Some(Err(before)), Err(now)) => before.to_string() == now.to_string(),
+            _ => false,
+        };
+        if same {
+            return now;
+        }
+        last = Some(now);
+    }
+    last.unwrap_or(Ok(Report::default()))
+}
+
+/// How often a pass is repeated while a writer changes the directory under it.
+const TRIES: usize = 8;
+/// How long to wait before that.
+const AGAIN: Duration = Duration::from_millis(1);
+
+struct Pass {
+    report: Report,
+    /// What it found holds, whatever a writer did meanwhile.
+    is_final: bool,
+}
+
+fn pass(dir: &dyn Dir) -> Result<Pass> {
+    let page = Look::of_any_log(dir)?;
+    let told = || page.as_ref().and_then(|page| page.told().ok().flatten());
+    let before = told();
+    let manifest = Manifest::of_log(dir)?;
+    let found = examine(dir, &manifest, before)?;
+    let now = Manifest::of_log(dir)?;
+    let moved = told() != before || now != manifest;
+    let mut report = report(dir, found, &manifest, &now)?;
+    if report.damage.is_empty() {
+        return Ok(Pass { report, is_final: true });
+    }
+    let before = before.filter(|told| told.log == manifest.log);
+    let session = before.map(|told| told.session);
+    if now.session != manifest.session || session.is_some_and(|told| told != now.session) {
+        return Ok(Pass { report, is_final: false });
+    }
+    let durable = before.map_or(0, |told| told.seq);
+    let is_final = report.damage.iter().any(|damage| damage.after.0 < durable);
+    if moved {
+        report.damage.retain(|damage| damage.after.0 < durable);
+        return Ok(Pass { report, is_final: true });
+    }
+    Ok(Pass { report, is_final })
+}
+
+/// What was found in segments that are still in the log.
+fn report(
+    dir: &dyn Dir,
+    found: Examination,
+    manifest: &Manifest,
+    now: &Manifest,
+) -> Result<Report> {
+    let trim = now.floor_seq;
+    let segments: Vec<_> =
+        found.segments.iter().filter(|segment| segment.number >= now.floor_segment).collect();
+    let mut report = Report {
+        segments: segments.len() as u64,
+        after: Seq(segments.first().map_or(0, |first| first.prev_seq).max(trim)),
+        last: Seq(segments.last().map_or(found.last, |last| last.last())),
+        claimed: Seq(found.claim),
+        ..Report::default()
+    };
+    for segment in &segments {
+        let damage = |offset: u64, after: u64, what: String| Damage {
+            file: segment.path.clone(),
+            offset,
+            after: Seq(after),
+            what,
+        };
+        if let Some(flaw) = &segment.header_flaw {
+            report.damage.push(damage(0, segment.prev_seq, flaw.clone()));
+        }
+        for piece in &segment.pieces {
+            match piece {
+                // All of it was truncated.
+                Piece::Sound(unit) if unit.header.last_seq <= trim => {}
+                Piece::Sound(unit) => {
+                    report.units += 1;
+                    report.records += readable(segment, manifest, unit, trim)?;
+                    report.bytes += u64::from(unit.header.span());
+                    let (from, to) = (unit.header.prev_seq, unit.header.last_seq);
+                    if unit.header.kind == UnitKind::Gap && from < to {
+                        report.quarantined.push((Seq(from), Seq(to)));
+                    }
+                }
+                Piece::Bad { from, after, flaw, .. } => {
+                    report.damage.push(damage(u64::from(*from), *after, flaw.to_string()));
+                }
+            }
+        }
+    }
+    if found.clean_lies {
+        report.damage.push(Damage {
+            file: dir.path_of(crate::store::paths::MANIFEST),
+            offset: 0,
+            after: Seq(manifest.clean.map_or(0, |end| end.seq)),
+            what: "the log goes on behind the end that the manifest tells of".into(),
+        });
+    }
+    // What was dropped meanwhile is not missing. A log that ends below its trim point is damaged.
+    let missing = if trim == manifest.floor_seq { 0 } else { trim };
+    if found.claim > found.last.max(missing)
+        && let Some(newest) = segments.last()
+    {
+        report.damage.push(Damage {
+            file: newest.path.clone(),
+            offset: u64::from(newest.pieces_end()),
+            after: Seq(found.last),
+            what: format!("records up to {} were durable and are missing", found.claim),
+        });
+    }
+    let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
+    if report.damage.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
+        report.damage.push(Damage {
+            file: dir.path_of(crate::store::paths::MANIFEST),
+            offset: 0,
+            after: report.last,
+            what: "the log was closed elsewhere than where it ends".into(),
+        });
+    }
+    Ok(report)
+}
+
+/// How many records of a unit lie above the trim point.
+fn readable(segment: &Examined, manifest: &Manifest, unit: &SoundUnit, trim: u64) -> Result<u64> {
+    let all = u64::from(unit.header.records);
+    let Some(file) = segment.file.as_ref().filter(|_| unit.header.prev_seq < trim) else {
+        return Ok(all);
+    };
+    let mut image = Image::new(Arc::clone(file))?;
+    let salt = Salt::new(manifest.log, segment.number);
+    let mut above = 0;
+    let count = |record: Placed<'_>| above += u64::from(record.seq > trim);
+    let _ = sound_unit(&mut image, salt, unit.offset, count)?;
+    Ok(above)
+}

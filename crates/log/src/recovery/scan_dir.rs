@@ -1,0 +1,393 @@
+//! Finding out what is in a log's directory. Reads only.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
+use parking_lot::RwLock;
+
+use super::classify::{Break, MISSING, begins_with, is_front_missing};
+use super::findings::{Head, Live, Survey, Surveyor};
+use crate::base::error::{Damage, Error, Result};
+use crate::base::error::{damage_at, damage_of};
+use crate::base::options::{Options, Validate};
+use crate::base::position::Seq;
+use crate::format::footer::FOOTER_HEADER;
+use crate::format::segment::HeaderFlaw;
+use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, SegmentHeader};
+use crate::store::manifest::Manifest;
+use crate::store::paths::{self, Name};
+use crate::store::segment_reader::Trouble;
+use crate::store::segment_scan::{Density, From, Scan, scan};
+use crate::store::segment_table::{Segment, State};
+use crate::store::watermark_page::{Look, refuse_foreign_page};
+
+/// Reads the first block of a segment file.
+pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Result<Head> {
+    let mut block = AlignedBuf::new(BLOCK as usize);
+    let got = read_full_at(file, &mut block, 0)?;
+    Ok(SegmentHeader::parse(&block[..got], manifest.log, number))
+}
+
+/// Surveys the directory of a log that has this manifest.
+///
+/// # Errors
+/// `Version` or `Foreign` for files that are not this log's, and failures of the disk. Damage is in
+/// the survey.
+pub(crate) fn survey(
+    dir: &dyn Dir,
+    options: &Options,
+    manifest: Manifest,
+    direct: bool,
+) -> Result<Survey> {
+    let mut surveyor = Surveyor {
+        dir,
+        options,
+        direct,
+        manifest,
+        heads: BTreeMap::new(),
+        trouble: Trouble::default(),
+        told: None,
+    };
+    let mut survey = Survey {
+        manifest,
+        live: Vec::new(),
+        dead: Vec::new(),
+        blank: Vec::new(),
+        spares: Vec::new(),
+        aside: Vec::new(),
+        highest_number: manifest.floor_segment,
+        claim: manifest.claim(),
+        cut: None,
+        damage: None,
+    };
+    for name in dir.list()? {
+        match paths::classify(&name) {
+            Name::Segment(number) if number < manifest.floor_segment => {
+                // Opening removes it: it must be this log's.
+                surveyor.refuse_foreign(number)?;
+                survey.dead.push(number);
+            }
+            Name::Segment(number) => surveyor.open(number)?,
+            Name::Spare(number) => survey.spares.push(number),
+            Name::Aside => survey.aside.push(name),
+            Name::Known | Name::Stranger => continue,
+        }
+    }
+    survey.highest_number =
+        surveyor.heads.keys().last().copied().unwrap_or(0).max(survey.highest_number);
+    survey.highest_number =
+        survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
+    let look = Look::of_any_log(dir)?;
+    // A crash may have torn a slot for good.
+    let page = look.and_then(|look| look.told().or_else(|_| look.told()).ok().flatten());
+    if let Some(told) = page.filter(|told| told.log == manifest.log) {
+        survey.claim = survey.claim.max(told.seq);
+        surveyor.told = Some(told.segment);
+    }
+    surveyor.follow_chain(&mut survey)?;
+    if survey.live.is_empty() {
+        refuse_foreign_page(dir, page, manifest.log)?;
+    }
+    // A crash may leave one block that cannot be read, in the tail that it tore. More than that, or
+    // one where records are missing, or after a clean close, is the device: it may come back.
+    let (blocks, cause) = surveyor.trouble.seen();
+    let torn = blocks == 1 && survey.damage.is_none() && manifest.clean.is_none();
+    match cause {
+        Some(cause) if !torn => Err(cause.into()),
+        _ => Ok(survey),
+    }
+}
+
+impl Surveyor<'_> {
+    /// The path of a segment, for messages.
+    pub(super) fn path(&self, number: u64) -> PathBuf {
+        self.dir.path_of(&paths::segment(number))
+    }
+
+    /// Refuses a segment that another log wrote.
+    fn refuse_foreign(&self, number: u64) -> Result<()> {
+        // It may be gone, or not readable: then nobody knows whose it is.
+        let name = paths::segment(number);
+        let Ok(file) = self.dir.open(&name, Open::read().direct(self.direct)) else {
+            return Ok(());
+        };
+        match read_head(&*file, &self.manifest, number) {
+            Ok(Err(HeaderFlaw::Foreign(_))) => Err(Error::Foreign { file: self.path(number) }),
+            _ => Ok(()),
+        }
+    }
+
+    fn open(&mut self, number: u64) -> Result<()> {
+        let name = paths::segment(number);
+        let file = self.dir.open(&name, Open::read().direct(self.direct))?;
+        let read = || read_head(&*file, &self.manifest, number);
+        let head = match read().or_else(|_| read()) {
+            Ok(head) => head,
+            Err(Error::Io(cause)) => {
+                self.trouble.note(0, &cause);
+                Err(HeaderFlaw::Flaw(Flaw::Unreadable))
+            }
+            Err(error) => return Err(error),
+        };
+        match head {
+            Err(HeaderFlaw::Version(version)) => {
+                return Err(Error::Version { file: self.dir.path_of(&name), version });
+            }
+            Err(HeaderFlaw::Foreign(_)) => {
+                return Err(Error::Foreign { file: self.dir.path_of(&name) });
+            }
+            _ => {}
+        }
+        self.heads.insert(number, (file, head));
+        Ok(())
+    }
+
+    /// The chain of headers that ends with the newest sound one, oldest first. Where a link is
+    /// missing or damaged: the chain before it, and the damage that this is if anything claims what
+    /// stands behind.
+    fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
+        let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
+        let mut chain: Vec<_> = newest.into_iter().collect();
+        while let Some((header, _)) = chain.last() {
+            if self.begins_with(header) {
+                break;
+            }
+            match self.link(header) {
+                Ok(before) => chain.push(before),
+                Err(what) => return self.chain_up_to(header, what),
+            }
+        }
+        chain.reverse();
+        (chain, None)
+    }
+
+    /// The chain from the oldest segment up to the first broken link, which is the one below this
+    /// header or one before it.
+    fn chain_up_to(
+        &self,
+        above: &SegmentHeader,
+        what: String,
+    ) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
+        let (mut above, mut what) = (*above, what);
+        loop {
+            let number = above.prev_segment;
+            let chain = self.chain_before(number);
+            match chain.first() {
+                Some((first, _)) if !self.begins_with(first) => {
+                    what = self.link(first).err().unwrap_or(what);
+                    above = *first;
+                }
+                _ => {
+                    // What is sound between the two may hang on another that is lost.
+                    let last = chain.last().map_or(0, |(last, _)| last.segment);
+                    let between = self.heads.range(last + 1..number);
+                    let cut_off = between
+                        .filter_map(|(_, (_, head))| head.ok())
+                        .find_map(|(header, _)| Some((header, self.link(&header).err()?)));
+                    let (above, what) = cut_off.unwrap_or((above, what));
+                    let path = self.path(above.prev_segment);
+                    return (chain, Some(damage_of(&path, 0, above.prev_seq, what)));
+                }
+            }
+        }
+    }
+
+    fn begins_with(&self, header: &SegmentHeader) -> bool {
+        begins_with(&self.manifest, header, |number| {
+            self.heads.get(&number).is_some_and(|(_, head)| head.is_ok())
+        })
+    }
+
+    /// The header of the segment that another names as the one before it.
+    fn link(&self, header: &SegmentHeader) -> std::result::Result<(SegmentHeader, u32), String> {
+        match self.heads.get(&header.prev_segment) {
+            None => Err(MISSING.into()),
+            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => Err(flaw.to_string()),
+            Some((_, Err(_))) => Err(Flaw::NotAUnit.to_string()),
+            Some((_, Ok(before))) => {
+                let length = header.base.checked_sub(before.0.base);
+                let fits = length.is_some_and(|n| (4096..=u64::from(SEGMENT_MAX)).contains(&n));
+                if before.0.prev_seq > header.prev_seq || !fits {
+                    return Err(Flaw::Nonsense.to_string());
+                }
+                Ok(*before)
+            }
+        }
+    }
+
+    /// The chain that starts with the oldest segment and stays below a number.
+    fn chain_before(&self, number: u64) -> Vec<(SegmentHeader, u32)> {
+        let sound = || self.heads.range(..number).filter_map(|(_, (_, head))| head.ok());
+        let mut chain: Vec<_> = sound().next().into_iter().collect();
+        while let Some((header, _)) = chain.last() {
+            let next = sound().rfind(|(next, _)| next.prev_segment == header.segment);
+            match next {
+                Some(next) => chain.push(next),
+                None => break,
+            }
+        }
+        chain
+    }
+
+    fn follow_chain(&self, survey: &mut Survey) -> Result<()> {
+        let (chain, broken_link) = self.chain();
+        let front = chain
+            .first()
+            .filter(|(first, _)| is_front_missing(&self.manifest, first.segment, first.prev_seq));
+        let front_is_missing = front.is_some();
+        for (n, (header, header_crc)) in chain.iter().enumerate() {
+            survey.claim = survey.claim.max(header.claim);
+            let next = chain.get(n + 1).map(|(next, _)| next);
+            let (live, flaw) = self.live(header, *header_crc, next)?;
+            let units = live.units.iter().flatten();
+            survey.claim = units.map(|unit| unit.header.claim).fold(survey.claim, u64::max);
+            if live.units.is_none() {
+                survey.claim = survey.claim.max(live.segment.state.read().last_seq);
+            }
+            survey.live.push(live);
+            if let Some(flaw) = flaw {
+                survey.dead.extend(chain[n + 1..].iter().map(|(header, _)| header.segment));
+                self.judge(survey, &Break { at: n, flaw })?;
+                if n + 1 == chain.len() && survey.damage.is_some() && broken_link.is_some() {
+                    // The missing link says better what is wrong.
+                    let after = survey.damage.as_ref().map_or(Seq::ZERO, |damage| damage.after);
+                    survey.damage = broken_link.clone().map(|damage| Damage { after, ..damage });
+                }
+                break;
+            }
+        }
+        if chain.is_empty() {
+            match broken_link {
+                Some(link) => {
+                    let after = Seq(self.manifest.floor_seq);
+                    survey.damage = Some(Damage { after, ..link });
+                }
+                None => self.judge_empty(survey),
+            }
+        }
+        let live: Vec<u64> = survey.live.iter().map(|live| live.segment.number()).collect();
+        let dead = self.heads.keys().filter(|number| !live.contains(number));
+        survey.dead.extend(dead);
+        survey.dead.sort_unstable();
+        survey.dead.dedup();
+        let blank = |number: &u64| {
+            matches!(self.heads.get(number), Some((_, Err(HeaderFlaw::Flaw(Flaw::Blank)))))
+        };
+        survey.blank = survey.dead.iter().copied().filter(blank).collect();
+        survey.dead.retain(|number| !blank(number));
+        if front_is_missing {
+            let path = self.path(self.manifest.floor_segment);
+            let after = self.manifest.floor_seq;
+            survey.damage = Some(damage_of(&path, 0, after, MISSING));
+        }
+        if survey.damage.is_none() {
+            survey.damage = self.check_clean_end(survey);
+        }
+        Ok(())
+    }
+
+    /// One live segment, by its footer or by a scan, and the flaw that ends it short of `next`.
+    fn live(
+        &self,
+        header: &SegmentHeader,
+        header_crc: u32,
+        next: Option<&SegmentHeader>,
+    ) -> Result<(Live, Option<Flaw>)> {
+        let number = header.segment;
+        let Some((file, _)) = self.heads.get(&number) else {
+            return Err(damage_at(&self.path(number), 0, 0, Flaw::NotAUnit));
+        };
+        let file_len = file.len()?;
+        let end = next.map(|next| (next.base - header.base) as u32);
+        let footed = next.and_then(|next| footed(file, header, next));
+        let matches = footed.is_some();
+        let segment = |state: State| {
+            Arc::new(Segment {
+                header: *header,
+                header_crc,
+                salt: header.salt(),
+                path: self.path(number),
+                reader: Arc::clone(file),
+                state: RwLock::new(state),
+            })
+        };
+        if let Some(state) = footed.filter(|_| self.options.validate == Validate::Quick) {
+            return Ok((Live { segment: segment(state), units: None, file_len }, None));
+        }
+
+        let until = end.or_else(|| {
+            let clean = self.manifest.clean.filter(|clean| clean.segment == number)?;
+            Some(clean.offset)
+        });
+        let from = From {
+            salt: header.salt(),
+            offset: BLOCK,
+            chain: header_crc,
+            seq: header.prev_seq,
+            session: header.session,
+        };
+        let found = scan(file, from, until, density(self.options), &self.trouble)?;
+        let flaw = found.flaw.or_else(|| {
+            let next = next?;
+            (found.chain != next.chain || found.seq != next.prev_seq).then_some(Flaw::Chain)
+        });
+        let Scan { end, seq, chain, records, time_ms, index, units, .. } = found;
+        let state = State {
+            end,
+            last_seq: seq,
+            chain,
+            records,
+            time_ms: if time_ms == 0 { header.time_ms } else { time_ms },
+            full: next.is_some() && flaw.is_none(),
+            footed: matches,
+            index,
+        };
+        Ok((Live { segment: segment(state), units: Some(units), file_len }, flaw))
+    }
+}
+
+pub(crate) fn density(options: &Options) -> Density {
+    Density { bytes: options.index_bytes, records: options.index_records }
+}
+
+/// What the footer of a segment says, where that is there and the header of the next segment agrees.
+fn footed(file: &Arc<dyn File>, header: &SegmentHeader, next: &SegmentHeader) -> Option<State> {
+    let end = next.base.checked_sub(header.base)?;
+    let footer = read_footer(file, header, end as u32)?;
+    let agrees = footer.last_seq == next.prev_seq
+        && footer.chain == next.chain
+        && footer.prev_seq == header.prev_seq;
+    agrees.then_some(State {
+        end: footer.end,
+        last_seq: footer.last_seq,
+        chain: footer.chain,
+        records: footer.records,
+        time_ms: footer.time_ms,
+        full: true,
+        footed: true,
+        index: footer.index,
+    })
+}
+
+/// The same of a segment that is being read.
+pub(crate) fn read_footed(segment: &Segment, next: &SegmentHeader) -> Option<State> {
+    footed(&segment.reader, &segment.header, next)
+}
+
+/// The footer at `end`, where there is a sound one.
+fn read_footer(file: &Arc<dyn File>, header: &SegmentHeader, end: u32) -> Option<Footer> {
+    let mut first = AlignedBuf::new(BLOCK as usize);
+    let got = read_full_at(&**file, &mut first, u64::from(end)).ok()?;
+    if got < FOOTER_HEADER {
+        return None;
+    }
+    let length = Footer::length(&first[..got], end).ok()?;
+    if length <= BLOCK {
+        return Footer::parse(&first[..got], header.salt(), end).ok();
+    }
+    let mut bytes = AlignedBuf::new(length as usize);
+    let got = read_full_at(&**file, &mut bytes, u64::from(end)).ok()?;
+    Footer::parse(&bytes[..got], header.salt(), end).ok()
+}

@@ -1,0 +1,66 @@
+//! An engine whose threads stay on one processor.
+//!
+//! On Linux a thread begins with the affinity of the thread that started it. So an engine is pinned by
+//! being started from a thread that is: nothing in the engine knows of it, and no thread that commits ever
+//! runs elsewhere. Those that read from files for tasks start later, with the first such read, and run where
+//! the task may: they wait for the disk, and a commit should not wait for them.
+
+use std::io;
+
+use crate::runtime::engine::Engine;
+
+impl Engine {
+    /// An engine as [`Engine::new`] makes it, whose threads run on this processor alone, counted from 0;
+    /// but for those that read from files for tasks, which start with the first such read.
+    ///
+    /// # Errors
+    /// `InvalidInput` when this process may not use the processor, or there is none of that number;
+    /// `Unsupported` on another system than Linux; and when the system gives no thread.
+    pub fn pinned(threads: usize, processor: usize) -> io::Result<Self> {
+        let starter = std::thread::Builder::new().name("esker-start".into());
+        let started = starter.spawn(move || {
+            imp::stay_on(processor)?;
+            Engine::new(threads)
+        })?;
+        started.join().unwrap_or_else(|_| Err(io::Error::other("the engine was not started")))
+    }
+}
+
+/// Whether this process may run on a processor of this number.
+pub(crate) fn may_use(processor: usize) -> bool {
+    imp::may_use(processor)
+}
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use std::io;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    pub(super) fn may_use(processor: usize) -> bool {
+        processor < CpuSet::MAX_CPU
+            && sched_getaffinity(None).is_ok_and(|allowed| allowed.is_set(processor))
+    }
+
+    pub(super) fn stay_on(processor: usize) -> io::Result<()> {
+        if !may_use(processor) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut one = CpuSet::new();
+        one.set(processor);
+        Ok(sched_setaffinity(None, &one)?)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::io;
+
+    pub(super) fn may_use(_: usize) -> bool {
+        false
+    }
+
+    pub(super) fn stay_on(_: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}

@@ -1,0 +1,471 @@
+//! The threads that commit, shared by any number of logs.
+//!
+//! A log with something to commit stands in the queue once, and once more when its timer rang, so the
+//! queue is bounded by the number of open logs. Slow work, the preparation of segments and the dropping
+//! of old ones, has a thread of its own, so that it never stands before a commit; and so have the
+//! timers, so that a commit on a disk that hangs does not hold up those of other logs. Reads for tasks
+//! that follow a log from far behind have threads that start with the first of them.
+//!
+//! A *manual* engine has no thread: its owner calls [`Engine::run`] and [`Engine::advance`]. Waiting
+//! callers drive their own commits, so that everything happens in a known order on one thread. That
+//! is for tests, and for programs that want no threads.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Condvar, Mutex};
+
+/// Threads for reads.
+const READERS: usize = 3;
+
+/// Work that the engine does for the writing side of a log.
+pub(crate) trait CommitWork: Send + Sync {
+    /// Runs the commits that were requested.
+    fn commit(&self);
+    /// Does the maintenance that is due.
+    fn maintain(&self);
+    /// The period of the policy is over.
+    fn period(&self);
+    /// The engine stopped, or panicked while it worked for this log.
+    fn stopped(&self, panicked: bool);
+}
+
+/// Work that the engine does for readers of files.
+pub(crate) trait ReadWork: Send + Sync {
+    /// Loads the next chunk of the queue.
+    fn load(&self);
+    /// Segments below this number left the log.
+    fn dropped_below(&self, segment: u64);
+    /// The engine stopped, or panicked while it worked for these readers.
+    fn stopped(&self);
+}
+
+/// The threads that commit. Cheap to clone; the threads end with the last clone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    _owner: Option<Arc<Owner>>,
+}
+
+/// Stops the threads when the last handle goes.
+#[derive(Debug)]
+struct Owner(Arc<Shared>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+struct Shared {
+    queues: Mutex<Queues>,
+    commits: Condvar,
+    upkeeps: Condvar,
+    reads: Condvar,
+    timers: Condvar,
+    clock: Clock,
+    threads: usize,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("threads", &self.threads).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct Queues {
+    commits: VecDeque<Due>,
+    upkeeps: VecDeque<Arc<dyn CommitWork>>,
+    reads: VecDeque<Arc<dyn ReadWork>>,
+    /// Threads for reads that were started.
+    readers: usize,
+    timers: BinaryHeap<Reverse<Timer>>,
+    /// Everything on this engine that is notified when it stops.
+    logs: Vec<Weak<dyn CommitWork>>,
+    sources: Vec<Weak<dyn ReadWork>>,
+    stopped: bool,
+}
+
+/// What a log is queued for.
+enum Due {
+    Commit(Arc<dyn CommitWork>),
+    Period(Arc<dyn CommitWork>),
+}
+
+impl Due {
+    fn log(&self) -> &dyn CommitWork {
+        match self {
+            Self::Commit(log) | Self::Period(log) => &**log,
+        }
+    }
+
+    fn run(&self) {
+        match self {
+            Self::Commit(log) => log.commit(),
+            Self::Period(log) => log.period(),
+        }
+    }
+}
+
+struct Timer {
+    at: Duration,
+    log: Weak<dyn CommitWork>,
+}
+
+impl PartialEq for Timer {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+enum Clock {
+    Real(Instant),
+    /// Nanoseconds.
+    Manual(AtomicU64),
+}
+
+impl Engine {
+    /// An engine with this many threads for commits, at least one, one for slow work and one for
+    /// timers.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn new(threads: usize) -> std::io::Result<Self> {
+        let (shared, owner) = Shared::real(threads.max(1));
+        for _ in 0..shared.threads {
+            let shared = Arc::clone(&shared);
+            let thread = std::thread::Builder::new().name("esker-commit".into());
+            thread.spawn(move || shared.commit_thread())?;
+        }
+        let slow = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("esker-upkeep".into());
+        thread.spawn(move || slow.upkeep_thread())?;
+        let timer = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("esker-timer".into());
+        thread.spawn(move || timer.timer_thread())?;
+        Ok(Self { shared, _owner: Some(owner) })
+    }
+
+    /// An engine without threads and with a clock of its own, which stands still.
+    pub fn manual() -> Self {
+        let shared = Shared::new(Clock::Manual(AtomicU64::new(0)), 0);
+        Self { shared: Arc::new(shared), _owner: None }
+    }
+
+    /// An engine that only reads, and has no thread before the first read.
+    pub(crate) fn for_reads() -> Self {
+        let (shared, owner) = Shared::real(0);
+        Self { shared, _owner: Some(owner) }
+    }
+
+    /// The engine that all logs of this process share unless they are given another.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn shared() -> std::io::Result<Self> {
+        static SHARED: OnceLock<Engine> = OnceLock::new();
+        if let Some(engine) = SHARED.get() {
+            return Ok(engine.clone());
+        }
+        let made = Self::new(4)?;
+        Ok(SHARED.get_or_init(|| made).clone())
+    }
+
+    /// Does everything that is queued, on this thread. For a manual engine; on another it only
+    /// takes work from the threads.
+    pub fn run(&self) {
+        loop {
+            let (commit, upkeep) = {
+                let mut queues = self.shared.queues.lock();
+                (queues.commits.pop_front(), queues.upkeeps.pop_front())
+            };
+            if commit.is_none() && upkeep.is_none() {
+                return;
+            }
+            if let Some(due) = commit {
+                due.run();
+            }
+            if let Some(log) = upkeep {
+                log.maintain();
+            }
+        }
+    }
+
+    /// Moves the clock of a manual engine forward, and does what came due, timers first.
+    pub fn advance(&self, by: Duration) {
+        if let Clock::Manual(now) = &self.shared.clock {
+            now.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
+        }
+        loop {
+            let due = self.shared.queues.lock().pop_timer(self.now());
+            match due {
+                Some(log) => log.period(),
+                None => break,
+            }
+        }
+        self.run();
+    }
+
+    /// Stops the engine. Every log on it answers [`Error::Stopped`](crate::Error::Stopped) from
+    /// here on, except to reads.
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Whether it was made by [`Engine::manual`]: it has no threads, and whoever waits does the work.
+    pub fn is_manual(&self) -> bool {
+        matches!(self.shared.clock, Clock::Manual(_))
+    }
+
+    /// Time since the engine was made.
+    pub(crate) fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    /// The wall clock, in milliseconds since 1970; a manual engine's clock starts there.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        match &self.shared.clock {
+            Clock::Manual(now) => now.load(Ordering::SeqCst) / 1_000_000,
+            Clock::Real(_) => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                since.as_millis() as u64
+            }
+        }
+    }
+
+    /// Makes a log known, so that it is notified when the engine stops.
+    pub(crate) fn register(&self, log: Weak<dyn CommitWork>) {
+        let mut queues = self.shared.queues.lock();
+        queues.logs.retain(|log| log.strong_count() > 0);
+        queues.logs.push(Weak::clone(&log));
+        let stopped = queues.stopped;
+        drop(queues);
+        if let Some(log) = log.upgrade().filter(|_| stopped) {
+            log.stopped(false);
+        }
+    }
+
+    /// The same, for readers of files.
+    pub(crate) fn register_reads(&self, source: Weak<dyn ReadWork>) {
+        let mut queues = self.shared.queues.lock();
+        queues.sources.retain(|source| source.strong_count() > 0);
+        queues.sources.push(Weak::clone(&source));
+        let stopped = queues.stopped;
+        drop(queues);
+        if let Some(source) = source.upgrade().filter(|_| stopped) {
+            source.stopped();
+        }
+    }
+
+    /// Queues a log for a commit. The caller sees to it that it is queued once. A stopped engine has
+    /// told the log, or is about to.
+    pub(crate) fn commit(&self, log: Arc<dyn CommitWork>) {
+        let mut queues = self.shared.queues.lock();
+        if !queues.stopped {
+            queues.commits.push_back(Due::Commit(log));
+            drop(queues);
+            self.shared.commits.notify_one();
+        }
+    }
+
+    /// Queues a log for slow work. The caller sees to it that it is queued once.
+    pub(crate) fn maintain(&self, log: Arc<dyn CommitWork>) {
+        let mut queues = self.shared.queues.lock();
+        if !queues.stopped {
+            queues.upkeeps.push_back(log);
+            drop(queues);
+            self.shared.upkeeps.notify_one();
+        }
+    }
+
+    /// Queues a log for a read. The caller sees to it that it is queued once. The threads for that start
+    /// with the first reads; `false` where there is none.
+    pub(crate) fn read(&self, source: Arc<dyn ReadWork>) -> bool {
+        let mut queues = self.shared.queues.lock();
+        if queues.stopped || self.is_manual() {
+            return false;
+        }
+        if queues.readers < READERS {
+            let shared = Arc::clone(&self.shared);
+            let thread = std::thread::Builder::new().name("esker-read".into());
+            queues.readers += usize::from(thread.spawn(move || shared.read_thread()).is_ok());
+        }
+        if queues.readers > 0 {
+            queues.reads.push_back(source);
+            self.shared.reads.notify_one();
+        }
+        queues.readers > 0
+    }
+
+    /// Whether it does nothing more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.shared.queues.lock().stopped
+    }
+
+    /// Calls `period` of a log at this time.
+    pub(crate) fn at(&self, at: Duration, log: Weak<dyn CommitWork>) {
+        let mut queues = self.shared.queues.lock();
+        let sooner = queues.timers.peek().is_none_or(|Reverse(timer)| at < timer.at);
+        queues.timers.push(Reverse(Timer { at, log }));
+        drop(queues);
+        if sooner {
+            self.shared.timers.notify_one();
+        }
+    }
+}
+
+impl Queues {
+    fn pop_timer(&mut self, now: Duration) -> Option<Arc<dyn CommitWork>> {
+        while self.timers.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
+            if let Some(log) = self.timers.pop().and_then(|Reverse(timer)| timer.log.upgrade()) {
+                return Some(log);
+            }
+        }
+        None
+    }
+}
+
+impl Shared {
+    fn new(clock: Clock, threads: usize) -> Self {
+        Self {
+            queues: Mutex::default(),
+            commits: Condvar::new(),
+            upkeeps: Condvar::new(),
+            reads: Condvar::new(),
+            timers: Condvar::new(),
+            clock,
+            threads,
+        }
+    }
+
+    /// For threads, which end when the owner goes.
+    fn real(threads: usize) -> (Arc<Self>, Arc<Owner>) {
+        let shared = Arc::new(Self::new(Clock::Real(Instant::now()), threads));
+        let owner = Arc::new(Owner(Arc::clone(&shared)));
+        (shared, owner)
+    }
+
+    fn now(&self) -> Duration {
+        match &self.clock {
+            Clock::Real(start) => start.elapsed(),
+            Clock::Manual(now) => Duration::from_nanos(now.load(Ordering::SeqCst)),
+        }
+    }
+
+    fn commit_thread(&self) {
+        let mut queues = self.queues.lock();
+        loop {
+            if let Some(due) = queues.commits.pop_front() {
+                drop(queues);
+                guarded(|| due.run(), || due.log().stopped(false));
+                drop(due);
+                queues = self.queues.lock();
+            } else if queues.stopped {
+                return;
+            } else {
+                self.commits.wait(&mut queues);
+            }
+        }
+    }
+
+    fn timer_thread(&self) {
+        let mut queues = self.queues.lock();
+        while !queues.stopped {
+            if let Some(log) = queues.pop_timer(self.now()) {
+                queues.commits.push_back(Due::Period(log));
+                self.commits.notify_one();
+            } else if let Some(Reverse(timer)) = queues.timers.peek() {
+                let wait = timer.at.saturating_sub(self.now());
+                self.timers.wait_for(&mut queues, wait);
+            } else {
+                self.timers.wait(&mut queues);
+            }
+        }
+    }
+
+    fn upkeep_thread(&self) {
+        self.serve(
+            &self.upkeeps,
+            |queues| &mut queues.upkeeps,
+            |log| guarded(|| log.maintain(), || log.stopped(false)),
+        );
+    }
+
+    fn read_thread(&self) {
+        self.serve(
+            &self.reads,
+            |queues| &mut queues.reads,
+            |source| guarded(|| source.load(), || source.stopped()),
+        );
+    }
+
+    fn serve<W: ?Sized>(
+        &self,
+        more: &Condvar,
+        queue: impl Fn(&mut Queues) -> &mut VecDeque<Arc<W>>,
+        run: impl Fn(&W),
+    ) {
+        let mut queues = self.queues.lock();
+        loop {
+            if let Some(next) = queue(&mut queues).pop_front() {
+                drop(queues);
+                run(&next);
+                drop(next);
+                queues = self.queues.lock();
+            } else if queues.stopped {
+                return;
+            } else {
+                more.wait(&mut queues);
+            }
+        }
+    }
+
+    fn stop(&self) {
+        let mut queues = self.queues.lock();
+        queues.stopped = true;
+        queues.commits.clear();
+        queues.upkeeps.clear();
+        queues.reads.clear();
+        queues.timers.clear();
+        let logs = std::mem::take(&mut queues.logs);
+        let sources = std::mem::take(&mut queues.sources);
+        drop(queues);
+        self.commits.notify_all();
+        self.upkeeps.notify_all();
+        self.reads.notify_all();
+        self.timers.notify_all();
+        for log in logs.into_iter().filter_map(|log| log.upgrade()) {
+            log.stopped(false);
+        }
+        for source in sources.into_iter().filter_map(|source| source.upgrade()) {
+            source.stopped();
+        }
+    }
+}
+
+/// A panic in the work for one log stops that log and no other.
+fn guarded(work: impl FnOnce(), stopped: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("engine thread panicked; the log it worked for is stopped");
+        stopped();
+    }
+}

@@ -1,0 +1,10 @@
+//! What everything else runs on: threads, wait queues, counters.
+//!
+//! `engine` owns the threads and knows a log only as [`Work`](engine::Work); `waiters` has the wait queues for
+//! durability, staging space and new records; `affinity` pins threads; `sync` is the one place that loom replaces.
+
+pub(crate) mod affinity;
+pub(crate) mod counters;
+pub(crate) mod engine;
+pub(crate) mod sync;
+pub(crate) mod waiters;

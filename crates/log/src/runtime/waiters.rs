@@ -1,0 +1,215 @@
+//! Who waits for what, and waking exactly those whose time has come.
+//!
+//! A waiter looks, registers, and looks again; the committer publishes first and wakes after. So
+//! whichever comes second sees the other, and no wake-up is lost.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Wake, Waker};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use slab::Slab;
+
+/// What a waiter waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// The caller's own record, or another one that it asked for, to be durable.
+    Durable(u64),
+    /// Room for another record.
+    Room,
+    /// A reader: any record from this number on.
+    Record(u64),
+}
+
+impl For {
+    /// Whether a commit up to here is what it waits for. Any commit makes room.
+    fn is_due(self, durable: u64) -> bool {
+        match self {
+            Self::Durable(seq) | Self::Record(seq) => seq <= durable,
+            Self::Room => true,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Waiter {
+    what: For,
+    /// `None` once woken.
+    waker: Option<Waker>,
+}
+
+type List = Mutex<Slab<Waiter>>;
+
+/// Lists of readers. There may be thousands, on all cores, and a list is locked by whoever waits.
+const LISTS: usize = 8;
+
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    callers: List,
+    readers: [List; LISTS],
+    /// Readers that were put on a list, to spread them.
+    spread: AtomicUsize,
+    /// Readers with a waker on a list.
+    waiting: AtomicUsize,
+}
+
+/// A place on a list. Given back by [`Waiters::remove`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    /// That of the callers is behind those of the readers.
+    list: u32,
+    index: u32,
+}
+
+impl Waiters {
+    fn list(&self, key: Key) -> &List {
+        self.readers.get(key.list as usize).unwrap_or(&self.callers)
+    }
+
+    /// Puts a waiter on a list, or renews the one that is there.
+    pub(crate) fn register(&self, place: &mut Option<Key>, what: For, waker: &Waker) {
+        let reads = matches!(what, For::Record(_));
+        // Cloned and dropped without the lock: a waker is somebody else's code.
+        let waker = waker.clone();
+        if let Some(key) = *place {
+            let mut list = self.list(key).lock();
+            if let Some(waiter) = list.get_mut(key.index as usize) {
+                if reads && waiter.waker.is_none() {
+                    self.waiting.fetch_add(1, SeqCst);
+                }
+                waiter.what = what;
+                let same = waiter.waker.as_ref().is_some_and(|old| old.will_wake(&waker));
+                let unused = if same { Some(waker) } else { waiter.waker.replace(waker) };
+                drop(list);
+                drop(unused);
+                return;
+            }
+        }
+        let list = if reads { self.spread.fetch_add(1, SeqCst) % LISTS } else { LISTS } as u32;
+        if reads {
+            self.waiting.fetch_add(1, SeqCst);
+        }
+        let key = Key { list, index: 0 };
+        let index = self.list(key).lock().insert(Waiter { what, waker: Some(waker) });
+        *place = Some(Key { list, index: index as u32 });
+    }
+
+    pub(crate) fn remove(&self, key: Key) {
+        // Dropped without the lock: a waker is somebody else's code.
+        let removed = self.list(key).lock().try_remove(key.index as usize);
+        if let Some(Waiter { what: For::Record(_), waker: Some(_) }) = removed {
+            self.waiting.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Moves the wakers of the callers whose time has come to `into`, to be woken without the lock;
+    /// how many of them waited for a record.
+    pub(crate) fn take_callers(&self, durable: u64, into: &mut Vec<Waker>) -> usize {
+        let mut records = 0;
+        for (_, waiter) in self.callers.lock().iter_mut().filter(|(_, w)| w.what.is_due(durable)) {
+            let waker = waiter.waker.take();
+            records += usize::from(waker.is_some() && waiter.what != For::Room);
+            into.extend(waker);
+        }
+        records
+    }
+
+    /// Wakes the readers whose time has come, list by list.
+    pub(crate) fn wake_readers(&self, durable: u64, emptied: &mut Vec<Waker>) {
+        for list in &self.readers {
+            if !self.has_readers() {
+                return;
+            }
+            for (_, waiter) in list.lock().iter_mut().filter(|(_, w)| w.what.is_due(durable)) {
+                emptied.extend(waiter.waker.take());
+            }
+            self.waiting.fetch_sub(emptied.len(), SeqCst);
+            emptied.drain(..).for_each(wake);
+        }
+    }
+
+    /// Wakes everybody.
+    pub(crate) fn wake_all(&self) {
+        let mut wakers = Vec::new();
+        self.take_callers(u64::MAX, &mut wakers);
+        wakers.drain(..).for_each(wake);
+        self.wake_readers(u64::MAX, &mut wakers);
+    }
+
+    /// Whether a reader waits.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.waiting.load(SeqCst) > 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.callers.lock().len() + self.readers.iter().map(|list| list.lock().len()).sum::<usize>()
+    }
+}
+
+/// Wakes a task. A waker is the caller's code: one that panics stops neither the commit nor the tasks
+/// that are woken after it.
+pub(crate) fn wake(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        tracing::error!("a waker panicked; the task that it belongs to was not woken");
+    }
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+thread_local! {
+    static PARKED: Waker = Arc::new(Unpark(std::thread::current())).into();
+}
+
+/// This thread's waker, made once.
+pub(crate) fn thread_waker() -> Waker {
+    // A thread that is being torn down has no waker of its own any more; it gets a fresh one.
+    PARKED
+        .try_with(Waker::clone)
+        .unwrap_or_else(|_| Arc::new(Unpark(std::thread::current())).into())
+}
+
+/// Parks until woken, or the deadline. `false` once the deadline has passed.
+pub(crate) fn park(deadline: Option<Instant>) -> bool {
+    match deadline {
+        None => std::thread::park(),
+        Some(deadline) => match deadline.checked_duration_since(Instant::now()) {
+            None | Some(Duration::ZERO) => return false,
+            Some(left) => std::thread::park_timeout(left),
+        },
+    }
+    true
+}
+
+/// A place on the list of waiters that is given back when a future is dropped.
+pub(crate) struct Registered<'a> {
+    waiters: &'a Waiters,
+    pub(crate) key: Option<Key>,
+}
+
+impl<'a> Registered<'a> {
+    pub(crate) fn new(waiters: &'a Waiters) -> Self {
+        Self { waiters, key: None }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.waiters.remove(key);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Memory between append and disk: what appenders fill, what commits write, what readers of the tail see.
+//!
+//! `buffer` is one staging buffer, `fill_tracker` counts how much of a unit is filled, `tail_cache` keeps the buffers
+//! until nobody reads them, and `watermark` publishes how far the log is durable.
+
+pub(crate) mod buffer;
+pub(crate) mod fill_tracker;
+pub(crate) mod staged;
+pub(crate) mod tail_cache;
+pub(crate) mod terminal;
+pub(crate) mod watermark;

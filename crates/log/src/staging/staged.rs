@@ -1,0 +1,16 @@
+//! The records of units that are accepted and not durable.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::staging::buffer::Window;
+
+/// The records of a unit that is not durable yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Staged {
+    pub(crate) unit: u64,
+    pub(crate) window: Arc<Window>,
+    /// Offsets of the records in the segment.
+    pub(crate) records: Range<u32>,
+    pub(crate) prev_seq: u64,
+}

@@ -1,0 +1,128 @@
+//! The newest windows of the log, in order: those being filled, those being written, and the last
+//! durable ones, kept for readers at the tip.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use esker_disk::{AlignedBuf, HugePages};
+use parking_lot::RwLock;
+
+use crate::base::error::{Error, Result};
+use crate::base::options::Options;
+use crate::staging::buffer::{Piece, Window};
+
+#[derive(Debug)]
+pub(crate) struct Tail {
+    windows: RwLock<VecDeque<Kept>>,
+    /// How many bytes of finished windows are kept.
+    cache: u64,
+    /// How many bytes of others readers may hold before they are given no more.
+    lent: u64,
+    /// The bytes of the windows here.
+    kept: AtomicU64,
+    /// The bytes of all windows that there are: those here, and those that readers still hold.
+    held: Arc<AtomicU64>,
+    /// Where usual windows are, if not in ordinary memory.
+    huge: Option<HugePages>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    window: Arc<Window>,
+    /// The position behind the last unit in the window, once the next window is open.
+    end: u64,
+}
+
+impl Tail {
+    /// An empty tail, with the memory of its windows where the options want that beforehand.
+    pub(crate) fn new(options: &Options) -> Result<Self> {
+        let (size, cache) = (options.buffer_size, options.tail_cache);
+        let huge = options.huge_pages.then(|| {
+            let kept = cache.div_ceil(u64::from(size)).max(u64::from(options.buffers)) + 1;
+            HugePages::reserve(size as usize, kept as usize)
+        });
+        let huge = huge.transpose().map_err(Error::HugePages)?;
+        let windows = RwLock::new(VecDeque::with_capacity(32));
+        let lent = options.reader_memory;
+        Ok(Self { windows, cache, lent, kept: AtomicU64::new(0), held: Arc::default(), huge })
+    }
+
+    pub(crate) fn newest(&self) -> Option<Arc<Window>> {
+        self.windows.read().back().map(|kept| Arc::clone(&kept.window))
+    }
+
+    /// How many windows hold bytes behind this position.
+    pub(crate) fn staged(&self, settled: u64) -> usize {
+        let windows = self.windows.read();
+        windows.iter().rev().take_while(|kept| kept.end > settled).count()
+    }
+
+    /// Whether readers hold so much that left the tail that they are given no more.
+    fn is_lent_out(&self) -> bool {
+        // The windows are counted before they are here, and not here before they are gone.
+        self.bytes().saturating_sub(self.kept.load(Ordering::Relaxed)) > self.lent
+    }
+
+    /// The window over this offset, and the offset behind the last unit that it will ever hold.
+    /// Nothing for readers who hold too much: they read from the files.
+    pub(crate) fn at(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
+        if self.is_lent_out() {
+            return None;
+        }
+        let windows = self.windows.read();
+        let found = windows
+            .iter()
+            .rev()
+            .find(|kept| kept.window.segment == segment && kept.window.start <= offset)?;
+        let end = found.end.saturating_sub(found.window.base);
+        let end = end.min(u64::from(found.window.limit)) as u32;
+        (offset < end).then(|| (Arc::clone(&found.window), end))
+    }
+
+    /// Opens a window on a new piece, in the memory of an old one if nobody reads that any more.
+    /// `behind` is the position where the window before it ends.
+    pub(crate) fn open(&self, piece: Piece, behind: u64, usual: u32, settled: u64) -> Arc<Window> {
+        let mut windows = self.windows.write();
+        if let Some(newest) = windows.back_mut() {
+            newest.end = behind;
+        }
+        let mut bytes: u64 = windows.iter().map(Kept::bytes).sum();
+        let mut reused = None;
+        while reused.is_none()
+            && bytes > self.cache
+            && windows.front().is_some_and(|oldest| oldest.end <= settled)
+        {
+            let Some(mut oldest) = windows.pop_front() else { break };
+            bytes -= oldest.bytes();
+            if let Some(window) = Arc::get_mut(&mut oldest.window)
+                && window.capacity() == usual
+                && piece.limit - piece.start <= usual
+            {
+                window.turn_to(piece);
+                reused = Some(oldest.window);
+            }
+        }
+        let window = reused.unwrap_or_else(|| {
+            let capacity = usual.max(piece.limit - piece.start);
+            let huge = self.huge.as_ref().filter(|huge| huge.buffer_len() == capacity as usize);
+            let memory = huge.and_then(HugePages::lend);
+            let memory = memory.unwrap_or_else(|| AlignedBuf::new(capacity as usize));
+            Arc::new(Window::new(piece, memory, Arc::clone(&self.held)))
+        });
+        windows.push_back(Kept { window: Arc::clone(&window), end: u64::MAX });
+        self.kept.store(windows.iter().map(Kept::bytes).sum(), Ordering::Relaxed);
+        window
+    }
+
+    /// Bytes of memory in windows, those that only a reader holds among them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+impl Kept {
+    fn bytes(&self) -> u64 {
+        u64::from(self.window.capacity())
+    }
+}

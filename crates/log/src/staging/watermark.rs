@@ -1,0 +1,47 @@
+//! How far the log is durable, for everybody to read without a lock.
+
+use crate::runtime::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// The durable mark. The position is stored first: whoever sees the number sees a position at
+/// least as far.
+#[derive(Debug)]
+pub(crate) struct Published {
+    position: AtomicU64,
+    seq: AtomicU64,
+    latched: AtomicBool,
+}
+
+impl Published {
+    pub(crate) fn new(position: u64, seq: u64) -> Self {
+        Self {
+            position: AtomicU64::new(position),
+            seq: AtomicU64::new(seq),
+            latched: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn publish(&self, position: u64, seq: u64) {
+        self.position.store(position, Ordering::Release);
+        self.seq.store(seq, Ordering::SeqCst);
+    }
+
+    /// The number of the last durable record.
+    #[inline]
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq.load(Ordering::SeqCst)
+    }
+
+    /// The position behind it.
+    pub(crate) fn position(&self) -> u64 {
+        self.position.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_latched(&self) {
+        self.latched.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the log may have stopped taking records.
+    pub(crate) fn is_latched(&self) -> bool {
+        self.latched.load(Ordering::SeqCst)
+    }
+}

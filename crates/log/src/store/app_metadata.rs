@@ -1,0 +1,86 @@
+//! App metadata: a small fact that a component keeps beside its log, and whose log it is.
+//!
+//! It is a sealed file, as the manifest is: replaced as a whole, durable when the call returns, and
+//! after a crash the old one or the new. Its magic number is that of the component, so it says which
+//! component the log belongs to; a plain log has none. The content should say nothing that the records
+//! do not say: it may be older than they are.
+//!
+//! # The crash argument
+//!
+//! A log that a component creates gets its app metadata, durably, before its manifest and its first
+//! segment. So wherever a crash cuts the creation short, a directory with a manifest or a segment but
+//! without app metadata is a plain log (or somebody removed the file), and one with app metadata alone
+//! is no log yet, which only its component goes on with. Opening looks before it creates a file, takes
+//! the lock or raises the session, and looks again under the lock, because another process may have
+//! created a log in between.
+
+use std::path::Path;
+
+use esker_disk::Dir;
+
+use crate::base::component::Component;
+use crate::base::error::{Error, Result};
+use crate::base::options::Options;
+use crate::store::paths;
+use crate::store::sealed_file;
+
+/// The largest app metadata in bytes.
+pub(crate) const LIMIT: usize = 64 << 10;
+
+/// The component that the log in `dir` belongs to; `None` for a plain log, and where there is none.
+/// Takes no lock and changes nothing.
+///
+/// # Errors
+/// [`Error::Damaged`] where the app metadata are damaged, [`Error::Version`], [`Error::Io`].
+pub fn component(dir: impl AsRef<Path>, options: &Options) -> Result<Option<Component>> {
+    match options.disk.open_dir(dir.as_ref()) {
+        Ok(dir) => Ok(read(&*dir)?.map(|(component, _)| component)),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause.into()),
+    }
+}
+
+pub(crate) fn read(dir: &dyn Dir) -> Result<Option<(Component, Vec<u8>)>> {
+    match sealed_file::read_any(dir, paths::APP_METADATA) {
+        Ok((magic, content)) => Ok(Some((Component(magic), content))),
+        Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn write(dir: &dyn Dir, component: Component, content: &[u8]) -> Result<()> {
+    sealed_file::write(dir, paths::APP_METADATA, component.0, content)
+}
+
+/// The component that is found where this one is expected. App metadata that cannot be read are an aid
+/// to their component, which does without; a plain log has none, so that they are an error there.
+pub(crate) fn owner(dir: &dyn Dir, expected: Option<Component>) -> Result<Option<Component>> {
+    match read(dir) {
+        Ok(found) => Ok(found.map(|(found, _)| found)),
+        Err(error @ Error::Version { .. }) => Err(error),
+        Err(error) if expected.is_some() => {
+            tracing::warn!(%error, "the app metadata of the log cannot be read");
+            Ok(expected)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Refuses the directory, with these names in it, where it holds the log of another component.
+pub(crate) fn check(dir: &dyn Dir, names: &[String], options: &Options) -> Result<()> {
+    let expected = options.component;
+    let found = owner(dir, expected)?;
+    let begun = found.is_some() || paths::is_a_log(names);
+    if begun && found != expected {
+        return Err(Error::WrongComponent { dir: dir.path().into(), found, expected });
+    }
+    Ok(())
+}
+
+/// Says whose log is about to be created.
+pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
+    match options.component {
+        Some(component) => write(dir, component, &[]),
+        None => Ok(()),
+    }
+}

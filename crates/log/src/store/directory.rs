@@ -1,0 +1,101 @@
+//! Coming into a log's directory, and having it alone.
+//!
+//! The path that a user gives is resolved once. What is done from there on is relative to the
+//! directory that was opened, and the lock is on that directory itself. So whoever renames it takes
+//! the log, its writer and its lock along; what takes its place at the old path is another log; and
+//! removing the file `lock` changes nothing but a message.
+//!
+//! # Two writers
+//!
+//! *No file of a log is changed by two writers.* A writer changes files only through the handle that
+//! it locked ([`lock`] and everything after it take the same [`Dir`]), and the lock belongs to the
+//! directory, not to a name: two handles that lead to one directory, by whatever paths, meet at the
+//! same lock.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_disk::{Dir, File, Lock, Open, read_full_at, write_all_at};
+
+use crate::base::error::{Error, Result};
+use crate::base::options::Options;
+use crate::store::app_metadata;
+use crate::store::paths::{self, LOCK};
+
+/// The bytes of the file `lock`: a process number, spaces, and the end of a line. Always as many, so
+/// that a shorter number leaves nothing of a longer one.
+const PID: usize = 11;
+
+pub(crate) fn not_a_log(dir: &Path, found: &str) -> Error {
+    Error::NotALog { dir: dir.into(), found: found.into() }
+}
+
+/// Opens the directory of a log that has to be there.
+pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
+    options.disk.open_dir(path).map_err(|cause| no_directory(path, cause))
+}
+
+fn no_directory(path: &Path, cause: esker_disk::Error) -> Error {
+    match cause.kind() {
+        ErrorKind::NotFound => not_a_log(path, "there is no such directory"),
+        ErrorKind::NotADirectory => not_a_log(path, "it is a file, and a log is a directory"),
+        _ => cause.into(),
+    }
+}
+
+/// Opens a directory that is, or can become, a log's, and makes it where it is missing.
+pub(crate) fn enter(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
+    let dir = match options.disk.open_dir(path) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound && !options.must_exist => {
+            return Ok(options.disk.create_dir(path)?);
+        }
+        opened => opened.map_err(|cause| no_directory(path, cause))?,
+    };
+    let names = dir.list()?;
+    app_metadata::check(&*dir, &names, options)?;
+    if paths::is_a_log(&names) {
+        return Ok(dir);
+    }
+    if names.iter().any(|name| paths::classify(name) == paths::Name::Stranger) {
+        return Err(not_a_log(path, "it holds other files"));
+    }
+    if options.must_exist {
+        return Err(not_a_log(path, "it is empty"));
+    }
+    // Whoever made the directory may have died before its name was durable.
+    Ok(options.disk.create_dir(path)?)
+}
+
+/// Has the directory alone, and says so in the file `lock`.
+///
+/// The file is for messages. It is not synced, and that it cannot be written (on a full disk, for
+/// instance) is no failure of the log's. Something else under its name is one.
+pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
+    let held = dir.lock().map_err(|cause| match cause.kind() {
+        ErrorKind::WouldBlock => Error::Locked { dir: dir.path().into(), pid: holder(dir) },
+        _ => cause.into(),
+    })?;
+    let file = match dir.open(LOCK, Open::create()) {
+        Err(cause) if cause.kind() == ErrorKind::StorageFull => return Ok(held),
+        opened => opened?,
+    };
+    let line = format!("{:<width$}\n", std::process::id(), width = PID - 1);
+    if line_of(&*file).is_none_or(|told| told != line)
+        && let Err(error) = write_all_at(&*file, line.as_bytes(), 0)
+    {
+        tracing::warn!(%error, "the file does not name the process that has the log open");
+    }
+    Ok(held)
+}
+
+/// The process that the file `lock` names, if it names one.
+fn holder(dir: &dyn Dir) -> Option<u32> {
+    line_of(&*dir.open(LOCK, Open::read()).ok()?)?.trim_end().parse().ok()
+}
+
+fn line_of(file: &dyn File) -> Option<String> {
+    let mut line = [0; PID];
+    let got = read_full_at(file, &mut line, 0).ok()?;
+    String::from_utf8(line[..got].to_vec()).ok()
+}

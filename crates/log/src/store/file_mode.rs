@@ -1,0 +1,20 @@
+//! How the segment files of a log are opened.
+
+use esker_disk::Open;
+
+/// How the files of a log are opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileMode {
+    pub(crate) direct: bool,
+    pub(crate) dsync: bool,
+}
+
+impl FileMode {
+    pub(crate) fn writing(self) -> Open {
+        Open::write().direct(self.direct).dsync(self.dsync)
+    }
+
+    pub(crate) fn reading(self) -> Open {
+        Open::read().direct(self.direct)
+    }
+}

@@ -1,0 +1,134 @@
+//! The manifest: the few facts about a log that are not in its segments.
+
+use esker_disk::Dir;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::base::error::{Damage, Error, Result};
+use crate::base::position::Seq;
+use crate::format::{LogId, NUMBER_MAX};
+use crate::store::directory;
+use crate::store::paths::{self, MANIFEST};
+use crate::store::sealed_file;
+
+const MAGIC: [u8; 8] = *b"ESKERMAN";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    pub(crate) log: LogId,
+    /// Raised at each opening for writing, before anything else is written.
+    pub(crate) session: u64,
+    /// Segments below this number left the log. 0 until the first segment is durable.
+    pub(crate) floor_segment: u64,
+    /// Records up to this number were dropped.
+    pub(crate) floor_seq: u64,
+    /// The log was durable up to this record when the manifest was written: a durable lower bound.
+    pub(crate) durable: u64,
+    /// Where the log ends, after a clean close and until the next opening for writing.
+    pub(crate) clean: Option<End>,
+}
+
+/// The end of a log that was closed cleanly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) segment: u64,
+    pub(crate) offset: u32,
+    pub(crate) seq: u64,
+    pub(crate) chain: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    log: [u8; 16],
+    session: U64,
+    floor_segment: U64,
+    floor_seq: U64,
+    clean: U32,
+    offset: U32,
+    segment: U64,
+    seq: U64,
+    chain: U32,
+    zero: U32,
+    durable: U64,
+}
+
+impl Manifest {
+    pub(crate) fn new(log: LogId) -> Self {
+        Self { log, session: 0, floor_segment: 0, floor_seq: 0, durable: 0, clean: None }
+    }
+
+    pub(crate) fn write(&self, dir: &dyn Dir) -> Result<()> {
+        let end = self.clean.unwrap_or(End { segment: 0, offset: 0, seq: 0, chain: 0 });
+        let raw = Raw {
+            log: self.log.0,
+            session: U64::new(self.session),
+            floor_segment: U64::new(self.floor_segment),
+            floor_seq: U64::new(self.floor_seq),
+            clean: U32::new(u32::from(self.clean.is_some())),
+            offset: U32::new(end.offset),
+            segment: U64::new(end.segment),
+            seq: U64::new(end.seq),
+            chain: U32::new(end.chain),
+            zero: U32::ZERO,
+            durable: U64::new(self.durable),
+        };
+        sealed_file::write(dir, MANIFEST, MAGIC, raw.as_bytes())
+    }
+
+    /// The highest record that the manifest says was durable. What was dropped was durable before, so
+    /// the trim point counts; a log that ends below it would give its numbers out again.
+    pub(crate) fn claim(&self) -> u64 {
+        self.clean.map_or(0, |clean| clean.seq).max(self.durable).max(self.floor_seq)
+    }
+
+    /// Reads the manifest; `None` when there is none.
+    pub(crate) fn read(dir: &dyn Dir) -> Result<Option<Self>> {
+        let content = match sealed_file::read(dir, MANIFEST, MAGIC) {
+            Err(Error::Io(cause)) if cause.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            other => other?,
+        };
+        let Ok(raw) = Raw::read_from_bytes(&content) else {
+            return Err(damaged(dir, "the content has the wrong length"));
+        };
+        let numbers = [raw.session, raw.floor_segment, raw.segment];
+        if numbers.iter().any(|number| number.get() >= NUMBER_MAX) {
+            return Err(damaged(dir, "a number is impossible"));
+        }
+        Ok(Some(Self {
+            log: LogId(raw.log),
+            session: raw.session.get(),
+            floor_segment: raw.floor_segment.get(),
+            floor_seq: raw.floor_seq.get(),
+            durable: raw.durable.get(),
+            clean: (raw.clean.get() == 1).then(|| End {
+                segment: raw.segment.get(),
+                offset: raw.offset.get(),
+                seq: raw.seq.get(),
+                chain: raw.chain.get(),
+            }),
+        }))
+    }
+
+    /// Reads the manifest of a log that somebody wants to read; where there is none, says whether
+    /// that is damage, or no log.
+    pub(crate) fn of_log(dir: &dyn Dir) -> Result<Self> {
+        match Self::read(dir)? {
+            Some(manifest) => Ok(manifest),
+            None if paths::is_a_log(&dir.list()?) => Err(lost(dir)),
+            None => Err(directory::not_a_log(dir.path(), "it has no manifest")),
+        }
+    }
+}
+
+/// The error for a log of which files are there, and the manifest is not.
+pub(crate) fn lost(dir: &dyn Dir) -> Error {
+    damaged(dir, "the manifest is missing, and other files of the log are there")
+}
+
+fn damaged(dir: &dyn Dir, what: &str) -> Error {
+    let file = dir.path_of(MANIFEST);
+    Error::Damaged(Damage { file, offset: 0, after: Seq::ZERO, what: what.into() })
+}

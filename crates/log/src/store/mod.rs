@@ -1,0 +1,19 @@
+//! What is on disk, file by file, and how each is read and replaced. Decides nothing about when.
+//!
+//! `paths` names the files. `manifest`, `app_metadata` and the files of `sealed_file` are replaced as a whole;
+//! `watermark_page` is overwritten in place. `segment_reader` and `segment_scan` read segments as bytes and units;
+//! `segment_table` lists the segments of an open log; `trim_point` is the lower end of what may be read.
+
+pub(crate) mod app_metadata;
+pub(crate) mod directory;
+pub(crate) mod file_mode;
+pub(crate) mod manifest;
+pub(crate) mod paths;
+pub(crate) mod sealed_file;
+pub(crate) mod segment_footer;
+pub(crate) mod segment_reader;
+pub(crate) mod segment_scan;
+pub(crate) mod segment_table;
+pub(crate) mod space_reserve;
+pub(crate) mod trim_point;
+pub(crate) mod watermark_page;

@@ -1,0 +1,139 @@
+//! Reading a segment file from front to back without holding more of it than needed.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, BLOCK, File, read_full_at};
+
+use crate::base::error::Result;
+use crate::format::SEGMENT_MAX;
+
+/// What a device did not give, over several images of one directory.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble(RefCell<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    blocks: BTreeSet<(PathBuf, u64)>,
+    cause: Option<esker_disk::Error>,
+}
+
+impl Trouble {
+    /// A block could not be read, twice.
+    pub(crate) fn note(&self, offset: u64, cause: &esker_disk::Error) {
+        let mut seen = self.0.borrow_mut();
+        // More than a few is not counted: it is too much already.
+        if seen.blocks.len() < 64 {
+            seen.blocks.insert((cause.path(), offset));
+        }
+        seen.cause.get_or_insert_with(|| cause.clone());
+    }
+
+    /// How many blocks could not be read, and why the first of them.
+    pub(crate) fn seen(&self) -> (usize, Option<esker_disk::Error>) {
+        let seen = self.0.borrow();
+        (seen.blocks.len(), seen.cause.clone())
+    }
+}
+
+const CHUNK: usize = 1 << 20;
+
+/// A sliding view of a file. Offsets asked for are multiples of a block.
+#[derive(Debug)]
+pub(crate) struct Image<'a> {
+    trouble: Option<&'a Trouble>,
+    file: Arc<dyn File>,
+    len: u64,
+    buffer: AlignedBuf,
+    loaded: Range<u64>,
+    /// Blocks that the device does not give. They read as zeros.
+    unreadable: Vec<u64>,
+}
+
+impl<'a> Image<'a> {
+    pub(crate) fn new(file: Arc<dyn File>) -> Result<Self> {
+        Self::watched(file, None)
+    }
+
+    /// An image that notes what could not be read.
+    pub(crate) fn watched(file: Arc<dyn File>, trouble: Option<&'a Trouble>) -> Result<Self> {
+        // No segment is longer; what goes on behind is not the log's.
+        let len = file.len()?.min(u64::from(SEGMENT_MAX));
+        let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
+        let buffer = AlignedBuf::new(size);
+        Ok(Self { trouble, file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
+    }
+
+    /// The image ends here: what stands behind is not even read.
+    pub(crate) fn end_at(&mut self, end: u64) {
+        self.len = self.len.min(end);
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// At most `len` bytes from `offset`: fewer where the file ends.
+    pub(crate) fn at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
+        let end = (offset + len as u64).min(self.len).max(offset);
+        if offset < self.loaded.start || end > self.loaded.end {
+            self.load(offset, (end - offset) as usize)?;
+        }
+        let from = (offset - self.loaded.start) as usize;
+        let to = (end.min(self.loaded.end).max(offset) - self.loaded.start) as usize;
+        Ok(&self.buffer[from..to])
+    }
+
+    /// Whether a block in this range could not be read.
+    pub(crate) fn is_unreadable(&self, offset: u64, len: usize) -> bool {
+        let range = offset..offset + len as u64;
+        self.unreadable.iter().any(|block| range.contains(block))
+    }
+
+    fn load(&mut self, offset: u64, len: usize) -> Result<()> {
+        let want = len.max(CHUNK.min((self.len - offset.min(self.len)) as usize));
+        let want = want.next_multiple_of(BLOCK);
+        if want > self.buffer.len() {
+            self.buffer = AlignedBuf::new(want);
+        }
+        self.loaded = offset..offset;
+        let buffer = &mut self.buffer[..want];
+        let got = match read_full_at(&*self.file, buffer, offset) {
+            Ok(got) => got,
+            Err(cause) => {
+                tracing::warn!(%cause, "reading block by block");
+                let left = self.len.saturating_sub(offset).min(want as u64);
+                let unreadable = block_by_block(&*self.file, buffer, offset, self.trouble);
+                self.unreadable.extend(unreadable);
+                left as usize
+            }
+        };
+        self.loaded = offset..offset + got as u64;
+        Ok(())
+    }
+}
+
+/// Reads what can be read, and tells the blocks that cannot. Those read as zeros.
+fn block_by_block(
+    file: &dyn File,
+    buffer: &mut [u8],
+    offset: u64,
+    trouble: Option<&Trouble>,
+) -> Vec<u64> {
+    let mut unreadable = Vec::new();
+    for (n, block) in buffer.chunks_mut(BLOCK).enumerate() {
+        let at = offset + (n * BLOCK) as u64;
+        block.fill(0);
+        if let Err(cause) = read_full_at(file, block, at) {
+            block.fill(0);
+            unreadable.push(at);
+            if let Some(trouble) = trouble {
+                trouble.note(at, &cause);
+            }
+        }
+    }
+    unreadable
+}

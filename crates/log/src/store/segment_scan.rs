@@ -1,0 +1,203 @@
+//! Reading one segment unit by unit, believing nothing: what stands in it, where it stops making
+//! sense, and what lies behind that.
+
+use std::sync::Arc;
+
+use esker_disk::File;
+
+use crate::base::error::Result;
+use crate::format::decode::{check_unit, continues};
+use crate::format::record::stored_size;
+use crate::format::unit::UnitKind;
+use crate::format::{BLOCK, Flaw, IndexEntry, Salt, UnitHeader};
+use crate::store::segment_reader::{Image, Trouble};
+
+/// Where a scan begins, and what the first unit must continue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct From {
+    pub(crate) salt: Salt,
+    pub(crate) offset: u32,
+    pub(crate) chain: u32,
+    pub(crate) seq: u64,
+    pub(crate) session: u64,
+}
+
+/// A sound unit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SoundUnit {
+    pub(crate) offset: u32,
+    pub(crate) header: UnitHeader,
+    /// What the unit behind must chain to.
+    pub(crate) chain: u32,
+}
+
+impl SoundUnit {
+    pub(crate) fn end(&self) -> u32 {
+        self.offset + self.header.span()
+    }
+}
+
+/// What a scan found.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// The sound units, each continuing the one before.
+    pub(crate) units: Vec<SoundUnit>,
+    pub(crate) index: Vec<IndexEntry>,
+    /// Where the sound units end, and what they end with.
+    pub(crate) end: u32,
+    pub(crate) seq: u64,
+    pub(crate) chain: u32,
+    pub(crate) session: u64,
+    pub(crate) records: u64,
+    pub(crate) time_ms: u64,
+    /// Why the scan stopped, where it did not come to `until`.
+    pub(crate) flaw: Option<Flaw>,
+}
+
+/// How dense the index is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Density {
+    pub(crate) bytes: u32,
+    pub(crate) records: u32,
+}
+
+/// Scans from `from` until the offset `until`, or the first flaw.
+pub(crate) fn scan(
+    file: &Arc<dyn File>,
+    from: From,
+    until: Option<u32>,
+    density: Density,
+    trouble: &Trouble,
+) -> Result<Scan> {
+    let mut image = Image::watched(Arc::clone(file), Some(trouble))?;
+    image.end_at(until.map_or(u64::MAX, u64::from));
+    let mut scan = Scan {
+        end: from.offset,
+        seq: from.seq,
+        chain: from.chain,
+        session: from.session,
+        ..Scan::default()
+    };
+    let mut since = (u32::MAX / 2, 0u32);
+    while until.is_none_or(|until| scan.end < until) {
+        let offset = scan.end;
+        let index_len = scan.index.len();
+        let sound = sound_unit(&mut image, from.salt, offset, |placed| {
+            if since.0 >= density.bytes || since.1 >= density.records {
+                scan.index.push(IndexEntry {
+                    seq: placed.seq,
+                    prev_seq: placed.prev_seq,
+                    unit: offset,
+                    record: placed.offset,
+                });
+                since = (0, 0);
+            }
+            since.0 = since.0.saturating_add(stored_size(placed.payload.len()));
+            since.1 += 1;
+        })?;
+        let flaw = match sound {
+            Err(flaw) => flaw,
+            Ok((header, _)) if !continues(&header, scan.chain, scan.seq, scan.session) => {
+                Flaw::Chain
+            }
+            Ok((header, _)) if until.is_some_and(|until| offset + header.span() > until) => {
+                Flaw::Nonsense
+            }
+            Ok((header, crc)) => {
+                scan.chain = header.next_chain(crc);
+                scan.units.push(SoundUnit { offset, header, chain: scan.chain });
+                scan.end = offset + header.span();
+                scan.seq = header.last_seq;
+                scan.session = header.session;
+                scan.records += u64::from(header.records);
+                scan.time_ms = header.time_ms;
+                continue;
+            }
+        };
+        scan.index.truncate(index_len);
+        scan.flaw = Some(flaw);
+        break;
+    }
+    Ok(scan)
+}
+
+/// Reads and checks the unit at an offset.
+pub(crate) fn sound_unit(
+    image: &mut Image<'_>,
+    salt: Salt,
+    offset: u32,
+    each: impl FnMut(crate::format::decode::Placed<'_>),
+) -> Result<std::result::Result<(UnitHeader, u32), Flaw>> {
+    let head = image.at(u64::from(offset), BLOCK as usize)?;
+    let mut span = BLOCK;
+    let checked = match UnitHeader::parse(head, salt, offset) {
+        Err(Flaw::Cut) if head.is_empty() => Err(Flaw::Blank),
+        Ok((header, _)) if header.kind == UnitKind::Data => {
+            span = header.span();
+            let unit = image.at(u64::from(offset), span as usize)?;
+            check_unit(unit, salt, offset, each)
+        }
+        other => other,
+    };
+    Ok(match checked {
+        Err(_) if image.is_unreadable(u64::from(offset), span as usize) => Err(Flaw::Unreadable),
+        other => other,
+    })
+}
+
+/// A sound unit header that stands anywhere behind a flaw.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stray {
+    pub(crate) offset: u32,
+    pub(crate) header: UnitHeader,
+}
+
+/// What stands in the blocks that were looked at for strays.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rest {
+    /// The first block that has anything in it.
+    pub(crate) first: Option<u32>,
+    /// Behind the last one.
+    pub(crate) end: u32,
+    /// There are units that do not check: the file was used before.
+    pub(crate) earlier_life: bool,
+}
+
+/// Looks at every block from `offset` to the end of the file, or `until`, for headers of units that
+/// belong to this life of the segment, and hands them over with whether the whole unit is sound.
+/// A sound unit's inside is passed over.
+pub(crate) fn strays(
+    file: &Arc<dyn File>,
+    salt: Salt,
+    offset: u32,
+    until: Option<u32>,
+    trouble: &Trouble,
+    mut each: impl FnMut(Stray, bool),
+) -> Result<Rest> {
+    let mut image = Image::watched(Arc::clone(file), Some(trouble))?;
+    let end = until.map_or(image.len(), u64::from).min(image.len());
+    let (mut at, mut rest) = (u64::from(offset), Rest::default());
+    while at < end {
+        let here = at as u32;
+        let mut next = at + u64::from(BLOCK);
+        let head = image.at(at, BLOCK as usize)?;
+        let says = head != &[0; BLOCK as usize][..head.len()];
+        match UnitHeader::parse(head, salt, here) {
+            Ok((header, _)) => {
+                let sound = sound_unit(&mut image, salt, here, |_| {})?.is_ok();
+                if sound {
+                    next = at + u64::from(header.span());
+                }
+                each(Stray { offset: here, header }, sound);
+            }
+            Err(Flaw::Checksum) => rest.earlier_life = true,
+            Err(_) => {}
+        }
+        if says {
+            rest.first.get_or_insert(here);
+            rest.end = next as u32;
+        }
+        at = next;
+    }
+    Ok(rest)
+}

@@ -1,0 +1,173 @@
+//! The segments of an open log, in order, each with its file and its sparse index in memory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_disk::File;
+use parking_lot::RwLock;
+
+use crate::format::decode::Placed;
+use crate::format::{BLOCK, IndexEntry, Salt, SegmentHeader};
+use crate::store::paths;
+use crate::store::segment_reader::Image;
+use crate::store::segment_scan::sound_unit;
+
+/// One segment. What changes is behind a lock that is held for a lookup or the push of an entry.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) header: SegmentHeader,
+    /// The checksum that the first unit chains to.
+    pub(crate) header_crc: u32,
+    pub(crate) salt: Salt,
+    /// For messages.
+    pub(crate) path: PathBuf,
+    /// For reading; opened once.
+    pub(crate) reader: Arc<dyn File>,
+    pub(crate) state: RwLock<State>,
+}
+
+/// What is known of a segment's units: those that are durable, and those on their way to that. Readers
+/// go no further than the durable mark.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct State {
+    /// Offset behind the last unit.
+    pub(crate) end: u32,
+    pub(crate) last_seq: u64,
+    pub(crate) chain: u32,
+    pub(crate) records: u64,
+    pub(crate) time_ms: u64,
+    /// Nothing more will be written but the footer.
+    pub(crate) full: bool,
+    pub(crate) footed: bool,
+    pub(crate) index: Vec<IndexEntry>,
+}
+
+impl Segment {
+    pub(crate) fn number(&self) -> u64 {
+        self.header.segment
+    }
+
+    /// The name of its file.
+    pub(crate) fn name(&self) -> String {
+        paths::segment(self.number())
+    }
+
+    /// The position in the log behind the last unit.
+    pub(crate) fn end_position(&self) -> u64 {
+        self.header.base + u64::from(self.state.read().end)
+    }
+
+    /// The last index entry at or before a number, and of the next one, where there is one, the
+    /// offset and the number before it.
+    pub(crate) fn seek(&self, seq: u64) -> Option<(IndexEntry, Option<(u32, u64)>)> {
+        let state = self.state.read();
+        let after = state.index.partition_point(|entry| entry.seq <= seq);
+        let entry = *state.index.get(after.checked_sub(1)?)?;
+        Some((entry, state.index.get(after).map(|next| (next.record, next.prev_seq))))
+    }
+
+    /// The last index entry at or before an offset.
+    pub(crate) fn seek_offset(&self, offset: u32) -> Option<IndexEntry> {
+        let state = self.state.read();
+        let after = state.index.partition_point(|entry| entry.record <= offset);
+        state.index.get(after.checked_sub(1)?).copied()
+    }
+
+    /// Where a run of whole units ends that begins with the one at `offset` and takes `len` bytes, or
+    /// one unit if that is longer: `end` at most, behind which nothing may be read. `None` where the
+    /// index does not know that.
+    pub(crate) fn units_until(&self, offset: u32, len: u32, end: u32) -> Option<u32> {
+        let state = self.state.read();
+        let behind = state.index.partition_point(|entry| entry.unit <= offset);
+        let near = state.index.partition_point(|entry| entry.unit <= offset.saturating_add(len));
+        let entry = state.index.get(near.saturating_sub(1).max(behind));
+        let known = entry.map(|entry| entry.unit.min(end));
+        known.or_else(|| (end - offset <= len).then_some(end))
+    }
+
+    /// How many records with numbers up to this one are in sound units.
+    pub(crate) fn records_up_to(&self, seq: u64) -> u64 {
+        let end = self.state.read().end;
+        let (mut count, mut at) = (0, BLOCK);
+        let Ok(mut image) = Image::new(Arc::clone(&self.reader)) else { return 0 };
+        while at < end && self.header.prev_seq < seq {
+            let each = |record: Placed<'_>| count += u64::from(record.seq <= seq);
+            match sound_unit(&mut image, self.salt, at, each) {
+                Ok(Ok((header, _))) if header.last_seq < seq => at += header.span(),
+                _ => break,
+            }
+        }
+        count
+    }
+
+    /// The offset of a unit at or before the record with this number.
+    pub(crate) fn unit_before(&self, seq: u64) -> u32 {
+        self.seek(seq).map_or(BLOCK, |(entry, ..)| entry.unit)
+    }
+}
+
+/// The table of segments, oldest first. Never empty while a log is open.
+#[derive(Debug, Default)]
+pub(crate) struct Segments {
+    table: RwLock<Vec<Arc<Segment>>>,
+}
+
+impl Segments {
+    pub(crate) fn new(table: Vec<Arc<Segment>>) -> Self {
+        Self { table: RwLock::new(table) }
+    }
+
+    pub(crate) fn push(&self, segment: Arc<Segment>) {
+        self.table.write().push(segment);
+    }
+
+    /// Takes out the segments below a number.
+    pub(crate) fn drop_below(&self, number: u64) -> Vec<Arc<Segment>> {
+        let mut table = self.table.write();
+        let keep = table.partition_point(|segment| segment.number() < number);
+        table.drain(..keep).collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
+        self.table.read().clone()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.read().len()
+    }
+
+    pub(crate) fn newest(&self) -> Option<Arc<Segment>> {
+        self.table.read().last().cloned()
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Arc<Segment>> {
+        self.table.read().first().cloned()
+    }
+
+    /// The segment that holds the record with this number, or would: the last one whose records
+    /// all follow a smaller number.
+    pub(crate) fn of_seq(&self, seq: u64) -> Option<Arc<Segment>> {
+        let table = self.table.read();
+        let after = table.partition_point(|segment| segment.header.prev_seq < seq);
+        table.get(after.saturating_sub(1)).cloned()
+    }
+
+    /// The segment that holds this position, or the next one where none does.
+    pub(crate) fn of_position(&self, position: u64) -> Option<Arc<Segment>> {
+        let table = self.table.read();
+        let after = table.partition_point(|segment| segment.header.base <= position);
+        table.get(after.saturating_sub(1)).cloned()
+    }
+
+    /// Where the bytes of a segment end that lie below a position.
+    pub(crate) fn readable(&self, segment: &Segment, position: u64) -> u32 {
+        let next = self.after(segment.number()).map_or(u64::MAX, |next| next.header.base);
+        next.min(position).saturating_sub(segment.header.base) as u32
+    }
+
+    /// The segment behind one with this number.
+    pub(crate) fn after(&self, number: u64) -> Option<Arc<Segment>> {
+        let table = self.table.read();
+        table.get(table.partition_point(|segment| segment.number() <= number)).cloned()
+    }
+}

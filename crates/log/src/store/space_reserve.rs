@@ -1,0 +1,134 @@
+//! Preallocated space for recovery and internal appends.
+//!
+//! The reserve is a file that nothing is ever written to. It becomes a segment by one rename, so that a
+//! crash leaves it whole under one of two names, and under neither does it count before it has a header.
+
+use std::sync::Arc;
+
+use esker_disk::{Dir, File, Open};
+
+use crate::base::error::{Error, Result};
+use crate::base::options::Options;
+use crate::format::BLOCK;
+use crate::store::paths::RESERVE;
+
+/// The smallest reserve.
+pub(crate) const RESERVE_LEAST: u64 = 64 << 10;
+
+/// The reserve of an open log.
+#[derive(Debug, Default)]
+pub(crate) struct Reserve {
+    /// The size of the file, 0 when there is none.
+    pub(crate) bytes: u64,
+    /// The largest size that it had: so much is its own, and beyond that it takes half of what is left.
+    had: u64,
+}
+
+impl Reserve {
+    /// The reserve that stands in the directory, made or filled up as far as there is room.
+    pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64) -> Result<Self> {
+        let bytes = size(dir, RESERVE)?;
+        let mut reserve = Self { bytes, had: had.max(bytes) };
+        reserve.fill(dir, options)?;
+        Ok(reserve)
+    }
+
+    /// Whether so little of it is left that ordinary appends have to wait for more.
+    pub(crate) fn is_low(&self, options: &Options) -> bool {
+        let least = (self.had / 2).max(RESERVE_LEAST).min(options.reserve_bytes());
+        self.bytes < least
+    }
+
+    /// Fills the reserve up to what it was.
+    pub(crate) fn restore(&mut self, dir: &dyn Dir, options: &Options) -> Result<()> {
+        let wanted = options.reserve_bytes();
+        let most = if self.bytes == 0 { wanted } else { self.had.min(wanted) };
+        self.fill_to(most, dir)
+    }
+
+    /// Fills the reserve as far as there is room.
+    pub(crate) fn fill(&mut self, dir: &dyn Dir, options: &Options) -> Result<()> {
+        self.fill_to(options.reserve_bytes(), dir)
+    }
+
+    fn fill_to(&mut self, most: u64, dir: &dyn Dir) -> Result<()> {
+        if self.bytes >= most {
+            return Ok(());
+        }
+        let file = match dir.open(RESERVE, Open::create()) {
+            Err(cause) if cause.is_no_space() => return Ok(()),
+            file => file?,
+        };
+        let block = u64::from(BLOCK);
+        let mut size = most;
+        // Half as much more each time.
+        while size > self.bytes && size >= RESERVE_LEAST.min(most) {
+            // Beyond what was its own it leaves as much to others as it takes.
+            let own = self.had.max(self.bytes);
+            match file.preallocate(0, size + size.saturating_sub(own)) {
+                Ok(()) => {
+                    file.set_len(size)?;
+                    file.sync_data()?;
+                    dir.sync()?;
+                    self.bytes = size;
+                    self.had = self.had.max(size);
+                    return Ok(());
+                }
+                Err(cause) if cause.is_no_space() => file.set_len(self.bytes)?,
+                Err(cause) => return Err(cause.into()),
+            }
+            let half = self.bytes + (size - self.bytes) / 2 / block * block;
+            size = if size > own && half < own { own } else { half };
+        }
+        if self.bytes == 0 {
+            drop(file);
+            dir.unlink(RESERVE)?;
+        }
+        Ok(())
+    }
+}
+
+/// The size of a file, 0 when there is none.
+pub(crate) fn size(dir: &dyn Dir, name: &str) -> Result<u64> {
+    match dir.open(name, Open::read()) {
+        Ok(file) => Ok(file.len()?),
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(0),
+        Err(cause) => Err(cause.into()),
+    }
+}
+
+/// A new file with room for so many bytes: of the free space, or of the reserve. Of that a part is
+/// given up, which is then free; where somebody else takes it, the rest becomes the file.
+pub(crate) fn file_with_room(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc<dyn File>> {
+    let full = match new_file(dir, name, room) {
+        Err(Error::Io(cause)) if cause.is_no_space() => cause,
+        made => return made,
+    };
+    let have = size(dir, RESERVE)?;
+    if have < room {
+        return Err(Error::Io(full));
+    }
+    // Two blocks more, for a name and the file itself.
+    let rest = have.saturating_sub(room + 2 * u64::from(BLOCK)) / u64::from(BLOCK);
+    let file = dir.open(RESERVE, Open::write())?;
+    file.set_len(rest * u64::from(BLOCK))?;
+    file.sync_data()?;
+    match new_file(dir, name, room) {
+        Err(Error::Io(cause)) if cause.is_no_space() && rest * u64::from(BLOCK) >= room => {
+            dir.rename(RESERVE, name)?;
+            Ok(file)
+        }
+        made => made,
+    }
+}
+
+fn new_file(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc<dyn File>> {
+    let file = dir.open(name, Open::create())?;
+    file.set_len(0)?;
+    if let Err(cause) = file.preallocate(0, room) {
+        drop(file);
+        dir.unlink(name)?;
+        return Err(cause.into());
+    }
+    Ok(file)
+}

@@ -1,0 +1,286 @@
+//! The watermark page: one small file that the writer overwrites after each commit, so that other
+//! processes know how far they may read, and recovery knows what must be there.
+//!
+//! What a slot says was true before it was stored, wherever the page lives. Its sequence number is a
+//! durable lower bound for ever. Its position holds for its session, because recovery may move the
+//! last records.
+//!
+//! # Two slots
+//!
+//! The file has two blocks, and each holds a slot: a checksummed copy of all facts. Stores go to them
+//! in turn, and a reader takes the newest slot that checks. So a store that a crash tears damages the
+//! older of the two facts, and a reader that meets a store under way has the one before it.
+//!
+//! # When it is synced
+//!
+//! Under most policies never: each commit unit carries the durable lower bound of the moment before
+//! its submission, so the page adds only what the last units in flight do not say.
+//!
+//! Under [`Policy::OsBuffered`] units are written before anything is durable, and one sync makes any
+//! number of them durable at once. None of them says so. There the page is stored and synced after
+//! each sync of the segments and before a ticket resolves ([`Page::store_durably`]). A power cut
+//! during that leaves the slot of the sync before, whose store was synced, and no caller was told of
+//! more. The first store of a session is not synced: the manifest and the header of the newest
+//! segment say as much as it does.
+//!
+//! A truncation syncs the page, too: the trim point is then in two files.
+//!
+//! [`Policy::OsBuffered`]: crate::Policy::OsBuffered
+
+use std::sync::Arc;
+
+use esker_disk::{BLOCK, Dir, File, Open, read_full_at, write_all_at};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::base::error::{Error, Result};
+use crate::base::log_end::Mark;
+use crate::format::{LogId, NUMBER_MAX, crc};
+use crate::store::paths::MARK;
+
+const MAGIC: u32 = 0xE5CE_3A4C;
+const SLOTS: usize = 2;
+/// How often a slot that does not check is read again, because a store may be under way.
+const TRIES: usize = 8;
+
+/// What the page says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) log: LogId,
+    pub(crate) session: u64,
+    pub(crate) position: u64,
+    pub(crate) seq: u64,
+    /// The segment that holds the record.
+    pub(crate) segment: u64,
+    /// Records up to this number were dropped.
+    pub(crate) trim: u64,
+}
+
+impl Told {
+    fn age(&self) -> (u64, u64, u64) {
+        (self.session, self.seq, self.trim)
+    }
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    magic: U32,
+    crc: U32,
+    log: [u8; 16],
+    session: U64,
+    position: U64,
+    seq: U64,
+    segment: U64,
+    trim: U64,
+}
+
+impl Raw {
+    fn sum(&self) -> u32 {
+        let bytes = self.as_bytes();
+        crc(&bytes[8..])
+    }
+
+    /// What a slot says; `Err` when it holds something that does not check.
+    fn parse(bytes: &[u8]) -> std::result::Result<Option<Told>, ()> {
+        let Ok((raw, _)) = Self::read_from_prefix(bytes) else {
+            return Ok(None);
+        };
+        if raw.magic.get() != MAGIC {
+            return Ok(None);
+        }
+        let sane = raw.position.get() < NUMBER_MAX && raw.session.get() < NUMBER_MAX;
+        if raw.crc.get() != raw.sum() || !sane {
+            return Err(());
+        }
+        Ok(Some(Told {
+            log: LogId(raw.log),
+            session: raw.session.get(),
+            position: raw.position.get(),
+            seq: raw.seq.get(),
+            segment: raw.segment.get(),
+            trim: raw.trim.get(),
+        }))
+    }
+}
+
+/// The page, open for writing.
+#[derive(Debug)]
+pub(crate) struct Page {
+    file: Arc<dyn File>,
+    log: LogId,
+    session: u64,
+    trim: u64,
+    stored: Option<Mark>,
+    /// The slot that the next store goes to.
+    slot: usize,
+}
+
+impl Page {
+    /// Opens the page for a session, making it where it is missing. The caller syncs the directory.
+    pub(crate) fn open(dir: &dyn Dir, log: LogId, session: u64, trim: u64) -> Result<Self> {
+        let file = dir.open(MARK, Open::create())?;
+        let slots: [Option<Told>; SLOTS] = std::array::from_fn(|slot| {
+            read_slot(&*file, slot).ok().and_then(|read| read.ok().flatten())
+        });
+        let age = |slot: usize| slots[slot].filter(|told| told.log == log).map(|told| told.age());
+        // The newest slot that checks stays until a newer one is there.
+        let slot = usize::from(age(0) > age(1));
+        for missing in (file.len()? as usize / BLOCK)..SLOTS {
+            write_all_at(&*file, &[0; BLOCK], (missing * BLOCK) as u64)?;
+        }
+        Ok(Self { file, log, session, trim, stored: None, slot })
+    }
+
+    /// Stores a mark, unless a later one was stored.
+    pub(crate) fn store(&mut self, mark: Mark) -> Result<()> {
+        if self.stored.is_some_and(|stored| mark.seq <= stored.seq) {
+            return Ok(());
+        }
+        self.write(mark)
+    }
+
+    /// Stores a mark, and returns when the page is durable.
+    pub(crate) fn store_durably(&mut self, mark: Mark) -> Result<()> {
+        self.store(mark)?;
+        Ok(self.file.sync_data()?)
+    }
+
+    /// Records up to this number are dropped; returns when the page says so durably.
+    pub(crate) fn store_trim(&mut self, trim: u64) -> Result<()> {
+        self.trim = self.trim.max(trim);
+        if let Some(mark) = self.stored {
+            self.write(mark)?;
+        }
+        Ok(self.file.sync_data()?)
+    }
+
+    /// Makes both slots say no more than this, durably. Only a truncating `repair` takes back what
+    /// was durable.
+    pub(crate) fn take_back(&mut self, mark: Mark) -> Result<()> {
+        for _ in 0..SLOTS {
+            self.write(mark)?;
+        }
+        Ok(self.file.sync_data()?)
+    }
+
+    fn write(&mut self, mark: Mark) -> Result<()> {
+        let mut raw = Raw {
+            magic: U32::new(MAGIC),
+            crc: U32::ZERO,
+            log: self.log.0,
+            session: U64::new(self.session),
+            position: U64::new(mark.position),
+            seq: U64::new(mark.seq),
+            segment: U64::new(mark.segment),
+            trim: U64::new(self.trim),
+        };
+        raw.crc = U32::new(raw.sum());
+        // A whole block: the old one may not be readable.
+        let mut block = [0; BLOCK];
+        block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
+        write_all_at(&*self.file, &block, (self.slot * BLOCK) as u64)?;
+        self.slot = (self.slot + 1) % SLOTS;
+        self.stored = Some(mark);
+        Ok(())
+    }
+}
+
+type Slot = std::result::Result<Option<Told>, ()>;
+
+fn read_slot(file: &dyn File, slot: usize) -> std::result::Result<Slot, esker_disk::Error> {
+    let mut bytes = [0; size_of::<Raw>()];
+    let got = read_full_at(file, &mut bytes, (slot * BLOCK) as u64)?;
+    Ok(Raw::parse(&bytes[..got]))
+}
+
+/// The page, open for reading.
+#[derive(Debug)]
+pub(crate) struct Look {
+    file: Arc<dyn File>,
+    log: Option<LogId>,
+}
+
+impl Look {
+    /// `None` when there is no page.
+    pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
+        Ok(Self::of_any_log(dir)?.map(|look| Self { log: Some(log), ..look }))
+    }
+
+    /// The page of a log whose id is not known.
+    pub(crate) fn of_any_log(dir: &dyn Dir) -> Result<Option<Self>> {
+        match dir.open(MARK, Open::read()) {
+            Ok(file) => Ok(Some(Self { file, log: None })),
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(cause.into()),
+        }
+    }
+
+    /// What the page says; `None` when it says nothing that can be believed. A read that meets a
+    /// store may see half of it, so a slot that does not check is read again, a few times.
+    ///
+    /// # Errors
+    /// The device does not give either slot.
+    pub(crate) fn told(&self) -> std::result::Result<Option<Told>, esker_disk::Error> {
+        let mut newest = None;
+        for _ in 0..TRIES {
+            let slots = [read_slot(&*self.file, 0), read_slot(&*self.file, 1)];
+            if let [Err(cause), Err(_)] = &slots {
+                return Err(cause.clone());
+            }
+            let torn = slots.iter().any(|slot| matches!(slot, Ok(Err(()))));
+            let told = slots.into_iter().filter_map(|slot| slot.ok()?.ok()?);
+            let told = told.filter(|told| self.log.is_none_or(|log| told.log == log));
+            newest = told.max_by_key(Told::age);
+            if !torn {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        Ok(newest)
+    }
+}
+
+/// Refuses the watermark page of another log. Called where no segment header is sound: then the manifest
+/// may be the foreign file.
+pub(crate) fn refuse_foreign_page(dir: &dyn Dir, page: Option<Told>, log: LogId) -> Result<()> {
+    match page {
+        Some(page) if page.log != log => Err(Error::Foreign { file: dir.path_of(MARK) }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_disk::Disk;
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+
+    /// Stores go to the slots in turn: one that is damaged, as a crash in the middle of a store leaves
+    /// it, takes nothing of the store before it along.
+    #[test]
+    fn a_damaged_store_leaves_the_one_before() {
+        let log = LogId([7; 16]);
+        let mark = |seq| Mark { unit: seq, position: seq * 4096, seq, segment: 1 };
+        let name = Path::new("/log").join(MARK);
+        for stores in 2..6 {
+            let disk = SimDisk::new(stores);
+            let dir = disk.create_dir(Path::new("/log")).unwrap();
+            let mut page = Page::open(&*dir, log, 1, 0).unwrap();
+            let mut newest = Vec::new();
+            for seq in 1..=stores {
+                let before = disk.contents(&name).unwrap();
+                page.store(mark(seq)).unwrap();
+                let after = disk.contents(&name).unwrap();
+                newest = (0..after.len()).filter(|at| before.get(*at) != after.get(*at)).collect();
+            }
+            let look = Look::open(&*dir, log).unwrap().unwrap();
+            assert_eq!(look.told().unwrap().unwrap().seq, stores);
+            disk.flip_bit(&name, newest[newest.len() / 2] as u64 * 8).unwrap();
+            assert_eq!(look.told().unwrap().unwrap().seq, stores - 1);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Appending: from a payload to a place in the order and a ticket.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Instant;
+
+use crate::base::error::{Error, Result};
+use crate::commit::core::{Need, Placed, Refusal};
+use crate::commit::space_request::Asking;
+use crate::commit::write_half::WriteHalf;
+use crate::runtime::waiters::{For, Registered, park, thread_waker};
+use crate::write::input::{Append, Input};
+use crate::write::ticket::Ticket;
+
+pub(crate) type Accepted = (u64, u64, crate::base::position::Position);
+
+impl WriteHalf {
+    /// Accepts a record without waiting for room, nor for space to be reserved on the disk.
+    pub(crate) fn try_append(&self, record: Input<'_>) -> Result<Ticket> {
+        self.try_while(record, |need| match self.reserves_itself() {
+            true => self.reserve(need),
+            false => Err(self.leave_space(need)),
+        })
+    }
+
+    /// The same, but reserves space on this thread.
+    pub(crate) fn try_append_here(&self, record: &impl Append) -> Result<Ticket> {
+        self.try_while(Input::take(record), |need| self.reserve(need))
+    }
+
+    fn try_while(
+        &self,
+        record: Input<'_>,
+        mut reserve: impl FnMut(Need) -> Result<()>,
+    ) -> Result<Ticket> {
+        loop {
+            match self.accept(record, false) {
+                Ok(accepted) => return Ok(self.ticket(accepted)),
+                Err(Refusal::NeedsSpace(need)) => reserve(need)?,
+                Err(Refusal::Full) => return Err(Error::Full),
+                Err(Refusal::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) async fn accept_async(&self, record: Input<'_>) -> Result<Accepted> {
+        let mut place = Registered::new(&self.waiters);
+        let mut asking = Asking::default();
+        poll_fn(|cx| {
+            let shared = self;
+            let mut registered = false;
+            loop {
+                let need = match shared.accept(record, false) {
+                    Ok(accepted) => return Poll::Ready(Ok(accepted)),
+                    Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
+                    Err(Refusal::NeedsSpace(need)) if shared.reserves_itself() => {
+                        match shared.reserve(need) {
+                            Ok(()) => continue,
+                            Err(error) => return Poll::Ready(Err(error)),
+                        }
+                    }
+                    Err(Refusal::NeedsSpace(need)) => Some(need),
+                    Err(Refusal::Full) => None,
+                };
+                let last_look = registered;
+                registered = true;
+                shared.waiters.register(&mut place.key, For::Room, cx.waker());
+                match need {
+                    // Asked behind the registration, so that the answer is not missed.
+                    Some(need) => match shared.ask_for_space(need, &mut asking) {
+                        Ok(()) => return Poll::Pending,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    },
+                    None if last_look => break,
+                    None => {}
+                }
+            }
+            let state = shared.lock();
+            shared.kick(&state);
+            Poll::Pending
+        })
+        .await
+    }
+
+    pub(crate) fn ticket(&self, (seq, unit, position): Accepted) -> Ticket {
+        Ticket::new(self.me(), seq, unit, position)
+    }
+
+    pub(crate) fn check_batch(&self, records: &[Input<'_>]) -> Result<()> {
+        self.lock().core.check_batch(records.iter().map(Input::size))?;
+        Ok(())
+    }
+
+    pub(crate) fn append_until_quietly(
+        &self,
+        record: Input<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Accepted> {
+        self.with_room(deadline, || self.accept(record, false))
+    }
+
+    /// Takes a place under the lock, and fills it without.
+    pub(crate) fn accept(
+        &self,
+        record: Input<'_>,
+        internal: bool,
+    ) -> std::result::Result<Accepted, Refusal> {
+        let Input { numbering, payload } = record;
+        let mut state = self.lock();
+        let placed = state.core.place(numbering, payload.len(), internal)?;
+        self.start_period(&mut state);
+        self.kick(&state);
+        self.came_back(&state);
+        drop(state);
+        Ok(self.fill(placed, payload))
+    }
+
+    fn fill(&self, placed: Placed, payload: &[u8]) -> Accepted {
+        let Placed { place, window, unit, position } = placed;
+        let seq = place.seq;
+        let (bytes, crc) = place.fill(&window, payload);
+        self.progress(unit).filled(bytes, crc);
+        (seq, unit, position)
+    }
+
+    pub(crate) fn append_whole(
+        &self,
+        records: &[Input<'_>],
+    ) -> std::result::Result<Option<Ticket>, Refusal> {
+        let mut state = self.lock();
+        let stored = state.core.check_batch(records.iter().map(Input::size))?;
+        if records.is_empty() {
+            return Ok(None);
+        }
+        state.core.prepare_batch(records.len() as u64, stored)?;
+        let mut last = None;
+        // The places are filled under the lock, one after another: the unit cannot be sealed
+        // between them.
+        for &Input { numbering, payload } in records {
+            let placed = state.core.place_prepared(numbering, payload.len())?;
+            last = Some(self.fill(placed, payload));
+        }
+        self.start_period(&mut state);
+        self.kick(&state);
+        self.came_back(&state);
+        drop(state);
+        Ok(last.map(|accepted| self.ticket(accepted)))
+    }
+
+    /// Whether the largest record would find room now, or would be refused for another reason.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().core.has_room()
+    }
+
+    /// Whether there is no thread that would reserve space for a caller.
+    fn reserves_itself(&self) -> bool {
+        self.engine.is_manual()
+    }
+
+    /// Tries until there is room. A wait ends with a commit, which the caller drives itself if nobody
+    /// else does. Space is reserved on this thread, but for callers with a deadline.
+    pub(crate) fn with_room<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
+    ) -> Result<T> {
+        let mut place = Registered::new(&self.waiters);
+        let mut registered = false;
+        let mut asking = Asking::default();
+        loop {
+            match attempt() {
+                Ok(done) => return Ok(done),
+                Err(Refusal::Error(error)) => return Err(error),
+                Err(Refusal::NeedsSpace(need)) if deadline.is_none() || self.reserves_itself() => {
+                    self.reserve(need)?;
+                }
+                Err(Refusal::NeedsSpace(need)) => {
+                    self.waiters.register(&mut place.key, For::Room, &thread_waker());
+                    self.ask_for_space(need, &mut asking)?;
+                    if !park(deadline) {
+                        return Err(Error::Deadline);
+                    }
+                }
+                Err(Refusal::Full) if registered => {
+                    if !park(deadline) {
+                        return Err(Error::Deadline);
+                    }
+                    registered = false;
+                }
+                Err(Refusal::Full) => {
+                    if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                        return Err(Error::Deadline);
+                    }
+                    if !self.drive_one(deadline) {
+                        // Registered before the next attempt, so that a commit that ends between
+                        // the two is not missed.
+                        self.waiters.register(&mut place.key, For::Room, &thread_waker());
+                        registered = true;
+                    }
+                }
+            }
+        }
+    }
+}

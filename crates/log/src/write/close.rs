@@ -1,0 +1,145 @@
+//! Closing a log: everything durable, the end marked, the lock given up.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
+
+use esker_disk::Open;
+
+use crate::base::error::{Error, Latch, Result};
+use crate::commit::committer::Committer;
+use crate::commit::maintenance::{end_segment, retain};
+use crate::commit::preallocator::Ready;
+use crate::commit::write_half::WriteHalf;
+use crate::runtime::waiters::{For, Registered, park, thread_waker};
+use crate::store::manifest::End;
+use crate::store::paths;
+
+impl WriteHalf {
+    pub(crate) fn close(&self, deadline: Option<Instant>) -> Result<()> {
+        if self.closed.swap(true, SeqCst) {
+            return Err(Error::Closed);
+        }
+        let unit = {
+            let mut state = self.lock();
+            state.core.set_latch(Latch::Closed);
+            let unit = state.core.last_unit();
+            state.core.ask_sync(unit);
+            unit
+        };
+        let settled = self.settle(unit, deadline);
+        let outcome = self.take_committer(deadline).and_then(|committer| {
+            // Whatever comes of it: nobody works on the directory once the lock is given up.
+            let _changing = self.segment_set_lock.lock();
+            // Nobody reserves any more behind whoever does.
+            drop(self.reserve.lock());
+            let unused = self.runway.close();
+            let Some(mut committer) = committer else {
+                return settled.and(Err(Error::Stopped));
+            };
+            let ended = settled.and_then(|()| self.end(&mut committer, unused));
+            self.lock().committer = Some(committer);
+            ended
+        });
+        self.terminal.set(self.lock().core.latch());
+        self.published.set_latched();
+        self.waiters.wake_all();
+        if !matches!(outcome, Err(Error::Deadline)) {
+            *self.lock.lock() = None;
+        }
+        outcome
+    }
+
+    /// Waits for the end of the commits in flight. `None` when whoever had the committer died.
+    fn take_committer(&self, deadline: Option<Instant>) -> Result<Option<Box<Committer>>> {
+        let mut state = self.lock();
+        loop {
+            if !state.core.is_flying() {
+                if let Some(committer) = state.committer.take() {
+                    return Ok(Some(committer));
+                }
+                if state.committer_lost {
+                    return Ok(None);
+                }
+            }
+            match deadline {
+                None => self.committer_idle.wait(&mut state),
+                Some(deadline)
+                    if self.committer_idle.wait_until(&mut state, deadline).timed_out() =>
+                {
+                    return Err(Error::Deadline);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Waits until the unit is durable, or cannot become it any more.
+    fn settle(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
+        let mut place = Registered::new(&self.waiters);
+        loop {
+            if let Some(outcome) = self.settled(unit) {
+                return outcome;
+            }
+            if self.drive(unit, deadline) {
+                continue;
+            }
+            let last = self.lock().core.last_seq();
+            self.waiters.register(&mut place.key, For::Durable(last), &thread_waker());
+            // The commit in flight may have ended, or failed, before this thread was on the list.
+            if self.settled(unit).is_none() && !park(deadline) {
+                return Err(Error::Deadline);
+            }
+        }
+    }
+
+    fn settled(&self, unit: u64) -> Option<Result<()>> {
+        let state = self.lock();
+        match state.core.failure() {
+            Some(latch) => Some(Err(latch.refusal())),
+            None => (state.core.durable().unit >= unit).then_some(Ok(())),
+        }
+    }
+
+    /// Everything is durable: leaves the directory as a closed log's.
+    fn end(&self, committer: &mut Committer, unused: VecDeque<(u64, Ready)>) -> Result<()> {
+        // Slow work may have failed since everything was durable.
+        if let Some(latch) = self.lock().core.failure() {
+            return Err(latch.refusal());
+        }
+        match retain(self) {
+            Err(error) if error.is_no_space() => {
+                tracing::warn!(%error, "failed to drop segments; the next opening tries again");
+            }
+            outcome => outcome?,
+        }
+        for (number, _) in &unused {
+            self.dir.unlink(&paths::segment(*number))?;
+        }
+        if !unused.is_empty() {
+            self.dir.sync()?;
+        }
+        committer.end_file(self)?;
+        let newest = self.segments.newest().ok_or(Error::Closed)?;
+        for segment in self.segments.all() {
+            let state = segment.state.read();
+            let unfooted = state.full && !state.footed;
+            drop(state);
+            if unfooted && segment.number() != newest.number() {
+                let file = self.dir.open(&segment.name(), Open::write())?;
+                end_segment(self, &*file, &segment)?;
+            }
+        }
+        let state = newest.state.read();
+        let end = End {
+            segment: newest.number(),
+            offset: state.end,
+            seq: state.last_seq,
+            chain: committer.chain(),
+        };
+        self.change_manifest(|manifest| {
+            manifest.durable = end.seq;
+            manifest.clean = Some(end);
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! The promise that a record becomes durable, and the ways to wait for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::base::error::{Error, Result};
+use crate::base::position::{Position, Seq};
+use crate::commit::write_half::WriteHalf;
+use crate::runtime::waiters::{For, Key, park, thread_waker};
+
+/// A record, or the last one of a batch, that has its place in the order and becomes durable.
+///
+/// Await it, or block on it with [`Ticket::wait`]; both ask for a commit, under every policy. When
+/// it resolves with `Ok`, the record and everything before it is on stable storage. When it
+/// resolves with an error, the record may or may not survive: reopening decides.
+///
+/// Dropping a ticket does not take the record back. Under [`Policy::Always`](crate::Policy::Always)
+/// it asks for a commit, so that nothing stays behind; a ticket that is kept and never looked at
+/// asks for nothing.
+#[derive(Debug)]
+#[must_use = "wait for the ticket to know that the record is durable, or drop it on purpose"]
+pub struct Ticket {
+    shared: Arc<WriteHalf>,
+    seq: u64,
+    unit: u64,
+    position: Position,
+    key: Option<Key>,
+    settled: bool,
+}
+
+/// Where a record that is durable now stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Appended {
+    /// Its number.
+    pub seq: Seq,
+    /// Its position.
+    pub position: Position,
+}
+
+/// Another ticket for the same record, which waits by itself.
+impl Clone for Ticket {
+    fn clone(&self) -> Self {
+        let Self { shared, seq, unit, position, settled, .. } = self;
+        let shared = Arc::clone(shared);
+        let (seq, unit, position, settled) = (*seq, *unit, *position, *settled);
+        Self { shared, seq, unit, position, key: None, settled }
+    }
+}
+
+impl Ticket {
+    pub(crate) fn new(shared: Arc<WriteHalf>, seq: u64, unit: u64, position: Position) -> Self {
+        Self { shared, seq, unit, position, key: None, settled: false }
+    }
+
+    /// The record's number, known as soon as it is accepted. For a batch, that of its last record.
+    pub fn seq(&self) -> Seq {
+        Seq(self.seq)
+    }
+
+    /// The record's position in the log.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Whether it is durable already. Asks for nothing.
+    pub fn is_durable(&self) -> bool {
+        self.shared.published.seq() >= self.seq
+    }
+
+    /// Blocks until the record is durable. If nobody is committing, the caller does it itself.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the write or sync that carried the record failed, [`Error::Poisoned`] when
+    /// an earlier one did, [`Error::Stopped`] when the engine is gone.
+    pub fn wait(mut self) -> Result<Appended> {
+        self.block(None)
+    }
+
+    /// Blocks until the record is durable or the time has passed.
+    ///
+    /// # Errors
+    /// As [`Ticket::wait`], and [`Error::Deadline`]; the record may become durable after that. The
+    /// commit is left to the engine, so that a disk that hangs does not hold up this call.
+    pub fn wait_timeout(mut self, timeout: Duration) -> Result<Appended> {
+        self.block(Instant::now().checked_add(timeout))
+    }
+
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Appended> {
+        loop {
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                self.shared.ask_and_kick(self.unit);
+                return Err(Error::Deadline);
+            }
+            if self.shared.drive(self.unit, deadline) {
+                continue;
+            }
+            let waker = thread_waker();
+            self.shared.waiters.register(&mut self.key, For::Durable(self.seq), &waker);
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            park(deadline);
+        }
+    }
+
+    fn outcome(&mut self) -> Option<Result<Appended>> {
+        let outcome = self.shared.outcome(self.seq)?;
+        self.settled = true;
+        Some(outcome.map(|()| Appended { seq: Seq(self.seq), position: self.position }))
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<Appended>;
+
+    /// Cancel-safe: dropping the future loses the notification and nothing else.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Some(outcome) = self.outcome() {
+            return Poll::Ready(outcome);
+        }
+        let this = &mut *self;
+        this.shared.waiters.register(&mut this.key, For::Durable(this.seq), cx.waker());
+        if let Some(outcome) = this.outcome() {
+            return Poll::Ready(outcome);
+        }
+        this.shared.ask_and_kick(this.unit);
+        Poll::Pending
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.shared.waiters.remove(key);
+        }
+        if !self.settled {
+            self.shared.unawaited(self.unit);
+        }
+    }
+}
