@@ -9,7 +9,7 @@ use std::path::Path;
 
 use esker_log::{Component, Log, Reader, Start};
 
-use crate::error::{Error, Result};
+use crate::outcome::{Error, Result};
 use crate::record::Record;
 
 /// The component that consensus logs belong to.

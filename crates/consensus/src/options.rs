@@ -7,8 +7,8 @@ use esker_disk::{Disk, StdDisk};
 use esker_log::{Direct, Engine, OnDamage, Policy, RECORD_LIMIT_MAX, Validate};
 
 use crate::component::COMPONENT;
-use crate::error::{Error, Result};
-use crate::region::charge;
+use crate::memory::value_budget::charge;
+use crate::outcome::{Error, Result};
 
 /// The largest value in bytes: 64 MiB.
 pub const VALUE_LIMIT: u64 = 64 << 20;

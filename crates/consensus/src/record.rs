@@ -4,7 +4,7 @@
 //! byte says what it is; all integers are little-endian, and nothing is aligned. A decoder takes
 //! exactly these bytes and no others: see `docs/src/consensus.md`.
 
-use crate::ballot::Ballot;
+use crate::base::ballot::Ballot;
 
 /// Bytes before the value in [`Record::Accept`] and [`Record::Chosen`].
 pub(crate) const VALUE_AT: usize = 25;
@@ -154,7 +154,7 @@ impl<'a> Record<'a> {
                 at_least(10)?;
                 let first = u16::from_le_bytes([rest[8], rest[9]]);
                 let words = Words::new(&rest[10..]).ok_or("a slot is cut")?;
-                if usize::from(first) + words.0.len() / 8 > crate::page::SLOTS {
+                if usize::from(first) + words.0.len() / 8 > crate::base::slot::SLOTS {
                     return Err("the page is too long");
                 }
                 Self::Page { number: word(rest, 0), first, words }
@@ -350,7 +350,7 @@ mod tests {
                 }
                 Ok(Record::Commit { slots }) => assert_eq!(slots.iter().count() * 24, rest.len()),
                 Ok(Record::Page { first, words, .. }) => {
-                    assert!(usize::from(first) + words.iter().count() <= crate::page::SLOTS);
+                    assert!(usize::from(first) + words.iter().count() <= crate::base::slot::SLOTS);
                 }
                 Ok(Record::Root { pages, .. }) => {
                     assert_eq!(pages.iter().count() * 18 + 64, rest.len());

@@ -6,7 +6,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 use crate::dirty::Dirty;
-use crate::gate::Gate;
+use crate::slot_locks::Gate;
 
 struct Page {
     gate: Gate<2>,

@@ -6,7 +6,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::ballot::Ballot;
-use crate::gate::Gate;
+use crate::slot_locks::Gate;
 
 const LOW: Ballot = Ballot::new(1, 1);
 const HIGH: Ballot = Ballot::new(2, 1);

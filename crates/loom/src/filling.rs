@@ -6,7 +6,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::progress::Progress;
+use crate::fill_tracker::Progress;
 
 /// A window of two places, as the log's window shares its memory.
 struct Places([UnsafeCell<u32>; 2]);

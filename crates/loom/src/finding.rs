@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use crate::index::{Found, Index};
+use crate::page_table::{Found, Index};
 use crate::sync::{Guard, pin};
 
 /// What the page holds, if it is there.

@@ -27,34 +27,43 @@ mod sync {
     }
 }
 
-/// Where the log's sources look for it.
+/// Where the sources look for their parts.
 mod runtime {
     pub(crate) use crate::sync;
+}
+mod base {
+    pub(crate) use crate::{ballot, slot, sync};
+}
+mod memory {
+    pub(crate) use crate::cell;
+}
+mod index {
+    pub(crate) use crate::{open_pages, page};
 }
 
 /// What the consensus log's sources need besides, as small as they allow.
 mod stand_ins;
-pub(crate) use stand_ins::{held, page, record, stock};
+pub(crate) use stand_ins::{page, record, slot};
 
-#[path = "../../consensus/src/ballot.rs"]
+#[path = "../../consensus/src/base/ballot.rs"]
 mod ballot;
-#[path = "../../consensus/src/cell.rs"]
+#[path = "../../consensus/src/memory/cell.rs"]
 mod cell;
-#[path = "../../consensus/src/dirty.rs"]
+#[path = "../../consensus/src/index/dirty.rs"]
 mod dirty;
 mod epochs;
-#[path = "../../consensus/src/gate.rs"]
-mod gate;
-#[path = "../../consensus/src/index.rs"]
-mod index;
-#[path = "../../consensus/src/open_pages.rs"]
-mod open_pages;
 #[path = "../../log/src/staging/fill_tracker.rs"]
-mod progress;
+mod fill_tracker;
+#[path = "../../consensus/src/index/open_pages.rs"]
+mod open_pages;
+#[path = "../../consensus/src/index/page_table.rs"]
+mod page_table;
+#[path = "../../consensus/src/index/slot_locks.rs"]
+mod slot_locks;
+#[path = "../../consensus/src/memory/value_budget.rs"]
+mod value_budget;
 #[path = "../../log/src/staging/watermark.rs"]
-mod published;
-#[path = "../../consensus/src/region.rs"]
-mod region;
+mod watermark;
 
 #[cfg(test)]
 mod copying;

@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::published::Published;
+use crate::watermark::Published;
 
 #[test]
 fn whoever_sees_the_number_sees_a_position_as_far() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::region::Region;
+use crate::value_budget::Region;
 
 #[test]
 fn no_more_is_reserved_than_there_is() {

@@ -26,21 +26,6 @@ impl Plain {
     }
 }
 
-pub(crate) mod held {
-    /// A value in memory. No model has one: a cell of anything behaves the same.
-    #[derive(Clone)]
-    pub(crate) struct Held(pub(crate) triomphe::ThinArc<(), u8>);
-}
-
-pub(crate) mod stock {
-    use super::held::Held;
-    use crate::sync::Guard;
-
-    pub(crate) fn retire(held: Held, _small: bool, guard: &Guard) {
-        guard.defer(move || drop(held));
-    }
-}
-
 pub(crate) mod record {
     #[derive(Debug)]
     pub(crate) struct PageAt {
@@ -51,15 +36,17 @@ pub(crate) mod record {
     }
 }
 
-pub(crate) mod page {
-    use super::Plain;
-    use crate::open_pages::Count;
-
+pub(crate) mod slot {
     pub(crate) const SLOTS: usize = 1;
 
     pub(crate) fn number_of(slot: u64) -> u64 {
         slot
     }
+}
+
+pub(crate) mod page {
+    use super::Plain;
+    use crate::open_pages::Count;
 
     #[derive(Debug)]
     pub(crate) struct Page {

@@ -4,9 +4,11 @@ use super::finding::Finding;
 use super::source;
 
 /// Each keeps one invariant, and argues for it in `// SAFETY:` comments.
-const FILES: [&str; 10] = [
-    "crates/consensus/src/cell.rs",
-    "crates/consensus/src/held.rs",
+const FILES: [&str; 12] = [
+    "crates/consensus/src/memory/cell.rs",
+    "crates/consensus/src/memory/prefetch.rs",
+    "crates/consensus/src/memory/value.rs",
+    "crates/consensus/src/memory/value_pool.rs",
     "crates/consensus/tests/allocations.rs",
     "crates/disk/src/aligned.rs",
     "crates/disk/src/uring/ring.rs",

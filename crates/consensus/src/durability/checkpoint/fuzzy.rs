@@ -1,0 +1,430 @@
+//! Any operations between the pages of a checkpoint, and a crash anywhere: what opens with the note is
+//! what opens without it, when every record is replayed.
+//!
+//! Guards against a replay point that comes too late; a replay that counts twice or takes back what the
+//! copy of a page has; a cut, a floor or an install that a copied page survives; a root that forgets what
+//! was appended and not yet durable.
+//!
+//! `ESKER_SOAK=n` goes through n cases.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_disk::Disk;
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_log::Engine;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+use super::Checkpoint;
+use crate::base::ballot::Ballot;
+use crate::base::slot::{SLOTS, number_of};
+use crate::index::page::State;
+use crate::options::Options;
+use crate::outcome::Result;
+use crate::record;
+use crate::state::commit_tracker::CommittedRange;
+use crate::state::inner::ConsensusLog;
+
+const DIR: &str = "/consensus";
+/// Logical slots: a third of them each above three multiples of a page.
+const PLACES: u64 = 30;
+
+/// One step. Slots are logical; where `wait` is, the ticket is waited for or dropped.
+#[derive(Debug, Clone)]
+enum Step {
+    Promise {
+        rise: u64,
+    },
+    Accept {
+        place: u64,
+        rise: u64,
+        wait: bool,
+    },
+    Commit {
+        place: u64,
+        wait: bool,
+    },
+    Through {
+        place: u64,
+    },
+    Learn {
+        place: u64,
+    },
+    Cut {
+        place: u64,
+        wait: bool,
+    },
+    Floor {
+        place: u64,
+        wait: bool,
+    },
+    Install {
+        place: u64,
+        ahead: u64,
+        wait: bool,
+    },
+    /// Truncation appends a slot's value again; later the index names that.
+    CopyForward {
+        place: u64,
+    },
+    NameCopies,
+    Begin,
+    Take,
+    End,
+    Abandon,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let place = || 0..PLACES;
+    let wait = || prop::bool::weighted(0.4);
+    let rise = || prop_oneof![6 => Just(0u64), 2 => Just(1)];
+    prop_oneof![
+        1 => rise().prop_map(|rise| Step::Promise { rise }),
+        9 => (place(), rise(), wait())
+            .prop_map(|(place, rise, wait)| Step::Accept { place, rise, wait }),
+        6 => (place(), wait()).prop_map(|(place, wait)| Step::Commit { place, wait }),
+        2 => place().prop_map(|place| Step::Through { place }),
+        2 => place().prop_map(|place| Step::Learn { place }),
+        2 => (place(), wait()).prop_map(|(place, wait)| Step::Cut { place, wait }),
+        1 => (place(), wait()).prop_map(|(place, wait)| Step::Floor { place, wait }),
+        1 => (place(), 0..6u64, wait())
+            .prop_map(|(place, ahead, wait)| Step::Install { place, ahead, wait }),
+        2 => place().prop_map(|place| Step::CopyForward { place }),
+        1 => Just(Step::NameCopies),
+        3 => Just(Step::Begin),
+        6 => Just(Step::Take),
+        3 => Just(Step::End),
+        1 => Just(Step::Abandon),
+    ]
+}
+
+/// How a life ends: at an operation of the disk from its beginning on, or after its last step.
+#[derive(Debug, Clone)]
+enum End {
+    CutAt(u64, Persist),
+    Cut(Persist),
+    /// Everything is made durable first, and must be there.
+    Killed,
+    Closed,
+}
+
+fn end() -> impl Strategy<Value = End> {
+    let how = || prop_oneof![3 => Just(Persist::Random), 1 => Just(Persist::Torn)];
+    prop_oneof![
+        3 => (20..400u64, how()).prop_map(|(at, how)| End::CutAt(at, how)),
+        2 => how().prop_map(End::Cut),
+        4 => Just(End::Killed),
+        1 => Just(End::Closed),
+    ]
+}
+
+/// Everything that can be seen of a log.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    promised: Ballot,
+    bounds: (Option<u64>, Option<u64>),
+    committed: Option<CommittedRange>,
+    slots: Vec<(u64, Ballot, Vec<u8>, bool)>,
+    /// Slots uncommitted, and the bytes of the region.
+    open: (u64, u64),
+    /// Of each page, how many slots are committed.
+    pages: Vec<(u64, u64)>,
+}
+
+struct Life {
+    log: ConsensusLog,
+    engine: Engine,
+    checkpoint: Option<Checkpoint>,
+    copies: Vec<(u64, u64, u64)>,
+    value: u64,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+impl Life {
+    fn open(disk: &SimDisk, value: u64) -> Result<Self> {
+        let engine = Engine::manual();
+        let mut options = Options::on(Arc::new(disk.process()));
+        options.segment_size = 64 << 10;
+        options.checkpoint_every = u64::MAX;
+        options.engine = Some(engine.clone());
+        match ConsensusLog::open(DIR, options) {
+            Ok(log) => Ok(Self { log, engine, checkpoint: None, copies: Vec::new(), value }),
+            Err(error) => {
+                engine.stop();
+                Err(error)
+            }
+        }
+    }
+
+    /// From the floor on: dense at first, then at the beginnings of the next pages.
+    fn slot(&self, place: u64) -> u64 {
+        let start = self.log.inner.start();
+        match place / 10 {
+            0 => start + place,
+            page => (number_of(start) + page) * SLOTS as u64 + place % 10,
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        self.value += 1;
+        let len = 8 + self.value as usize % 50;
+        self.value.to_le_bytes().into_iter().cycle().take(len).collect()
+    }
+
+    fn ballot(&self, rise: u64) -> Ballot {
+        let promised = self.log.promised();
+        Ballot::new((promised.number + rise).max(1), 1)
+    }
+
+    /// What is refused is refused; the records decide what counts.
+    fn step(&mut self, step: &Step) -> Result<()> {
+        let inner = Arc::clone(&self.log.inner);
+        match *step {
+            Step::Promise { rise } => drop(self.log.promise(self.ballot(rise), 0)?),
+            Step::Accept { place, rise, wait } => {
+                let (ballot, value) = (self.ballot(rise), self.value());
+                let ticket = self.log.accept(self.slot(place), ballot, &value)?;
+                if wait { ticket.wait()? } else { drop(ticket) }
+            }
+            Step::Commit { place, wait } => {
+                let slot = self.slot(place);
+                let ballot = self.log.read(slot, &self.log.pin())?.ballot();
+                let ticket = self.log.commit(slot, ballot)?;
+                if wait { ticket.wait()? } else { drop(ticket) }
+            }
+            Step::Through { place } => drop(self.log.commit_through(self.slot(place))?),
+            Step::Learn { place } => {
+                let (ballot, value) = (self.ballot(1), self.value());
+                drop(self.log.learn(self.slot(place), ballot, &value)?);
+            }
+            Step::Cut { place, wait } => {
+                let ticket = inner.cut(self.slot(place))?;
+                if wait { ticket.wait()? } else { drop(ticket) }
+            }
+            Step::Floor { place, wait } => {
+                let slot = self.slot(place).min(inner.settled.lock().decided());
+                let ticket = inner.raise(slot, slot)?;
+                if wait { ticket.wait()? } else { drop(ticket) }
+            }
+            Step::Install { place, ahead, wait } => {
+                let slot = self.slot(place);
+                let ticket = inner.raise(slot, slot + ahead)?;
+                if wait { ticket.wait()? } else { drop(ticket) }
+            }
+            Step::CopyForward { place } => {
+                let (slot, guard) = (self.slot(place), crossbeam_epoch::pin());
+                let _terms = inner.gate.of_slot(slot);
+                let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
+                let word = page.slot(slot).word();
+                if word.state() == State::Empty {
+                    return Ok(());
+                }
+                let entry = inner.entry_at(slot, page.slot(slot), &guard)?;
+                let (ballot, value) = (entry.ballot(), entry.value());
+                let ticket = inner.append(|out| match word.state() {
+                    State::Committed => record::chosen(out, slot, ballot, value),
+                    _ => record::accept(out, slot, ballot, value),
+                })?;
+                self.copies.push((slot, word.seq(), ticket.seq().0));
+            }
+            Step::NameCopies => {
+                inner.log.flush()?.wait()?;
+                let guard = crossbeam_epoch::pin();
+                for (slot, from, to) in self.copies.drain(..) {
+                    let _terms = inner.gate.of_slot(slot);
+                    let Some(page) = inner.page(number_of(slot), &guard)? else { continue };
+                    let word = page.slot(slot).word();
+                    if word.seq() == from && word.state() != State::Empty {
+                        page.slot(slot).set_word(word.moved(to));
+                        page.touch();
+                    }
+                }
+            }
+            Step::Begin if self.checkpoint.is_none() => {
+                let gate = inner.gate.alone();
+                self.checkpoint = Some(inner.begin_checkpoint(&gate, 0));
+            }
+            Step::Take => {
+                if let Some(checkpoint) = &mut self.checkpoint {
+                    inner.take_page(checkpoint)?;
+                }
+            }
+            Step::End => {
+                if let Some(mut checkpoint) = self.checkpoint.take() {
+                    while inner.take_page(&mut checkpoint)? {}
+                    inner.end_checkpoint(checkpoint)?;
+                }
+            }
+            Step::Begin => {}
+            Step::Abandon => self.checkpoint = None,
+        }
+        Ok(())
+    }
+
+    fn seen(&self) -> Seen {
+        let inner = &self.log.inner;
+        let (guard, stats) = (self.log.pin(), self.log.stats());
+        let mut slots = Vec::new();
+        let options =
+            crate::read::iterate::IterateOptions { include_uncommitted: true, skip_errors: false };
+        let all = self.log.iterate(.., options, |entry| {
+            let value = entry.value().to_vec();
+            slots.push((entry.slot(), entry.ballot(), value, entry.is_committed()));
+            ControlFlow::Continue(())
+        });
+        all.unwrap();
+        let pages = inner.index.numbers(0, &guard.0).into_iter().filter_map(|number| {
+            let page = inner.page(number, &guard.0).unwrap()?;
+            let words = page.from(0).map(|(_, place)| place.word());
+            let count = words.filter(|word| word.state() == State::Committed).count() as u64;
+            assert_eq!(count, page.committed(), "page {number} counts");
+            (count > 0).then_some((number, count))
+        });
+        Seen {
+            promised: self.log.promised(),
+            bounds: (self.log.floor(), self.log.frontier()),
+            committed: self.log.committed_range(),
+            slots,
+            open: (stats.uncommitted, stats.mutable_used),
+            pages: pages.collect(),
+        }
+    }
+}
+
+fn with_note(disk: &SimDisk) -> bool {
+    disk.files(Path::new(DIR)).is_ok_and(|names| names.iter().any(|name| name == "note"))
+}
+
+/// Lives one life; then, with and without the note, the disk must tell the same.
+fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::Result<(), String> {
+    let told = |error: crate::Error| format!("{error:?}");
+    let mut must = None;
+    if let End::CutAt(at, how) = end {
+        disk.cut_power_at(CutPoint::During(disk.operations() + at), *how);
+    }
+    match Life::open(disk, value) {
+        Ok(mut life) => {
+            for step in steps {
+                // An acceptor refuses now and then; a dead disk refuses everything.
+                drop(life.step(step));
+            }
+            if matches!(end, End::Killed | End::Closed) {
+                let flushed = life.log.inner.log.flush().and_then(esker_log::Ticket::wait);
+                flushed.map_err(|error| told(error.into()))?;
+                must = Some(life.seen());
+            }
+            match end {
+                End::Closed => life.log.close().map_err(told)?,
+                End::Killed => disk.kill(),
+                End::Cut(how) => disk.power_cut(*how),
+                End::CutAt(_, how) if disk.is_on() => disk.power_cut(*how),
+                End::CutAt(..) => {}
+            }
+        }
+        Err(error) if disk.is_on() => return Err(format!("opening: {error:?}")),
+        Err(_) => {}
+    }
+    disk.cancel_cut();
+    disk.power_on();
+    let seen = |note: bool| {
+        let fork = disk.fork(value);
+        if !note && with_note(&fork) {
+            let dir = fork.process().open_dir(Path::new(DIR)).map_err(|e| format!("{e:?}"))?;
+            dir.unlink("note").map_err(|e| format!("{e:?}"))?;
+        }
+        let life = Life::open(&fork, value).map_err(|e| format!("note {note}: {e:?}"))?;
+        Ok::<_, String>(life.seen())
+    };
+    let (noted, replayed) = (seen(true)?, seen(false)?);
+    if noted != replayed {
+        return Err(format!("with the note:\n{noted:?}\nwithout it:\n{replayed:?}"));
+    }
+    match must {
+        Some(must) if must != noted => {
+            Err(format!("before the end:\n{must:?}\nafter it:\n{noted:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[test]
+fn a_checkpoint_taken_beside_callers_says_what_all_records_say() {
+    let soak = std::env::var("ESKER_SOAK").ok().and_then(|text| text.parse().ok());
+    let config = Config {
+        cases: soak.unwrap_or(400),
+        failure_persistence: None,
+        max_shrink_iters: 5000,
+        ..Config::default()
+    };
+    let lives = vec((vec(step(), 0..60), end()), 1..4);
+    let ran = TestRunner::new(config).run(&(lives, 0..1u64 << 32), |(lives, seed)| {
+        let disk = SimDisk::new(seed);
+        for (n, (steps, end)) in lives.iter().enumerate() {
+            live(&disk, steps, end, (n as u64) << 32)
+                .map_err(|what| TestCaseError::fail(format!("life {n}: {what}")))?;
+        }
+        Ok(())
+    });
+    if let Err(error) = ran {
+        panic!("{error}");
+    }
+}
+
+/// A log on a new disk, and what follows a kill of its process.
+fn new_life() -> (SimDisk, Life) {
+    let disk = SimDisk::new(1);
+    let life = Life::open(&disk, 0).unwrap();
+    (disk, life)
+}
+
+fn kill(disk: &SimDisk, life: Life) -> Life {
+    life.log.inner.log.flush().unwrap().wait().unwrap();
+    disk.kill();
+    drop(life);
+    disk.power_on();
+    Life::open(disk, 0).unwrap()
+}
+
+/// Guards against a root that names a page so far above its own floor that it cannot be opened.
+#[test]
+fn a_page_that_only_a_later_floor_reaches_is_left_out() {
+    let (disk, mut life) = new_life();
+    let far = 1 << 40;
+    life.log.accept(0, Ballot::new(1, 1), b"near").unwrap().wait().unwrap();
+    life.step(&Step::Begin).unwrap();
+    life.log.install(far, far).unwrap();
+    life.log.accept(far + 5, Ballot::new(1, 1), b"far").unwrap().wait().unwrap();
+    life.step(&Step::End).unwrap();
+    let seen = life.seen();
+    assert_eq!((seen.slots.len(), seen.bounds.0), (1, Some(far)));
+    assert_eq!(kill(&disk, life).seen(), seen);
+}
+
+/// Guards against a replay that overwrites what a copied page has: here it would store the page again.
+#[test]
+fn what_a_copied_page_has_is_not_replayed() {
+    let (disk, mut life) = new_life();
+    let (low, high) = (Ballot::new(1, 1), Ballot::new(2, 1));
+    (0..2).for_each(|slot| drop(life.log.accept(slot, low, b"before").unwrap()));
+    life.step(&Step::Begin).unwrap();
+    life.log.accept(1, high, b"replaces it").unwrap().wait().unwrap();
+    life.log.accept(2, high, b"goes again").unwrap().wait().unwrap();
+    life.log.truncate_after(1).unwrap();
+    life.log.accept(2, high, b"and comes back").unwrap().wait().unwrap();
+    life.log.commit(0, low).unwrap().wait().unwrap();
+    life.step(&Step::End).unwrap();
+    let (seen, life) = (life.seen(), kill(&disk, life));
+    assert_eq!(life.seen(), seen);
+    let before = life.log.inner.log.accepted().0;
+    life.log.checkpoint().unwrap();
+    assert_eq!(life.log.inner.log.accepted().0, before + 1, "the root alone");
+}

@@ -1,0 +1,95 @@
+//! Closing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::base::slot::number_of;
+use crate::index::page::State;
+use crate::outcome::{Error, Result};
+use crate::record;
+use crate::state::inner::{ConsensusLog, Inner};
+
+impl ConsensusLog {
+    /// Makes everything durable, what is accepted in [`Mode::Volatile`](crate::Mode::Volatile)
+    /// included, makes a checkpoint, and gives up the lock. Later calls get [`Error::Closed`], and so
+    /// does a second close.
+    ///
+    /// # Errors
+    /// What kept something from becoming durable. The log is closed all the same; the next opening
+    /// recovers.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+impl Inner {
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.closed.load(SeqCst) {
+            return Err(Error::Closed);
+        }
+        self.background.stop();
+        let _upkeep = self.upkeep.lock();
+        let mut gate = self.gate.alone();
+        if gate.terms().closed {
+            return Err(Error::Closed);
+        }
+        let last = self.writable(&gate.terms()).and_then(|()| {
+            self.write_uncommitted()?;
+            self.settle(&crossbeam_epoch::pin());
+            Ok(self.begin_checkpoint(&gate, 0))
+        });
+        // Nothing is decided any more; what is there is read until everything is durable.
+        gate.close();
+        drop(gate);
+        let written = last.and_then(|checkpoint| match self.last_checkpoint(checkpoint) {
+            // It is an aid: opening replays more without it.
+            Err(Error::Log(error @ esker_log::Error::NoSpace { .. })) => {
+                tracing::warn!(%error, "failed to write a checkpoint before closing");
+                Ok(())
+            }
+            written => written,
+        });
+        self.closed.store(true, SeqCst);
+        self.region.close();
+        self.waiting.wake();
+        let closed = self.log.close().map_err(Error::from);
+        match written {
+            Err(Error::ReadOnly) | Ok(()) => closed,
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Values that only memory has go into the log, so that an orderly end forgets nothing.
+    fn write_uncommitted(&self) -> Result<()> {
+        let guard = crossbeam_epoch::pin();
+        let mut only_here = Vec::new();
+        self.each_uncommitted(0, &guard, |slot, held| only_here.push((slot, held)));
+        let mut tickets = Vec::new();
+        for (slot, held) in only_here {
+            let Some(page) = self.page(number_of(slot), &guard)? else { continue };
+            let place = page.slot(slot);
+            if place.word().state() == State::Accepted && place.word().seq() == 0 {
+                let ballot = held.ballot;
+                let ticket =
+                    self.append_internal(|out| record::accept(out, slot, ballot, held.value()))?;
+                place.set_word(place.word().moved(ticket.seq().0));
+                page.touch();
+                tickets.push(ticket);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Closes the log when the last handle goes.
+#[derive(Debug)]
+pub(crate) struct Owner(pub(crate) Arc<Inner>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        match self.0.close() {
+            Ok(()) | Err(Error::Closed) => {}
+            Err(error) => tracing::warn!(%error, "the consensus log was not closed cleanly"),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Reclaiming the space of truncated slots, in the background.
+//!
+//! Raising the floor and reclaiming space are two steps. A truncation returns when the floor is durable; the
+//! segments below it are dropped by a background job, which [`esker_log::reclaim`] drives. The crash
+//! argument for a pass is there. What it needs of this crate:
+//!
+//! - *The barrier* is one pass through all slot locks: whoever appends a value stores its word before it
+//!   gives up the slot's lock.
+//! - *Live* is every record with the value of a slot at or above the floor, committed or not, and every page of
+//!   the index that no later checkpoint has. Everything else in a segment (promises, floors, commit
+//!   markers, cuts, roots) is in the checkpoint that is made before a segment is dropped.
+//! - *A copy* is an accept where the slot is accepted, and a chosen value where it is committed. It is
+//!   appended under the slot's lock, if the word still names the original. So a replay of both comes to
+//!   the same state: an accept that is the slot's current one is replayed again, and a committed
+//!   slot gets the value that it has.
+//! - *Before the drop* a checkpoint is durable whose pages all stand at or after the cut.
+//!
+//! A crash at any point leaves a log that opens, with all space or with less of it in use. The next
+//! truncation, or [`ConsensusLog::reclaim`], goes on from there.
+//!
+//! How many bytes are live is counted by going through the index before each pass. A word has the size of its
+//! value's record (see `page`), so this reads memory, and for pages that only the log has, their records.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
+use esker_log::{Seq, Ticket};
+
+use crate::base::slot::number_of;
+use crate::index::page::{Page, State, Word};
+use crate::index::page_table::Found;
+use crate::outcome::{Error, Result};
+use crate::record::{self, Record};
+use crate::state::background::{self, Job, Next};
+use crate::state::inner::{ConsensusLog, Inner};
+
+/// A background pass pauses so many times as long as it worked, while others append...
+const THROTTLE: u32 = 3;
+/// ... and no longer than this.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// Bytes of a page's record before its words.
+const PAGE_HEAD: usize = 11;
+
+impl ConsensusLog {
+    /// Reclaims space now, and returns when no more is worth reclaiming: segments are dropped as long
+    /// as at most half of their bytes are live. Blocks, and does not throttle itself; other operations go
+    /// on meanwhile. Truncations start the same in the background, so this is for waiting: in tests, and for
+    /// operators.
+    ///
+    /// The background job is lazier: it copies live records only when more is dead than alive.
+    ///
+    /// # Durability
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
+    /// [`Error::CorruptedEntry`] and [`Error::Log`] when a live value cannot be read or copied. What was
+    /// reclaimed by then stays so, and nothing is lost.
+    pub fn reclaim(&self) -> Result<Reclaimed> {
+        let mut all = Reclaimed::default();
+        loop {
+            let done = self.inner.reclaim_once(Effort::Full)?;
+            if done.segments == 0 {
+                return Ok(all);
+            }
+            all += done;
+        }
+    }
+}
+
+impl Inner {
+    /// Starts to reclaim space in the background. The caller holds no lock.
+    pub(crate) fn reclaim_soon(self: &Arc<Self>) {
+        // The newest segment is written to.
+        if self.log.segments().len() > 1 {
+            background::schedule(self, Job::Reclaim);
+        }
+    }
+
+    /// The background job: one pass, so that other jobs get their turn.
+    pub(crate) fn reclaim_job(&self) -> Result<Next> {
+        let done = self.reclaim_once(Effort::Lazy)?;
+        Ok(if done.segments > 0 { Next::Again } else { Next::Done })
+    }
+
+    fn reclaim_once(&self, effort: Effort) -> Result<Reclaimed> {
+        let _pass = self.reclaiming.pass.lock();
+        self.writable(&self.gate.of_slot(0))?;
+        self.reclaiming.newest.store(self.log.accepted().0, Relaxed);
+        let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
+        let done = reclaim::run(&self.log, &pass, effort)?;
+        *self.reclaiming.done.lock() += done;
+        Ok(done)
+    }
+
+    /// Visits what is live in a page: its slots, and the record that has it.
+    fn live_in_page(&self, page: &Page, start: u64, visit: &mut dyn FnMut(Live)) {
+        for (_, place) in page.from(start) {
+            live_word(place.word(), visit);
+        }
+    }
+}
+
+fn live_word(word: Word, visit: &mut dyn FnMut(Live)) {
+    if word.state() != State::Empty && word.seq() > 0 {
+        visit(Live::copied(Seq(word.seq()), word.size()));
+    }
+}
+
+/// A pass over a consensus log.
+struct Pass<'a> {
+    inner: &'a Inner,
+    throttled: bool,
+}
+
+impl Pass<'_> {
+    fn each_in(&self, number: u64, start: u64, visit: &mut dyn FnMut(Live)) -> Result<()> {
+        let inner = self.inner;
+        loop {
+            let guard = crossbeam_epoch::pin();
+            let stored = inner.index.stored_at(number, &guard);
+            match inner.index.find(number, &guard) {
+                Found::Nothing => return Ok(()),
+                Found::Page(page) => {
+                    inner.live_in_page(&page, start, visit);
+                    // A page that changed is stored anew by the next checkpoint, whatever goes.
+                    if stored > 0 && !page.is_dirty() {
+                        let bytes = stored_size(PAGE_HEAD + 8 * page.stored_words());
+                        visit(Live::rewritten(Seq(stored), bytes));
+                    }
+                    return Ok(());
+                }
+                Found::Stored(seq) => {
+                    let view = match inner.log.read(seq) {
+                        Ok(view) => view,
+                        Err(_) if inner.index.stored_at(number, &guard) != seq => continue,
+                        Err(cause) => {
+                            let slot = number * crate::base::slot::SLOTS as u64;
+                            return Err(Error::CorruptedEntry { slot, cause });
+                        }
+                    };
+                    let nonsense = |what| Error::CorruptedRecord { seq, what };
+                    let Record::Page { number: found, first, words } =
+                        Record::decode(&view).map_err(nonsense)?
+                    else {
+                        return Err(nonsense("it is no page"));
+                    };
+                    let base = number * crate::base::slot::SLOTS as u64 + u64::from(first);
+                    for (slot, bits) in (base..).zip(words.iter()) {
+                        let word = Word::from_bits(bits).filter(|_| found == number);
+                        let word = word.ok_or(nonsense("a slot of the page cannot be"))?;
+                        if slot >= start {
+                            live_word(word, visit);
+                        }
+                    }
+                    visit(Live::rewritten(Seq(seq), stored_size(view.payload().len())));
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl Owner for Pass<'_> {
+    type Error = Error;
+    type Key = u64;
+
+    fn barrier(&self) -> Result<()> {
+        drop(self.inner.gate.alone());
+        Ok(())
+    }
+
+    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
+        let start = self.inner.start();
+        let numbers = self.inner.index.numbers(number_of(start), &crossbeam_epoch::pin());
+        for number in numbers {
+            self.inner.background.go_on()?;
+            self.each_in(number, start, visit)?;
+        }
+        Ok(())
+    }
+
+    fn append_again(&self, record: &esker_log::Record<'_>) -> Result<Option<(u64, Ticket)>> {
+        let (inner, seq) = (self.inner, record.seq.0);
+        let nonsense = |what| Error::CorruptedRecord { seq, what };
+        let decoded = Record::decode(record.payload).map_err(nonsense)?;
+        let (Record::Accept { slot, ballot, value } | Record::Chosen { slot, ballot, value }) =
+            decoded
+        else {
+            return Err(nonsense("it does not hold a slot's value"));
+        };
+        let guard = crossbeam_epoch::pin();
+        // Read where nobody waits for it.
+        if inner.page(number_of(slot), &guard)?.is_none() {
+            return Ok(None);
+        }
+        let terms = inner.gate.of_slot(slot);
+        inner.writable(&terms)?;
+        if slot < inner.start() {
+            return Ok(None);
+        }
+        let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(None) };
+        let word = page.slot(slot).word();
+        if word.state() == State::Empty || word.seq() != seq {
+            return Ok(None);
+        }
+        let ticket = match word.state() {
+            State::Committed => {
+                inner.append_internal(|out| record::chosen(out, slot, ballot, value))?
+            }
+            _ => inner.append_internal(|out| record::accept(out, slot, ballot, value))?,
+        };
+        Ok(Some((slot, ticket)))
+    }
+
+    fn moved(&self, slot: u64, from: Seq, to: Seq) -> Result<()> {
+        let inner = self.inner;
+        let guard = crossbeam_epoch::pin();
+        let _terms = inner.gate.of_slot(slot);
+        let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
+        let place = page.slot(slot);
+        let word = place.word();
+        if word.seq() == from.0 && word.state() != State::Empty {
+            place.set_word(word.moved(to.0));
+            page.touch();
+        }
+        Ok(())
+    }
+
+    fn before_drop(&self, cut: Seq) -> Result<()> {
+        let _upkeep = self.inner.upkeep.lock();
+        self.inner.background.go_on()?;
+        self.inner.checkpoint(cut.0)
+    }
+
+    fn pace(&self, took: Duration) -> Result<()> {
+        let inner = self.inner;
+        inner.background.go_on()?;
+        let newest = inner.log.accepted().0;
+        let before = inner.reclaiming.newest.swap(newest, Relaxed);
+        if self.throttled && !inner.background.is_inline() && newest != before {
+            inner.background.pause((took * THROTTLE).min(PAUSE_MAX))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,356 @@
+//! The index's unit: 4096 slots in a row, two words each.
+//!
+//! A slot has a *word*, its state and the number of the record that holds its value, and a *cell*
+//! with the value, as long as it is in memory. Who changes a slot holds its lock (see `gate`);
+//! readers take none. They look at the cell first: a value in memory says all about itself, its
+//! marker included. Only where there is none the word counts, and then a value is empty, or committed,
+//! durable, and to be read from the log.
+
+use crossbeam_epoch::Guard;
+use esker_log::reclaim::stored_size;
+
+use crate::base::slot::SLOTS;
+use crate::base::sync::{AtomicU64, Ordering};
+use crate::index::dirty::Dirty;
+use crate::index::open_pages::Count;
+use crate::memory::cell::Cell;
+use crate::memory::value::Held;
+use crate::memory::value::SMALL;
+use crate::record::VALUE_AT;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Empty,
+    Accepted,
+    Committed,
+}
+
+/// A slot's state, about the size of the record with its value, and the number of that record: 0 where only
+/// memory has it. Two bits, ten, and 52.
+///
+/// The size is there for truncation, which has to know how many bytes of a segment are live without reading
+/// them: see `size`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word(u64);
+
+/// The first number of a record that a word has no room for. A log that appends a million records a
+/// second comes to it after 71 years, and does not open then.
+pub(crate) const SEQ_LIMIT: u64 = 1 << 51;
+
+const SEQ_AT: u32 = 12;
+const SIZE_AT: u32 = 2;
+
+impl Word {
+    pub(crate) const EMPTY: Word = Word(0);
+
+    pub(crate) fn accepted(seq: u64) -> Self {
+        Self(seq << SEQ_AT | 1)
+    }
+
+    pub(crate) fn committed(seq: u64) -> Self {
+        Self(seq << SEQ_AT | 2)
+    }
+
+    /// The same, of a value of this length.
+    pub(crate) fn sized(self, len: usize) -> Self {
+        let class = size::class(stored_size(VALUE_AT + len));
+        Self(self.0 & !(size::MASK << SIZE_AT) | class << SIZE_AT)
+    }
+
+    /// The same value, committed; it is in this record.
+    pub(crate) fn commit(self, seq: u64) -> Self {
+        Self(seq << SEQ_AT | self.0 & size::MASK << SIZE_AT | 2)
+    }
+
+    /// At most 4 % more than what the record takes in the log, in bytes.
+    pub(crate) fn size(self) -> u64 {
+        size::bytes(self.0 >> SIZE_AT & size::MASK)
+    }
+
+    pub(crate) fn state(self) -> State {
+        match self.0 & 3 {
+            1 => State::Accepted,
+            2 => State::Committed,
+            _ => State::Empty,
+        }
+    }
+
+    pub(crate) fn seq(self) -> u64 {
+        self.0 >> SEQ_AT
+    }
+
+    /// The same state, with the value in another record.
+    pub(crate) fn moved(self, seq: u64) -> Self {
+        Self(seq << SEQ_AT | self.0 & ((1 << SEQ_AT) - 1))
+    }
+
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// From a checkpoint; `None` for what cannot be.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        let word = Self(bits);
+        let sound = match word.state() {
+            State::Empty => bits == 0,
+            State::Accepted | State::Committed => word.seq() > 0,
+        };
+        sound.then_some(word)
+    }
+}
+
+/// Sizes in ten bits: a number of eights with a mantissa of six bits, the first of which is implied, and an
+/// exponent of five.
+mod size {
+    pub(super) const MASK: u64 = 0x3FF;
+
+    /// The class of the smallest size that is at least this one.
+    pub(super) fn class(bytes: u64) -> u64 {
+        let eights = bytes.div_ceil(8);
+        let exponent = u64::from((64 - eights.leading_zeros()).saturating_sub(6));
+        let mantissa = eights.div_ceil(1 << exponent);
+        // Rounded up to 64 it is the first of the next exponent.
+        let class = if exponent == 0 { mantissa } else { (exponent + 1) * 32 + mantissa - 32 };
+        class.min(MASK)
+    }
+
+    pub(super) fn bytes(class: u64) -> u64 {
+        let (exponent, rest) = (class / 32, class % 32);
+        if exponent < 2 { class * 8 } else { (32 + rest) << (exponent - 1) << 3 }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn sizes_come_back_at_most_a_thirty_second_larger() {
+            for bytes in
+                (0..5000).chain((12..38).flat_map(|n| [(1 << n) - 1, 1 << n, (1 << n) + 9]))
+            {
+                let class = class(bytes);
+                let back = super::bytes(class);
+                assert!(
+                    class <= MASK && back >= bytes && back <= bytes + 8 + bytes / 32,
+                    "{bytes}"
+                );
+            }
+            assert!((1..=MASK).all(|class| super::bytes(class) > super::bytes(class - 1)));
+            assert!((0..=MASK).all(|c| class(super::bytes(c)) == c));
+        }
+    }
+}
+
+/// One slot.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    word: AtomicU64,
+    held: Cell<Held>,
+}
+
+impl Slot {
+    fn new(word: Word) -> Self {
+        Self { word: AtomicU64::new(word.0), held: Cell::default() }
+    }
+
+    #[inline]
+    pub(crate) fn word(&self) -> Word {
+        Word(self.word.load(Ordering::Acquire))
+    }
+
+    /// The caller holds the slot's lock.
+    pub(crate) fn set_word(&self, word: Word) {
+        self.word.store(word.0, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn held(&self) -> &Cell<Held> {
+        &self.held
+    }
+
+    /// Puts another value here, or none, in place of one that counts so many bytes.
+    #[inline]
+    pub(crate) fn put(&self, value: Option<Held>, before: u64, guard: &Guard) {
+        self.held.replace(value, before <= SMALL as u64, guard);
+    }
+
+    /// Nothing is here any more. The word goes first, so that nobody who finds no value takes it for
+    /// one that was evicted.
+    fn clear(&self, guard: &Guard) {
+        self.set_word(Word::EMPTY);
+        self.held.swap(None, guard);
+    }
+}
+
+/// 4096 slots.
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) number: u64,
+    slots: Box<[Slot]>,
+    /// Slots that are accepted and not committed.
+    pub(crate) open: Count,
+    /// Slots that are committed.
+    committed: AtomicU64,
+    /// Something changed since the last checkpoint.
+    dirty: Dirty,
+}
+
+impl Page {
+    pub(crate) fn new(number: u64) -> Self {
+        let slots = (0..SLOTS).map(|_| Slot::new(Word::EMPTY)).collect();
+        let (open, committed) = (Count::default(), AtomicU64::new(0));
+        Self { number, slots, open, committed, dirty: Dirty::new(true) }
+    }
+
+    /// As a checkpoint has it; `None` when it makes no sense.
+    pub(crate) fn from_words(
+        number: u64,
+        first: usize,
+        words: impl Iterator<Item = u64>,
+    ) -> Option<Self> {
+        let page = Self::new(number);
+        page.dirty.take();
+        let mut committed = 0;
+        for (slot, bits) in page.slots.get(first..)?.iter().zip(words) {
+            let word = Word::from_bits(bits)?;
+            committed += u64::from(word.state() == State::Committed);
+            slot.set_word(word);
+        }
+        page.committed.store(committed, Ordering::Relaxed);
+        Some(page)
+    }
+
+    /// Slots that are committed.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
+    /// A slot that was not committed is. The caller holds the slot's lock.
+    #[inline]
+    pub(crate) fn count_commit(&self) {
+        self.committed.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Empties a slot. The caller holds the slot's lock, and has done with its value.
+    pub(crate) fn clear(&self, slot: &Slot, guard: &Guard) {
+        match slot.word().state() {
+            State::Empty => return,
+            State::Accepted => self.open.leave(),
+            State::Committed => {
+                self.committed.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        slot.clear(guard);
+        self.touch();
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, slot: u64) -> &Slot {
+        &self.slots[(slot % SLOTS as u64) as usize]
+    }
+
+    /// The slots with their numbers, from one on.
+    pub(crate) fn from(&self, slot: u64) -> impl Iterator<Item = (u64, &Slot)> {
+        let base = self.number * SLOTS as u64;
+        let skip = slot.saturating_sub(base).min(SLOTS as u64) as usize;
+        let slots = self.slots.iter().enumerate().skip(skip);
+        slots.map(move |(n, slot)| (base + n as u64, slot))
+    }
+
+    /// A slot changed. The caller holds its lock.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        self.dirty.set();
+    }
+
+    /// Whether something changed; from here on nothing has.
+    pub(crate) fn take_dirty(&self) -> bool {
+        self.dirty.take()
+    }
+
+    /// How many words a checkpoint stores of it.
+    pub(crate) fn stored_words(&self) -> usize {
+        let stands = |slot: &Slot| slot.word().seq() > 0;
+        let first = self.slots.iter().position(stands);
+        let last = self.slots.iter().rposition(stands);
+        first.zip(last).map_or(0, |(first, last)| last + 1 - first)
+    }
+
+    /// Whether the next checkpoint stores it anew.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.dirty.get()
+    }
+
+    /// A copy for a checkpoint. Each word is that of some moment during the call; the copy as a whole is
+    /// of none.
+    pub(crate) fn copy(&self) -> Copied {
+        Copied::new(self.slots.iter().map(Slot::word))
+    }
+}
+
+/// The words of a page as a checkpoint stores them.
+#[derive(Debug)]
+pub(crate) struct Copied {
+    /// The place of the first word in its page. Empty slots at both ends are left out.
+    pub(crate) first: u16,
+    pub(crate) words: Vec<u64>,
+    /// How many of them are committed.
+    pub(crate) committed: u64,
+    /// Some are accepted and not committed.
+    pub(crate) open: bool,
+}
+
+impl Copied {
+    /// From the first word of a page on. What only memory has is left out.
+    fn new(words: impl Iterator<Item = Word>) -> Self {
+        let (mut committed, mut open) = (0, false);
+        let stored = words.map(|word| if word.seq() > 0 { word } else { Word::EMPTY });
+        let mut words: Vec<u64> = stored
+            .inspect(|word| {
+                committed += u64::from(word.state() == State::Committed);
+                open |= word.state() == State::Accepted;
+            })
+            .map(Word::bits)
+            .collect();
+        words.truncate(words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
+        let first = words.iter().position(|word| *word != 0).unwrap_or(0);
+        Self { first: first as u16, words: words.split_off(first), committed, open }
+    }
+
+    /// As an earlier checkpoint stored it; `None` when it makes no sense.
+    pub(crate) fn stored(first: u16, words: impl Iterator<Item = u64>) -> Option<Self> {
+        let empty = std::iter::repeat_n(Some(Word::EMPTY), usize::from(first));
+        let words: Option<Vec<Word>> = empty.chain(words.map(Word::from_bits)).collect();
+        Some(Self::new(words?.into_iter()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_come_back() {
+        let page = Page::new(3);
+        page.slot(3 * 4096 + 7).set_word(Word::committed(9));
+        page.slot(3 * 4096 + 9).set_word(Word::accepted(11));
+        page.slot(3 * 4096 + 12).set_word(Word::accepted(0));
+        let copy = page.copy();
+        assert_eq!((copy.first, copy.words.len()), (7, 3), "what only memory has is left out");
+        assert_eq!((copy.committed, copy.open), (1, true));
+        let stored = Copied::stored(copy.first, copy.words.iter().copied()).unwrap();
+        assert_eq!((stored.first, &stored.words), (7, &copy.words));
+        assert_eq!((stored.committed, stored.open), (1, true));
+        assert!(Copied::stored(0, [3].into_iter()).is_none());
+        let again = Page::from_words(3, 7, copy.words.into_iter()).unwrap();
+        assert_eq!(again.committed(), 1);
+        assert_eq!(again.slot(3 * 4096 + 7).word(), Word::committed(9));
+        assert_eq!(again.slot(3 * 4096 + 9).word(), Word::accepted(11));
+        assert!(Page::from_words(3, 0, [3].into_iter()).is_none());
+        let sized = Word::accepted(7).sized(1000);
+        assert_eq!((sized.seq(), sized.state(), sized.size()), (7, State::Accepted, 1056));
+        let moved = sized.moved(9).commit(11);
+        assert_eq!((moved.seq(), moved.state(), moved.size()), (11, State::Committed, 1056));
+        assert_eq!(page.from(3 * 4096 + 4090).count(), 6);
+    }
+}

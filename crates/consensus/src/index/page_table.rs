@@ -1,0 +1,270 @@
+//! From a slot to its place: a table of pages, by arrays and without a hash.
+//!
+//! Readers follow two pointers and take no lock. The table is replaced, never changed in its
+//! length, when it grows or loses its front; both tables share the pages. Whoever changes the
+//! structure holds one lock.
+
+use std::sync::Arc;
+
+use crate::base::slot::number_of;
+use crate::base::sync::{AtomicU64, FairMutex, Guard, Ordering};
+use crate::index::open_pages::OpenPages;
+use crate::index::page::Page;
+use crate::memory::cell::{Borrowed, Cell};
+use crate::record::PageAt;
+
+/// The most pages in the table: 2^32 slots.
+const PAGES: u64 = 1 << 20;
+
+/// The fewest places of a table. The model checker looks at small ones.
+const LEAST: usize = if cfg!(loom) { 1 } else { 16 };
+
+/// A page's place in the table.
+#[derive(Debug, Default)]
+struct Place {
+    page: Cell<Arc<Page>>,
+    /// The record of the last checkpoint that has it, or 0; shifted left by one, the lowest bit set where
+    /// that record has uncommitted slots.
+    stored: AtomicU64,
+    /// How many of its slots that record has as committed.
+    committed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Table {
+    /// The number of the first page.
+    base: u64,
+    places: Box<[Place]>,
+}
+
+impl Table {
+    fn new(base: u64, len: usize) -> Self {
+        Self { base, places: (0..len).map(|_| Place::default()).collect() }
+    }
+
+    #[inline]
+    fn place(&self, number: u64) -> Option<&Place> {
+        self.places.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
+    fn end(&self) -> u64 {
+        self.base + self.places.len() as u64
+    }
+}
+
+/// What the table has for a page.
+pub(crate) enum Found<'g> {
+    Page(Borrowed<'g, Arc<Page>>),
+    /// It is in this record, and not in memory.
+    Stored(u64),
+    Nothing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Index {
+    table: Cell<Arc<Table>>,
+    structure: FairMutex<()>,
+    pub(crate) open: OpenPages,
+}
+
+impl Index {
+    pub(crate) fn new(start: u64) -> Self {
+        Self {
+            table: Cell::new(Arc::new(Table::new(number_of(start), LEAST))),
+            structure: FairMutex::new(()),
+            open: OpenPages::default(),
+        }
+    }
+
+    #[inline]
+    fn table<'g>(&self, guard: &'g Guard) -> Borrowed<'g, Arc<Table>> {
+        self.table.load(guard).unwrap_or_else(|| unreachable!("the table is never taken out"))
+    }
+
+    /// The first slot that is too far above this one.
+    pub(crate) fn limit(start: u64) -> u64 {
+        let pages = number_of(start).saturating_add(PAGES);
+        pages.saturating_mul(crate::base::slot::SLOTS as u64)
+    }
+
+    #[inline]
+    pub(crate) fn find<'g>(&self, number: u64, guard: &'g Guard) -> Found<'g> {
+        let table = self.table(guard);
+        let Some(place) = table.place(number) else { return Found::Nothing };
+        match place.page.load(guard) {
+            Some(page) => Found::Page(page),
+            None => match place.stored.load(Ordering::Acquire) {
+                0 => Found::Nothing,
+                stored => Found::Stored(stored >> 1),
+            },
+        }
+    }
+
+    /// The page, made if there is none; `None` when it is below the table, or too far above.
+    ///
+    /// A page that is stored must be installed first.
+    pub(crate) fn make<'g>(
+        &self,
+        number: u64,
+        guard: &'g Guard,
+    ) -> Option<Borrowed<'g, Arc<Page>>> {
+        let _structure = self.structure.lock();
+        self.grow(number, guard)?;
+        let table = self.table(guard);
+        let place = table.place(number)?;
+        if place.page.load(guard).is_none() {
+            place.page.swap(Some(Arc::new(Page::new(number))), guard);
+        }
+        place.page.load(guard)
+    }
+
+    /// Puts a page from a checkpoint into its place, unless somebody else did.
+    pub(crate) fn install(&self, page: Page, guard: &Guard) {
+        let _structure = self.structure.lock();
+        let table = self.table(guard);
+        let Some(place) = table.place(page.number) else { return };
+        if place.page.load(guard).is_none() {
+            place.page.swap(Some(Arc::new(page)), guard);
+        }
+    }
+
+    /// A checkpoint has the page in this record. `false` when it is too far off.
+    pub(crate) fn store(&self, page: &PageAt, guard: &Guard) -> bool {
+        let _structure = self.structure.lock();
+        if self.grow(page.number, guard).is_none() {
+            return false;
+        }
+        if let Some(place) = self.table(guard).place(page.number) {
+            place.committed.store(page.committed, Ordering::Release);
+            place.stored.store(page.seq << 1 | u64::from(page.open), Ordering::Release);
+        }
+        true
+    }
+
+    /// The record of the last checkpoint that has a page; 0 where there is none.
+    pub(crate) fn stored_at(&self, number: u64, guard: &Guard) -> u64 {
+        let table = self.table(guard);
+        table.place(number).map_or(0, |place| place.stored.load(Ordering::Acquire) >> 1)
+    }
+
+    /// How many committed slots the last checkpoint has in a page.
+    pub(crate) fn stored_commits(&self, number: u64, guard: &Guard) -> u64 {
+        let table = self.table(guard);
+        table.place(number).map_or(0, |place| place.committed.load(Ordering::Acquire))
+    }
+
+    /// A page that cannot be read loses so many committed slots at its front.
+    pub(crate) fn lose_commits(&self, number: u64, gone: u64, guard: &Guard) {
+        let _structure = self.structure.lock();
+        if let Some(place) = self.table(guard).place(number) {
+            let left = place.committed.load(Ordering::Acquire).saturating_sub(gone);
+            place.committed.store(left, Ordering::Release);
+        }
+    }
+
+    /// Makes the table reach this page.
+    fn grow(&self, number: u64, guard: &Guard) -> Option<()> {
+        let table = self.table(guard);
+        let needed = number.checked_sub(table.base)?.checked_add(1)?;
+        if needed > PAGES {
+            return None;
+        }
+        if needed > table.places.len() as u64 {
+            self.replace(table.base, needed.next_power_of_two() as usize, guard);
+        }
+        Some(())
+    }
+
+    /// Replaces the table by one of another range, with the same pages. The caller holds `structure`.
+    fn replace(&self, base: u64, len: usize, guard: &Guard) {
+        let old = self.table(guard);
+        let new = Table::new(base, len);
+        for (place, number) in new.places.iter().zip(base..) {
+            let Some(before) = old.place(number) else { continue };
+            place.page.swap(before.page.load(guard).map(|page| page.counted()), guard);
+            place.stored.store(before.stored.load(Ordering::Acquire), Ordering::Release);
+            place.committed.store(before.committed.load(Ordering::Acquire), Ordering::Release);
+        }
+        self.table.swap(Some(Arc::new(new)), guard);
+    }
+
+    /// Takes out the pages below this one, and reads none: those that were in memory, and how many
+    /// committed slots those have that were not.
+    pub(crate) fn drop_below(&self, number: u64, guard: &Guard) -> (Vec<Arc<Page>>, u64) {
+        let _structure = self.structure.lock();
+        let table = self.table(guard);
+        let (mut dropped, mut unread) = (Vec::new(), 0);
+        if number > table.base {
+            for place in table.places.iter().take((number - table.base) as usize) {
+                match place.page.load(guard) {
+                    Some(page) => dropped.push(page.counted()),
+                    None => unread += place.committed.load(Ordering::Acquire),
+                }
+            }
+            let left = table.end().saturating_sub(number).max(LEAST as u64);
+            self.replace(number, left as usize, guard);
+        }
+        self.open.forget_below(number);
+        (dropped, unread)
+    }
+
+    /// The numbers of the pages that there are, in order, from one on.
+    pub(crate) fn numbers(&self, from: u64, guard: &Guard) -> Vec<u64> {
+        let table = self.table(guard);
+        let first = from.max(table.base);
+        (first..table.end())
+            .filter(|number| !matches!(self.find(*number, guard), Found::Nothing))
+            .collect()
+    }
+
+    /// The page at or behind this one that comes first.
+    pub(crate) fn next_page(&self, from: u64, guard: &Guard) -> Option<u64> {
+        let table = self.table(guard);
+        (from.max(table.base)..table.end())
+            .find(|number| !matches!(self.find(*number, guard), Found::Nothing))
+    }
+
+    /// The pages of the last checkpoint.
+    pub(crate) fn stored(&self, guard: &Guard) -> Vec<PageAt> {
+        let table = self.table(guard);
+        let mut pages = Vec::new();
+        for (place, number) in table.places.iter().zip(table.base..) {
+            let stored = place.stored.load(Ordering::Acquire);
+            if stored > 0 {
+                let committed = place.committed.load(Ordering::Acquire);
+                pages.push(PageAt { number, seq: stored >> 1, open: stored & 1 == 1, committed });
+            }
+        }
+        pages
+    }
+
+    /// The pages in memory.
+    pub(crate) fn in_memory<'g>(&self, guard: &'g Guard) -> Vec<Borrowed<'g, Arc<Page>>> {
+        let table = self.table(guard);
+        table.places.iter().filter_map(|place| place.page.load(guard)).collect()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::slot::SLOTS;
+    use crate::index::page::Word;
+
+    #[test]
+    fn pages_stay_where_they_are_as_the_table_grows_and_shrinks() {
+        let guard = crossbeam_epoch::pin();
+        let index = Index::new(5 * SLOTS as u64);
+        assert!(index.make(4, &guard).is_none(), "below the table");
+        index.make(5, &guard).unwrap().slot(5 * 4096 + 1).set_word(Word::committed(3));
+        index.make(900, &guard).unwrap();
+        assert!(index.make(5 + PAGES, &guard).is_none(), "too far above");
+        let Found::Page(page) = index.find(5, &guard) else { panic!() };
+        assert_eq!(page.slot(5 * 4096 + 1).word(), Word::committed(3));
+        assert_eq!(index.numbers(0, &guard), [5, 900]);
+        index.drop_below(6, &guard);
+        assert!(matches!(index.find(5, &guard), Found::Nothing));
+        assert_eq!(index.next_page(0, &guard), Some(900));
+        assert_eq!(page.slot(5 * 4096 + 1).word(), Word::committed(3), "under the guard");
+    }
+}

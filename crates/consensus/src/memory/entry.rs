@@ -1,0 +1,138 @@
+//! Entries as readers see them.
+
+use std::fmt;
+use std::ops::Deref;
+
+use esker_log::View;
+
+use crate::base::ballot::Ballot;
+use crate::memory::cell::Borrowed;
+use crate::memory::value::Held;
+use crate::record::VALUE_AT;
+
+/// What is accepted or committed in a slot.
+///
+/// The value is borrowed under the guard, shared, or a view of the log; in no case a copy.
+#[derive(Clone)]
+pub struct Entry<'g> {
+    value: Value<'g>,
+    standing: Standing,
+}
+
+/// A word wide: entries are moved a lot, and a byte among padding is moved in pieces that wait for each
+/// other (30 ns of a read).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+enum Standing {
+    Accepted,
+    Committed,
+}
+
+impl Standing {
+    #[inline]
+    fn of(committed: bool) -> Self {
+        if committed { Self::Committed } else { Self::Accepted }
+    }
+}
+
+#[derive(Clone)]
+enum Value<'g> {
+    Borrowed(Borrowed<'g, Held>),
+    Shared(Held),
+    /// Kept apart, so that an entry is small where reads are fast.
+    Stored(Box<Stored>),
+}
+
+#[derive(Clone)]
+struct Stored {
+    slot: u64,
+    ballot: Ballot,
+    view: View,
+}
+
+impl<'g> Entry<'g> {
+    #[inline]
+    pub(crate) fn borrowed(held: Borrowed<'g, Held>, committed: bool) -> Self {
+        Self { value: Value::Borrowed(held), standing: Standing::of(committed) }
+    }
+
+    pub(crate) fn shared(held: Held, committed: bool) -> Entry<'static> {
+        Entry { value: Value::Shared(held), standing: Standing::of(committed) }
+    }
+
+    /// An entry whose record is in the log. The view's payload is longer than `VALUE_AT`.
+    pub(crate) fn stored(slot: u64, ballot: Ballot, view: View, committed: bool) -> Entry<'static> {
+        let value = Value::Stored(Box::new(Stored { slot, ballot, view }));
+        Entry { value, standing: Standing::of(committed) }
+    }
+
+    /// The slot.
+    #[inline]
+    pub fn slot(&self) -> u64 {
+        match &self.value {
+            Value::Borrowed(held) => held.slot,
+            Value::Shared(held) => held.slot,
+            Value::Stored(stored) => stored.slot,
+        }
+    }
+
+    /// The ballot that it was accepted under.
+    #[inline]
+    pub fn ballot(&self) -> Ballot {
+        match &self.value {
+            Value::Borrowed(held) => held.ballot,
+            Value::Shared(held) => held.ballot,
+            Value::Stored(stored) => stored.ballot,
+        }
+    }
+
+    /// Whether it is committed, and so never changes.
+    #[inline]
+    pub fn is_committed(&self) -> bool {
+        self.standing == Standing::Committed
+    }
+
+    /// The value.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match &self.value {
+            Value::Borrowed(held) => held.value(),
+            Value::Shared(held) => held.value(),
+            Value::Stored(stored) => stored.view.payload().get(VALUE_AT..).unwrap_or_default(),
+        }
+    }
+
+    /// The same, owned, as what it is on its way to be.
+    pub(crate) fn into_committed(self) -> Entry<'static> {
+        Entry { standing: Standing::Committed, ..self.into_owned() }
+    }
+
+    /// The same, without the guard. Copies nothing.
+    pub fn into_owned(self) -> Entry<'static> {
+        let value = match self.value {
+            Value::Borrowed(held) => Value::Shared(held.counted()),
+            Value::Shared(held) => Value::Shared(held),
+            Value::Stored(stored) => Value::Stored(stored),
+        };
+        Entry { value, standing: self.standing }
+    }
+}
+
+impl Deref for Entry<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.value()
+    }
+}
+
+impl fmt::Debug for Entry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry")
+            .field("slot", &self.slot())
+            .field("ballot", &self.ballot())
+            .field("committed", &self.is_committed())
+            .field("len", &self.value().len())
+            .finish()
+    }
+}

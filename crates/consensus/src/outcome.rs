@@ -1,0 +1,271 @@
+//! What an operation comes to: its ticket, or an error.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::base::ballot::Ballot;
+use crate::memory::entry::Entry;
+
+/// The result of an operation on a consensus log.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation on a consensus log failed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nothing was ever accepted in this slot, as far as this log knows. Ask another replica.
+    SlotNotFound {
+        /// The slot.
+        slot: u64,
+    },
+    /// The slot is accepted, and not durably committed. Wait, or pass it over.
+    NotCommitted {
+        /// The slot.
+        slot: u64,
+    },
+    /// A higher ballot was promised, or accepted in this slot. Ask for promises again, with a ballot
+    /// above this one.
+    StaleBallot {
+        /// The ballot to exceed.
+        promised: Ballot,
+    },
+    /// The slot is committed, with another value. Take that value.
+    AlreadyCommitted {
+        /// What is committed.
+        entry: Box<Entry<'static>>,
+    },
+    /// The same ballot brought another value for this slot before: two proposers share a ballot, or
+    /// one forgot what it proposed. Nothing was accepted.
+    AnotherValue {
+        /// The slot.
+        slot: u64,
+        /// The ballot.
+        ballot: Ballot,
+    },
+    /// The slot is accepted under another ballot than the one to commit. Nothing was committed.
+    BallotMismatch {
+        /// The slot.
+        slot: u64,
+        /// The ballot that it is accepted under.
+        accepted: Ballot,
+    },
+    /// A slot before the one asked for is missing or not committed. Nothing was done.
+    Gap {
+        /// The first such slot.
+        slot: u64,
+    },
+    /// The slot was truncated: a snapshot has it.
+    Truncated {
+        /// Slots up to this one are gone.
+        floor: u64,
+    },
+    /// Nothing may be dropped at or below the frontier.
+    BelowFrontier {
+        /// The highest committed slot that the call would have dropped.
+        committed: u64,
+    },
+    /// The slot is too far above the floor: the index is dense, and 2^32 slots wide.
+    SlotOutOfRange {
+        /// The slot.
+        slot: u64,
+        /// The first slot that is out of range.
+        limit: u64,
+    },
+    /// There is no room for another uncommitted value. Commit, choose a larger
+    /// [`Options::mutable_size`](crate::Options::mutable_size), or wait with a deadline.
+    BufferFull {
+        /// The bytes in use.
+        used: u64,
+        /// The bytes that there are.
+        size: u64,
+    },
+    /// The value is larger than this log takes.
+    EntryTooLarge {
+        /// The value's size in bytes.
+        size: u64,
+        /// The most bytes that it may have.
+        limit: u64,
+    },
+    /// The value of a slot cannot be read: its bytes are damaged or quarantined. Other slots are not
+    /// concerned.
+    CorruptedEntry {
+        /// The slot.
+        slot: u64,
+        /// What the log said of it, with file and byte.
+        cause: esker_log::Error,
+    },
+    /// A record of the log is whole and makes no sense. The log was not opened.
+    CorruptedRecord {
+        /// The record's number.
+        seq: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A batch of accepts ended at a value that was refused. Those before it are accepted.
+    BatchFailed {
+        /// How many values are accepted: the first ones of the batch. At least one.
+        accepted: usize,
+        /// The acknowledgement of all of these. Answer for them when it has resolved.
+        ticket: Ticket,
+        /// Why the next one was refused.
+        source: Box<Error>,
+    },
+    /// No entry stands at this place.
+    InvalidOffset {
+        /// The place asked for.
+        offset: u64,
+    },
+    /// Damaged records of this log were put aside, and it may have forgotten what it promised. It is
+    /// read-only; its node rejoins under a new number.
+    ReadOnly,
+    /// An option is out of its range. Nothing was opened.
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// The log was closed. Stop using it.
+    Closed,
+    /// The log below failed. [`esker_log::Error::Poisoned`] says that nothing more is taken until
+    /// the log is reopened.
+    Log(esker_log::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::SlotNotFound { slot } => write!(f, "slot {slot} was never accepted here"),
+            Error::NotCommitted { slot } => write!(f, "slot {slot} is not committed"),
+            Error::StaleBallot { promised } => {
+                write!(f, "the ballot is stale: {promised} came before it")
+            }
+            Error::AlreadyCommitted { entry } => write!(
+                f,
+                "slot {} is committed already, under ballot {}",
+                entry.slot(),
+                entry.ballot()
+            ),
+            Error::AnotherValue { slot, ballot } => {
+                write!(f, "ballot {ballot} brought another value for slot {slot} before")
+            }
+            Error::BallotMismatch { slot, accepted } => {
+                write!(f, "slot {slot} is accepted under ballot {accepted}, and not under this one")
+            }
+            Error::Gap { slot } => write!(f, "slot {slot} is missing or not committed"),
+            Error::Truncated { floor } => write!(f, "slots up to {floor} were truncated"),
+            Error::BelowFrontier { committed } => {
+                write!(f, "slot {committed} is committed and stays")
+            }
+            Error::SlotOutOfRange { slot, limit } => {
+                write!(f, "slot {slot} is too far above the floor; the limit is {limit}")
+            }
+            Error::BufferFull { used, size } => write!(
+                f,
+                "uncommitted values take {used} of {size} bytes; commit, or choose a larger \
+                 mutable_size"
+            ),
+            Error::EntryTooLarge { size, limit } => {
+                write!(f, "a value of {size} bytes is over the limit of {limit}")
+            }
+            Error::CorruptedEntry { slot, cause } => {
+                write!(f, "slot {slot} cannot be read: {cause}")
+            }
+            Error::CorruptedRecord { seq, what } => {
+                write!(f, "record {seq} is none of a consensus log's: {what}")
+            }
+            Error::BatchFailed { accepted, .. } => {
+                write!(f, "{accepted} values of the batch are accepted, and the next is refused")
+            }
+            Error::InvalidOffset { offset } => write!(f, "no entry stands at {offset}"),
+            Error::ReadOnly => f.write_str(
+                "damaged records of this log were put aside; it is read-only, and its node has to \
+                 rejoin under a new number",
+            ),
+            Error::Option { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::Closed => f.write_str("the log is closed"),
+            Error::Log(cause) => write!(f, "{cause}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::CorruptedEntry { cause, .. } | Error::Log(cause) => Some(cause),
+            Error::BatchFailed { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}
+
+impl From<esker_log::Error> for Error {
+    fn from(cause: esker_log::Error) -> Self {
+        match cause {
+            esker_log::Error::Closed => Error::Closed,
+            cause => Error::Log(cause),
+        }
+    }
+}
+
+/// The log that a ticket is of: it learns of a failure that the ticket meets.
+pub(crate) trait Failing: fmt::Debug + Send + Sync {
+    fn fail(&self, error: esker_log::Error) -> Error;
+}
+
+/// The acknowledgement of an operation that has its place in the order.
+///
+/// Await it, or block on it with [`Ticket::wait`]. Only when it resolves with `Ok` may an accept or
+/// a promise be answered to its proposer. An error means that reopening decides. Dropping a ticket
+/// does not take the operation back. Clones are acknowledged together.
+#[derive(Debug, Clone)]
+#[must_use = "an acceptor answers only when the ticket has resolved"]
+pub struct Ticket {
+    waits: Option<(esker_log::Ticket, Arc<dyn Failing>)>,
+}
+
+impl Ticket {
+    /// Nothing is left to wait for.
+    pub(crate) const READY: Ticket = Ticket { waits: None };
+
+    pub(crate) fn new(ticket: esker_log::Ticket, log: Arc<dyn Failing>) -> Self {
+        Self { waits: Some((ticket, log)) }
+    }
+
+    /// Whether it would resolve at once.
+    pub fn is_ready(&self) -> bool {
+        self.waits.as_ref().is_none_or(|(ticket, _)| ticket.is_durable())
+    }
+
+    /// Blocks until the operation is acknowledged.
+    ///
+    /// # Errors
+    /// [`Error::Log`](crate::Error::Log) when the write or sync failed.
+    pub fn wait(self) -> Result<()> {
+        let Some((ticket, log)) = self.waits else { return Ok(()) };
+        ticket.wait().map(drop).map_err(|error| log.fail(error))
+    }
+
+    /// As [`Ticket::wait`], no longer than this.
+    ///
+    /// # Errors
+    /// As [`Ticket::wait`], and [`esker_log::Error::Deadline`]; the operation may be durable later.
+    pub fn wait_timeout(self, timeout: Duration) -> Result<()> {
+        let Some((ticket, log)) = self.waits else { return Ok(()) };
+        ticket.wait_timeout(timeout).map(drop).map_err(|error| log.fail(error))
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some((ticket, log)) = &mut self.waits else { return Poll::Ready(Ok(())) };
+        let outcome = std::task::ready!(Pin::new(ticket).poll(cx));
+        Poll::Ready(outcome.map(drop).map_err(|error| log.fail(error)))
+    }
+}

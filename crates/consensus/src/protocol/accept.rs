@@ -1,0 +1,229 @@
+//! Phase 2: accept.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_epoch::Guard;
+
+use crate::base::ballot::Ballot;
+use crate::base::slot::number_of;
+use crate::index::page::{State, Word};
+use crate::index::slot_locks::Terms;
+use crate::memory::entry::Entry;
+use crate::memory::value_budget::charge;
+use crate::memory::value_pool::hold;
+use crate::options::fits;
+use crate::outcome::Ticket;
+use crate::outcome::{Error, Result};
+use crate::protocol::rules::{self, Known};
+use crate::record;
+use crate::state::inner::{ConsensusLog, Inner};
+
+/// A hundred years, which any clock can count.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// What became of an attempt.
+enum Attempt {
+    /// It is appended, or in memory.
+    Done(Ticket),
+    /// It was there before.
+    Known(Ticket),
+    /// There is no room for so many bytes more in the mutable region.
+    Full(u64),
+}
+
+impl ConsensusLog {
+    /// Accepts a value in a slot, uncommitted, and promises its ballot. A higher ballot replaces what
+    /// a lower one left. Answer the proposer when the ticket has resolved.
+    ///
+    /// The same ballot and value again are acknowledged again; so is the value of a committed slot,
+    /// under any ballot and promising nothing, for nothing can become of the slot any more.
+    ///
+    /// Does not wait for room in the mutable region.
+    ///
+    /// # Errors
+    /// [`Error::StaleBallot`], [`Error::AlreadyCommitted`], [`Error::AnotherValue`],
+    /// [`Error::Truncated`], [`Error::BufferFull`], [`Error::EntryTooLarge`],
+    /// [`Error::SlotOutOfRange`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In all these
+    /// cases nothing was accepted.
+    pub fn accept(&self, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+        self.inner.accept(slot, ballot, value, None)
+    }
+
+    /// As [`ConsensusLog::accept`], but waits for room no longer than this. Other slots go on
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::accept`].
+    pub fn accept_timeout(
+        &self,
+        slot: u64,
+        ballot: Ballot,
+        value: &[u8],
+        timeout: Duration,
+    ) -> Result<Ticket> {
+        self.inner.accept(slot, ballot, value, Instant::now().checked_add(timeout.min(FOREVER)))
+    }
+
+    /// Accepts several values under one ballot, in order; they share one sync. The ticket is that of
+    /// all of them.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::accept`] when the first value is refused: nothing was accepted.
+    /// [`Error::BatchFailed`] when a later one is: those before it are accepted, and its ticket is
+    /// theirs.
+    pub fn accept_batch(&self, ballot: Ballot, values: &[(u64, &[u8])]) -> Result<Ticket> {
+        let mut tickets = Vec::with_capacity(values.len());
+        for (slot, value) in values {
+            match self.accept(*slot, ballot, value) {
+                Ok(ticket) => tickets.push(ticket),
+                Err(error) if tickets.is_empty() => return Err(error),
+                Err(error) => {
+                    let (accepted, source) = (tickets.len(), Box::new(error));
+                    let newest = tickets.iter().rfind(|ticket| !ticket.is_ready()).cloned();
+                    // A log that failed gives no ticket any more; those that it gave tell of it.
+                    let ticket = self.ticket_of_all(tickets);
+                    let ticket = ticket.or_else(|error| newest.ok_or(error))?;
+                    return Err(Error::BatchFailed { accepted, ticket, source });
+                }
+            }
+        }
+        self.ticket_of_all(tickets)
+    }
+
+    /// One acknowledgement for several accepts.
+    fn ticket_of_all(&self, tickets: Vec<Ticket>) -> Result<Ticket> {
+        // The last record's durability is that of all before it; a value that was known before may
+        // stand anywhere.
+        match tickets.iter().all(Ticket::is_ready) {
+            true => Ok(Ticket::READY),
+            false => {
+                let ticket = self.inner.log.flush().map_err(|error| self.inner.fail(error))?;
+                Ok(Ticket::new(ticket, self.inner.failing()))
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn accept(
+        self: &Arc<Self>,
+        slot: u64,
+        ballot: Ballot,
+        value: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<Ticket> {
+        fits(&self.options, value.len())?;
+        loop {
+            match self.try_accept(slot, ballot, value)? {
+                Attempt::Done(ticket) | Attempt::Known(ticket) => {
+                    self.checkpoint_if_due();
+                    return Ok(ticket);
+                }
+                Attempt::Full(more) => {
+                    let waited = deadline.is_some_and(|at| self.region.wait(more, at));
+                    if !waited {
+                        let (used, size) = (self.region.used(), self.region.size());
+                        return Err(Error::BufferFull { used, size });
+                    }
+                }
+            }
+        }
+    }
+
+    fn try_accept(self: &Arc<Self>, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Attempt> {
+        let guard = crossbeam_epoch::pin();
+        let terms = self.gate.of_slot(slot);
+        if ballot <= terms.promise {
+            return self.accept_at(&terms, slot, ballot, value, &guard);
+        }
+        drop(terms);
+        let mut gate = self.gate.alone();
+        let terms = gate.terms();
+        let attempt = self.accept_at(&terms, slot, ballot, value, &guard)?;
+        if let Attempt::Done(_) = attempt {
+            gate.promise(terms.promise.max(ballot));
+        }
+        Ok(attempt)
+    }
+
+    /// The caller holds the slot's lock.
+    fn accept_at(
+        self: &Arc<Self>,
+        terms: &Terms,
+        slot: u64,
+        ballot: Ballot,
+        value: &[u8],
+        guard: &Guard,
+    ) -> Result<Attempt> {
+        self.writable(terms)?;
+        self.in_range(slot)?;
+        if ballot < terms.promise && self.page(number_of(slot), guard)?.is_none() {
+            return Err(Error::StaleBallot { promised: terms.promise });
+        }
+        let page = self.page_for(slot, guard)?;
+        let place = page.slot(slot);
+        let word = place.word();
+        let held = place.held().load(guard);
+        let accepted = held.as_ref().map_or(Ballot::ZERO, |held| held.ballot);
+        let known = Known { state: word.state(), ballot: accepted };
+        match rules::accept(terms.promise, known, ballot) {
+            rules::Accept::Stale(promised) => Err(Error::StaleBallot { promised }),
+            rules::Accept::Compare => {
+                let committed = word.state() == State::Committed;
+                let entry = self.entry_at(slot, place, guard)?;
+                if entry.value() == value {
+                    let marker = held.map_or(0, |held| held.marker());
+                    let ticket = if committed && self.is_volatile() {
+                        self.commit_ticket_of(marker)?
+                    } else if committed {
+                        // An accept is durable when it is acknowledged, whatever commits wait for.
+                        self.ticket_of(marker)?
+                    } else {
+                        self.ticket_of(word.seq())?
+                    };
+                    return Ok(Attempt::Known(ticket));
+                }
+                Err(refused(entry, committed, ballot))
+            }
+            rules::Accept::Store => {
+                // A value that replaces another takes its room, so that a new leader is never
+                // kept out by what an old one left.
+                let before = held.as_ref().map_or(0, |held| charge(held.len()));
+                let bytes = charge(value.len());
+                let more = bytes.saturating_sub(before);
+                if more > 0 && !self.region.reserve(more) {
+                    return Ok(Attempt::Full(more));
+                }
+                let (seq, ticket) = if self.is_volatile() {
+                    (0, Ticket::READY)
+                } else {
+                    match self.append(|out| record::accept(out, slot, ballot, value)) {
+                        Ok(ticket) => (ticket.seq().0, Ticket::new(ticket, self.failing())),
+                        Err(error) => {
+                            self.region.release(more);
+                            return Err(error);
+                        }
+                    }
+                };
+                self.region.release(before.saturating_sub(bytes));
+                if held.is_none() {
+                    self.index.open.enter(page.number, &page.open);
+                }
+                place.put(Some(hold(slot, ballot, value, 0)), before, guard);
+                place.set_word(Word::accepted(seq).sized(value.len()));
+                page.touch();
+                Ok(Attempt::Done(ticket))
+            }
+        }
+    }
+}
+
+/// Why a slot that has this entry does not take another value.
+pub(crate) fn refused(entry: Entry<'_>, committed: bool, ballot: Ballot) -> Error {
+    if committed {
+        Error::AlreadyCommitted { entry: Box::new(entry.into_committed()) }
+    } else {
+        Error::AnotherValue { slot: entry.slot(), ballot }
+    }
+}

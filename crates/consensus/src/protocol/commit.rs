@@ -1,0 +1,271 @@
+//! Phase 3: commit.
+
+use std::sync::Arc;
+
+use crossbeam_epoch::Guard;
+
+use crate::base::ballot::Ballot;
+use crate::base::slot::number_of;
+use crate::index::page::{Page, Slot, State};
+use crate::index::slot_locks::Alone;
+use crate::memory::value_budget::charge;
+use crate::outcome::Ticket;
+use crate::outcome::{Error, Result};
+use crate::protocol::rules::{self, Known};
+use crate::record;
+use crate::state::inner::{ConsensusLog, Inner};
+
+/// Slots in one marker.
+const MARKS: usize = 1 << 20;
+
+/// The acknowledgement of a batch of commits.
+#[derive(Debug)]
+#[must_use = "the commits are durable when the ticket has resolved"]
+pub struct BatchTicket {
+    /// What became of each slot, in the order they were given.
+    pub results: Vec<Result<()>>,
+    /// The acknowledgement of all that are `Ok`.
+    pub ticket: Ticket,
+}
+
+impl ConsensusLog {
+    /// Commits what was accepted in a slot under this ballot: from here on it never changes, and
+    /// once the ticket has resolved [`read_committed`](ConsensusLog::read_committed) shows it.
+    /// Slots may be committed in any order; a committed slot may be committed again.
+    ///
+    /// # Errors
+    /// [`Error::SlotNotFound`]; [`Error::BallotMismatch`] when it is accepted under another ballot;
+    /// [`Error::Truncated`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In all these cases
+    /// nothing was committed.
+    pub fn commit(&self, slot: u64, ballot: Ballot) -> Result<Ticket> {
+        let ticket = self.inner.commit(slot, ballot)?;
+        self.inner.checkpoint_if_due();
+        Ok(ticket)
+    }
+
+    /// Commits several slots with one sync, and tells of each what became of it.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]: nothing was committed. What is wrong
+    /// with a single slot is in the results.
+    pub fn commit_batch(&self, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
+        let done = self.inner.commit_batch(slots)?;
+        self.inner.checkpoint_if_due();
+        Ok(done)
+    }
+
+    /// Commits everything accepted up to and with a slot, whatever the ballots: for protocols that
+    /// match logs before they commit, as Raft does.
+    ///
+    /// # Errors
+    /// [`Error::Gap`] when a slot between the frontier and this one is missing: nothing was
+    /// committed. Otherwise as [`ConsensusLog::commit`].
+    pub fn commit_through(&self, slot: u64) -> Result<Ticket> {
+        let ticket = self.inner.commit_through(slot)?;
+        self.inner.checkpoint_if_due();
+        Ok(ticket)
+    }
+}
+
+impl Inner {
+    fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket> {
+        let guard = crossbeam_epoch::pin();
+        let terms = self.gate.of_slot(slot);
+        self.writable(&terms)?;
+        let start = self.start();
+        if slot < start {
+            return Err(Error::Truncated { floor: start - 1 });
+        }
+        let Some(page) = self.page(number_of(slot), &guard)? else {
+            return Err(Error::SlotNotFound { slot });
+        };
+        let place = page.slot(slot);
+        let Some(known) = self.to_mark(slot, place, Some(ballot), &guard)? else {
+            let marker = place.held().load(&guard).map_or(0, |held| held.marker());
+            return self.commit_ticket_of(marker);
+        };
+        let word = place.word();
+        let ticket = if word.seq() > 0 {
+            self.append(|out| record::commit(out, &[(slot, known.ballot)]))?
+        } else {
+            // Only memory has the value: it goes into the log now, as committed.
+            let Some(held) = place.held().load(&guard) else {
+                return Err(Error::SlotNotFound { slot });
+            };
+            self.append(|out| record::chosen(out, slot, known.ballot, held.value()))?
+        };
+        let seq = ticket.seq().0;
+        let stands = if word.seq() > 0 { word.seq() } else { seq };
+        let pending = self.mark(&page, place, slot, seq, stands, &guard);
+        drop(terms);
+        self.settle_if_many(pending, &guard);
+        Ok(self.commit_ticket(ticket))
+    }
+
+    /// What would be marked; `None` where it is committed already.
+    fn to_mark(
+        &self,
+        slot: u64,
+        place: &Slot,
+        ballot: Option<Ballot>,
+        guard: &Guard,
+    ) -> Result<Option<Known>> {
+        let accepted = place.held().load(guard);
+        let accepted = accepted.map_or(Ballot::ZERO, |held| held.ballot);
+        let known = Known { state: place.word().state(), ballot: accepted };
+        match rules::commit(known, ballot) {
+            rules::Commit::Mark => Ok(Some(known)),
+            rules::Commit::Done => Ok(None),
+            rules::Commit::Missing => Err(Error::SlotNotFound { slot }),
+            rules::Commit::Mismatch(accepted) => Err(Error::BallotMismatch { slot, accepted }),
+        }
+    }
+
+    /// The marker of an accepted slot was appended; how many commits are pending now. The caller holds
+    /// the slot's lock.
+    fn mark(
+        &self,
+        page: &Page,
+        place: &Slot,
+        slot: u64,
+        marker: u64,
+        seq: u64,
+        guard: &Guard,
+    ) -> usize {
+        let bytes = place.held().load(guard).map_or(0, |held| {
+            held.commit(marker);
+            charge(held.len())
+        });
+        place.set_word(place.word().commit(seq));
+        page.touch();
+        page.count_commit();
+        page.open.leave();
+        self.region.release(bytes);
+        self.settled.lock().committed(marker, slot, bytes)
+    }
+
+    fn commit_batch(self: &Arc<Self>, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
+        let guard = crossbeam_epoch::pin();
+        let gate = self.gate.alone();
+        self.writable(&gate.terms())?;
+        let mut results = Vec::with_capacity(slots.len());
+        let mut marks = Vec::new();
+        for (slot, ballot) in slots {
+            let known = self.batch_mark(*slot, *ballot, &guard);
+            if let Ok(true) = known {
+                marks.push(*slot);
+            }
+            results.push(known.map(drop));
+        }
+        let ticket = self.mark_all(&gate, marks, None, &guard)?;
+        drop(gate);
+        Ok(BatchTicket { results, ticket })
+    }
+
+    /// Whether this slot has to be marked.
+    fn batch_mark(&self, slot: u64, ballot: Ballot, guard: &Guard) -> Result<bool> {
+        let start = self.start();
+        if slot < start {
+            return Err(Error::Truncated { floor: start - 1 });
+        }
+        let page = self.page(number_of(slot), guard)?.ok_or(Error::SlotNotFound { slot })?;
+        Ok(self.to_mark(slot, page.slot(slot), Some(ballot), guard)?.is_some())
+    }
+
+    fn commit_through(self: &Arc<Self>, last: u64) -> Result<Ticket> {
+        let guard = crossbeam_epoch::pin();
+        let gate = self.gate.alone();
+        self.writable(&gate.terms())?;
+        self.settle(&guard);
+        let first = self.settled.lock().decided();
+        let mut marks = Vec::new();
+        let mut slot = first;
+        // It ends at the first slot without an entry, at the latest.
+        while slot <= last {
+            let Some(page) = self.page(number_of(slot), &guard)? else {
+                return Err(Error::Gap { slot });
+            };
+            for (number, place) in page.from(slot).take_while(|(number, _)| *number <= last) {
+                match place.word().state() {
+                    State::Empty => return Err(Error::Gap { slot: number }),
+                    State::Accepted => marks.push(number),
+                    State::Committed => {}
+                }
+            }
+            let Some(next) = (number_of(slot) + 1).checked_mul(crate::base::slot::SLOTS as u64)
+            else {
+                break;
+            };
+            slot = next;
+        }
+        let range = marks.first().map(|first| (*first, last));
+        let ticket = self.mark_all(&gate, marks, range, &guard)?;
+        drop(gate);
+        Ok(ticket)
+    }
+
+    /// Appends the markers of accepted slots, and the values that only memory has, and marks them. The
+    /// range is given when everything accepted in it is among the slots.
+    fn mark_all(
+        self: &Arc<Self>,
+        _alone: &Alone<'_>,
+        mut slots: Vec<u64>,
+        range: Option<(u64, u64)>,
+        guard: &Guard,
+    ) -> Result<Ticket> {
+        slots.sort_unstable();
+        slots.dedup();
+        if slots.is_empty() {
+            return self.commit_ticket_of(self.log.accepted().0);
+        }
+        let mut records = Vec::new();
+        let mut pairs = Vec::new();
+        let mut pages = Vec::with_capacity(slots.len());
+        for slot in &slots {
+            let page =
+                self.page(number_of(*slot), guard)?.ok_or(Error::SlotNotFound { slot: *slot })?;
+            let place = page.slot(*slot);
+            let held = place.held().load(guard).ok_or(Error::SlotNotFound { slot: *slot })?;
+            let ballot = held.ballot;
+            if place.word().seq() > 0 {
+                pairs.push((*slot, ballot));
+                pages.push((page, None));
+            } else {
+                let mut out = Vec::new();
+                record::chosen(&mut out, *slot, ballot, held.value());
+                pages.push((page, Some(records.len())));
+                records.push(out);
+            }
+        }
+        let values = records.len();
+        match range {
+            // One record for all, however many they are.
+            Some((first, last)) if values == 0 => {
+                let mut out = Vec::new();
+                record::through(&mut out, first, last);
+                records.push(out);
+            }
+            _ => records.extend(pairs.chunks(MARKS).map(|pairs| {
+                let mut out = Vec::new();
+                record::commit(&mut out, pairs);
+                out
+            })),
+        }
+        // A checkpoint may append between them.
+        let mut tickets = self.append_all(&records)?;
+        let Some(ticket) = tickets.pop() else { return Ok(Ticket::READY) };
+        let last = ticket.seq().0;
+        let record = |nth: usize| tickets.get(nth).map_or(last, |ticket| ticket.seq().0);
+        let mut pending = 0;
+        for (slot, (page, value)) in slots.iter().zip(pages) {
+            let place = page.slot(*slot);
+            let (marker, seq) = match value {
+                Some(nth) => (record(nth), record(nth)),
+                None => (last, place.word().seq()),
+            };
+            pending = self.mark(&page, place, *slot, marker, seq, guard);
+        }
+        self.settle_if_many(pending, guard);
+        Ok(self.commit_ticket(ticket))
+    }
+}

@@ -1,0 +1,234 @@
+//! Catching up: values that are known to be chosen, and gaps that a snapshot covers.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
+
+use crate::base::ballot::Ballot;
+use crate::base::slot::{SLOTS, number_of};
+use crate::index::page::{Page, State, Word};
+use crate::index::page_table::Found;
+use crate::memory::value_budget::charge;
+use crate::memory::value_pool::hold;
+use crate::options::fits;
+use crate::outcome::Ticket;
+use crate::outcome::{Error, Result};
+use crate::protocol::accept::refused;
+use crate::record;
+use crate::state::commit_tracker::Raise;
+use crate::state::inner::ConsensusLog;
+
+impl ConsensusLog {
+    /// Stores a value that is known to be chosen, as committed, whatever was promised or accepted.
+    /// Promises nothing. Storing it again is acknowledged again.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyCommitted`] when the slot is committed with another value;
+    /// [`Error::Truncated`], [`Error::EntryTooLarge`], [`Error::SlotOutOfRange`],
+    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
+    pub fn learn(&self, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+        let inner = &self.inner;
+        fits(&inner.options, value.len())?;
+        let guard = crossbeam_epoch::pin();
+        let terms = inner.gate.of_slot(slot);
+        inner.writable(&terms)?;
+        inner.in_range(slot)?;
+        let page = inner.page_for(slot, &guard)?;
+        let place = page.slot(slot);
+        let held = place.held().load(&guard);
+        let state = place.word().state();
+        if state == State::Committed {
+            let entry = inner.entry_at(slot, place, &guard)?;
+            if entry.value() != value {
+                return Err(refused(entry, true, ballot));
+            }
+            let marker = held.map_or(0, |held| held.marker());
+            return inner.commit_ticket_of(marker);
+        }
+        let ticket = inner.append(|out| record::chosen(out, slot, ballot, value))?;
+        let seq = ticket.seq().0;
+        place.held().swap(Some(hold(slot, ballot, value, seq)), &guard);
+        place.set_word(Word::committed(seq).sized(value.len()));
+        page.touch();
+        page.count_commit();
+        if state == State::Accepted {
+            page.open.leave();
+            inner.region.release(held.map_or(0, |held| charge(held.len())));
+        }
+        let pending = inner.settled.lock().committed(seq, slot, charge(value.len()));
+        drop(terms);
+        inner.settle_if_many(pending, &guard);
+        inner.checkpoint_if_due();
+        Ok(inner.commit_ticket(ticket))
+    }
+
+    /// Moves floor and frontier forward over a gap, under a snapshot that was verified and is
+    /// durable: slots up to `floor` are gone, and slots up to `frontier` are decided, whether their
+    /// values are here or not. Neither ever moves back. Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Gap`] when `frontier` is below `floor`; [`Error::SlotOutOfRange`],
+    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
+    pub fn install(&self, floor: u64, frontier: u64) -> Result<()> {
+        self.raise_over(floor, frontier)?.wait()?;
+        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.reclaim_soon();
+        Ok(())
+    }
+
+    /// As [`ConsensusLog::install`], waiting without blocking. A future that is dropped before it is ready
+    /// leaves reclaiming to the next truncation.
+    ///
+    /// # Cancel safety
+    /// The record is appended by the first poll. A future that is dropped after that takes nothing
+    /// back: the floor is raised, and durable when something later is.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::install`].
+    pub async fn install_async(&self, floor: u64, frontier: u64) -> Result<()> {
+        self.raise_over(floor, frontier)?.await?;
+        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.reclaim_soon();
+        Ok(())
+    }
+
+    fn raise_over(&self, floor: u64, frontier: u64) -> Result<Ticket> {
+        if frontier < floor {
+            return Err(Error::Gap { slot: frontier + 1 });
+        }
+        if frontier >= u64::MAX - 1 {
+            return Err(Error::SlotOutOfRange { slot: frontier, limit: u64::MAX - 1 });
+        }
+        self.inner.raise(floor + 1, frontier + 1)
+    }
+}
+
+impl crate::state::inner::Inner {
+    /// Appends the record that raises the first slot kept, and the first not decided, and forgets
+    /// what is below. The ticket is that of the record; see `truncate` for what is visible before it
+    /// is durable.
+    pub(crate) fn raise(self: &Arc<Self>, start: u64, next: u64) -> Result<Ticket> {
+        // Read while nobody waits for that. Whether it can be read is of no matter here.
+        if !start.is_multiple_of(SLOTS as u64) {
+            drop(self.page(number_of(start), &crossbeam_epoch::pin()));
+        }
+        let guard = crossbeam_epoch::pin();
+        self.settle(&guard);
+        let gate = self.gate.alone();
+        self.writable(&gate.terms())?;
+        let start = start.max(self.start());
+        let decided = self.settled.lock().decided();
+        let next = next.max(decided).max(start);
+        if start == self.start() && next == decided {
+            drop(gate);
+            // Whoever brought it here may still be waiting.
+            return self.ticket_of(self.raised_at.load(Relaxed));
+        }
+        let promise = gate.terms().promise;
+        let ticket = self.append_internal(|out| record::state(out, promise, start, next))?;
+        let record = ticket.seq().0;
+        self.raised_at.store(record, Relaxed);
+        self.start.store(start, Release);
+        let dropped = self.forget_below(start, &guard);
+        self.settled.lock().raise(Raise { record, start, next });
+        drop(gate);
+        drop(guard);
+        release(dropped);
+        Ok(Ticket::new(ticket, self.failing()))
+    }
+
+    /// Forgets every slot below the first one kept, and reads no page that lies wholly below it: the
+    /// floor is durable, and damage there must not stop it. Those pages that were in memory are
+    /// returned. The caller holds the gate alone.
+    pub(crate) fn forget_below(
+        &self,
+        start: u64,
+        guard: &crossbeam_epoch::Guard,
+    ) -> Vec<Arc<Page>> {
+        let first = number_of(start);
+        // Where something is accepted, the page is in memory.
+        for number in self.index.open.list().into_iter().take_while(|number| *number <= first) {
+            if let Found::Page(page) = self.index.find(number, guard) {
+                self.release_room(&page, start, guard);
+            }
+        }
+        let mut gone = 0;
+        if !start.is_multiple_of(SLOTS as u64) {
+            gone += self.empty_below(start, guard);
+        }
+        let (dropped, unread) = self.index.drop_below(first, guard);
+        gone += dropped.iter().map(|page| page.committed()).sum::<u64>() + unread;
+        let lowest = self.first_committed(start, guard);
+        self.settled.lock().forget_below(start, gone, lowest);
+        dropped
+    }
+
+    /// Gives back the room of what is accepted in a page below a slot.
+    fn release_room(&self, page: &Page, start: u64, guard: &crossbeam_epoch::Guard) {
+        for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
+            if place.word().state() == State::Accepted {
+                let held = place.held().load(guard);
+                self.region.release(held.map_or(0, |held| charge(held.len())));
+            }
+        }
+    }
+
+    /// Empties the slots below the first one kept in its own page; how many of them were committed.
+    fn empty_below(&self, start: u64, guard: &crossbeam_epoch::Guard) -> u64 {
+        let number = number_of(start);
+        match self.page(number, guard) {
+            Ok(Some(page)) => {
+                let before = page.committed();
+                for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
+                    page.clear(place, guard);
+                }
+                before - page.committed()
+            }
+            Ok(None) => 0,
+            // Its slots are lost one way or the other, and the count is the best guess that there is.
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the index page at the new floor");
+                let below = start % SLOTS as u64;
+                let gone = self.index.stored_commits(number, guard).min(below);
+                self.index.lose_commits(number, gone, guard);
+                gone
+            }
+        }
+    }
+
+    /// The first committed slot at or above one: a lower bound where its page cannot be read.
+    fn first_committed(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Option<u64> {
+        let mut number = self.index.next_page(number_of(from), guard);
+        while let Some(current) = number {
+            match self.page(current, guard) {
+                Ok(Some(page)) if page.committed() > 0 => {
+                    let mut slots = page.from(from);
+                    let first = slots.find(|(_, place)| place.word().state() == State::Committed);
+                    if let Some((slot, _)) = first {
+                        return Some(slot);
+                    }
+                }
+                Err(_) if self.index.stored_commits(current, guard) > 0 => {
+                    return Some(from.max(current * SLOTS as u64));
+                }
+                Ok(_) | Err(_) => {}
+            }
+            number = self.index.next_page(current + 1, guard);
+        }
+        None
+    }
+}
+
+/// Waits for the old table to go, so that the pages are freed here and not by whoever comes along.
+const LOOKS: u32 = 100;
+
+/// Frees pages that left the index, one after another.
+fn release(dropped: Vec<Arc<Page>>) {
+    for page in dropped {
+        for _ in 0..LOOKS {
+            if Arc::strong_count(&page) == 1 {
+                break;
+            }
+            crossbeam_epoch::pin().flush();
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! What an acceptor does: promise, accept, commit, learn, truncate. `rules` decides, without any I/O.
+
+pub(crate) mod accept;
+pub(crate) mod commit;
+pub(crate) mod learn;
+pub(crate) mod promise;
+pub(crate) mod rules;
+pub(crate) mod truncate;

@@ -1,0 +1,230 @@
+//! Phase 1: promise.
+//!
+//! # What an answer says
+//!
+//! A promise's record has a place in the order, and the answer is as of that place. The promise holds
+//! the gate alone: before its record stands every accept and commit that came first, and after it
+//! none below its ballot. The answer keeps the entries that were uncommitted, the floor, and the
+//! highest committed slot. Committed entries never change, so they are read when they are asked for.
+//!
+//! Truncation and `install` may drop them before that. A proposer that takes a dropped slot for one
+//! that was never accepted chooses a second value for it. So the answer is whole or refused: an
+//! iteration over committed slots never passes over a truncated one (see `iterate`), and what it has
+//! yet to list when it is broken off is compared with the floor as well.
+
+use std::future::Future;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::base::ballot::Ballot;
+use crate::index::page::State;
+use crate::memory::entry::Entry;
+use crate::outcome::Ticket;
+use crate::outcome::{Error, Result};
+use crate::protocol::rules;
+use crate::record;
+use crate::state::inner::{ConsensusLog, Inner};
+
+/// A promise and its answer, as of its own place in the order.
+#[derive(Debug, Clone)]
+pub struct Promised {
+    log: ConsensusLog,
+    ballot: Ballot,
+    /// The promise's record.
+    seq: u64,
+    from: u64,
+    floor: Option<u64>,
+    frontier: Option<u64>,
+    /// Every entry from the first missing slot on that was accepted and not committed.
+    uncommitted: Vec<Entry<'static>>,
+    /// The highest slot that was committed.
+    highest: Option<u64>,
+}
+
+/// The acknowledgement of a promise: the answer, when it is durable.
+#[derive(Debug)]
+#[must_use = "a promise is given when the ticket has resolved"]
+pub struct PromiseTicket {
+    ticket: Ticket,
+    promised: Option<Promised>,
+}
+
+impl ConsensusLog {
+    /// Promises to accept nothing below this ballot. `from` is the first slot that the proposer lacks:
+    /// the answer holds every entry from there on, committed or not. Give it to the proposer when the
+    /// ticket has resolved.
+    ///
+    /// # Errors
+    /// [`Error::StaleBallot`] when a higher ballot was promised; [`Error::ReadOnly`],
+    /// [`Error::Closed`], [`Error::Log`].
+    pub fn promise(&self, ballot: Ballot, from: u64) -> Result<PromiseTicket> {
+        let inner = &self.inner;
+        let guard = crossbeam_epoch::pin();
+        let mut gate = inner.gate.alone();
+        let terms = gate.terms();
+        inner.writable(&terms)?;
+        if !rules::promise(terms.promise, ballot) {
+            return Err(Error::StaleBallot { promised: terms.promise });
+        }
+        let ticket = inner.append(|out| record::promise(out, ballot))?;
+        gate.promise(ballot);
+        let seq = ticket.seq().0;
+        let ticket = Ticket::new(ticket, inner.failing());
+        inner.settle(&guard);
+        let (next, highest) = inner.settled.lock().next_and_highest();
+        let promised = Promised {
+            log: self.clone(),
+            ballot,
+            seq,
+            from,
+            floor: inner.start().checked_sub(1),
+            frontier: next.checked_sub(1),
+            uncommitted: inner.uncommitted_from(from, &guard),
+            highest,
+        };
+        drop(gate);
+        inner.checkpoint_if_due();
+        Ok(PromiseTicket { ticket, promised: Some(promised) })
+    }
+
+    /// The highest ballot that was promised, durably or not yet; [`Ballot::ZERO`] when there is none.
+    pub fn promised(&self) -> Ballot {
+        self.inner.gate.promised()
+    }
+}
+
+impl Inner {
+    /// Everything accepted and not committed from a slot on. The caller holds the gate alone.
+    fn uncommitted_from(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Vec<Entry<'static>> {
+        let mut all = Vec::new();
+        self.each_uncommitted(from, guard, |_, held| {
+            all.push(Entry::shared(held.counted(), false));
+        });
+        all
+    }
+
+    /// Visits what is accepted and not committed, in order of the slots.
+    pub(crate) fn each_uncommitted<'g>(
+        &self,
+        from: u64,
+        guard: &'g crossbeam_epoch::Guard,
+        mut visit: impl FnMut(u64, crate::memory::cell::Borrowed<'g, crate::memory::value::Held>),
+    ) {
+        for number in self.index.open.list() {
+            let crate::index::page_table::Found::Page(page) = self.index.find(number, guard) else {
+                continue;
+            };
+            if page.open.get() == 0 {
+                self.index.open.found_empty(number, &page.open);
+                continue;
+            }
+            // To the end, whatever the count says: entries come and go meanwhile.
+            for (slot, place) in page.from(from) {
+                if place.word().state() != State::Accepted {
+                    continue;
+                }
+                if let Some(held) = place.held().load(guard)
+                    && held.marker() == 0
+                {
+                    visit(slot, held);
+                }
+            }
+        }
+    }
+}
+
+impl Promised {
+    /// The ballot that was promised.
+    pub fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// Slots up to this one were truncated: a snapshot has them. `None` when none was.
+    pub fn floor(&self) -> Option<u64> {
+        self.floor
+    }
+
+    /// Slots up to this one are committed. `None` when the first is not.
+    pub fn frontier(&self) -> Option<u64> {
+        self.frontier
+    }
+
+    /// The highest slot that was committed, gaps before it or not.
+    pub fn highest_committed(&self) -> Option<u64> {
+        self.highest
+    }
+
+    /// What was accepted and not committed, from the first missing slot on, in order.
+    pub fn uncommitted(&self) -> &[Entry<'static>] {
+        &self.uncommitted
+    }
+
+    /// Every entry from the first missing slot on, committed or not, in order, above the floor of
+    /// the answer. Committed ones are read as they are asked for, so that the answer takes no more
+    /// memory than the mutable region. A slot that was uncommitted when the promise was given is
+    /// listed as it was then. A slot that held nothing then and was committed since may be listed,
+    /// as committed.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when truncation or [`install`](ConsensusLog::install) passed committed
+    /// slots before they were listed, also when the visitor broke off before it came to them. The
+    /// answer is not whole then: promise again. Otherwise as [`ConsensusLog::read`].
+    pub fn for_each(
+        &self,
+        mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let first = self.from.max(self.floor.map_or(0, |floor| floor + 1));
+        // The first slot that is not listed yet.
+        let mut rest = first;
+        let mut visit = |entry: &Entry<'_>| {
+            rest = entry.slot().saturating_add(1);
+            visit(entry)
+        };
+        let mut uncommitted = self.uncommitted.iter().peekable();
+        if let Some(highest) = self.highest.filter(|highest| *highest >= first) {
+            let flow = self.log.iterate_committed(first, highest, self.seq, &mut |entry| {
+                while let Some(other) = uncommitted.next_if(|other| other.slot() <= entry.slot()) {
+                    let same = other.slot() == entry.slot();
+                    visit(other)?;
+                    if same {
+                        return ControlFlow::Continue(());
+                    }
+                }
+                visit(entry)
+            })?;
+            if flow.is_break() {
+                if rest <= highest {
+                    self.log.inner.keeps(rest)?;
+                }
+                return Ok(flow);
+            }
+        }
+        for entry in uncommitted {
+            if visit(entry).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl PromiseTicket {
+    /// Blocks until the promise is durable.
+    ///
+    /// # Errors
+    /// [`Error::Log`] when the write or sync failed.
+    pub fn wait(self) -> Result<Promised> {
+        self.ticket.wait()?;
+        self.promised.ok_or(Error::Closed)
+    }
+}
+
+impl Future for PromiseTicket {
+    type Output = Result<Promised>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Promised>> {
+        let outcome = std::task::ready!(Pin::new(&mut self.ticket).poll(cx));
+        Poll::Ready(outcome.and_then(|()| self.promised.take().ok_or(Error::Closed)))
+    }
+}

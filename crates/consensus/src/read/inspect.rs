@@ -1,0 +1,235 @@
+//! Looking at a consensus log from outside: without its lock, and changing nothing.
+//!
+//! This reads every record from the oldest on and uses no checkpoint: a second opinion on what opening a
+//! log comes to. It passes over the ranges that `repair` quarantined.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use esker_log::{Reader, Seq, Start, View};
+
+use crate::base::ballot::Ballot;
+use crate::component::{self, COMPONENT};
+use crate::outcome::{Error, Result};
+use crate::record::{Record, Root};
+
+/// A slot as the records tell of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Picture {
+    /// The ballot of its value.
+    pub ballot: Ballot,
+    /// Whether it is committed.
+    pub committed: bool,
+    /// The record with its value.
+    pub offset: Seq,
+    /// The value's length in bytes.
+    pub len: u64,
+}
+
+/// What the records of a log say, all together.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The highest promised ballot.
+    pub promised: Ballot,
+    /// Slots up to this one were truncated.
+    pub floor: Option<u64>,
+    /// Slots up to this one are committed.
+    pub frontier: Option<u64>,
+    /// The slots, in order. Memory goes with their number.
+    pub slots: BTreeMap<u64, Picture>,
+    /// Records read, by kind: promises, accepts, commits, values stored as committed, truncations and
+    /// states, checkpoint pages and roots.
+    pub records: [u64; 6],
+    /// What contradicts itself: the record, and what is wrong with it.
+    pub flaws: Vec<(Seq, &'static str)>,
+    /// Ranges of records that `repair` quarantined: the last record before, the last one gone. A slot
+    /// that is missing behind one may have been among them.
+    pub quarantined: Vec<(Seq, Seq)>,
+    reader: Reader,
+}
+
+/// The most flaws that are kept.
+const FLAWS: usize = 1000;
+
+/// Reads the durable records of the consensus log in `dir`, beside a writer or without one.
+///
+/// # Errors
+/// [`Error::Log`] where there is no log, or it is damaged, or it is a plain log or that of another
+/// component.
+pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Inspection> {
+    let dir = dir.as_ref();
+    let found = match esker_log::component(dir, &options) {
+        // Damaged app metadata are passed over, as opening does.
+        Err(error @ esker_log::Error::Version { .. }) => return Err(error.into()),
+        found => found.unwrap_or(Some(COMPONENT)),
+    };
+    let reader = Reader::open(dir, options).map_err(Error::Log)?;
+    if found.is_some_and(|found| found != COMPONENT) {
+        let (dir, expected) = (dir.into(), Some(COMPONENT));
+        return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
+    }
+    let mut inspection = Inspection {
+        promised: Ballot::ZERO,
+        floor: None,
+        frontier: None,
+        slots: BTreeMap::new(),
+        records: [0; 6],
+        flaws: Vec::new(),
+        quarantined: Vec::new(),
+        reader,
+    };
+    match inspection.read(found.is_some()) {
+        // Nothing says that it is a consensus log: a plain log, with records of its own or empty.
+        Err(Error::CorruptedRecord { .. }) => Err(component::plain(dir)),
+        Ok(()) if found.is_none() && inspection.records == [0; 6] => Err(component::plain(dir)),
+        outcome => outcome.map(|()| inspection),
+    }
+}
+
+impl Inspection {
+    /// The value of a slot; `None` for a slot without one.
+    ///
+    /// # Errors
+    /// [`Error::CorruptedEntry`].
+    pub fn value(&self, slot: u64) -> Result<Option<Value>> {
+        let Some(picture) = self.slots.get(&slot) else { return Ok(None) };
+        match self.reader.read(picture.offset) {
+            Ok(view) => Ok(Some(Value(view))),
+            Err(cause) => Err(Error::CorruptedEntry { slot, cause }),
+        }
+    }
+
+    fn read(&mut self, ours: bool) -> Result<()> {
+        let mut stream = self.reader.stream(Start::Oldest).map_err(Error::Log)?;
+        let (mut start, mut next) = (0, 0);
+        loop {
+            let batch = match stream.try_next() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                Err(esker_log::Error::Quarantined { from, to }) => {
+                    self.quarantined.push((from, to));
+                    continue;
+                }
+                Err(error) => return Err(Error::Log(error)),
+            };
+            for record in &batch {
+                match Record::decode(record.payload) {
+                    Ok(decoded) => self.take(record.seq, &decoded, &mut start, &mut next),
+                    Err(what) if !ours && self.records == [0; 6] => {
+                        return Err(Error::CorruptedRecord { seq: record.seq.0, what });
+                    }
+                    Err(what) => self.flaw(record.seq, what),
+                }
+            }
+        }
+        while self.slots.get(&next).is_some_and(|picture| picture.committed) {
+            next += 1;
+        }
+        self.floor = u64::checked_sub(start, 1);
+        self.frontier = u64::checked_sub(next, 1);
+        Ok(())
+    }
+
+    fn take(&mut self, seq: Seq, record: &Record<'_>, start: &mut u64, next: &mut u64) {
+        let kind = match *record {
+            Record::Promise { ballot } => {
+                self.promised = self.promised.max(ballot);
+                0
+            }
+            Record::Accept { slot, ballot, value } => {
+                self.promised = self.promised.max(ballot);
+                let picture =
+                    Picture { ballot, committed: false, offset: seq, len: value.len() as u64 };
+                if slot >= *start && self.slots.get(&slot).is_none_or(|known| !known.committed) {
+                    self.slots.insert(slot, picture);
+                }
+                1
+            }
+            Record::Commit { slots } => {
+                for (slot, ballot) in slots.iter().filter(|(slot, _)| *slot >= *start) {
+                    let certain = self.certain();
+                    match self.slots.get_mut(&slot) {
+                        Some(known) if known.committed => {}
+                        Some(known) if known.offset <= certain => {
+                            self.slots.remove(&slot);
+                        }
+                        Some(known) if known.ballot == ballot => known.committed = true,
+                        Some(_) => self.flaw(seq, "it commits another ballot than was accepted"),
+                        // It stood before a prefix that was dropped; its copy follows.
+                        None => {}
+                    }
+                }
+                2
+            }
+            Record::Through { first, last } => {
+                let certain = self.certain();
+                let mut replaced = Vec::new();
+                for (slot, known) in self.slots.range_mut(first.max(*start)..=last.max(first)) {
+                    if known.committed || known.offset > certain {
+                        known.committed = true;
+                    } else {
+                        replaced.push(*slot);
+                    }
+                }
+                for slot in replaced {
+                    self.slots.remove(&slot);
+                }
+                2
+            }
+            Record::Chosen { slot, ballot, value } => {
+                let picture =
+                    Picture { ballot, committed: true, offset: seq, len: value.len() as u64 };
+                let other = self.slots.get(&slot).is_some_and(|known| {
+                    known.committed && known.ballot == ballot && known.len != picture.len
+                });
+                if other {
+                    self.flaw(seq, "the slot was committed with another value");
+                }
+                if slot >= *start {
+                    self.slots.insert(slot, picture);
+                }
+                3
+            }
+            Record::State { promise, start: to, next: decided }
+            | Record::Root { root: Root { promise, start: to, next: decided, .. }, .. } => {
+                self.promised = self.promised.max(promise);
+                *next = decided.max(*next);
+                if to > *start {
+                    *start = to;
+                    self.slots = self.slots.split_off(&to);
+                }
+                if matches!(record, Record::State { .. }) { 4 } else { 5 }
+            }
+            Record::Cut { above } => {
+                self.slots.retain(|slot, known| known.committed || *slot <= above);
+                4
+            }
+            Record::Page { .. } => 5,
+        };
+        self.records[kind] += 1;
+    }
+
+    /// A value up to this record may have been replaced by a quarantined one, and is not what a marker
+    /// behind that commits.
+    fn certain(&self) -> Seq {
+        self.quarantined.last().map_or(Seq(0), |(_, to)| *to)
+    }
+
+    fn flaw(&mut self, seq: Seq, what: &'static str) {
+        if self.flaws.len() < FLAWS {
+            self.flaws.push((seq, what));
+        }
+    }
+}
+
+/// A value, seen where it was read.
+#[derive(Debug, Clone)]
+pub struct Value(View);
+
+impl std::ops::Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.payload().get(crate::record::VALUE_AT..).unwrap_or_default()
+    }
+}

@@ -1,0 +1,308 @@
+//! Iterating over slots in order, whatever the order of accepts and commits was.
+//!
+//! # The argument about truncation
+//!
+//! An iteration takes no lock, so truncation and `install` run beside it, and a truncated slot looks
+//! like one that never held anything. The floor tells the two apart. Truncation raises the floor
+//! first, and empties slots and drops pages afterwards, each with a release store. An iteration finds
+//! a slot empty, or a page missing, with an acquire load, and reads the floor after that. If the slot
+//! was emptied by truncation, the floor that it reads is above the slot, and the iteration returns
+//! `Truncated` instead of taking the slot for a gap. So whatever a visitor has seen is whole: between
+//! the first slot and the one that it is shown, no slot was passed over because it was truncated.
+
+use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
+
+use crossbeam_epoch::Guard;
+use esker_log::{Seq, Start};
+
+use crate::base::slot::{SLOTS, number_of};
+use crate::index::page::State;
+use crate::memory::entry::Entry;
+use crate::memory::value_budget::charge;
+use crate::memory::value_pool::hold;
+use crate::outcome::{Error, Result};
+use crate::record::Record;
+use crate::state::inner::{ConsensusLog, Inner};
+
+/// Slots visited under one guard.
+const UNDER_ONE_GUARD: u64 = 1024;
+
+/// The marker of a value that is read back into memory.
+const LONG_AGO: u64 = 1;
+
+/// What an iteration visits.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct IterateOptions {
+    /// Visit what is accepted and not committed, too.
+    pub include_uncommitted: bool,
+    /// Pass over entries that cannot be read, and count and tell them, instead of ending there.
+    pub skip_errors: bool,
+}
+
+/// What an iteration came to.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Iterated {
+    /// Entries visited.
+    pub visited: u64,
+    /// Entries passed over because they could not be read. A page of the index that cannot be read
+    /// counts as one, under its first slot: nobody knows what is in its 4096 slots.
+    pub unreadable: u64,
+    /// The first 1024 of them, with the reason.
+    pub skipped: Vec<(u64, Error)>,
+    /// The callback ended it.
+    pub stopped: bool,
+}
+
+/// Reasons kept for entries that were passed over; more are counted alone.
+const REASONS: usize = 1024;
+
+impl ConsensusLog {
+    /// Visits the entries of a range of slots in ascending order. Slots that hold nothing are passed
+    /// over, truncated ones never are: a range without a start begins above the floor, and a range
+    /// that starts at or below the floor is refused. What is committed after the call is not visited:
+    /// nothing above the highest slot that was committed at the call, and what fills a gap only if its
+    /// value left the cache again before the iteration came to it.
+    ///
+    /// Entries are lent: they do not outlive their visit; see [`Entry::into_owned`].
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] when the range starts at or below the floor, or when truncation or
+    /// [`install`](ConsensusLog::install) passes slots that are still to be visited: what was visited
+    /// before is whole. The first entry that cannot be read, unless `skip_errors` is set.
+    /// [`Error::Closed`].
+    pub fn iterate(
+        &self,
+        range: impl RangeBounds<u64>,
+        options: IterateOptions,
+        mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<Iterated> {
+        self.inner.refuse_if_closed()?;
+        let mut done = Iterated::default();
+        let Some((first, last)) = self.bounds(&range, options.include_uncommitted)? else {
+            return Ok(done);
+        };
+        // What is committed from here on is not visited.
+        let known = match self.inner.options.sync_on_commit {
+            true => self.inner.log.durable().0,
+            false => self.inner.log.accepted().0,
+        };
+        let mut each = |found: Result<&Entry<'_>>| match found {
+            Ok(entry) => {
+                done.visited += 1;
+                Ok(visit(entry))
+            }
+            Err(Error::CorruptedEntry { slot, cause }) if options.skip_errors => {
+                done.unreadable += 1;
+                if done.skipped.len() < REASONS {
+                    done.skipped.push((slot, Error::CorruptedEntry { slot, cause }));
+                }
+                Ok(ControlFlow::Continue(()))
+            }
+            Err(error) => Err(error),
+        };
+        let known = Some(known).filter(|_| !options.include_uncommitted);
+        let flow = self.go_through(first, last, known, &mut each)?;
+        done.stopped = flow.is_break();
+        Ok(done)
+    }
+
+    /// Visits what is committed from a slot on, up to the highest slot that is committed now: a commit
+    /// that comes after the call is never delivered behind it.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::iterate`]: [`Error::Truncated`] for a slot at or below the floor.
+    pub fn replay_from(
+        &self,
+        slot: u64,
+        visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<Iterated> {
+        self.iterate(slot.., IterateOptions::default(), visit)
+    }
+
+    /// Visits what is committed in a range of slots, both ends included.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::iterate`].
+    pub fn replay_range(
+        &self,
+        range: RangeInclusive<u64>,
+        visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<Iterated> {
+        self.iterate(range, IterateOptions::default(), visit)
+    }
+
+    /// Visits what was committed by a record up to `known`, from one slot to another, without counting.
+    /// Commits of later records may be visited, too, where nothing in memory tells them apart.
+    pub(crate) fn iterate_committed(
+        &self,
+        first: u64,
+        last: u64,
+        known: u64,
+        visit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        self.go_through(first, last, Some(known), &mut |found| found.map(&mut *visit))
+    }
+
+    /// The slots that may hold something; `None` when there are none.
+    fn bounds(
+        &self,
+        range: &impl RangeBounds<u64>,
+        uncommitted: bool,
+    ) -> Result<Option<(u64, u64)>> {
+        let first = match range.start_bound() {
+            Bound::Included(first) => Some(Some(*first)),
+            Bound::Excluded(before) => before.checked_add(1).map(Some),
+            Bound::Unbounded => Some(None),
+        };
+        let last = match range.end_bound() {
+            Bound::Included(last) => Some(*last),
+            Bound::Excluded(end) => end.checked_sub(1),
+            Bound::Unbounded => Some(u64::MAX),
+        };
+        let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
+        if first.is_some_and(|first| first > last) {
+            return Ok(None);
+        }
+        // Fixed here, whatever is committed later.
+        let highest = self.committed_range().map(|range| range.highest);
+        // After the range: where truncation took the last slot of it, the floor says so.
+        let start = self.inner.start();
+        if let Some(first) = first {
+            self.inner.keeps(first)?;
+        }
+        let end = if uncommitted { Some(u64::MAX) } else { highest };
+        let bounds = end.map(|end| (first.unwrap_or(start), last.min(end)));
+        Ok(bounds.filter(|(first, last)| first <= last))
+    }
+
+    /// With `known` only what is committed, by a record up to this one where that can be told.
+    fn go_through(
+        &self,
+        first: u64,
+        last: u64,
+        known: Option<u64>,
+        each: &mut dyn FnMut(Result<&Entry<'_>>) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
+        let inner = &*self.inner;
+        let uncommitted = known.is_none();
+        // What is missing between committed slots may have been committed, where something was put aside.
+        let lost = !uncommitted && inner.lost.lock().is_some();
+        let mut slot = first;
+        while slot <= last {
+            inner.refuse_if_closed()?;
+            // A guard that is held for long keeps memory from being used again.
+            let guard = crossbeam_epoch::pin();
+            let next = inner.index.next_page(number_of(slot), &guard);
+            // The floor is read after the table: pages that truncation dropped are no gap.
+            inner.keeps(slot)?;
+            let Some(number) = next else { break };
+            if lost && number > number_of(slot) && each(Err(inner.missing(slot)))?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            slot = slot.max(number * SLOTS as u64);
+            if slot > last {
+                break;
+            }
+            let page = match inner.page(number, &guard) {
+                Ok(Some(page)) => page,
+                Ok(None) => continue,
+                Err(error) => {
+                    // Truncation may have dropped the page, and its record, a moment ago.
+                    inner.keeps(slot)?;
+                    if each(Err(error))?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    let Some(next) = (number + 1).checked_mul(SLOTS as u64) else { break };
+                    slot = next;
+                    continue;
+                }
+            };
+            let end = last.min(slot.saturating_add(UNDER_ONE_GUARD - 1));
+            let mut ahead = ReadAhead::default();
+            for (n, place) in page.from(slot).take_while(|(n, _)| *n <= end) {
+                let word = place.word();
+                slot = n;
+                // As above: truncation emptied the slot, or dropped its page and left it as it was.
+                inner.keeps(n)?;
+                if word.state() == State::Empty || (word.state() == State::Accepted && !uncommitted)
+                {
+                    if lost && each(Err(inner.missing(n)))?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    continue;
+                }
+                match place.held().load(&guard) {
+                    Some(held) if known.is_some_and(|known| held.marker() > known) => continue,
+                    None if word.seq() > 0 => inner.read_ahead(word.seq(), &mut ahead, &guard),
+                    _ => {}
+                }
+                let flow = match inner.entry_at(n, place, &guard) {
+                    Ok(entry) if !entry.is_committed() && !uncommitted => continue,
+                    Ok(entry) => each(Ok(&entry))?,
+                    // Only `truncate_after` leaves a slot empty, and it takes what is uncommitted.
+                    Err(Error::SlotNotFound { .. }) => continue,
+                    Err(error @ Error::Truncated { .. }) => return Err(error),
+                    Err(error) => each(Err(error))?,
+                };
+                if flow.is_break() {
+                    return Ok(flow);
+                }
+            }
+            let Some(next) = slot.checked_add(1) else { break };
+            slot = next;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// The records that were read ahead last.
+#[derive(Debug, Default)]
+struct ReadAhead {
+    through: u64,
+}
+
+impl Inner {
+    /// Brings the values that stand from this record on into memory, as many as one read gives.
+    /// Failing does no harm: the single read that follows says what is wrong.
+    fn read_ahead(&self, seq: u64, ahead: &mut ReadAhead, guard: &Guard) {
+        if seq <= ahead.through {
+            return;
+        }
+        let Ok(mut stream) = self.log.stream(Start::From(Seq(seq))) else { return };
+        let Ok(Some(batch)) = stream.try_next() else { return };
+        let mut bytes = 0;
+        for record in &batch {
+            ahead.through = record.seq.0;
+            bytes += record.payload.len() as u64;
+            // What does not fit would push out what was just read.
+            if bytes > self.options.cache_size / 2 {
+                return;
+            }
+            let (slot, ballot, value) = match Record::decode(record.payload) {
+                Ok(
+                    Record::Accept { slot, ballot, value } | Record::Chosen { slot, ballot, value },
+                ) => (slot, ballot, value),
+                _ => continue,
+            };
+            let crate::index::page_table::Found::Page(page) =
+                self.index.find(number_of(slot), guard)
+            else {
+                continue;
+            };
+            let place = page.slot(slot);
+            let _terms = self.gate.of_slot(slot);
+            let word = place.word();
+            let here = word.state() == State::Committed && word.seq() == record.seq.0;
+            if here && place.held().load(guard).is_none() {
+                // Committed and durable long ago, which the lowest marker says. The record's own number
+                // would not do: truncation may have copied the value forward since, and an iteration
+                // that began before would take the slot for one that was committed after it.
+                place.held().swap(Some(hold(slot, ballot, value, LONG_AGO)), guard);
+                self.settled.lock().cache(slot, record.seq.0, charge(value.len()));
+            }
+        }
+        self.settle(guard);
+    }
+}

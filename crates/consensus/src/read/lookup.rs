@@ -1,0 +1,202 @@
+//! Reading single slots: without a lock, and without a copy.
+
+use std::sync::atomic::Ordering::Acquire;
+
+use crossbeam_epoch::Guard;
+use esker_log::Seq;
+
+use crate::base::slot::number_of;
+use crate::index::page::{Slot, State};
+use crate::index::page_table::Found;
+use crate::memory::cell::Borrowed;
+use crate::memory::entry::Entry;
+use crate::memory::value::Held;
+use crate::outcome::{Error, Result};
+use crate::record::Record;
+use crate::state::inner::{self, ConsensusLog, Inner};
+
+/// How often a read looks again because the slot changed under it.
+const LOOKS: u32 = 64;
+
+impl ConsensusLog {
+    /// What is accepted or committed in a slot, also what is not durable yet: for looking. A state
+    /// machine reads with [`ConsensusLog::read_committed`].
+    ///
+    /// # Errors
+    /// [`Error::SlotNotFound`], [`Error::Truncated`], [`Error::CorruptedEntry`], [`Error::Closed`],
+    /// [`Error::Log`].
+    #[inline]
+    pub fn read<'g>(&self, slot: u64, guard: &'g inner::Guard) -> Result<Entry<'g>> {
+        self.inner.read(slot, &guard.0)
+    }
+
+    /// What is committed in a slot, and durably so: it never changes, and is safe to apply.
+    ///
+    /// A value that is in memory is borrowed under the guard; another is read from the log and
+    /// checked, and is a view of what was read.
+    ///
+    /// # Errors
+    /// [`Error::NotCommitted`] when it is only accepted; otherwise as [`ConsensusLog::read`].
+    #[inline]
+    pub fn read_committed<'g>(&self, slot: u64, guard: &'g inner::Guard) -> Result<Entry<'g>> {
+        let entry = self.inner.read(slot, &guard.0)?;
+        if entry.is_committed() { Ok(entry) } else { Err(Error::NotCommitted { slot }) }
+    }
+
+    /// Every slot that is accepted and not committed, once, with the highest ballot that it was
+    /// accepted under, in order. For looking: what a new leader needs is in the answer to its
+    /// [`promise`](ConsensusLog::promise). The cost follows what is uncommitted, not the log.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn scan_uncommitted<'g>(&self, guard: &'g inner::Guard) -> Result<Vec<Entry<'g>>> {
+        self.inner.refuse_if_closed()?;
+        let mut all = Vec::new();
+        self.inner.each_uncommitted(0, &guard.0, |_, held| all.push(Entry::borrowed(held, false)));
+        Ok(all)
+    }
+
+    /// The number of the record of the log below that holds a slot's value: where it stands. `None`
+    /// for a value that only memory has. Truncation may move it.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::read`].
+    pub fn offset_of(&self, slot: u64) -> Result<Option<Seq>> {
+        self.inner.refuse_if_closed()?;
+        let guard = crossbeam_epoch::pin();
+        let page = self.inner.page(number_of(slot), &guard)?;
+        let word = page.map(|page| page.slot(slot).word());
+        self.inner.keeps(slot)?;
+        match word.filter(|word| word.state() != State::Empty) {
+            Some(word) => Ok(Some(Seq(word.seq())).filter(|seq| *seq > Seq::ZERO)),
+            None => Err(self.inner.missing(slot)),
+        }
+    }
+
+    /// The entry whose value stands in this record. Says nothing of whether a later one replaced it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOffset`] where no durable entry stands; [`Error::Log`] for damage.
+    pub fn read_at(&self, offset: Seq) -> Result<Entry<'static>> {
+        self.inner.refuse_if_closed()?;
+        let invalid = Error::InvalidOffset { offset: offset.0 };
+        let view = match self.inner.log.read(offset) {
+            Ok(view) => view,
+            Err(esker_log::Error::NotFound { .. } | esker_log::Error::Trimmed { .. }) => {
+                return Err(invalid);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (slot, ballot, committed) = match Record::decode(&view) {
+            Ok(Record::Accept { slot, ballot, .. }) => (slot, ballot, false),
+            Ok(Record::Chosen { slot, ballot, .. }) => (slot, ballot, true),
+            _ => return Err(invalid),
+        };
+        Ok(Entry::stored(slot, ballot, view, committed))
+    }
+}
+
+impl Inner {
+    /// Refuses a slot at or below the floor, as the floor is now.
+    pub(crate) fn keeps(&self, slot: u64) -> Result<()> {
+        match self.start() {
+            start if slot < start => Err(Error::Truncated { floor: start - 1 }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Why nothing is in a slot.
+    pub(crate) fn missing(&self, slot: u64) -> Error {
+        match self.start() {
+            start if slot < start => Error::Truncated { floor: start - 1 },
+            // What is not here may be among what was put aside.
+            _ => match *self.lost.lock() {
+                Some((from, to)) => {
+                    let cause = esker_log::Error::Quarantined { from, to };
+                    Error::CorruptedEntry { slot, cause }
+                }
+                None => Error::SlotNotFound { slot },
+            },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
+        // What is in memory needs no more than this.
+        if let Found::Page(page) = self.index.find(number_of(slot), guard)
+            && let Some(held) = page.slot(slot).held().load(guard)
+            && slot >= self.start()
+            && !self.closed.load(Acquire)
+        {
+            return Ok(self.in_memory(held));
+        }
+        self.read_slowly(slot, guard)
+    }
+
+    #[inline]
+    fn in_memory<'g>(&self, held: Borrowed<'g, Held>) -> Entry<'g> {
+        let marker = held.marker();
+        Entry::borrowed(held, marker > 0 && marker <= self.visible())
+    }
+
+    #[cold]
+    fn read_slowly<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
+        self.refuse_if_closed()?;
+        if slot < self.start() {
+            return Err(self.missing(slot));
+        }
+        let Some(page) = self.page(number_of(slot), guard)? else {
+            return Err(self.missing(slot));
+        };
+        self.entry_at(slot, page.slot(slot), guard)
+    }
+
+    /// What is in a slot now.
+    pub(crate) fn entry_at<'g>(
+        &self,
+        slot: u64,
+        place: &Slot,
+        guard: &'g Guard,
+    ) -> Result<Entry<'g>> {
+        let mut last = None;
+        let mut looks = 0;
+        loop {
+            if let Some(held) = place.held().load(guard) {
+                return Ok(self.in_memory(held));
+            }
+            let word = place.word();
+            if word.state() == State::Empty {
+                return Err(self.missing(slot));
+            }
+            match self.stored(slot, word.seq(), word.state() == State::Committed) {
+                Ok(entry) => return Ok(entry),
+                // The value moved, or came into memory; if not, it is as bad as it looks.
+                Err(error)
+                    if looks >= LOOKS
+                        || last == Some(word) && place.held().load(guard).is_none() =>
+                {
+                    self.keeps(slot)?;
+                    return Err(error);
+                }
+                Err(_) => last = Some(word),
+            }
+            looks += 1;
+        }
+    }
+
+    /// An entry from the log.
+    fn stored(&self, slot: u64, seq: u64, committed: bool) -> Result<Entry<'static>> {
+        let view = match self.log.read(seq) {
+            Ok(view) => view,
+            Err(esker_log::Error::Closed) => return Err(Error::Closed),
+            Err(cause) => return Err(Error::CorruptedEntry { slot, cause }),
+        };
+        match Record::decode(&view) {
+            Ok(
+                Record::Accept { slot: found, ballot, .. }
+                | Record::Chosen { slot: found, ballot, .. },
+            ) if found == slot => Ok(Entry::stored(slot, ballot, view, committed)),
+            _ => Err(Error::CorruptedRecord { seq, what: "it does not hold the slot's value" }),
+        }
+    }
+}

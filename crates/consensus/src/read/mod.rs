@@ -1,0 +1,8 @@
+//! Reading: single slots, iteration, the frontier, statistics, and inspection without opening the log.
+
+pub(crate) mod inspect;
+pub(crate) mod iterate;
+pub(crate) mod lookup;
+pub(crate) mod progress;
+pub(crate) mod stats;
+pub(crate) mod watch;

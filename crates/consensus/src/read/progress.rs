@@ -1,0 +1,25 @@
+//! How far the log is decided, and what it keeps.
+
+use crate::state::commit_tracker::CommittedRange;
+use crate::state::inner::ConsensusLog;
+
+impl ConsensusLog {
+    /// The lowest and highest committed slot and how many there are; `None` when there is none.
+    /// Costs the same however many there are.
+    pub fn committed_range(&self) -> Option<CommittedRange> {
+        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.settled.lock().range()
+    }
+
+    /// The frontier: this slot and every one below it is durably committed, or was truncated. `None`
+    /// when the first slot is not.
+    pub fn frontier(&self) -> Option<u64> {
+        self.inner.frontier()
+    }
+
+    /// Slots up to this one were truncated, durably. `None` when none was.
+    pub fn floor(&self) -> Option<u64> {
+        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.settled.lock().kept().checked_sub(1)
+    }
+}

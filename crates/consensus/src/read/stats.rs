@@ -1,0 +1,82 @@
+//! What a log says about itself.
+
+use esker_log::reclaim::Reclaimed;
+
+use crate::base::ballot::Ballot;
+use crate::state::commit_tracker::CommittedRange;
+use crate::state::inner::ConsensusLog;
+
+/// What a consensus log holds and does, from memory alone.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The highest promised ballot.
+    pub promised: Ballot,
+    /// Slots up to this one were truncated.
+    pub floor: Option<u64>,
+    /// Slots up to this one are durably committed.
+    pub frontier: Option<u64>,
+    /// What is durably committed.
+    pub committed: Option<CommittedRange>,
+    /// Commits whose markers are not durable yet.
+    pub committing: usize,
+    /// Commits that nobody had counted yet when this was asked.
+    pub unsettled: usize,
+    /// Slots that are accepted and not committed.
+    pub uncommitted: u64,
+    /// Bytes of their values; a small value counts as 64.
+    pub mutable_used: u64,
+    /// Bytes that are free for more.
+    pub mutable_free: u64,
+    /// Bytes of committed values in memory.
+    pub cache_used: u64,
+    /// Pages of the index in memory; 64 KiB each.
+    pub pages: usize,
+    /// Records since the last checkpoint of the index.
+    pub since_checkpoint: u64,
+    /// Background jobs that failed since the log was opened: checkpoints, for example. Each was logged,
+    /// and is tried again.
+    pub background_failures: u64,
+    /// What was reclaimed since the log was opened: segments dropped, and live values copied for that.
+    pub reclaimed: Reclaimed,
+    /// Damage was put aside once, and the log takes nothing any more.
+    pub read_only: bool,
+    /// The log below.
+    pub log: esker_log::Metadata,
+}
+
+impl ConsensusLog {
+    /// What the log holds and does. No I/O.
+    pub fn stats(&self) -> Stats {
+        let inner = &*self.inner;
+        let guard = crossbeam_epoch::pin();
+        let unsettled = inner.settled.lock().pending();
+        inner.settle(&guard);
+        let pages = inner.index.in_memory(&guard);
+        let promised = inner.gate.promised();
+        let settled = inner.settled.lock();
+        Stats {
+            promised,
+            floor: settled.kept().checked_sub(1),
+            frontier: settled.next().checked_sub(1),
+            committed: settled.range(),
+            committing: settled.pending(),
+            unsettled,
+            uncommitted: pages.iter().map(|page| page.open.get()).sum(),
+            mutable_used: inner.region.used(),
+            mutable_free: inner.region.size().saturating_sub(inner.region.used()),
+            cache_used: settled.cached(),
+            pages: pages.len(),
+            since_checkpoint: inner.since_checkpoint(),
+            background_failures: inner.background.failures(),
+            reclaimed: inner.reclaiming.done(),
+            read_only: inner.read_only,
+            log: inner.log.metadata(),
+        }
+    }
+
+    /// How the log below was found when it was opened, and what recovery did.
+    pub fn recovery(&self) -> &esker_log::Recovery {
+        self.inner.log.recovery()
+    }
+}

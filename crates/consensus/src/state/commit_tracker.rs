@@ -1,0 +1,167 @@
+//! What is durably committed: the frontier, the range, and which values stay in memory.
+//!
+//! A commit is told here with its marker, and counts once the marker is durable. Whoever asks, or
+//! commits, lets those count that have become so: there is no thread for it.
+
+use std::collections::VecDeque;
+
+/// Committed slots, gaps between them or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommittedRange {
+    /// The lowest.
+    pub lowest: u64,
+    /// The highest.
+    pub highest: u64,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// A value in memory: its slot, its marker, what it counts.
+type Cached = (u64, u64, u64);
+
+/// A raise of the floor: its record, the first slot kept and the first slot not decided.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Raise {
+    pub(crate) record: u64,
+    pub(crate) start: u64,
+    pub(crate) next: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Settled {
+    /// Marker, slot and size of commits that are not durable yet, by marker.
+    pub(super) pending: VecDeque<(u64, u64, u64)>,
+    /// Raises of the floor that are not durable yet, in the order of their records.
+    pub(super) raises: VecDeque<Raise>,
+    /// The first slot that was not truncated, durably.
+    pub(super) kept: u64,
+    /// The first slot that is not known to be decided.
+    pub(super) next: u64,
+    pub(super) range: Option<CommittedRange>,
+    /// Committed values in memory, the oldest first.
+    pub(super) cache: VecDeque<Cached>,
+    pub(super) cached: u64,
+    /// The page that the frontier stands at could not be read.
+    pub(super) stuck: bool,
+}
+
+impl Settled {
+    pub(crate) fn new(next: u64) -> Self {
+        let (pending, raises, cache) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        let (kept, range) = (next, None);
+        Self { pending, raises, kept, next, range, cache, cached: 0, stuck: false }
+    }
+
+    /// A marker was appended; how many are pending now.
+    pub(crate) fn committed(&mut self, marker: u64, slot: u64, bytes: u64) -> usize {
+        // Nearly in order: threads that commit different slots may come here the other way round.
+        let mut at = self.pending.len();
+        while at > 0 && self.pending[at - 1].0 > marker {
+            at -= 1;
+        }
+        if at == self.pending.len() {
+            self.pending.push_back((marker, slot, bytes));
+        } else {
+            self.pending.insert(at, (marker, slot, bytes));
+        }
+        self.pending.len()
+    }
+
+    /// As recovery found it.
+    pub(crate) fn recovered(&mut self, kept: u64, next: u64, range: Option<CommittedRange>) {
+        self.kept = kept;
+        self.next = next;
+        self.range = range;
+    }
+
+    /// The first slot that was not truncated, durably.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// The first slot that is not decided, as those who decide see it: with raises that are not durable
+    /// yet, whose records come before theirs.
+    pub(crate) fn decided(&self) -> u64 {
+        self.raises.back().map_or(self.next, |raise| self.next.max(raise.next))
+    }
+
+    /// The record of a raise was appended.
+    pub(crate) fn raise(&mut self, raise: Raise) {
+        self.raises.push_back(raise);
+    }
+
+    /// Lets those raises count that are durable; whether there was one.
+    pub(super) fn raised(&mut self, durable: u64) -> bool {
+        let mut any = false;
+        while let Some(raise) = self.raises.front().copied().filter(|raise| raise.record <= durable)
+        {
+            self.raises.pop_front();
+            self.kept = self.kept.max(raise.start);
+            self.next = self.next.max(raise.next);
+            any = true;
+        }
+        any
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn next_and_highest(&self) -> (u64, Option<u64>) {
+        let pending = self.pending.iter().map(|(_, slot, _)| *slot);
+        (self.decided(), pending.chain(self.range.map(|range| range.highest)).max())
+    }
+
+    pub(crate) fn range(&self) -> Option<CommittedRange> {
+        self.range
+    }
+
+    /// With those that are not durable yet.
+    pub(crate) fn range_with_pending(&self) -> Option<CommittedRange> {
+        let pending = self.pending.iter().map(|(_, slot, _)| *slot);
+        pending.fold(self.range, |range, slot| Some(with(range, slot)))
+    }
+
+    pub(crate) fn count(&mut self, slot: u64) {
+        self.range = Some(with(self.range, slot));
+    }
+
+    /// Slots below `start` are gone, so many of them committed.
+    pub(crate) fn forget_below(&mut self, start: u64, gone: u64, lowest: Option<u64>) {
+        // Those that are not durable yet are in no count.
+        let before = self.pending.len();
+        self.pending.retain(|(_, slot, _)| *slot >= start);
+        let gone = gone.saturating_sub((before - self.pending.len()) as u64);
+        self.range = match (self.range, lowest) {
+            (Some(range), Some(lowest)) if range.count > gone => {
+                Some(CommittedRange { lowest, count: range.count - gone, ..range })
+            }
+            _ => None,
+        };
+    }
+
+    pub(crate) fn cached(&self) -> u64 {
+        self.cached
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// A value of a committed slot came into memory.
+    pub(crate) fn cache(&mut self, slot: u64, seq: u64, bytes: u64) {
+        self.cache.push_back((slot, seq, bytes));
+        self.cached += bytes;
+    }
+}
+
+fn with(range: Option<CommittedRange>, slot: u64) -> CommittedRange {
+    match range {
+        None => CommittedRange { lowest: slot, highest: slot, count: 1 },
+        Some(range) => CommittedRange {
+            lowest: range.lowest.min(slot),
+            highest: range.highest.max(slot),
+            count: range.count + 1,
+        },
+    }
+}

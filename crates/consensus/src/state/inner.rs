@@ -1,0 +1,313 @@
+//! An open consensus log: what its parts share.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
+};
+
+use esker_log::{Log, Seq};
+use parking_lot::Mutex;
+
+use crate::base::slot::number_of;
+use crate::index::page::Page;
+use crate::index::page_table::{Found, Index};
+use crate::index::slot_locks::{Gate, Terms};
+use crate::memory::cell::Borrowed;
+use crate::memory::value_budget::Region;
+use crate::options::{Mode, Options};
+use crate::outcome::{Error, Failing, Result};
+use crate::record::{Record, Words};
+use crate::state::background::Background;
+use crate::state::commit_tracker::Settled;
+use crate::state::reclaiming::Reclaiming;
+use crate::state::waiting::Waiting;
+
+/// A consensus log in a directory. Cheap to clone; all clones are the same log, and every operation
+/// may be called from any thread.
+///
+/// The last handle to go closes the log and blocks while it does; call [`ConsensusLog::close`] to see
+/// whether that worked.
+#[derive(Debug, Clone)]
+pub struct ConsensusLog {
+    pub(crate) inner: Arc<Inner>,
+    /// Closes the log when the last handle goes.
+    pub(crate) _owner: Arc<dyn std::fmt::Debug + Send + Sync>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) log: Log,
+    pub(crate) options: Options,
+    pub(crate) gate: Gate,
+    /// The first slot that was not truncated, durably or not. Changes with the gate held alone.
+    pub(crate) start: AtomicU64,
+    pub(crate) index: Index,
+    pub(crate) region: Region,
+    pub(crate) settled: Mutex<Settled>,
+    pub(crate) waiting: Waiting,
+    /// Held by whoever makes a checkpoint or truncates.
+    pub(crate) upkeep: Mutex<()>,
+    pub(crate) background: Background,
+    pub(crate) reclaiming: Reclaiming,
+    /// The number of the newest record, or of one that came a moment before it.
+    pub(crate) newest: AtomicU64,
+    /// The number of the newest record that the last checkpoint covers.
+    pub(crate) checkpointed: AtomicU64,
+    /// The records of the newest raise of the floor and of the newest cut, durable or not.
+    pub(crate) raised_at: AtomicU64,
+    pub(crate) cut_at: AtomicU64,
+    /// No automatic checkpoint before the newest record has this number: the last one failed.
+    pub(crate) retry_at: AtomicU64,
+    pub(crate) read_only: bool,
+    /// Records that were put aside, from the first to the last; nothing else of a log may be missing.
+    pub(crate) lost: Mutex<Option<(Seq, Seq)>>,
+    pub(crate) closed: AtomicBool,
+    /// The log below failed.
+    pub(crate) failed: AtomicBool,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConsensusLog").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// Where records are put together. It keeps what a thread's ordinary records need.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+const SCRATCH_KEPT: usize = 1 << 20;
+
+impl ConsensusLog {
+    /// A guard under which to read. Hold it over many reads; what is borrowed under it stays as it
+    /// was, and memory that is replaced meanwhile is kept until it goes.
+    pub fn pin(&self) -> Guard {
+        Guard(crossbeam_epoch::pin())
+    }
+}
+
+/// What entries are borrowed under; from [`ConsensusLog::pin`]. While it is held, nothing that it may
+/// show is given back or used again, in any log of the process.
+#[derive(Debug)]
+pub struct Guard(pub(crate) crossbeam_epoch::Guard);
+
+impl Inner {
+    pub(crate) fn new(log: Log, options: Options, read_only: bool, start: u64) -> Self {
+        let inline = options.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
+        Self {
+            log,
+            background: Background::new(inline),
+            reclaiming: Reclaiming::default(),
+            gate: Gate::new(),
+            start: AtomicU64::new(start),
+            index: Index::new(start),
+            region: Region::new(options.mutable_size),
+            settled: Mutex::new(Settled::new(start)),
+            waiting: Waiting::default(),
+            upkeep: Mutex::default(),
+            newest: AtomicU64::new(0),
+            checkpointed: AtomicU64::new(0),
+            raised_at: AtomicU64::new(0),
+            cut_at: AtomicU64::new(0),
+            retry_at: AtomicU64::new(0),
+            read_only,
+            lost: Mutex::default(),
+            closed: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            options,
+        }
+    }
+
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.options.mode == Mode::Volatile
+    }
+
+    /// The first slot that was not truncated, as those who decide see it: the record that says so may
+    /// not be durable yet.
+    #[inline]
+    pub(crate) fn start(&self) -> u64 {
+        self.start.load(Acquire)
+    }
+
+    /// Markers up to this record count for readers.
+    #[inline]
+    pub(crate) fn visible(&self) -> u64 {
+        if self.options.sync_on_commit { self.log.durable().0 } else { u64::MAX }
+    }
+
+    pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+        if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// Whether this log takes anything at all.
+    pub(crate) fn writable(&self, terms: &Terms) -> Result<()> {
+        if terms.closed {
+            return Err(Error::Closed);
+        }
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if self.failed.load(Relaxed) {
+            // It says with which cause.
+            drop(self.log.flush().map_err(|error| self.fail(error))?);
+            return Err(Error::Log(esker_log::Error::Stopped));
+        }
+        Ok(())
+    }
+
+    /// Whether a slot can be written to.
+    pub(crate) fn in_range(&self, slot: u64) -> Result<()> {
+        let start = self.start();
+        if slot < start {
+            return Err(Error::Truncated { floor: start - 1 });
+        }
+        let limit = Index::limit(start);
+        if slot >= limit { Err(Error::SlotOutOfRange { slot, limit }) } else { Ok(()) }
+    }
+
+    /// An error of the log below. A failed write latches here, too.
+    pub(crate) fn fail(&self, error: esker_log::Error) -> Error {
+        if matches!(
+            error,
+            esker_log::Error::Io(_) | esker_log::Error::Poisoned(_) | esker_log::Error::Stopped
+        ) {
+            self.failed.store(true, SeqCst);
+            self.waiting.wake();
+            // No room comes back any more.
+            self.region.close();
+        }
+        error.into()
+    }
+
+    /// Appends one record.
+    pub(crate) fn append(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<esker_log::Ticket> {
+        let ticket = with_scratch(|scratch| {
+            encode(scratch);
+            self.log.append(&*scratch)
+        });
+        self.appended(ticket)
+    }
+
+    /// Appends one record that gives space back or keeps what is there: on a full disk it uses the
+    /// reserve of the log below.
+    pub(crate) fn append_internal(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<esker_log::Ticket> {
+        let ticket = with_scratch(|scratch| {
+            encode(scratch);
+            self.log.append_internal(&*scratch)
+        });
+        self.appended(ticket)
+    }
+
+    /// Appends records that share one sync, as long as their tickets are kept: one that goes asks for a
+    /// commit of its own. Others may stand between them.
+    pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<Vec<esker_log::Ticket>> {
+        records.iter().map(|record| self.appended(self.log.append(record.as_slice()))).collect()
+    }
+
+    fn appended(&self, ticket: esker_log::Result<esker_log::Ticket>) -> Result<esker_log::Ticket> {
+        let ticket = ticket.map_err(|error| self.fail(error))?;
+        // Others may store theirs the other way round; what depends on it is no more exact than that.
+        self.newest.store(ticket.seq().0, Relaxed);
+        Ok(ticket)
+    }
+
+    /// Records since the last checkpoint.
+    /// For tickets.
+    pub(crate) fn failing(self: &Arc<Self>) -> Arc<dyn Failing> {
+        Arc::clone(self) as Arc<dyn Failing>
+    }
+
+    pub(crate) fn since_checkpoint(&self) -> u64 {
+        self.newest.load(Relaxed).saturating_sub(self.checkpointed.load(Relaxed))
+    }
+
+    /// The page with this number, if there is one. Reads it from the log where only that has it.
+    pub(crate) fn page<'g>(
+        &self,
+        number: u64,
+        guard: &'g crossbeam_epoch::Guard,
+    ) -> Result<Option<Borrowed<'g, Arc<Page>>>> {
+        loop {
+            match self.index.find(number, guard) {
+                Found::Page(page) => return Ok(Some(page)),
+                Found::Nothing => return Ok(None),
+                Found::Stored(seq) => {
+                    let page = match self.read_page(number, seq) {
+                        Ok(page) => page,
+                        // It may have been written anew, and the old one dropped.
+                        Err(error) => match self.index.find(number, guard) {
+                            Found::Stored(now) if now == seq => return Err(error),
+                            _ => continue,
+                        },
+                    };
+                    for (_, slot) in page.from(0) {
+                        if slot.word().state() == crate::index::page::State::Accepted {
+                            self.index.open.enter(number, &page.open);
+                        }
+                    }
+                    self.index.install(page, guard);
+                }
+            }
+        }
+    }
+
+    fn read_page(&self, number: u64, seq: u64) -> Result<Page> {
+        self.stored_page(number, seq, |first, words| {
+            Page::from_words(number, usize::from(first), words.iter())
+        })
+    }
+
+    /// Reads a page that a checkpoint stored.
+    pub(crate) fn stored_page<T>(
+        &self,
+        number: u64,
+        seq: u64,
+        make: impl FnOnce(u16, Words<'_>) -> Option<T>,
+    ) -> Result<T> {
+        let nonsense = |what| Error::CorruptedRecord { seq, what };
+        let slot = number * crate::base::slot::SLOTS as u64;
+        let view = self.log.read(seq).map_err(|cause| Error::CorruptedEntry { slot, cause })?;
+        match Record::decode(&view).map_err(nonsense)? {
+            Record::Page { number: found, first, words } if found == number => {
+                make(first, words).ok_or(nonsense("a slot of the page cannot be"))
+            }
+            _ => Err(nonsense("it is not the page that the checkpoint names")),
+        }
+    }
+
+    /// The page that a slot is in, made if there is none.
+    pub(crate) fn page_for<'g>(
+        &self,
+        slot: u64,
+        guard: &'g crossbeam_epoch::Guard,
+    ) -> Result<Borrowed<'g, Arc<Page>>> {
+        let number = number_of(slot);
+        if let Some(page) = self.page(number, guard)? {
+            return Ok(page);
+        }
+        let limit = Index::limit(self.start());
+        self.index.make(number, guard).ok_or(Error::SlotOutOfRange { slot, limit })
+    }
+}
+
+/// A buffer of this thread, empty.
+fn with_scratch<T>(with: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+        Ok(mut scratch) => {
+            scratch.clear();
+            let done = with(&mut scratch);
+            scratch.shrink_to(SCRATCH_KEPT);
+            done
+        }
+        Err(_) => with(&mut Vec::new()),
+    })
+}
+
+impl Failing for Inner {
+    fn fail(&self, error: esker_log::Error) -> Error {
+        Inner::fail(self, error)
+    }
+}

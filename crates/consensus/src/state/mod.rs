@@ -1,0 +1,8 @@
+//! An open consensus log: what all operations share, and what counts as committed.
+
+pub(crate) mod background;
+pub(crate) mod commit_tracker;
+pub(crate) mod inner;
+pub(crate) mod reclaiming;
+pub(crate) mod settle;
+pub(crate) mod waiting;

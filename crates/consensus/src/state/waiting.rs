@@ -1,0 +1,45 @@
+//! The wait list of those who follow the frontier.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+/// Those who wait for the frontier: one entry for each [`Watch`] that waits.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    pub(crate) count: AtomicU64,
+    wakers: Mutex<Vec<Waker>>,
+}
+
+impl Waiting {
+    /// Something moved, or never will again.
+    pub(crate) fn wake(&self) {
+        if self.count.load(SeqCst) > 0 {
+            let wakers = std::mem::take(&mut *self.wakers.lock());
+            wakers.into_iter().for_each(wake);
+        }
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.count.load(SeqCst) > 0
+    }
+
+    pub(crate) fn register(&self, waker: &Waker) {
+        // Cloned and dropped without the lock, which is released first: a waker is the caller's code.
+        let waker = waker.clone();
+        let mut wakers = self.wakers.lock();
+        if !wakers.iter().any(|known| known.will_wake(&waker)) {
+            wakers.push(waker);
+        }
+    }
+}
+
+/// Wakes a task. A waker is the caller's code: one that panics stops neither the call that moved the
+/// frontier nor the tasks that are woken after it.
+fn wake(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        tracing::error!("a waker panicked; the task that it belongs to was not woken");
+    }
+}
