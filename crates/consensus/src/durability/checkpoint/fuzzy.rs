@@ -306,7 +306,7 @@ fn with_note(disk: &SimDisk) -> bool {
 
 /// Lives one life; then, with and without the note, the disk must tell the same.
 fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::Result<(), String> {
-    let told = |error: crate::Error| format!("{error:?}");
+    let told = |error: crate::outcome::Error| format!("{error:?}");
     let mut must = None;
     if let End::CutAt(at, how) = end {
         disk.cut_power_at(CutPoint::During(disk.operations() + at), *how);
