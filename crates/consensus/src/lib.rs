@@ -25,9 +25,9 @@
 //! [`accept`](ConsensusLog::accept) are acknowledged when they are durable. What was committed never
 //! changes. Everything durable is a record of an [`esker_log::Log`]; opening replays them.
 //!
-//! The map: `rules` decides, without any I/O, under a lock of `gate`; `record` is the bytes; `accept`,
-//! `commit`, `promise`, `learn` append what was decided; `index`, `page`, `cell`, `held` are how readers
-//! find it without a lock; `stock` has memory ready; `region` bounds what is uncommitted; `settled` knows
+//! The map: `rules` decides, without any I/O, under a lock of `locks`; `record` is the bytes; `accept`,
+//! `commit`, `promise`, `learn` append what was decided; `index`, `page`, `cell`, `resident` are how readers
+//! find it without a lock; `pool` has memory ready; `budget` bounds what is uncommitted; `tracker` knows
 //! what is durably committed; `checkpoint`, `recovery`, `truncate` and `reclaim` are about the log's two ends;
 //! `background` runs what no caller waits for.
 
@@ -51,7 +51,7 @@ pub use options::{Mode, Options, VALUE_LIMIT};
 pub use outcome::{Error, Result, Ticket};
 pub use protocol::commit::BatchTicket;
 pub use protocol::promise::{PromiseTicket, Promised};
-pub use read::inspect::{Inspection, Picture, Value, inspect};
+pub use read::inspect::{InspectSummary, Inspection, Value, inspect};
 pub use read::iterate::{IterateOptions, Iterated};
 pub use read::stats::Stats;
 pub use read::watch::Watch;

@@ -9,10 +9,10 @@ pub fn decode_segment(bytes: &[u8]) -> u64 {
     let number = 1;
     let log = SegmentHeader::log_of(bytes, number).unwrap_or(LogId([0; 16]));
     let salt = Salt::new(log, number);
-    let mut sound = 0;
+    let mut valid = 0;
     let mut offset = 0u32;
     while let Some(rest) = bytes.get(offset as usize..).filter(|rest| !rest.is_empty()) {
-        let unit = check_unit(rest, salt, offset, |_| sound += 1);
+        let unit = check_unit(rest, salt, offset, |_| valid += 1);
         if let Ok(length) = Footer::length(rest, offset) {
             let _ = Footer::parse(rest.get(..length as usize).unwrap_or(rest), salt, offset);
         }
@@ -20,7 +20,7 @@ pub fn decode_segment(bytes: &[u8]) -> u64 {
         if let Ok((header, _)) = unit {
             debug_assert!(walked >= u64::from(header.records).min(1 << 16));
         }
-        if let Found::Record(record) = find(rest, offset, salt, (0, 0), sound) {
+        if let Found::Record(record) = find(rest, offset, salt, (0, 0), valid) {
             debug_assert!(record.offset >= offset);
         }
         offset += match UnitHeader::parse(rest, salt, offset) {
@@ -28,5 +28,5 @@ pub fn decode_segment(bytes: &[u8]) -> u64 {
             Err(_) => BLOCK,
         };
     }
-    sound
+    valid
 }

@@ -69,7 +69,7 @@ use crate::base::slot::number_of;
 use crate::component::COMPONENT;
 use crate::index::page::Copied;
 use crate::index::page_table::{Found, Index};
-use crate::index::slot_locks::Alone;
+use crate::index::slot_locks::AllLocks;
 use crate::outcome::{Error, Result};
 use crate::record::{self, PageAt, Root};
 use crate::state::background::{self, Background, Job, Next, Work};
@@ -90,7 +90,7 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Closed`], also when the log is closed meanwhile, [`Error::Log`].
     pub fn checkpoint(&self) -> Result<()> {
-        let _upkeep = self.inner.upkeep.lock();
+        let _upkeep = self.inner.maintenance.lock();
         self.inner.checkpoint(0)
     }
 }
@@ -127,7 +127,7 @@ impl Inner {
 
     /// The background job. After a failure it waits for some more records before the next attempt.
     fn automatic_checkpoint(&self) -> Result<()> {
-        let _upkeep = self.upkeep.lock();
+        let _upkeep = self.maintenance.lock();
         if !self.is_checkpoint_due() {
             return Ok(());
         }
@@ -138,14 +138,14 @@ impl Inner {
         Ok(())
     }
 
-    /// The caller holds `upkeep` and no lock of a slot. Pages that were stored before `rewrite_below` are
+    /// The caller holds `maintenance` and no lock of a slot. Pages that were stored before `rewrite_below` are
     /// stored anew. Ends with [`Error::Closed`] between two pages when the log is closed.
     pub(crate) fn checkpoint(&self, rewrite_below: u64) -> Result<()> {
-        self.settle(&crossbeam_epoch::pin());
-        let gate = self.gate.alone();
-        self.writable(&gate.terms())?;
-        let mut checkpoint = self.begin_checkpoint(&gate, rewrite_below);
-        drop(gate);
+        self.count_durable(&crossbeam_epoch::pin());
+        let locks = self.locks.lock_all();
+        self.writable(&locks.promise_state())?;
+        let mut checkpoint = self.begin_checkpoint(&locks, rewrite_below);
+        drop(locks);
         while self.take_page(&mut checkpoint)? {
             self.background.go_on()?;
         }
@@ -160,14 +160,14 @@ impl Inner {
     }
 
     /// Notes the replay point.
-    pub(crate) fn begin_checkpoint(&self, gate: &Alone<'_>, rewrite_below: u64) -> Checkpoint {
-        let settled = self.settled.lock();
-        let range = settled.range_with_pending();
+    pub(crate) fn begin_checkpoint(&self, locks: &AllLocks<'_>, rewrite_below: u64) -> Checkpoint {
+        let tracker = self.tracker.lock();
+        let range = tracker.range_with_pending();
         let root = Root {
             replay: self.log.accepted().0 + 1,
-            promise: gate.terms().promise,
+            promise: locks.promise_state().promise,
             start: self.start(),
-            next: settled.decided(),
+            next: tracker.decided(),
             count: 0,
             // What the replay finds is merged with these.
             lowest: range.map_or(u64::MAX, |range| range.lowest),
@@ -220,7 +220,7 @@ impl Inner {
                 if !page.take_dirty() && !rewrite {
                     return Ok(None);
                 }
-                self.gate.pass();
+                self.locks.pass();
                 Ok(Some(page.copy()))
             }
             Found::Stored(seq) if rewrite => {
@@ -265,8 +265,8 @@ impl Work for Inner {
 }
 
 /// The number of the root that app metadata name.
-pub(crate) fn named(note: &[u8]) -> Result<u64> {
-    let bytes: Option<[u8; 8]> = note.try_into().ok();
+pub(crate) fn named(metadata: &[u8]) -> Result<u64> {
+    let bytes: Option<[u8; 8]> = metadata.try_into().ok();
     bytes.map(u64::from_le_bytes).ok_or(Error::CorruptedRecord { seq: 0, what: "the note is cut" })
 }
 

@@ -28,19 +28,19 @@ impl Inner {
             return Err(Error::Closed);
         }
         self.background.stop();
-        let _upkeep = self.upkeep.lock();
-        let mut gate = self.gate.alone();
-        if gate.terms().closed {
+        let _upkeep = self.maintenance.lock();
+        let mut locks = self.locks.lock_all();
+        if locks.promise_state().closed {
             return Err(Error::Closed);
         }
-        let last = self.writable(&gate.terms()).and_then(|()| {
+        let last = self.writable(&locks.promise_state()).and_then(|()| {
             self.write_uncommitted()?;
-            self.settle(&crossbeam_epoch::pin());
-            Ok(self.begin_checkpoint(&gate, 0))
+            self.count_durable(&crossbeam_epoch::pin());
+            Ok(self.begin_checkpoint(&locks, 0))
         });
         // Nothing is decided any more; what is there is read until everything is durable.
-        gate.close();
-        drop(gate);
+        locks.close();
+        drop(locks);
         let written = last.and_then(|checkpoint| match self.last_checkpoint(checkpoint) {
             // It is an aid: opening replays more without it.
             Err(Error::Log(error @ esker_log::Error::NoSpace { .. })) => {
@@ -50,7 +50,7 @@ impl Inner {
             written => written,
         });
         self.closed.store(true, SeqCst);
-        self.region.close();
+        self.budget.close();
         self.waiting.wake();
         let closed = self.log.close().map_err(Error::from);
         match written {
@@ -63,15 +63,15 @@ impl Inner {
     fn write_uncommitted(&self) -> Result<()> {
         let guard = crossbeam_epoch::pin();
         let mut only_here = Vec::new();
-        self.each_uncommitted(0, &guard, |slot, held| only_here.push((slot, held)));
+        self.each_uncommitted(0, &guard, |slot, resident| only_here.push((slot, resident)));
         let mut tickets = Vec::new();
-        for (slot, held) in only_here {
+        for (slot, resident) in only_here {
             let Some(page) = self.page(number_of(slot), &guard)? else { continue };
             let place = page.slot(slot);
             if place.word().state() == State::Accepted && place.word().seq() == 0 {
-                let ballot = held.ballot;
-                let ticket =
-                    self.append_internal(|out| record::accept(out, slot, ballot, held.value()))?;
+                let ballot = resident.ballot;
+                let ticket = self
+                    .append_internal(|out| record::accept(out, slot, ballot, resident.value()))?;
                 place.set_word(place.word().moved(ticket.seq().0));
                 page.touch();
                 tickets.push(ticket);

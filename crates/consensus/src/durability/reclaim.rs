@@ -88,7 +88,7 @@ impl Inner {
 
     fn reclaim_once(&self, effort: Effort) -> Result<Reclaimed> {
         let _pass = self.reclaiming.pass.lock();
-        self.writable(&self.gate.of_slot(0))?;
+        self.writable(&self.locks.of_slot(0))?;
         self.reclaiming.newest.store(self.log.accepted().0, Relaxed);
         let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
         let done = reclaim::run(&self.log, &pass, effort)?;
@@ -169,7 +169,7 @@ impl Owner for Pass<'_> {
     type Key = u64;
 
     fn barrier(&self) -> Result<()> {
-        drop(self.inner.gate.alone());
+        drop(self.inner.locks.lock_all());
         Ok(())
     }
 
@@ -197,8 +197,8 @@ impl Owner for Pass<'_> {
         if inner.page(number_of(slot), &guard)?.is_none() {
             return Ok(None);
         }
-        let terms = inner.gate.of_slot(slot);
-        inner.writable(&terms)?;
+        let promise_state = inner.locks.of_slot(slot);
+        inner.writable(&promise_state)?;
         if slot < inner.start() {
             return Ok(None);
         }
@@ -219,7 +219,7 @@ impl Owner for Pass<'_> {
     fn moved(&self, slot: u64, from: Seq, to: Seq) -> Result<()> {
         let inner = self.inner;
         let guard = crossbeam_epoch::pin();
-        let _terms = inner.gate.of_slot(slot);
+        let _terms = inner.locks.of_slot(slot);
         let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
         let place = page.slot(slot);
         let word = place.word();
@@ -231,7 +231,7 @@ impl Owner for Pass<'_> {
     }
 
     fn before_drop(&self, cut: Seq) -> Result<()> {
-        let _upkeep = self.inner.upkeep.lock();
+        let _upkeep = self.inner.maintenance.lock();
         self.inner.background.go_on()?;
         self.inner.checkpoint(cut.0)
     }

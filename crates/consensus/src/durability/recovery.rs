@@ -23,7 +23,7 @@ use crate::durability::close::Owner;
 use crate::index::page::{Page, SEQ_LIMIT, Slot, State, Word};
 use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::charge;
-use crate::memory::value_pool::hold;
+use crate::memory::value_pool::new_value;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
 use crate::record::{PageAt, Record, Root};
@@ -348,10 +348,10 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn raise(&mut self, start: u64) {
         if start > self.inner.start() {
             self.page = None;
-            self.inner.settled.lock().recovered(start, self.next, self.range);
+            self.inner.tracker.lock().recovered(start, self.next, self.range);
             self.inner.start.store(start, Release);
             drop(self.inner.forget_below(start, self.guard));
-            self.range = self.inner.settled.lock().range();
+            self.range = self.inner.tracker.lock().range();
         }
         self.next = self.next.max(start);
     }
@@ -383,10 +383,10 @@ impl<'a, 'g> Replay<'a, 'g> {
         // In the order of the records, so that one read brings many.
         open.sort_unstable();
         bring_in(inner, &open, guard)?;
-        inner.gate.alone().promise(promise);
-        let mut settled = inner.settled.lock();
-        settled.recovered(inner.start(), next, range);
-        inner.advance(&mut settled, u64::MAX, guard);
+        inner.locks.lock_all().promise(promise);
+        let mut tracker = inner.tracker.lock();
+        tracker.recovered(inner.start(), next, range);
+        inner.advance(&mut tracker, u64::MAX, guard);
         Ok(())
     }
 }
@@ -445,8 +445,8 @@ fn hold_one(inner: &Inner, slot: u64, read: Option<(Ballot, &[u8])>, guard: &Gua
             (stored.ballot(), stored.value())
         }
     };
-    inner.region.force(charge(value.len()));
-    place.held().swap(Some(hold(slot, ballot, value, 0)), guard);
+    inner.budget.force(charge(value.len()));
+    place.resident().swap(Some(new_value(slot, ballot, value, 0)), guard);
     Ok(())
 }
 

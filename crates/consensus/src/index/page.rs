@@ -1,7 +1,7 @@
 //! The index's unit: 4096 slots in a row, two words each.
 //!
 //! A slot has a *word*, its state and the number of the record that holds its value, and a *cell*
-//! with the value, as long as it is in memory. Who changes a slot holds its lock (see `gate`);
+//! with the value, as long as it is in memory. Who changes a slot holds its lock (see `locks`);
 //! readers take none. They look at the cell first: a value in memory says all about itself, its
 //! marker included. Only where there is none the word counts, and then a value is empty, or committed,
 //! durable, and to be read from the log.
@@ -14,8 +14,8 @@ use crate::base::sync::{AtomicU64, Ordering};
 use crate::index::dirty::Dirty;
 use crate::index::open_pages::Count;
 use crate::memory::cell::Cell;
-use crate::memory::value::Held;
 use crate::memory::value::SMALL;
+use crate::memory::value::SharedValue;
 use crate::record::VALUE_AT;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,12 +145,12 @@ mod size {
 #[derive(Debug)]
 pub(crate) struct Slot {
     word: AtomicU64,
-    held: Cell<Held>,
+    resident: Cell<SharedValue>,
 }
 
 impl Slot {
     fn new(word: Word) -> Self {
-        Self { word: AtomicU64::new(word.0), held: Cell::default() }
+        Self { word: AtomicU64::new(word.0), resident: Cell::default() }
     }
 
     #[inline]
@@ -164,21 +164,21 @@ impl Slot {
     }
 
     #[inline]
-    pub(crate) fn held(&self) -> &Cell<Held> {
-        &self.held
+    pub(crate) fn resident(&self) -> &Cell<SharedValue> {
+        &self.resident
     }
 
     /// Puts another value here, or none, in place of one that counts so many bytes.
     #[inline]
-    pub(crate) fn put(&self, value: Option<Held>, before: u64, guard: &Guard) {
-        self.held.replace(value, before <= SMALL as u64, guard);
+    pub(crate) fn put(&self, value: Option<SharedValue>, before: u64, guard: &Guard) {
+        self.resident.replace(value, before <= SMALL as u64, guard);
     }
 
     /// Nothing is here any more. The word goes first, so that nobody who finds no value takes it for
     /// one that was evicted.
     fn clear(&self, guard: &Guard) {
         self.set_word(Word::EMPTY);
-        self.held.swap(None, guard);
+        self.resident.swap(None, guard);
     }
 }
 

@@ -16,7 +16,7 @@ const LOCKS: usize = 64;
 
 /// What a decision needs to know, whichever slot it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct PromiseState {
     pub(crate) promise: Ballot,
     pub(crate) closed: bool,
 }
@@ -24,35 +24,35 @@ pub(crate) struct Terms {
 /// A lock with what it guards, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Lock(FairMutex<Terms>);
+struct Lock(FairMutex<PromiseState>);
 
 #[derive(Debug)]
-pub(crate) struct Gate<const N: usize = LOCKS> {
+pub(crate) struct SlotLocks<const N: usize = LOCKS> {
     locks: [Lock; N],
 }
 
 /// The lock of a slot, held.
-pub(crate) type Shared<'a> = FairMutexGuard<'a, Terms>;
+pub(crate) type SlotGuard<'a> = FairMutexGuard<'a, PromiseState>;
 
 /// All locks, held.
 #[derive(Debug)]
-pub(crate) struct Alone<'a, const N: usize = LOCKS>([FairMutexGuard<'a, Terms>; N]);
+pub(crate) struct AllLocks<'a, const N: usize = LOCKS>([FairMutexGuard<'a, PromiseState>; N]);
 
-impl<const N: usize> Gate<N> {
+impl<const N: usize> SlotLocks<N> {
     pub(crate) fn new() -> Self {
-        let terms = Terms { promise: Ballot::ZERO, closed: false };
-        Self { locks: std::array::from_fn(|_| Lock(FairMutex::new(terms))) }
+        let promise_state = PromiseState { promise: Ballot::ZERO, closed: false };
+        Self { locks: std::array::from_fn(|_| Lock(FairMutex::new(promise_state))) }
     }
 
     /// For an operation on one slot.
     #[inline]
-    pub(crate) fn of_slot(&self, slot: u64) -> Shared<'_> {
+    pub(crate) fn of_slot(&self, slot: u64) -> SlotGuard<'_> {
         self.locks[(slot % N as u64) as usize].0.lock()
     }
 
     /// For what concerns more than a slot. The caller holds no slot's lock.
-    pub(crate) fn alone(&self) -> Alone<'_, N> {
-        Alone(std::array::from_fn(|n| self.locks[n].0.lock()))
+    pub(crate) fn lock_all(&self) -> AllLocks<'_, N> {
+        AllLocks(std::array::from_fn(|n| self.locks[n].0.lock()))
     }
 
     /// Returns when every operation that holds a slot's lock now has released it. It takes one lock at
@@ -67,16 +67,16 @@ impl<const N: usize> Gate<N> {
     }
 }
 
-impl<const N: usize> Alone<'_, N> {
-    pub(crate) fn terms(&self) -> Terms {
+impl<const N: usize> AllLocks<'_, N> {
+    pub(crate) fn promise_state(&self) -> PromiseState {
         *self.0[0]
     }
 
     pub(crate) fn promise(&mut self, ballot: Ballot) {
-        self.0.iter_mut().for_each(|terms| terms.promise = ballot);
+        self.0.iter_mut().for_each(|promise_state| promise_state.promise = ballot);
     }
 
     pub(crate) fn close(&mut self) {
-        self.0.iter_mut().for_each(|terms| terms.closed = true);
+        self.0.iter_mut().for_each(|promise_state| promise_state.closed = true);
     }
 }

@@ -7,7 +7,7 @@ use esker_log::View;
 
 use crate::base::ballot::Ballot;
 use crate::memory::cell::Borrowed;
-use crate::memory::value::Held;
+use crate::memory::value::SharedValue;
 use crate::record::VALUE_AT;
 
 /// What is accepted or committed in a slot.
@@ -37,8 +37,8 @@ impl Standing {
 
 #[derive(Clone)]
 enum Value<'g> {
-    Borrowed(Borrowed<'g, Held>),
-    Shared(Held),
+    Borrowed(Borrowed<'g, SharedValue>),
+    Shared(SharedValue),
     /// Kept apart, so that an entry is small where reads are fast.
     Stored(Box<Stored>),
 }
@@ -52,12 +52,12 @@ struct Stored {
 
 impl<'g> Entry<'g> {
     #[inline]
-    pub(crate) fn borrowed(held: Borrowed<'g, Held>, committed: bool) -> Self {
-        Self { value: Value::Borrowed(held), standing: Standing::of(committed) }
+    pub(crate) fn borrowed(resident: Borrowed<'g, SharedValue>, committed: bool) -> Self {
+        Self { value: Value::Borrowed(resident), standing: Standing::of(committed) }
     }
 
-    pub(crate) fn shared(held: Held, committed: bool) -> Entry<'static> {
-        Entry { value: Value::Shared(held), standing: Standing::of(committed) }
+    pub(crate) fn shared(resident: SharedValue, committed: bool) -> Entry<'static> {
+        Entry { value: Value::Shared(resident), standing: Standing::of(committed) }
     }
 
     /// An entry whose record is in the log. The view's payload is longer than `VALUE_AT`.
@@ -70,8 +70,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn slot(&self) -> u64 {
         match &self.value {
-            Value::Borrowed(held) => held.slot,
-            Value::Shared(held) => held.slot,
+            Value::Borrowed(resident) => resident.slot,
+            Value::Shared(resident) => resident.slot,
             Value::Stored(stored) => stored.slot,
         }
     }
@@ -80,8 +80,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn ballot(&self) -> Ballot {
         match &self.value {
-            Value::Borrowed(held) => held.ballot,
-            Value::Shared(held) => held.ballot,
+            Value::Borrowed(resident) => resident.ballot,
+            Value::Shared(resident) => resident.ballot,
             Value::Stored(stored) => stored.ballot,
         }
     }
@@ -96,8 +96,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn value(&self) -> &[u8] {
         match &self.value {
-            Value::Borrowed(held) => held.value(),
-            Value::Shared(held) => held.value(),
+            Value::Borrowed(resident) => resident.value(),
+            Value::Shared(resident) => resident.value(),
             Value::Stored(stored) => stored.view.payload().get(VALUE_AT..).unwrap_or_default(),
         }
     }
@@ -110,8 +110,8 @@ impl<'g> Entry<'g> {
     /// The same, without the guard. Copies nothing.
     pub fn into_owned(self) -> Entry<'static> {
         let value = match self.value {
-            Value::Borrowed(held) => Value::Shared(held.counted()),
-            Value::Shared(held) => Value::Shared(held),
+            Value::Borrowed(resident) => Value::Shared(resident.counted()),
+            Value::Shared(resident) => Value::Shared(resident),
             Value::Stored(stored) => Value::Stored(stored),
         };
         Entry { value, standing: self.standing }

@@ -1,7 +1,7 @@
 //! A value in memory, counted by reference: header and bytes in one block.
 //!
 //! Blocks of small values come in a few sizes, so that one that is free again serves the next value of
-//! about the same length (see `stock`).
+//! about the same length (see `pool`).
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
@@ -21,7 +21,7 @@ pub(crate) const STEP: usize = 64;
 
 /// What stands before a value.
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct ValueHeader {
     pub(crate) slot: u64,
     pub(crate) ballot: Ballot,
     /// The number of the record that committed it; 0 while it is not.
@@ -31,11 +31,11 @@ pub(crate) struct Head {
 
 /// A value and its header. A pointer wide.
 #[derive(Debug, Clone)]
-pub(crate) struct Held(pub(crate) ThinArc<Head, u8>);
+pub(crate) struct SharedValue(pub(crate) ThinArc<ValueHeader, u8>);
 
-impl Held {
+impl SharedValue {
     /// Puts a value where another was; `false` when somebody kept that one.
-    pub(super) fn fill(&mut self, head: Head, value: &[u8]) -> bool {
+    pub(super) fn fill(&mut self, head: ValueHeader, value: &[u8]) -> bool {
         self.0.with_arc_mut(|block| {
             let Some(block) = Arc::get_mut(block) else { return false };
             block.slice_mut()[..value.len()].copy_from_slice(value);
@@ -71,16 +71,16 @@ impl Held {
     }
 }
 
-impl Deref for Held {
-    type Target = Head;
+impl Deref for SharedValue {
+    type Target = ValueHeader;
 
     #[inline]
-    fn deref(&self) -> &Head {
+    fn deref(&self) -> &ValueHeader {
         &self.0.header.header
     }
 }
 
-impl Head {
+impl ValueHeader {
     #[inline]
     pub(crate) fn marker(&self) -> u64 {
         self.marker.load(Ordering::Acquire)

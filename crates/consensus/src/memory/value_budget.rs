@@ -29,14 +29,14 @@ const BYTES: u64 = CLOSED - 1;
 /// by the same subtraction, and a waiter says so and looks by one operation. All changes of one word
 /// have one order, so that one of the two sees the other, and neither needs a fence.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct ValueBudget {
     size: u64,
     used: AtomicU64,
     lock: Mutex<()>,
     room: Condvar,
 }
 
-impl Region {
+impl ValueBudget {
     pub(crate) fn new(size: u64) -> Self {
         let size = size.min(BYTES / 2);
         Self { size, used: AtomicU64::new(0), lock: Mutex::new(()), room: Condvar::new() }

@@ -19,7 +19,7 @@ use triomphe::ThinArc;
 use crate::base::ballot::Ballot;
 use crate::base::sync::AtomicU64;
 use crate::memory::cell::Counted;
-use crate::memory::value::{Head, Held, SIZES, SMALL, STEP};
+use crate::memory::value::{SIZES, SMALL, STEP, SharedValue, ValueHeader};
 
 /// Blocks that go together.
 const BATCH: usize = 32;
@@ -27,50 +27,50 @@ const BATCH: usize = 32;
 const KEPT: usize = 32 << 20;
 
 #[derive(Debug)]
-struct Stock {
+struct ValuePool {
     /// By size.
-    free: [Vec<Held>; SIZES],
+    free: [Vec<SharedValue>; SIZES],
     bytes: usize,
 }
 
-static STOCK: Mutex<Stock> = Mutex::new(Stock::new());
+static POOL: Mutex<ValuePool> = Mutex::new(ValuePool::new());
 
 /// A thread's part.
 #[derive(Debug)]
-struct Mine {
+struct ThreadCache {
     /// To be used, by size.
-    free: [Vec<Held>; SIZES],
+    free: [Vec<SharedValue>; SIZES],
     /// Out of their cells; readers may look at them. Never to be dropped as they are.
-    leaving: Vec<Held>,
+    leaving: Vec<SharedValue>,
 }
 
 thread_local! {
-    static MINE: RefCell<Mine> = const {
-        RefCell::new(Mine { free: [const { Vec::new() }; SIZES], leaving: Vec::new() })
+    static THREAD_CACHE: RefCell<ThreadCache> = const {
+        RefCell::new(ThreadCache { free: [const { Vec::new() }; SIZES], leaving: Vec::new() })
     };
 }
 
 static ZEROS: [u8; SMALL] = [0; SMALL];
 
 /// Puts a value into memory. A marker of 0 is none.
-pub(crate) fn hold(slot: u64, ballot: Ballot, value: &[u8], marker: u64) -> Held {
-    let head = || Head { slot, ballot, marker: AtomicU64::new(marker), len: value.len() };
+pub(crate) fn new_value(slot: u64, ballot: Ballot, value: &[u8], marker: u64) -> SharedValue {
+    let head = || ValueHeader { slot, ballot, marker: AtomicU64::new(marker), len: value.len() };
     if value.len() > SMALL {
-        return Held(ThinArc::from_header_and_slice(head(), value));
+        return SharedValue(ThinArc::from_header_and_slice(head(), value));
     }
     let size = value.len().div_ceil(STEP);
-    if let Some(mut held) = take(size)
-        && held.fill(head(), value)
+    if let Some(mut resident) = take(size)
+        && resident.fill(head(), value)
     {
-        return held;
+        return resident;
     }
-    let mut held = Held(ThinArc::from_header_and_slice(head(), &ZEROS[..size * STEP]));
-    held.fill(head(), value);
-    held
+    let mut resident = SharedValue(ThinArc::from_header_and_slice(head(), &ZEROS[..size * STEP]));
+    resident.fill(head(), value);
+    resident
 }
 
 // SAFETY: `ThinArc` says so of its own pair.
-unsafe impl Counted for Held {
+unsafe impl Counted for SharedValue {
     fn into_raw(self) -> *mut () {
         ThinArc::into_raw(self.0).cast_mut().cast()
     }
@@ -86,37 +86,37 @@ unsafe impl Counted for Held {
 }
 
 /// A block of this size, if there is one. Somebody may still hold a count of what is in it.
-pub(crate) fn take(size: usize) -> Option<Held> {
-    let mine = |mine: &RefCell<Mine>| {
+pub(crate) fn take(size: usize) -> Option<SharedValue> {
+    let mine = |mine: &RefCell<ThreadCache>| {
         let mut mine = mine.try_borrow_mut().ok()?;
         let free = mine.free.get_mut(size)?;
         if free.is_empty() {
-            STOCK.lock().take(size, free);
+            POOL.lock().take(size, free);
         }
-        let held = free.pop();
+        let resident = free.pop();
         if let Some(next) = free.last() {
             next.is_next();
         }
-        held
+        resident
     };
-    MINE.try_with(mine).ok().flatten()
+    THREAD_CACHE.try_with(mine).ok().flatten()
 }
 
 /// Gives back what was taken out of a cell, once nobody looks any more. What is small waits for others
 /// of this thread; to look how long it is would take as long as all the rest.
-pub(crate) fn retire(held: Held, small: bool, guard: &Guard) {
+pub(crate) fn retire(resident: SharedValue, small: bool, guard: &Guard) {
     if !small {
-        return guard.defer(move || drop(held));
+        return guard.defer(move || drop(resident));
     }
-    let mut left = Some(held);
-    let full = MINE.try_with(|mine| {
+    let mut left = Some(resident);
+    let full = THREAD_CACHE.try_with(|mine| {
         let leaving = &mut mine.try_borrow_mut().ok()?.leaving;
         leaving.extend(left.take());
         (leaving.len() >= BATCH).then(|| std::mem::replace(leaving, Vec::with_capacity(BATCH)))
     });
-    if let Some(held) = left {
+    if let Some(resident) = left {
         // The thread is ending.
-        guard.defer(move || drop(held));
+        guard.defer(move || drop(resident));
     }
     if let Ok(Some(batch)) = full {
         // All of them left their cells before now.
@@ -125,30 +125,30 @@ pub(crate) fn retire(held: Held, small: bool, guard: &Guard) {
 }
 
 /// Nobody looks any more. What finds no place goes back to the system, without the lock.
-fn give(mut batch: Vec<Held>) {
+fn give(mut batch: Vec<SharedValue>) {
     // A look at all of them at once: their cache lines come together, and not one after another.
-    batch.retain(|held| held.size() < SIZES);
-    let bytes = batch.iter().map(|held| bytes_of(held.size())).sum::<usize>();
-    STOCK.lock().put(&mut batch, bytes);
+    batch.retain(|resident| resident.size() < SIZES);
+    let bytes = batch.iter().map(|resident| bytes_of(resident.size())).sum::<usize>();
+    POOL.lock().put(&mut batch, bytes);
 }
 
-impl Stock {
+impl ValuePool {
     const fn new() -> Self {
         Self { free: [const { Vec::new() }; SIZES], bytes: 0 }
     }
 
     /// Takes the batch over, unless that is too much.
-    fn put(&mut self, batch: &mut Vec<Held>, bytes: usize) {
+    fn put(&mut self, batch: &mut Vec<SharedValue>, bytes: usize) {
         if self.bytes + bytes <= KEPT {
             self.bytes += bytes;
-            for held in batch.drain(..) {
-                self.free[held.size()].push(held);
+            for resident in batch.drain(..) {
+                self.free[resident.size()].push(resident);
             }
         }
     }
 
     /// Moves as many as go together.
-    fn take(&mut self, size: usize, to: &mut Vec<Held>) {
+    fn take(&mut self, size: usize, to: &mut Vec<SharedValue>) {
         let free = &mut self.free[size];
         to.extend(free.drain(free.len().saturating_sub(BATCH)..));
         self.bytes -= bytes_of(size) * to.len();
@@ -160,7 +160,7 @@ fn bytes_of(size: usize) -> usize {
     (size + 1) * STEP
 }
 
-impl Drop for Mine {
+impl Drop for ThreadCache {
     fn drop(&mut self) {
         let leaving = std::mem::take(&mut self.leaving);
         if !leaving.is_empty() {
@@ -174,10 +174,10 @@ mod tests {
     use super::*;
     use crate::base::ballot::Ballot;
     use crate::memory::cell::Cell;
-    use crate::memory::value_pool::hold;
+    use crate::memory::value_pool::new_value;
 
-    fn value(len: usize, byte: u8) -> Held {
-        hold(u64::from(byte), Ballot::new(1, 1), &vec![byte; len], 0)
+    fn value(len: usize, byte: u8) -> SharedValue {
+        new_value(u64::from(byte), Ballot::new(1, 1), &vec![byte; len], 0)
     }
 
     #[test]
@@ -200,31 +200,31 @@ mod tests {
         for _ in 0..BATCH {
             cell.replace(Some(value(LEN, 2)), true, &crossbeam_epoch::pin());
         }
-        while STOCK.lock().free[13].is_empty() {
+        while POOL.lock().free[13].is_empty() {
             // Other tests' guards may hold it back for a while.
             crossbeam_epoch::pin().flush();
             std::thread::yield_now();
         }
-        let again: Vec<Held> = (0..BATCH).map(|_| value(LEN, 3)).collect();
-        assert!(STOCK.lock().free[13].is_empty());
-        assert!(again.iter().all(|held| held.value() == [3; LEN]));
+        let again: Vec<SharedValue> = (0..BATCH).map(|_| value(LEN, 3)).collect();
+        assert!(POOL.lock().free[13].is_empty());
+        assert!(again.iter().all(|resident| resident.value() == [3; LEN]));
         assert_eq!((kept.slot, kept.value()), (1, &[1; LEN][..]));
     }
 
     #[test]
     fn the_stock_is_bounded() {
-        let (mut stock, block) = (Stock::new(), bytes_of(SIZES - 1));
+        let (mut pool, block) = (ValuePool::new(), bytes_of(SIZES - 1));
         for _ in 0..2 * KEPT / block / BATCH {
             let mut batch: Vec<_> = (0..BATCH).map(|_| value(SMALL, 1)).collect();
-            stock.put(&mut batch, block * BATCH);
+            pool.put(&mut batch, block * BATCH);
         }
-        let kept = stock.free[SIZES - 1].len();
+        let kept = pool.free[SIZES - 1].len();
         assert!(kept * block <= KEPT && (kept + BATCH) * block > KEPT);
         let mut taken = Vec::new();
-        while stock.bytes > 0 {
-            stock.take(SIZES - 1, &mut taken);
+        while pool.bytes > 0 {
+            pool.take(SIZES - 1, &mut taken);
             assert_eq!(taken.drain(..).count(), BATCH);
         }
-        assert!(stock.free[SIZES - 1].is_empty());
+        assert!(pool.free[SIZES - 1].is_empty());
     }
 }

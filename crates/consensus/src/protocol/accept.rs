@@ -8,10 +8,10 @@ use crossbeam_epoch::Guard;
 use crate::base::ballot::Ballot;
 use crate::base::slot::number_of;
 use crate::index::page::{State, Word};
-use crate::index::slot_locks::Terms;
+use crate::index::slot_locks::PromiseState;
 use crate::memory::entry::Entry;
 use crate::memory::value_budget::charge;
-use crate::memory::value_pool::hold;
+use crate::memory::value_pool::new_value;
 use crate::options::fits;
 use crate::outcome::Ticket;
 use crate::outcome::{Error, Result};
@@ -121,9 +121,9 @@ impl Inner {
                     return Ok(ticket);
                 }
                 Attempt::Full(more) => {
-                    let waited = deadline.is_some_and(|at| self.region.wait(more, at));
+                    let waited = deadline.is_some_and(|at| self.budget.wait(more, at));
                     if !waited {
-                        let (used, size) = (self.region.used(), self.region.size());
+                        let (used, size) = (self.budget.used(), self.budget.size());
                         return Err(Error::BufferFull { used, size });
                     }
                 }
@@ -133,16 +133,16 @@ impl Inner {
 
     fn try_accept(self: &Arc<Self>, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Attempt> {
         let guard = crossbeam_epoch::pin();
-        let terms = self.gate.of_slot(slot);
-        if ballot <= terms.promise {
-            return self.accept_at(&terms, slot, ballot, value, &guard);
+        let promise_state = self.locks.of_slot(slot);
+        if ballot <= promise_state.promise {
+            return self.accept_at(&promise_state, slot, ballot, value, &guard);
         }
-        drop(terms);
-        let mut gate = self.gate.alone();
-        let terms = gate.terms();
-        let attempt = self.accept_at(&terms, slot, ballot, value, &guard)?;
+        drop(promise_state);
+        let mut locks = self.locks.lock_all();
+        let promise_state = locks.promise_state();
+        let attempt = self.accept_at(&promise_state, slot, ballot, value, &guard)?;
         if let Attempt::Done(_) = attempt {
-            gate.promise(terms.promise.max(ballot));
+            locks.promise(promise_state.promise.max(ballot));
         }
         Ok(attempt)
     }
@@ -150,30 +150,30 @@ impl Inner {
     /// The caller holds the slot's lock.
     fn accept_at(
         self: &Arc<Self>,
-        terms: &Terms,
+        promise_state: &PromiseState,
         slot: u64,
         ballot: Ballot,
         value: &[u8],
         guard: &Guard,
     ) -> Result<Attempt> {
-        self.writable(terms)?;
+        self.writable(promise_state)?;
         self.in_range(slot)?;
-        if ballot < terms.promise && self.page(number_of(slot), guard)?.is_none() {
-            return Err(Error::StaleBallot { promised: terms.promise });
+        if ballot < promise_state.promise && self.page(number_of(slot), guard)?.is_none() {
+            return Err(Error::StaleBallot { promised: promise_state.promise });
         }
         let page = self.page_for(slot, guard)?;
         let place = page.slot(slot);
         let word = place.word();
-        let held = place.held().load(guard);
-        let accepted = held.as_ref().map_or(Ballot::ZERO, |held| held.ballot);
+        let resident = place.resident().load(guard);
+        let accepted = resident.as_ref().map_or(Ballot::ZERO, |resident| resident.ballot);
         let known = Known { state: word.state(), ballot: accepted };
-        match rules::accept(terms.promise, known, ballot) {
+        match rules::accept(promise_state.promise, known, ballot) {
             rules::Accept::Stale(promised) => Err(Error::StaleBallot { promised }),
             rules::Accept::Compare => {
                 let committed = word.state() == State::Committed;
                 let entry = self.entry_at(slot, place, guard)?;
                 if entry.value() == value {
-                    let marker = held.map_or(0, |held| held.marker());
+                    let marker = resident.map_or(0, |resident| resident.marker());
                     let ticket = if committed && self.is_volatile() {
                         self.commit_ticket_of(marker)?
                     } else if committed {
@@ -189,10 +189,10 @@ impl Inner {
             rules::Accept::Store => {
                 // A value that replaces another takes its room, so that a new leader is never
                 // kept out by what an old one left.
-                let before = held.as_ref().map_or(0, |held| charge(held.len()));
+                let before = resident.as_ref().map_or(0, |resident| charge(resident.len()));
                 let bytes = charge(value.len());
                 let more = bytes.saturating_sub(before);
-                if more > 0 && !self.region.reserve(more) {
+                if more > 0 && !self.budget.reserve(more) {
                     return Ok(Attempt::Full(more));
                 }
                 let (seq, ticket) = if self.is_volatile() {
@@ -201,16 +201,16 @@ impl Inner {
                     match self.append(|out| record::accept(out, slot, ballot, value)) {
                         Ok(ticket) => (ticket.seq().0, Ticket::new(ticket, self.failing())),
                         Err(error) => {
-                            self.region.release(more);
+                            self.budget.release(more);
                             return Err(error);
                         }
                     }
                 };
-                self.region.release(before.saturating_sub(bytes));
-                if held.is_none() {
+                self.budget.release(before.saturating_sub(bytes));
+                if resident.is_none() {
                     self.index.open.enter(page.number, &page.open);
                 }
-                place.put(Some(hold(slot, ballot, value, 0)), before, guard);
+                place.put(Some(new_value(slot, ballot, value, 0)), before, guard);
                 place.set_word(Word::accepted(seq).sized(value.len()));
                 page.touch();
                 Ok(Attempt::Done(ticket))

@@ -7,7 +7,7 @@ use crossbeam_epoch::Guard;
 use crate::base::ballot::Ballot;
 use crate::base::slot::number_of;
 use crate::index::page::{Page, Slot, State};
-use crate::index::slot_locks::Alone;
+use crate::index::slot_locks::AllLocks;
 use crate::memory::value_budget::charge;
 use crate::outcome::Ticket;
 use crate::outcome::{Error, Result};
@@ -70,8 +70,8 @@ impl ConsensusLog {
 impl Inner {
     fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
-        let terms = self.gate.of_slot(slot);
-        self.writable(&terms)?;
+        let promise_state = self.locks.of_slot(slot);
+        self.writable(&promise_state)?;
         let start = self.start();
         if slot < start {
             return Err(Error::Truncated { floor: start - 1 });
@@ -81,7 +81,7 @@ impl Inner {
         };
         let place = page.slot(slot);
         let Some(known) = self.to_mark(slot, place, Some(ballot), &guard)? else {
-            let marker = place.held().load(&guard).map_or(0, |held| held.marker());
+            let marker = place.resident().load(&guard).map_or(0, |resident| resident.marker());
             return self.commit_ticket_of(marker);
         };
         let word = place.word();
@@ -89,16 +89,16 @@ impl Inner {
             self.append(|out| record::commit(out, &[(slot, known.ballot)]))?
         } else {
             // Only memory has the value: it goes into the log now, as committed.
-            let Some(held) = place.held().load(&guard) else {
+            let Some(resident) = place.resident().load(&guard) else {
                 return Err(Error::SlotNotFound { slot });
             };
-            self.append(|out| record::chosen(out, slot, known.ballot, held.value()))?
+            self.append(|out| record::chosen(out, slot, known.ballot, resident.value()))?
         };
         let seq = ticket.seq().0;
         let stands = if word.seq() > 0 { word.seq() } else { seq };
         let pending = self.mark(&page, place, slot, seq, stands, &guard);
-        drop(terms);
-        self.settle_if_many(pending, &guard);
+        drop(promise_state);
+        self.count_durable_if_many(pending, &guard);
         Ok(self.commit_ticket(ticket))
     }
 
@@ -110,8 +110,8 @@ impl Inner {
         ballot: Option<Ballot>,
         guard: &Guard,
     ) -> Result<Option<Known>> {
-        let accepted = place.held().load(guard);
-        let accepted = accepted.map_or(Ballot::ZERO, |held| held.ballot);
+        let accepted = place.resident().load(guard);
+        let accepted = accepted.map_or(Ballot::ZERO, |resident| resident.ballot);
         let known = Known { state: place.word().state(), ballot: accepted };
         match rules::commit(known, ballot) {
             rules::Commit::Mark => Ok(Some(known)),
@@ -132,22 +132,22 @@ impl Inner {
         seq: u64,
         guard: &Guard,
     ) -> usize {
-        let bytes = place.held().load(guard).map_or(0, |held| {
-            held.commit(marker);
-            charge(held.len())
+        let bytes = place.resident().load(guard).map_or(0, |resident| {
+            resident.commit(marker);
+            charge(resident.len())
         });
         place.set_word(place.word().commit(seq));
         page.touch();
         page.count_commit();
         page.open.leave();
-        self.region.release(bytes);
-        self.settled.lock().committed(marker, slot, bytes)
+        self.budget.release(bytes);
+        self.tracker.lock().committed(marker, slot, bytes)
     }
 
     fn commit_batch(self: &Arc<Self>, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
         let guard = crossbeam_epoch::pin();
-        let gate = self.gate.alone();
-        self.writable(&gate.terms())?;
+        let locks = self.locks.lock_all();
+        self.writable(&locks.promise_state())?;
         let mut results = Vec::with_capacity(slots.len());
         let mut marks = Vec::new();
         for (slot, ballot) in slots {
@@ -157,8 +157,8 @@ impl Inner {
             }
             results.push(known.map(drop));
         }
-        let ticket = self.mark_all(&gate, marks, None, &guard)?;
-        drop(gate);
+        let ticket = self.mark_all(&locks, marks, None, &guard)?;
+        drop(locks);
         Ok(BatchTicket { results, ticket })
     }
 
@@ -174,10 +174,10 @@ impl Inner {
 
     fn commit_through(self: &Arc<Self>, last: u64) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
-        let gate = self.gate.alone();
-        self.writable(&gate.terms())?;
-        self.settle(&guard);
-        let first = self.settled.lock().decided();
+        let locks = self.locks.lock_all();
+        self.writable(&locks.promise_state())?;
+        self.count_durable(&guard);
+        let first = self.tracker.lock().decided();
         let mut marks = Vec::new();
         let mut slot = first;
         // It ends at the first slot without an entry, at the latest.
@@ -199,8 +199,8 @@ impl Inner {
             slot = next;
         }
         let range = marks.first().map(|first| (*first, last));
-        let ticket = self.mark_all(&gate, marks, range, &guard)?;
-        drop(gate);
+        let ticket = self.mark_all(&locks, marks, range, &guard)?;
+        drop(locks);
         Ok(ticket)
     }
 
@@ -208,7 +208,7 @@ impl Inner {
     /// range is given when everything accepted in it is among the slots.
     fn mark_all(
         self: &Arc<Self>,
-        _alone: &Alone<'_>,
+        _alone: &AllLocks<'_>,
         mut slots: Vec<u64>,
         range: Option<(u64, u64)>,
         guard: &Guard,
@@ -225,14 +225,15 @@ impl Inner {
             let page =
                 self.page(number_of(*slot), guard)?.ok_or(Error::SlotNotFound { slot: *slot })?;
             let place = page.slot(*slot);
-            let held = place.held().load(guard).ok_or(Error::SlotNotFound { slot: *slot })?;
-            let ballot = held.ballot;
+            let resident =
+                place.resident().load(guard).ok_or(Error::SlotNotFound { slot: *slot })?;
+            let ballot = resident.ballot;
             if place.word().seq() > 0 {
                 pairs.push((*slot, ballot));
                 pages.push((page, None));
             } else {
                 let mut out = Vec::new();
-                record::chosen(&mut out, *slot, ballot, held.value());
+                record::chosen(&mut out, *slot, ballot, resident.value());
                 pages.push((page, Some(records.len())));
                 records.push(out);
             }
@@ -265,7 +266,7 @@ impl Inner {
             };
             pending = self.mark(&page, place, *slot, marker, seq, guard);
         }
-        self.settle_if_many(pending, guard);
+        self.count_durable_if_many(pending, guard);
         Ok(self.commit_ticket(ticket))
     }
 }

@@ -8,7 +8,7 @@ use crate::base::slot::{SLOTS, number_of};
 use crate::index::page::{Page, State, Word};
 use crate::index::page_table::Found;
 use crate::memory::value_budget::charge;
-use crate::memory::value_pool::hold;
+use crate::memory::value_pool::new_value;
 use crate::options::fits;
 use crate::outcome::Ticket;
 use crate::outcome::{Error, Result};
@@ -29,34 +29,34 @@ impl ConsensusLog {
         let inner = &self.inner;
         fits(&inner.options, value.len())?;
         let guard = crossbeam_epoch::pin();
-        let terms = inner.gate.of_slot(slot);
-        inner.writable(&terms)?;
+        let promise_state = inner.locks.of_slot(slot);
+        inner.writable(&promise_state)?;
         inner.in_range(slot)?;
         let page = inner.page_for(slot, &guard)?;
         let place = page.slot(slot);
-        let held = place.held().load(&guard);
+        let resident = place.resident().load(&guard);
         let state = place.word().state();
         if state == State::Committed {
             let entry = inner.entry_at(slot, place, &guard)?;
             if entry.value() != value {
                 return Err(refused(entry, true, ballot));
             }
-            let marker = held.map_or(0, |held| held.marker());
+            let marker = resident.map_or(0, |resident| resident.marker());
             return inner.commit_ticket_of(marker);
         }
         let ticket = inner.append(|out| record::chosen(out, slot, ballot, value))?;
         let seq = ticket.seq().0;
-        place.held().swap(Some(hold(slot, ballot, value, seq)), &guard);
+        place.resident().swap(Some(new_value(slot, ballot, value, seq)), &guard);
         place.set_word(Word::committed(seq).sized(value.len()));
         page.touch();
         page.count_commit();
         if state == State::Accepted {
             page.open.leave();
-            inner.region.release(held.map_or(0, |held| charge(held.len())));
+            inner.budget.release(resident.map_or(0, |resident| charge(resident.len())));
         }
-        let pending = inner.settled.lock().committed(seq, slot, charge(value.len()));
-        drop(terms);
-        inner.settle_if_many(pending, &guard);
+        let pending = inner.tracker.lock().committed(seq, slot, charge(value.len()));
+        drop(promise_state);
+        inner.count_durable_if_many(pending, &guard);
         inner.checkpoint_if_due();
         Ok(inner.commit_ticket(ticket))
     }
@@ -70,7 +70,7 @@ impl ConsensusLog {
     /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
     pub fn install(&self, floor: u64, frontier: u64) -> Result<()> {
         self.raise_over(floor, frontier)?.wait()?;
-        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.reclaim_soon();
         Ok(())
     }
@@ -86,7 +86,7 @@ impl ConsensusLog {
     /// As [`ConsensusLog::install`].
     pub async fn install_async(&self, floor: u64, frontier: u64) -> Result<()> {
         self.raise_over(floor, frontier)?.await?;
-        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.reclaim_soon();
         Ok(())
     }
@@ -112,25 +112,25 @@ impl crate::state::inner::Inner {
             drop(self.page(number_of(start), &crossbeam_epoch::pin()));
         }
         let guard = crossbeam_epoch::pin();
-        self.settle(&guard);
-        let gate = self.gate.alone();
-        self.writable(&gate.terms())?;
+        self.count_durable(&guard);
+        let locks = self.locks.lock_all();
+        self.writable(&locks.promise_state())?;
         let start = start.max(self.start());
-        let decided = self.settled.lock().decided();
+        let decided = self.tracker.lock().decided();
         let next = next.max(decided).max(start);
         if start == self.start() && next == decided {
-            drop(gate);
+            drop(locks);
             // Whoever brought it here may still be waiting.
             return self.ticket_of(self.raised_at.load(Relaxed));
         }
-        let promise = gate.terms().promise;
+        let promise = locks.promise_state().promise;
         let ticket = self.append_internal(|out| record::state(out, promise, start, next))?;
         let record = ticket.seq().0;
         self.raised_at.store(record, Relaxed);
         self.start.store(start, Release);
         let dropped = self.forget_below(start, &guard);
-        self.settled.lock().raise(Raise { record, start, next });
-        drop(gate);
+        self.tracker.lock().raise(Raise { record, start, next });
+        drop(locks);
         drop(guard);
         release(dropped);
         Ok(Ticket::new(ticket, self.failing()))
@@ -158,7 +158,7 @@ impl crate::state::inner::Inner {
         let (dropped, unread) = self.index.drop_below(first, guard);
         gone += dropped.iter().map(|page| page.committed()).sum::<u64>() + unread;
         let lowest = self.first_committed(start, guard);
-        self.settled.lock().forget_below(start, gone, lowest);
+        self.tracker.lock().forget_below(start, gone, lowest);
         dropped
     }
 
@@ -166,8 +166,8 @@ impl crate::state::inner::Inner {
     fn release_room(&self, page: &Page, start: u64, guard: &crossbeam_epoch::Guard) {
         for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
             if place.word().state() == State::Accepted {
-                let held = place.held().load(guard);
-                self.region.release(held.map_or(0, |held| charge(held.len())));
+                let resident = place.resident().load(guard);
+                self.budget.release(resident.map_or(0, |resident| charge(resident.len())));
             }
         }
     }

@@ -61,18 +61,18 @@ impl ConsensusLog {
     pub fn promise(&self, ballot: Ballot, from: u64) -> Result<PromiseTicket> {
         let inner = &self.inner;
         let guard = crossbeam_epoch::pin();
-        let mut gate = inner.gate.alone();
-        let terms = gate.terms();
-        inner.writable(&terms)?;
-        if !rules::promise(terms.promise, ballot) {
-            return Err(Error::StaleBallot { promised: terms.promise });
+        let mut locks = inner.locks.lock_all();
+        let promise_state = locks.promise_state();
+        inner.writable(&promise_state)?;
+        if !rules::promise(promise_state.promise, ballot) {
+            return Err(Error::StaleBallot { promised: promise_state.promise });
         }
         let ticket = inner.append(|out| record::promise(out, ballot))?;
-        gate.promise(ballot);
+        locks.promise(ballot);
         let seq = ticket.seq().0;
         let ticket = Ticket::new(ticket, inner.failing());
-        inner.settle(&guard);
-        let (next, highest) = inner.settled.lock().next_and_highest();
+        inner.count_durable(&guard);
+        let (next, highest) = inner.tracker.lock().next_and_highest();
         let promised = Promised {
             log: self.clone(),
             ballot,
@@ -83,14 +83,14 @@ impl ConsensusLog {
             uncommitted: inner.uncommitted_from(from, &guard),
             highest,
         };
-        drop(gate);
+        drop(locks);
         inner.checkpoint_if_due();
         Ok(PromiseTicket { ticket, promised: Some(promised) })
     }
 
     /// The highest ballot that was promised, durably or not yet; [`Ballot::ZERO`] when there is none.
     pub fn promised(&self) -> Ballot {
-        self.inner.gate.promised()
+        self.inner.locks.promised()
     }
 }
 
@@ -98,8 +98,8 @@ impl Inner {
     /// Everything accepted and not committed from a slot on. The caller holds the gate alone.
     fn uncommitted_from(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Vec<Entry<'static>> {
         let mut all = Vec::new();
-        self.each_uncommitted(from, guard, |_, held| {
-            all.push(Entry::shared(held.counted(), false));
+        self.each_uncommitted(from, guard, |_, resident| {
+            all.push(Entry::shared(resident.counted(), false));
         });
         all
     }
@@ -109,7 +109,7 @@ impl Inner {
         &self,
         from: u64,
         guard: &'g crossbeam_epoch::Guard,
-        mut visit: impl FnMut(u64, crate::memory::cell::Borrowed<'g, crate::memory::value::Held>),
+        mut visit: impl FnMut(u64, crate::memory::cell::Borrowed<'g, crate::memory::value::SharedValue>),
     ) {
         for number in self.index.open.list() {
             let crate::index::page_table::Found::Page(page) = self.index.find(number, guard) else {
@@ -124,10 +124,10 @@ impl Inner {
                 if place.word().state() != State::Accepted {
                     continue;
                 }
-                if let Some(held) = place.held().load(guard)
-                    && held.marker() == 0
+                if let Some(resident) = place.resident().load(guard)
+                    && resident.marker() == 0
                 {
-                    visit(slot, held);
+                    visit(slot, resident);
                 }
             }
         }

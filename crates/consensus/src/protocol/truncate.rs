@@ -44,7 +44,7 @@ impl ConsensusLog {
     /// [`Error::Log`].
     pub fn truncate_before(&self, slot: u64) -> Result<()> {
         self.raise_to(slot)?.wait()?;
-        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.reclaim_soon();
         Ok(())
     }
@@ -60,14 +60,14 @@ impl ConsensusLog {
     /// As [`ConsensusLog::truncate_before`].
     pub async fn truncate_before_async(&self, slot: u64) -> Result<()> {
         self.raise_to(slot)?.await?;
-        self.inner.settle(&crossbeam_epoch::pin());
+        self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.reclaim_soon();
         Ok(())
     }
 
     fn raise_to(&self, slot: u64) -> Result<Ticket> {
-        self.inner.settle(&crossbeam_epoch::pin());
-        let next = self.inner.settled.lock().decided();
+        self.inner.count_durable(&crossbeam_epoch::pin());
+        let next = self.inner.tracker.lock().decided();
         if slot > next { Err(Error::Gap { slot: next }) } else { self.inner.raise(slot, slot) }
     }
 
@@ -98,10 +98,10 @@ impl Inner {
     /// Appends the record that drops what is accepted above a slot, and drops it.
     pub(crate) fn cut(self: &Arc<Self>, slot: u64) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
-        self.settle(&guard);
-        let gate = self.gate.alone();
-        self.writable(&gate.terms())?;
-        let (next, highest) = self.settled.lock().next_and_highest();
+        self.count_durable(&guard);
+        let locks = self.locks.lock_all();
+        self.writable(&locks.promise_state())?;
+        let (next, highest) = self.tracker.lock().next_and_highest();
         let decided = next.checked_sub(1).max(highest);
         if let Some(committed) = decided.filter(|committed| *committed > slot) {
             return Err(Error::BelowFrontier { committed });
@@ -111,12 +111,12 @@ impl Inner {
             return Err(Error::Truncated { floor: start - 1 });
         }
         let mut dropped = Vec::new();
-        self.each_uncommitted(slot.saturating_add(1), &guard, |slot, held| {
-            dropped.push((slot, charge(held.len())));
+        self.each_uncommitted(slot.saturating_add(1), &guard, |slot, resident| {
+            dropped.push((slot, charge(resident.len())));
         });
         dropped.retain(|(other, _)| *other > slot);
         if dropped.is_empty() {
-            drop(gate);
+            drop(locks);
             // Whoever dropped it may still be waiting.
             return self.ticket_of(self.cut_at.load(Relaxed));
         }
@@ -125,7 +125,7 @@ impl Inner {
         for (slot, bytes) in dropped {
             if let Some(page) = self.page(number_of(slot), &guard)? {
                 page.clear(page.slot(slot), &guard);
-                self.region.release(bytes);
+                self.budget.release(bytes);
             }
         }
         Ok(Ticket::new(ticket, self.failing()))

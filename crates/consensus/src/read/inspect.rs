@@ -15,7 +15,7 @@ use crate::record::{Record, Root};
 
 /// A slot as the records tell of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Picture {
+pub struct InspectSummary {
     /// The ballot of its value.
     pub ballot: Ballot,
     /// Whether it is committed.
@@ -36,7 +36,7 @@ pub struct Inspection {
     /// Slots up to this one are committed.
     pub frontier: Option<u64>,
     /// The slots, in order. Memory goes with their number.
-    pub slots: BTreeMap<u64, Picture>,
+    pub slots: BTreeMap<u64, InspectSummary>,
     /// Records read, by kind: promises, accepts, commits, values stored as committed, truncations and
     /// states, checkpoint pages and roots.
     pub records: [u64; 6],
@@ -138,8 +138,12 @@ impl Inspection {
             }
             Record::Accept { slot, ballot, value } => {
                 self.promised = self.promised.max(ballot);
-                let picture =
-                    Picture { ballot, committed: false, offset: seq, len: value.len() as u64 };
+                let picture = InspectSummary {
+                    ballot,
+                    committed: false,
+                    offset: seq,
+                    len: value.len() as u64,
+                };
                 if slot >= *start && self.slots.get(&slot).is_none_or(|known| !known.committed) {
                     self.slots.insert(slot, picture);
                 }
@@ -177,8 +181,12 @@ impl Inspection {
                 2
             }
             Record::Chosen { slot, ballot, value } => {
-                let picture =
-                    Picture { ballot, committed: true, offset: seq, len: value.len() as u64 };
+                let picture = InspectSummary {
+                    ballot,
+                    committed: true,
+                    offset: seq,
+                    len: value.len() as u64,
+                };
                 let other = self.slots.get(&slot).is_some_and(|known| {
                     known.committed && known.ballot == ballot && known.len != picture.len
                 });

@@ -19,7 +19,7 @@ use crate::base::slot::{SLOTS, number_of};
 use crate::index::page::State;
 use crate::memory::entry::Entry;
 use crate::memory::value_budget::charge;
-use crate::memory::value_pool::hold;
+use crate::memory::value_pool::new_value;
 use crate::outcome::{Error, Result};
 use crate::record::Record;
 use crate::state::inner::{ConsensusLog, Inner};
@@ -233,8 +233,10 @@ impl ConsensusLog {
                     }
                     continue;
                 }
-                match place.held().load(&guard) {
-                    Some(held) if known.is_some_and(|known| held.marker() > known) => continue,
+                match place.resident().load(&guard) {
+                    Some(resident) if known.is_some_and(|known| resident.marker() > known) => {
+                        continue;
+                    }
                     None if word.seq() > 0 => inner.read_ahead(word.seq(), &mut ahead, &guard),
                     _ => {}
                 }
@@ -292,17 +294,17 @@ impl Inner {
                 continue;
             };
             let place = page.slot(slot);
-            let _terms = self.gate.of_slot(slot);
+            let _terms = self.locks.of_slot(slot);
             let word = place.word();
             let here = word.state() == State::Committed && word.seq() == record.seq.0;
-            if here && place.held().load(guard).is_none() {
+            if here && place.resident().load(guard).is_none() {
                 // Committed and durable long ago, which the lowest marker says. The record's own number
                 // would not do: truncation may have copied the value forward since, and an iteration
                 // that began before would take the slot for one that was committed after it.
-                place.held().swap(Some(hold(slot, ballot, value, LONG_AGO)), guard);
-                self.settled.lock().cache(slot, record.seq.0, charge(value.len()));
+                place.resident().swap(Some(new_value(slot, ballot, value, LONG_AGO)), guard);
+                self.tracker.lock().cache(slot, record.seq.0, charge(value.len()));
             }
         }
-        self.settle(guard);
+        self.count_durable(guard);
     }
 }

@@ -10,7 +10,7 @@ use crate::index::page::{Slot, State};
 use crate::index::page_table::Found;
 use crate::memory::cell::Borrowed;
 use crate::memory::entry::Entry;
-use crate::memory::value::Held;
+use crate::memory::value::SharedValue;
 use crate::outcome::{Error, Result};
 use crate::record::Record;
 use crate::state::inner::{self, ConsensusLog, Inner};
@@ -52,7 +52,9 @@ impl ConsensusLog {
     pub fn scan_uncommitted<'g>(&self, guard: &'g inner::Guard) -> Result<Vec<Entry<'g>>> {
         self.inner.refuse_if_closed()?;
         let mut all = Vec::new();
-        self.inner.each_uncommitted(0, &guard.0, |_, held| all.push(Entry::borrowed(held, false)));
+        self.inner.each_uncommitted(0, &guard.0, |_, resident| {
+            all.push(Entry::borrowed(resident, false))
+        });
         Ok(all)
     }
 
@@ -124,19 +126,19 @@ impl Inner {
     pub(crate) fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
         // What is in memory needs no more than this.
         if let Found::Page(page) = self.index.find(number_of(slot), guard)
-            && let Some(held) = page.slot(slot).held().load(guard)
+            && let Some(resident) = page.slot(slot).resident().load(guard)
             && slot >= self.start()
             && !self.closed.load(Acquire)
         {
-            return Ok(self.in_memory(held));
+            return Ok(self.in_memory(resident));
         }
         self.read_slowly(slot, guard)
     }
 
     #[inline]
-    fn in_memory<'g>(&self, held: Borrowed<'g, Held>) -> Entry<'g> {
-        let marker = held.marker();
-        Entry::borrowed(held, marker > 0 && marker <= self.visible())
+    fn in_memory<'g>(&self, resident: Borrowed<'g, SharedValue>) -> Entry<'g> {
+        let marker = resident.marker();
+        Entry::borrowed(resident, marker > 0 && marker <= self.visible())
     }
 
     #[cold]
@@ -161,8 +163,8 @@ impl Inner {
         let mut last = None;
         let mut looks = 0;
         loop {
-            if let Some(held) = place.held().load(guard) {
-                return Ok(self.in_memory(held));
+            if let Some(resident) = place.resident().load(guard) {
+                return Ok(self.in_memory(resident));
             }
             let word = place.word();
             if word.state() == State::Empty {
@@ -173,7 +175,7 @@ impl Inner {
                 // The value moved, or came into memory; if not, it is as bad as it looks.
                 Err(error)
                     if looks >= LOOKS
-                        || last == Some(word) && place.held().load(guard).is_none() =>
+                        || last == Some(word) && place.resident().load(guard).is_none() =>
                 {
                     self.keeps(slot)?;
                     return Err(error);

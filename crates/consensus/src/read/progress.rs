@@ -7,8 +7,8 @@ impl ConsensusLog {
     /// The lowest and highest committed slot and how many there are; `None` when there is none.
     /// Costs the same however many there are.
     pub fn committed_range(&self) -> Option<CommittedRange> {
-        self.inner.settle(&crossbeam_epoch::pin());
-        self.inner.settled.lock().range()
+        self.inner.count_durable(&crossbeam_epoch::pin());
+        self.inner.tracker.lock().range()
     }
 
     /// The frontier: this slot and every one below it is durably committed, or was truncated. `None`
@@ -19,7 +19,7 @@ impl ConsensusLog {
 
     /// Slots up to this one were truncated, durably. `None` when none was.
     pub fn floor(&self) -> Option<u64> {
-        self.inner.settle(&crossbeam_epoch::pin());
-        self.inner.settled.lock().kept().checked_sub(1)
+        self.inner.count_durable(&crossbeam_epoch::pin());
+        self.inner.tracker.lock().kept().checked_sub(1)
     }
 }

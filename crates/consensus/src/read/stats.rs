@@ -50,22 +50,22 @@ impl ConsensusLog {
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
         let guard = crossbeam_epoch::pin();
-        let unsettled = inner.settled.lock().pending();
-        inner.settle(&guard);
+        let unsettled = inner.tracker.lock().pending();
+        inner.count_durable(&guard);
         let pages = inner.index.in_memory(&guard);
-        let promised = inner.gate.promised();
-        let settled = inner.settled.lock();
+        let promised = inner.locks.promised();
+        let tracker = inner.tracker.lock();
         Stats {
             promised,
-            floor: settled.kept().checked_sub(1),
-            frontier: settled.next().checked_sub(1),
-            committed: settled.range(),
-            committing: settled.pending(),
+            floor: tracker.kept().checked_sub(1),
+            frontier: tracker.next().checked_sub(1),
+            committed: tracker.range(),
+            committing: tracker.pending(),
             unsettled,
             uncommitted: pages.iter().map(|page| page.open.get()).sum(),
-            mutable_used: inner.region.used(),
-            mutable_free: inner.region.size().saturating_sub(inner.region.used()),
-            cache_used: settled.cached(),
+            mutable_used: inner.budget.used(),
+            mutable_free: inner.budget.size().saturating_sub(inner.budget.used()),
+            cache_used: tracker.cached(),
             pages: pages.len(),
             since_checkpoint: inner.since_checkpoint(),
             background_failures: inner.background.failures(),

@@ -234,9 +234,9 @@ mod tests {
 
     #[test]
     fn an_idle_log_has_no_thread_and_a_queued_job_runs_once() {
-        let gate = Arc::new(Mutex::new(()));
-        let held = gate.lock();
-        let waits = Arc::clone(&gate);
+        let locks = Arc::new(Mutex::new(()));
+        let resident = locks.lock();
+        let waits = Arc::clone(&locks);
         let probe = probe(false, move |_, _| {
             drop(waits.lock());
             Ok(Next::Done)
@@ -245,7 +245,7 @@ mod tests {
         schedule(&probe, Job::Checkpoint);
         wait_until(|| probe.runs.load(SeqCst) == 1);
         (0..10).for_each(|_| schedule(&probe, Job::Checkpoint));
-        drop(held);
+        drop(resident);
         wait_until(|| is_idle(&probe));
         assert_eq!(probe.runs.load(SeqCst), 2);
         // The thread has ended: it held the log.

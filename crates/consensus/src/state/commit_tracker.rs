@@ -28,7 +28,7 @@ pub(crate) struct Raise {
 }
 
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct CommitTracker {
     /// Marker, slot and size of commits that are not durable yet, by marker.
     pub(super) pending: VecDeque<(u64, u64, u64)>,
     /// Raises of the floor that are not durable yet, in the order of their records.
@@ -45,7 +45,7 @@ pub(crate) struct Settled {
     pub(super) stuck: bool,
 }
 
-impl Settled {
+impl CommitTracker {
     pub(crate) fn new(next: u64) -> Self {
         let (pending, raises, cache) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
         let (kept, range) = (next, None);

@@ -12,16 +12,16 @@ use parking_lot::Mutex;
 use crate::base::slot::number_of;
 use crate::index::page::Page;
 use crate::index::page_table::{Found, Index};
-use crate::index::slot_locks::{Gate, Terms};
+use crate::index::slot_locks::{PromiseState, SlotLocks};
 use crate::memory::cell::Borrowed;
-use crate::memory::value_budget::Region;
+use crate::memory::value_budget::ValueBudget;
 use crate::options::{Mode, Options};
 use crate::outcome::{Error, Failing, Result};
 use crate::record::{Record, Words};
 use crate::state::background::Background;
-use crate::state::commit_tracker::Settled;
+use crate::state::commit_tracker::CommitTracker;
 use crate::state::reclaiming::Reclaiming;
-use crate::state::waiting::Waiting;
+use crate::state::waiting::FrontierWaiters;
 
 /// A consensus log in a directory. Cheap to clone; all clones are the same log, and every operation
 /// may be called from any thread.
@@ -38,15 +38,15 @@ pub struct ConsensusLog {
 pub(crate) struct Inner {
     pub(crate) log: Log,
     pub(crate) options: Options,
-    pub(crate) gate: Gate,
+    pub(crate) locks: SlotLocks,
     /// The first slot that was not truncated, durably or not. Changes with the gate held alone.
     pub(crate) start: AtomicU64,
     pub(crate) index: Index,
-    pub(crate) region: Region,
-    pub(crate) settled: Mutex<Settled>,
-    pub(crate) waiting: Waiting,
+    pub(crate) budget: ValueBudget,
+    pub(crate) tracker: Mutex<CommitTracker>,
+    pub(crate) waiting: FrontierWaiters,
     /// Held by whoever makes a checkpoint or truncates.
-    pub(crate) upkeep: Mutex<()>,
+    pub(crate) maintenance: Mutex<()>,
     pub(crate) background: Background,
     pub(crate) reclaiming: Reclaiming,
     /// The number of the newest record, or of one that came a moment before it.
@@ -98,13 +98,13 @@ impl Inner {
             log,
             background: Background::new(inline),
             reclaiming: Reclaiming::default(),
-            gate: Gate::new(),
+            locks: SlotLocks::new(),
             start: AtomicU64::new(start),
             index: Index::new(start),
-            region: Region::new(options.mutable_size),
-            settled: Mutex::new(Settled::new(start)),
-            waiting: Waiting::default(),
-            upkeep: Mutex::default(),
+            budget: ValueBudget::new(options.mutable_size),
+            tracker: Mutex::new(CommitTracker::new(start)),
+            waiting: FrontierWaiters::default(),
+            maintenance: Mutex::default(),
             newest: AtomicU64::new(0),
             checkpointed: AtomicU64::new(0),
             raised_at: AtomicU64::new(0),
@@ -140,8 +140,8 @@ impl Inner {
     }
 
     /// Whether this log takes anything at all.
-    pub(crate) fn writable(&self, terms: &Terms) -> Result<()> {
-        if terms.closed {
+    pub(crate) fn writable(&self, promise_state: &PromiseState) -> Result<()> {
+        if promise_state.closed {
             return Err(Error::Closed);
         }
         if self.read_only {
@@ -174,7 +174,7 @@ impl Inner {
             self.failed.store(true, SeqCst);
             self.waiting.wake();
             // No room comes back any more.
-            self.region.close();
+            self.budget.close();
         }
         error.into()
     }

@@ -2,7 +2,7 @@
 
 pub(crate) mod background;
 pub(crate) mod commit_tracker;
+pub(crate) mod count_durable;
 pub(crate) mod inner;
 pub(crate) mod reclaiming;
-pub(crate) mod settle;
 pub(crate) mod waiting;

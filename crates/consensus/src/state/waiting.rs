@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 
 /// Those who wait for the frontier: one entry for each [`Watch`] that waits.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct FrontierWaiters {
     pub(crate) count: AtomicU64,
     wakers: Mutex<Vec<Waker>>,
 }
 
-impl Waiting {
+impl FrontierWaiters {
     /// Something moved, or never will again.
     pub(crate) fn wake(&self) {
         if self.count.load(SeqCst) > 0 {

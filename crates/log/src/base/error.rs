@@ -304,7 +304,7 @@ pub(crate) fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToStrin
 
 /// Why a log takes no more records, kept for every later caller.
 #[derive(Debug, Clone)]
-pub(crate) enum Latch {
+pub(crate) enum Terminal {
     /// A write or sync failed; the records through this number get the cause itself.
     Failed {
         cause: Arc<esker_disk::Error>,
@@ -315,12 +315,12 @@ pub(crate) enum Latch {
     Stopped,
 }
 
-impl Latch {
+impl Terminal {
     pub(crate) fn refusal(&self) -> Error {
         match self {
-            Latch::Failed { cause, .. } => Error::Poisoned((**cause).clone()),
-            Latch::Closed => Error::Closed,
-            Latch::Stopped => Error::Stopped,
+            Terminal::Failed { cause, .. } => Error::Poisoned((**cause).clone()),
+            Terminal::Closed => Error::Closed,
+            Terminal::Stopped => Error::Stopped,
         }
     }
 }

@@ -17,21 +17,21 @@ const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
-pub(crate) struct Gather {
+pub(crate) struct CommitDelay {
     /// Staged records that end the wait, and how long it is at most.
     awaited: Option<(u32, Duration)>,
     /// A thread waits.
     waiting: bool,
     /// The last try was met: the callers come back together.
-    together: bool,
+    regrouping: bool,
     /// Commits to let pass before the next try, and as many as after the last one in vain.
     skip: u8,
     skipped: u8,
 }
 
-impl Gather {
+impl CommitDelay {
     /// A commit landed that took this long and woke so many callers, with this much staged.
-    pub(crate) fn landed(&mut self, staged: u32, callers: usize, took: Duration) {
+    pub(crate) fn completed(&mut self, staged: u32, callers: usize, took: Duration) {
         self.awaited = None;
         let target = staged.saturating_add(u32::try_from(callers).unwrap_or(u32::MAX));
         let wait = (took / 4).min(LONGEST);
@@ -47,7 +47,7 @@ impl Gather {
     }
 
     /// How long the next commit waits at most, with this much staged. The caller then waits, until
-    /// [`Gather::end`].
+    /// [`CommitDelay::end`].
     pub(crate) fn begin(&mut self, staged: u32) -> Option<Duration> {
         let (target, wait) = self.awaited?;
         self.waiting = staged < target;
@@ -69,17 +69,17 @@ impl Gather {
 
     /// Whether the callers come back together, so that a commit beside the one in flight would only
     /// part them.
-    pub(crate) fn is_together(&self) -> bool {
-        self.together
+    pub(crate) fn is_regrouping(&self) -> bool {
+        self.regrouping
     }
 
     /// The wait is over.
     pub(crate) fn end(&mut self, staged: u32) {
         self.waiting = false;
         if let Some((target, _)) = self.awaited.take() {
-            self.together = staged >= target;
+            self.regrouping = staged >= target;
             let longer = self.skipped.saturating_mul(2).saturating_add(1);
-            self.skipped = if self.together { 0 } else { longer };
+            self.skipped = if self.regrouping { 0 } else { longer };
             self.skip = self.skipped;
         }
     }
@@ -93,28 +93,28 @@ mod tests {
 
     #[test]
     fn waits_until_as_many_are_back_as_were_woken() {
-        let mut gather = Gather::default();
-        gather.landed(3, 10, TOOK);
-        assert_eq!(gather.begin(3), Some(TOOK / 4));
-        assert!(gather.is_waiting() && !gather.is_met(12) && gather.is_met(13));
-        gather.end(13);
-        assert!(!gather.is_waiting() && gather.is_together());
-        gather.landed(0, 13, TOOK);
-        assert_eq!(gather.begin(13), None, "they were back before anybody looked");
-        assert!(gather.is_together());
+        let mut delay = CommitDelay::default();
+        delay.completed(3, 10, TOOK);
+        assert_eq!(delay.begin(3), Some(TOOK / 4));
+        assert!(delay.is_waiting() && !delay.is_met(12) && delay.is_met(13));
+        delay.end(13);
+        assert!(!delay.is_waiting() && delay.is_regrouping());
+        delay.completed(0, 13, TOOK);
+        assert_eq!(delay.begin(13), None, "they were back before anybody looked");
+        assert!(delay.is_regrouping());
     }
 
     #[test]
     fn waits_seldom_where_that_is_in_vain() {
-        let mut gather = Gather::default();
+        let mut delay = CommitDelay::default();
         let mut commits_between = Vec::new();
         let mut commits = 0;
         while commits_between.len() < 10 {
             commits += 1;
-            gather.landed(0, 10, TOOK);
-            if gather.begin(2).is_some() {
-                gather.end(2);
-                assert!(!gather.is_together());
+            delay.completed(0, 10, TOOK);
+            if delay.begin(2).is_some() {
+                delay.end(2);
+                assert!(!delay.is_regrouping());
                 commits_between.push(commits - 1);
                 commits = 0;
             }
@@ -124,12 +124,12 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_one_caller_or_for_none_or_on_a_fast_disk() {
-        let mut gather = Gather::default();
+        let mut delay = CommitDelay::default();
         for (staged, callers, took) in [(0, 1, TOOK), (5, 0, TOOK), (5, 5, SHORTEST * 3)] {
-            gather.landed(staged, callers, took);
-            assert_eq!(gather.begin(staged), None);
+            delay.completed(staged, callers, took);
+            assert_eq!(delay.begin(staged), None);
         }
-        gather.landed(1, 1, Duration::from_secs(9));
-        assert_eq!(gather.begin(1), Some(LONGEST));
+        delay.completed(1, 1, Duration::from_secs(9));
+        assert_eq!(delay.begin(1), Some(LONGEST));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! There is one committer for a log, handed from whoever prepares a commit to whoever prepares the
 //! next. What the next unit needs of the last one, the file and the checksum to chain to, goes with
-//! it. The I/O itself is a [`Flight`], which needs the committer no more: the next commit is prepared
+//! it. The I/O itself is a [`CommitIo`], which needs the committer no more: the next commit is prepared
 //! while this one is written.
 //!
 //! # The crash argument of a commit
@@ -36,19 +36,19 @@ use crate::store::segment_table::{Segment, State};
 
 /// A job with everything that its I/O needs.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct CommitIo {
     job: Job,
     file: Arc<dyn File>,
     /// The files to sync, but for the one that is written.
     unsynced: Vec<Arc<dyn File>>,
 }
 
-impl Flight {
+impl CommitIo {
     /// Does the I/O.
-    pub(crate) fn fly(&self, log: &WriteHalf) -> Result<()> {
+    pub(crate) fn execute(&self, log: &WriteHalf) -> Result<()> {
         let sync = match &self.job {
             Job::Write { unit, sync } => {
-                let bytes = unit.window.bytes(unit.range.clone());
+                let bytes = unit.buffer.bytes(unit.range.clone());
                 write_all_at(&*self.file, bytes, u64::from(unit.range.start))?;
                 log.counters.wrote(bytes.len() as u64);
                 *sync
@@ -67,7 +67,7 @@ impl Flight {
             if log.options.policy == Policy::OsBuffered {
                 // One sync may make many units durable, and none of them says so. Such commits are
                 // in flight one at a time, so all before this mark is durable, too.
-                log.page.lock().store_durably(self.job.mark())?;
+                log.watermark_page.lock().store_durably(self.job.mark())?;
             }
         }
         Ok(())
@@ -93,7 +93,7 @@ impl Committer {
         log: &WriteHalf,
         mut job: Job,
         durable: Mark,
-    ) -> Result<Flight> {
+    ) -> Result<CommitIo> {
         let sync = match &mut job {
             Job::Write { unit, sync } => {
                 self.complete(log, unit, durable)?;
@@ -102,14 +102,14 @@ impl Committer {
             Job::Sync { .. } => true,
         };
         let unsynced = if sync { std::mem::take(&mut self.unsynced) } else { Vec::new() };
-        Ok(Flight { job, file: Arc::clone(&self.file), unsynced })
+        Ok(CommitIo { job, file: Arc::clone(&self.file), unsynced })
     }
 
     /// Closes a unit with its header, and enters it in its segment. Readers look only as far as the
     /// durable mark.
     fn complete(&mut self, log: &WriteHalf, unit: &mut Unit, durable: Mark) -> Result<()> {
         let time_ms = log.engine.wall_ms();
-        if unit.window.segment != self.segment.number() {
+        if unit.buffer.segment != self.segment.number() {
             self.rotate(log, unit, durable, time_ms)?;
         }
         let header = UnitHeader {
@@ -119,14 +119,14 @@ impl Committer {
             digest: wait_for_appenders(log, unit),
             prev_seq: unit.prev_seq,
             last_seq: unit.last_seq,
-            claim: durable.seq,
+            durable_bound: durable.seq,
             session: self.session,
             time_ms,
             chain: self.chain,
         };
         let (head, crc) = header.to_bytes(unit.salt, unit.range.start);
-        close_unit(&unit.window, &unit.range, unit.used, &head);
-        log.runway.wait_clear(unit.window.segment, &unit.range);
+        close_unit(&unit.buffer, &unit.range, unit.used, &head);
+        log.preallocator.wait_clear(unit.buffer.segment, &unit.range);
         self.chain = crc;
 
         let mut state = self.segment.state.write();
@@ -141,21 +141,21 @@ impl Committer {
 
     /// Goes on in the next segment: its header first, which says where this one ends.
     fn rotate(&mut self, log: &WriteHalf, unit: &Unit, durable: Mark, time_ms: u64) -> Result<()> {
-        let number = unit.window.segment;
+        let number = unit.buffer.segment;
         let header = SegmentHeader {
             log: log.id,
             segment: number,
             session: self.session,
-            base: unit.window.base,
+            base: unit.buffer.base,
             prev_segment: self.segment.number(),
             prev_seq: unit.prev_seq,
-            claim: durable.seq,
+            durable_bound: durable.seq,
             time_ms,
             chain: self.chain,
             recovered: false,
             first_chain: 0,
         };
-        let Some(ready) = log.runway.take(number) else {
+        let Some(ready) = log.preallocator.take(number) else {
             // The core gives places in segments that are made, and in no others.
             tracing::error!(segment = number, "segment was not made");
             return Err(Error::Stopped);
@@ -166,7 +166,7 @@ impl Committer {
         write_all_at(&*ready.writer, &aligned, 0)?;
 
         let full = self.segment.header.base + u64::from(self.segment.state.read().end);
-        debug_assert_eq!(full, unit.window.base);
+        debug_assert_eq!(full, unit.buffer.base);
         self.segment.state.write().full = true;
         let old = std::mem::replace(&mut self.file, ready.writer);
         if !log.mode.dsync {
@@ -190,7 +190,7 @@ impl Committer {
             }),
         });
         log.segments.push(Arc::clone(&self.segment));
-        log.runway.enter(number, ready.written_to, ready.limit);
+        log.preallocator.enter(number, ready.written_to, ready.limit);
         log.rotation_pending.store(true, SeqCst);
         Ok(())
     }
@@ -210,10 +210,10 @@ impl Committer {
 
 /// Waits until every appender of the unit has copied its record: the time of a copy.
 fn wait_for_appenders(log: &WriteHalf, unit: &Unit) -> u64 {
-    let progress = log.progress(unit.number);
+    let fill_tracker = log.fill_tracker(unit.number);
     let mut looks = 0u32;
     loop {
-        if let Some(digest) = progress.complete(unit.filling()) {
+        if let Some(digest) = fill_tracker.complete(unit.filling()) {
             return digest;
         }
         looks += 1;

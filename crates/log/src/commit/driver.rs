@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use crate::base::error::{Error, Latch, Result};
+use crate::base::error::{Error, Result, Terminal};
 use crate::base::options::Policy;
-use crate::commit::commit_io::Flight;
+use crate::commit::commit_io::CommitIo;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
 use crate::commit::maintenance::maintain;
@@ -24,22 +24,24 @@ const LATEST: Duration = Duration::from_millis(10);
 impl WriteHalf {
     /// What became of a record: `None` while that is open.
     pub(crate) fn outcome(&self, seq: u64) -> Option<Result<()>> {
-        if self.published.seq() >= seq {
+        if self.watermark.seq() >= seq {
             return Some(Ok(()));
         }
-        if !self.published.is_latched() {
+        if !self.watermark.is_terminal() {
             return None;
         }
         let state = self.lock();
-        if self.published.seq() >= seq {
+        if self.watermark.seq() >= seq {
             return Some(Ok(()));
         }
-        match state.core.latch() {
-            Some(Latch::Failed { cause, through }) if seq <= *through => {
+        match state.core.terminal() {
+            Some(Terminal::Failed { cause, through }) if seq <= *through => {
                 Some(Err(Error::Io((**cause).clone())))
             }
-            Some(latch @ (Latch::Failed { .. } | Latch::Stopped)) => Some(Err(latch.refusal())),
-            Some(Latch::Closed) | None => None,
+            Some(terminal @ (Terminal::Failed { .. } | Terminal::Stopped)) => {
+                Some(Err(terminal.refusal()))
+            }
+            Some(Terminal::Closed) | None => None,
         }
     }
 
@@ -94,7 +96,7 @@ impl WriteHalf {
 
     /// Queues the log with the engine if there is work that nobody is on.
     pub(crate) fn kick(&self, state: &State) {
-        if state.core.is_gathering() {
+        if state.core.is_delaying() {
             return;
         }
         if state.committer.is_some() && state.core.has_job() && !self.queued.swap(true, SeqCst) {
@@ -108,37 +110,37 @@ impl WriteHalf {
     /// Commits what nobody else is on, as far as it is wanted; whether there was anything.
     fn run_commits<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Until) -> bool {
         let mut wakers = state.wakers.pop().unwrap_or_default();
-        let mut watch = Watch { log: self, flights: None };
+        let mut guard = PanicGuard { log: self, in_flight: None };
         let mut any = false;
         // Without an engine's threads, whoever drives does all that was asked for.
         let manual = self.engine.is_manual();
         while manual || until.wants(&state.core, any) {
             if !manual {
                 let mine;
-                (state, mine) = self.gather(state);
+                (state, mine) = self.delay_commit(state);
                 if !mine {
                     break;
                 }
             }
             let Some((job, committer)) = state.next_job() else { break };
             any = true;
-            let (back, flight) = self.launch(state, job, committer, &mut watch);
+            let (back, io) = self.submit(state, job, committer, &mut guard);
             state = back;
-            let Some(flight) = flight else { break };
+            let Some(io) = io else { break };
             if manual {
-                state = self.fly_several(state, flight, &mut watch, &mut wakers);
+                state = self.execute_several(state, io, &mut guard, &mut wakers);
             } else {
                 // What came meanwhile may be another's commit.
                 self.kick(&state);
-                state = self.fly(state, flight, &mut wakers);
+                state = self.execute(state, io, &mut wakers);
             }
-            watch.flights = None;
+            guard.in_flight = None;
         }
         self.committer_idle.notify_all();
         self.kick(&state);
         state.wakers.push(wakers);
         drop(state);
-        if self.published.is_latched() {
+        if self.watermark.is_terminal() {
             self.waiters.wake_all();
         }
         if manual && self.maintenance_queued.load(SeqCst) {
@@ -149,41 +151,44 @@ impl WriteHalf {
 
     /// Stays awake a moment for callers to come back, where that is worth it. `false` if another thread
     /// does, and commits then.
-    fn gather<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
-        if state.core.is_gathering() {
+    fn delay_commit<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> (MutexGuard<'a, State>, bool) {
+        if state.core.is_delaying() {
             return (state, false);
         }
-        if let Some(wait) = state.core.begin_gathering() {
-            self.gathered.store(false, SeqCst);
+        if let Some(wait) = state.core.begin_delay() {
+            self.delay_met.store(false, SeqCst);
             drop(state);
             let start = Instant::now();
-            while !self.gathered.load(SeqCst) && start.elapsed() < wait {
+            while !self.delay_met.load(SeqCst) && start.elapsed() < wait {
                 std::thread::yield_now();
             }
             state = self.lock();
-            state.core.end_gathering();
+            state.core.end_delay();
         }
         (state, true)
     }
 
     /// Tells the thread that waits for callers when enough are back.
-    pub(crate) fn came_back(&self, state: &State) {
-        if state.core.has_gathered() {
-            self.gathered.store(true, SeqCst);
+    pub(crate) fn notify_delay(&self, state: &State) {
+        if state.core.delay_is_met() {
+            self.delay_met.store(true, SeqCst);
         }
     }
 
     /// Makes a job ready; `None` when that failed. The committer is back when this returns, unless it
     /// panics.
-    fn launch<'a>(
+    fn submit<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
         job: Job,
         mut committer: Box<Committer>,
-        watch: &mut Watch<'_>,
-    ) -> (MutexGuard<'a, State>, Option<Flight>) {
-        let (number, last) = (job.flight(), job.last_seq());
-        watch.adds(number);
+        guard: &mut PanicGuard<'_>,
+    ) -> (MutexGuard<'a, State>, Option<CommitIo>) {
+        let (number, last) = (job.unit(), job.last_seq());
+        guard.adds(number);
         let durable = state.core.durable();
         drop(state);
         let prepared = committer.prepare(self, job, durable);
@@ -193,7 +198,7 @@ impl WriteHalf {
         }
         state.committer = Some(committer);
         match prepared {
-            Ok(flight) => (state, Some(flight)),
+            Ok(io) => (state, Some(io)),
             Err(error) => {
                 self.failed(&mut state, number, last, error);
                 (state, None)
@@ -202,25 +207,25 @@ impl WriteHalf {
     }
 
     /// Does the I/O of a flight, and tells whoever waited for what is durable with it.
-    fn fly<'a>(
+    fn execute<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        flight: Flight,
+        io: CommitIo,
         wakers: &mut Vec<Waker>,
     ) -> MutexGuard<'a, State> {
-        let (number, last) = (flight.job().flight(), flight.job().last_seq());
+        let (number, last) = (io.job().unit(), io.job().last_seq());
         if state.core.has_failed() {
             // Nothing is written behind a failure but what was on its way already.
             state.core.fail(number);
-            self.publish_latch(&state);
+            self.publish_terminal(&state);
             return state;
         }
         drop(state);
         let start = Instant::now();
-        let outcome = flight.fly(self);
+        let outcome = io.execute(self);
         let took = start.elapsed();
         // Whoever is told that this is durable may want to use its window again.
-        let index = flight.into_index();
+        let index = io.into_index();
         let mut state = self.lock();
         let before = state.core.durable();
         if let Err(error) = outcome {
@@ -228,14 +233,14 @@ impl WriteHalf {
             return state;
         }
         state.core.return_index(index);
-        if !state.core.land(number) {
+        if !state.core.complete(number) {
             return state;
         }
         let mark = state.core.durable();
-        self.published.publish(mark.position, mark.seq);
-        self.publish_latch(&state);
+        self.watermark.publish(mark.position, mark.seq);
+        self.publish_terminal(&state);
         let callers = self.waiters.take_callers(mark.seq, wakers);
-        state.core.landed_for(callers, took);
+        state.core.commit_completed(callers, took);
         if self.waiters.has_readers() {
             // Whoever wakes thousands of them is no use to the callers meanwhile.
             self.kick(&state);
@@ -243,72 +248,72 @@ impl WriteHalf {
         drop(state);
         wakers.drain(..).for_each(wake);
         let moved = mark != before;
-        let told = if moved { self.page.lock().store(mark) } else { Ok(()) };
+        let told = if moved { self.watermark_page.lock().store(mark) } else { Ok(()) };
         self.waiters.wake_readers(mark.seq, wakers);
-        if (moved && self.rotation_pending.load(SeqCst)) || self.runway.is_low() {
+        if (moved && self.rotation_pending.load(SeqCst)) || self.preallocator.is_low() {
             self.want_maintenance();
         }
         let mut state = self.lock();
         if let Err(error) = told {
-            self.latch(&mut state, error, mark.seq);
+            self.terminal(&mut state, error, mark.seq);
         }
         state
     }
 
     /// As threads would: everything that may be in flight at once is launched, and then lands, every
     /// other time in the wrong order.
-    fn fly_several<'a>(
+    fn execute_several<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
-        first: Flight,
-        watch: &mut Watch<'_>,
+        first: CommitIo,
+        guard: &mut PanicGuard<'_>,
         wakers: &mut Vec<Waker>,
     ) -> MutexGuard<'a, State> {
-        let backwards = first.job().flight() % 2 == 1;
-        let mut flights = vec![first];
+        let backwards = first.job().unit() % 2 == 1;
+        let mut in_flight = vec![first];
         while let Some((job, committer)) = state.next_job() {
-            let (back, flight) = self.launch(state, job, committer, watch);
+            let (back, io) = self.submit(state, job, committer, guard);
             state = back;
-            match flight {
-                Some(flight) => flights.push(flight),
+            match io {
+                Some(io) => in_flight.push(io),
                 None => break,
             }
         }
         if backwards {
-            flights.reverse();
+            in_flight.reverse();
         }
-        for flight in flights {
-            state = self.fly(state, flight, wakers);
+        for io in in_flight {
+            state = self.execute(state, io, wakers);
         }
         state
     }
 
-    fn failed(&self, state: &mut State, flight: u64, last: Option<u64>, error: Error) {
+    fn failed(&self, state: &mut State, io: u64, last: Option<u64>, error: Error) {
         let through = last.unwrap_or(state.core.written().seq);
-        state.core.fail(flight);
-        self.latch(state, error, through);
+        state.core.fail(io);
+        self.terminal(state, error, through);
     }
 
     /// Takes no more records from here on, for this reason. Whoever holds the state wakes everybody
     /// after letting go of it.
-    fn latch(&self, state: &mut State, error: Error, through: u64) {
-        let latch = match error {
-            Error::Io(cause) => Latch::Failed { cause: Arc::new(cause), through },
+    fn terminal(&self, state: &mut State, error: Error, through: u64) {
+        let terminal = match error {
+            Error::Io(cause) => Terminal::Failed { cause: Arc::new(cause), through },
             error => {
                 tracing::error!(%error, "the commit failed");
-                Latch::Stopped
+                Terminal::Stopped
             }
         };
-        state.core.set_latch(latch);
-        self.publish_latch(state);
+        state.core.set_terminal(terminal);
+        self.publish_terminal(state);
     }
 
     /// Those who wait hear of a failure when nothing that was on its way before it can become durable
     /// any more.
-    fn publish_latch(&self, state: &State) {
+    fn publish_terminal(&self, state: &State) {
         if state.core.has_failed() && !state.core.is_open() {
-            self.terminal.set(state.core.latch());
-            self.published.set_latched();
+            self.terminal.set(state.core.terminal());
+            self.watermark.set_terminal();
         }
     }
 
@@ -316,7 +321,7 @@ impl WriteHalf {
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.lock();
         let through = state.core.durable().seq;
-        self.latch(&mut state, error, through);
+        self.terminal(&mut state, error, through);
         drop(state);
         self.waiters.wake_all();
     }
@@ -361,24 +366,24 @@ impl Until {
 
 /// Tells everybody when the thread that commits panics: its flights do not land, and the committer
 /// may be gone with it.
-struct Watch<'a> {
+struct PanicGuard<'a> {
     log: &'a WriteHalf,
     /// Those that this thread launched and that are not over.
-    flights: Option<RangeInclusive<u64>>,
+    in_flight: Option<RangeInclusive<u64>>,
 }
 
-impl Watch<'_> {
-    fn adds(&mut self, flight: u64) {
-        let first = self.flights.as_ref().map_or(flight, |flights| *flights.start());
-        self.flights = Some(first..=flight);
+impl PanicGuard<'_> {
+    fn adds(&mut self, io: u64) {
+        let first = self.in_flight.as_ref().map_or(io, |in_flight| *in_flight.start());
+        self.in_flight = Some(first..=io);
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
-        if let Some(flights) = self.flights.take().filter(|_| std::thread::panicking()) {
+        if let Some(in_flight) = self.in_flight.take().filter(|_| std::thread::panicking()) {
             let mut state = self.log.lock();
-            flights.for_each(|flight| state.core.fail(flight));
+            in_flight.for_each(|io| state.core.fail(io));
             drop(state);
             self.log.stopped(true);
         }
@@ -413,12 +418,12 @@ impl CommitWork for WriteHalf {
 
     fn stopped(&self, panicked: bool) {
         let mut state = self.lock();
-        state.core.set_latch(Latch::Stopped);
-        self.terminal.set(state.core.latch());
+        state.core.set_terminal(Terminal::Stopped);
+        self.terminal.set(state.core.terminal());
         state.committer_lost |= panicked && state.committer.is_none();
         drop(state);
         self.committer_idle.notify_all();
-        self.published.set_latched();
+        self.watermark.set_terminal();
         self.waiters.wake_all();
     }
 }

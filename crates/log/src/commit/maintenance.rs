@@ -16,7 +16,7 @@ use crate::format::BLOCK;
 use crate::store::paths;
 use crate::store::segment_footer::write_footer;
 use crate::store::segment_table::Segment;
-use crate::store::trim_point::{Floor, Low};
+use crate::store::trim_point::{Trim, TrimPoint};
 
 /// Spare files kept for the next segments.
 const SPARES: usize = 2;
@@ -25,7 +25,7 @@ const SPARES: usize = 2;
 pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
     let _changing = log.segment_set_lock.lock();
     // Nothing is written to a file whose last write or sync failed.
-    if log.is_closed() || log.published.is_latched() {
+    if log.is_closed() || log.watermark.is_terminal() {
         return Ok(());
     }
     if log.rotation_pending.swap(false, SeqCst) {
@@ -43,7 +43,7 @@ pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
 
 /// A segment gets its footer once a unit of a later segment is durable, and with it all of its own.
 fn write_footers(log: &WriteHalf) -> Result<()> {
-    let durable = log.published.position();
+    let durable = log.watermark.position();
     let segments = log.segments.all();
     for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
         let state = segment.state.read();
@@ -83,9 +83,9 @@ pub(crate) fn end_segment(log: &WriteHalf, file: &dyn File, segment: &Segment) -
 /// caller holds `changing`.
 pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
     let retention = &log.options.retention;
-    let dropped = log.floor.low().seq;
+    let dropped = log.trim_point.low().seq;
     let segments = log.segments.all();
-    let durable = log.published.position();
+    let durable = log.watermark.position();
     let size = |segment: &Arc<Segment>| u64::from(segment.state.read().end);
     let records = |segment: &Arc<Segment>| segment.state.read().records;
     let now = Duration::from_millis(log.engine.wall_ms());
@@ -121,17 +121,17 @@ pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
 /// Not before a unit of `first` is durable, and with it its header: the floor must not name a
 /// segment that a crash can take. A later call does it then.
 fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
-    if log.published.position() <= first.header.base {
+    if log.watermark.position() <= first.header.base {
         log.rotation_pending.store(true, SeqCst);
         return Ok(());
     }
     log.change_manifest(|manifest| {
-        manifest.floor_segment = first.number();
-        manifest.floor_seq = manifest.floor_seq.max(first.header.prev_seq);
-        manifest.durable = manifest.durable.max(log.published.seq());
+        manifest.trim_segment = first.number();
+        manifest.trim_seq = manifest.trim_seq.max(first.header.prev_seq);
+        manifest.durable = manifest.durable.max(log.watermark.seq());
     })?;
     // The floor first: a reader below it must not look for segments that are gone.
-    log.floor.raise(Low { seq: first.header.prev_seq, position: first.header.base });
+    log.trim_point.raise(Trim { seq: first.header.prev_seq, position: first.header.base });
     let dropped = log.segments.drop_below(first.number());
     if let Some(readers) = log.readers.upgrade() {
         readers.dropped_below(first.number());
@@ -171,26 +171,26 @@ pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
     if log.is_closed() {
         return Err(Error::Closed);
     }
-    if below <= log.floor.low().seq {
+    if below <= log.trim_point.low().seq {
         return Ok(());
     }
     // Nothing is written to a directory whose last write or sync failed.
-    if let Some(latch) = log.lock().core.failure() {
-        return Err(latch.refusal());
+    if let Some(terminal) = log.lock().core.failure() {
+        return Err(terminal.refusal());
     }
     // What is dropped must be durable first, or recovery would miss it.
-    if below > log.published.seq() {
+    if below > log.watermark.seq() {
         return Err(Error::NotFound { seq });
     }
     let full =
-        |error: Error| error.for_want_of_space(log.dir.path(), BLOCK.into(), log.published.seq());
+        |error: Error| error.for_want_of_space(log.dir.path(), BLOCK.into(), log.watermark.seq());
     log.change_manifest(|manifest| {
-        manifest.floor_seq = manifest.floor_seq.max(below);
-        manifest.durable = manifest.durable.max(log.published.seq());
+        manifest.trim_seq = manifest.trim_seq.max(below);
+        manifest.durable = manifest.durable.max(log.watermark.seq());
     })
     .map_err(full)?;
-    log.page.lock().store_trim(below)?;
-    log.floor.raise(Floor::locate(&log.segments, below));
+    log.watermark_page.lock().store_trim(below)?;
+    log.trim_point.raise(TrimPoint::locate(&log.segments, below));
     let first = log.segments.of_seq(seq.0);
     match (first, log.segments.oldest()) {
         (Some(first), Some(oldest)) if first.number() > oldest.number() => {
@@ -202,8 +202,8 @@ pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
 
 /// Prewrites blocks. No room for them is not a failure; the commit that needs it will find out.
 fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
-    while let Some(claim) = log.runway.claim() {
-        match prewrite(log, claim.segment, &claim.range) {
+    while let Some(next) = log.preallocator.next_range() {
+        match prewrite(log, next.segment, &next.range) {
             Err(Error::Io(cause)) if cause.is_no_space() => {
                 tracing::warn!(%cause, "no room to write blocks ahead");
                 return Ok(());

@@ -24,7 +24,7 @@ pub(crate) const CHUNK: u32 = 1 << 20;
 
 /// A segment file that is there, durably named, and has no header yet.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct ReadySegment {
     pub(crate) writer: Arc<dyn File>,
     pub(crate) reader: Arc<dyn File>,
     /// Blocks below this offset were written in some life of the file.
@@ -34,7 +34,7 @@ pub(crate) struct Ready {
 }
 
 #[derive(Debug)]
-pub(crate) struct Runway {
+pub(crate) struct Preallocator {
     state: Mutex<State>,
     cleared: Condvar,
     prewrites: bool,
@@ -55,7 +55,7 @@ struct State {
     busy: Option<Range<u32>>,
     /// Segments that the committer has yet to enter. The core gives places in no others, so that
     /// there are at most as many as units in memory, and one ahead.
-    ready: VecDeque<(u64, Ready)>,
+    ready: VecDeque<(u64, ReadySegment)>,
     /// Reserving ahead was tried with the segment reserved up to this offset.
     tried: (u64, u32),
     /// A moving average of the size of commits, and bytes entered since the last look.
@@ -64,7 +64,7 @@ struct State {
     closed: bool,
 }
 
-impl Runway {
+impl Preallocator {
     /// The log goes on in `segment` at `end`, and nothing behind that is reserved.
     pub(crate) fn new(segment: u64, end: u32, prewrites: bool, most: u32) -> Self {
         let (written_to, entered_to, limit) = (end, end, end);
@@ -118,7 +118,7 @@ impl Runway {
     }
 
     /// Takes the next range to prewrite. Nobody else enters it until the claim is dropped.
-    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
+    pub(crate) fn next_range(&self) -> Option<PrewriteRange<'_>> {
         let mut state = self.state.lock();
         if !self.prewrites || state.closed || state.busy.is_some() {
             return None;
@@ -126,11 +126,11 @@ impl Runway {
         let range = state.wants(self.most)?;
         state.recent /= 2;
         state.busy = Some(range.clone());
-        Some(Claim { runway: self, segment: state.segment, range })
+        Some(PrewriteRange { preallocator: self, segment: state.segment, range })
     }
 
     /// The next segment is made.
-    pub(crate) fn made(&self, number: u64, ready: Ready) {
+    pub(crate) fn made(&self, number: u64, ready: ReadySegment) {
         self.state.lock().ready.push_back((number, ready));
     }
 
@@ -145,7 +145,7 @@ impl Runway {
     }
 
     /// The segment with this number goes to the committer, who has to enter it.
-    pub(crate) fn take(&self, number: u64) -> Option<Ready> {
+    pub(crate) fn take(&self, number: u64) -> Option<ReadySegment> {
         let mut state = self.state.lock();
         let at = state.ready.iter().position(|(ready, _)| *ready == number)?;
         state.ready.remove(at).map(|(_, ready)| ready)
@@ -153,7 +153,7 @@ impl Runway {
 
     /// Stops all work ahead; returns once none is under way. Segments that nothing was written to are
     /// given back to be removed.
-    pub(crate) fn close(&self) -> VecDeque<(u64, Ready)> {
+    pub(crate) fn close(&self) -> VecDeque<(u64, ReadySegment)> {
         let mut state = self.state.lock();
         state.closed = true;
         while state.busy.is_some() {
@@ -174,18 +174,18 @@ pub(crate) struct Prewriter {
 /// A range that is being prewritten. When the prewrite failed the range counts as written all the
 /// same, so that it is not tried again.
 #[derive(Debug)]
-pub(crate) struct Claim<'a> {
-    runway: &'a Runway,
+pub(crate) struct PrewriteRange<'a> {
+    preallocator: &'a Preallocator,
     pub(crate) segment: u64,
     pub(crate) range: Range<u32>,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for PrewriteRange<'_> {
     fn drop(&mut self) {
-        let mut state = self.runway.state.lock();
+        let mut state = self.preallocator.state.lock();
         state.written_to = state.written_to.max(self.range.end);
         state.busy = None;
-        self.runway.cleared.notify_all();
+        self.preallocator.cleared.notify_all();
     }
 }
 

@@ -19,7 +19,7 @@ use esker_disk::{File, Open};
 use crate::base::error::{Error, Result};
 use crate::base::options::Options;
 use crate::commit::core::{Need, Reserved, Wanted};
-use crate::commit::preallocator::Ready;
+use crate::commit::preallocator::ReadySegment;
 use crate::commit::space_request::Asking;
 use crate::commit::write_half::WriteHalf;
 use crate::format::footer::{ENTRY, FOOTER_HEADER};
@@ -68,14 +68,14 @@ impl WriteHalf {
         loop {
             let wanted = {
                 let state = self.lock();
-                if let Some(latch) = state.core.latch() {
-                    return Err(latch.refusal());
+                if let Some(terminal) = state.core.terminal() {
+                    return Err(terminal.refusal());
                 }
                 state.core.wanted(need)
             };
             let Some(wanted) = wanted else { return Ok(()) };
             if let Err(error) = self.make(&mut reserve, wanted, need.internal) {
-                let (bytes, durable) = (u64::from(need.bytes), self.published.seq());
+                let (bytes, durable) = (u64::from(need.bytes), self.watermark.seq());
                 let error = error.for_want_of_space(self.dir.path(), bytes, durable);
                 if !error.is_no_space() {
                     self.fail(error.clone());
@@ -91,15 +91,15 @@ impl WriteHalf {
         let mut reserve = self.reserve.lock();
         let wanted = {
             let state = self.lock();
-            if state.core.latch().is_some() {
+            if state.core.terminal().is_some() {
                 return;
             }
             state.core.ahead()
         };
-        let Some(wanted) = wanted else { return self.runway.tried() };
+        let Some(wanted) = wanted else { return self.preallocator.tried() };
         if let Err(error) = self.make(&mut reserve, wanted, false) {
             tracing::warn!(%error, "failed to reserve space ahead");
-            self.runway.tried();
+            self.preallocator.tried();
         }
     }
 
@@ -152,7 +152,7 @@ impl WriteHalf {
     }
 
     fn no_space(&self, wanted: u64, cause: esker_disk::Error) -> Error {
-        let (dir, durable) = (self.dir.path().into(), self.published.seq().into());
+        let (dir, durable) = (self.dir.path().into(), self.watermark.seq().into());
         Error::NoSpace { dir, wanted, durable, cause }
     }
 
@@ -160,7 +160,7 @@ impl WriteHalf {
     fn extend(&self, segment: u64, least: u32, best: u32) -> Result<()> {
         let file = self.dir.open(&paths::segment(segment), Open::write())?;
         let limit = self.reserve_in(&*file, least, best)?;
-        self.runway.extended(segment, limit);
+        self.preallocator.extended(segment, limit);
         self.lock().core.extended(segment, limit);
         Ok(())
     }
@@ -256,7 +256,7 @@ impl WriteHalf {
         let name = paths::segment(number);
         let writer = self.dir.open(&name, self.mode.writing())?;
         let reader = self.dir.open(&name, self.mode.reading())?;
-        self.runway.made(number, Ready { writer, reader, written_to, limit });
+        self.preallocator.made(number, ReadySegment { writer, reader, written_to, limit });
         let full = if internal { limit } else { self.options.segment_size.max(limit) };
         self.lock().core.made(Reserved { segment: number, limit, full, internal });
         Ok(())

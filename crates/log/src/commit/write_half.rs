@@ -17,22 +17,22 @@ use crate::base::error::Result;
 use crate::base::options::Options;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
-use crate::commit::preallocator::{Prewriter, Runway};
+use crate::commit::preallocator::{Preallocator, Prewriter};
 use crate::commit::space_request::Asked;
 use crate::format::LogId;
 use crate::runtime::counters::Counters;
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::Waiters;
-use crate::staging::fill_tracker::Progress;
-use crate::staging::tail_cache::Tail;
-use crate::staging::terminal::TerminalState;
-use crate::staging::watermark::Published;
+use crate::staging::fill_tracker::FillTracker;
+use crate::staging::tail_cache::TailCache;
+use crate::staging::terminal::TerminalCell;
+use crate::staging::watermark::DurableWatermark;
 use crate::store::file_mode::FileMode;
 use crate::store::manifest::Manifest;
-use crate::store::segment_table::Segments;
+use crate::store::segment_table::SegmentTable;
 use crate::store::space_reserve::Reserve;
-use crate::store::trim_point::Floor;
-use crate::store::watermark_page::Page;
+use crate::store::trim_point::TrimPoint;
+use crate::store::watermark_page::WatermarkPage;
 
 pub(crate) struct WriteHalf {
     pub(crate) id: LogId,
@@ -43,15 +43,15 @@ pub(crate) struct WriteHalf {
     pub(crate) engine: Engine,
     pub(crate) state: Mutex<State>,
     pub(crate) waiters: Arc<Waiters>,
-    pub(crate) published: Arc<Published>,
-    pub(crate) terminal: Arc<TerminalState>,
-    pub(crate) segments: Arc<Segments>,
-    pub(crate) tail: Arc<Tail>,
-    pub(crate) runway: Runway,
+    pub(crate) watermark: Arc<DurableWatermark>,
+    pub(crate) terminal: Arc<TerminalCell>,
+    pub(crate) segments: Arc<SegmentTable>,
+    pub(crate) tail: Arc<TailCache>,
+    pub(crate) preallocator: Preallocator,
     pub(crate) counters: Counters,
-    pub(crate) progress: Arc<[Progress]>,
+    pub(crate) fill_tracker: Arc<[FillTracker]>,
     pub(crate) manifest: Mutex<Manifest>,
-    pub(crate) floor: Arc<Floor>,
+    pub(crate) trim_point: Arc<TrimPoint>,
     /// Numbers of spare files.
     pub(crate) spares: Mutex<Vec<u64>>,
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
@@ -62,7 +62,7 @@ pub(crate) struct WriteHalf {
     pub(crate) rotation_pending: AtomicBool,
     pub(crate) prewriter: Mutex<Option<Prewriter>>,
     /// For other processes.
-    pub(crate) page: Mutex<Page>,
+    pub(crate) watermark_page: Mutex<WatermarkPage>,
     /// Held while the set of segments changes.
     pub(crate) segment_set_lock: Mutex<()>,
     /// Held while space is reserved.
@@ -70,7 +70,7 @@ pub(crate) struct WriteHalf {
     /// Notified when the committer is back and when an in-flight commit ends.
     pub(crate) committer_idle: Condvar,
     /// As many callers are back as the commit delay waits for.
-    pub(crate) gathered: AtomicBool,
+    pub(crate) delay_met: AtomicBool,
     pub(crate) closed: Arc<AtomicBool>,
     /// Whoever reads the segments that are dropped here.
     pub(crate) readers: Weak<dyn ReadWork>,
@@ -79,7 +79,7 @@ pub(crate) struct WriteHalf {
 
 impl std::fmt::Debug for WriteHalf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let durable = self.published.seq();
+        let durable = self.watermark.seq();
         f.debug_struct("Log")
             .field("dir", &self.dir.path())
             .field("durable", &durable)
@@ -120,8 +120,8 @@ impl WriteHalf {
         self.state.lock()
     }
 
-    pub(crate) fn progress(&self, unit: u64) -> &Progress {
-        &self.progress[(unit % self.progress.len() as u64) as usize]
+    pub(crate) fn fill_tracker(&self, unit: u64) -> &FillTracker {
+        &self.fill_tracker[(unit % self.fill_tracker.len() as u64) as usize]
     }
 
     /// Changes the manifest, durably. Where that fails it stays as it was.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use esker_disk::Dir;
 use parking_lot::{Mutex, RwLock};
 
-use super::poller::{Depth, News, Watch, Watched};
-use super::snapshot::Seen;
+use super::poller::{Depth, News, Poller, Watched};
+use super::snapshot::Snapshot;
 use crate::base::error::{Error, Result};
 use crate::base::options::Options;
 use crate::read::source::Source;
@@ -21,16 +21,16 @@ pub(super) struct Follow {
     /// Its threads read ahead, and for tasks.
     pub(super) engine: Engine,
     /// Everything that one look at the directory found. Replaced as a whole.
-    pub(super) seen: RwLock<Arc<Seen>>,
+    pub(super) snapshot: RwLock<Arc<Snapshot>>,
     /// Held while looking again.
     pub(super) looking: Mutex<()>,
-    pub(super) watch: Arc<Watch>,
+    pub(super) watch: Arc<Poller>,
     pub(super) closed: AtomicBool,
 }
 
 impl Follow {
-    pub(super) fn seen(&self) -> Arc<Seen> {
-        Arc::clone(&self.seen.read())
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read())
     }
 
     pub(super) fn refuse_if_closed(&self) -> Result<()> {
@@ -43,7 +43,7 @@ impl Follow {
         if self.options.engine.is_none() {
             self.engine.stop();
         }
-        self.seen().supersede();
+        self.snapshot().supersede();
     }
 }
 
@@ -51,24 +51,24 @@ impl Watched for Follow {
     /// Looks, and tells whoever waits for what it brings.
     fn look(&self, depth: Depth) -> Result<News> {
         let _looking = self.looking.lock();
-        let seen = self.seen();
-        let before = seen.limit().1;
+        let snapshot = self.snapshot();
+        let before = snapshot.limit().1;
         if depth != Depth::Everything
-            && seen.follow_mark(&*self.dir, &self.options, depth == Depth::Facts)?
+            && snapshot.follow_mark(&*self.dir, &self.options, depth == Depth::Facts)?
         {
-            let last = seen.limit().1;
+            let last = snapshot.limit().1;
             if last == before {
                 return Ok(News::Nothing);
             }
             self.watch.waiters.wake_readers(last, &mut Vec::new());
             return Ok(News::Further);
         }
-        let now = Seen::look_again(&*self.dir, &self.options, &self.engine)?;
-        if depth != Depth::Everything && now.is_like(&seen) {
+        let now = Snapshot::look_again(&*self.dir, &self.options, &self.engine)?;
+        if depth != Depth::Everything && now.is_like(&snapshot) {
             return Ok(News::Nothing);
         }
-        *self.seen.write() = now;
-        seen.supersede();
+        *self.snapshot.write() = now;
+        snapshot.supersede();
         self.watch.waiters.wake_all();
         Ok(News::Anew)
     }

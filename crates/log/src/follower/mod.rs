@@ -1,6 +1,6 @@
 //! Reading a log that another process writes, or that nobody has open.
 //!
-//! `seen` is one look at the directory, and what was read of it; `stream` goes through it in order;
+//! `snapshot` is one look at the directory, and what was read of it; `stream` goes through it in order;
 //! `watch` looks again for those who wait.
 
 mod follow;
@@ -24,7 +24,7 @@ use crate::runtime::engine::Engine;
 use crate::store::directory;
 use follow::Follow;
 use poller::{Depth, Watched};
-use snapshot::Seen;
+use snapshot::Snapshot;
 
 pub use stream::ReaderStream;
 
@@ -56,13 +56,13 @@ impl Reader {
         options.check()?;
         let dir = directory::open(dir.as_ref(), &options)?;
         let engine = options.engine.clone().unwrap_or_else(Engine::for_reads);
-        let seen = RwLock::new(Seen::look_again(&*dir, &options, &engine)?);
+        let snapshot = RwLock::new(Snapshot::look_again(&*dir, &options, &engine)?);
         Ok(Self {
             follow: Arc::new(Follow {
                 dir,
                 options,
                 engine,
-                seen,
+                snapshot,
                 looking: Mutex::default(),
                 watch: Arc::default(),
                 closed: AtomicBool::new(false),
@@ -103,12 +103,12 @@ impl Reader {
     /// As [`Log::read`](crate::Log::read).
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
         let seq = seq.into();
-        match cursor::read(&*self.follow.seen(), seq) {
+        match cursor::read(&*self.follow.snapshot(), seq) {
             Err(Error::Damaged(_) | Error::Trimmed { .. }) => {
                 // A file may have been used again, or its last records moved.
                 self.follow.look(Depth::Everything)?;
-                let seen = self.follow.seen();
-                cursor::read(&*seen, seq).map_err(|error| cursor::exactly(&*seen, error))
+                let snapshot = self.follow.snapshot();
+                cursor::read(&*snapshot, seq).map_err(|error| cursor::exactly(&*snapshot, error))
             }
             other => other,
         }
@@ -116,42 +116,42 @@ impl Reader {
 
     /// The last durable record, at the last look.
     pub fn durable(&self) -> Seq {
-        Seq(self.follow.seen().limit().1)
+        Seq(self.follow.snapshot().limit().1)
     }
 
     /// The position behind the last durable record, at the last look.
     pub fn position(&self) -> Position {
-        Position(self.follow.seen().limit().0)
+        Position(self.follow.snapshot().limit().0)
     }
 
     /// The oldest record stored, or the next one in a log without any.
     pub fn oldest(&self) -> Seq {
-        cursor::oldest(&*self.follow.seen())
+        cursor::oldest(&*self.follow.snapshot())
     }
 
     /// Bytes behind the last durable record that look sound, and that only recovery may judge. With
     /// a writer at work these are its latest commits.
     pub fn unrecovered_bytes(&self) -> u64 {
-        self.follow.seen().unrecovered
+        self.follow.snapshot().unrecovered
     }
 
     /// The first damage that the look at the directory met, where it met any. Segments that a
     /// footer vouches for are not read by that; [`verify`](crate::verify) reads everything.
     pub fn damage(&self) -> Option<Damage> {
-        self.follow.seen().damage.clone()
+        self.follow.snapshot().damage.clone()
     }
 
     /// The number of segments.
     pub fn segments(&self) -> usize {
-        self.follow.seen().segments().len()
+        self.follow.snapshot().segments().len()
     }
 
     /// Records that can be read, and bytes of segments, at the time of opening. Reads the part of the
     /// oldest segment that was truncated, to count what is in it.
     pub fn stored(&self) -> (u64, u64) {
-        let seen = self.follow.seen();
-        let trim = seen.low().seq;
-        seen.segments().all().iter().fold((0, 0), |(records, bytes), segment| {
+        let snapshot = self.follow.snapshot();
+        let trim = snapshot.low().seq;
+        snapshot.segments().all().iter().fold((0, 0), |(records, bytes), segment| {
             let (stored, end, last) = {
                 let state = segment.state.read();
                 (state.records, state.end, state.last_seq)
@@ -163,17 +163,17 @@ impl Reader {
 
     /// Bytes of memory in what was read from the files and is kept for other streams.
     pub fn cold_bytes(&self) -> u64 {
-        self.follow.seen().cold_bytes()
+        self.follow.snapshot().cold_bytes()
     }
 
     /// Whether the log was closed cleanly when it was last looked at.
     pub fn is_closed_cleanly(&self) -> bool {
-        self.follow.seen().manifest().clean.is_some()
+        self.follow.snapshot().manifest().clean.is_some()
     }
 
     /// The log's number, and its session.
     pub fn identity(&self) -> (crate::format::LogId, u64) {
-        let manifest = self.follow.seen().manifest();
+        let manifest = self.follow.snapshot().manifest();
         (manifest.log, manifest.session)
     }
 }

@@ -55,7 +55,7 @@ pub(super) trait Watched: Send + Sync + 'static {
 
 /// Those who wait for another process.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct Poller {
     pub(super) waiters: Waiters,
     state: Mutex<State>,
     changed: Condvar,
@@ -78,7 +78,7 @@ struct State {
     failed: Option<(u64, Error)>,
 }
 
-impl Watch {
+impl Poller {
     /// Somebody is on the list and waits; the number of looks so far.
     pub(super) fn begin(self: &Arc<Self>, follow: &Arc<impl Watched>) -> Result<u64> {
         let mut state = self.state.lock();
@@ -86,7 +86,7 @@ impl Watch {
         Ok(state.looks)
     }
 
-    /// Asks for a look at everything that begins after this call; what [`Watch::is_ended`] is asked for,
+    /// Asks for a look at everything that begins after this call; what [`Poller::is_ended`] is asked for,
     /// and the number of looks so far.
     pub(super) fn ask_whole(self: &Arc<Self>, follow: &Arc<impl Watched>) -> Result<(u64, u64)> {
         let mut state = self.state.lock();
@@ -132,7 +132,7 @@ impl Watch {
     }
 
     fn look_for_all(&self, follow: &Weak<impl Watched>) {
-        let _gone = Gone(self);
+        let _gone = ThreadGuard(self);
         let mut pause = FIRST;
         let mut closely = Instant::now() + CLOSELY;
         while let Some(depth) = self.next_look(&mut pause, &mut closely) {
@@ -196,9 +196,9 @@ impl Watch {
 }
 
 /// However the thread ends, those who wait hear of it; the next who waits starts another.
-struct Gone<'a>(&'a Watch);
+struct ThreadGuard<'a>(&'a Poller);
 
-impl Drop for Gone<'_> {
+impl Drop for ThreadGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.runs = false;

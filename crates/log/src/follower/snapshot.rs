@@ -13,17 +13,17 @@ use crate::base::error::{Damage, Error, Result};
 use crate::base::options::{Direct, Options};
 use crate::format::BLOCK;
 use crate::read::batch::Memory;
-use crate::read::cache::Cold;
+use crate::read::cache::ReadCache;
 use crate::read::cursor::read_units;
-use crate::read::source::{Ground, Source, Wait, Want};
-use crate::recovery::{read_footed, read_head, survey};
+use crate::read::source::{ReadSource, Source, Wait, Want};
+use crate::recovery::{read_footed, read_head, scan_dir};
 use crate::runtime::engine::{Engine, ReadWork};
-use crate::staging::buffer::Window;
+use crate::staging::buffer::StagingBuffer;
 use crate::store::manifest::Manifest;
 use crate::store::paths;
-use crate::store::segment_table::{Segment, Segments, State};
-use crate::store::trim_point::{Floor, Low};
-use crate::store::watermark_page::Look;
+use crate::store::segment_table::{Segment, SegmentTable, State};
+use crate::store::trim_point::{Trim, TrimPoint};
+use crate::store::watermark_page::PageReader;
 
 /// How often a survey is tried again while a writer changes the directory under it.
 pub(super) const TRIES: usize = 8;
@@ -33,49 +33,49 @@ pub(super) const AGAIN: Duration = Duration::from_millis(1);
 /// What one look at the directory found, and what was read of it since. Of a look that was replaced
 /// nothing is handed out any more: recovery may have moved the last records.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Snapshot {
     manifest: RwLock<Manifest>,
-    look: Option<Look>,
-    segments: Segments,
-    floor: Floor,
+    look: Option<PageReader>,
+    segments: SegmentTable,
+    trim_point: TrimPoint,
     /// Position and number.
     limit: RwLock<(u64, u64)>,
     /// Bytes of sound units that nothing vouches for.
     pub(super) unrecovered: u64,
     pub(super) damage: Option<Damage>,
-    cold: Cold,
+    cache: ReadCache,
     engine: Engine,
     /// It stands in the engine's queue for reads.
     reads_queued: AtomicBool,
-    me: Weak<Seen>,
+    me: Weak<Snapshot>,
 }
 
-impl Source for Seen {
+impl Source for Snapshot {
     fn limit(&self) -> (u64, u64) {
         *self.limit.read()
     }
 
-    fn low(&self) -> Low {
-        self.floor.low()
+    fn low(&self) -> Trim {
+        self.trim_point.low()
     }
 
-    fn segments(&self) -> &Segments {
+    fn segments(&self) -> &SegmentTable {
         &self.segments
     }
 
-    fn window(&self, _: u64, _: u32) -> Option<(Arc<Window>, u32)> {
+    fn buffer(&self, _: u64, _: u32) -> Option<(Arc<StagingBuffer>, u32)> {
         None
     }
 
     fn units(&self, want: &Want<'_>, wait: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>> {
-        self.cold.units(self, want, wait).map(|found| match found {
+        self.cache.units(self, want, wait).map(|found| match found {
             Some(found) => Ok(found),
             None => read_units(want.segment, want.offset, want.end),
         })
     }
 }
 
-impl Ground for Seen {
+impl ReadSource for Snapshot {
     fn is_manual(&self) -> bool {
         self.engine.is_manual()
     }
@@ -95,27 +95,27 @@ impl Ground for Seen {
 
     /// That of the writer's page: whoever is far behind does not look at it otherwise.
     fn mark(&self) -> u64 {
-        let told = self.look.as_ref().and_then(|look| look.told().ok().flatten());
-        told.map_or(0, |told| told.position)
+        let stored = self.look.as_ref().and_then(|look| look.stored().ok().flatten());
+        stored.map_or(0, |stored| stored.position)
     }
 }
 
-impl ReadWork for Seen {
+impl ReadWork for Snapshot {
     fn load(&self) {
         self.reads_queued.store(false, SeqCst);
-        self.cold.load_next(self);
+        self.cache.load_next(self);
     }
 
     fn dropped_below(&self, segment: u64) {
-        self.cold.forget_below(segment);
+        self.cache.forget_below(segment);
     }
 
     fn stopped(&self) {
-        self.cold.abandon();
+        self.cache.abandon();
     }
 }
 
-impl Seen {
+impl Snapshot {
     /// Looks at the whole directory. A writer may change it meanwhile; then again, until two looks
     /// meet the same damage.
     pub(super) fn look_again(
@@ -126,7 +126,7 @@ impl Seen {
         let mut outcome = Self::look(dir, options, engine);
         for _ in 1..TRIES {
             match &outcome {
-                Ok(seen) if seen.damage.is_none() => break,
+                Ok(snapshot) if snapshot.damage.is_none() => break,
                 Err(Error::NotALog { .. } | Error::Version { .. } | Error::Foreign { .. }) => break,
                 _ => {
                     std::thread::sleep(AGAIN);
@@ -158,35 +158,35 @@ impl Seen {
 
     fn look(dir: &dyn Dir, options: &Options, engine: &Engine) -> Result<Arc<Self>> {
         let manifest = Manifest::of_log(dir)?;
-        let look = Look::open(dir, manifest.log)?;
+        let look = PageReader::open(dir, manifest.log)?;
         let direct = options.direct != Direct::Off && reads_directly(dir);
-        let before = look.as_ref().and_then(|look| look.told().ok().flatten());
-        let mut survey = survey(dir, options, manifest, direct)?;
-        let after = look.as_ref().and_then(|look| look.told().ok().flatten());
-        let (position, seq, unrecovered) = survey.durable_end();
+        let before = look.as_ref().and_then(|look| look.stored().ok().flatten());
+        let mut scan = scan_dir(dir, options, manifest, direct)?;
+        let after = look.as_ref().and_then(|look| look.stored().ok().flatten());
+        let (position, seq, unrecovered) = scan.durable_end();
         // A writer that commits meanwhile makes claims that the look came too early for. What was
         // durable at its beginning is there.
         if before != after && before.is_some_and(|before| before.seq <= seq) {
-            survey.damage = None;
+            scan.damage = None;
         }
         let segments =
-            Segments::new(survey.live.iter().map(|live| Arc::clone(&live.segment)).collect());
-        let seen = Arc::new_cyclic(|me| Self {
-            floor: Floor::new(&segments, manifest.floor_seq),
+            SegmentTable::new(scan.live.iter().map(|live| Arc::clone(&live.segment)).collect());
+        let snapshot = Arc::new_cyclic(|me| Self {
+            trim_point: TrimPoint::new(&segments, manifest.trim_seq),
             manifest: RwLock::new(manifest),
             look,
             segments,
             limit: RwLock::new((position, seq)),
             unrecovered,
-            damage: survey.damage,
-            cold: Cold::new(options.cold_cache),
+            damage: scan.damage,
+            cache: ReadCache::new(options.cold_cache),
             engine: engine.clone(),
             reads_queued: AtomicBool::new(false),
             me: me.clone(),
         });
-        let work: Weak<dyn ReadWork> = seen.me.clone();
+        let work: Weak<dyn ReadWork> = snapshot.me.clone();
         engine.register_reads(work);
-        Ok(seen)
+        Ok(snapshot)
     }
 
     /// Follows the mark of the writer, and where that stands still, and this is asked for, looks
@@ -198,21 +198,21 @@ impl Seen {
         options: &Options,
         still: bool,
     ) -> Result<bool> {
-        let Some(told) = self.look.as_ref().and_then(|look| look.told().ok().flatten()) else {
+        let Some(stored) = self.look.as_ref().and_then(|look| look.stored().ok().flatten()) else {
             return Ok(false);
         };
         let manifest = self.manifest();
-        if told.session != manifest.session || self.damage.is_some() {
+        if stored.session != manifest.session || self.damage.is_some() {
             return Ok(false);
         }
-        if told.seq <= self.limit().1 {
+        if stored.seq <= self.limit().1 {
             if !still {
                 return Ok(true);
             }
             let now = Manifest::read(dir)?;
-            return Ok(now.is_some_and(|now| now == manifest || self.raise_floor(&now)));
+            return Ok(now.is_some_and(|now| now == manifest || self.raise_trim_point(&now)));
         }
-        while let Some(newest) = self.segments.newest().filter(|n| n.number() < told.segment) {
+        while let Some(newest) = self.segments.newest().filter(|n| n.number() < stored.segment) {
             match next_segment(dir, options, &manifest, &newest)? {
                 Some(next) => self.segments.push(next),
                 // It left the log before it was looked at, or has another name.
@@ -220,7 +220,7 @@ impl Seen {
             }
             self.take_footers();
         }
-        *self.limit.write() = (told.position, told.seq);
+        *self.limit.write() = (stored.position, stored.seq);
         Ok(true)
     }
 
@@ -239,36 +239,36 @@ impl Seen {
 
     /// Lets go of whole segments that left the log, if nothing else happened to it. A floor inside a
     /// segment is for a new look: there may be no index here to find it with.
-    fn raise_floor(&self, now: &Manifest) -> bool {
+    fn raise_trim_point(&self, now: &Manifest) -> bool {
         let mut manifest = self.manifest.write();
-        let Manifest { floor_segment, floor_seq, durable, .. } = *now;
-        if *now != (Manifest { floor_segment, floor_seq, durable, ..*manifest }) {
+        let Manifest { trim_segment, trim_seq, durable, .. } = *now;
+        if *now != (Manifest { trim_segment, trim_seq, durable, ..*manifest }) {
             return false;
         }
         let segments = self.segments.all();
-        let Some(first) = segments.iter().find(|segment| segment.number() == floor_segment) else {
+        let Some(first) = segments.iter().find(|segment| segment.number() == trim_segment) else {
             return false;
         };
-        if first.header.prev_seq != floor_seq {
+        if first.header.prev_seq != trim_seq {
             return false;
         }
         // As the writer does it: a reader below the floor must not look for segments that are gone.
-        self.floor.raise(Low { seq: floor_seq, position: first.header.base });
-        self.segments.drop_below(floor_segment);
-        self.cold.forget_below(floor_segment);
+        self.trim_point.raise(Trim { seq: trim_seq, position: first.header.base });
+        self.segments.drop_below(trim_segment);
+        self.cache.forget_below(trim_segment);
         *manifest = *now;
         true
     }
 
     /// Nobody is to read here any more: whoever waits looks again.
     pub(super) fn supersede(&self) {
-        self.cold.abandon();
-        self.cold.forget_below(u64::MAX);
+        self.cache.abandon();
+        self.cache.forget_below(u64::MAX);
     }
 
     /// Bytes of the pieces that are kept.
     pub(super) fn cold_bytes(&self) -> u64 {
-        self.cold.bytes()
+        self.cache.bytes()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::follow::Follow;
 use super::poller::{Depth, Watched};
-use super::snapshot::{AGAIN, Seen, TRIES};
+use super::snapshot::{AGAIN, Snapshot, TRIES};
 use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
 use crate::read::batch::Batch;
@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct ReaderStream {
     follow: Arc<Follow>,
-    seen: Arc<Seen>,
+    snapshot: Arc<Snapshot>,
     cursor: Cursor,
     last: u64,
     key: Option<Key>,
@@ -52,17 +52,18 @@ pub struct ReaderStream {
 
 impl ReaderStream {
     pub(super) fn new(follow: &Arc<Follow>, start: Start) -> Result<Self> {
-        let seen = follow.seen();
-        let cursor = Cursor::new(&*seen, start).map_err(|error| cursor::exactly(&*seen, error))?;
+        let snapshot = follow.snapshot();
+        let cursor =
+            Cursor::new(&*snapshot, start).map_err(|error| cursor::exactly(&*snapshot, error))?;
         let last = match start {
-            Start::Tip => seen.limit().1,
-            Start::Oldest => seen.low().seq,
+            Start::Tip => snapshot.limit().1,
+            Start::Oldest => snapshot.low().seq,
             Start::After(seq) => seq.0,
             Start::From(seq) => seq.0.saturating_sub(1),
         };
         Ok(Self {
             follow: Arc::clone(follow),
-            seen,
+            snapshot,
             cursor,
             last,
             key: None,
@@ -159,7 +160,7 @@ impl ReaderStream {
             self.follow.look(Depth::Facts)?;
         }
         // A replaced look may not go as far as this stream is.
-        let next = self.last.max(self.seen.limit().1).saturating_add(1);
+        let next = self.last.max(self.snapshot.limit().1).saturating_add(1);
         self.follow.watch.waiters.register(&mut self.key, For::Record(next), waker);
         if !self.follow.engine.is_manual() {
             let looks = self.follow.watch.begin(&self.follow)?;
@@ -197,11 +198,11 @@ impl ReaderStream {
                     return other;
                 }
             };
-            let seen = self.follow.seen();
+            let snapshot = self.follow.snapshot();
             self.looks += 1;
-            if self.last < seen.low().seq || self.looks > TRIES {
+            if self.last < snapshot.low().seq || self.looks > TRIES {
                 self.looks = 0;
-                return Err(cursor::exactly(&*seen, error));
+                return Err(cursor::exactly(&*snapshot, error));
             }
             // A writer that recovers moves the last records under a reader. Damage is what a new look
             // at everything finds again.
@@ -233,15 +234,15 @@ impl ReaderStream {
 
     fn next_seen(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
         loop {
-            let now = self.follow.seen();
-            if !Arc::ptr_eq(&now, &self.seen) {
+            let now = self.follow.snapshot();
+            if !Arc::ptr_eq(&now, &self.snapshot) {
                 // Recovery may have moved records: the number is what stays.
                 self.cursor = Cursor::new(&*now, Start::After(Seq(self.last)))
                     .map_err(|error| cursor::exactly(&*now, error))?;
-                self.seen = now;
+                self.snapshot = now;
             }
-            let next = self.cursor.step(&*self.seen, wait);
-            if !Arc::ptr_eq(&self.follow.seen(), &self.seen) {
+            let next = self.cursor.step(&*self.snapshot, wait);
+            if !Arc::ptr_eq(&self.follow.snapshot(), &self.snapshot) {
                 continue;
             }
             return match next {
@@ -249,7 +250,7 @@ impl ReaderStream {
                     self.last = batch.last().map_or(self.last, |seq| seq.0);
                     Ok(Poll::Ready(Some(batch)))
                 }
-                Ok(Poll::Ready(None)) => match &self.seen.damage {
+                Ok(Poll::Ready(None)) => match &self.snapshot.damage {
                     Some(damage) => Err(Error::Damaged(damage.clone())),
                     None => Ok(Poll::Ready(None)),
                 },

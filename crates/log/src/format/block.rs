@@ -69,7 +69,7 @@ impl Salt {
 
 /// Why bytes are not what they should be. Every variant is one sentence for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub(crate) enum DecodeError {
     /// Nothing but zeros: never written, or the end.
     Blank,
     /// Neither a unit nor anything else that may stand here.
@@ -88,17 +88,17 @@ pub(crate) enum Flaw {
     Unreadable,
 }
 
-impl std::fmt::Display for Flaw {
+impl std::fmt::Display for DecodeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Flaw::Blank => "nothing was written here",
-            Flaw::NotAUnit => "this is not the start of a commit unit",
-            Flaw::Cut => "the file ends inside a commit unit",
-            Flaw::Checksum => "the checksum does not match",
-            Flaw::Nonsense => "a length or a number is impossible",
-            Flaw::Chain => "this does not continue what stands before it",
-            Flaw::Padding => "bytes that must be zero are not",
-            Flaw::Unreadable => "the device does not give the bytes, they could not be read",
+            DecodeError::Blank => "nothing was written here",
+            DecodeError::NotAUnit => "this is not the start of a commit unit",
+            DecodeError::Cut => "the file ends inside a commit unit",
+            DecodeError::Checksum => "the checksum does not match",
+            DecodeError::Nonsense => "a length or a number is impossible",
+            DecodeError::Chain => "this does not continue what stands before it",
+            DecodeError::Padding => "bytes that must be zero are not",
+            DecodeError::Unreadable => "the device does not give the bytes, they could not be read",
         })
     }
 }

@@ -4,13 +4,13 @@
 //! [`Records`] goes over bytes that were checked, or that this process staged itself, and costs a
 //! few loads a record.
 
-use crate::format::block::{BLOCK, Flaw, Salt, block_up};
+use crate::format::block::{BLOCK, DecodeError, Salt, block_up};
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitHeader, UnitKind};
 
 /// A record as it stands in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Placed<'a> {
+pub(crate) struct LocatedRecord<'a> {
     pub(crate) seq: u64,
     pub(crate) prev_seq: u64,
     /// Offset of the record in the segment.
@@ -27,26 +27,26 @@ pub(crate) fn check_unit<'a>(
     bytes: &'a [u8],
     salt: Salt,
     offset: u32,
-    mut each: impl FnMut(Placed<'a>),
-) -> Result<(UnitHeader, u32), Flaw> {
+    mut each: impl FnMut(LocatedRecord<'a>),
+) -> Result<(UnitHeader, u32), DecodeError> {
     let (header, crc) = UnitHeader::parse(bytes, salt, offset)?;
     if header.kind == UnitKind::Gap {
         return Ok((header, crc));
     }
-    let unit = bytes.get(..header.span() as usize).ok_or(Flaw::Cut)?;
+    let unit = bytes.get(..header.span() as usize).ok_or(DecodeError::Cut)?;
     let (records, zeros) = unit.split_at(header.used as usize);
     let mut at = UNIT_HEADER;
     let mut prev_seq = header.prev_seq;
     let mut digest = 0u64;
     for _ in 0..header.records {
-        let rest = records.get(at as usize..).ok_or(Flaw::Nonsense)?;
+        let rest = records.get(at as usize..).ok_or(DecodeError::Nonsense)?;
         let record = RecordHeader::parse(rest)?;
-        let stored = rest.get(..record.stored() as usize).ok_or(Flaw::Nonsense)?;
+        let stored = rest.get(..record.stored() as usize).ok_or(DecodeError::Nonsense)?;
         record.check(salt, offset + at, stored)?;
         if record.seq <= prev_seq {
-            return Err(Flaw::Nonsense);
+            return Err(DecodeError::Nonsense);
         }
-        each(Placed {
+        each(LocatedRecord {
             seq: record.seq,
             prev_seq,
             offset: offset + at,
@@ -57,13 +57,13 @@ pub(crate) fn check_unit<'a>(
         at += record.stored();
     }
     if at != header.used || prev_seq != header.last_seq {
-        return Err(Flaw::Nonsense);
+        return Err(DecodeError::Nonsense);
     }
     if digest != header.digest {
-        return Err(Flaw::Checksum);
+        return Err(DecodeError::Checksum);
     }
     if zeros.iter().any(|&byte| byte != 0) {
-        return Err(Flaw::Padding);
+        return Err(DecodeError::Padding);
     }
     Ok((header, crc))
 }
@@ -130,13 +130,13 @@ impl<'a> Records<'a> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    type Item = Placed<'a>;
+    type Item = LocatedRecord<'a>;
 
-    fn next(&mut self) -> Option<Placed<'a>> {
+    fn next(&mut self) -> Option<LocatedRecord<'a>> {
         loop {
             match stand(self.bytes, self.offset) {
                 Stand::Record(record, payload) => {
-                    let placed = Placed {
+                    let placed = LocatedRecord {
                         seq: record.seq,
                         prev_seq: self.prev_seq,
                         offset: self.offset,
@@ -182,9 +182,9 @@ pub(crate) enum Found {
         from: u64,
         to: u64,
     },
-    Flaw {
+    DecodeError {
         offset: u32,
-        flaw: Flaw,
+        decode_error: DecodeError,
     },
 }
 
@@ -207,13 +207,13 @@ pub(crate) fn find(
         let Some(first) = rest.first_chunk::<4>() else {
             return match prev_seq >= last {
                 true => Found::Passed,
-                false => Found::Flaw { offset: here, flaw: Flaw::Cut },
+                false => Found::DecodeError { offset: here, decode_error: DecodeError::Cut },
             };
         };
         let first = u32::from_le_bytes(*first);
         let is_unit = here.is_multiple_of(BLOCK) && UnitHeader::starts(first);
         if padded && !is_unit {
-            return Found::Flaw { offset: here, flaw: Flaw::Padding };
+            return Found::DecodeError { offset: here, decode_error: DecodeError::Padding };
         }
         if first == 0 {
             at = block_up(here + 1) - offset;
@@ -223,10 +223,10 @@ pub(crate) fn find(
         padded = false;
         if is_unit {
             match UnitHeader::parse(rest, salt, here) {
-                Err(flaw) => return Found::Flaw { offset: here, flaw },
+                Err(decode_error) => return Found::DecodeError { offset: here, decode_error },
                 // The size of a record before may have been damaged into a zero.
                 Ok((header, _)) if at > 0 && header.prev_seq != prev_seq => {
-                    return Found::Flaw { offset: here, flaw: Flaw::Chain };
+                    return Found::DecodeError { offset: here, decode_error: DecodeError::Chain };
                 }
                 Ok((header, _)) if header.kind == UnitKind::Gap => {
                     let (from, to) = (header.prev_seq, header.last_seq);
@@ -245,13 +245,13 @@ pub(crate) fn find(
         }
         let record = match RecordHeader::parse(rest) {
             Ok(record) => record,
-            Err(flaw) => return Found::Flaw { offset: here, flaw },
+            Err(decode_error) => return Found::DecodeError { offset: here, decode_error },
         };
         let Some(stored) = rest.get(..record.stored() as usize) else {
-            return Found::Flaw { offset: here, flaw: Flaw::Cut };
+            return Found::DecodeError { offset: here, decode_error: DecodeError::Cut };
         };
-        if let Err(flaw) = record.check(salt, here, stored) {
-            return Found::Flaw { offset: here, flaw };
+        if let Err(decode_error) = record.check(salt, here, stored) {
+            return Found::DecodeError { offset: here, decode_error };
         }
         if record.seq == want {
             let len = record.size - RECORD_HEADER;

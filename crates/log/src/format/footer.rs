@@ -6,7 +6,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK, Flaw, Salt, block_up, crc};
+use crate::format::block::{BLOCK, DecodeError, Salt, block_up, crc};
 
 const MAGIC: u32 = 0xE5CE_F007;
 pub(crate) const FOOTER_HEADER: usize = 64;
@@ -100,47 +100,47 @@ impl Footer {
     }
 
     /// The length of the footer that starts with these bytes, before anything about it is checked.
-    pub(crate) fn length(bytes: &[u8], end: u32) -> Result<u32, Flaw> {
+    pub(crate) fn length(bytes: &[u8], end: u32) -> Result<u32, DecodeError> {
         let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
-            return Err(Flaw::Cut);
+            return Err(DecodeError::Cut);
         };
         if raw.magic.get() != MAGIC {
-            return Err(Flaw::NotAUnit);
+            return Err(DecodeError::NotAUnit);
         }
         // Every entry stands for a record, and a record takes sixteen bytes at least.
         if raw.end.get() != end || raw.entries.get() > end / 16 {
-            return Err(Flaw::Nonsense);
+            return Err(DecodeError::Nonsense);
         }
         Ok(block_up(FOOTER_HEADER as u32 + raw.entries.get() * ENTRY as u32))
     }
 
     /// Reads a footer that stands at `end`; `bytes` has the length that [`Footer::length`] gave.
-    pub(crate) fn parse(bytes: &[u8], salt: Salt, end: u32) -> Result<Self, Flaw> {
+    pub(crate) fn parse(bytes: &[u8], salt: Salt, end: u32) -> Result<Self, DecodeError> {
         let length = Self::length(bytes, end)? as usize;
-        let bytes = bytes.get(..length).ok_or(Flaw::Cut)?;
-        let (mut raw, rest) = Raw::read_from_prefix(bytes).map_err(|_| Flaw::Cut)?;
+        let bytes = bytes.get(..length).ok_or(DecodeError::Cut)?;
+        let (mut raw, rest) = Raw::read_from_prefix(bytes).map_err(|_| DecodeError::Cut)?;
         let sum = raw.crc.get();
         raw.crc = U32::ZERO;
         let (entries, zeros) = rest.split_at(raw.entries.get() as usize * ENTRY);
         if salt.bind(end, raw.as_bytes()).rotate_left(1) ^ crc(entries) != sum {
-            return Err(Flaw::Checksum);
+            return Err(DecodeError::Checksum);
         }
         if zeros.iter().any(|&byte| byte != 0) {
-            return Err(Flaw::Padding);
+            return Err(DecodeError::Padding);
         }
-        let entries = <[RawEntry]>::ref_from_bytes(entries).map_err(|_| Flaw::Cut)?;
+        let entries = <[RawEntry]>::ref_from_bytes(entries).map_err(|_| DecodeError::Cut)?;
         let mut before = BLOCK;
         for entry in entries {
             let (unit, record) = (entry.unit.get(), entry.record.get());
             let ordered = before <= unit && unit < record && record < end;
             if !ordered || entry.prev_seq.get() >= entry.seq.get() {
-                return Err(Flaw::Nonsense);
+                return Err(DecodeError::Nonsense);
             }
             before = unit;
         }
         let records = raw.records.get();
         if records > u64::from(end / 16) || raw.prev_seq.get() > raw.last_seq.get() {
-            return Err(Flaw::Nonsense);
+            return Err(DecodeError::Nonsense);
         }
         let index = entries.iter().map(|entry| IndexEntry {
             seq: entry.seq.get(),

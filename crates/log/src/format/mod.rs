@@ -15,7 +15,7 @@ pub(crate) mod segment;
 pub(crate) mod unit;
 
 pub(crate) use block::{
-    BLOCK, Flaw, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, VERSION, block_up, crc,
+    BLOCK, DecodeError, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, VERSION, block_up, crc,
 };
 pub use block::{LogId, RECORD_LIMIT_MAX};
 pub(crate) use footer::{Footer, IndexEntry};

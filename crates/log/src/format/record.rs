@@ -9,7 +9,7 @@
 //! and sequence number, and the payload: a record that was moved, or whose number or length was
 //! changed, does not match.
 
-use crate::format::block::{Flaw, RECORD_LIMIT_MAX, Salt, crc};
+use crate::format::block::{DecodeError, RECORD_LIMIT_MAX, Salt, crc};
 
 pub(crate) const RECORD_HEADER: u32 = 16;
 
@@ -46,14 +46,14 @@ impl RecordHeader {
     }
 
     /// Reads a header without looking at the payload. The size is checked to be possible.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Flaw> {
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let Some(bytes) = bytes.first_chunk::<{ RECORD_HEADER as usize }>() else {
-            return Err(Flaw::Cut);
+            return Err(DecodeError::Cut);
         };
         let [s0, s1, s2, s3, c0, c1, c2, c3, seq @ ..] = *bytes;
         let size = u32::from_le_bytes([s0, s1, s2, s3]);
         if !(RECORD_HEADER..=SIZE_MAX).contains(&size) {
-            return Err(Flaw::Nonsense);
+            return Err(DecodeError::Nonsense);
         }
         Ok(Self { size, crc: u32::from_le_bytes([c0, c1, c2, c3]), seq: u64::from_le_bytes(seq) })
     }
@@ -64,15 +64,15 @@ impl RecordHeader {
     }
 
     /// Checks a whole stored record, zeros included, that stands at `offset`.
-    pub(crate) fn check(self, salt: Salt, offset: u32, stored: &[u8]) -> Result<(), Flaw> {
+    pub(crate) fn check(self, salt: Salt, offset: u32, stored: &[u8]) -> Result<(), DecodeError> {
         let Some(payload) = stored.get(RECORD_HEADER as usize..self.size as usize) else {
-            return Err(Flaw::Cut);
+            return Err(DecodeError::Cut);
         };
         if checksum(salt, offset, self.size, self.seq, payload) != self.crc {
-            return Err(Flaw::Checksum);
+            return Err(DecodeError::Checksum);
         }
         if stored[self.size as usize..].iter().any(|&byte| byte != 0) {
-            return Err(Flaw::Padding);
+            return Err(DecodeError::Padding);
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ mod tests {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             let seen = RecordHeader::parse(&bad).and_then(|header| {
-                let stored = bad.get(..header.stored() as usize).ok_or(Flaw::Cut)?;
+                let stored = bad.get(..header.stored() as usize).ok_or(DecodeError::Cut)?;
                 header.check(salt, 4176, stored)
             });
             assert!(seen.is_err(), "bit {bit} went unseen");
@@ -120,8 +120,8 @@ mod tests {
         let salt = Salt::new(LogId([7; 16]), 3);
         let bytes = stored(salt, 4176, 42, b"x");
         let header = RecordHeader::parse(&bytes).unwrap();
-        assert_eq!(header.check(salt, 8272, &bytes), Err(Flaw::Checksum));
+        assert_eq!(header.check(salt, 8272, &bytes), Err(DecodeError::Checksum));
         let other = Salt::new(LogId([7; 16]), 4);
-        assert_eq!(header.check(other, 4176, &bytes), Err(Flaw::Checksum));
+        assert_eq!(header.check(other, 4176, &bytes), Err(DecodeError::Checksum));
     }
 }

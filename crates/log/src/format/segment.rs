@@ -5,7 +5,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK, Flaw, LogId, NUMBER_MAX, Salt, VERSION};
+use crate::format::block::{BLOCK, DecodeError, LogId, NUMBER_MAX, Salt, VERSION};
 
 const MAGIC: [u8; 8] = *b"ESKERSEG";
 const SEGMENT_HEADER: usize = 104;
@@ -27,7 +27,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) prev_seq: u64,
     /// The log was durable up to this number when the header was submitted, or, where `recovered` is
     /// set, when the segment got its name.
-    pub(crate) claim: u64,
+    pub(crate) durable_bound: u64,
     pub(crate) time_ms: u64,
     /// The checksum of the last unit before this segment.
     pub(crate) chain: u32,
@@ -50,7 +50,7 @@ struct Raw {
     base: U64,
     prev_segment: U64,
     prev_seq: U64,
-    claim: U64,
+    durable_bound: U64,
     time_ms: U64,
     chain: U32,
     block: U32,
@@ -62,18 +62,18 @@ const _: () = assert!(size_of::<Raw>() == SEGMENT_HEADER);
 
 /// Why a segment's first block was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HeaderFlaw {
+pub(crate) enum HeaderError {
     /// Damaged, or never written.
-    Flaw(Flaw),
+    DecodeError(DecodeError),
     /// Written by a version of Esker that this one does not know.
     Version(u32),
     /// A sound header of another log.
     Foreign(LogId),
 }
 
-impl From<Flaw> for HeaderFlaw {
-    fn from(flaw: Flaw) -> Self {
-        Self::Flaw(flaw)
+impl From<DecodeError> for HeaderError {
+    fn from(decode_error: DecodeError) -> Self {
+        Self::DecodeError(decode_error)
     }
 }
 
@@ -94,7 +94,7 @@ impl SegmentHeader {
             base: U64::new(self.base),
             prev_segment: U64::new(self.prev_segment),
             prev_seq: U64::new(self.prev_seq),
-            claim: U64::new(self.claim),
+            durable_bound: U64::new(self.durable_bound),
             time_ms: U64::new(self.time_ms),
             chain: U32::new(self.chain),
             block: U32::new(BLOCK),
@@ -120,41 +120,45 @@ impl SegmentHeader {
     }
 
     /// Reads the first block of the segment with this number of this log.
-    pub(crate) fn parse(block: &[u8], log: LogId, segment: u64) -> Result<(Self, u32), HeaderFlaw> {
+    pub(crate) fn parse(
+        block: &[u8],
+        log: LogId,
+        segment: u64,
+    ) -> Result<(Self, u32), HeaderError> {
         let Ok((mut raw, rest)) = Raw::read_from_prefix(block) else {
-            return Err(Flaw::Cut.into());
+            return Err(DecodeError::Cut.into());
         };
         if rest.len() < BLOCK as usize - SEGMENT_HEADER {
-            return Err(Flaw::Cut.into());
+            return Err(DecodeError::Cut.into());
         }
         if raw.magic != MAGIC {
             let blank = block.iter().all(|&byte| byte == 0);
-            return Err(if blank { Flaw::Blank } else { Flaw::NotAUnit }.into());
+            return Err(if blank { DecodeError::Blank } else { DecodeError::NotAUnit }.into());
         }
         let crc = raw.crc.get();
         raw.crc = U32::ZERO;
         let own = Salt::new(LogId(raw.log), raw.segment.get());
         if summed(&raw, own) != crc {
-            return Err(Flaw::Checksum.into());
+            return Err(DecodeError::Checksum.into());
         }
         // Every version keeps the first block's size, its checksum and the place of its version.
         if raw.version.get() != VERSION {
-            return Err(HeaderFlaw::Version(raw.version.get()));
+            return Err(HeaderError::Version(raw.version.get()));
         }
         if raw.log != log.0 {
-            return Err(HeaderFlaw::Foreign(LogId(raw.log)));
+            return Err(HeaderError::Foreign(LogId(raw.log)));
         }
         // A sound header under another number is an earlier life of a recycled file.
         if raw.segment.get() != segment {
-            return Err(Flaw::Checksum.into());
+            return Err(DecodeError::Checksum.into());
         }
         let huge = [raw.session, raw.base, raw.segment].iter().any(|n| n.get() >= NUMBER_MAX)
             || !raw.base.get().is_multiple_of(u64::from(BLOCK));
         if raw.block.get() != BLOCK || raw.prev_segment.get() >= segment || huge {
-            return Err(Flaw::Nonsense.into());
+            return Err(DecodeError::Nonsense.into());
         }
         if rest[..BLOCK as usize - SEGMENT_HEADER].iter().any(|&byte| byte != 0) {
-            return Err(Flaw::Padding.into());
+            return Err(DecodeError::Padding.into());
         }
         let header = Self {
             log,
@@ -163,7 +167,7 @@ impl SegmentHeader {
             base: raw.base.get(),
             prev_segment: raw.prev_segment.get(),
             prev_seq: raw.prev_seq.get(),
-            claim: raw.claim.get(),
+            durable_bound: raw.durable_bound.get(),
             time_ms: raw.time_ms.get(),
             chain: raw.chain.get(),
             recovered: raw.flags.get() & RECOVERED != 0,
@@ -193,7 +197,7 @@ mod tests {
             base: 1 << 20,
             prev_segment: 3,
             prev_seq: 17,
-            claim: 17,
+            durable_bound: 17,
             time_ms: 5,
             chain: 6,
             recovered: true,
@@ -221,17 +225,17 @@ mod tests {
     fn other_logs_versions_and_lives_are_told_apart() {
         let (block, _) = header().to_block();
         let other = LogId([6; 16]);
-        assert_eq!(SegmentHeader::parse(&block, other, 4), Err(HeaderFlaw::Foreign(LOG)));
-        assert_eq!(SegmentHeader::parse(&block, LOG, 5), Err(Flaw::Checksum.into()));
+        assert_eq!(SegmentHeader::parse(&block, other, 4), Err(HeaderError::Foreign(LOG)));
+        assert_eq!(SegmentHeader::parse(&block, LOG, 5), Err(DecodeError::Checksum.into()));
         let mut newer = block.clone();
         newer[8] = VERSION as u8 + 1;
-        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(Flaw::Checksum.into()));
+        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(DecodeError::Checksum.into()));
         let (mut raw, _) = Raw::read_from_prefix(&newer).unwrap();
         raw.crc = U32::ZERO;
         raw.crc = U32::new(summed(&raw, header().salt()));
         newer[..SEGMENT_HEADER].copy_from_slice(raw.as_bytes());
-        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(HeaderFlaw::Version(VERSION + 1)));
-        assert_eq!(SegmentHeader::parse(&[0; 4096], LOG, 4), Err(Flaw::Blank.into()));
-        assert_eq!(SegmentHeader::parse(&block[..4095], LOG, 4), Err(Flaw::Cut.into()));
+        assert_eq!(SegmentHeader::parse(&newer, LOG, 4), Err(HeaderError::Version(VERSION + 1)));
+        assert_eq!(SegmentHeader::parse(&[0; 4096], LOG, 4), Err(DecodeError::Blank.into()));
+        assert_eq!(SegmentHeader::parse(&block[..4095], LOG, 4), Err(DecodeError::Cut.into()));
     }
 }

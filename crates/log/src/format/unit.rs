@@ -4,7 +4,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK, Flaw, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up};
+use crate::format::block::{BLOCK, DecodeError, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, block_up};
 
 pub(crate) const UNIT_HEADER: u32 = 72;
 
@@ -35,7 +35,7 @@ pub(crate) struct UnitHeader {
     pub(crate) prev_seq: u64,
     pub(crate) last_seq: u64,
     /// The log was durable up to this number when the unit was submitted.
-    pub(crate) claim: u64,
+    pub(crate) durable_bound: u64,
     /// The open session that wrote the unit.
     pub(crate) session: u64,
     /// Wall clock at submission, in milliseconds since 1970; for retention by age, nothing else.
@@ -54,7 +54,7 @@ struct Raw {
     digest: U64,
     prev_seq: U64,
     last_seq: U64,
-    claim: U64,
+    durable_bound: U64,
     session: U64,
     time_ms: U64,
     chain: U32,
@@ -76,7 +76,7 @@ impl UnitHeader {
             digest: U64::new(self.digest),
             prev_seq: U64::new(self.prev_seq),
             last_seq: U64::new(self.last_seq),
-            claim: U64::new(self.claim),
+            durable_bound: U64::new(self.durable_bound),
             session: U64::new(self.session),
             time_ms: U64::new(self.time_ms),
             chain: U32::new(self.chain),
@@ -88,21 +88,21 @@ impl UnitHeader {
     }
 
     /// Reads the header of a unit at `offset`, and its checksum.
-    pub(crate) fn parse(bytes: &[u8], salt: Salt, offset: u32) -> Result<(Self, u32), Flaw> {
+    pub(crate) fn parse(bytes: &[u8], salt: Salt, offset: u32) -> Result<(Self, u32), DecodeError> {
         let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
-            return Err(Flaw::Cut);
+            return Err(DecodeError::Cut);
         };
         let kind = match raw.magic.get() {
             DATA => UnitKind::Data,
             GAP => UnitKind::Gap,
-            0 => return Err(Flaw::Blank),
-            _ => return Err(Flaw::NotAUnit),
+            0 => return Err(DecodeError::Blank),
+            _ => return Err(DecodeError::NotAUnit),
         };
         let crc = raw.crc.get();
         let mut unsummed = raw;
         unsummed.crc = U32::ZERO;
         if salt.bind(offset, unsummed.as_bytes()) != crc {
-            return Err(Flaw::Checksum);
+            return Err(DecodeError::Checksum);
         }
         let raw = unsummed;
         let header = Self {
@@ -112,7 +112,7 @@ impl UnitHeader {
             digest: raw.digest.get(),
             prev_seq: raw.prev_seq.get(),
             last_seq: raw.last_seq.get(),
-            claim: raw.claim.get(),
+            durable_bound: raw.durable_bound.get(),
             session: raw.session.get(),
             time_ms: raw.time_ms.get(),
             chain: raw.chain.get(),
@@ -126,7 +126,11 @@ impl UnitHeader {
                 header.used.is_multiple_of(BLOCK) && (BLOCK..SEGMENT_MAX).contains(&header.used)
             }
         };
-        if sane && header.session < NUMBER_MAX { Ok((header, crc)) } else { Err(Flaw::Nonsense) }
+        if sane && header.session < NUMBER_MAX {
+            Ok((header, crc))
+        } else {
+            Err(DecodeError::Nonsense)
+        }
     }
 
     /// Whether the first four bytes are those of a unit.
@@ -161,7 +165,7 @@ mod tests {
             digest: 99,
             prev_seq: 3,
             last_seq: 5,
-            claim: 3,
+            durable_bound: 3,
             session: 8,
             time_ms: 1,
             chain: 77,

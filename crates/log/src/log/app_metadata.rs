@@ -18,15 +18,15 @@ impl Log {
         }
         let shared = &*self.write;
         let _changing = shared.segment_set_lock.lock();
-        if let Some(latch) = shared.lock().core.latch() {
-            return Err(latch.refusal());
+        if let Some(terminal) = shared.lock().core.terminal() {
+            return Err(terminal.refusal());
         }
         let expected = Some(component);
         let found = app_metadata::owner(&*shared.dir, expected)?;
         if found.is_some() && found != expected {
             return Err(Error::WrongComponent { dir: shared.dir.path().into(), found, expected });
         }
-        let (bytes, durable) = (content.len() as u64, shared.published.seq());
+        let (bytes, durable) = (content.len() as u64, shared.watermark.seq());
         let outcome = app_metadata::write(&*shared.dir, component, content)
             .map_err(|error| error.for_want_of_space(shared.dir.path(), bytes, durable));
         if let Err(error @ Error::Io(_)) = &outcome {

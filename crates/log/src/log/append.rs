@@ -133,12 +133,12 @@ impl Log {
     /// records.
     pub fn flush(&self) -> Result<Ticket> {
         let state = self.write.lock();
-        if let Some(latch) = state.core.latch() {
-            return Err(latch.refusal());
+        if let Some(terminal) = state.core.terminal() {
+            return Err(terminal.refusal());
         }
         let (seq, unit) = (state.core.last_seq(), state.core.last_unit());
         drop(state);
-        let position = crate::base::position::Position(self.write.published.position());
+        let position = crate::base::position::Position(self.write.watermark.position());
         Ok(self.write.ticket((seq, unit, position)))
     }
 

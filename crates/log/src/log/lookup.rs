@@ -112,9 +112,9 @@ impl Log {
         // end; they do not need the lock.
         for staged in &staged {
             let bytes = staged.records.end - staged.records.start;
-            let progress = state.core.progress(staged.unit);
+            let fill_tracker = state.core.fill_tracker(staged.unit);
             let written = state.core.written().unit >= staged.unit;
-            while !written && progress.complete(bytes).is_none() {
+            while !written && fill_tracker.complete(bytes).is_none() {
                 std::thread::yield_now();
             }
         }
@@ -137,7 +137,7 @@ impl Log {
     /// nothing.
     #[inline]
     pub fn durable(&self) -> Seq {
-        Seq(self.read.published.seq())
+        Seq(self.read.watermark.seq())
     }
 
     /// The number of the last accepted record; 0 when there is none.
@@ -193,7 +193,7 @@ impl Log {
     pub fn metadata(&self) -> Metadata {
         let shared = &*self.write;
         let segments = shared.segments.all();
-        let low = shared.floor.low();
+        let low = shared.trim_point.low();
         let first = segments.first().and_then(|oldest| {
             let start = oldest.header.prev_seq == low.seq;
             oldest.state.read().index.first().filter(|_| start).map(|entry| entry.prev_seq)
@@ -208,7 +208,7 @@ impl Log {
             after: Seq(first.unwrap_or(low.seq)),
             durable: self.durable(),
             accepted: Seq(accepted),
-            position: Position(shared.published.position()),
+            position: Position(shared.watermark.position()),
             records: 0,
             segments: segments.len(),
             disk_bytes: 0,

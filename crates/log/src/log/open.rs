@@ -11,12 +11,12 @@ use crate::base::error::{Error, Result};
 use crate::base::options::{Direct, OnDamage, Options, Policy};
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
-use crate::commit::preallocator::Runway;
+use crate::commit::preallocator::Preallocator;
 use crate::commit::space_request::Asked;
 use crate::commit::write_half::{State, WriteHalf};
 use crate::format::{BLOCK, LogId};
 use crate::log::{Log, Owner};
-use crate::read::cache::Cold;
+use crate::read::cache::ReadCache;
 use crate::read::read_half::ReadHalf;
 use crate::recovery;
 use crate::recovery::repair;
@@ -24,17 +24,17 @@ use crate::runtime::affinity;
 use crate::runtime::counters::Counters;
 use crate::runtime::engine::{CommitWork, Engine, ReadWork};
 use crate::runtime::waiters::Waiters;
-use crate::staging::tail_cache::Tail;
-use crate::staging::terminal::TerminalState;
-use crate::staging::watermark::Published;
+use crate::staging::tail_cache::TailCache;
+use crate::staging::terminal::TerminalCell;
+use crate::staging::watermark::DurableWatermark;
 use crate::store::app_metadata;
 use crate::store::directory;
 use crate::store::file_mode::FileMode;
 use crate::store::manifest::{self, Manifest};
 use crate::store::paths;
-use crate::store::segment_table::Segments;
+use crate::store::segment_table::SegmentTable;
 use crate::store::space_reserve::{self, Reserve};
-use crate::store::trim_point::Floor;
+use crate::store::trim_point::TrimPoint;
 
 /// Threads for commits of an engine that a log has for itself.
 const THREADS: usize = 4;
@@ -55,7 +55,7 @@ impl Log {
     /// [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
-        let tail = Arc::new(Tail::new(&options)?);
+        let tail = Arc::new(TailCache::new(&options)?);
         let engine = engine_of(&options)?;
         let entered = directory::enter(dir.as_ref(), &options)?;
         let dir = &*entered;
@@ -75,43 +75,44 @@ impl Log {
 
         let manifest = manifest_of(dir, &options)?;
         let direct = options.direct != Direct::Off && facts.direct;
-        let survey = recovery::survey(dir, &options, manifest, direct)?;
-        let survey = match &survey.damage {
+        let scan = recovery::scan_dir(dir, &options, manifest, direct)?;
+        let scan = match &scan.damage {
             Some(damage) if options.on_damage != OnDamage::Fail => {
                 tracing::warn!(%damage, "putting damaged units aside");
                 let (manifest, _) = repair::repair_segments(dir, &options, manifest)?;
-                recovery::survey(dir, &options, manifest, direct)?.undamaged()?
+                recovery::scan_dir(dir, &options, manifest, direct)?.undamaged()?
             }
-            _ => survey.undamaged()?,
+            _ => scan.undamaged()?,
         };
-        let (durable, had) = (survey.claim, space_reserve::size(dir, paths::RESERVE)?);
+        let (durable, had) = (scan.durable_bound, space_reserve::size(dir, paths::RESERVE)?);
         let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
-        let adopted = recovery::adopt(dir, &options, survey, engine.wall_ms()).map_err(full)?;
+        let finalized = recovery::finalize(dir, &options, scan, engine.wall_ms()).map_err(full)?;
         let reserve = Reserve::open(dir, &options, had).map_err(full)?;
 
-        let start = adopted.start;
+        let start = finalized.start;
         // A sync covers only writes that have ended.
         let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
         let core = Core::new(&start, &options, Arc::clone(&tail), depth);
-        let segments = Segments::new(adopted.segments);
+        let segments = SegmentTable::new(finalized.segments);
         let newest = segments.newest().ok_or(Error::Closed)?;
-        let committer = Committer::new(dir, mode, newest, adopted.chain, adopted.manifest.session)?;
+        let committer =
+            Committer::new(dir, mode, newest, finalized.chain, finalized.manifest.session)?;
         let prewrites = durable_commits;
-        let published = Published::new(start.base + u64::from(start.offset), start.last_seq);
-        let published = Arc::new(published);
-        let floor = Arc::new(Floor::new(&segments, adopted.manifest.floor_seq));
+        let watermark = DurableWatermark::new(start.base + u64::from(start.offset), start.last_seq);
+        let watermark = Arc::new(watermark);
+        let trim_point = Arc::new(TrimPoint::new(&segments, finalized.manifest.trim_seq));
         let segments = Arc::new(segments);
-        let (waiters, terminal) = (Arc::<Waiters>::default(), Arc::<TerminalState>::default());
+        let (waiters, terminal) = (Arc::<Waiters>::default(), Arc::<TerminalCell>::default());
         let closed = Arc::new(AtomicBool::new(false));
         let read = Arc::new_cyclic(|weak_self| ReadHalf {
             engine: engine.clone(),
             waiters: Arc::clone(&waiters),
-            published: Arc::clone(&published),
+            watermark: Arc::clone(&watermark),
             terminal: Arc::clone(&terminal),
             segments: Arc::clone(&segments),
             tail: Arc::clone(&tail),
-            floor: Arc::clone(&floor),
-            cache: Cold::new(options.cold_cache),
+            trim_point: Arc::clone(&trim_point),
+            cache: ReadCache::new(options.cold_cache),
             reads_queued: AtomicBool::new(false),
             closed: Arc::clone(&closed),
             weak_self: weak_self.clone(),
@@ -122,7 +123,7 @@ impl Log {
             dir: Arc::clone(&entered),
             mode,
             engine,
-            progress: core.all_progress(),
+            fill_tracker: core.fill_trackers(),
             state: Mutex::new(State {
                 core,
                 committer: Some(Box::new(committer)),
@@ -132,25 +133,30 @@ impl Log {
                 wakers: Vec::new(),
             }),
             waiters,
-            published,
+            watermark,
             terminal,
-            floor,
+            trim_point,
             segments,
             tail,
-            runway: Runway::new(start.segment, start.offset, prewrites, options.segment_size),
+            preallocator: Preallocator::new(
+                start.segment,
+                start.offset,
+                prewrites,
+                options.segment_size,
+            ),
             counters: Counters::default(),
-            manifest: Mutex::new(adopted.manifest),
-            spares: Mutex::new(adopted.spares),
+            manifest: Mutex::new(finalized.manifest),
+            spares: Mutex::new(finalized.spares),
             lock: Mutex::new(Some(lock)),
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),
             rotation_pending: AtomicBool::new(true),
             prewriter: Mutex::default(),
-            page: Mutex::new(adopted.page),
+            watermark_page: Mutex::new(finalized.page),
             segment_set_lock: Mutex::default(),
             reserve: Mutex::new(reserve),
             committer_idle: Condvar::new(),
-            gathered: AtomicBool::new(false),
+            delay_met: AtomicBool::new(false),
             closed,
             readers: Weak::clone(&sources),
             weak_self: weak_self.clone(),
@@ -160,7 +166,7 @@ impl Log {
         write.engine.register(commits);
         write.engine.register_reads(sources);
         write.maintain();
-        let (recovery, disk_name) = (adopted.recovery, facts.name);
+        let (recovery, disk_name) = (finalized.recovery, facts.name);
         let owner =
             Owner { write: Arc::clone(&write), read: Arc::clone(&read), recovery, disk_name };
         Ok(Self { write, read, owner: Arc::new(owner) })

@@ -88,7 +88,7 @@ impl Sink {
         self.last = Some(ticket);
     }
 
-    fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
+    fn poll_resolved(&mut self, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(ticket) = &mut self.last else {
             return Poll::Ready(Ok(()));
         };
@@ -125,11 +125,11 @@ impl<A: Append> futures_sink::Sink<A> for Sink {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        self.poll_settled(cx)
+        self.poll_resolved(cx)
     }
 
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        self.poll_settled(cx)
+        self.poll_resolved(cx)
     }
 }
 

@@ -8,13 +8,13 @@ use esker_disk::AlignedBuf;
 use crate::base::position::{Position, Seq};
 use crate::format::decode::{FoundRecord, Records};
 use crate::format::record::RECORD_HEADER;
-use crate::staging::buffer::Window;
+use crate::staging::buffer::StagingBuffer;
 use crate::staging::staged::Staged;
 
 /// Memory that holds a checked piece of a segment, counted by reference.
 #[derive(Clone)]
 pub(crate) enum Memory {
-    Window(Arc<Window>),
+    StagingBuffer(Arc<StagingBuffer>),
     /// Bytes read from the file, and the offset in the segment of the first.
     Read(Arc<AlignedBuf>, u32),
 }
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Memory {
 impl Memory {
     fn bytes(&self, offsets: Range<u32>) -> &[u8] {
         match self {
-            Memory::Window(window) => window.bytes(offsets),
+            Memory::StagingBuffer(buffer) => buffer.bytes(offsets),
             Memory::Read(buffer, start) => {
                 &buffer[(offsets.start - start) as usize..(offsets.end - start) as usize]
             }
@@ -70,9 +70,9 @@ impl Batch {
 
     /// A batch over records that were accepted and are not durable.
     pub(crate) fn of_staged(staged: Staged) -> Self {
-        let Staged { window, records, prev_seq, .. } = staged;
-        let base = window.base;
-        Self { memory: Memory::Window(window), base, offsets: records, after: 0, prev_seq }
+        let Staged { buffer, records, prev_seq, .. } = staged;
+        let base = buffer.base;
+        Self { memory: Memory::StagingBuffer(buffer), base, offsets: records, after: 0, prev_seq }
     }
 
     /// The records.

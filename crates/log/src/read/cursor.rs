@@ -11,11 +11,11 @@ use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
 use crate::format::decode::{Found, check_unit, find};
 use crate::format::unit::UnitKind;
-use crate::format::{BLOCK, Flaw, UnitHeader};
+use crate::format::{BLOCK, DecodeError, UnitHeader};
 use crate::read::batch::{Batch, Memory, View};
 use crate::read::source::{Source, Wait, Want};
-use crate::store::segment_reader::Image;
-use crate::store::segment_scan::sound_unit;
+use crate::store::segment_reader::SegmentReader;
+use crate::store::segment_scan::valid_unit;
 use crate::store::segment_table::Segment;
 
 /// Bytes read at once from a file, unless a unit is larger.
@@ -114,8 +114,8 @@ impl Cursor {
             }
             // Whoever has had a batch goes on behind the next.
             let want = Want { segment: &segment, offset, end, ahead: !self.skipping };
-            let read = match source.window(segment.number(), offset) {
-                Some((window, stop)) => Ok((Memory::Window(window), offset..stop.min(end))),
+            let read = match source.buffer(segment.number(), offset) {
+                Some((buffer, stop)) => Ok((Memory::StagingBuffer(buffer), offset..stop.min(end))),
                 None => match source.units(&want, wait) {
                     Poll::Ready(read) => read,
                     Poll::Pending => return Ok(Poll::Pending),
@@ -165,10 +165,10 @@ impl Cursor {
     /// Goes on behind damage that concerns no record that is wanted: to a sound unit that begins at
     /// or below the last unwanted number, and ends above it. `false` where there is none.
     fn pass_damage(&mut self, segment: &Segment, offset: u32, end: u32) -> Result<bool> {
-        let mut image = Image::new(Arc::clone(&segment.reader))?;
+        let mut image = SegmentReader::new(Arc::clone(&segment.reader))?;
         let mut at = offset + BLOCK;
         while at < end {
-            if let Ok((header, _)) = sound_unit(&mut image, segment.salt, at, |_| {})? {
+            if let Ok((header, _)) = valid_unit(&mut image, segment.salt, at, |_| {})? {
                 if header.prev_seq > self.after {
                     return Ok(false);
                 }
@@ -244,8 +244,8 @@ pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Me
     while offset + at < end {
         match check_unit(&buffer[at as usize..got], segment.salt, offset + at, |_| {}) {
             Ok((header, _)) if header.kind == UnitKind::Data => at += header.span(),
-            Err(flaw) if at == 0 => {
-                return Err(damage(segment, offset, flaw));
+            Err(decode_error) if at == 0 => {
+                return Err(damage(segment, offset, decode_error));
             }
             // A gap, the end of what was read, or damage: the next read tells which.
             _ => break,
@@ -255,7 +255,7 @@ pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Me
 }
 
 /// The error for a flaw at an offset: it names the unit, and the last sound record before it.
-fn damage(segment: &Segment, offset: u32, flaw: Flaw) -> Error {
+fn damage(segment: &Segment, offset: u32, decode_error: DecodeError) -> Error {
     let mut unit = segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit);
     let before = segment.seek_offset(unit.saturating_sub(1));
     let mut after = segment.header.prev_seq;
@@ -263,8 +263,8 @@ fn damage(segment: &Segment, offset: u32, flaw: Flaw) -> Error {
         unit = entry.unit;
         after = entry.prev_seq;
     }
-    if let Ok(mut image) = Image::new(Arc::clone(&segment.reader)) {
-        while let Ok(Ok((header, _))) = sound_unit(&mut image, segment.salt, unit, |_| {}) {
+    if let Ok(mut image) = SegmentReader::new(Arc::clone(&segment.reader)) {
+        while let Ok(Ok((header, _))) = valid_unit(&mut image, segment.salt, unit, |_| {}) {
             if unit + header.span() > offset {
                 break;
             }
@@ -272,7 +272,7 @@ fn damage(segment: &Segment, offset: u32, flaw: Flaw) -> Error {
             unit += header.span();
         }
     }
-    damage_at(&segment.path, unit.min(offset), after, flaw)
+    damage_at(&segment.path, unit.min(offset), after, decode_error)
 }
 
 /// Reads from a segment's file; fewer bytes where it ends.
@@ -306,16 +306,16 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     };
     let end = limit.saturating_sub(segment.header.base).min(next) as u32;
     let span = (entry.prev_seq, before_next.min(last));
-    if let Some((window, stop)) = source.window(segment.number(), entry.record) {
+    if let Some((buffer, stop)) = source.buffer(segment.number(), entry.record) {
         let offsets = entry.record..end.min(stop);
-        let found = find(window.bytes(offsets), entry.record, segment.salt, span, seq.0);
+        let found = find(buffer.bytes(offsets), entry.record, segment.salt, span, seq.0);
         if let Found::Record(record) = found {
-            return Ok(View::new(Memory::Window(window), segment.header.base, record));
+            return Ok(View::new(Memory::StagingBuffer(buffer), segment.header.base, record));
         }
     }
     let start = entry.record / BLOCK * BLOCK;
     if end <= entry.record {
-        return Err(damage(&segment, entry.record, Flaw::Nonsense));
+        return Err(damage(&segment, entry.record, DecodeError::Nonsense));
     }
     let (buffer, got) = load(&segment, start, end - start)?;
     let bytes = &buffer[..got.min((end - start) as usize)];
@@ -326,14 +326,14 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
         }
         Found::Passed => Err(not_found),
         Found::Gap { from, to } => Err(Error::Quarantined { from: Seq(from), to: Seq(to) }),
-        Found::Flaw { offset, flaw } => {
+        Found::DecodeError { offset, decode_error } => {
             if seq.0 <= source.low().seq {
                 return Err(trimmed(source));
             }
             // The damage may be in a record before it.
             match scan_for(source, seq) {
                 Err(Error::Damaged(_) | Error::NotFound { .. }) => {
-                    Err(damage(&segment, offset, flaw))
+                    Err(damage(&segment, offset, decode_error))
                 }
                 other => other,
             }

@@ -7,28 +7,28 @@ use std::task::Poll;
 
 use crate::base::error::{Error, Result};
 use crate::read::batch::Memory;
-use crate::read::cache::Cold;
+use crate::read::cache::ReadCache;
 use crate::read::cursor::read_units;
-use crate::read::source::{Ground, Source, Wait, Want};
+use crate::read::source::{ReadSource, Source, Wait, Want};
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::Waiters;
-use crate::staging::buffer::Window;
-use crate::staging::tail_cache::Tail;
-use crate::staging::terminal::TerminalState;
-use crate::staging::watermark::Published;
-use crate::store::segment_table::Segments;
-use crate::store::trim_point::{Floor, Low};
+use crate::staging::buffer::StagingBuffer;
+use crate::staging::tail_cache::TailCache;
+use crate::staging::terminal::TerminalCell;
+use crate::staging::watermark::DurableWatermark;
+use crate::store::segment_table::SegmentTable;
+use crate::store::trim_point::{Trim, TrimPoint};
 
 #[derive(Debug)]
 pub(crate) struct ReadHalf {
     pub(crate) engine: Engine,
     pub(crate) waiters: Arc<Waiters>,
-    pub(crate) published: Arc<Published>,
-    pub(crate) terminal: Arc<TerminalState>,
-    pub(crate) segments: Arc<Segments>,
-    pub(crate) tail: Arc<Tail>,
-    pub(crate) floor: Arc<Floor>,
-    pub(crate) cache: Cold,
+    pub(crate) watermark: Arc<DurableWatermark>,
+    pub(crate) terminal: Arc<TerminalCell>,
+    pub(crate) segments: Arc<SegmentTable>,
+    pub(crate) tail: Arc<TailCache>,
+    pub(crate) trim_point: Arc<TrimPoint>,
+    pub(crate) cache: ReadCache,
     /// The engine's queue for reads has this log.
     pub(crate) reads_queued: AtomicBool,
     pub(crate) closed: Arc<AtomicBool>,
@@ -60,19 +60,19 @@ impl ReadHalf {
 
 impl Source for ReadHalf {
     fn limit(&self) -> (u64, u64) {
-        let position = self.published.position();
-        (position, self.published.seq())
+        let position = self.watermark.position();
+        (position, self.watermark.seq())
     }
 
-    fn low(&self) -> Low {
-        self.floor.low()
+    fn low(&self) -> Trim {
+        self.trim_point.low()
     }
 
-    fn segments(&self) -> &Segments {
+    fn segments(&self) -> &SegmentTable {
         &self.segments
     }
 
-    fn window(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
+    fn buffer(&self, segment: u64, offset: u32) -> Option<(Arc<StagingBuffer>, u32)> {
         self.tail.at(segment, offset)
     }
 
@@ -84,7 +84,7 @@ impl Source for ReadHalf {
     }
 }
 
-impl Ground for ReadHalf {
+impl ReadSource for ReadHalf {
     fn is_manual(&self) -> bool {
         self.engine.is_manual()
     }
@@ -94,7 +94,7 @@ impl Ground for ReadHalf {
     }
 
     fn mark(&self) -> u64 {
-        self.published.position()
+        self.watermark.position()
     }
 }
 

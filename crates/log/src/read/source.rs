@@ -6,9 +6,9 @@ use std::task::{Poll, Waker};
 
 use crate::base::error::Result;
 use crate::read::batch::Memory;
-use crate::staging::buffer::Window;
-use crate::store::segment_table::{Segment, Segments};
-use crate::store::trim_point::Low;
+use crate::staging::buffer::StagingBuffer;
+use crate::store::segment_table::{Segment, SegmentTable};
+use crate::store::trim_point::Trim;
 
 /// What a cursor reads: a log that is open here, or one that another process writes.
 pub(crate) trait Source: Send + Sync + std::fmt::Debug {
@@ -16,19 +16,19 @@ pub(crate) trait Source: Send + Sync + std::fmt::Debug {
     /// later than the position, never before it.
     fn limit(&self) -> (u64, u64);
     /// The lower end.
-    fn low(&self) -> Low;
-    fn segments(&self) -> &Segments;
+    fn low(&self) -> Trim;
+    fn segments(&self) -> &SegmentTable;
     /// The window in memory over this place, and the offset where its units end.
-    fn window(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)>;
+    fn buffer(&self, segment: u64, offset: u32) -> Option<(Arc<StagingBuffer>, u32)>;
     /// Whole sound units from the file: at least one, unless the waker is told when to look again.
     fn units(&self, want: &Want<'_>, wait: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>>;
 }
 
 /// A log whose readers share what they read.
-pub(crate) trait Ground: Source {
+pub(crate) trait ReadSource: Source {
     /// Whether there are no threads but those of the callers.
     fn is_manual(&self) -> bool;
-    /// Asks another thread for [`Cold::load_next`]; `false` where there is none.
+    /// Asks another thread for [`ReadCache::load_next`]; `false` where there is none.
     fn ask_to_load(&self) -> bool;
     /// What moves with each commit.
     fn mark(&self) -> u64;

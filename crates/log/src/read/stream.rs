@@ -113,15 +113,15 @@ impl Stream {
     }
 
     fn is_over(&self) -> bool {
-        self.source.published.is_latched()
+        self.source.watermark.is_terminal()
     }
 
     /// When nothing more can come, says why.
     fn refuse_if_over(&self) -> Result<()> {
         if self.is_over()
-            && let Some(latch) = self.source.terminal.get()
+            && let Some(terminal) = self.source.terminal.get()
         {
-            return Err(latch.refusal());
+            return Err(terminal.refusal());
         }
         Ok(())
     }

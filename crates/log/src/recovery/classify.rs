@@ -5,15 +5,15 @@
 
 use std::sync::Arc;
 
-use super::findings::{Head, Live, Survey, Surveyor};
+use super::findings::{DirScan, DirScanner, Head, Live};
 use super::outcome::Cut;
 use crate::base::error::damage_of;
 use crate::base::error::{Damage, Result};
-use crate::format::segment::HeaderFlaw;
-use crate::format::{BLOCK, Flaw, Salt, SegmentHeader, UnitHeader};
+use crate::format::segment::HeaderError;
+use crate::format::{BLOCK, DecodeError, Salt, SegmentHeader, UnitHeader};
 use crate::store::manifest::Manifest;
-use crate::store::segment_reader::Image;
-use crate::store::segment_scan::{Rest, sound_unit, strays};
+use crate::store::segment_reader::SegmentReader;
+use crate::store::segment_scan::{TailScan, orphan_units, valid_unit};
 use crate::store::segment_table::Segment;
 
 /// At least so far behind the end of small commits the blocks of a file that is used again are
@@ -24,20 +24,20 @@ pub(crate) const MISSING: &str = "the segment is missing";
 
 /// Whether the units that stop behind this record are damaged. Where nothing sound says that more
 /// was durable, a crash may have left any of the units behind, and they are a torn tail.
-pub(crate) fn is_damage(claim: u64, after: u64) -> bool {
-    claim > after
+pub(crate) fn is_damage(durable_bound: u64, after: u64) -> bool {
+    durable_bound > after
 }
 
 /// Whether a log without a segment never had a durable one.
-pub(crate) fn never_began(manifest: &Manifest, claim: u64) -> bool {
-    manifest.floor_segment == 0 && !is_damage(claim, manifest.floor_seq)
+pub(crate) fn never_began(manifest: &Manifest, durable_bound: u64) -> bool {
+    manifest.trim_segment == 0 && !is_damage(durable_bound, manifest.trim_seq)
 }
 
 /// Whether records are missing before the oldest segment that is left. The manifest names the segment
 /// that the log begins with and the last record before it. Recovery may have put a later segment in its
 /// place, which then follows the same record.
 pub(crate) fn is_front_missing(manifest: &Manifest, oldest: u64, prev_seq: u64) -> bool {
-    manifest.floor_segment > 0 && oldest > manifest.floor_segment && prev_seq > manifest.floor_seq
+    manifest.trim_segment > 0 && oldest > manifest.trim_segment && prev_seq > manifest.trim_seq
 }
 
 /// Whether the log begins with the segment of this header. The manifest may be older than the removal
@@ -49,122 +49,123 @@ pub(crate) fn begins_with(
     is_sound: impl Fn(u64) -> bool,
 ) -> bool {
     let before = header.prev_segment;
-    let is_dropped = manifest.floor_seq > 0 && header.prev_seq <= manifest.floor_seq;
-    before < manifest.floor_segment.max(1) || is_dropped && !is_sound(before)
+    let is_dropped = manifest.trim_seq > 0 && header.prev_seq <= manifest.trim_seq;
+    before < manifest.trim_segment.max(1) || is_dropped && !is_sound(before)
 }
 
 /// Whether the header of a unit behind the end of those of a session is believed. What an older
 /// session left behind a newer one is dead.
-pub(crate) fn is_heard(stray: &UnitHeader, session: u64) -> bool {
-    stray.session >= session
+pub(crate) fn is_current_session(orphan: &UnitHeader, session: u64) -> bool {
+    orphan.session >= session
 }
 
 /// Where the sound units stop.
 pub(super) struct Break {
     /// Index in the chain of live segments.
     pub(super) at: usize,
-    pub(super) flaw: Flaw,
+    pub(super) decode_error: DecodeError,
 }
 
 /// Whether a header is there and is no good.
 fn is_lost(head: &Head) -> bool {
-    matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank)
+    matches!(head, Err(HeaderError::DecodeError(decode_error)) if *decode_error != DecodeError::Blank)
 }
 
 /// Whether a commit was torn behind the end. Its first block may be missing. In a file that was used
 /// before, what stands further behind than is written ahead of need is of its earlier life.
-fn is_torn(rest: Rest, end: u32) -> bool {
+fn is_torn(rest: TailScan, end: u32) -> bool {
     rest.first.is_some_and(|first| !rest.earlier_life || first - end < AHEAD)
 }
 
-impl Surveyor<'_> {
+impl DirScanner<'_> {
     /// Decides whether the units that stop here are a torn tail or damage.
-    pub(super) fn judge(&self, survey: &mut Survey, stop: &Break) -> Result<()> {
-        let Live { segment: broken, units, .. } = &survey.live[stop.at];
+    pub(super) fn classify_break(&self, scan: &mut DirScan, stop: &Break) -> Result<()> {
+        let Live { segment: broken, units, .. } = &scan.live[stop.at];
         let newest = units.iter().flatten().next_back().map(|unit| unit.header.session);
         let session = newest.unwrap_or(broken.header.session);
         let (end, last) = {
             let state = broken.state.read();
             (state.end, state.last_seq)
         };
-        let mut claim = survey.claim;
+        let mut durable_bound = scan.durable_bound;
         // The bytes of units behind the break that count for nothing.
         let mut lost = 0u64;
         // The first later segment with units and without a header.
-        let mut beheaded = None;
-        let mut look = |number: u64, salt: Salt, from: u32| -> Result<Rest> {
+        let mut missing_header = None;
+        let mut look = |number: u64, salt: Salt, from: u32| -> Result<TailScan> {
             let Some((file, _)) = self.heads.get(&number) else {
-                return Ok(Rest::default());
+                return Ok(TailScan::default());
             };
-            strays(file, salt, from, None, &self.trouble, |stray, _| {
-                if !is_heard(&stray.header, session) {
+            orphan_units(file, salt, from, None, &self.read_errors, |orphan, _| {
+                if !is_current_session(&orphan.header, session) {
                     return;
                 }
-                claim = claim.max(stray.header.claim);
-                lost += u64::from(stray.header.span());
+                durable_bound = durable_bound.max(orphan.header.durable_bound);
+                lost += u64::from(orphan.header.span());
                 if number != broken.number()
                     && self.heads.get(&number).is_some_and(|(_, head)| head.is_err())
                 {
-                    beheaded.get_or_insert(number);
+                    missing_header.get_or_insert(number);
                 }
             })
         };
         let rest = look(broken.number(), broken.salt, end)?;
         for (&number, (_, head)) in self.heads.range(broken.number() + 1..) {
             if let Ok((header, _)) = head {
-                survey.claim = survey.claim.max(header.claim);
+                scan.durable_bound = scan.durable_bound.max(header.durable_bound);
             }
             look(number, Salt::new(self.manifest.log, number), BLOCK)?;
         }
-        survey.claim = claim.max(survey.claim);
-        if is_damage(survey.claim, last) {
+        scan.durable_bound = durable_bound.max(scan.durable_bound);
+        if is_damage(scan.durable_bound, last) {
             // A claim past the newest sound segment may mean that the one behind lost its header.
             let later = |number: &u64| *number > broken.number();
             let is_newest =
                 !self.heads.iter().any(|(number, (_, head))| later(number) && head.is_ok());
             let lost = self.heads.iter().find(|(number, (_, head))| later(number) && is_lost(head));
-            let beheaded = beheaded
+            let missing_header = missing_header
                 .or(self.manifest.clean.map(|clean| clean.segment))
                 .or(lost.map(|(number, _)| *number))
                 .or(self.told);
-            let (path, offset) = match beheaded.filter(later).filter(|_| is_newest) {
+            let (path, offset) = match missing_header.filter(later).filter(|_| is_newest) {
                 Some(number) => (self.path(number), 0),
                 None => (broken.path.clone(), end),
             };
-            let is_missing = offset == 0 && beheaded.is_some_and(|n| !self.heads.contains_key(&n));
-            let what = if is_missing { MISSING.into() } else { stop.flaw.to_string() };
-            survey.damage = Some(damage_of(&path, offset, last, what));
-        } else if lost > 0 || stop.flaw == Flaw::Unreadable || is_torn(rest, end) {
+            let is_missing =
+                offset == 0 && missing_header.is_some_and(|n| !self.heads.contains_key(&n));
+            let what = if is_missing { MISSING.into() } else { stop.decode_error.to_string() };
+            scan.damage = Some(damage_of(&path, offset, last, what));
+        } else if lost > 0 || stop.decode_error == DecodeError::Unreadable || is_torn(rest, end) {
             let behind = u64::from(rest.end.saturating_sub(end));
             let bytes = if rest.earlier_life { lost } else { lost.max(behind) };
-            survey.cut = Some(Cut {
+            scan.cut = Some(Cut {
                 file: broken.path.clone(),
                 offset: u64::from(end),
                 bytes: bytes.max(u64::from(BLOCK)),
-                what: stop.flaw.to_string(),
+                what: stop.decode_error.to_string(),
             });
         }
         Ok(())
     }
 
     /// No segment has a sound header: a log that was just created, or one that lost everything.
-    pub(super) fn judge_empty(&self, survey: &mut Survey) {
-        if never_began(&self.manifest, survey.claim) {
+    pub(super) fn classify_empty(&self, scan: &mut DirScan) {
+        if never_began(&self.manifest, scan.durable_bound) {
             return;
         }
-        let number = self.heads.keys().next().copied().unwrap_or(self.manifest.floor_segment);
+        let number = self.heads.keys().next().copied().unwrap_or(self.manifest.trim_segment);
         let what = match self.heads.get(&number) {
-            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
+            Some((_, Err(HeaderError::DecodeError(decode_error)))) => decode_error.to_string(),
             _ => MISSING.into(),
         };
-        survey.damage = Some(damage_of(&self.path(number), 0, 0, what));
+        scan.damage = Some(damage_of(&self.path(number), 0, 0, what));
     }
 
     /// Whether a unit of a session that the manifest does not know follows the clean end: then it is
     /// the manifest that is of an earlier time.
     fn goes_on(&self, segment: &Segment, end: u32, chain: u32) -> bool {
-        let unit = Image::watched(Arc::clone(&segment.reader), Some(&self.trouble))
-            .and_then(|mut image| sound_unit(&mut image, segment.salt, end, |_| {}));
+        let unit = SegmentReader::watched(Arc::clone(&segment.reader), Some(&self.read_errors))
+            .and_then(|mut image| valid_unit(&mut image, segment.salt, end, |_| {}));
         unit.is_ok_and(|unit| {
             unit.is_ok_and(|(header, _)| {
                 header.chain == chain && header.session > self.manifest.session
@@ -173,15 +174,15 @@ impl Surveyor<'_> {
     }
 
     /// After a clean close the log ends where the manifest says, or it is damaged.
-    pub(super) fn check_clean_end(&self, survey: &Survey) -> Option<Damage> {
-        let (Some(clean), Some(live)) = (&self.manifest.clean, survey.live.last()) else {
+    pub(super) fn check_clean_end(&self, scan: &DirScan) -> Option<Damage> {
+        let (Some(clean), Some(live)) = (&self.manifest.clean, scan.live.last()) else {
             return None;
         };
         let state = live.segment.state.read();
         let number = live.segment.number();
         if (number, state.end, state.last_seq, state.chain)
             == (clean.segment, clean.offset, clean.seq, clean.chain)
-            && survey.claim <= state.last_seq
+            && scan.durable_bound <= state.last_seq
             && !self.goes_on(&live.segment, state.end, state.chain)
         {
             return None;

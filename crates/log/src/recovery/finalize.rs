@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_disk::{Dir, Open};
 use parking_lot::RwLock;
 
-use super::findings::{Live, Survey};
+use super::findings::{DirScan, Live};
 use super::outcome::{Cut, Found, Recovery};
 use super::rewrite::{Rewriter, Rewritten, UNIT};
 use super::scan_dir::density;
@@ -20,9 +20,9 @@ use crate::format::{BLOCK, LogId, SegmentHeader, UnitKind};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::segment_footer::write_footer;
-use crate::store::segment_scan::SoundUnit;
+use crate::store::segment_scan::ValidUnit;
 use crate::store::segment_table::Segment;
-use crate::store::watermark_page::Page;
+use crate::store::watermark_page::WatermarkPage;
 
 /// When a crash left no more than this in the newest segment, all of it is copied, so that a
 /// program that crashes again and again does not leave a segment each time.
@@ -30,13 +30,13 @@ const COPY_WHOLE: u32 = 256 << 10;
 
 /// A log that is ready to go on.
 #[derive(Debug)]
-pub(crate) struct Adopted {
+pub(crate) struct Finalized {
     pub(crate) manifest: Manifest,
     pub(crate) segments: Vec<Arc<Segment>>,
     pub(crate) start: LogEnd,
     /// The checksum that the next unit chains to.
     pub(crate) chain: u32,
-    pub(crate) page: Page,
+    pub(crate) page: WatermarkPage,
     pub(crate) spares: Vec<u64>,
     pub(crate) recovery: Recovery,
 }
@@ -49,66 +49,67 @@ pub(crate) fn create(dir: &dyn Dir, log: LogId) -> Result<Manifest> {
 }
 
 /// Takes over a log for writing.
-pub(crate) fn adopt(
+pub(crate) fn finalize(
     dir: &dyn Dir,
     options: &Options,
-    survey: Survey,
+    scan: DirScan,
     time_ms: u64,
-) -> Result<Adopted> {
-    let mut manifest = survey.manifest;
+) -> Result<Finalized> {
+    let mut manifest = scan.manifest;
     let clean = manifest.clean.take();
-    for name in &survey.aside {
+    for name in &scan.aside {
         dir.unlink(name)?;
     }
     // They hold nothing, and may be what the disk is full of.
-    for number in &survey.blank {
+    for number in &scan.blank {
         dir.unlink(&paths::segment(*number))?;
     }
     manifest.session += 1;
-    if let Some(oldest) = survey.live.first()
-        && manifest.floor_segment > 0
+    if let Some(oldest) = scan.live.first()
+        && manifest.trim_segment > 0
     {
         // Segments before it may have left the log without a manifest that says so.
-        manifest.floor_segment = oldest.segment.number();
+        manifest.trim_segment = oldest.segment.number();
     }
     // The clean end goes, and what it said was durable must not go with it.
-    manifest.durable = manifest.durable.max(survey.claim);
+    manifest.durable = manifest.durable.max(scan.durable_bound);
     manifest.write(dir)?;
     // After the manifest is durable: a page without one means that a log was lost. Its name is synced
     // with those of the segments.
-    let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
+    let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, manifest.trim_seq)?;
 
     let mut recovery = Recovery {
-        found: match (clean, survey.live.is_empty()) {
+        found: match (clean, scan.live.is_empty()) {
             (_, true) => Found::Nothing,
             (Some(_), _) => Found::Closed,
             (None, _) => Found::Abandoned,
         },
         session: manifest.session,
         last: Seq::ZERO,
-        cut: survey.cut.clone(),
+        cut: scan.cut.clone(),
         copied: 0,
     };
-    let mut live = survey.live;
+    let mut live = scan.live;
     if clean.is_some() {
         recovery.cut = trim(dir, &live)?;
-        for number in &survey.dead {
+        for number in &scan.dead {
             dir.unlink(&paths::segment(*number))?;
         }
     } else {
-        let number = survey.highest_number + 1;
-        let new = copy_tail(dir, options, &manifest, &mut live, number, survey.claim, time_ms)?;
+        let number = scan.highest_number + 1;
+        let new =
+            copy_tail(dir, options, &manifest, &mut live, number, scan.durable_bound, time_ms)?;
         recovery.copied = new.copied;
         let last = new.live.segment.state.read().last_seq;
-        if manifest.floor_segment == 0 || manifest.durable < last {
-            if manifest.floor_segment == 0 {
-                manifest.floor_segment = live.first().map_or(number, |live| live.segment.number());
+        if manifest.trim_segment == 0 || manifest.durable < last {
+            if manifest.trim_segment == 0 {
+                manifest.trim_segment = live.first().map_or(number, |live| live.segment.number());
             }
             // What was copied is durable now, and until the next commit only its own segment says so.
             manifest.durable = last;
             manifest.write(dir)?;
         }
-        for number in survey.dead.iter().chain(&new.dead) {
+        for number in scan.dead.iter().chain(&new.dead) {
             dir.unlink(&paths::segment(*number))?;
         }
         for live in &live {
@@ -127,7 +128,7 @@ pub(crate) fn adopt(
     recovery.last = Seq(state.last_seq);
     let position = base + u64::from(state.end);
     page.store(Mark { unit: 0, position, seq: state.last_seq, segment: number })?;
-    Ok(Adopted {
+    Ok(Finalized {
         manifest,
         start: LogEnd {
             log: manifest.log,
@@ -140,7 +141,7 @@ pub(crate) fn adopt(
         chain: state.chain,
         segments,
         page,
-        spares: survey.spares,
+        spares: scan.spares,
         recovery,
     })
 }
@@ -176,11 +177,11 @@ fn copy_tail(
     manifest: &Manifest,
     live: &mut Vec<Live>,
     number: u64,
-    claim: u64,
+    durable_bound: u64,
     time_ms: u64,
 ) -> Result<Copied> {
     // From the end backward: whole segments above the claim, then the part of one.
-    let mut tail: Vec<(Live, Vec<SoundUnit>)> = Vec::new();
+    let mut tail: Vec<(Live, Vec<ValidUnit>)> = Vec::new();
     let mut dead = Vec::new();
     let mut last = live.last().map_or(0, |live| live.segment.state.read().last_seq);
     while let Some(newest) = live.pop() {
@@ -188,7 +189,7 @@ fn copy_tail(
             live.push(newest);
             break;
         };
-        let above = units.partition_point(|unit| unit.header.last_seq <= claim);
+        let above = units.partition_point(|unit| unit.header.last_seq <= durable_bound);
         let cut = match above.checked_sub(1).map(|below| &units[below]) {
             Some(below) => below.end(),
             None => BLOCK,
@@ -197,8 +198,9 @@ fn copy_tail(
             dead.push(newest.segment.number());
             let units = units.clone();
             // Whatever lies above the claim may be in the page cache alone, in whichever segment.
-            let above_before =
-                live.last().is_some_and(|before| before.segment.state.read().last_seq > claim);
+            let above_before = live
+                .last()
+                .is_some_and(|before| before.segment.state.read().last_seq > durable_bound);
             let go_on = above == 0 && above_before;
             tail.push((newest, units));
             if go_on {
@@ -245,7 +247,7 @@ fn copy_tail(
             let header = &first.segment.header;
             (header.prev_segment, header.base, header.prev_seq, header.chain)
         }
-        (None, None) => (0, 0, manifest.floor_seq, 0),
+        (None, None) => (0, 0, manifest.trim_seq, 0),
     };
     if tail.is_empty() {
         last = prev_seq;
@@ -257,7 +259,7 @@ fn copy_tail(
         base,
         prev_segment,
         prev_seq,
-        claim: last,
+        durable_bound: last,
         time_ms,
         chain,
         recovered: true,
@@ -269,7 +271,7 @@ fn copy_tail(
     for (live, units) in &tail {
         let segment = &live.segment;
         writer.copy(&segment.reader, segment.salt, &segment.path, units, |seq| {
-            copied += u64::from(seq > claim);
+            copied += u64::from(seq > durable_bound);
         })?;
     }
     let new = writer.finish()?;
@@ -278,7 +280,7 @@ fn copy_tail(
 }
 
 /// The most bytes that a segment with these units takes, when they are put together anew.
-pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a SoundUnit>) -> u64 {
+pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>) -> u64 {
     let block = u64::from(BLOCK);
     let (mut bytes, mut gaps) = (0, 0);
     for unit in units {

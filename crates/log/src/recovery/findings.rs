@@ -8,16 +8,16 @@ use esker_disk::{Dir, File};
 use super::outcome::Cut;
 use crate::base::error::{Damage, Error, Result};
 use crate::base::options::Options;
-use crate::format::segment::HeaderFlaw;
+use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, SegmentHeader};
 use crate::store::manifest::Manifest;
-use crate::store::segment_reader::Trouble;
-use crate::store::segment_scan::SoundUnit;
+use crate::store::segment_reader::ReadErrors;
+use crate::store::segment_scan::ValidUnit;
 use crate::store::segment_table::Segment;
 
 /// A log as its files tell it.
 #[derive(Debug)]
-pub(crate) struct Survey {
+pub(crate) struct DirScan {
     pub(crate) manifest: Manifest,
     /// The live segments, oldest first.
     pub(crate) live: Vec<Live>,
@@ -31,13 +31,13 @@ pub(crate) struct Survey {
     pub(crate) aside: Vec<String>,
     pub(crate) highest_number: u64,
     /// Records up to this number were durable at some time.
-    pub(crate) claim: u64,
+    pub(crate) durable_bound: u64,
     pub(crate) cut: Option<Cut>,
     /// The first damage. `live` then ends before it.
     pub(crate) damage: Option<Damage>,
 }
 
-impl Survey {
+impl DirScan {
     /// The survey, unless there is damage.
     pub(crate) fn undamaged(self) -> Result<Self> {
         match self.damage {
@@ -55,7 +55,7 @@ impl Survey {
             let Some(units) = &live.units else {
                 return (live.segment.end_position(), live.segment.state.read().last_seq, behind);
             };
-            let known = units.partition_point(|unit| unit.header.last_seq <= self.claim);
+            let known = units.partition_point(|unit| unit.header.last_seq <= self.durable_bound);
             behind += units[known..].iter().map(|unit| u64::from(unit.header.span())).sum::<u64>();
             if let Some(last) = known.checked_sub(1).map(|last| &units[last]) {
                 return (header.base + u64::from(last.end()), last.header.last_seq, behind);
@@ -72,19 +72,19 @@ impl Survey {
 pub(crate) struct Live {
     pub(crate) segment: Arc<Segment>,
     /// Its units, where it was scanned rather than believed by its footer.
-    pub(crate) units: Option<Vec<SoundUnit>>,
+    pub(crate) units: Option<Vec<ValidUnit>>,
     pub(crate) file_len: u64,
 }
 
-pub(super) type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
+pub(super) type Head = std::result::Result<(SegmentHeader, u32), HeaderError>;
 
-pub(super) struct Surveyor<'a> {
+pub(super) struct DirScanner<'a> {
     pub(super) dir: &'a dyn Dir,
     pub(super) options: &'a Options,
     pub(super) direct: bool,
     pub(super) manifest: Manifest,
     pub(super) heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
-    pub(super) trouble: Trouble,
+    pub(super) read_errors: ReadErrors,
     /// The segment that the mark page names.
     pub(super) told: Option<u64>,
 }

@@ -12,7 +12,7 @@
 //!
 //! # The crash argument
 //!
-//! [`survey()`] only reads. [`adopt()`] then changes the directory in this order, each step durable
+//! [`scan()`] only reads. [`finalize()`] then changes the directory in this order, each step durable
 //! before the next:
 //!
 //! 1. The manifest gets the next session and loses the clean end. (A crash here: the next opening
@@ -41,9 +41,9 @@ mod rewrite;
 mod scan_dir;
 
 pub(crate) use classify::{
-    MISSING, begins_with, is_damage, is_front_missing, is_heard, never_began,
+    MISSING, begins_with, is_current_session, is_damage, is_front_missing, never_began,
 };
-pub(crate) use finalize::{adopt, create, room_for};
+pub(crate) use finalize::{create, finalize, room_for};
 pub use outcome::{Cut, Found, Recovery};
 pub(crate) use rewrite::Rewriter;
-pub(crate) use scan_dir::{density, read_footed, read_head, survey};
+pub(crate) use scan_dir::{density, read_footed, read_head, scan_dir};

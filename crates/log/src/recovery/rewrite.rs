@@ -15,8 +15,8 @@ use crate::format::{
 };
 use crate::store::paths;
 use crate::store::sealed_file;
-use crate::store::segment_reader::{Image, Trouble};
-use crate::store::segment_scan::{Density, SoundUnit};
+use crate::store::segment_reader::{ReadErrors, SegmentReader};
+use crate::store::segment_scan::{Density, ValidUnit};
 use crate::store::segment_table::State;
 use crate::store::space_reserve;
 
@@ -48,7 +48,7 @@ pub(crate) struct Rewritten {
 }
 
 impl<'a> Rewriter<'a> {
-    /// Starts a segment that takes `room` bytes at most; `header.claim` is the last record that will
+    /// Starts a segment that takes `room` bytes at most; `header.durable_bound` is the last record that will
     /// be in it. Where there is no space for it the reserve is used.
     pub(crate) fn new(
         dir: &'a dyn Dir,
@@ -117,11 +117,11 @@ impl<'a> Rewriter<'a> {
         file: &Arc<dyn File>,
         salt: Salt,
         path: &Path,
-        units: &[SoundUnit],
+        units: &[ValidUnit],
         mut each: impl FnMut(u64),
     ) -> Result<()> {
-        let trouble = Trouble::default();
-        let mut image = Image::watched(Arc::clone(file), Some(&trouble))?;
+        let read_errors = ReadErrors::default();
+        let mut image = SegmentReader::watched(Arc::clone(file), Some(&read_errors))?;
         for unit in units {
             if unit.header.kind == UnitKind::Gap {
                 self.gap(unit.header.prev_seq, unit.header.last_seq)?;
@@ -137,11 +137,11 @@ impl<'a> Rewriter<'a> {
             });
             outcome?;
             // It was sound a moment ago; if it is not now, nothing can be promised.
-            if let Err(flaw) = checked {
-                if let (_, Some(cause)) = trouble.seen() {
+            if let Err(decode_error) = checked {
+                if let (_, Some(cause)) = read_errors.seen() {
                     return Err(cause.into());
                 }
-                return Err(damage_at(path, unit.offset, unit.header.prev_seq, flaw));
+                return Err(damage_at(path, unit.offset, unit.header.prev_seq, decode_error));
             }
         }
         Ok(())
@@ -172,7 +172,7 @@ impl<'a> Rewriter<'a> {
             digest: self.digest,
             prev_seq: self.unit_prev,
             last_seq: self.state.last_seq,
-            claim: self.header.claim,
+            durable_bound: self.header.durable_bound,
             session: self.header.session,
             time_ms: self.header.time_ms,
             chain: self.state.chain,

@@ -8,20 +8,20 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 use parking_lot::RwLock;
 
 use super::classify::{Break, MISSING, begins_with, is_front_missing};
-use super::findings::{Head, Live, Survey, Surveyor};
+use super::findings::{DirScan, DirScanner, Head, Live};
 use crate::base::error::{Damage, Error, Result};
 use crate::base::error::{damage_at, damage_of};
 use crate::base::options::{Options, Validate};
 use crate::base::position::Seq;
 use crate::format::footer::FOOTER_HEADER;
-use crate::format::segment::HeaderFlaw;
-use crate::format::{BLOCK, Flaw, Footer, SEGMENT_MAX, SegmentHeader};
+use crate::format::segment::HeaderError;
+use crate::format::{BLOCK, DecodeError, Footer, SEGMENT_MAX, SegmentHeader};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
-use crate::store::segment_reader::Trouble;
+use crate::store::segment_reader::ReadErrors;
 use crate::store::segment_scan::{Density, From, Scan, scan};
 use crate::store::segment_table::{Segment, State};
-use crate::store::watermark_page::{Look, refuse_foreign_page};
+use crate::store::watermark_page::{PageReader, refuse_foreign_page};
 
 /// Reads the first block of a segment file.
 pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Result<Head> {
@@ -35,72 +35,72 @@ pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Re
 /// # Errors
 /// `Version` or `Foreign` for files that are not this log's, and failures of the disk. Damage is in
 /// the survey.
-pub(crate) fn survey(
+pub(crate) fn scan_dir(
     dir: &dyn Dir,
     options: &Options,
     manifest: Manifest,
     direct: bool,
-) -> Result<Survey> {
-    let mut surveyor = Surveyor {
+) -> Result<DirScan> {
+    let mut scanner = DirScanner {
         dir,
         options,
         direct,
         manifest,
         heads: BTreeMap::new(),
-        trouble: Trouble::default(),
+        read_errors: ReadErrors::default(),
         told: None,
     };
-    let mut survey = Survey {
+    let mut scan = DirScan {
         manifest,
         live: Vec::new(),
         dead: Vec::new(),
         blank: Vec::new(),
         spares: Vec::new(),
         aside: Vec::new(),
-        highest_number: manifest.floor_segment,
-        claim: manifest.claim(),
+        highest_number: manifest.trim_segment,
+        durable_bound: manifest.durable_bound(),
         cut: None,
         damage: None,
     };
     for name in dir.list()? {
         match paths::classify(&name) {
-            Name::Segment(number) if number < manifest.floor_segment => {
+            Name::Segment(number) if number < manifest.trim_segment => {
                 // Opening removes it: it must be this log's.
-                surveyor.refuse_foreign(number)?;
-                survey.dead.push(number);
+                scanner.refuse_foreign(number)?;
+                scan.dead.push(number);
             }
-            Name::Segment(number) => surveyor.open(number)?,
-            Name::Spare(number) => survey.spares.push(number),
-            Name::Aside => survey.aside.push(name),
-            Name::Known | Name::Stranger => continue,
+            Name::Segment(number) => scanner.open(number)?,
+            Name::Spare(number) => scan.spares.push(number),
+            Name::Aside => scan.aside.push(name),
+            Name::Known | Name::Unknown => continue,
         }
     }
-    survey.highest_number =
-        surveyor.heads.keys().last().copied().unwrap_or(0).max(survey.highest_number);
-    survey.highest_number =
-        survey.spares.iter().chain(&survey.dead).copied().fold(survey.highest_number, u64::max);
-    let look = Look::of_any_log(dir)?;
+    scan.highest_number =
+        scanner.heads.keys().last().copied().unwrap_or(0).max(scan.highest_number);
+    scan.highest_number =
+        scan.spares.iter().chain(&scan.dead).copied().fold(scan.highest_number, u64::max);
+    let look = PageReader::of_any_log(dir)?;
     // A crash may have torn a slot for good.
-    let page = look.and_then(|look| look.told().or_else(|_| look.told()).ok().flatten());
+    let page = look.and_then(|look| look.stored().or_else(|_| look.stored()).ok().flatten());
     if let Some(told) = page.filter(|told| told.log == manifest.log) {
-        survey.claim = survey.claim.max(told.seq);
-        surveyor.told = Some(told.segment);
+        scan.durable_bound = scan.durable_bound.max(told.seq);
+        scanner.told = Some(told.segment);
     }
-    surveyor.follow_chain(&mut survey)?;
-    if survey.live.is_empty() {
+    scanner.follow_chain(&mut scan)?;
+    if scan.live.is_empty() {
         refuse_foreign_page(dir, page, manifest.log)?;
     }
     // A crash may leave one block that cannot be read, in the tail that it tore. More than that, or
     // one where records are missing, or after a clean close, is the device: it may come back.
-    let (blocks, cause) = surveyor.trouble.seen();
-    let torn = blocks == 1 && survey.damage.is_none() && manifest.clean.is_none();
+    let (blocks, cause) = scanner.read_errors.seen();
+    let torn = blocks == 1 && scan.damage.is_none() && manifest.clean.is_none();
     match cause {
         Some(cause) if !torn => Err(cause.into()),
-        _ => Ok(survey),
+        _ => Ok(scan),
     }
 }
 
-impl Surveyor<'_> {
+impl DirScanner<'_> {
     /// The path of a segment, for messages.
     pub(super) fn path(&self, number: u64) -> PathBuf {
         self.dir.path_of(&paths::segment(number))
@@ -114,7 +114,7 @@ impl Surveyor<'_> {
             return Ok(());
         };
         match read_head(&*file, &self.manifest, number) {
-            Ok(Err(HeaderFlaw::Foreign(_))) => Err(Error::Foreign { file: self.path(number) }),
+            Ok(Err(HeaderError::Foreign(_))) => Err(Error::Foreign { file: self.path(number) }),
             _ => Ok(()),
         }
     }
@@ -126,16 +126,16 @@ impl Surveyor<'_> {
         let head = match read().or_else(|_| read()) {
             Ok(head) => head,
             Err(Error::Io(cause)) => {
-                self.trouble.note(0, &cause);
-                Err(HeaderFlaw::Flaw(Flaw::Unreadable))
+                self.read_errors.note(0, &cause);
+                Err(HeaderError::DecodeError(DecodeError::Unreadable))
             }
             Err(error) => return Err(error),
         };
         match head {
-            Err(HeaderFlaw::Version(version)) => {
+            Err(HeaderError::Version(version)) => {
                 return Err(Error::Version { file: self.dir.path_of(&name), version });
             }
-            Err(HeaderFlaw::Foreign(_)) => {
+            Err(HeaderError::Foreign(_)) => {
                 return Err(Error::Foreign { file: self.dir.path_of(&name) });
             }
             _ => {}
@@ -204,13 +204,13 @@ impl Surveyor<'_> {
     fn link(&self, header: &SegmentHeader) -> std::result::Result<(SegmentHeader, u32), String> {
         match self.heads.get(&header.prev_segment) {
             None => Err(MISSING.into()),
-            Some((_, Err(HeaderFlaw::Flaw(flaw)))) => Err(flaw.to_string()),
-            Some((_, Err(_))) => Err(Flaw::NotAUnit.to_string()),
+            Some((_, Err(HeaderError::DecodeError(decode_error)))) => Err(decode_error.to_string()),
+            Some((_, Err(_))) => Err(DecodeError::NotAUnit.to_string()),
             Some((_, Ok(before))) => {
                 let length = header.base.checked_sub(before.0.base);
                 let fits = length.is_some_and(|n| (4096..=u64::from(SEGMENT_MAX)).contains(&n));
                 if before.0.prev_seq > header.prev_seq || !fits {
-                    return Err(Flaw::Nonsense.to_string());
+                    return Err(DecodeError::Nonsense.to_string());
                 }
                 Ok(*before)
             }
@@ -219,10 +219,10 @@ impl Surveyor<'_> {
 
     /// The chain that starts with the oldest segment and stays below a number.
     fn chain_before(&self, number: u64) -> Vec<(SegmentHeader, u32)> {
-        let sound = || self.heads.range(..number).filter_map(|(_, (_, head))| head.ok());
-        let mut chain: Vec<_> = sound().next().into_iter().collect();
+        let valid = || self.heads.range(..number).filter_map(|(_, (_, head))| head.ok());
+        let mut chain: Vec<_> = valid().next().into_iter().collect();
         while let Some((header, _)) = chain.last() {
-            let next = sound().rfind(|(next, _)| next.prev_segment == header.segment);
+            let next = valid().rfind(|(next, _)| next.prev_segment == header.segment);
             match next {
                 Some(next) => chain.push(next),
                 None => break,
@@ -231,29 +231,30 @@ impl Surveyor<'_> {
         chain
     }
 
-    fn follow_chain(&self, survey: &mut Survey) -> Result<()> {
+    fn follow_chain(&self, scan: &mut DirScan) -> Result<()> {
         let (chain, broken_link) = self.chain();
         let front = chain
             .first()
             .filter(|(first, _)| is_front_missing(&self.manifest, first.segment, first.prev_seq));
         let front_is_missing = front.is_some();
         for (n, (header, header_crc)) in chain.iter().enumerate() {
-            survey.claim = survey.claim.max(header.claim);
+            scan.durable_bound = scan.durable_bound.max(header.durable_bound);
             let next = chain.get(n + 1).map(|(next, _)| next);
-            let (live, flaw) = self.live(header, *header_crc, next)?;
+            let (live, decode_error) = self.live(header, *header_crc, next)?;
             let units = live.units.iter().flatten();
-            survey.claim = units.map(|unit| unit.header.claim).fold(survey.claim, u64::max);
+            scan.durable_bound =
+                units.map(|unit| unit.header.durable_bound).fold(scan.durable_bound, u64::max);
             if live.units.is_none() {
-                survey.claim = survey.claim.max(live.segment.state.read().last_seq);
+                scan.durable_bound = scan.durable_bound.max(live.segment.state.read().last_seq);
             }
-            survey.live.push(live);
-            if let Some(flaw) = flaw {
-                survey.dead.extend(chain[n + 1..].iter().map(|(header, _)| header.segment));
-                self.judge(survey, &Break { at: n, flaw })?;
-                if n + 1 == chain.len() && survey.damage.is_some() && broken_link.is_some() {
+            scan.live.push(live);
+            if let Some(decode_error) = decode_error {
+                scan.dead.extend(chain[n + 1..].iter().map(|(header, _)| header.segment));
+                self.classify_break(scan, &Break { at: n, decode_error })?;
+                if n + 1 == chain.len() && scan.damage.is_some() && broken_link.is_some() {
                     // The missing link says better what is wrong.
-                    let after = survey.damage.as_ref().map_or(Seq::ZERO, |damage| damage.after);
-                    survey.damage = broken_link.clone().map(|damage| Damage { after, ..damage });
+                    let after = scan.damage.as_ref().map_or(Seq::ZERO, |damage| damage.after);
+                    scan.damage = broken_link.clone().map(|damage| Damage { after, ..damage });
                 }
                 break;
             }
@@ -261,29 +262,32 @@ impl Surveyor<'_> {
         if chain.is_empty() {
             match broken_link {
                 Some(link) => {
-                    let after = Seq(self.manifest.floor_seq);
-                    survey.damage = Some(Damage { after, ..link });
+                    let after = Seq(self.manifest.trim_seq);
+                    scan.damage = Some(Damage { after, ..link });
                 }
-                None => self.judge_empty(survey),
+                None => self.classify_empty(scan),
             }
         }
-        let live: Vec<u64> = survey.live.iter().map(|live| live.segment.number()).collect();
+        let live: Vec<u64> = scan.live.iter().map(|live| live.segment.number()).collect();
         let dead = self.heads.keys().filter(|number| !live.contains(number));
-        survey.dead.extend(dead);
-        survey.dead.sort_unstable();
-        survey.dead.dedup();
+        scan.dead.extend(dead);
+        scan.dead.sort_unstable();
+        scan.dead.dedup();
         let blank = |number: &u64| {
-            matches!(self.heads.get(number), Some((_, Err(HeaderFlaw::Flaw(Flaw::Blank)))))
+            matches!(
+                self.heads.get(number),
+                Some((_, Err(HeaderError::DecodeError(DecodeError::Blank))))
+            )
         };
-        survey.blank = survey.dead.iter().copied().filter(blank).collect();
-        survey.dead.retain(|number| !blank(number));
+        scan.blank = scan.dead.iter().copied().filter(blank).collect();
+        scan.dead.retain(|number| !blank(number));
         if front_is_missing {
-            let path = self.path(self.manifest.floor_segment);
-            let after = self.manifest.floor_seq;
-            survey.damage = Some(damage_of(&path, 0, after, MISSING));
+            let path = self.path(self.manifest.trim_segment);
+            let after = self.manifest.trim_seq;
+            scan.damage = Some(damage_of(&path, 0, after, MISSING));
         }
-        if survey.damage.is_none() {
-            survey.damage = self.check_clean_end(survey);
+        if scan.damage.is_none() {
+            scan.damage = self.check_clean_end(scan);
         }
         Ok(())
     }
@@ -294,10 +298,10 @@ impl Surveyor<'_> {
         header: &SegmentHeader,
         header_crc: u32,
         next: Option<&SegmentHeader>,
-    ) -> Result<(Live, Option<Flaw>)> {
+    ) -> Result<(Live, Option<DecodeError>)> {
         let number = header.segment;
         let Some((file, _)) = self.heads.get(&number) else {
-            return Err(damage_at(&self.path(number), 0, 0, Flaw::NotAUnit));
+            return Err(damage_at(&self.path(number), 0, 0, DecodeError::NotAUnit));
         };
         let file_len = file.len()?;
         let end = next.map(|next| (next.base - header.base) as u32);
@@ -328,10 +332,10 @@ impl Surveyor<'_> {
             seq: header.prev_seq,
             session: header.session,
         };
-        let found = scan(file, from, until, density(self.options), &self.trouble)?;
-        let flaw = found.flaw.or_else(|| {
+        let found = scan(file, from, until, density(self.options), &self.read_errors)?;
+        let decode_error = found.decode_error.or_else(|| {
             let next = next?;
-            (found.chain != next.chain || found.seq != next.prev_seq).then_some(Flaw::Chain)
+            (found.chain != next.chain || found.seq != next.prev_seq).then_some(DecodeError::Chain)
         });
         let Scan { end, seq, chain, records, time_ms, index, units, .. } = found;
         let state = State {
@@ -340,11 +344,11 @@ impl Surveyor<'_> {
             chain,
             records,
             time_ms: if time_ms == 0 { header.time_ms } else { time_ms },
-            full: next.is_some() && flaw.is_none(),
+            full: next.is_some() && decode_error.is_none(),
             footed: matches,
             index,
         };
-        Ok((Live { segment: segment(state), units: Some(units), file_len }, flaw))
+        Ok((Live { segment: segment(state), units: Some(units), file_len }, decode_error))
     }
 }
 

@@ -64,7 +64,7 @@ impl Drop for Owner {
 struct Shared {
     queues: Mutex<Queues>,
     commits: Condvar,
-    upkeeps: Condvar,
+    maintenance: Condvar,
     reads: Condvar,
     timers: Condvar,
     clock: Clock,
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Shared {
 #[derive(Default)]
 struct Queues {
     commits: VecDeque<Due>,
-    upkeeps: VecDeque<Arc<dyn CommitWork>>,
+    maintenance: VecDeque<Arc<dyn CommitWork>>,
     reads: VecDeque<Arc<dyn ReadWork>>,
     /// Threads for reads that were started.
     readers: usize,
@@ -158,7 +158,7 @@ impl Engine {
         }
         let slow = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("esker-upkeep".into());
-        thread.spawn(move || slow.upkeep_thread())?;
+        thread.spawn(move || slow.maintenance_thread())?;
         let timer = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("esker-timer".into());
         thread.spawn(move || timer.timer_thread())?;
@@ -196,7 +196,7 @@ impl Engine {
         loop {
             let (commit, upkeep) = {
                 let mut queues = self.shared.queues.lock();
-                (queues.commits.pop_front(), queues.upkeeps.pop_front())
+                (queues.commits.pop_front(), queues.maintenance.pop_front())
             };
             if commit.is_none() && upkeep.is_none() {
                 return;
@@ -291,9 +291,9 @@ impl Engine {
     pub(crate) fn maintain(&self, log: Arc<dyn CommitWork>) {
         let mut queues = self.shared.queues.lock();
         if !queues.stopped {
-            queues.upkeeps.push_back(log);
+            queues.maintenance.push_back(log);
             drop(queues);
-            self.shared.upkeeps.notify_one();
+            self.shared.maintenance.notify_one();
         }
     }
 
@@ -349,7 +349,7 @@ impl Shared {
         Self {
             queues: Mutex::default(),
             commits: Condvar::new(),
-            upkeeps: Condvar::new(),
+            maintenance: Condvar::new(),
             reads: Condvar::new(),
             timers: Condvar::new(),
             clock,
@@ -402,10 +402,10 @@ impl Shared {
         }
     }
 
-    fn upkeep_thread(&self) {
+    fn maintenance_thread(&self) {
         self.serve(
-            &self.upkeeps,
-            |queues| &mut queues.upkeeps,
+            &self.maintenance,
+            |queues| &mut queues.maintenance,
             |log| guarded(|| log.maintain(), || log.stopped(false)),
         );
     }
@@ -443,14 +443,14 @@ impl Shared {
         let mut queues = self.queues.lock();
         queues.stopped = true;
         queues.commits.clear();
-        queues.upkeeps.clear();
+        queues.maintenance.clear();
         queues.reads.clear();
         queues.timers.clear();
         let logs = std::mem::take(&mut queues.logs);
         let sources = std::mem::take(&mut queues.sources);
         drop(queues);
         self.commits.notify_all();
-        self.upkeeps.notify_all();
+        self.maintenance.notify_all();
         self.reads.notify_all();
         self.timers.notify_all();
         for log in logs.into_iter().filter_map(|log| log.upgrade()) {

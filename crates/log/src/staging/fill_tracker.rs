@@ -9,12 +9,12 @@ use crate::runtime::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// One unit's count. The core reuses a few of these in turn.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct FillTracker {
     filled: AtomicUsize,
     digest: AtomicU64,
 }
 
-impl Progress {
+impl FillTracker {
     /// Starts over for a new unit. Nobody is filling the old one: its committer saw the end of it.
     pub(crate) fn reset(&self) {
         self.digest.store(0, Ordering::Relaxed);

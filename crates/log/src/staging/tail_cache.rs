@@ -10,11 +10,11 @@ use parking_lot::RwLock;
 
 use crate::base::error::{Error, Result};
 use crate::base::options::Options;
-use crate::staging::buffer::{Piece, Window};
+use crate::staging::buffer::{BufferSpan, StagingBuffer};
 
 #[derive(Debug)]
-pub(crate) struct Tail {
-    windows: RwLock<VecDeque<Kept>>,
+pub(crate) struct TailCache {
+    buffers: RwLock<VecDeque<Kept>>,
     /// How many bytes of finished windows are kept.
     cache: u64,
     /// How many bytes of others readers may hold before they are given no more.
@@ -29,12 +29,12 @@ pub(crate) struct Tail {
 
 #[derive(Debug)]
 struct Kept {
-    window: Arc<Window>,
+    buffer: Arc<StagingBuffer>,
     /// The position behind the last unit in the window, once the next window is open.
     end: u64,
 }
 
-impl Tail {
+impl TailCache {
     /// An empty tail, with the memory of its windows where the options want that beforehand.
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let (size, cache) = (options.buffer_size, options.tail_cache);
@@ -43,19 +43,19 @@ impl Tail {
             HugePages::reserve(size as usize, kept as usize)
         });
         let huge = huge.transpose().map_err(Error::HugePages)?;
-        let windows = RwLock::new(VecDeque::with_capacity(32));
+        let buffers = RwLock::new(VecDeque::with_capacity(32));
         let lent = options.reader_memory;
-        Ok(Self { windows, cache, lent, kept: AtomicU64::new(0), held: Arc::default(), huge })
+        Ok(Self { buffers, cache, lent, kept: AtomicU64::new(0), held: Arc::default(), huge })
     }
 
-    pub(crate) fn newest(&self) -> Option<Arc<Window>> {
-        self.windows.read().back().map(|kept| Arc::clone(&kept.window))
+    pub(crate) fn newest(&self) -> Option<Arc<StagingBuffer>> {
+        self.buffers.read().back().map(|kept| Arc::clone(&kept.buffer))
     }
 
     /// How many windows hold bytes behind this position.
-    pub(crate) fn staged(&self, settled: u64) -> usize {
-        let windows = self.windows.read();
-        windows.iter().rev().take_while(|kept| kept.end > settled).count()
+    pub(crate) fn staged(&self, released: u64) -> usize {
+        let buffers = self.buffers.read();
+        buffers.iter().rev().take_while(|kept| kept.end > released).count()
     }
 
     /// Whether readers hold so much that left the tail that they are given no more.
@@ -66,53 +66,59 @@ impl Tail {
 
     /// The window over this offset, and the offset behind the last unit that it will ever hold.
     /// Nothing for readers who hold too much: they read from the files.
-    pub(crate) fn at(&self, segment: u64, offset: u32) -> Option<(Arc<Window>, u32)> {
+    pub(crate) fn at(&self, segment: u64, offset: u32) -> Option<(Arc<StagingBuffer>, u32)> {
         if self.is_lent_out() {
             return None;
         }
-        let windows = self.windows.read();
-        let found = windows
+        let buffers = self.buffers.read();
+        let found = buffers
             .iter()
             .rev()
-            .find(|kept| kept.window.segment == segment && kept.window.start <= offset)?;
-        let end = found.end.saturating_sub(found.window.base);
-        let end = end.min(u64::from(found.window.limit)) as u32;
-        (offset < end).then(|| (Arc::clone(&found.window), end))
+            .find(|kept| kept.buffer.segment == segment && kept.buffer.start <= offset)?;
+        let end = found.end.saturating_sub(found.buffer.base);
+        let end = end.min(u64::from(found.buffer.limit)) as u32;
+        (offset < end).then(|| (Arc::clone(&found.buffer), end))
     }
 
     /// Opens a window on a new piece, in the memory of an old one if nobody reads that any more.
     /// `behind` is the position where the window before it ends.
-    pub(crate) fn open(&self, piece: Piece, behind: u64, usual: u32, settled: u64) -> Arc<Window> {
-        let mut windows = self.windows.write();
-        if let Some(newest) = windows.back_mut() {
+    pub(crate) fn open(
+        &self,
+        piece: BufferSpan,
+        behind: u64,
+        usual: u32,
+        released: u64,
+    ) -> Arc<StagingBuffer> {
+        let mut buffers = self.buffers.write();
+        if let Some(newest) = buffers.back_mut() {
             newest.end = behind;
         }
-        let mut bytes: u64 = windows.iter().map(Kept::bytes).sum();
+        let mut bytes: u64 = buffers.iter().map(Kept::bytes).sum();
         let mut reused = None;
         while reused.is_none()
             && bytes > self.cache
-            && windows.front().is_some_and(|oldest| oldest.end <= settled)
+            && buffers.front().is_some_and(|oldest| oldest.end <= released)
         {
-            let Some(mut oldest) = windows.pop_front() else { break };
+            let Some(mut oldest) = buffers.pop_front() else { break };
             bytes -= oldest.bytes();
-            if let Some(window) = Arc::get_mut(&mut oldest.window)
-                && window.capacity() == usual
+            if let Some(buffer) = Arc::get_mut(&mut oldest.buffer)
+                && buffer.capacity() == usual
                 && piece.limit - piece.start <= usual
             {
-                window.turn_to(piece);
-                reused = Some(oldest.window);
+                buffer.turn_to(piece);
+                reused = Some(oldest.buffer);
             }
         }
-        let window = reused.unwrap_or_else(|| {
+        let buffer = reused.unwrap_or_else(|| {
             let capacity = usual.max(piece.limit - piece.start);
             let huge = self.huge.as_ref().filter(|huge| huge.buffer_len() == capacity as usize);
             let memory = huge.and_then(HugePages::lend);
             let memory = memory.unwrap_or_else(|| AlignedBuf::new(capacity as usize));
-            Arc::new(Window::new(piece, memory, Arc::clone(&self.held)))
+            Arc::new(StagingBuffer::new(piece, memory, Arc::clone(&self.held)))
         });
-        windows.push_back(Kept { window: Arc::clone(&window), end: u64::MAX });
-        self.kept.store(windows.iter().map(Kept::bytes).sum(), Ordering::Relaxed);
-        window
+        buffers.push_back(Kept { buffer: Arc::clone(&buffer), end: u64::MAX });
+        self.kept.store(buffers.iter().map(Kept::bytes).sum(), Ordering::Relaxed);
+        buffer
     }
 
     /// Bytes of memory in windows, those that only a reader holds among them.
@@ -123,6 +129,6 @@ impl Tail {
 
 impl Kept {
     fn bytes(&self) -> u64 {
-        u64::from(self.window.capacity())
+        u64::from(self.buffer.capacity())
     }
 }

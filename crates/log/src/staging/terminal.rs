@@ -2,18 +2,18 @@
 
 use parking_lot::Mutex;
 
-use crate::base::error::Latch;
+use crate::base::error::Terminal;
 
 /// Set before the watermark says that the log stopped, so whoever sees that finds the reason here.
 #[derive(Debug, Default)]
-pub(crate) struct TerminalState(Mutex<Option<Latch>>);
+pub(crate) struct TerminalCell(Mutex<Option<Terminal>>);
 
-impl TerminalState {
-    pub(crate) fn set(&self, latch: Option<&Latch>) {
-        *self.0.lock() = latch.cloned();
+impl TerminalCell {
+    pub(crate) fn set(&self, terminal: Option<&Terminal>) {
+        *self.0.lock() = terminal.cloned();
     }
 
-    pub(crate) fn get(&self) -> Option<Latch> {
+    pub(crate) fn get(&self) -> Option<Terminal> {
         self.0.lock().clone()
     }
 }

@@ -5,18 +5,18 @@ use crate::runtime::sync::{AtomicBool, AtomicU64, Ordering};
 /// The durable mark. The position is stored first: whoever sees the number sees a position at
 /// least as far.
 #[derive(Debug)]
-pub(crate) struct Published {
+pub(crate) struct DurableWatermark {
     position: AtomicU64,
     seq: AtomicU64,
-    latched: AtomicBool,
+    terminal: AtomicBool,
 }
 
-impl Published {
+impl DurableWatermark {
     pub(crate) fn new(position: u64, seq: u64) -> Self {
         Self {
             position: AtomicU64::new(position),
             seq: AtomicU64::new(seq),
-            latched: AtomicBool::new(false),
+            terminal: AtomicBool::new(false),
         }
     }
 
@@ -36,12 +36,12 @@ impl Published {
         self.position.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_latched(&self) {
-        self.latched.store(true, Ordering::SeqCst);
+    pub(crate) fn set_terminal(&self) {
+        self.terminal.store(true, Ordering::SeqCst);
     }
 
     /// Whether the log may have stopped taking records.
-    pub(crate) fn is_latched(&self) -> bool {
-        self.latched.load(Ordering::SeqCst)
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.terminal.load(Ordering::SeqCst)
     }
 }

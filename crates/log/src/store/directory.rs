@@ -57,7 +57,7 @@ pub(crate) fn enter(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
     if paths::is_a_log(&names) {
         return Ok(dir);
     }
-    if names.iter().any(|name| paths::classify(name) == paths::Name::Stranger) {
+    if names.iter().any(|name| paths::classify(name) == paths::Name::Unknown) {
         return Err(not_a_log(path, "it holds other files"));
     }
     if options.must_exist {

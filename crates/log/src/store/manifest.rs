@@ -19,9 +19,9 @@ pub(crate) struct Manifest {
     /// Raised at each opening for writing, before anything else is written.
     pub(crate) session: u64,
     /// Segments below this number left the log. 0 until the first segment is durable.
-    pub(crate) floor_segment: u64,
+    pub(crate) trim_segment: u64,
     /// Records up to this number were dropped.
-    pub(crate) floor_seq: u64,
+    pub(crate) trim_seq: u64,
     /// The log was durable up to this record when the manifest was written: a durable lower bound.
     pub(crate) durable: u64,
     /// Where the log ends, after a clean close and until the next opening for writing.
@@ -42,8 +42,8 @@ pub(crate) struct End {
 struct Raw {
     log: [u8; 16],
     session: U64,
-    floor_segment: U64,
-    floor_seq: U64,
+    trim_segment: U64,
+    trim_seq: U64,
     clean: U32,
     offset: U32,
     segment: U64,
@@ -55,7 +55,7 @@ struct Raw {
 
 impl Manifest {
     pub(crate) fn new(log: LogId) -> Self {
-        Self { log, session: 0, floor_segment: 0, floor_seq: 0, durable: 0, clean: None }
+        Self { log, session: 0, trim_segment: 0, trim_seq: 0, durable: 0, clean: None }
     }
 
     pub(crate) fn write(&self, dir: &dyn Dir) -> Result<()> {
@@ -63,8 +63,8 @@ impl Manifest {
         let raw = Raw {
             log: self.log.0,
             session: U64::new(self.session),
-            floor_segment: U64::new(self.floor_segment),
-            floor_seq: U64::new(self.floor_seq),
+            trim_segment: U64::new(self.trim_segment),
+            trim_seq: U64::new(self.trim_seq),
             clean: U32::new(u32::from(self.clean.is_some())),
             offset: U32::new(end.offset),
             segment: U64::new(end.segment),
@@ -78,8 +78,8 @@ impl Manifest {
 
     /// The highest record that the manifest says was durable. What was dropped was durable before, so
     /// the trim point counts; a log that ends below it would give its numbers out again.
-    pub(crate) fn claim(&self) -> u64 {
-        self.clean.map_or(0, |clean| clean.seq).max(self.durable).max(self.floor_seq)
+    pub(crate) fn durable_bound(&self) -> u64 {
+        self.clean.map_or(0, |clean| clean.seq).max(self.durable).max(self.trim_seq)
     }
 
     /// Reads the manifest; `None` when there is none.
@@ -93,15 +93,15 @@ impl Manifest {
         let Ok(raw) = Raw::read_from_bytes(&content) else {
             return Err(damaged(dir, "the content has the wrong length"));
         };
-        let numbers = [raw.session, raw.floor_segment, raw.segment];
+        let numbers = [raw.session, raw.trim_segment, raw.segment];
         if numbers.iter().any(|number| number.get() >= NUMBER_MAX) {
             return Err(damaged(dir, "a number is impossible"));
         }
         Ok(Some(Self {
             log: LogId(raw.log),
             session: raw.session.get(),
-            floor_segment: raw.floor_segment.get(),
-            floor_seq: raw.floor_seq.get(),
+            trim_segment: raw.trim_segment.get(),
+            trim_seq: raw.trim_seq.get(),
             durable: raw.durable.get(),
             clean: (raw.clean.get() == 1).then(|| End {
                 segment: raw.segment.get(),

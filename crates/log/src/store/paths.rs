@@ -50,7 +50,7 @@ pub(crate) enum Name {
     Aside,
     /// One of the log's other files.
     Known,
-    Stranger,
+    Unknown,
 }
 
 pub(crate) fn classify(name: &str) -> Name {
@@ -66,7 +66,7 @@ pub(crate) fn classify(name: &str) -> Name {
     if let Some(name) = name.strip_suffix(ASIDE) {
         let ours =
             name == MANIFEST || name == APP_METADATA || matches!(classify(name), Name::Segment(_));
-        return if ours { Name::Aside } else { Name::Stranger };
+        return if ours { Name::Aside } else { Name::Unknown };
     }
     if let Some(number) = numbered(name, ".seg") {
         return Name::Segment(number);
@@ -74,7 +74,7 @@ pub(crate) fn classify(name: &str) -> Name {
     if let Some(number) = numbered(name, ".spare") {
         return Name::Spare(number);
     }
-    Name::Stranger
+    Name::Unknown
 }
 
 /// Whether a directory with these names is a log's, or what is left of one. The manifest is the first
@@ -104,14 +104,14 @@ mod tests {
     #[test]
     fn names_round_trip() {
         assert_eq!(classify(&segment(7)), Name::Segment(7));
-        assert_eq!(classify(&segment(u64::MAX)), Name::Stranger);
+        assert_eq!(classify(&segment(u64::MAX)), Name::Unknown);
         assert_eq!(classify(&spare(7)), Name::Spare(7));
         assert_eq!(classify(&aside(&segment(7))), Name::Aside);
         assert_eq!(classify("manifest"), Name::Known);
-        assert_eq!(classify("7.seg"), Name::Stranger);
-        assert_eq!(classify("notes.txt"), Name::Stranger);
-        assert_eq!(classify("thesis.new"), Name::Stranger);
-        assert_eq!(classify("+5.spare"), Name::Stranger);
+        assert_eq!(classify("7.seg"), Name::Unknown);
+        assert_eq!(classify("notes.txt"), Name::Unknown);
+        assert_eq!(classify("thesis.new"), Name::Unknown);
+        assert_eq!(classify("+5.spare"), Name::Unknown);
         assert_eq!(classify("manifest.new"), Name::Aside);
         assert_eq!(classify("note"), Name::Known);
         assert_eq!(classify("note.new"), Name::Aside);

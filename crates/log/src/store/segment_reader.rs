@@ -13,7 +13,7 @@ use crate::format::SEGMENT_MAX;
 
 /// What a device did not give, over several images of one directory.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble(RefCell<Seen>);
+pub(crate) struct ReadErrors(RefCell<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -21,7 +21,7 @@ struct Seen {
     cause: Option<esker_disk::Error>,
 }
 
-impl Trouble {
+impl ReadErrors {
     /// A block could not be read, twice.
     pub(crate) fn note(&self, offset: u64, cause: &esker_disk::Error) {
         let mut seen = self.0.borrow_mut();
@@ -43,8 +43,8 @@ const CHUNK: usize = 1 << 20;
 
 /// A sliding view of a file. Offsets asked for are multiples of a block.
 #[derive(Debug)]
-pub(crate) struct Image<'a> {
-    trouble: Option<&'a Trouble>,
+pub(crate) struct SegmentReader<'a> {
+    read_errors: Option<&'a ReadErrors>,
     file: Arc<dyn File>,
     len: u64,
     buffer: AlignedBuf,
@@ -53,18 +53,21 @@ pub(crate) struct Image<'a> {
     unreadable: Vec<u64>,
 }
 
-impl<'a> Image<'a> {
+impl<'a> SegmentReader<'a> {
     pub(crate) fn new(file: Arc<dyn File>) -> Result<Self> {
         Self::watched(file, None)
     }
 
     /// An image that notes what could not be read.
-    pub(crate) fn watched(file: Arc<dyn File>, trouble: Option<&'a Trouble>) -> Result<Self> {
+    pub(crate) fn watched(
+        file: Arc<dyn File>,
+        read_errors: Option<&'a ReadErrors>,
+    ) -> Result<Self> {
         // No segment is longer; what goes on behind is not the log's.
         let len = file.len()?.min(u64::from(SEGMENT_MAX));
         let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
         let buffer = AlignedBuf::new(size);
-        Ok(Self { trouble, file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
+        Ok(Self { read_errors, file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
     }
 
     /// The image ends here: what stands behind is not even read.
@@ -106,7 +109,7 @@ impl<'a> Image<'a> {
             Err(cause) => {
                 tracing::warn!(%cause, "reading block by block");
                 let left = self.len.saturating_sub(offset).min(want as u64);
-                let unreadable = block_by_block(&*self.file, buffer, offset, self.trouble);
+                let unreadable = block_by_block(&*self.file, buffer, offset, self.read_errors);
                 self.unreadable.extend(unreadable);
                 left as usize
             }
@@ -121,7 +124,7 @@ fn block_by_block(
     file: &dyn File,
     buffer: &mut [u8],
     offset: u64,
-    trouble: Option<&Trouble>,
+    read_errors: Option<&ReadErrors>,
 ) -> Vec<u64> {
     let mut unreadable = Vec::new();
     for (n, block) in buffer.chunks_mut(BLOCK).enumerate() {
@@ -130,8 +133,8 @@ fn block_by_block(
         if let Err(cause) = read_full_at(file, block, at) {
             block.fill(0);
             unreadable.push(at);
-            if let Some(trouble) = trouble {
-                trouble.note(at, &cause);
+            if let Some(read_errors) = read_errors {
+                read_errors.note(at, &cause);
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::base::error::Result;
 use crate::format::decode::{check_unit, continues};
 use crate::format::record::stored_size;
 use crate::format::unit::UnitKind;
-use crate::format::{BLOCK, Flaw, IndexEntry, Salt, UnitHeader};
-use crate::store::segment_reader::{Image, Trouble};
+use crate::format::{BLOCK, DecodeError, IndexEntry, Salt, UnitHeader};
+use crate::store::segment_reader::{ReadErrors, SegmentReader};
 
 /// Where a scan begins, and what the first unit must continue.
 #[derive(Debug, Clone, Copy)]
@@ -24,14 +24,14 @@ pub(crate) struct From {
 
 /// A sound unit.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SoundUnit {
+pub(crate) struct ValidUnit {
     pub(crate) offset: u32,
     pub(crate) header: UnitHeader,
     /// What the unit behind must chain to.
     pub(crate) chain: u32,
 }
 
-impl SoundUnit {
+impl ValidUnit {
     pub(crate) fn end(&self) -> u32 {
         self.offset + self.header.span()
     }
@@ -41,7 +41,7 @@ impl SoundUnit {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     /// The sound units, each continuing the one before.
-    pub(crate) units: Vec<SoundUnit>,
+    pub(crate) units: Vec<ValidUnit>,
     pub(crate) index: Vec<IndexEntry>,
     /// Where the sound units end, and what they end with.
     pub(crate) end: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Scan {
     pub(crate) records: u64,
     pub(crate) time_ms: u64,
     /// Why the scan stopped, where it did not come to `until`.
-    pub(crate) flaw: Option<Flaw>,
+    pub(crate) decode_error: Option<DecodeError>,
 }
 
 /// How dense the index is.
@@ -67,9 +67,9 @@ pub(crate) fn scan(
     from: From,
     until: Option<u32>,
     density: Density,
-    trouble: &Trouble,
+    read_errors: &ReadErrors,
 ) -> Result<Scan> {
-    let mut image = Image::watched(Arc::clone(file), Some(trouble))?;
+    let mut image = SegmentReader::watched(Arc::clone(file), Some(read_errors))?;
     image.end_at(until.map_or(u64::MAX, u64::from));
     let mut scan = Scan {
         end: from.offset,
@@ -82,7 +82,7 @@ pub(crate) fn scan(
     while until.is_none_or(|until| scan.end < until) {
         let offset = scan.end;
         let index_len = scan.index.len();
-        let sound = sound_unit(&mut image, from.salt, offset, |placed| {
+        let valid = valid_unit(&mut image, from.salt, offset, |placed| {
             if since.0 >= density.bytes || since.1 >= density.records {
                 scan.index.push(IndexEntry {
                     seq: placed.seq,
@@ -95,17 +95,17 @@ pub(crate) fn scan(
             since.0 = since.0.saturating_add(stored_size(placed.payload.len()));
             since.1 += 1;
         })?;
-        let flaw = match sound {
-            Err(flaw) => flaw,
+        let decode_error = match valid {
+            Err(decode_error) => decode_error,
             Ok((header, _)) if !continues(&header, scan.chain, scan.seq, scan.session) => {
-                Flaw::Chain
+                DecodeError::Chain
             }
             Ok((header, _)) if until.is_some_and(|until| offset + header.span() > until) => {
-                Flaw::Nonsense
+                DecodeError::Nonsense
             }
             Ok((header, crc)) => {
                 scan.chain = header.next_chain(crc);
-                scan.units.push(SoundUnit { offset, header, chain: scan.chain });
+                scan.units.push(ValidUnit { offset, header, chain: scan.chain });
                 scan.end = offset + header.span();
                 scan.seq = header.last_seq;
                 scan.session = header.session;
@@ -115,23 +115,23 @@ pub(crate) fn scan(
             }
         };
         scan.index.truncate(index_len);
-        scan.flaw = Some(flaw);
+        scan.decode_error = Some(decode_error);
         break;
     }
     Ok(scan)
 }
 
 /// Reads and checks the unit at an offset.
-pub(crate) fn sound_unit(
-    image: &mut Image<'_>,
+pub(crate) fn valid_unit(
+    image: &mut SegmentReader<'_>,
     salt: Salt,
     offset: u32,
-    each: impl FnMut(crate::format::decode::Placed<'_>),
-) -> Result<std::result::Result<(UnitHeader, u32), Flaw>> {
+    each: impl FnMut(crate::format::decode::LocatedRecord<'_>),
+) -> Result<std::result::Result<(UnitHeader, u32), DecodeError>> {
     let head = image.at(u64::from(offset), BLOCK as usize)?;
     let mut span = BLOCK;
     let checked = match UnitHeader::parse(head, salt, offset) {
-        Err(Flaw::Cut) if head.is_empty() => Err(Flaw::Blank),
+        Err(DecodeError::Cut) if head.is_empty() => Err(DecodeError::Blank),
         Ok((header, _)) if header.kind == UnitKind::Data => {
             span = header.span();
             let unit = image.at(u64::from(offset), span as usize)?;
@@ -140,21 +140,23 @@ pub(crate) fn sound_unit(
         other => other,
     };
     Ok(match checked {
-        Err(_) if image.is_unreadable(u64::from(offset), span as usize) => Err(Flaw::Unreadable),
+        Err(_) if image.is_unreadable(u64::from(offset), span as usize) => {
+            Err(DecodeError::Unreadable)
+        }
         other => other,
     })
 }
 
 /// A sound unit header that stands anywhere behind a flaw.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stray {
+pub(crate) struct OrphanUnit {
     pub(crate) offset: u32,
     pub(crate) header: UnitHeader,
 }
 
 /// What stands in the blocks that were looked at for strays.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Rest {
+pub(crate) struct TailScan {
     /// The first block that has anything in it.
     pub(crate) first: Option<u32>,
     /// Behind the last one.
@@ -166,17 +168,17 @@ pub(crate) struct Rest {
 /// Looks at every block from `offset` to the end of the file, or `until`, for headers of units that
 /// belong to this life of the segment, and hands them over with whether the whole unit is sound.
 /// A sound unit's inside is passed over.
-pub(crate) fn strays(
+pub(crate) fn orphan_units(
     file: &Arc<dyn File>,
     salt: Salt,
     offset: u32,
     until: Option<u32>,
-    trouble: &Trouble,
-    mut each: impl FnMut(Stray, bool),
-) -> Result<Rest> {
-    let mut image = Image::watched(Arc::clone(file), Some(trouble))?;
+    read_errors: &ReadErrors,
+    mut each: impl FnMut(OrphanUnit, bool),
+) -> Result<TailScan> {
+    let mut image = SegmentReader::watched(Arc::clone(file), Some(read_errors))?;
     let end = until.map_or(image.len(), u64::from).min(image.len());
-    let (mut at, mut rest) = (u64::from(offset), Rest::default());
+    let (mut at, mut rest) = (u64::from(offset), TailScan::default());
     while at < end {
         let here = at as u32;
         let mut next = at + u64::from(BLOCK);
@@ -184,13 +186,13 @@ pub(crate) fn strays(
         let says = head != &[0; BLOCK as usize][..head.len()];
         match UnitHeader::parse(head, salt, here) {
             Ok((header, _)) => {
-                let sound = sound_unit(&mut image, salt, here, |_| {})?.is_ok();
-                if sound {
+                let valid = valid_unit(&mut image, salt, here, |_| {})?.is_ok();
+                if valid {
                     next = at + u64::from(header.span());
                 }
-                each(Stray { offset: here, header }, sound);
+                each(OrphanUnit { offset: here, header }, valid);
             }
-            Err(Flaw::Checksum) => rest.earlier_life = true,
+            Err(DecodeError::Checksum) => rest.earlier_life = true,
             Err(_) => {}
         }
         if says {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use esker_disk::File;
 use parking_lot::RwLock;
 
-use crate::format::decode::Placed;
+use crate::format::decode::LocatedRecord;
 use crate::format::{BLOCK, IndexEntry, Salt, SegmentHeader};
 use crate::store::paths;
-use crate::store::segment_reader::Image;
-use crate::store::segment_scan::sound_unit;
+use crate::store::segment_reader::SegmentReader;
+use crate::store::segment_scan::valid_unit;
 
 /// One segment. What changes is behind a lock that is held for a lookup or the push of an entry.
 #[derive(Debug)]
@@ -89,10 +89,10 @@ impl Segment {
     pub(crate) fn records_up_to(&self, seq: u64) -> u64 {
         let end = self.state.read().end;
         let (mut count, mut at) = (0, BLOCK);
-        let Ok(mut image) = Image::new(Arc::clone(&self.reader)) else { return 0 };
+        let Ok(mut image) = SegmentReader::new(Arc::clone(&self.reader)) else { return 0 };
         while at < end && self.header.prev_seq < seq {
-            let each = |record: Placed<'_>| count += u64::from(record.seq <= seq);
-            match sound_unit(&mut image, self.salt, at, each) {
+            let each = |record: LocatedRecord<'_>| count += u64::from(record.seq <= seq);
+            match valid_unit(&mut image, self.salt, at, each) {
                 Ok(Ok((header, _))) if header.last_seq < seq => at += header.span(),
                 _ => break,
             }
@@ -108,11 +108,11 @@ impl Segment {
 
 /// The table of segments, oldest first. Never empty while a log is open.
 #[derive(Debug, Default)]
-pub(crate) struct Segments {
+pub(crate) struct SegmentTable {
     table: RwLock<Vec<Arc<Segment>>>,
 }
 
-impl Segments {
+impl SegmentTable {
     pub(crate) fn new(table: Vec<Arc<Segment>>) -> Self {
         Self { table: RwLock::new(table) }
     }

@@ -18,7 +18,7 @@
 //!
 //! Under [`Policy::OsBuffered`] units are written before anything is durable, and one sync makes any
 //! number of them durable at once. None of them says so. There the page is stored and synced after
-//! each sync of the segments and before a ticket resolves ([`Page::store_durably`]). A power cut
+//! each sync of the segments and before a ticket resolves ([`WatermarkPage::store_durably`]). A power cut
 //! during that leaves the slot of the sync before, whose store was synced, and no caller was told of
 //! more. The first store of a session is not synced: the manifest and the header of the newest
 //! segment say as much as it does.
@@ -45,7 +45,7 @@ const TRIES: usize = 8;
 
 /// What the page says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct StoredWatermark {
     pub(crate) log: LogId,
     pub(crate) session: u64,
     pub(crate) position: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Told {
     pub(crate) trim: u64,
 }
 
-impl Told {
+impl StoredWatermark {
     fn age(&self) -> (u64, u64, u64) {
         (self.session, self.seq, self.trim)
     }
@@ -82,7 +82,7 @@ impl Raw {
     }
 
     /// What a slot says; `Err` when it holds something that does not check.
-    fn parse(bytes: &[u8]) -> std::result::Result<Option<Told>, ()> {
+    fn parse(bytes: &[u8]) -> std::result::Result<Option<StoredWatermark>, ()> {
         let Ok((raw, _)) = Self::read_from_prefix(bytes) else {
             return Ok(None);
         };
@@ -93,7 +93,7 @@ impl Raw {
         if raw.crc.get() != raw.sum() || !sane {
             return Err(());
         }
-        Ok(Some(Told {
+        Ok(Some(StoredWatermark {
             log: LogId(raw.log),
             session: raw.session.get(),
             position: raw.position.get(),
@@ -106,7 +106,7 @@ impl Raw {
 
 /// The page, open for writing.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct WatermarkPage {
     file: Arc<dyn File>,
     log: LogId,
     session: u64,
@@ -116,14 +116,15 @@ pub(crate) struct Page {
     slot: usize,
 }
 
-impl Page {
+impl WatermarkPage {
     /// Opens the page for a session, making it where it is missing. The caller syncs the directory.
     pub(crate) fn open(dir: &dyn Dir, log: LogId, session: u64, trim: u64) -> Result<Self> {
         let file = dir.open(MARK, Open::create())?;
-        let slots: [Option<Told>; SLOTS] = std::array::from_fn(|slot| {
+        let slots: [Option<StoredWatermark>; SLOTS] = std::array::from_fn(|slot| {
             read_slot(&*file, slot).ok().and_then(|read| read.ok().flatten())
         });
-        let age = |slot: usize| slots[slot].filter(|told| told.log == log).map(|told| told.age());
+        let age =
+            |slot: usize| slots[slot].filter(|stored| stored.log == log).map(|stored| stored.age());
         // The newest slot that checks stays until a newer one is there.
         let slot = usize::from(age(0) > age(1));
         for missing in (file.len()? as usize / BLOCK)..SLOTS {
@@ -186,7 +187,7 @@ impl Page {
     }
 }
 
-type Slot = std::result::Result<Option<Told>, ()>;
+type Slot = std::result::Result<Option<StoredWatermark>, ()>;
 
 fn read_slot(file: &dyn File, slot: usize) -> std::result::Result<Slot, esker_disk::Error> {
     let mut bytes = [0; size_of::<Raw>()];
@@ -196,12 +197,12 @@ fn read_slot(file: &dyn File, slot: usize) -> std::result::Result<Slot, esker_di
 
 /// The page, open for reading.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct PageReader {
     file: Arc<dyn File>,
     log: Option<LogId>,
 }
 
-impl Look {
+impl PageReader {
     /// `None` when there is no page.
     pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
         Ok(Self::of_any_log(dir)?.map(|look| Self { log: Some(log), ..look }))
@@ -221,7 +222,7 @@ impl Look {
     ///
     /// # Errors
     /// The device does not give either slot.
-    pub(crate) fn told(&self) -> std::result::Result<Option<Told>, esker_disk::Error> {
+    pub(crate) fn stored(&self) -> std::result::Result<Option<StoredWatermark>, esker_disk::Error> {
         let mut newest = None;
         for _ in 0..TRIES {
             let slots = [read_slot(&*self.file, 0), read_slot(&*self.file, 1)];
@@ -229,9 +230,9 @@ impl Look {
                 return Err(cause.clone());
             }
             let torn = slots.iter().any(|slot| matches!(slot, Ok(Err(()))));
-            let told = slots.into_iter().filter_map(|slot| slot.ok()?.ok()?);
-            let told = told.filter(|told| self.log.is_none_or(|log| told.log == log));
-            newest = told.max_by_key(Told::age);
+            let stored = slots.into_iter().filter_map(|slot| slot.ok()?.ok()?);
+            let stored = stored.filter(|stored| self.log.is_none_or(|log| stored.log == log));
+            newest = stored.max_by_key(StoredWatermark::age);
             if !torn {
                 break;
             }
@@ -243,7 +244,11 @@ impl Look {
 
 /// Refuses the watermark page of another log. Called where no segment header is sound: then the manifest
 /// may be the foreign file.
-pub(crate) fn refuse_foreign_page(dir: &dyn Dir, page: Option<Told>, log: LogId) -> Result<()> {
+pub(crate) fn refuse_foreign_page(
+    dir: &dyn Dir,
+    page: Option<StoredWatermark>,
+    log: LogId,
+) -> Result<()> {
     match page {
         Some(page) if page.log != log => Err(Error::Foreign { file: dir.path_of(MARK) }),
         _ => Ok(()),
@@ -269,7 +274,7 @@ mod tests {
         for stores in 2..6 {
             let disk = SimDisk::new(stores);
             let dir = disk.create_dir(Path::new("/log")).unwrap();
-            let mut page = Page::open(&*dir, log, 1, 0).unwrap();
+            let mut page = WatermarkPage::open(&*dir, log, 1, 0).unwrap();
             let mut newest = Vec::new();
             for seq in 1..=stores {
                 let before = disk.contents(&name).unwrap();
@@ -277,10 +282,10 @@ mod tests {
                 let after = disk.contents(&name).unwrap();
                 newest = (0..after.len()).filter(|at| before.get(*at) != after.get(*at)).collect();
             }
-            let look = Look::open(&*dir, log).unwrap().unwrap();
-            assert_eq!(look.told().unwrap().unwrap().seq, stores);
+            let look = PageReader::open(&*dir, log).unwrap().unwrap();
+            assert_eq!(look.stored().unwrap().unwrap().seq, stores);
             disk.flip_bit(&name, newest[newest.len() / 2] as u64 * 8).unwrap();
-            assert_eq!(look.told().unwrap().unwrap().seq, stores - 1);
+            assert_eq!(look.stored().unwrap().unwrap().seq, stores - 1);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use crate::base::error::{Error, Result};
-use crate::commit::core::{Need, Placed, Refusal};
+use crate::commit::core::{Need, Placement, Refusal};
 use crate::commit::space_request::Asking;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
@@ -107,19 +107,19 @@ impl WriteHalf {
     ) -> std::result::Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
-        let placed = state.core.place(numbering, payload.len(), internal)?;
+        let placed = state.core.reserve(numbering, payload.len(), internal)?;
         self.start_period(&mut state);
         self.kick(&state);
-        self.came_back(&state);
+        self.notify_delay(&state);
         drop(state);
         Ok(self.fill(placed, payload))
     }
 
-    fn fill(&self, placed: Placed, payload: &[u8]) -> Accepted {
-        let Placed { place, window, unit, position } = placed;
+    fn fill(&self, placed: Placement, payload: &[u8]) -> Accepted {
+        let Placement { place, buffer, unit, position } = placed;
         let seq = place.seq;
-        let (bytes, crc) = place.fill(&window, payload);
-        self.progress(unit).filled(bytes, crc);
+        let (bytes, crc) = place.fill(&buffer, payload);
+        self.fill_tracker(unit).filled(bytes, crc);
         (seq, unit, position)
     }
 
@@ -137,12 +137,12 @@ impl WriteHalf {
         // The places are filled under the lock, one after another: the unit cannot be sealed
         // between them.
         for &Input { numbering, payload } in records {
-            let placed = state.core.place_prepared(numbering, payload.len())?;
+            let placed = state.core.reserve_prepared(numbering, payload.len())?;
             last = Some(self.fill(placed, payload));
         }
         self.start_period(&mut state);
         self.kick(&state);
-        self.came_back(&state);
+        self.notify_delay(&state);
         drop(state);
         Ok(last.map(|accepted| self.ticket(accepted)))
     }

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use esker_disk::Open;
 
-use crate::base::error::{Error, Latch, Result};
+use crate::base::error::{Error, Result, Terminal};
 use crate::commit::committer::Committer;
 use crate::commit::maintenance::{end_segment, retain};
-use crate::commit::preallocator::Ready;
+use crate::commit::preallocator::ReadySegment;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
 use crate::store::manifest::End;
@@ -22,27 +22,27 @@ impl WriteHalf {
         }
         let unit = {
             let mut state = self.lock();
-            state.core.set_latch(Latch::Closed);
+            state.core.set_terminal(Terminal::Closed);
             let unit = state.core.last_unit();
             state.core.ask_sync(unit);
             unit
         };
-        let settled = self.settle(unit, deadline);
+        let durable_or_failed = self.await_durable(unit, deadline);
         let outcome = self.take_committer(deadline).and_then(|committer| {
             // Whatever comes of it: nobody works on the directory once the lock is given up.
             let _changing = self.segment_set_lock.lock();
             // Nobody reserves any more behind whoever does.
             drop(self.reserve.lock());
-            let unused = self.runway.close();
+            let unused = self.preallocator.close();
             let Some(mut committer) = committer else {
-                return settled.and(Err(Error::Stopped));
+                return durable_or_failed.and(Err(Error::Stopped));
             };
-            let ended = settled.and_then(|()| self.end(&mut committer, unused));
+            let ended = durable_or_failed.and_then(|()| self.end(&mut committer, unused));
             self.lock().committer = Some(committer);
             ended
         });
-        self.terminal.set(self.lock().core.latch());
-        self.published.set_latched();
+        self.terminal.set(self.lock().core.terminal());
+        self.watermark.set_terminal();
         self.waiters.wake_all();
         if !matches!(outcome, Err(Error::Deadline)) {
             *self.lock.lock() = None;
@@ -54,7 +54,7 @@ impl WriteHalf {
     fn take_committer(&self, deadline: Option<Instant>) -> Result<Option<Box<Committer>>> {
         let mut state = self.lock();
         loop {
-            if !state.core.is_flying() {
+            if !state.core.has_in_flight() {
                 if let Some(committer) = state.committer.take() {
                     return Ok(Some(committer));
                 }
@@ -75,10 +75,10 @@ impl WriteHalf {
     }
 
     /// Waits until the unit is durable, or cannot become it any more.
-    fn settle(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
+    fn await_durable(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
         let mut place = Registered::new(&self.waiters);
         loop {
-            if let Some(outcome) = self.settled(unit) {
+            if let Some(outcome) = self.durable_or_failed(unit) {
                 return outcome;
             }
             if self.drive(unit, deadline) {
@@ -87,25 +87,25 @@ impl WriteHalf {
             let last = self.lock().core.last_seq();
             self.waiters.register(&mut place.key, For::Durable(last), &thread_waker());
             // The commit in flight may have ended, or failed, before this thread was on the list.
-            if self.settled(unit).is_none() && !park(deadline) {
+            if self.durable_or_failed(unit).is_none() && !park(deadline) {
                 return Err(Error::Deadline);
             }
         }
     }
 
-    fn settled(&self, unit: u64) -> Option<Result<()>> {
+    fn durable_or_failed(&self, unit: u64) -> Option<Result<()>> {
         let state = self.lock();
         match state.core.failure() {
-            Some(latch) => Some(Err(latch.refusal())),
+            Some(terminal) => Some(Err(terminal.refusal())),
             None => (state.core.durable().unit >= unit).then_some(Ok(())),
         }
     }
 
     /// Everything is durable: leaves the directory as a closed log's.
-    fn end(&self, committer: &mut Committer, unused: VecDeque<(u64, Ready)>) -> Result<()> {
+    fn end(&self, committer: &mut Committer, unused: VecDeque<(u64, ReadySegment)>) -> Result<()> {
         // Slow work may have failed since everything was durable.
-        if let Some(latch) = self.lock().core.failure() {
-            return Err(latch.refusal());
+        if let Some(terminal) = self.lock().core.failure() {
+            return Err(terminal.refusal());
         }
         match retain(self) {
             Err(error) if error.is_no_space() => {

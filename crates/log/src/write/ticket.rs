@@ -28,7 +28,7 @@ pub struct Ticket {
     unit: u64,
     position: Position,
     key: Option<Key>,
-    settled: bool,
+    resolved: bool,
 }
 
 /// Where a record that is durable now stands.
@@ -43,16 +43,16 @@ pub struct Appended {
 /// Another ticket for the same record, which waits by itself.
 impl Clone for Ticket {
     fn clone(&self) -> Self {
-        let Self { shared, seq, unit, position, settled, .. } = self;
+        let Self { shared, seq, unit, position, resolved, .. } = self;
         let shared = Arc::clone(shared);
-        let (seq, unit, position, settled) = (*seq, *unit, *position, *settled);
-        Self { shared, seq, unit, position, key: None, settled }
+        let (seq, unit, position, resolved) = (*seq, *unit, *position, *resolved);
+        Self { shared, seq, unit, position, key: None, resolved }
     }
 }
 
 impl Ticket {
     pub(crate) fn new(shared: Arc<WriteHalf>, seq: u64, unit: u64, position: Position) -> Self {
-        Self { shared, seq, unit, position, key: None, settled: false }
+        Self { shared, seq, unit, position, key: None, resolved: false }
     }
 
     /// The record's number, known as soon as it is accepted. For a batch, that of its last record.
@@ -67,7 +67,7 @@ impl Ticket {
 
     /// Whether it is durable already. Asks for nothing.
     pub fn is_durable(&self) -> bool {
-        self.shared.published.seq() >= self.seq
+        self.shared.watermark.seq() >= self.seq
     }
 
     /// Blocks until the record is durable. If nobody is committing, the caller does it itself.
@@ -111,7 +111,7 @@ impl Ticket {
 
     fn outcome(&mut self) -> Option<Result<Appended>> {
         let outcome = self.shared.outcome(self.seq)?;
-        self.settled = true;
+        self.resolved = true;
         Some(outcome.map(|()| Appended { seq: Seq(self.seq), position: self.position }))
     }
 }
@@ -139,7 +139,7 @@ impl Drop for Ticket {
         if let Some(key) = self.key.take() {
             self.shared.waiters.remove(key);
         }
-        if !self.settled {
+        if !self.resolved {
             self.shared.unawaited(self.unit);
         }
     }

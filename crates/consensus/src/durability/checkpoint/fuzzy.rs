@@ -211,7 +211,7 @@ impl Life {
                 if wait { ticket.wait()? } else { drop(ticket) }
             }
             Step::Floor { place, wait } => {
-                let slot = self.slot(place).min(inner.settled.lock().decided());
+                let slot = self.slot(place).min(inner.tracker.lock().decided());
                 let ticket = inner.raise(slot, slot)?;
                 if wait { ticket.wait()? } else { drop(ticket) }
             }
@@ -222,7 +222,7 @@ impl Life {
             }
             Step::CopyForward { place } => {
                 let (slot, guard) = (self.slot(place), crossbeam_epoch::pin());
-                let _terms = inner.gate.of_slot(slot);
+                let _terms = inner.locks.of_slot(slot);
                 let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
                 let word = page.slot(slot).word();
                 if word.state() == State::Empty {
@@ -240,7 +240,7 @@ impl Life {
                 inner.log.flush()?.wait()?;
                 let guard = crossbeam_epoch::pin();
                 for (slot, from, to) in self.copies.drain(..) {
-                    let _terms = inner.gate.of_slot(slot);
+                    let _terms = inner.locks.of_slot(slot);
                     let Some(page) = inner.page(number_of(slot), &guard)? else { continue };
                     let word = page.slot(slot).word();
                     if word.seq() == from && word.state() != State::Empty {
@@ -250,8 +250,8 @@ impl Life {
                 }
             }
             Step::Begin if self.checkpoint.is_none() => {
-                let gate = inner.gate.alone();
-                self.checkpoint = Some(inner.begin_checkpoint(&gate, 0));
+                let locks = inner.locks.lock_all();
+                self.checkpoint = Some(inner.begin_checkpoint(&locks, 0));
             }
             Step::Take => {
                 if let Some(checkpoint) = &mut self.checkpoint {

@@ -30,23 +30,23 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::error::{Error, Latch};
+use crate::base::error::{Error, Terminal};
 use crate::base::log_end::{LogEnd, Mark};
 use crate::base::options::{Options, Policy};
 use crate::base::position::Position;
-use crate::commit::commit_delay::Gather;
+use crate::commit::commit_delay::CommitDelay;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{IndexEntry, LogId, Salt, block_up};
-use crate::staging::buffer::{Place, Window};
-use crate::staging::fill_tracker::Progress;
+use crate::staging::buffer::{Reservation, StagingBuffer};
+use crate::staging::fill_tracker::FillTracker;
 use crate::staging::staged::Staged;
-use crate::staging::tail_cache::Tail;
+use crate::staging::tail_cache::TailCache;
 
 /// A sealed unit on its way to the disk.
 #[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) number: u64,
-    pub(crate) window: Arc<Window>,
+    pub(crate) buffer: Arc<StagingBuffer>,
     pub(crate) salt: Salt,
     /// Offsets in the segment, whole blocks.
     pub(crate) range: Range<u32>,
@@ -68,9 +68,9 @@ impl Unit {
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             unit: self.number,
-            position: self.window.base + u64::from(self.range.end),
+            position: self.buffer.base + u64::from(self.range.end),
             seq: self.last_seq,
-            segment: self.window.segment,
+            segment: self.buffer.segment,
         }
     }
 }
@@ -86,7 +86,7 @@ pub(crate) enum Job {
 
 impl Job {
     /// The last unit that it writes or syncs.
-    pub(crate) fn flight(&self) -> u64 {
+    pub(crate) fn unit(&self) -> u64 {
         match self {
             Self::Write { unit, .. } => unit.number,
             Self::Sync { through } => through.unit,
@@ -112,16 +112,16 @@ impl Job {
 
 /// A job that was given out.
 #[derive(Debug)]
-struct Flight {
+struct InFlightCommit {
     mark: Mark,
     bytes: u32,
     records: u32,
     sync: bool,
-    state: Flying,
+    state: IoState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flying {
+enum IoState {
     Up,
     Landed,
     Failed,
@@ -189,9 +189,9 @@ pub(crate) enum Numbering {
 
 /// Where a place is, for the one who fills it.
 #[derive(Debug)]
-pub(crate) struct Placed {
-    pub(crate) place: Place,
-    pub(crate) window: Arc<Window>,
+pub(crate) struct Placement {
+    pub(crate) place: Reservation,
+    pub(crate) buffer: Arc<StagingBuffer>,
     pub(crate) unit: u64,
     pub(crate) position: Position,
 }
@@ -199,7 +199,7 @@ pub(crate) struct Placed {
 #[derive(Debug)]
 struct Open {
     number: u64,
-    window: Arc<Window>,
+    buffer: Arc<StagingBuffer>,
     start: u32,
     used: u32,
     records: u32,
@@ -211,7 +211,7 @@ impl Open {
     fn staged(&self) -> Staged {
         Staged {
             unit: self.number,
-            window: Arc::clone(&self.window),
+            buffer: Arc::clone(&self.buffer),
             records: self.start + UNIT_HEADER..self.start + self.used,
             prev_seq: self.prev_seq,
         }
@@ -239,8 +239,8 @@ struct Limits {
     record: u32,
     segment: u32,
     segment_records: u64,
-    window: u32,
-    windows: usize,
+    buffer: u32,
+    buffers: usize,
     index_bytes: u32,
     index_records: u32,
 }
@@ -259,7 +259,7 @@ pub(crate) struct Core {
     open: Option<Open>,
     sealed: VecDeque<Unit>,
     /// Jobs that were given out, in order.
-    flights: VecDeque<Flight>,
+    in_flight: VecDeque<InFlightCommit>,
     /// The most of them.
     depth: usize,
     /// The records of sealed units that are not durable.
@@ -273,20 +273,25 @@ pub(crate) struct Core {
     /// Units up to this number should be written, and made durable, without waiting for more.
     asked_write: u64,
     asked_sync: u64,
-    latch: Option<Latch>,
-    tail: Arc<Tail>,
+    terminal: Option<Terminal>,
+    tail: Arc<TailCache>,
     /// One for each unit that is not written yet, used in turn.
-    progress: Arc<[Progress]>,
+    fill_tracker: Arc<[FillTracker]>,
     /// Index entries since the last one: bytes and records.
     since_index: (u32, u32),
     spare_index: Vec<Vec<IndexEntry>>,
-    gather: Gather,
+    commit_delay: CommitDelay,
 }
 
 impl Core {
     /// `depth` is how many jobs may be in flight; more than one only where each write is durable by
     /// itself.
-    pub(crate) fn new(start: &LogEnd, options: &Options, tail: Arc<Tail>, depth: usize) -> Self {
+    pub(crate) fn new(
+        start: &LogEnd,
+        options: &Options,
+        tail: Arc<TailCache>,
+        depth: usize,
+    ) -> Self {
         let position = start.base + u64::from(start.offset);
         let mark = Mark { unit: 0, position, seq: start.last_seq, segment: start.segment };
         Self {
@@ -295,8 +300,8 @@ impl Core {
                 record: options.record_limit,
                 segment: options.segment_size,
                 segment_records: options.segment_records.unwrap_or(u64::MAX),
-                window: options.buffer_size,
-                windows: options.buffers as usize,
+                buffer: options.buffer_size,
+                buffers: options.buffers as usize,
                 index_bytes: options.index_bytes,
                 index_records: options.index_records,
             },
@@ -317,7 +322,7 @@ impl Core {
             next_unit: 1,
             open: None,
             sealed: VecDeque::with_capacity(16),
-            flights: VecDeque::with_capacity(depth),
+            in_flight: VecDeque::with_capacity(depth),
             depth,
             staged: VecDeque::with_capacity(16),
             written: mark,
@@ -327,12 +332,12 @@ impl Core {
             written_records: 0,
             asked_write: 0,
             asked_sync: 0,
-            latch: None,
+            terminal: None,
             tail,
-            progress: (0..2 * options.buffers).map(|_| Progress::default()).collect(),
+            fill_tracker: (0..2 * options.buffers).map(|_| FillTracker::default()).collect(),
             since_index: (u32::MAX / 2, 0),
             spare_index: Vec::new(),
-            gather: Gather::default(),
+            commit_delay: CommitDelay::default(),
         }
     }
 
@@ -345,7 +350,7 @@ impl Core {
     }
 
     /// How far memory is no longer needed: what the policy promises is kept elsewhere.
-    fn settled(&self) -> Mark {
+    fn released(&self) -> Mark {
         match self.policy {
             Policy::OsBuffered => self.written,
             _ => self.durable,
@@ -379,27 +384,27 @@ impl Core {
         self.policy
     }
 
-    pub(crate) fn latch(&self) -> Option<&Latch> {
-        self.latch.as_ref()
+    pub(crate) fn terminal(&self) -> Option<&Terminal> {
+        self.terminal.as_ref()
     }
 
     /// Accepts nothing more. The first reason stays, but a failure outranks a close.
-    pub(crate) fn set_latch(&mut self, latch: Latch) {
-        if matches!(self.latch, None | Some(Latch::Closed)) {
-            self.latch = Some(latch);
+    pub(crate) fn set_terminal(&mut self, terminal: Terminal) {
+        if matches!(self.terminal, None | Some(Terminal::Closed)) {
+            self.terminal = Some(terminal);
         }
     }
 
     /// Why nothing more is to be written, where that is so.
-    pub(crate) fn failure(&self) -> Option<&Latch> {
-        self.latch.as_ref().filter(|latch| !matches!(latch, Latch::Closed))
+    pub(crate) fn failure(&self) -> Option<&Terminal> {
+        self.terminal.as_ref().filter(|terminal| !matches!(terminal, Terminal::Closed))
     }
 
     pub(crate) fn has_failed(&self) -> bool {
         self.failure().is_some()
     }
 
-    fn refuse_if_latched(&self) -> Result<(), Error> {
-        self.latch.as_ref().map_or(Ok(()), |latch| Err(latch.refusal()))
+    fn refuse_if_terminal(&self) -> Result<(), Error> {
+        self.terminal.as_ref().map_or(Ok(()), |terminal| Err(terminal.refusal()))
     }
 }

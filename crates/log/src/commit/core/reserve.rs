@@ -3,26 +3,26 @@
 use std::sync::Arc;
 
 use super::space::Fit;
-use super::{Core, Frontier, Need, Numbering, Open, Placed, Refusal, Reserved, Unit};
+use super::{Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved, Unit};
 use crate::base::error::Error;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{BLOCK, IndexEntry, Salt, UNIT_MAX, block_up};
-use crate::staging::buffer::{Piece, Place};
+use crate::staging::buffer::{BufferSpan, Reservation};
 
 impl Core {
     /// Gives the next record its place, or says why not. Nothing changes on a refusal.
     ///
     /// An `internal` record may use the reserve.
-    pub(crate) fn place(
+    pub(crate) fn reserve(
         &mut self,
         numbering: Numbering,
         size: usize,
         internal: bool,
-    ) -> Result<Placed, Refusal> {
-        self.refuse_if_latched()?;
+    ) -> Result<Placement, Refusal> {
+        self.refuse_if_terminal()?;
         self.check_size(size)?;
         let (seq, prev) = self.number(numbering)?;
         self.check_window(1)?;
@@ -33,19 +33,19 @@ impl Core {
 
     /// Gives a record of an atomic batch its place. [`Core::prepare_batch`] made room for all of it
     /// in one unit; nothing here may begin another.
-    pub(crate) fn place_prepared(
+    pub(crate) fn reserve_prepared(
         &mut self,
         numbering: Numbering,
         size: usize,
-    ) -> Result<Placed, Refusal> {
+    ) -> Result<Placement, Refusal> {
         let (seq, prev) = self.number(numbering)?;
         self.take(seq, prev, stored_size(size))
     }
 
     /// Makes sure that an atomic batch of so many records and bytes can be placed in one unit, by
-    /// calls of [`Core::place_prepared`] that follow under the same lock.
+    /// calls of [`Core::reserve_prepared`] that follow under the same lock.
     pub(crate) fn prepare_batch(&mut self, records: u64, stored: u64) -> Result<(), Refusal> {
-        self.refuse_if_latched()?;
+        self.refuse_if_terminal()?;
         let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK);
         if stored > limit {
             return Err(Error::BatchTooLarge { size: stored, limit }.into());
@@ -59,8 +59,8 @@ impl Core {
         &self,
         records: impl Iterator<Item = (Numbering, usize)>,
     ) -> Result<u64, Error> {
-        if let Some(latch) = &self.latch {
-            return Err(latch.refusal());
+        if let Some(terminal) = &self.terminal {
+            return Err(terminal.refusal());
         }
         let mut last = self.last;
         let mut stored = 0u64;
@@ -132,14 +132,14 @@ impl Core {
         let mut offset = self.frontier.offset;
         if let Some(open) = &self.open {
             let end = open.start + open.used;
-            let fits = block_up(end + stored) <= open.window.limit;
+            let fits = block_up(end + stored) <= open.buffer.limit;
             let barred = self.frontier.internal && !internal;
             if fits && !segment_full && !barred && open.used + stored <= UNIT_MAX - BLOCK {
                 return Ok(());
             }
             offset = block_up(end);
         }
-        if self.next_unit - self.written.unit >= self.progress.len() as u64 {
+        if self.next_unit - self.written.unit >= self.fill_tracker.len() as u64 {
             return Err(Refusal::Full);
         }
 
@@ -159,29 +159,29 @@ impl Core {
             frontier =
                 Frontier { segment, salt, base: behind, offset, records, limit, full, internal };
         }
-        let window = match self.tail.newest() {
-            Some(window)
+        let buffer = match self.tail.newest() {
+            Some(buffer)
                 if self.open.is_none()
-                    && window.segment == frontier.segment
-                    && frontier.offset + need <= window.limit =>
+                    && buffer.segment == frontier.segment
+                    && frontier.offset + need <= buffer.limit =>
             {
-                window
+                buffer
             }
             _ => {
-                let settled = self.settled().position;
-                if self.tail.staged(settled) >= self.limits.windows {
+                let released = self.released().position;
+                if self.tail.staged(released) >= self.limits.buffers {
                     // What is in memory must get out before more comes in.
                     self.ask_all();
                     return Err(Refusal::Full);
                 }
-                let usual = frontier.limit.min(frontier.offset.saturating_add(self.limits.window));
-                let piece = Piece {
+                let usual = frontier.limit.min(frontier.offset.saturating_add(self.limits.buffer));
+                let piece = BufferSpan {
                     segment: frontier.segment,
                     base: frontier.base,
                     start: frontier.offset,
                     limit: usual.max(frontier.offset + need),
                 };
-                self.tail.open(piece, behind, self.limits.window, settled)
+                self.tail.open(piece, behind, self.limits.buffer, released)
             }
         };
 
@@ -193,10 +193,10 @@ impl Core {
         }
         let number = self.next_unit;
         self.next_unit += 1;
-        self.progress(number).reset();
+        self.fill_tracker(number).reset();
         self.open = Some(Open {
             number,
-            window,
+            buffer,
             start: frontier.offset,
             used: UNIT_HEADER,
             records: 0,
@@ -206,7 +206,7 @@ impl Core {
         Ok(())
     }
 
-    fn take(&mut self, seq: u64, prev: u64, stored: u32) -> Result<Placed, Refusal> {
+    fn take(&mut self, seq: u64, prev: u64, stored: u32) -> Result<Placement, Refusal> {
         let Some(open) = &mut self.open else {
             return Err(Refusal::Full);
         };
@@ -227,9 +227,9 @@ impl Core {
         self.frontier.records += 1;
         self.last = seq;
         self.accepted_records += 1;
-        let placed = Placed {
-            place: Place { offset, stored, seq, salt: self.frontier.salt },
-            window: Arc::clone(&open.window),
+        let placed = Placement {
+            place: Reservation { offset, stored, seq, salt: self.frontier.salt },
+            buffer: Arc::clone(&open.buffer),
             unit: open.number,
             position: Position(self.frontier.base + u64::from(offset)),
         };
@@ -247,29 +247,29 @@ impl Core {
             return;
         };
         let end = block_up(open.start + open.used);
-        if self.frontier.segment == open.window.segment {
+        if self.frontier.segment == open.buffer.segment {
             self.frontier.offset = end;
         }
         self.staged.push_back(open.staged());
         self.sealed.push_back(Unit {
             number: open.number,
-            salt: Salt::new(self.log, open.window.segment),
+            salt: Salt::new(self.log, open.buffer.segment),
             range: open.start..end,
             used: open.used,
             records: open.records,
             prev_seq: open.prev_seq,
             last_seq: self.last,
             index: open.index,
-            window: open.window,
+            buffer: open.buffer,
         });
     }
 
     /// Whether another record would get a place whatever its size, or be refused for good.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.latch.is_some()
+        self.terminal.is_some()
             || (self.check_window(1).is_ok()
-                && self.tail.staged(self.settled().position) < self.limits.windows
-                && self.next_unit - self.written.unit < self.progress.len() as u64)
+                && self.tail.staged(self.released().position) < self.limits.buffers
+                && self.next_unit - self.written.unit < self.fill_tracker.len() as u64)
     }
 }
 

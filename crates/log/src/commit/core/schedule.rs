@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Core, Flight, Flying, Job, Open};
+use super::{Core, InFlightCommit, IoState, Job, Open};
 use crate::base::log_end::Mark;
 use crate::base::options::Policy;
 use crate::format::IndexEntry;
-use crate::staging::fill_tracker::Progress;
+use crate::staging::fill_tracker::FillTracker;
 use crate::staging::staged::Staged;
 
 /// Commits up to this size are in flight side by side.
@@ -52,13 +52,13 @@ impl Core {
         if self.has_failed() {
             return false;
         }
-        self.flights.len() < self.depth
+        self.in_flight.len() < self.depth
             && (!self.sealed.is_empty() || self.open_is_due() || self.sync_is_due())
     }
 
     /// Whether the next job brings this unit nearer to being durable.
     pub(crate) fn helps(&self, unit: u64) -> bool {
-        let next = self.flights.back().map_or(self.written.unit, |flight| flight.mark.unit) + 1;
+        let next = self.in_flight.back().map_or(self.written.unit, |commit| commit.mark.unit) + 1;
         self.sync_is_due() || next <= unit
     }
 
@@ -70,39 +70,43 @@ impl Core {
         // those that come while it waits. A unit that is full gains nothing and does not wait.
         // Nor does it gain where callers would be parted that come back together, or by a few records
         // beside many: they would go on taking turns.
-        let small = |flight: &Flight| flight.bytes <= SMALL && flight.records <= open.records;
-        let beside =
-            || open.used <= SMALL && !self.gather.is_together() && self.flights.iter().all(small);
-        open.number <= self.asked_write && (self.flights.is_empty() || beside())
+        let small =
+            |commit: &InFlightCommit| commit.bytes <= SMALL && commit.records <= open.records;
+        let beside = || {
+            open.used <= SMALL
+                && !self.commit_delay.is_regrouping()
+                && self.in_flight.iter().all(small)
+        };
+        open.number <= self.asked_write && (self.in_flight.is_empty() || beside())
     }
 
     /// A commit landed that took this long and woke so many callers.
-    pub(crate) fn landed_for(&mut self, callers: usize, took: Duration) {
-        self.gather.landed(self.open_records(), callers, took);
+    pub(crate) fn commit_completed(&mut self, callers: usize, took: Duration) {
+        self.commit_delay.completed(self.open_records(), callers, took);
     }
 
     /// How long whoever commits next waits for callers to come back, at most. It then does, until
-    /// [`Core::end_gathering`].
-    pub(crate) fn begin_gathering(&mut self) -> Option<Duration> {
-        if !self.flights.is_empty() || !self.sealed.is_empty() || self.sync_is_due() {
+    /// [`Core::end_delay`].
+    pub(crate) fn begin_delay(&mut self) -> Option<Duration> {
+        if !self.in_flight.is_empty() || !self.sealed.is_empty() || self.sync_is_due() {
             return None;
         }
-        self.gather.begin(self.open_records())
+        self.commit_delay.begin(self.open_records())
     }
 
     /// Whether a thread waits for callers to come back.
-    pub(crate) fn is_gathering(&self) -> bool {
-        self.gather.is_waiting()
+    pub(crate) fn is_delaying(&self) -> bool {
+        self.commit_delay.is_waiting()
     }
 
     /// Whether a thread waits, and need not any more: as many are back, or the unit is full.
-    pub(crate) fn has_gathered(&self) -> bool {
-        let full = self.gather.is_waiting() && !self.sealed.is_empty();
-        full || self.gather.is_met(self.open_records())
+    pub(crate) fn delay_is_met(&self) -> bool {
+        let full = self.commit_delay.is_waiting() && !self.sealed.is_empty();
+        full || self.commit_delay.is_met(self.open_records())
     }
 
-    pub(crate) fn end_gathering(&mut self) {
-        self.gather.end(self.open_records());
+    pub(crate) fn end_delay(&mut self) {
+        self.commit_delay.end(self.open_records());
     }
 
     fn open_records(&self) -> u32 {
@@ -115,14 +119,14 @@ impl Core {
     }
 
     /// The next thing for the one committer to do. It is in flight from here on, until
-    /// [`Core::land`] or [`Core::fail`].
+    /// [`Core::complete`] or [`Core::fail`].
     pub(crate) fn next_job(&mut self) -> Option<Job> {
         if !self.has_job() {
             return None;
         }
         // Before more is written: somebody waits, or too much is at risk.
         if self.sync_is_due() {
-            self.take_off(self.written, 0, 0, true);
+            self.start_io(self.written, 0, 0, true);
             return Some(Job::Sync { through: self.written });
         }
         if self.sealed.is_empty() {
@@ -130,57 +134,57 @@ impl Core {
         }
         let unit = self.sealed.pop_front()?;
         let sync = self.policy != Policy::OsBuffered || unit.number <= self.asked_sync;
-        self.take_off(unit.mark(), unit.used, unit.records, sync);
+        self.start_io(unit.mark(), unit.used, unit.records, sync);
         Some(Job::Write { unit, sync })
     }
 
-    fn take_off(&mut self, mark: Mark, bytes: u32, records: u32, sync: bool) {
-        self.flights.push_back(Flight { mark, bytes, records, sync, state: Flying::Up });
+    fn start_io(&mut self, mark: Mark, bytes: u32, records: u32, sync: bool) {
+        self.in_flight.push_back(InFlightCommit { mark, bytes, records, sync, state: IoState::Up });
     }
 
     /// A job is done. Whether that moved the written mark: not while one before it is in flight.
-    pub(crate) fn land(&mut self, flight: u64) -> bool {
-        self.end_flight(flight, Flying::Landed);
-        let flights = self.flights.len();
-        while let Some(flight) = self.flights.front().filter(|f| f.state == Flying::Landed) {
-            self.written = flight.mark;
-            self.written_records += u64::from(flight.records);
-            if flight.sync {
+    pub(crate) fn complete(&mut self, commit: u64) -> bool {
+        self.finish_io(commit, IoState::Landed);
+        let in_flight = self.in_flight.len();
+        while let Some(commit) = self.in_flight.front().filter(|f| f.state == IoState::Landed) {
+            self.written = commit.mark;
+            self.written_records += u64::from(commit.records);
+            if commit.sync {
                 self.durable = self.written;
                 self.durable_records = self.written_records;
             }
-            self.flights.pop_front();
+            self.in_flight.pop_front();
         }
-        self.forget_settled();
-        self.flights.len() < flights
+        self.forget_released();
+        self.in_flight.len() < in_flight
     }
 
     /// A job failed. Nothing from it on will ever count as written.
-    pub(crate) fn fail(&mut self, flight: u64) {
-        self.end_flight(flight, Flying::Failed);
+    pub(crate) fn fail(&mut self, commit: u64) {
+        self.finish_io(commit, IoState::Failed);
     }
 
-    fn end_flight(&mut self, unit: u64, state: Flying) {
-        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.mark.unit == unit) {
-            flight.state = state;
+    fn finish_io(&mut self, unit: u64, state: IoState) {
+        if let Some(commit) = self.in_flight.iter_mut().find(|commit| commit.mark.unit == unit) {
+            commit.state = state;
         }
     }
 
     /// Whether a job is in flight.
-    pub(crate) fn is_flying(&self) -> bool {
-        self.flights.iter().any(|flight| flight.state == Flying::Up)
+    pub(crate) fn has_in_flight(&self) -> bool {
+        self.in_flight.iter().any(|commit| commit.state == IoState::Up)
     }
 
     /// Whether more may become durable although the log takes no more: a job is in flight, and nothing
     /// before it failed.
     pub(crate) fn is_open(&self) -> bool {
-        let mut whole = self.flights.iter().take_while(|flight| flight.state != Flying::Failed);
-        whole.any(|flight| flight.state == Flying::Up)
+        let mut whole = self.in_flight.iter().take_while(|commit| commit.state != IoState::Failed);
+        whole.any(|commit| commit.state == IoState::Up)
     }
 
-    fn forget_settled(&mut self) {
-        let settled = self.settled().unit;
-        while self.staged.front().is_some_and(|staged| staged.unit <= settled) {
+    fn forget_released(&mut self) {
+        let released = self.released().unit;
+        while self.staged.front().is_some_and(|staged| staged.unit <= released) {
             self.staged.pop_front();
         }
     }
@@ -193,18 +197,18 @@ impl Core {
 
     /// Takes back an emptied list of index entries, to be filled again.
     pub(crate) fn return_index(&mut self, mut index: Vec<IndexEntry>) {
-        if index.capacity() > 0 && self.spare_index.len() < self.progress.len() {
+        if index.capacity() > 0 && self.spare_index.len() < self.fill_tracker.len() {
             index.clear();
             self.spare_index.push(index);
         }
     }
 
     /// The count of a unit that is not written yet.
-    pub(crate) fn progress(&self, unit: u64) -> &Progress {
-        &self.progress[(unit % self.progress.len() as u64) as usize]
+    pub(crate) fn fill_tracker(&self, unit: u64) -> &FillTracker {
+        &self.fill_tracker[(unit % self.fill_tracker.len() as u64) as usize]
     }
 
-    pub(crate) fn all_progress(&self) -> Arc<[Progress]> {
-        Arc::clone(&self.progress)
+    pub(crate) fn fill_trackers(&self) -> Arc<[FillTracker]> {
+        Arc::clone(&self.fill_tracker)
     }
 }

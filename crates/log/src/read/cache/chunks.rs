@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use esker_disk::AlignedBuf;
 
-use super::throttle::Pace;
+use super::throttle::Throttle;
 use crate::format::BLOCK;
 use crate::read::batch::Memory;
-use crate::read::source::{Ground, Want};
+use crate::read::source::{ReadSource, Want};
 use crate::store::segment_table::Segment;
 
 /// Bytes read at once, unless a unit is larger.
@@ -24,22 +24,22 @@ const GONE: Duration = Duration::from_secs(1);
 const SPARE: usize = 4;
 
 /// Where a piece begins: segment and offset.
-pub(super) type Place = (u64, u32);
+pub(super) type ChunkId = (u64, u32);
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) pieces: BTreeMap<Place, Piece>,
+    pub(super) pieces: BTreeMap<ChunkId, Chunk>,
     /// Those that a thread of the engine is to load, in order.
-    pub(super) queue: VecDeque<Place>,
+    pub(super) queue: VecDeque<ChunkId>,
     pub(super) loading: usize,
     pub(super) bytes: u64,
     pub(super) clock: u64,
     spare: Vec<AlignedBuf>,
-    pub(super) pace: Pace,
+    pub(super) pace: Throttle,
 }
 
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Chunk {
     pub(super) end: u32,
     /// How far it may go. Further than `end` while it is open.
     pub(super) most: u32,
@@ -63,14 +63,14 @@ pub(super) enum Content {
 }
 
 /// How a piece was found.
-pub(super) enum Look {
+pub(super) enum Lookup {
     Queued,
     Loading,
     /// `None` where there is nothing sound at the offset.
     Loaded(Option<(Memory, Range<u32>)>),
 }
 
-impl Piece {
+impl Chunk {
     pub(super) fn is_kept(&self) -> bool {
         matches!(self.content, Content::Loaded(..) | Content::Unsound)
     }
@@ -95,34 +95,34 @@ impl Piece {
 
 impl State {
     /// How it stands with the piece over an offset. A new one is there if none was.
-    pub(super) fn look(&mut self, want: &Want<'_>) -> (Place, Look) {
+    pub(super) fn look(&mut self, want: &Want<'_>) -> (ChunkId, Lookup) {
         self.clock += 1;
         let place = self.over(want.segment.number(), want.offset).unwrap_or_else(|| {
             self.insert(want.segment, want.offset, want.end);
             (want.segment.number(), want.offset)
         });
-        let Some(piece) = self.pieces.get_mut(&place) else { return (place, Look::Loaded(None)) };
+        let Some(piece) = self.pieces.get_mut(&place) else { return (place, Lookup::Loaded(None)) };
         piece.used = self.clock;
         if let Content::Loaded(..) = piece.content {
             piece.awaited = None;
         }
         let look = match &piece.content {
-            Content::Queued(_) => Look::Queued,
-            Content::Loading => Look::Loading,
-            Content::Loaded(buffer, sound) => Look::Loaded(
-                (want.offset < *sound)
-                    .then(|| (Memory::Read(Arc::clone(buffer), place.1), want.offset..*sound)),
+            Content::Queued(_) => Lookup::Queued,
+            Content::Loading => Lookup::Loading,
+            Content::Loaded(buffer, valid) => Lookup::Loaded(
+                (want.offset < *valid)
+                    .then(|| (Memory::Read(Arc::clone(buffer), place.1), want.offset..*valid)),
             ),
             Content::Unsound => {
                 self.pieces.remove(&place);
-                Look::Loaded(None)
+                Lookup::Loaded(None)
             }
         };
         (place, look)
     }
 
     /// The place of the piece over this offset.
-    fn over(&self, segment: u64, offset: u32) -> Option<Place> {
+    fn over(&self, segment: u64, offset: u32) -> Option<ChunkId> {
         let (place, piece) = self.pieces.range(..=(segment, offset)).next_back()?;
         (place.0 == segment && offset < piece.end).then_some(*place)
     }
@@ -135,7 +135,7 @@ impl State {
             None => (end.min(offset.saturating_add(PIECE)), end),
         };
         let (used, wakers) = (self.clock, Vec::new());
-        let piece = Piece {
+        let piece = Chunk {
             end,
             most,
             content,
@@ -148,15 +148,15 @@ impl State {
     }
 
     /// Has a task woken when the piece is loaded. A waker that is not needed is left where it is.
-    pub(super) fn wake(&mut self, place: Place, waker: &mut Option<Waker>) {
-        if let Some(Piece { wakers, .. }) = self.pieces.get_mut(&place)
+    pub(super) fn wake(&mut self, place: ChunkId, waker: &mut Option<Waker>) {
+        if let Some(Chunk { wakers, .. }) = self.pieces.get_mut(&place)
             && !waker.as_ref().is_some_and(|new| wakers.iter().any(|old| old.will_wake(new)))
         {
             wakers.extend(waker.take());
         }
     }
 
-    pub(super) fn queue(&mut self, place: Place) {
+    pub(super) fn queue(&mut self, place: ChunkId) {
         let piece = self.pieces.get_mut(&place);
         if piece.is_some_and(|piece| !std::mem::replace(&mut piece.listed, true)) {
             self.queue.push_back(place);
@@ -167,7 +167,7 @@ impl State {
     /// whether there was anything.
     pub(super) fn ahead(
         &mut self,
-        log: &dyn Ground,
+        log: &dyn ReadSource,
         want: &Want<'_>,
         offset: u32,
         most: u64,
@@ -181,7 +181,7 @@ impl State {
                 end = log.segments().readable(&segment, log.limit().0);
             }
             // What the tail holds need not be read.
-            if offset >= end || log.window(segment.number(), offset).is_some() {
+            if offset >= end || log.buffer(segment.number(), offset).is_some() {
                 break;
             }
             let there = match self.over(segment.number(), offset) {
@@ -211,7 +211,7 @@ impl State {
 
     /// Lets go of the pieces that nobody used for longest, but for this one. Those that readers
     /// are to come to go last.
-    pub(super) fn evict(&mut self, budget: u64, but: Place) {
+    pub(super) fn evict(&mut self, budget: u64, but: ChunkId) {
         let now = Instant::now();
         while self.bytes > budget {
             let kept =

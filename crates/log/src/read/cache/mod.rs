@@ -7,7 +7,7 @@
 //! a task is woken when a thread of the engine has done so. Whoever goes on from one piece to the next
 //! has the three behind it loaded meanwhile.
 //!
-//! The log may be open here, or another process may write it: a [`Ground`] either way. Of what another
+//! The log may be open here, or another process may write it: a [`ReadSource`] either way. Of what another
 //! process wrote since it was looked at whole, no index says where units begin. A piece there is *open*: it is
 //! cut anywhere, and once it is read the last whole unit in it is its end, and the next piece begins there. So
 //! one such piece is loaded ahead.
@@ -37,23 +37,23 @@ use crate::format::decode::check_unit;
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, UnitHeader};
 use crate::read::batch::Memory;
-use crate::read::source::{Ground, Wait, Want};
+use crate::read::source::{ReadSource, Wait, Want};
 use crate::runtime::waiters::wake;
 use crate::store::segment_table::Segment;
-use chunks::{Content, Look, Place, State};
+use chunks::{ChunkId, Content, Lookup, State};
 
 /// Loads at a time.
 const LOADS: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct Cold {
+pub(crate) struct ReadCache {
     state: Mutex<State>,
     loaded: Condvar,
     /// Bytes of pieces kept for others.
     budget: u64,
 }
 
-impl Cold {
+impl ReadCache {
     pub(crate) fn new(budget: u64) -> Self {
         Self { state: Mutex::default(), loaded: Condvar::new(), budget }
     }
@@ -62,7 +62,7 @@ impl Cold {
     /// has to look for itself. With `ahead` what lies behind is loaded meanwhile.
     pub(crate) fn units(
         &self,
-        log: &dyn Ground,
+        log: &dyn ReadSource,
         want: &Want<'_>,
         wait: Wait<'_>,
     ) -> Poll<Option<(Memory, Range<u32>)>> {
@@ -76,8 +76,8 @@ impl Cold {
         let found = loop {
             let (place, look) = state.look(want);
             match (look, wait) {
-                (Look::Loaded(found), _) => break found,
-                (Look::Queued, Wait::Wake(_)) if !manual => {
+                (Lookup::Loaded(found), _) => break found,
+                (Lookup::Queued, Wait::Wake(_)) if !manual => {
                     state.wake(place, &mut waker);
                     state.queue(place);
                     if log.ask_to_load() {
@@ -85,12 +85,12 @@ impl Cold {
                     }
                     state = self.load(log, state, place);
                 }
-                (Look::Loading, Wait::Wake(_)) => {
+                (Lookup::Loading, Wait::Wake(_)) => {
                     state.wake(place, &mut waker);
                     return Poll::Pending;
                 }
-                (Look::Queued, _) => state = self.load(log, state, place),
-                (Look::Loading, Wait::Block) => self.loaded.wait(&mut state),
+                (Lookup::Queued, _) => state = self.load(log, state, place),
+                (Lookup::Loading, Wait::Block) => self.loaded.wait(&mut state),
             }
         };
         if let Some((_, offsets)) = found.as_ref().filter(|_| want.ahead && !manual) {
@@ -109,7 +109,7 @@ impl Cold {
     }
 
     /// Loads what comes next in the queue, on a thread of the engine.
-    pub(crate) fn load_next(&self, log: &dyn Ground) {
+    pub(crate) fn load_next(&self, log: &dyn ReadSource) {
         let mut state = self.state.lock();
         let Some(place) = state.queue.pop_front() else { return };
         if !state.queue.is_empty() {
@@ -147,9 +147,9 @@ impl Cold {
     /// Loads a piece, if nobody does yet once there is room for another load.
     fn load<'a>(
         &'a self,
-        log: &dyn Ground,
+        log: &dyn ReadSource,
         mut state: MutexGuard<'a, State>,
-        place: Place,
+        place: ChunkId,
     ) -> MutexGuard<'a, State> {
         while state.loading >= LOADS {
             self.loaded.wait(&mut state);
@@ -161,7 +161,7 @@ impl Cold {
         state.loading += 1;
         let spare = state.take_spare((end - place.1) as usize);
         drop(state);
-        let mut loading = Loading { cold: self, place, content: Content::Unsound, took: None };
+        let mut loading = Loading { cache: self, place, content: Content::Unsound, took: None };
         // Looking at the mark may be a read, too.
         let mark = log.mark();
         let pause = self.state.lock().pace.pause(mark);
@@ -169,8 +169,8 @@ impl Cold {
             std::thread::sleep(pause);
         }
         let start = Instant::now();
-        if let Some((buffer, sound)) = read(&segment, place.1..end, most, spare) {
-            loading.content = Content::Loaded(Arc::new(buffer), sound);
+        if let Some((buffer, valid)) = read(&segment, place.1..end, most, spare) {
+            loading.content = Content::Loaded(Arc::new(buffer), valid);
         }
         loading.took = Some(start.elapsed());
         drop(segment);
@@ -181,15 +181,15 @@ impl Cold {
 
 /// A load under way. However it ends, those who wait hear of it.
 struct Loading<'a> {
-    cold: &'a Cold,
-    place: Place,
+    cache: &'a ReadCache,
+    place: ChunkId,
     content: Content,
     took: Option<Duration>,
 }
 
 impl Drop for Loading<'_> {
     fn drop(&mut self) {
-        let mut guard = self.cold.state.lock();
+        let mut guard = self.cache.state.lock();
         let state = &mut *guard;
         state.loading -= 1;
         state.clock += 1;
@@ -200,17 +200,17 @@ impl Drop for Loading<'_> {
         if let Some(piece) = state.pieces.get_mut(&self.place) {
             piece.content = std::mem::replace(&mut self.content, Content::Unsound);
             piece.used = state.clock;
-            if let Content::Loaded(_, sound) = piece.content
+            if let Content::Loaded(_, valid) = piece.content
                 && piece.is_open()
             {
-                (piece.end, piece.most) = (sound, sound);
+                (piece.end, piece.most) = (valid, valid);
             }
             wakers = std::mem::take(&mut piece.wakers);
             state.bytes += piece.bytes();
         }
-        state.evict(self.cold.budget, self.place);
+        state.evict(self.cache.budget, self.place);
         drop(guard);
-        self.cold.loaded.notify_all();
+        self.cache.loaded.notify_all();
         wakers.into_iter().for_each(wake);
     }
 }

@@ -11,7 +11,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// When the next load may begin.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct Throttle {
     /// The durable mark when it was last seen to move.
     mark: u64,
     moved: Option<Instant>,
@@ -20,7 +20,7 @@ pub(super) struct Pace {
     load: Duration,
 }
 
-impl Pace {
+impl Throttle {
     /// How long the next load has to wait.
     pub(super) fn pause(&mut self, mark: u64) -> Duration {
         let now = Instant::now();
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn nobody_rests_while_nobody_commits() {
-        let mut pace = Pace::default();
+        let mut pace = Throttle::default();
         for _ in 0..5 {
             assert_eq!(pace.pause(7), Duration::ZERO);
             pace.ended(Duration::from_secs(60));
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn while_commits_are_made_each_load_leaves_the_disk_for_longer_than_it_took() {
         let load = Duration::from_secs(60);
-        let mut pace = Pace { mark: 1, ..Pace::default() };
+        let mut pace = Throttle { mark: 1, ..Throttle::default() };
         pace.ended(load);
         assert_eq!(pace.pause(2), Duration::ZERO);
         for mark in 3..6 {

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use esker_disk::{Dir, File, Open};
 
 use super::examined::{Examined, Piece};
-use super::locate::{find_footer, first_place, place_told};
+use super::locate::{find_footer, first_place, known_start};
 use super::take_apart::{take_apart, written_to};
 use crate::base::error::{Error, Result};
-use crate::format::segment::HeaderFlaw;
-use crate::format::{BLOCK, Flaw, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::format::segment::HeaderError;
+use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::recovery::{MISSING, begins_with, is_damage, is_front_missing, never_began, read_head};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
-use crate::store::segment_reader::Trouble;
-use crate::store::segment_scan::strays;
-use crate::store::watermark_page::{Told, refuse_foreign_page};
+use crate::store::segment_reader::ReadErrors;
+use crate::store::segment_scan::orphan_units;
+use crate::store::watermark_page::{StoredWatermark, refuse_foreign_page};
 
 /// A log, piece by piece.
 pub(crate) struct Examination {
@@ -25,7 +25,7 @@ pub(crate) struct Examination {
     /// Those that stand behind a torn tail, and count for nothing.
     pub(crate) dead: Vec<Examined>,
     /// The highest number that something sound says was durable.
-    pub(crate) claim: u64,
+    pub(crate) durable_bound: u64,
     /// The last number before the end of the newest segment: there, or known to be missing.
     pub(crate) last: u64,
     /// The log goes on behind the clean end that the manifest tells of.
@@ -36,38 +36,40 @@ pub(crate) struct Examination {
 pub(crate) fn examine(
     dir: &dyn Dir,
     manifest: &Manifest,
-    page: Option<Told>,
+    page: Option<StoredWatermark>,
 ) -> Result<Examination> {
     let mut heads = BTreeMap::new();
     for name in dir.list()? {
         let Name::Segment(number) = paths::classify(&name) else { continue };
-        let is_dead = number < manifest.floor_segment;
+        let is_dead = number < manifest.trim_segment;
         let file = match dir.open(&name, Open::read()) {
             // It left the log since it was listed.
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
             Err(_) if is_dead => continue,
             other => other?,
         };
-        let head =
-            read_head(&*file, manifest, number).unwrap_or(Err(HeaderFlaw::Flaw(Flaw::NotAUnit)));
+        let head = read_head(&*file, manifest, number)
+            .unwrap_or(Err(HeaderError::DecodeError(DecodeError::NotAUnit)));
         match head {
             // Opening removes a dead segment of this log, and refuses one of another.
-            _ if is_dead && !matches!(head, Err(HeaderFlaw::Foreign(_))) => continue,
-            Err(HeaderFlaw::Version(version)) => {
+            _ if is_dead && !matches!(head, Err(HeaderError::Foreign(_))) => continue,
+            Err(HeaderError::Version(version)) => {
                 return Err(Error::Version { file: dir.path_of(&name), version });
             }
-            Err(HeaderFlaw::Foreign(_)) => return Err(Error::Foreign { file: dir.path_of(&name) }),
+            Err(HeaderError::Foreign(_)) => {
+                return Err(Error::Foreign { file: dir.path_of(&name) });
+            }
             _ => {}
         }
         heads.insert(number, (file, head));
     }
 
-    let mut claim = manifest.claim();
+    let mut durable_bound = manifest.durable_bound();
     let told = page.filter(|told| told.log == manifest.log);
     if !heads.values().any(|(_, head)| head.is_ok()) {
         refuse_foreign_page(dir, page, manifest.log)?;
     }
-    claim = claim.max(told.map_or(0, |told| told.seq));
+    durable_bound = durable_bound.max(told.map_or(0, |told| told.seq));
     let mut segments = Vec::new();
     for number in live_numbers(&heads, manifest)? {
         let head = heads.get(&number);
@@ -76,9 +78,11 @@ pub(crate) fn examine(
             path: dir.path_of(&paths::segment(number)),
             file: head.map(|(file, _)| Arc::clone(file)),
             header: head.and_then(|(_, head)| head.ok()).map(|(header, _)| header),
-            header_flaw: match head {
+            header_error: match head {
                 None => Some(MISSING.into()),
-                Some((_, Err(HeaderFlaw::Flaw(flaw)))) => Some(flaw.to_string()),
+                Some((_, Err(HeaderError::DecodeError(decode_error)))) => {
+                    Some(decode_error.to_string())
+                }
                 Some(_) => None,
             },
             base: 0,
@@ -90,8 +94,8 @@ pub(crate) fn examine(
         });
     }
     let front = front_base(&segments, manifest)?;
-    let mut reached = (0, manifest.floor_seq);
-    let mut clean_lies = manifest.clean.is_some_and(|end| claim > end.seq);
+    let mut reached = (0, manifest.trim_seq);
+    let mut clean_lies = manifest.clean.is_some_and(|end| durable_bound > end.seq);
     for n in 0..segments.len() {
         let next = segments.get(n + 1).and_then(|next| next.header);
         let is_last = n + 1 == segments.len();
@@ -103,7 +107,7 @@ pub(crate) fn examine(
         };
         (segment.base, segment.prev_seq) = match &segment.header {
             Some(header) => {
-                claim = claim.max(header.claim);
+                durable_bound = durable_bound.max(header.durable_bound);
                 (header.base, header.prev_seq)
             }
             None if n == 0 => {
@@ -113,7 +117,7 @@ pub(crate) fn examine(
                     base = front.unwrap_or(base);
                 }
                 // The first record of a log may follow any number, and the header does not say it.
-                if segment.number == manifest.floor_segment && manifest.floor_seq == 0 {
+                if segment.number == manifest.trim_segment && manifest.trim_seq == 0 {
                     prev_seq = 0;
                 }
                 if is_front_missing(manifest, segment.number, prev_seq) {
@@ -122,7 +126,7 @@ pub(crate) fn examine(
                 (base, prev_seq)
             }
             None => {
-                let told = place_told(segment, footer.as_ref(), next.as_ref(), manifest)?;
+                let told = known_start(segment, footer.as_ref(), next.as_ref(), manifest)?;
                 before.last_mut().map_or(reached, |before| before.reach(reached, told))
             }
         };
@@ -134,39 +138,40 @@ pub(crate) fn examine(
             segment.end = Some(footer.end);
             segment.next = Some((footer.chain, footer.last_seq));
         }
-        let clean = manifest.clean.filter(|end| end.segment == segment.number && claim <= end.seq);
+        let clean =
+            manifest.clean.filter(|end| end.segment == segment.number && durable_bound <= end.seq);
         let part = take_apart(segment, manifest, clean)?;
         clean_lies |= part.goes_on;
-        claim = claim.max(part.claim);
+        durable_bound = durable_bound.max(part.durable_bound);
         reached =
             (segment.base.saturating_add(u64::from(segment.pieces_end())), segment.accounted_to());
     }
-    let dead = cut_torn_tail(&mut segments, manifest, claim);
+    let dead = cut_torn_tail(&mut segments, manifest, durable_bound);
     add_lost_front(dir, &mut segments, manifest);
-    let last = segments.last().map_or(manifest.floor_seq, Examined::accounted_to);
+    let last = segments.last().map_or(manifest.trim_seq, Examined::accounted_to);
     // Durable records are missing behind the last segment: one that lost its header and all its
     // units, or that is gone, is what became of them.
     let newest = segments.last().map(|newest: &Examined| newest.number);
-    let nothing_left = segments.is_empty() && !never_began(manifest, claim);
-    if nothing_left || is_damage(claim, last) {
+    let nothing_left = segments.is_empty() && !never_began(manifest, durable_bound);
+    if nothing_left || is_damage(durable_bound, last) {
         let told = told.map(|told| told.segment);
         for number in lost_segments(&heads, manifest, told, newest) {
             let file = heads.get(&number).map(|(file, _)| Arc::clone(file));
             let written_to = file.as_ref().map_or(Ok(0), written_to)?;
-            let flaw = match heads.get(&number) {
-                Some((_, Err(HeaderFlaw::Flaw(flaw)))) => flaw.to_string(),
+            let decode_error = match heads.get(&number) {
+                Some((_, Err(HeaderError::DecodeError(decode_error)))) => decode_error.to_string(),
                 _ => MISSING.into(),
             };
             segments.push(Examined {
                 base: reached.0,
                 prev_seq: last,
                 written_to,
-                ..Examined::beheaded(dir, number, file, flaw)
+                ..Examined::missing_header(dir, number, file, decode_error)
             });
             reached.0 += u64::from(BLOCK);
         }
     }
-    Ok(Examination { segments, dead, claim, last, clean_lies })
+    Ok(Examination { segments, dead, durable_bound, last, clean_lies })
 }
 
 /// Where the oldest segment begins, when it and others after it lost their headers: their footers say
@@ -193,33 +198,37 @@ fn front_base(segments: &[Examined], manifest: &Manifest) -> Result<Option<u64>>
 fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manifest) {
     let Some(first) = segments.first_mut() else { return };
     let (from, to) = (BLOCK, 2 * BLOCK);
-    let after = manifest.floor_seq;
+    let after = manifest.trim_seq;
     let Some(base) = first.base.checked_sub(u64::from(to)) else { return };
     if !is_front_missing(manifest, first.number, first.prev_seq) {
         return;
     }
     if first.header.take().is_some() {
         // It names no segment before it.
-        first.header_flaw = Some("the segment before it is missing".into());
+        first.header_error = Some("the segment before it is missing".into());
     }
     let gap = Examined {
         base,
         prev_seq: after,
         end: Some(to),
         next: Some((0, first.prev_seq)),
-        pieces: vec![Piece::Bad { from, to, after, flaw: Flaw::Blank }],
-        ..Examined::beheaded(dir, manifest.floor_segment, None, MISSING.into())
+        pieces: vec![Piece::Bad { from, to, after, decode_error: DecodeError::Blank }],
+        ..Examined::missing_header(dir, manifest.trim_segment, None, MISSING.into())
     };
     segments.insert(0, gap);
 }
 
 /// Takes away what stands behind the first hole that nothing claims to be damage, as opening does.
 /// Gives the segments that are dead by that.
-fn cut_torn_tail(segments: &mut Vec<Examined>, manifest: &Manifest, claim: u64) -> Vec<Examined> {
-    let is_torn = |after| !is_damage(claim, after);
+fn cut_torn_tail(
+    segments: &mut Vec<Examined>,
+    manifest: &Manifest,
+    durable_bound: u64,
+) -> Vec<Examined> {
+    let is_torn = |after| !is_damage(durable_bound, after);
     for (n, segment) in segments.iter_mut().enumerate() {
         // The oldest was durable before the manifest named it.
-        let named = n == 0 && manifest.floor_segment > 0;
+        let named = n == 0 && manifest.trim_segment > 0;
         if segment.header.is_none() && !named && is_torn(segment.prev_seq) {
             return segments.split_off(n);
         }
@@ -233,19 +242,19 @@ fn cut_torn_tail(segments: &mut Vec<Examined>, manifest: &Manifest, claim: u64) 
     Vec::new()
 }
 
-type Head = std::result::Result<(SegmentHeader, u32), HeaderFlaw>;
+type Head = std::result::Result<(SegmentHeader, u32), HeaderError>;
 type Heads = BTreeMap<u64, (Arc<dyn File>, Head)>;
 
 /// The numbers of the live segments. A link that is damaged or missing is passed by its number.
 fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
-    let sound = |number: u64| heads.get(&number).and_then(|(_, head)| head.ok());
+    let valid = |number: u64| heads.get(&number).and_then(|(_, head)| head.ok());
     // The newest may have lost its header: then it has units, or the clean end knows its number.
     let mut newest = None;
     for (&number, (file, head)) in heads.iter().rev() {
         let mut counts = head.is_ok() || manifest.clean.is_some_and(|end| end.segment == number);
         if !counts {
             let salt = Salt::new(manifest.log, number);
-            strays(file, salt, BLOCK, None, &Trouble::default(), |_, _| counts = true)?;
+            orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |_, _| counts = true)?;
         }
         if counts {
             newest = Some(number);
@@ -256,8 +265,8 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
     // The position at which the segments end that are looked for, and the last record before it.
     let mut limit = (u64::MAX, u64::MAX);
     while let Some(&number) = numbers.last() {
-        let before = match sound(number) {
-            Some((header, _)) if begins_with(manifest, &header, |n| sound(n).is_some()) => None,
+        let before = match valid(number) {
+            Some((header, _)) if begins_with(manifest, &header, |n| valid(n).is_some()) => None,
             Some((header, _)) => {
                 limit = (header.base, header.prev_seq);
                 Some(header.prev_segment)
@@ -268,7 +277,7 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
             }
         };
         match before {
-            Some(before) if before >= manifest.floor_segment.max(1) => numbers.push(before),
+            Some(before) if before >= manifest.trim_segment.max(1) => numbers.push(before),
             _ => break,
         }
     }
@@ -282,9 +291,9 @@ fn before_lost_header(heads: &Heads, number: u64, limit: (u64, u64)) -> Result<O
     for (&before, (file, head)) in heads.range(..number).rev() {
         let Ok((header, _)) = head else { return Ok(Some(before)) };
         let (mut end, mut last) = (BLOCK, header.prev_seq);
-        strays(file, header.salt(), BLOCK, None, &Trouble::default(), |stray, whole| {
+        orphan_units(file, header.salt(), BLOCK, None, &ReadErrors::default(), |orphan, whole| {
             if whole {
-                (end, last) = (stray.offset + stray.header.span(), stray.header.last_seq);
+                (end, last) = (orphan.offset + orphan.header.span(), orphan.header.last_seq);
             }
         })?;
         let missing = if last < limit.1 { u64::from(BLOCK) } else { 0 };
@@ -303,12 +312,12 @@ fn lost_segments(
     newest: Option<u64>,
 ) -> Vec<u64> {
     let is_later = |number: &u64| newest.is_none_or(|newest| *number > newest);
-    let lost = |head: &Head| matches!(head, Err(HeaderFlaw::Flaw(flaw)) if *flaw != Flaw::Blank);
+    let lost = |head: &Head| matches!(head, Err(HeaderError::DecodeError(decode_error)) if *decode_error != DecodeError::Blank);
     let damaged = heads.iter().filter(|(_, (_, head))| lost(head)).map(|(number, _)| *number);
     let closed = manifest.clean.map(|clean| clean.segment);
     let mut numbers: Vec<u64> = damaged.chain(closed).chain(told).filter(is_later).collect();
     if numbers.is_empty() && newest.is_none() {
-        numbers.push(manifest.floor_segment.max(1));
+        numbers.push(manifest.trim_segment.max(1));
     }
     numbers.sort_unstable();
     numbers.dedup();

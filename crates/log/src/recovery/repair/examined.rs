@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use esker_disk::{Dir, File};
 
-use crate::format::{BLOCK, Flaw, SEGMENT_MAX, SegmentHeader};
+use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, SegmentHeader};
 use crate::store::manifest::End;
 use crate::store::paths;
-use crate::store::segment_scan::SoundUnit;
+use crate::store::segment_scan::ValidUnit;
 
 pub(crate) struct Examined {
     pub(crate) number: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Examined {
     /// `None` when the header is damaged.
     pub(crate) header: Option<SegmentHeader>,
     /// What is wrong with the header.
-    pub(crate) header_flaw: Option<String>,
+    pub(crate) header_error: Option<String>,
     pub(crate) base: u64,
     /// The number before the first record.
     pub(crate) prev_seq: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Examined {
 
 /// What is left of a segment says where it begins, as far as anything does.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Told {
+pub(crate) struct KnownStart {
     pub(crate) base: Option<u64>,
     /// The number before the first record.
     pub(crate) prev_seq: Option<u64>,
@@ -43,8 +43,8 @@ pub(crate) struct Told {
 /// A part of a segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Piece {
-    Sound(SoundUnit),
-    Bad { from: u32, to: u32, after: u64, flaw: Flaw },
+    Sound(ValidUnit),
+    Bad { from: u32, to: u32, after: u64, decode_error: DecodeError },
 }
 
 impl Examined {
@@ -70,18 +70,18 @@ impl Examined {
         self.next.map_or(self.last(), |(_, last)| last)
     }
 
-    pub(crate) fn beheaded(
+    pub(crate) fn missing_header(
         dir: &dyn Dir,
         number: u64,
         file: Option<Arc<dyn File>>,
-        flaw: String,
+        decode_error: String,
     ) -> Self {
         Self {
             number,
             path: dir.path_of(&paths::segment(number)),
             file,
             header: None,
-            header_flaw: Some(flaw),
+            header_error: Some(decode_error),
             base: 0,
             prev_seq: 0,
             end: None,
@@ -112,7 +112,7 @@ impl Examined {
     }
 
     /// The units before the first damage.
-    pub(crate) fn sound_start(&self) -> impl Iterator<Item = SoundUnit> {
+    pub(crate) fn valid_start(&self) -> impl Iterator<Item = ValidUnit> {
         let pieces = if self.header.is_some() { &self.pieces[..] } else { &[] };
         pieces.iter().map_while(|piece| match piece {
             Piece::Sound(unit) => Some(*unit),
@@ -131,7 +131,7 @@ impl Examined {
 
     /// The segment behind this one lost its header, and tells where it begins: what lies between is
     /// a gap, where this one's end is not known better. Gives where the two meet.
-    pub(crate) fn reach(&mut self, (base, seq): (u64, u64), told: Told) -> (u64, u64) {
+    pub(crate) fn reach(&mut self, (base, seq): (u64, u64), told: KnownStart) -> (u64, u64) {
         let told_base = told.base.unwrap_or(base).max(base);
         let told_seq = told.prev_seq.unwrap_or(seq).max(seq);
         if (told_base, told_seq) == (base, seq) {
@@ -144,7 +144,12 @@ impl Examined {
         };
         match self.pieces.last_mut() {
             Some(Piece::Bad { to: end, .. }) => *end = to.max(*end),
-            _ => self.pieces.push(Piece::Bad { from, to, after: seq, flaw: Flaw::Blank }),
+            _ => self.pieces.push(Piece::Bad {
+                from,
+                to,
+                after: seq,
+                decode_error: DecodeError::Blank,
+            }),
         }
         (self.end, self.next) = (Some(to), Some((0, told_seq)));
         (self.base + u64::from(to), told_seq)

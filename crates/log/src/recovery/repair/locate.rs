@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::examined::{Examined, Told};
+use super::examined::{Examined, KnownStart};
 use crate::base::error::Result;
 use crate::format::{BLOCK, Footer, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::Manifest;
-use crate::store::segment_reader::{Image, Trouble};
-use crate::store::segment_scan::strays;
+use crate::store::segment_reader::{ReadErrors, SegmentReader};
+use crate::store::segment_scan::orphan_units;
 
 /// The footer of a segment, wherever in the file it stands: what a segment that lost its header, or
 /// its successor, is known by.
@@ -16,7 +16,7 @@ pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Opt
         return Ok(None);
     };
     let salt = Salt::new(manifest.log, segment.number);
-    let mut image = Image::new(Arc::clone(file))?;
+    let mut image = SegmentReader::new(Arc::clone(file))?;
     let mut at = BLOCK;
     while u64::from(at) < image.len() {
         let head = image.at(u64::from(at), BLOCK as usize)?;
@@ -45,11 +45,11 @@ fn units(segment: &Examined, manifest: &Manifest) -> Result<Option<Units>> {
         return Ok(None);
     };
     let salt = Salt::new(manifest.log, segment.number);
-    strays(file, salt, BLOCK, None, &Trouble::default(), |stray, whole| {
+    orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |orphan, whole| {
         if whole {
-            let first = units.as_ref().map_or((stray.offset, stray.header.prev_seq), |u| u.first);
-            let end = stray.offset + stray.header.span();
-            units = Some(Units { first, end, last_seq: stray.header.last_seq });
+            let first = units.as_ref().map_or((orphan.offset, orphan.header.prev_seq), |u| u.first);
+            let end = orphan.offset + orphan.header.span();
+            units = Some(Units { first, end, last_seq: orphan.header.last_seq });
         }
     })?;
     Ok(units)
@@ -57,22 +57,22 @@ fn units(segment: &Examined, manifest: &Manifest) -> Result<Option<Units>> {
 
 /// Where a segment begins whose header is damaged: its footer tells, or its own units. `next` is the
 /// header of the segment behind.
-pub(crate) fn place_told(
+pub(crate) fn known_start(
     segment: &Examined,
     footer: Option<&Footer>,
     next: Option<&SegmentHeader>,
     manifest: &Manifest,
-) -> Result<Told> {
+) -> Result<KnownStart> {
     let base = |end: u32| next.and_then(|next| next.base.checked_sub(u64::from(end)));
     if let Some(footer) = footer {
-        return Ok(Told { base: base(footer.end), prev_seq: Some(footer.prev_seq) });
+        return Ok(KnownStart { base: base(footer.end), prev_seq: Some(footer.prev_seq) });
     }
     let Some(units) = units(segment, manifest)? else {
-        return Ok(Told::default());
+        return Ok(KnownStart::default());
     };
     let leads_on = next.is_some_and(|next| next.prev_seq == units.last_seq);
     let (offset, prev_seq) = units.first;
-    Ok(Told {
+    Ok(KnownStart {
         base: base(units.end).filter(|_| leads_on),
         prev_seq: (offset == BLOCK).then_some(prev_seq),
     })
@@ -91,19 +91,19 @@ pub(crate) fn first_place(
         return Ok((base(footer.end), footer.prev_seq));
     }
     let Some(file) = &segment.file else {
-        return Ok((0, manifest.floor_seq));
+        return Ok((0, manifest.trim_seq));
     };
     let Some(units) = units(segment, manifest)? else {
         // Nothing is sound: the file's length is what is left to go by. There has to be room for a
         // gap.
         let (least, most) = (u64::from(2 * BLOCK), u64::from(SEGMENT_MAX / 2));
         let end = file.len()?.clamp(least, most) as u32 / BLOCK * BLOCK;
-        return Ok((base(end), manifest.floor_seq));
+        return Ok((base(end), manifest.trim_seq));
     };
     let prev_seq = match units.first {
         (BLOCK, prev_seq) => prev_seq,
         // What stood before the first sound unit is lost, as far as the floor.
-        (_, prev_seq) => prev_seq.min(manifest.floor_seq),
+        (_, prev_seq) => prev_seq.min(manifest.trim_seq),
     };
     // Where the last does not lead on, a gap stands behind it.
     let room = if next.is_some_and(|next| next.prev_seq > units.last_seq) { BLOCK } else { 0 };

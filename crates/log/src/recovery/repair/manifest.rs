@@ -6,16 +6,16 @@ use std::sync::Arc;
 use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 
 use super::examined::Examined;
-use super::locate::{find_footer, place_told};
+use super::locate::{find_footer, known_start};
 use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
 use crate::format::{BLOCK, LogId, Salt, SegmentHeader};
 use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
-use crate::store::segment_reader::Trouble;
-use crate::store::segment_scan::strays;
-use crate::store::watermark_page::{Look, refuse_foreign_page};
+use crate::store::segment_reader::ReadErrors;
+use crate::store::segment_scan::orphan_units;
+use crate::store::watermark_page::{PageReader, refuse_foreign_page};
 
 type Files = BTreeMap<u64, (Arc<dyn File>, Option<SegmentHeader>)>;
 
@@ -36,8 +36,8 @@ pub(crate) struct Anew {
 /// that it covers whole.
 pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     let (files, log) = files(dir)?;
-    let page = match Look::of_any_log(dir)? {
-        Some(look) => look.told().ok().flatten(),
+    let page = match PageReader::of_any_log(dir)? {
+        Some(look) => look.stored().ok().flatten(),
         None => None,
     };
     let Some(log) = log.or(page.map(|page| page.log)) else {
@@ -49,8 +49,8 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     let (first, before) =
         oldest.map_or((u64::MAX, 0), |oldest| (oldest.segment, oldest.prev_segment));
     let mut manifest = Manifest {
-        floor_segment: first,
-        floor_seq: oldest.map_or(0, |oldest| oldest.prev_seq),
+        trim_segment: first,
+        trim_seq: oldest.map_or(0, |oldest| oldest.prev_seq),
         durable: page.map_or(0, |page| page.seq),
         ..Manifest::new(log)
     };
@@ -61,48 +61,48 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
         let salt = Salt::new(log, number);
         // Units may be of later sessions than the header of their segment, but not than the newest
         // segment's by more than the openings after clean closes; the watermark page knows.
-        strays(file, salt, BLOCK, None, &Trouble::default(), |stray, _| {
+        orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |orphan, _| {
             has_units = true;
-            last_here = stray.header.last_seq.max(last_here);
-            manifest.session = manifest.session.max(stray.header.session);
+            last_here = orphan.header.last_seq.max(last_here);
+            manifest.session = manifest.session.max(orphan.header.session);
         })?;
         last = last_here.max(last);
         let session = header.map_or(0, |header| header.session);
         manifest.session = manifest.session.max(session);
-        if number == manifest.floor_segment {
+        if number == manifest.trim_segment {
             last_of_first = last_here;
         }
         // Below the oldest header: one that lost its own, as those before it did. What stood in it is
         // missed from the number on that its units or its footer tell, or else from the first.
-        let named = number == before || (manifest.floor_segment < first);
+        let named = number == before || (manifest.trim_segment < first);
         if number < first && (has_units || named) {
-            let lost = Examined::beheaded(dir, number, Some(Arc::clone(file)), String::new());
+            let lost = Examined::missing_header(dir, number, Some(Arc::clone(file)), String::new());
             let footer = find_footer(&lost, &manifest)?;
-            let told = place_told(&lost, footer.as_ref(), None, &manifest)?;
-            manifest.floor_segment = number;
-            manifest.floor_seq = told.prev_seq.unwrap_or(0);
+            let told = known_start(&lost, footer.as_ref(), None, &manifest)?;
+            manifest.trim_segment = number;
+            manifest.trim_seq = told.prev_seq.unwrap_or(0);
             last_of_first = last_here;
         }
     }
-    if manifest.floor_segment == u64::MAX {
+    if manifest.trim_segment == u64::MAX {
         // Nothing is sound but the page.
         let named = page.map_or(u64::MAX, |page| page.segment.max(1));
         let oldest = files.keys().next().map_or(u64::MAX, |oldest| *oldest);
-        manifest.floor_segment = named.min(oldest);
+        manifest.trim_segment = named.min(oldest);
     }
     let mut knows = false;
     if let Some(page) = page {
         knows = page.session >= manifest.session && page.seq >= last;
         manifest.session = manifest.session.max(page.session);
-        manifest.floor_seq = manifest.floor_seq.max(page.trim);
+        manifest.trim_seq = manifest.trim_seq.max(page.trim);
     }
-    if manifest.floor_seq > 0 {
+    if manifest.trim_seq > 0 {
         // What stood before the oldest segment was dropped, or it was lost: nothing tells which. So
         // this counts as a repair that put something aside.
         dir.create_dir(paths::QUARANTINE)?;
     }
     manifest.write(dir)?;
-    let range = (manifest.floor_seq, last_of_first);
+    let range = (manifest.trim_seq, last_of_first);
     let may_be_truncated = (!knows && range.0 < range.1).then_some((Seq(range.0), Seq(range.1)));
     Ok(Anew { manifest, may_be_truncated })
 }

@@ -19,9 +19,9 @@ use crate::recovery::{Rewriter, density, room_for};
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths;
 use crate::store::sealed_file;
-use crate::store::segment_reader::Image;
-use crate::store::segment_scan::SoundUnit;
-use crate::store::watermark_page::{Look, Page};
+use crate::store::segment_reader::SegmentReader;
+use crate::store::segment_scan::ValidUnit;
+use crate::store::watermark_page::{PageReader, WatermarkPage};
 
 /// How often what a repair left is examined again.
 const ROUNDS: usize = 4;
@@ -52,8 +52,8 @@ fn repair_once(
     options: &Options,
     mut manifest: Manifest,
 ) -> Result<(Manifest, Vec<Aside>)> {
-    let page = Look::of_any_log(dir)?;
-    let told = page.and_then(|page| page.told().ok().flatten());
+    let page = PageReader::of_any_log(dir)?;
+    let told = page.and_then(|page| page.stored().ok().flatten());
     let mut found = examine(dir, &manifest, told)?;
     add_lost_end(&mut found);
     let mut aside = Vec::new();
@@ -64,7 +64,7 @@ fn repair_once(
         for segment in &found.segments {
             let chain = match segment.header {
                 Some(header) if !segment.is_damaged() => segment.chain_behind(&header),
-                _ => rebuild(dir, &manifest, segment, before, found.claim, &mut aside)?,
+                _ => rebuild(dir, &manifest, segment, before, found.durable_bound, &mut aside)?,
             };
             before = Some((segment.number, chain));
         }
@@ -80,14 +80,14 @@ fn repair_once(
 
 /// Durable records that should stand behind the last unit and do not are a gap at the end.
 fn add_lost_end(found: &mut Examination) {
-    let (claim, last) = (found.claim, found.last);
-    if claim > last
+    let (durable_bound, last) = (found.durable_bound, found.last);
+    if durable_bound > last
         && let Some(newest) = found.segments.last_mut()
     {
         let from = newest.pieces_end();
-        let flaw = crate::format::Flaw::Blank;
+        let decode_error = crate::format::DecodeError::Blank;
         let to = newest.written_to.max(from + BLOCK);
-        newest.pieces.push(Piece::Bad { from, to, after: last, flaw });
+        newest.pieces.push(Piece::Bad { from, to, after: last, decode_error });
     }
 }
 
@@ -97,7 +97,7 @@ fn rebuild(
     manifest: &Manifest,
     segment: &Examined,
     before: Option<(u64, u32)>,
-    claim: u64,
+    durable_bound: u64,
     aside: &mut Vec<Aside>,
 ) -> Result<u32> {
     let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
@@ -118,7 +118,7 @@ fn rebuild(
             to: Seq(segment.prev_seq),
         });
     }
-    let mut image = segment.file.clone().map(Image::new).transpose()?;
+    let mut image = segment.file.clone().map(SegmentReader::new).transpose()?;
     let mut session = header.session;
     for (n, piece) in segment.pieces.iter().enumerate() {
         match piece {
@@ -129,8 +129,8 @@ fn rebuild(
                     write_aligned(&*new, &head, unit.offset)?;
                 } else if let Some(image) = &mut image {
                     let bytes = image.at(u64::from(unit.offset), span as usize)?;
-                    check_unit(bytes, salt, unit.offset, |_| {}).map_err(|flaw| {
-                        damage_at(&segment.path, unit.offset, unit.header.prev_seq, flaw)
+                    check_unit(bytes, salt, unit.offset, |_| {}).map_err(|decode_error| {
+                        damage_at(&segment.path, unit.offset, unit.header.prev_seq, decode_error)
                     })?;
                     write_all_at(&*new, bytes, u64::from(unit.offset))?;
                 }
@@ -141,7 +141,7 @@ fn rebuild(
                 let behind = segment.pieces.get(n + 1);
                 let (next_chain, last_seq) = match behind {
                     Some(Piece::Sound(unit)) => (unit.header.chain, unit.header.prev_seq),
-                    _ => segment.next.unwrap_or((0, claim)),
+                    _ => segment.next.unwrap_or((0, durable_bound)),
                 };
                 let bytes = u64::from(to - from);
                 aside.push(Aside {
@@ -159,7 +159,7 @@ fn rebuild(
                     digest: u64::from(next_chain),
                     prev_seq: *after,
                     last_seq: last_seq.max(*after),
-                    claim: last_seq.max(*after),
+                    durable_bound: last_seq.max(*after),
                     session,
                     time_ms: header.time_ms,
                     chain,
@@ -195,7 +195,7 @@ fn new_header(
         base: segment.base,
         prev_segment,
         prev_seq: segment.prev_seq,
-        claim: first.map_or(0, |first| first.claim),
+        durable_bound: first.map_or(0, |first| first.durable_bound),
         time_ms: first.map_or(0, |first| first.time_ms),
         chain,
         recovered: false,
@@ -231,7 +231,7 @@ fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Op
     let aside = paths::aside(&name);
     let kept = room.open(&aside, Open::create())?;
     kept.set_len(0)?;
-    let mut image = Image::new(Arc::clone(file))?;
+    let mut image = SegmentReader::new(Arc::clone(file))?;
     let mut at = 0;
     while at < bytes {
         let piece = image.at(offset + at, (bytes - at).min(1 << 20) as usize)?;
@@ -258,7 +258,7 @@ fn truncate(
         return Ok(());
     };
     let damaged = &found.segments[first];
-    let kept: Vec<SoundUnit> = damaged.sound_start().collect();
+    let kept: Vec<ValidUnit> = damaged.valid_start().collect();
     let last = kept.last().map_or(damaged.prev_seq, |unit| unit.header.last_seq);
     let cut = match kept.last() {
         Some(unit) => unit.end(),
@@ -275,13 +275,13 @@ fn truncate(
             bytes,
             kept_in: keep(dir, segment, from, bytes)?,
             from: Seq(last),
-            to: Seq(found.claim.max(found.last)),
+            to: Seq(found.durable_bound.max(found.last)),
         });
     }
     // Nothing may go on claiming what was given up.
     // What is left below the trim point stays dropped, and the numbers above go on from here.
-    manifest.floor_seq = manifest.floor_seq.min(last);
-    let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
+    manifest.trim_seq = manifest.trim_seq.min(last);
+    let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, manifest.trim_seq)?;
     page.take_back(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
     manifest.clean = None;
     manifest.durable = last;
@@ -301,8 +301,8 @@ fn truncate(
             }
             if first == 0 {
                 // Nothing is left: the log begins again, behind the numbers that it had.
-                manifest.floor_segment = 0;
-                manifest.floor_seq = last;
+                manifest.trim_segment = 0;
+                manifest.trim_seq = last;
             }
         }
     }
@@ -318,7 +318,7 @@ pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> 
     }
     if let Some(newest) = found.segments.last() {
         let position = newest.base + u64::from(newest.pieces_end());
-        let mut page = Page::open(dir, manifest.log, manifest.session, manifest.floor_seq)?;
+        let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, manifest.trim_seq)?;
         page.store_durably(Mark { unit: 0, position, seq: found.last, segment: newest.number })?;
         dir.sync()?;
     }
@@ -332,10 +332,10 @@ fn write_anew(
     options: &Options,
     segment: &Examined,
     header: SegmentHeader,
-    units: &[SoundUnit],
+    units: &[ValidUnit],
 ) -> Result<()> {
-    let claim = units.last().map_or(header.prev_seq, |unit| unit.header.last_seq);
-    let header = SegmentHeader { claim, recovered: true, first_chain: 0, ..header };
+    let durable_bound = units.last().map_or(header.prev_seq, |unit| unit.header.last_seq);
+    let header = SegmentHeader { durable_bound, recovered: true, first_chain: 0, ..header };
     let mut writer = Rewriter::new(dir, header, density(options), room_for(units.iter()))?;
     if let Some(file) = &segment.file {
         writer.copy(file, header.salt(), &segment.path, units, |_| {})?;

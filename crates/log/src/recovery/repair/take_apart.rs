@@ -7,17 +7,17 @@ use esker_disk::File;
 use super::examined::{Examined, Piece};
 use crate::base::error::Result;
 use crate::format::decode::continues;
-use crate::format::{BLOCK, Flaw, Salt, UnitHeader};
-use crate::recovery::is_heard;
+use crate::format::{BLOCK, DecodeError, Salt, UnitHeader};
+use crate::recovery::is_current_session;
 use crate::store::manifest::{End, Manifest};
-use crate::store::segment_reader::Image;
-use crate::store::segment_scan::{SoundUnit, sound_unit};
+use crate::store::segment_reader::SegmentReader;
+use crate::store::segment_scan::{ValidUnit, valid_unit};
 
 /// What came of going through a segment.
 #[derive(Default)]
 pub(crate) struct Part {
     /// The highest claim in it.
-    pub(crate) claim: u64,
+    pub(crate) durable_bound: u64,
     /// It goes on behind the clean end, in a session that the manifest does not know.
     pub(crate) goes_on: bool,
 }
@@ -31,14 +31,14 @@ pub(crate) fn take_apart(
     let salt = Salt::new(manifest.log, segment.number);
     let Some(file) = &segment.file else {
         if let Some(end) = segment.end.filter(|end| *end > BLOCK) {
-            let (after, flaw) = (segment.prev_seq, Flaw::Blank);
-            segment.pieces.push(Piece::Bad { from: BLOCK, to: end, after, flaw });
+            let (after, decode_error) = (segment.prev_seq, DecodeError::Blank);
+            segment.pieces.push(Piece::Bad { from: BLOCK, to: end, after, decode_error });
         }
         return Ok(Part::default());
     };
-    let mut image = Image::new(Arc::clone(file))?;
-    let behind = |end: End, image: &mut Image<'_>| -> Result<bool> {
-        let unit = sound_unit(image, salt, end.offset, |_| {})?;
+    let mut image = SegmentReader::new(Arc::clone(file))?;
+    let behind = |end: End, image: &mut SegmentReader<'_>| -> Result<bool> {
+        let unit = valid_unit(image, salt, end.offset, |_| {})?;
         Ok(unit.is_ok_and(|(header, _)| {
             header.chain == end.chain && header.session > manifest.session
         }))
@@ -52,40 +52,45 @@ pub(crate) fn take_apart(
     let mut chain = segment.header.map(|header| header.to_block().1);
     let mut seq = segment.prev_seq;
     let mut session = segment.header.map_or(0, |header| header.session);
-    let mut bad: Option<(u32, Flaw)> = None;
-    let mut claim = 0;
+    let mut bad: Option<(u32, DecodeError)> = None;
+    let mut durable_bound = 0;
     let mut at = u64::from(BLOCK);
     while at < end {
         let offset = at as u32;
-        let flaw = match sound_unit(&mut image, salt, offset, |_| {})? {
+        let decode_error = match valid_unit(&mut image, salt, offset, |_| {})? {
             Ok((header, crc)) => {
                 let continues = match chain {
                     Some(chain) => continues(&header, chain, seq, session),
                     None => header.prev_seq >= seq && header.session >= session,
                 };
                 if continues && at + u64::from(header.span()) <= end {
-                    if let Some((from, flaw)) = bad.take() {
-                        segment.pieces.push(Piece::Bad { from, to: offset, after: seq, flaw });
+                    if let Some((from, decode_error)) = bad.take() {
+                        segment.pieces.push(Piece::Bad {
+                            from,
+                            to: offset,
+                            after: seq,
+                            decode_error,
+                        });
                     }
-                    claim = claim.max(header.claim);
+                    durable_bound = durable_bound.max(header.durable_bound);
                     let next = header.next_chain(crc);
-                    segment.pieces.push(Piece::Sound(SoundUnit { offset, header, chain: next }));
+                    segment.pieces.push(Piece::Sound(ValidUnit { offset, header, chain: next }));
                     (chain, seq, session) = (Some(next), header.last_seq, header.session);
                     at += u64::from(header.span());
                     continue;
                 }
-                Flaw::Chain
+                DecodeError::Chain
             }
-            Err(flaw) => flaw,
+            Err(decode_error) => decode_error,
         };
         chain = None;
-        bad.get_or_insert((offset, flaw));
+        bad.get_or_insert((offset, decode_error));
         // A header may be whole where its records are not, and what it claims holds.
         let head = image.at(at, BLOCK as usize)?;
         if let Ok((header, _)) = UnitHeader::parse(head, salt, offset)
-            && is_heard(&header, session)
+            && is_current_session(&header, session)
         {
-            claim = claim.max(header.claim);
+            durable_bound = durable_bound.max(header.durable_bound);
         }
         at += u64::from(BLOCK);
         if image.at(at - u64::from(BLOCK), BLOCK as usize)?.iter().any(|&byte| byte != 0) {
@@ -93,11 +98,11 @@ pub(crate) fn take_apart(
         }
     }
     // What stands behind the last unit of the newest segment is damage only if a claim says so.
-    if let (Some((from, flaw)), Some(to)) = (bad, segment.end) {
-        segment.pieces.push(Piece::Bad { from, to, after: seq, flaw });
+    if let (Some((from, decode_error)), Some(to)) = (bad, segment.end) {
+        segment.pieces.push(Piece::Bad { from, to, after: seq, decode_error });
     }
     drop_what_does_not_lead_on(segment);
-    Ok(Part { claim, goes_on })
+    Ok(Part { durable_bound, goes_on })
 }
 
 /// Units at the end of a segment that are sound, but not what the segment behind continues, are
@@ -106,7 +111,7 @@ fn drop_what_does_not_lead_on(segment: &mut Examined) {
     let (Some((chain, seq)), Some(to)) = (segment.next, segment.end) else {
         return;
     };
-    let leads = |unit: &SoundUnit| unit.chain == chain && unit.header.last_seq == seq;
+    let leads = |unit: &ValidUnit| unit.chain == chain && unit.header.last_seq == seq;
     let mut from = to;
     while let Some(Piece::Sound(unit)) = segment.pieces.last() {
         let over = unit.header.last_seq > seq;
@@ -117,14 +122,14 @@ fn drop_what_does_not_lead_on(segment: &mut Examined) {
         segment.pieces.pop();
     }
     if from < to {
-        let (after, flaw) = (segment.last(), Flaw::Chain);
-        segment.pieces.push(Piece::Bad { from, to, after, flaw });
+        let (after, decode_error) = (segment.last(), DecodeError::Chain);
+        segment.pieces.push(Piece::Bad { from, to, after, decode_error });
     }
 }
 
 /// Behind the last block of a file that has anything in it.
 pub(crate) fn written_to(file: &Arc<dyn File>) -> Result<u32> {
-    let mut image = Image::new(Arc::clone(file))?;
+    let mut image = SegmentReader::new(Arc::clone(file))?;
     let (mut at, mut end) = (0, 0);
     while at < image.len() {
         let block = image.at(at, BLOCK as usize)?;

@@ -27,13 +27,13 @@ use crate::base::error::{Damage, Error, Result};
 use crate::base::options::Options;
 use crate::base::position::Seq;
 use crate::format::Salt;
-use crate::format::decode::Placed;
+use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
 use crate::store::directory;
 use crate::store::manifest::{End, Manifest};
-use crate::store::segment_reader::Image;
-use crate::store::segment_scan::{SoundUnit, sound_unit};
-use crate::store::watermark_page::Look;
+use crate::store::segment_reader::SegmentReader;
+use crate::store::segment_scan::{ValidUnit, valid_unit};
+use crate::store::watermark_page::PageReader;
 
 /// What [`verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -110,8 +110,8 @@ struct Pass {
 }
 
 fn pass(dir: &dyn Dir) -> Result<Pass> {
-    let page = Look::of_any_log(dir)?;
-    let told = || page.as_ref().and_then(|page| page.told().ok().flatten());
+    let page = PageReader::of_any_log(dir)?;
+    let told = || page.as_ref().and_then(|page| page.stored().ok().flatten());
     let before = told();
     let manifest = Manifest::of_log(dir)?;
     let found = examine(dir, &manifest, before)?;
@@ -142,14 +142,14 @@ fn report(
     manifest: &Manifest,
     now: &Manifest,
 ) -> Result<Report> {
-    let trim = now.floor_seq;
+    let trim = now.trim_seq;
     let segments: Vec<_> =
-        found.segments.iter().filter(|segment| segment.number >= now.floor_segment).collect();
+        found.segments.iter().filter(|segment| segment.number >= now.trim_segment).collect();
     let mut report = Report {
         segments: segments.len() as u64,
         after: Seq(segments.first().map_or(0, |first| first.prev_seq).max(trim)),
         last: Seq(segments.last().map_or(found.last, |last| last.last())),
-        claimed: Seq(found.claim),
+        claimed: Seq(found.durable_bound),
         ..Report::default()
     };
     for segment in &segments {
@@ -159,8 +159,8 @@ fn report(
             after: Seq(after),
             what,
         };
-        if let Some(flaw) = &segment.header_flaw {
-            report.damage.push(damage(0, segment.prev_seq, flaw.clone()));
+        if let Some(decode_error) = &segment.header_error {
+            report.damage.push(damage(0, segment.prev_seq, decode_error.clone()));
         }
         for piece in &segment.pieces {
             match piece {
@@ -175,8 +175,8 @@ fn report(
                         report.quarantined.push((Seq(from), Seq(to)));
                     }
                 }
-                Piece::Bad { from, after, flaw, .. } => {
-                    report.damage.push(damage(u64::from(*from), *after, flaw.to_string()));
+                Piece::Bad { from, after, decode_error, .. } => {
+                    report.damage.push(damage(u64::from(*from), *after, decode_error.to_string()));
                 }
             }
         }
@@ -190,15 +190,15 @@ fn report(
         });
     }
     // What was dropped meanwhile is not missing. A log that ends below its trim point is damaged.
-    let missing = if trim == manifest.floor_seq { 0 } else { trim };
-    if found.claim > found.last.max(missing)
+    let missing = if trim == manifest.trim_seq { 0 } else { trim };
+    if found.durable_bound > found.last.max(missing)
         && let Some(newest) = segments.last()
     {
         report.damage.push(Damage {
             file: newest.path.clone(),
             offset: u64::from(newest.pieces_end()),
             after: Seq(found.last),
-            what: format!("records up to {} were durable and are missing", found.claim),
+            what: format!("records up to {} were durable and are missing", found.durable_bound),
         });
     }
     let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
@@ -214,15 +214,15 @@ fn report(
 }
 
 /// How many records of a unit lie above the trim point.
-fn readable(segment: &Examined, manifest: &Manifest, unit: &SoundUnit, trim: u64) -> Result<u64> {
+fn readable(segment: &Examined, manifest: &Manifest, unit: &ValidUnit, trim: u64) -> Result<u64> {
     let all = u64::from(unit.header.records);
     let Some(file) = segment.file.as_ref().filter(|_| unit.header.prev_seq < trim) else {
         return Ok(all);
     };
-    let mut image = Image::new(Arc::clone(file))?;
+    let mut image = SegmentReader::new(Arc::clone(file))?;
     let salt = Salt::new(manifest.log, segment.number);
     let mut above = 0;
-    let count = |record: Placed<'_>| above += u64::from(record.seq > trim);
-    let _ = sound_unit(&mut image, salt, unit.offset, count)?;
+    let count = |record: LocatedRecord<'_>| above += u64::from(record.seq > trim);
+    let _ = valid_unit(&mut image, salt, unit.offset, count)?;
     Ok(above)
 }

@@ -8,7 +8,7 @@ use crate::base::slot::number_of;
 use crate::index::page::State;
 use crate::index::page_table::Found;
 use crate::outcome::{Result, Ticket};
-use crate::state::commit_tracker::Settled;
+use crate::state::commit_tracker::CommitTracker;
 use crate::state::inner::Inner;
 
 /// Commits that are pending before a commit looks which of them count.
@@ -16,88 +16,91 @@ const MANY: usize = 64;
 
 impl Inner {
     pub(crate) fn frontier(&self) -> Option<u64> {
-        self.settle(&crossbeam_epoch::pin());
-        self.settled.lock().next.checked_sub(1)
+        self.count_durable(&crossbeam_epoch::pin());
+        self.tracker.lock().next.checked_sub(1)
     }
 
     /// The same, when there are many, or somebody watches: so that what is pending stays bounded.
-    pub(crate) fn settle_if_many(&self, pending: usize, guard: &Guard) {
+    pub(crate) fn count_durable_if_many(&self, pending: usize, guard: &Guard) {
         let watched = !self.options.sync_on_commit && self.waiting.is_watched();
         if watched || pending >= MANY {
-            self.settle(guard);
+            self.count_durable(guard);
         }
     }
 
     /// Lets those commits count whose markers are durable, and those raises of the floor.
-    pub(crate) fn settle(&self, guard: &Guard) {
+    pub(crate) fn count_durable(&self, guard: &Guard) {
         let visible = self.visible();
         let durable = self.log.durable().0;
-        let mut settled = self.settled.lock();
-        let before = settled.next;
-        if settled.raised(durable) {
-            self.advance(&mut settled, visible, guard);
+        let mut tracker = self.tracker.lock();
+        let before = tracker.next;
+        if tracker.raised(durable) {
+            self.advance(&mut tracker, visible, guard);
         }
-        while let Some((marker, slot, bytes)) = settled.pending.front().copied() {
+        while let Some((marker, slot, bytes)) = tracker.pending.front().copied() {
             if marker > visible {
                 break;
             }
-            settled.pending.pop_front();
-            settled.count(slot);
-            settled.cache(slot, marker, bytes);
-            if slot == settled.next {
-                self.advance(&mut settled, visible, guard);
+            tracker.pending.pop_front();
+            tracker.count(slot);
+            tracker.cache(slot, marker, bytes);
+            if slot == tracker.next {
+                self.advance(&mut tracker, visible, guard);
             }
         }
-        if settled.stuck {
-            self.advance(&mut settled, visible, guard);
+        if tracker.stuck {
+            self.advance(&mut tracker, visible, guard);
         }
-        self.evict(&mut settled, guard);
-        let moved = settled.next != before;
-        drop(settled);
+        self.evict(&mut tracker, guard);
+        let moved = tracker.next != before;
+        drop(tracker);
         if moved {
             self.waiting.wake();
         }
     }
 
     /// Moves the frontier over all slots that are committed without a gap.
-    pub(crate) fn advance(&self, settled: &mut Settled, visible: u64, guard: &Guard) {
-        settled.stuck = false;
+    pub(crate) fn advance(&self, tracker: &mut CommitTracker, visible: u64, guard: &Guard) {
+        tracker.stuck = false;
         loop {
             // A page that only the log has is read; if that fails, whoever comes next tries again.
-            let page = match self.page(number_of(settled.next), guard) {
+            let page = match self.page(number_of(tracker.next), guard) {
                 Ok(Some(page)) => page,
                 Ok(None) => return,
                 Err(error) => {
                     tracing::warn!(%error, "the frontier stands still");
-                    settled.stuck = true;
+                    tracker.stuck = true;
                     return;
                 }
             };
-            for (slot, place) in page.from(settled.next) {
+            for (slot, place) in page.from(tracker.next) {
                 let counts = place.word().state() == State::Committed
-                    && place.held().load(guard).is_none_or(|held| held.marker() <= visible);
+                    && place
+                        .resident()
+                        .load(guard)
+                        .is_none_or(|resident| resident.marker() <= visible);
                 if !counts {
                     return;
                 }
-                settled.next = slot + 1;
+                tracker.next = slot + 1;
             }
         }
     }
 
     /// Takes the oldest committed values out of memory while there are too many. What is not durable
     /// stays: it could not be read back.
-    fn evict(&self, settled: &mut Settled, guard: &Guard) {
-        if settled.cached <= self.options.cache_size {
+    fn evict(&self, tracker: &mut CommitTracker, guard: &Guard) {
+        if tracker.cached <= self.options.cache_size {
             return;
         }
         let durable = self.log.durable().0;
-        while settled.cached > self.options.cache_size {
-            let Some((slot, seq, bytes)) = settled.cache.front().copied() else { return };
+        while tracker.cached > self.options.cache_size {
+            let Some((slot, seq, bytes)) = tracker.cache.front().copied() else { return };
             if seq > durable {
                 return;
             }
-            settled.cache.pop_front();
-            settled.cached -= bytes;
+            tracker.cache.pop_front();
+            tracker.cached -= bytes;
             if let Found::Page(page) = self.index.find(number_of(slot), guard) {
                 let place = page.slot(slot);
                 if place.word().state() == State::Committed {
