@@ -1,14 +1,14 @@
 //! Esker's own gate. `cargo xtask verify` is what every change has to pass, at the desk and in CI;
 //! `cargo xtask tidy` checks the rules of the house that a compiler does not know; `cargo xtask
-//! plant` shows that the tests fail when the fault that they guard against is there.
+//! mutate` shows that the tests fail when the mutation that they guard against is there.
 //!
 //! Nothing here changes a file of the tree. Scratch goes under `target/`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
 mod counts;
-mod faults;
-mod plant;
+mod mutate;
+mod mutations;
 mod soak;
 mod steps;
 mod tidy;
@@ -51,8 +51,8 @@ enum Command {
     Deny,
     /// Build the book with mdbook, where it is installed
     Book,
-    /// Plant the faults of docs/faults.toml, one at a time, and demand that the tests catch them
-    Plant(plant::Options),
+    /// Apply the mutations of docs/mutations.toml, one at a time, and demand that the tests catch them
+    Mutate(mutate::Options),
     /// Damage many directories, in release, and hold what the log says against what is known
     Soak(soak::Options),
 }
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
         Command::Tidy => verify::run(&[Step::Tidy]),
         Command::Deny => verify::run(&[Step::Deny]),
         Command::Book => verify::run(&[Step::Book]),
-        Command::Plant(options) => plant::run(&options),
+        Command::Mutate(options) => mutate::run(&options),
         Command::Soak(options) => soak::run(&options),
     };
     match passed {

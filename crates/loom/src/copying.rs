@@ -6,10 +6,10 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
 use crate::dirty::Dirty;
-use crate::slot_locks::Gate;
+use crate::slot_locks::SlotLocks;
 
 struct Page {
-    gate: Gate<2>,
+    gate: SlotLocks<2>,
     dirty: Dirty,
     word: AtomicU64,
 }
@@ -23,7 +23,8 @@ fn change(page: &Page, word: u64) {
 #[test]
 fn a_change_is_in_the_copy_or_leaves_the_page_dirty() {
     loom::model(|| {
-        let page = Page { gate: Gate::new(), dirty: Dirty::new(true), word: AtomicU64::new(1) };
+        let page =
+            Page { gate: SlotLocks::new(), dirty: Dirty::new(true), word: AtomicU64::new(1) };
         let page = Arc::new(page);
         let writer = {
             let page = Arc::clone(&page);

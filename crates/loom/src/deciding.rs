@@ -6,7 +6,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use crate::ballot::Ballot;
-use crate::slot_locks::Gate;
+use crate::slot_locks::SlotLocks;
 
 const LOW: Ballot = Ballot::new(1, 1);
 const HIGH: Ballot = Ballot::new(2, 1);
@@ -14,16 +14,16 @@ const HIGH: Ballot = Ballot::new(2, 1);
 /// The records, in order: of promises and accepts.
 type Log = Mutex<Vec<Ballot>>;
 
-fn accept(shared: &(Gate<2>, Log), slot: u64, ballot: Ballot) {
-    let terms = shared.0.of_slot(slot);
-    if ballot >= terms.promise && !terms.closed {
+fn accept(shared: &(SlotLocks<2>, Log), slot: u64, ballot: Ballot) {
+    let promise_state = shared.0.of_slot(slot);
+    if ballot >= promise_state.promise && !promise_state.closed {
         shared.1.lock().unwrap().push(ballot);
     }
 }
 
-fn promise(shared: &(Gate<2>, Log), ballot: Ballot) {
-    let mut gate = shared.0.alone();
-    if ballot >= gate.terms().promise {
+fn promise(shared: &(SlotLocks<2>, Log), ballot: Ballot) {
+    let mut gate = shared.0.lock_all();
+    if ballot >= gate.promise_state().promise {
         shared.1.lock().unwrap().push(ballot);
         gate.promise(ballot);
     }
@@ -32,7 +32,7 @@ fn promise(shared: &(Gate<2>, Log), ballot: Ballot) {
 #[test]
 fn nothing_lower_comes_behind_a_promise() {
     loom::model(|| {
-        let shared: Arc<(Gate<2>, Log)> = Arc::new((Gate::new(), Log::default()));
+        let shared: Arc<(SlotLocks<2>, Log)> = Arc::new((SlotLocks::new(), Log::default()));
         let accepts = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
@@ -51,14 +51,14 @@ fn nothing_lower_comes_behind_a_promise() {
 #[test]
 fn two_that_have_it_alone_do_not_wait_for_each_other() {
     loom::model(|| {
-        let shared: Arc<(Gate<2>, Log)> = Arc::new((Gate::new(), Log::default()));
+        let shared: Arc<(SlotLocks<2>, Log)> = Arc::new((SlotLocks::new(), Log::default()));
         let promises = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || promise(&shared, LOW))
         };
         promise(&shared, HIGH);
         promises.join().unwrap();
-        shared.0.alone().close();
+        shared.0.lock_all().close();
         accept(&shared, 1, HIGH);
         let log = shared.1.lock().unwrap();
         assert!(log.is_sorted() && *log.last().unwrap() == HIGH);

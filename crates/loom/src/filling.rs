@@ -6,15 +6,15 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::fill_tracker::Progress;
+use crate::fill_tracker::FillTracker;
 
 /// A window of two places, as the log's window shares its memory.
 struct Places([UnsafeCell<u32>; 2]);
 
-// SAFETY: each place is written by one appender, and read once `Progress` says that all are done.
+// SAFETY: each place is written by one appender, and read once `FillTracker` says that all are done.
 unsafe impl Sync for Places {}
 
-fn fill(places: &Places, progress: &Progress, n: usize) {
+fn fill(places: &Places, progress: &FillTracker, n: usize) {
     // SAFETY: this place is this appender's alone.
     places.0[n].with_mut(|place| unsafe { *place = 7 });
     progress.filled(8, 100 + n as u32);
@@ -24,7 +24,7 @@ fn fill(places: &Places, progress: &Progress, n: usize) {
 fn the_committer_sees_every_byte_that_was_filled() {
     loom::model(|| {
         let shared =
-            Arc::new((Places([UnsafeCell::new(0), UnsafeCell::new(0)]), Progress::default()));
+            Arc::new((Places([UnsafeCell::new(0), UnsafeCell::new(0)]), FillTracker::default()));
         let appenders: Vec<_> = (0..2)
             .map(|n| {
                 let shared = Arc::clone(&shared);
@@ -51,7 +51,7 @@ fn the_committer_sees_every_byte_that_was_filled() {
 #[test]
 fn a_count_is_used_again_for_a_later_unit() {
     loom::model(|| {
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(FillTracker::default());
         progress.reset();
         progress.filled(8, 5);
         assert_eq!(progress.complete(8), Some(5));

@@ -5,12 +5,12 @@ use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use crate::watermark::Published;
+use crate::watermark::DurableWatermark;
 
 #[test]
 fn whoever_sees_the_number_sees_a_position_as_far() {
     loom::model(|| {
-        let published = Arc::new(Published::new(4096, 0));
+        let published = Arc::new(DurableWatermark::new(4096, 0));
         let committer = {
             let published = Arc::clone(&published);
             thread::spawn(move || {
@@ -30,7 +30,7 @@ fn whoever_sees_the_number_sees_a_position_as_far() {
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
-        let published = Arc::new(Published::new(4096, 0));
+        let published = Arc::new(DurableWatermark::new(4096, 0));
         let list: Arc<Mutex<Option<Arc<AtomicBool>>>> = Arc::default();
         let committer = {
             let (published, list) = (Arc::clone(&published), Arc::clone(&list));

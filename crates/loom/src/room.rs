@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::value_budget::Region;
+use crate::value_budget::ValueBudget;
 
 #[test]
 fn no_more_is_reserved_than_there_is() {
     loom::model(|| {
-        let region = Arc::new(Region::new(200));
+        let region = Arc::new(ValueBudget::new(200));
         let threads: Vec<_> = (0..2)
             .map(|_| {
                 let region = Arc::clone(&region);
@@ -34,7 +34,7 @@ fn no_more_is_reserved_than_there_is() {
 #[test]
 fn a_wait_for_room_is_woken() {
     loom::model(|| {
-        let region = Arc::new(Region::new(100));
+        let region = Arc::new(ValueBudget::new(100));
         assert!(region.reserve(100));
         let waits = {
             let region = Arc::clone(&region);
@@ -54,7 +54,7 @@ fn a_wait_for_room_is_woken() {
 #[test]
 fn closing_wakes_whoever_waits() {
     loom::model(|| {
-        let region = Arc::new(Region::new(100));
+        let region = Arc::new(ValueBudget::new(100));
         assert!(region.reserve(100));
         let waits = {
             let region = Arc::clone(&region);

@@ -7,7 +7,6 @@
 mod allow;
 mod code_map;
 mod durable_calls;
-mod fault_list;
 mod finding;
 mod imports;
 mod layers;
@@ -15,6 +14,7 @@ mod length;
 mod links;
 mod lints;
 mod modules;
+mod mutation_list;
 mod names;
 mod requirements;
 mod source;
@@ -44,7 +44,7 @@ const FILE_RULES: [FileRule; 7] = [
     names::check,
 ];
 const TREE_RULES: [TreeRule; 5] =
-    [requirements::check, fault_list::check, links::check, code_map::check, modules::check];
+    [requirements::check, mutation_list::check, links::check, code_map::check, modules::check];
 
 /// Checks the tree at `root` and prints what was found; `false` if anything has to change.
 pub fn run(root: &Path) -> Result<bool> {
@@ -86,8 +86,8 @@ mod tests {
             ("crates/kv/src/long.rs", &"use crate::circle;\n".repeat(801)),
             ("docs/requirements.md", "| W-1 | `x.rs::gone` | seen |\n"),
             (
-                "docs/faults.toml",
-                "[[fault]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest=''\n",
+                "docs/mutations.toml",
+                "[[mutation]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest=''\n",
             ),
             ("README.md", "[gone](gone.md)\n"),
             ("ARCHITECTURE.md", "\n"),
@@ -102,7 +102,7 @@ mod tests {
             "text",
             "names",
             "requirements",
-            "fault-list",
+            "mutation-list",
             "links",
             "code-map",
             "modules",

@@ -1,7 +1,7 @@
-//! `docs/requirements.md` names tests and faults that exist.
+//! `docs/requirements.md` names tests and mutations that exist.
 //!
 //! A row is `| id | test | how it was seen failing |`. A test is `file.rs::name` in backticks; a
-//! fault is `fault:NAME`. A requirement that a decision replaced links to ARCHITECTURE.md instead
+//! mutation is `mutation:NAME`. A requirement that a decision replaced links to ARCHITECTURE.md instead
 //! of naming a test.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use super::finding::Finding;
 use super::source;
 use super::tree::Tree;
-use crate::faults;
+use crate::mutations;
 
 const RULE: &str = "requirements";
 const FILE: &str = "docs/requirements.md";
@@ -17,16 +17,17 @@ const FILE: &str = "docs/requirements.md";
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let Some(text) = tree.text(FILE) else { return Vec::new() };
     // A list that cannot be read is the finding of another rule.
-    let faults = faults::parse(tree.text(faults::FILE).unwrap_or_default()).unwrap_or_default();
-    let faults: BTreeSet<String> = faults.into_iter().map(|fault| fault.id).collect();
+    let mutations =
+        mutations::parse(tree.text(mutations::FILE).unwrap_or_default()).unwrap_or_default();
+    let mutations: BTreeSet<String> = mutations.into_iter().map(|mutation| mutation.id).collect();
     let has_test = |file: &str, name: &str| has_test(tree, file, name);
-    rows(text, &has_test, &|fault| faults.contains(fault))
+    rows(text, &has_test, &|mutation| mutations.contains(mutation))
 }
 
 fn rows(
     text: &str,
     has_test: &dyn Fn(&str, &str) -> bool,
-    has_fault: &dyn Fn(&str) -> bool,
+    has_mutation: &dyn Fn(&str) -> bool,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut ids = BTreeSet::new();
@@ -54,8 +55,8 @@ fn rows(
         if seen.is_empty() && !replaced {
             found(format!("{id} does not say how its test was seen failing"));
         }
-        for fault in named_faults(seen).filter(|fault| !has_fault(fault)) {
-            found(format!("{id}: {} has no fault {fault}", faults::FILE));
+        for mutation in named_mutations(seen).filter(|mutation| !has_mutation(mutation)) {
+            found(format!("{id}: {} has no mutation {mutation}", mutations::FILE));
         }
     }
     findings
@@ -73,8 +74,8 @@ fn in_backticks(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-fn named_faults(cell: &str) -> impl Iterator<Item = &str> {
-    cell.split("fault:").skip(1).map(|rest| {
+fn named_mutations(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split("mutation:").skip(1).map(|rest| {
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
         &rest[..end.unwrap_or(rest.len())]
     })
@@ -101,8 +102,8 @@ mod tests {
             (FILE, &format!("# Title\n\n{HEAD}{row}\n")),
             ("crates/log/tests/crash.rs", "#[test]\nfn nothing_lost() {}\n"),
             (
-                faults::FILE,
-                "[[fault]]\nid='no-sync'\nfile='x.rs'\nfind='a'\nreplace='b'\ntest=''\n",
+                mutations::FILE,
+                "[[mutation]]\nid='no-sync'\nfile='x.rs'\nfind='a'\nreplace='b'\ntest=''\n",
             ),
         ]);
         check(&tree).into_iter().map(|finding| finding.message).collect()
@@ -110,33 +111,33 @@ mod tests {
 
     #[test]
     fn a_test_that_is_gone_is_found() {
-        assert_eq!(found("| W-1 | `crash.rs::gone` | fault:no-sync |").len(), 1);
-        assert_eq!(found("| W-1 | `other.rs::nothing_lost` | fault:no-sync |").len(), 1);
-        assert_eq!(found("| W-1 | `crash.rs::nothing` | fault:no-sync |").len(), 1);
+        assert_eq!(found("| W-1 | `crash.rs::gone` | mutation:no-sync |").len(), 1);
+        assert_eq!(found("| W-1 | `other.rs::nothing_lost` | mutation:no-sync |").len(), 1);
+        assert_eq!(found("| W-1 | `crash.rs::nothing` | mutation:no-sync |").len(), 1);
     }
 
     #[test]
-    fn a_fault_that_is_gone_is_found() {
-        assert_eq!(found("| W-1 | `crash.rs::nothing_lost` | `fault:gone` |").len(), 1);
+    fn a_mutation_that_is_gone_is_found() {
+        assert_eq!(found("| W-1 | `crash.rs::nothing_lost` | `mutation:gone` |").len(), 1);
     }
 
     #[test]
     fn an_unproved_row_is_found() {
-        assert_eq!(found("| W-1 | | fault:no-sync |").len(), 1);
+        assert_eq!(found("| W-1 | | mutation:no-sync |").len(), 1);
         assert_eq!(found("| W-1 | `crash.rs::nothing_lost` | |").len(), 1);
         assert_eq!(found("| W-1 | `crash.rs::nothing_lost` |").len(), 1);
     }
 
     #[test]
     fn a_second_row_is_found() {
-        let row = "| W-1 | `crash.rs::nothing_lost` | fault:no-sync |";
+        let row = "| W-1 | `crash.rs::nothing_lost` | mutation:no-sync |";
         assert_eq!(found(&format!("{row}\n{row}")).len(), 1);
     }
 
     #[test]
     fn proved_rows_are_fine() {
         let none: Vec<String> = Vec::new();
-        assert_eq!(found("| W-1 | `crash.rs::nothing_lost` | `fault:no-sync` |"), none);
+        assert_eq!(found("| W-1 | `crash.rs::nothing_lost` | `mutation:no-sync` |"), none);
         assert_eq!(found("| W-1 | `tests/crash.rs::nothing_lost` | with the sync removed |"), none);
         assert_eq!(found("| W-2 | [mapped files](../ARCHITECTURE.md) | |"), none);
         assert_eq!(found(""), none);

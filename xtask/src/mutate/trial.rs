@@ -1,4 +1,4 @@
-//! One fault, tried: baseline, plant, compile, run, judge.
+//! One mutation, tried: baseline, mutate, compile, run, judge.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -9,12 +9,12 @@ use anyhow::Result;
 use super::bounded::{self, Finished, Interrupt};
 use super::scratch::Scratch;
 use crate::counts::Counts;
-use crate::faults::Fault;
+use crate::mutations::Mutation;
 use crate::workspace;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// What came of a fault.
+/// What came of a mutation.
 pub enum Ending {
     /// By these tests, or by the sentence that stands in for them.
     Caught {
@@ -33,7 +33,7 @@ pub struct Doubt {
     pub output: String,
 }
 
-/// All that decides how a run without a fault ends: the test, and its environment.
+/// All that decides how a run without a mutation ends: the test, and its environment.
 type Setting = (String, BTreeMap<String, String>);
 
 pub struct Trial {
@@ -41,11 +41,11 @@ pub struct Trial {
     pub seconds: f64,
 }
 
-/// Runs trials, and remembers which tests pass without a fault.
+/// Runs trials, and remembers which tests pass without a mutation.
 pub struct Trials<'a> {
     scratch: &'a Scratch,
     interrupt: &'a Interrupt,
-    /// What speaks against each test; `None` where the tests are not run without the fault.
+    /// What speaks against each test; `None` where the tests are not run without the mutation.
     baselines: Option<BTreeMap<Setting, Option<Doubt>>>,
 }
 
@@ -54,79 +54,79 @@ impl<'a> Trials<'a> {
         Self { scratch, interrupt, baselines: baseline.then(BTreeMap::new) }
     }
 
-    pub fn run(&mut self, fault: &Fault) -> Result<Trial> {
+    pub fn run(&mut self, mutation: &Mutation) -> Result<Trial> {
         let start = Instant::now();
-        let ending = match self.baseline(fault)? {
+        let ending = match self.baseline(mutation)? {
             Some(doubt) => Ending::Untried(doubt),
-            None => self.with_fault(fault)?,
+            None => self.with_mutation(mutation)?,
         };
         Ok(Trial { ending, seconds: start.elapsed().as_secs_f64() })
     }
 
-    /// What speaks against the test, if it does not pass without the fault.
-    fn baseline(&mut self, fault: &Fault) -> Result<Option<Doubt>> {
+    /// What speaks against the test, if it does not pass without the mutation.
+    fn baseline(&mut self, mutation: &Mutation) -> Result<Option<Doubt>> {
         let Some(known) = &self.baselines else { return Ok(None) };
-        let setting = (fault.test.clone(), fault.env.clone());
+        let setting = (mutation.test.clone(), mutation.env.clone());
         if let Some(doubt) = known.get(&setting) {
             return Ok(doubt.clone());
         }
-        let doubt = self.without_fault(fault)?;
+        let doubt = self.without_mutation(mutation)?;
         if let Some(known) = &mut self.baselines {
             known.insert(setting, doubt.clone());
         }
         Ok(doubt)
     }
 
-    fn without_fault(&self, fault: &Fault) -> Result<Option<Doubt>> {
-        let build = self.build(fault)?;
+    fn without_mutation(&self, mutation: &Mutation) -> Result<Option<Doubt>> {
+        let build = self.build(mutation)?;
         if !build.status.is_some_and(|status| status.success()) {
-            let why = "the tree does not compile without the fault".into();
+            let why = "the tree does not compile without the mutation".into();
             return Ok(Some(Doubt { why, output: build.output }));
         }
-        let run = self.test(fault)?;
+        let run = self.test(mutation)?;
         let why = match run.status {
-            None => "the test runs into its time limit without the fault",
-            Some(status) if !status.success() => "the test fails without the fault",
+            None => "the test runs into its time limit without the mutation",
+            Some(status) if !status.success() => "the test fails without the mutation",
             Some(_) if Counts::of(&run.output).passed == 0 => "no test runs: look at `test`",
             Some(_) => return Ok(None),
         };
         Ok(Some(Doubt { why: why.into(), output: run.output }))
     }
 
-    fn with_fault(&self, fault: &Fault) -> Result<Ending> {
-        let _planted = match self.scratch.plant(fault) {
-            Ok(planted) => planted,
+    fn with_mutation(&self, mutation: &Mutation) -> Result<Ending> {
+        let _applied = match self.scratch.mutate(mutation) {
+            Ok(applied) => applied,
             Err(error) => {
                 let doubt = Doubt { why: format!("{error:#}"), output: String::new() };
                 return Ok(Ending::Untried(doubt));
             }
         };
-        let build = self.build(fault)?;
+        let build = self.build(mutation)?;
         if !build.status.is_some_and(|status| status.success()) {
-            let why = "the tree does not compile with the fault".into();
+            let why = "the tree does not compile with the mutation".into();
             return Ok(Ending::Untried(Doubt { why, output: build.output }));
         }
-        Ok(judge(fault, &self.test(fault)?))
+        Ok(judge(mutation, &self.test(mutation)?))
     }
 
-    fn build(&self, fault: &Fault) -> Result<Finished> {
-        let (ours, _) = arguments(&fault.test);
-        let mut command = self.cargo_test(fault);
+    fn build(&self, mutation: &Mutation) -> Result<Finished> {
+        let (ours, _) = arguments(&mutation.test);
+        let mut command = self.cargo_test(mutation);
         command.args(ours).arg("--no-run");
         bounded::run(command, BUILD_LIMIT, self.interrupt)
     }
 
-    fn test(&self, fault: &Fault) -> Result<Finished> {
-        let (ours, theirs) = arguments(&fault.test);
-        let mut command = self.cargo_test(fault);
+    fn test(&self, mutation: &Mutation) -> Result<Finished> {
+        let (ours, theirs) = arguments(&mutation.test);
+        let mut command = self.cargo_test(mutation);
         command.args(ours).arg("--").args(theirs);
-        bounded::run(command, Duration::from_secs(fault.limit_s), self.interrupt)
+        bounded::run(command, Duration::from_secs(mutation.limit_s), self.interrupt)
     }
 
-    fn cargo_test(&self, fault: &Fault) -> Command {
+    fn cargo_test(&self, mutation: &Mutation) -> Command {
         let mut command = workspace::cargo();
         command.arg("test").current_dir(self.scratch.source());
-        command.envs(&fault.env).env("CARGO_TARGET_DIR", self.scratch.target());
+        command.envs(&mutation.env).env("CARGO_TARGET_DIR", self.scratch.target());
         command
     }
 }
@@ -147,11 +147,12 @@ fn arguments(test: &str) -> (Vec<&str>, Vec<&str>) {
     }
 }
 
-fn judge(fault: &Fault, run: &Finished) -> Ending {
+fn judge(mutation: &Mutation, run: &Finished) -> Ending {
     let by = match run.status {
-        None if fault.hang => vec!["(ran into its time limit)".to_owned()],
+        None if mutation.hang => vec!["(ran into its time limit)".to_owned()],
         None => {
-            let why = format!("ran into the limit of {} s, and `hang` is not set", fault.limit_s);
+            let why =
+                format!("ran into the limit of {} s, and `hang` is not set", mutation.limit_s);
             return Ending::Escaped { why };
         }
         Some(status) if status.success() => return Ending::Escaped { why: "passed".into() },
@@ -160,7 +161,7 @@ fn judge(fault: &Fault, run: &Finished) -> Ending {
             names => names,
         },
     };
-    match &fault.expect {
+    match &mutation.expect {
         Some(expected) if !run.output.contains(expected) => {
             let by = by.join(", ");
             Ending::Escaped { why: format!("{by} failed, but without saying {expected:?}") }
@@ -188,9 +189,9 @@ mod tests {
 
     use super::*;
 
-    fn fault(more: &str) -> Fault {
-        let text = "[[fault]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest='-p x'\n";
-        crate::faults::parse(&format!("{text}{more}")).unwrap().remove(0)
+    fn mutation(more: &str) -> Mutation {
+        let text = "[[mutation]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest='-p x'\n";
+        crate::mutations::parse(&format!("{text}{more}")).unwrap().remove(0)
     }
 
     fn ended(code: i32, output: &str) -> Finished {
@@ -198,28 +199,28 @@ mod tests {
     }
 
     #[test]
-    fn a_passing_test_lets_the_fault_escape() {
+    fn a_passing_test_lets_the_mutation_escape() {
         let run = ended(0, "test result: ok. 3 passed; 0 failed; 0 ignored;");
-        assert!(matches!(judge(&fault(""), &run), Ending::Escaped { .. }));
+        assert!(matches!(judge(&mutation(""), &run), Ending::Escaped { .. }));
     }
 
     #[test]
     fn a_failing_test_is_named() {
         let run = ended(101, "test b::fine ... ok\ntest b::lost ... FAILED\ntest c ... FAILED\n");
-        let Ending::Caught { by } = judge(&fault(""), &run) else { panic!("not caught") };
+        let Ending::Caught { by } = judge(&mutation(""), &run) else { panic!("not caught") };
         assert_eq!(by, ["b::lost", "c"]);
     }
 
     #[test]
     fn a_hang_counts_only_where_it_may() {
         let run = Finished { status: None, output: String::new() };
-        assert!(matches!(judge(&fault(""), &run), Ending::Escaped { .. }));
-        assert!(matches!(judge(&fault("hang = true\n"), &run), Ending::Caught { .. }));
+        assert!(matches!(judge(&mutation(""), &run), Ending::Escaped { .. }));
+        assert!(matches!(judge(&mutation("hang = true\n"), &run), Ending::Caught { .. }));
     }
 
     #[test]
     fn the_failure_has_to_be_the_expected_one() {
-        let strict = fault("expect = 'lost record'\n");
+        let strict = mutation("expect = 'lost record'\n");
         let other = ended(101, "test c ... FAILED\nno such file");
         assert!(matches!(judge(&strict, &other), Ending::Escaped { .. }));
         let right = ended(101, "test c ... FAILED\nlost record 7");

@@ -1,26 +1,26 @@
 //! What a run prints.
 
 use super::trial::{Doubt, Ending, Trial};
-use crate::faults::Fault;
+use crate::mutations::Mutation;
 
 /// How much of the output of a trial that went wrong is shown.
 const LINES_MAX: usize = 30;
 
-/// One fault in `--list`.
-pub fn listed(fault: &Fault) -> String {
-    let requirements = fault.requirements.join(" ");
-    format!("{:<28} {}  [{}]  {requirements}", fault.id, fault.file, fault.test)
+/// One mutation in `--list`.
+pub fn listed(mutation: &Mutation) -> String {
+    let requirements = mutation.requirements.join(" ");
+    format!("{:<28} {}  [{}]  {requirements}", mutation.id, mutation.file, mutation.test)
 }
 
-/// One fault that was tried.
-pub fn line(fault: &Fault, trial: &Trial) -> String {
-    let (id, seconds) = (&fault.id, trial.seconds);
+/// One mutation that was tried.
+pub fn line(mutation: &Mutation, trial: &Trial) -> String {
+    let (id, seconds) = (&mutation.id, trial.seconds);
     match &trial.ending {
         Ending::Caught { by } => {
             format!("caught   {id:<28} {seconds:>6.1} s  by {}", by.join(", "))
         }
         Ending::Escaped { why } => {
-            format!("ESCAPED  {id:<28} {seconds:>6.1} s  {} {why}", fault.test)
+            format!("ESCAPED  {id:<28} {seconds:>6.1} s  {} {why}", mutation.test)
         }
         Ending::Untried(Doubt { why, output }) => {
             let lines: Vec<&str> = output.lines().collect();

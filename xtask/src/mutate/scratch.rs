@@ -1,7 +1,7 @@
-//! The copy of the tree that faults are planted in.
+//! The copy of the tree that mutations are applied in.
 //!
 //! Cargo decides by modification times what to build again. So a file of the copy is written only
-//! when its content differs, and keeps its time otherwise: a fault costs the rebuild of one crate
+//! when its content differs, and keeps its time otherwise: a mutation costs the rebuild of one crate
 //! and what stands on it.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use walkdir::WalkDir;
 
-use crate::faults::Fault;
+use crate::mutations::Mutation;
 
 pub struct Scratch {
     source: PathBuf,
@@ -21,9 +21,9 @@ pub struct Scratch {
 
 impl Scratch {
     /// Copies what git knows or would know (tracked, and untracked without the ignored) of `root`
-    /// to `target/plant/src`.
+    /// to `target/mutate/src`.
     pub fn copy_of(root: &Path) -> Result<Self> {
-        let place = root.join("target/plant");
+        let place = root.join("target/mutate");
         let scratch = Self { source: place.join("src"), target: place.join("target") };
         mirror(root, &listed(root)?, &scratch.source)?;
         Ok(scratch)
@@ -38,27 +38,27 @@ impl Scratch {
         &self.target
     }
 
-    /// Plants `fault`; dropping the answer takes it out again.
-    pub fn plant(&self, fault: &Fault) -> Result<Planted> {
-        let path = self.source.join(&fault.file);
+    /// Applies `mutation`; dropping the answer takes it out again.
+    pub fn mutate(&self, mutation: &Mutation) -> Result<Applied> {
+        let path = self.source.join(&mutation.file);
         let sound = fs::read_to_string(&path)
-            .with_context(|| format!("fault {}: cannot read {}", fault.id, fault.file))?;
-        let planted = fault.planted_in(&sound)?;
-        fs::write(&path, planted)?;
-        Ok(Planted { path, sound })
+            .with_context(|| format!("mutation {}: cannot read {}", mutation.id, mutation.file))?;
+        let applied = mutation.applied_to(&sound)?;
+        fs::write(&path, applied)?;
+        Ok(Applied { path, sound })
     }
 }
 
-/// A fault in its place.
-pub struct Planted {
+/// A mutation in its place.
+pub struct Applied {
     path: PathBuf,
     sound: String,
 }
 
-impl Drop for Planted {
+impl Drop for Applied {
     fn drop(&mut self) {
         if let Err(error) = fs::write(&self.path, &self.sound) {
-            eprintln!("plant: cannot restore {}: {error}", self.path.display());
+            eprintln!("mutate: cannot restore {}: {error}", self.path.display());
         }
     }
 }
@@ -137,17 +137,17 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_goes_when_its_trial_ends() {
+    fn a_mutation_goes_when_its_trial_ends() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("x.rs"), "sync();").unwrap();
         let scratch =
             Scratch { source: place.path().to_path_buf(), target: place.path().join("target") };
-        let faults = crate::faults::parse(
-            "[[fault]]\nid='a'\nfile='x.rs'\nfind='sync();'\nreplace=''\ntest=''\n",
+        let mutations = crate::mutations::parse(
+            "[[mutation]]\nid='a'\nfile='x.rs'\nfind='sync();'\nreplace=''\ntest=''\n",
         );
-        let planted = scratch.plant(&faults.unwrap()[0]).unwrap();
+        let applied = scratch.mutate(&mutations.unwrap()[0]).unwrap();
         assert_eq!(fs::read_to_string(place.path().join("x.rs")).unwrap(), "");
-        drop(planted);
+        drop(applied);
         assert_eq!(fs::read_to_string(place.path().join("x.rs")).unwrap(), "sync();");
     }
 }

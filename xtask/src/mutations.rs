@@ -1,21 +1,21 @@
-//! `docs/faults.toml`: the faults that the tests have to catch.
+//! `docs/mutations.toml`: the mutations that the tests have to catch.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// Where the faults are listed, from the root.
-pub const FILE: &str = "docs/faults.toml";
+/// Where the mutations are listed, from the root.
+pub const FILE: &str = "docs/mutations.toml";
 
-/// The time limit of a fault's test, unless the fault sets its own.
+/// The time limit of a mutation's test, unless the mutation sets its own.
 const LIMIT_S: u64 = 300;
 const LIMIT_S_MAX: u64 = 3600;
 
 /// One small edit of the source, and the test that has to catch it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
+pub struct Mutation {
     pub id: String,
     pub file: String,
     pub find: String,
@@ -40,7 +40,7 @@ pub struct Fault {
 #[serde(deny_unknown_fields)]
 struct Document {
     #[serde(default)]
-    fault: Vec<Fault>,
+    mutation: Vec<Mutation>,
 }
 
 fn limit_s() -> u64 {
@@ -48,30 +48,30 @@ fn limit_s() -> u64 {
 }
 
 /// Reads the list and checks each entry by itself.
-pub fn parse(text: &str) -> Result<Vec<Fault>> {
+pub fn parse(text: &str) -> Result<Vec<Mutation>> {
     let document: Document = toml::from_str(text).context(FILE)?;
     let mut ids = BTreeSet::new();
-    for fault in &document.fault {
-        let id = &fault.id;
-        ensure!(!id.is_empty(), "{FILE}: a fault has no id");
+    for mutation in &document.mutation {
+        let id = &mutation.id;
+        ensure!(!id.is_empty(), "{FILE}: a mutation has no id");
         ensure!(ids.insert(id), "{FILE}: the id {id} is there twice");
-        ensure!(!fault.find.is_empty(), "{FILE}: {id}: `find` is empty");
-        ensure!(fault.find != fault.replace, "{FILE}: {id}: `replace` changes nothing");
+        ensure!(!mutation.find.is_empty(), "{FILE}: {id}: `find` is empty");
+        ensure!(mutation.find != mutation.replace, "{FILE}: {id}: `replace` changes nothing");
         ensure!(
-            (1..=LIMIT_S_MAX).contains(&fault.limit_s),
+            (1..=LIMIT_S_MAX).contains(&mutation.limit_s),
             "{FILE}: {id}: `limit_s` has to lie between 1 and {LIMIT_S_MAX}"
         );
     }
-    Ok(document.fault)
+    Ok(document.mutation)
 }
 
-impl Fault {
-    /// `text` with the fault in it.
-    pub fn planted_in(&self, text: &str) -> Result<String> {
+impl Mutation {
+    /// `text` with the mutation in it.
+    pub fn applied_to(&self, text: &str) -> Result<String> {
         let found = text.matches(&self.find).count();
         ensure!(
             found == 1,
-            "fault {}: `find` occurs {found} times in {}, and has to occur once",
+            "mutation {}: `find` occurs {found} times in {}, and has to occur once",
             self.id,
             self.file
         );
@@ -84,15 +84,15 @@ mod tests {
     use super::*;
 
     const ONE: &str =
-        "[[fault]]\nid = 'a'\nfile = 'x.rs'\nfind = 'yes'\nreplace = 'no'\ntest = ''\n";
+        "[[mutation]]\nid = 'a'\nfile = 'x.rs'\nfind = 'yes'\nreplace = 'no'\ntest = ''\n";
 
     #[test]
-    fn plants_once_or_not_at_all() {
-        let fault = &parse(ONE).unwrap()[0];
-        assert_eq!(fault.planted_in("if yes {}").unwrap(), "if no {}");
-        let twice = fault.planted_in("yes yes").unwrap_err().to_string();
-        assert!(twice.contains("fault a") && twice.contains("2 times"), "{twice}");
-        assert!(fault.planted_in("maybe").is_err());
+    fn applies_once_or_not_at_all() {
+        let mutation = &parse(ONE).unwrap()[0];
+        assert_eq!(mutation.applied_to("if yes {}").unwrap(), "if no {}");
+        let twice = mutation.applied_to("yes yes").unwrap_err().to_string();
+        assert!(twice.contains("mutation a") && twice.contains("2 times"), "{twice}");
+        assert!(mutation.applied_to("maybe").is_err());
     }
 
     #[test]
