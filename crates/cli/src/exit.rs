@@ -61,29 +61,29 @@ impl Failure {
             return Self::failed(foreign(*found, *expected, dir));
         }
         let (status, advice) = match error {
-            Error::Damaged(_) => (Status::Damaged, repair_advice(dir)),
+            Error::Corrupted(_) => (Status::Damaged, repair_advice(dir)),
             Error::Quarantined { .. } => (Status::Damaged, String::new()),
             Error::Locked { .. } => (
                 Status::Locked,
                 "; wait until the other process ends, or read with `esker log cat`".into(),
             ),
-            Error::Option { option: "record_limit", .. } => {
+            Error::InvalidOption { option: "record_limit", .. } => {
                 (Status::Usage, " (--record-limit)".into())
             }
-            Error::Option { option: "segment_size", .. } => {
+            Error::InvalidOption { option: "segment_size", .. } => {
                 (Status::Usage, " (--segment-size)".into())
             }
-            Error::Option { option: "buffer_size", .. } => {
+            Error::InvalidOption { option: "buffer_size", .. } => {
                 (Status::Usage, " (--buffer-size)".into())
             }
-            Error::Option { option: "pin", .. } => (Status::Usage, " (--pin)".into()),
-            Error::Option { option: "retention.bytes", .. } => {
+            Error::InvalidOption { option: "pin", .. } => (Status::Usage, " (--pin)".into()),
+            Error::InvalidOption { option: "retention.bytes", .. } => {
                 (Status::Usage, " (--retain-bytes)".into())
             }
-            Error::Option { option: "retention.segments", .. } => {
+            Error::InvalidOption { option: "retention.segments", .. } => {
                 (Status::Usage, " (--retain-segments)".into())
             }
-            Error::Option { .. } => (Status::Usage, String::new()),
+            Error::InvalidOption { .. } => (Status::Usage, String::new()),
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
             Error::NoSpace { cause, .. } => (Status::Failed, format!(" ({cause})")),
             Error::Io(cause) | Error::Poisoned(cause) => {

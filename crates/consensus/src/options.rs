@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Direct, Engine, OnDamage, Policy, RECORD_LIMIT_MAX, Validate};
+use esker_log::{Direct, Engine, OnCorruption, OpenCheck, Policy, RECORD_LIMIT_MAX};
 
 use crate::component::COMPONENT;
 use crate::memory::value_budget::charge;
@@ -64,10 +64,10 @@ pub struct Options {
     /// it fails with [`NoSpace`](esker_log::Error::NoSpace) and the log goes on.
     pub reserve: Option<u64>,
     /// How much is checked at opening. Default: what a crash may have left in doubt.
-    pub validate: Validate,
-    /// What to do about damage. [`OnDamage::Quarantine`] opens the log for reading only;
-    /// [`OnDamage::Truncate`] is refused, because it forgets promises.
-    pub on_damage: OnDamage,
+    pub validate: OpenCheck,
+    /// What to do about damage. [`OnCorruption::Quarantine`] opens the log for reading only;
+    /// [`OnCorruption::Truncate`] is refused, because it forgets promises.
+    pub on_corruption: OnCorruption,
     /// Opening fails where there is no log. Default `false`: one is created.
     pub must_exist: bool,
     /// Whether commits go past the page cache.
@@ -91,8 +91,8 @@ impl Default for Options {
             checkpoint_every: 1 << 20,
             segment_size: log.segment_size,
             reserve: log.reserve,
-            validate: Validate::Quick,
-            on_damage: OnDamage::Fail,
+            validate: OpenCheck::Quick,
+            on_corruption: OnCorruption::Fail,
             must_exist: false,
             direct: log.direct,
             dsync: log.dsync,
@@ -115,13 +115,13 @@ impl Options {
 
     pub(crate) fn check(&self) -> Result<()> {
         let rule = |holds, option, rule| {
-            if holds { Ok(()) } else { Err(Error::Option { option, rule }) }
+            if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
         };
         rule(self.mutable_size >= 4 << 10, "mutable_size", "at least 4 KiB")?;
         rule(self.checkpoint_every >= 1024, "checkpoint_every", "at least 1024")?;
         rule(
-            self.on_damage != OnDamage::Truncate,
-            "on_damage",
+            self.on_corruption != OnCorruption::Truncate,
+            "on_corruption",
             "Fail or Quarantine: cutting a log off forgets what it promised",
         )
     }
@@ -134,7 +134,7 @@ impl Options {
         options.segment_size = self.segment_size;
         options.reserve = self.reserve;
         options.validate = self.validate;
-        options.on_damage = self.on_damage;
+        options.on_corruption = self.on_corruption;
         options.must_exist = self.must_exist;
         options.component = Some(COMPONENT);
         options.direct = self.direct;

@@ -123,7 +123,7 @@ pub enum Error {
     /// read-only; its node rejoins under a new number.
     ReadOnly,
     /// An option is out of its range. Nothing was opened.
-    Option {
+    InvalidOption {
         /// The option's name.
         option: &'static str,
         /// What it must be.
@@ -186,7 +186,7 @@ impl fmt::Display for Error {
                 "damaged records of this log were put aside; it is read-only, and its node has to \
                  rejoin under a new number",
             ),
-            Error::Option { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the log is closed"),
             Error::Log(cause) => write!(f, "{cause}"),
         }
@@ -253,7 +253,7 @@ impl Ticket {
     /// As [`Ticket::wait`], no longer than this.
     ///
     /// # Errors
-    /// As [`Ticket::wait`], and [`esker_log::Error::Deadline`]; the operation may be durable later.
+    /// As [`Ticket::wait`], and [`esker_log::Error::Timeout`]; the operation may be durable later.
     pub fn wait_timeout(self, timeout: Duration) -> Result<()> {
         let Some((ticket, log)) = self.waits else { return Ok(()) };
         ticket.wait_timeout(timeout).map(drop).map_err(|error| log.fail(error))

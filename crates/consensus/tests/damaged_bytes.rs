@@ -95,8 +95,10 @@ fn told(error: &Error) -> Option<PathBuf> {
     use esker_log::Error as Below;
     match error {
         Error::Log(cause) | Error::CorruptedEntry { cause, .. } => match cause {
-            Below::Damaged(damage) => Some(damage.file.clone()),
-            Below::Version { file, .. } | Below::Foreign { file } => Some(file.clone()),
+            Below::Corrupted(damage) => Some(damage.file.clone()),
+            Below::UnsupportedVersion { file, .. } | Below::ForeignFile { file } => {
+                Some(file.clone())
+            }
             Below::NotALog { dir, .. } => Some(dir.clone()),
             _ => None,
         },

@@ -9,7 +9,7 @@ use std::path::Path;
 use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Options};
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op, Open, read_full_at, write_all_at};
-use esker_log::{OnDamage, Seq};
+use esker_log::{OnCorruption, Seq};
 use setting::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
 
 #[test]
@@ -132,7 +132,8 @@ fn damage_is_told_with_slot_and_offset_and_the_others_are_read() {
     let s = open_on(&disk, Mode::Durable, |_| {});
     let guard = s.log.pin();
     let error = s.log.read_committed(3, &guard).unwrap_err();
-    let Error::CorruptedEntry { slot: 3, cause: esker_log::Error::Damaged(damage) } = &error else {
+    let Error::CorruptedEntry { slot: 3, cause: esker_log::Error::Corrupted(damage) } = &error
+    else {
         panic!("{error:?}")
     };
     assert!(damage.offset > 0 && error.to_string().contains("slot 3"));
@@ -178,7 +179,7 @@ fn a_log_with_a_quarantined_gap_is_read_only_for_ever() {
     let disk = damaged();
     let mut options = esker_log::Options::on(std::sync::Arc::new(disk.process()));
     options.segment_size = 64 << 10;
-    options.on_damage = OnDamage::Quarantine;
+    options.on_corruption = OnCorruption::Quarantine;
     let repaired = esker_log::repair(DIR, &options).unwrap();
     assert_eq!(repaired.aside.len(), 1);
     for _ in 0..2 {
@@ -221,13 +222,13 @@ fn options_out_of_range_are_refused_by_name() {
         let error = ConsensusLog::open(DIR, options).unwrap_err();
         engine.stop();
         match error {
-            Error::Option { option, .. } => option,
+            Error::InvalidOption { option, .. } => option,
             other => panic!("{other:?}"),
         }
     };
     assert_eq!(refused(|options| options.mutable_size = 4095), "mutable_size");
     assert_eq!(refused(|options| options.checkpoint_every = 10), "checkpoint_every");
-    assert_eq!(refused(|options| options.on_damage = OnDamage::Truncate), "on_damage");
+    assert_eq!(refused(|options| options.on_corruption = OnCorruption::Truncate), "on_corruption");
 }
 
 #[test]

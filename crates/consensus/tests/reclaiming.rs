@@ -85,7 +85,7 @@ fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
     s.log.truncate_before(390).unwrap();
     assert_eq!(s.log.floor(), Some(389));
     let failed = s.log.reclaim().unwrap_err();
-    assert!(matches!(failed, Error::Log(esker_log::Error::Damaged(_))), "{failed:?}");
+    assert!(matches!(failed, Error::Log(esker_log::Error::Corrupted(_))), "{failed:?}");
     assert!(s.log.stats().log.after.0 > 0, "the dead ones before it are gone");
     fill(&s.log, 400..410, 2000);
     let guard = s.log.pin();

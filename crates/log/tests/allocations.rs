@@ -85,7 +85,7 @@ fn steady(dir: &tempfile::TempDir, engine: Engine) -> Log {
     for _ in 0..3000 {
         drop(log.append(&PAYLOAD).unwrap());
     }
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     log.append(&PAYLOAD).unwrap().wait().unwrap();
     log.append(&PAYLOAD).unwrap().wait_timeout(LONG).unwrap();
     block_on(log.append(&PAYLOAD).unwrap()).unwrap();
@@ -125,7 +125,7 @@ fn an_append_allocates_nothing() {
                 for _ in 0..2000 {
                     drop(log.append(&PAYLOAD).unwrap());
                 }
-                durable(log.flush().unwrap());
+                durable(log.barrier().unwrap());
             }),
         ),
         (
@@ -143,7 +143,7 @@ fn an_append_allocates_nothing() {
                 for _ in 0..50 {
                     drop(log.append(&PAYLOAD).unwrap().wait_timeout(Duration::ZERO));
                 }
-                durable(log.flush().unwrap());
+                durable(log.barrier().unwrap());
             }),
         ),
     ];
@@ -170,7 +170,7 @@ fn an_async_append_allocates_nothing() {
             for _ in 0..1000 {
                 drop(log.append_async(&PAYLOAD).await.unwrap());
             }
-            log.flush().unwrap().await.unwrap();
+            log.barrier().unwrap().await.unwrap();
             let last = log.accepted();
             log.wait_durable(last).await.unwrap();
         });

@@ -147,7 +147,7 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
     dir.unlink("note").unwrap();
     let file = dir.open("note", esker_disk::Open::create()).unwrap();
     esker_disk::write_all_at(&*file, &bytes, 0).unwrap();
-    assert!(matches!(log.app_metadata(OURS), Err(Error::Damaged(_))));
+    assert!(matches!(log.app_metadata(OURS), Err(Error::Corrupted(_))));
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn the_log_gives_the_next_number_from_one() {
         assert_eq!(log.append(&payload(seq)).unwrap().seq(), Seq(seq));
         assert_eq!(log.accepted(), Seq(seq));
     }
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     assert_eq!(all(&log), payloads(1..=5));
     log.close().unwrap();
 }
@@ -213,6 +213,6 @@ fn behind_the_last_number_there_is_nothing_to_give() {
     let mut stream = log.stream(Start::Oldest).unwrap();
     assert_eq!(stream.next_blocking().unwrap().last(), Some(Seq(u64::MAX)));
     let more = stream.next_timeout(std::time::Duration::from_millis(10)).err();
-    assert!(matches!(more, Some(Error::Deadline)), "{more:?}");
+    assert!(matches!(more, Some(Error::Timeout)), "{more:?}");
     log.close().unwrap();
 }

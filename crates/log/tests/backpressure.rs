@@ -52,7 +52,7 @@ fn staging_goes_on_while_a_commit_is_stuck() {
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(5)));
     disk.clear_faults();
     gate.open();
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     // Everything that came meanwhile is the next commit.
     assert_eq!(log.metadata().activity.commits, 2);
     assert_eq!(all(&log), payloads(1..=5));
@@ -74,7 +74,7 @@ fn memory_stays_within_its_bound_and_full_is_told() {
     gate.open();
     until("room", || log.try_sink().unwrap().is_some());
     drop(log.append(&payload(last + 1)).unwrap());
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     assert_eq!(all(&log), payloads(1..=last + 1));
     log.close().unwrap();
 }
@@ -88,7 +88,7 @@ fn large_records_stay_within_the_bound_too() {
     assert_eq!((log.accepted(), log.metadata().memory_bytes), (Seq(2), 2 * (8 << 10)));
     disk.clear_faults();
     gate.open();
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     log.close().unwrap();
 }
 
@@ -125,10 +125,10 @@ fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
     let last = fill(&log);
     let start = Instant::now();
     let late = log.append_timeout(&vec![0; 4000], Duration::from_millis(30)).err();
-    assert!(matches!(late, Some(Error::Deadline)), "{late:?}");
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert!(start.elapsed() >= Duration::from_millis(30));
     let late = log.append_timeout(&vec![0; 4000], Duration::ZERO).err();
-    assert!(matches!(late, Some(Error::Deadline)), "{late:?}");
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!(log.accepted(), Seq(last));
     disk.clear_faults();
     gate.open();
@@ -185,7 +185,7 @@ fn only_those_whose_records_are_durable_are_woken() {
     assert!(poll_once(&mut tickets[1]).is_pending());
     disk.clear_faults();
     second.open();
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     until("the second is woken", || log.durable() == Seq(3));
     drop(tickets);
     log.close().unwrap();

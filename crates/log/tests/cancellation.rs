@@ -165,10 +165,14 @@ fn a_sink_goes_on_after_a_cancelled_flush() {
         assert!(polled.is_pending());
     }
     assert_eq!((sink.last(), log.durable()), (Seq(1), Seq(0)));
-    assert_eq!(sink.flush().unwrap().unwrap().seq, Seq(1), "it still knows what it waits for");
+    assert_eq!(
+        sink.blocking_flush().unwrap().unwrap().seq,
+        Seq(1),
+        "it still knows what it waits for"
+    );
     sink.push(&payload(2)).unwrap();
     engine.run();
-    assert_eq!(sink.flush().unwrap().unwrap().seq, Seq(2));
+    assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(2));
     drop(sink);
     assert_eq!((all(&log), log.metadata().waiting), (payloads(1..=2), 0));
     log.close().unwrap();

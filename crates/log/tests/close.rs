@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Error, Found, Log, Options, Start};
+use esker_log::{Error, Log, Options, PriorShutdown, Start};
 use setting::{
     DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads, poll_once,
     rest, small, until,
@@ -36,7 +36,7 @@ fn close_makes_everything_accepted_durable() {
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!(log.recovery().found, Found::Closed);
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=30));
     log.close().unwrap();
 }
@@ -57,7 +57,7 @@ fn after_close_every_call_says_closed() {
     closed(log.append_batch(&[b"x"]));
     closed(log.append_atomic(&[b"x"]));
     closed(block_on(log.append_async(b"x")));
-    closed(log.flush());
+    closed(log.barrier());
     closed(log.read(1));
     closed(log.read_at(view.record().position));
     closed(log.accepted_tail());
@@ -86,7 +86,7 @@ fn the_last_handle_closes_the_log() {
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!(log.recovery().found, Found::Closed);
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=2));
     log.close().unwrap();
 }
@@ -139,7 +139,7 @@ fn close_among_writers(seed: u64) {
         log.close().unwrap();
     });
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!(log.recovery().found, Found::Closed);
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     let left = all(&log);
     assert!(left.len() >= durable.load(Ordering::SeqCst));
     assert!((1..).zip(&left).all(|(n, (seq, payload))| n == *seq && payload == b"0123456789"));
@@ -158,7 +158,7 @@ fn close_gives_up_at_its_deadline_and_the_rest_goes_on() {
     assert!(gate.wait_for(1, LONG));
     let kept = log.append(&payload(3)).unwrap();
     let late = log.close_timeout(Duration::from_millis(20));
-    assert!(matches!(late, Err(Error::Deadline)), "{late:?}");
+    assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
     closed(log.append(b"x"));
     // The commit goes on, so the lock is kept.
     assert!(disk.open_dir(Path::new(DIR)).unwrap().lock().is_err());
@@ -190,7 +190,7 @@ fn a_close_that_fails_says_why_and_the_log_is_closed_all_the_same() {
     closed(log.close());
     assert!(is_eio(&ticket.wait().unwrap_err()));
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!(log.recovery().found, Found::Abandoned);
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
     assert!(all(&log).starts_with(&payloads(1..=3)));
     log.close().unwrap();
 }
@@ -211,8 +211,8 @@ fn a_log_that_was_never_written_closes_and_opens() {
     let log = Log::open(DIR, driven(&disk).0).unwrap();
     let mut stream = log.stream(Start::Oldest).unwrap();
     assert_eq!(
-        (log.recovery().found, log.last(), rest(&mut stream)),
-        (Found::Closed, None, vec![])
+        (log.recovery().prior_shutdown, log.last(), rest(&mut stream)),
+        (PriorShutdown::Clean, None, vec![])
     );
     log.close().unwrap();
 }

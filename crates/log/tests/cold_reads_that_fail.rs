@@ -77,7 +77,7 @@ fn a_damaged_unit_is_told_behind_all_sound_ones() {
     for way in WAYS.into_iter().chain(WAYS) {
         let (last, error) = read(&log, way);
         assert_eq!(last, bad - 1);
-        assert!(matches!(error, Some(Error::Damaged(_))), "{error:?}");
+        assert!(matches!(error, Some(Error::Corrupted(_))), "{error:?}");
         told.push(error.unwrap().to_string());
     }
     assert!(told.iter().all(|error| *error == told[0]), "{told:?}");

@@ -5,7 +5,7 @@ mod setting;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Engine, Error, Found, Log, Options, Seq, Ticket};
+use esker_log::{Engine, Error, Log, Options, PriorShutdown, Seq, Ticket};
 use setting::{
     DIR, LONG, Opens, all, append, driven, in_time, is_eio, payload, payloads, small, until,
 };
@@ -62,7 +62,7 @@ fn a_commit_counts_once_all_before_it_do() {
     assert_eq!(log.durable(), Seq(1));
     assert_eq!(log.metadata().activity.records, 1);
     let second = match second.wait_timeout(std::time::Duration::from_millis(20)) {
-        Err(Error::Deadline) => log.flush().unwrap(),
+        Err(Error::Timeout) => log.barrier().unwrap(),
         other => panic!("{other:?}"),
     };
     gate.open();
@@ -73,7 +73,7 @@ fn a_commit_counts_once_all_before_it_do() {
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!(log.recovery().found, Found::Closed);
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
 }

@@ -13,13 +13,13 @@ use damage_kit::map::{Map, segment_path};
 use damage_kit::reading::Item;
 use damage_kit::sample::{Building, options, payload};
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Direct, Engine, Error, Log, Options, Policy, Validate};
+use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
 
 const LEN: usize = 5000;
 const PERSISTS: [Persist; 4] =
     [Persist::Nothing, Persist::Everything, Persist::Random, Persist::Torn];
 
-fn handing_over(disk: &SimDisk, engine: &Engine, validate: Validate) -> Options {
+fn handing_over(disk: &SimDisk, engine: &Engine, validate: OpenCheck) -> Options {
     let mut options = options(&disk.process(), engine);
     (options.direct, options.dsync) = (Direct::Off, false);
     options.policy = Policy::OsBuffered;
@@ -46,7 +46,7 @@ fn cut_power(disk: &SimDisk, log: Log, engine: &Engine, persist: Persist) {
 /// whole. Gives the first record, and where the second stood.
 fn torn_in_the_middle() -> (SimDisk, Item, u64) {
     let (disk, engine) = (SimDisk::new(3), Engine::manual());
-    let log = Log::open(DIR, handing_over(&disk, &engine, Validate::Quick)).unwrap();
+    let log = Log::open(DIR, handing_over(&disk, &engine, OpenCheck::Quick)).unwrap();
     let items: Vec<_> = (1..=3).map(|seq| hand_over(&log, &engine, "first", seq)).collect();
     cut_power(&disk, log, &engine, Persist::Everything);
     let map = Map::of(&disk);
@@ -56,10 +56,10 @@ fn torn_in_the_middle() -> (SimDisk, Item, u64) {
 }
 
 /// The next life has one record, and a record in the place of the torn one; then the power goes.
-fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate: Validate) {
+fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate: OpenCheck) {
     let engine = Engine::manual();
     let log = Log::open(DIR, handing_over(disk, &engine, validate)).unwrap();
-    let cut = log.recovery().cut.clone().unwrap();
+    let cut = log.recovery().truncated_tail.clone().unwrap();
     assert_eq!((cut.offset, log.recovery().last.0), (torn, 1), "{cut:?}");
     check_log(&log, std::slice::from_ref(first)).unwrap();
     let second = hand_over(&log, &engine, "second", 2);
@@ -78,7 +78,7 @@ fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate
 fn what_was_never_durable_stays_dead() {
     let (disk, first, torn) = torn_in_the_middle();
     let mut cases = Cases::default();
-    for validate in [Validate::Quick, Validate::Full] {
+    for validate in [OpenCheck::Quick, OpenCheck::Full] {
         for persist in PERSISTS {
             for seed in 0..4 {
                 let disk = disk.fork(seed);
@@ -105,12 +105,12 @@ fn a_claim_behind_it_makes_it_damage() {
     let torn = &sample.map.newest().units[1];
     let file = segment_path(sample.map.newest().number);
     disk.flip_bit(&file, (torn.at.start as u64 + 4500) * 8).unwrap();
-    for validate in [Validate::Quick, Validate::Full] {
+    for validate in [OpenCheck::Quick, OpenCheck::Full] {
         let (disk, engine) = (disk.fork(1), Engine::manual());
         let mut options = options(&disk, &engine);
         options.validate = validate;
         match Log::open(DIR, options) {
-            Err(Error::Damaged(damage)) => {
+            Err(Error::Corrupted(damage)) => {
                 let told = (damage.file, damage.offset, damage.after.0);
                 assert_eq!(told, (file.clone(), torn.at.start as u64, 1));
             }

@@ -67,7 +67,7 @@ impl World {
                 drop(ticket);
                 engine.run();
             }
-            Flush => drop(log.flush()?.wait()?),
+            Flush => drop(log.barrier()?.wait()?),
             TruncateBefore(seq) => {
                 self.dropped = self.dropped.max(seq - 1);
                 log.truncate_before(seq)?;

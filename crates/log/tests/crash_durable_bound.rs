@@ -16,7 +16,7 @@ use damage_kit::cases::Cases;
 use damage_kit::map::{Map, segment_path};
 use damage_kit::sample::{options, payload};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, Options, Policy, Validate, verify};
+use esker_log::{Engine, Error, Log, OpenCheck, Options, Policy, verify};
 
 const RECORDS: u64 = 12;
 
@@ -59,7 +59,7 @@ fn fill(log: &Log, engine: &Engine, from: u64) {
         drop(ticket);
         engine.run();
     }
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     engine.run();
     assert!(log.metadata().activity.syncs > buffered);
 }
@@ -105,7 +105,7 @@ fn one_flipped_bit_cuts_no_more_than_the_guarantees_say() {
                     options.policy = policy;
                     options.dsync = dsync;
                     options.segment_records = Some(7);
-                    options.validate = Validate::Full;
+                    options.validate = OpenCheck::Full;
                     options
                 };
                 let last = cut(&disk, life, with);
@@ -127,10 +127,10 @@ fn one_flipped_bit_cuts_no_more_than_the_guarantees_say() {
                             let sound = report.damage.is_empty();
                             let claim = map.claim_without(file, &(at..at + 1));
                             match Log::open(DIR, options.clone()) {
-                                Err(Error::Damaged(_)) if sound => {
+                                Err(Error::Corrupted(_)) if sound => {
                                     Err("verify finds nothing".into())
                                 }
-                                Err(Error::Damaged(_)) => Ok(()),
+                                Err(Error::Corrupted(_)) => Ok(()),
                                 Err(other) => Err(format!("{other:?}")),
                                 Ok(_) if !sound => {
                                     Err(format!("opens, and verify says {:?}", report.damage))
@@ -167,7 +167,7 @@ fn a_torn_store_of_the_page_keeps_the_bound_before_it() {
     let with = |disk: &SimDisk, engine: &Engine| {
         let mut options = options(disk, engine);
         options.policy = Policy::OsBuffered;
-        options.validate = Validate::Full;
+        options.validate = OpenCheck::Full;
         options
     };
     for seed in 0..6 {
@@ -182,7 +182,7 @@ fn a_torn_store_of_the_page_keeps_the_bound_before_it() {
             if let Some(cut) = cut {
                 disk.cut_power_at(cut, Persist::Torn);
             }
-            let flushed = log.flush().and_then(|ticket| ticket.wait());
+            let flushed = log.barrier().and_then(|ticket| ticket.wait());
             assert_eq!(flushed.is_ok(), cut.is_none());
             let to = disk.operations();
             if cut.is_none() {
@@ -208,7 +208,7 @@ fn a_torn_store_of_the_page_keeps_the_bound_before_it() {
                     let engine = Engine::manual();
                     match Log::open(DIR, with(&disk, &engine)) {
                         // The torn sector may be unreadable, which is reported first.
-                        Err(Error::Damaged(_) | Error::Io(_)) => Ok(()),
+                        Err(Error::Corrupted(_) | Error::Io(_)) => Ok(()),
                         Ok(log) => Err(format!("it opens, up to {}", log.durable())),
                         Err(other) => Err(format!("{other:?}")),
                     }

@@ -220,7 +220,7 @@ fn batch_waits_at_its_bound() {
     }
     assert!(matches!(log.try_append(b"one too many"), Err(Error::Full)));
     let waited = log.append_timeout(b"one too many", Duration::from_millis(20));
-    assert!(matches!(waited, Err(Error::Deadline)), "{waited:?}");
+    assert!(matches!(waited, Err(Error::Timeout)), "{waited:?}");
     assert_eq!(log.metadata().pending, 2 * BATCH - 1);
     gate.open();
     assert!(accept().is_ok());

@@ -83,7 +83,7 @@ fn lives_with_faults(seed: u64) -> Result<u64, String> {
         };
         match error {
             None | Some(Error::Io(_) | Error::Poisoned(_) | Error::NoSpace { .. }) => {}
-            Some(Error::Damaged(damage)) if op == Op::Read && damage.what.contains("read") => {}
+            Some(Error::Corrupted(damage)) if op == Op::Read && damage.what.contains("read") => {}
             Some(error) => return Err(format!("{name}: {error:?}")),
         }
         plan.how.strike(&world.disk);

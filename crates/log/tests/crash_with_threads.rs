@@ -61,11 +61,11 @@ fn append_some(log: &Log, told: &Told, mut dice: Dice, thread: u64) {
         match ticket {
             Ok(ticket) if dice.percent(60) => match ticket.wait_timeout(HANG) {
                 Ok(appended) => drop(told.durable.fetch_max(appended.seq.0, Ordering::SeqCst)),
-                Err(Error::Deadline) => panic!("a waiter was forgotten"),
+                Err(Error::Timeout) => panic!("a waiter was forgotten"),
                 Err(_) => return,
             },
             Ok(ticket) => drop(ticket),
-            Err(Error::Deadline) => panic!("an append was forgotten"),
+            Err(Error::Timeout) => panic!("an append was forgotten"),
             Err(_) => return,
         }
     }

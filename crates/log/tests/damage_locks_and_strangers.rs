@@ -17,7 +17,7 @@ use damage_kit::sample::{self, options};
 use damage_kit::{DIR, answers, cases};
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Engine, Error, Log, OnDamage, Options, Reader, Seq, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, Options, Reader, Seq, repair, verify};
 
 const CHILD: &str = "ESKER_TEST_LOCKED_DIR";
 
@@ -90,18 +90,18 @@ fn opens_what_it_is_told_to() {
 fn whoever_is_refused_has_written_nothing() {
     // Not even when the manifest is missing and the second one came to repair.
     let sample = sample::killed();
-    for on_damage in [OnDamage::Fail, OnDamage::Quarantine, OnDamage::Truncate] {
+    for on_corruption in [OnCorruption::Fail, OnCorruption::Quarantine, OnCorruption::Truncate] {
         let (disk, _) = delete(&sample, &in_dir("manifest"));
         let _lock = disk.open_dir(Path::new(DIR)).unwrap().lock().unwrap();
         let before = disk.fingerprint();
         let engine = Engine::manual();
         let mut options = options(&disk, &engine);
-        options.on_damage = on_damage;
+        options.on_corruption = on_corruption;
         match Log::open(DIR, options) {
-            Err(Error::Locked { .. } | Error::Damaged(_)) => {}
+            Err(Error::Locked { .. } | Error::Corrupted(_)) => {}
             other => panic!("{other:?}"),
         }
-        assert_eq!(disk.fingerprint(), before, "{on_damage:?}");
+        assert_eq!(disk.fingerprint(), before, "{on_corruption:?}");
     }
 }
 
@@ -159,7 +159,7 @@ fn strangers_in_the_directory_of_a_log_stay() {
             cases.run(format!("{}, {name}", sample.name), || {
                 let disk = sample.disk.fork(1);
                 put(&disk, &in_dir(name), b"dear");
-                check_log(&open(&disk, OnDamage::Fail)?, &sample.items)?;
+                check_log(&open(&disk, OnCorruption::Fail)?, &sample.items)?;
                 goes_on(&sample, disk.clone(), sample.items.clone())?;
                 let content = disk.contents(&in_dir(name)).map_err(|error| error.to_string())?;
                 if content == b"dear" { Ok(()) } else { Err("it is another".into()) }
@@ -205,7 +205,7 @@ fn a_lost_manifest_is_damage_and_no_new_log() {
         let before = disk.fingerprint();
         for options in [options(&disk, &engine), must_exist(&disk, &engine)] {
             match Log::open(DIR, options) {
-                Err(Error::Damaged(damage)) => assert_eq!(damage.file, manifest),
+                Err(Error::Corrupted(damage)) => assert_eq!(damage.file, manifest),
                 other => panic!("{other:?}"),
             }
         }
@@ -214,13 +214,13 @@ fn a_lost_manifest_is_damage_and_no_new_log() {
             verify(DIR, &options(&disk, &engine)).map(drop),
         ] {
             match outcome {
-                Err(Error::Damaged(damage)) => assert_eq!(damage.file, manifest),
+                Err(Error::Corrupted(damage)) => assert_eq!(damage.file, manifest),
                 other => panic!("{other:?}"),
             }
         }
         assert_eq!(disk.fingerprint(), before, "{}", sample.name);
         assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest);
-        check_log(&open(&disk, OnDamage::Fail).unwrap(), &sample.items).unwrap();
+        check_log(&open(&disk, OnCorruption::Fail).unwrap(), &sample.items).unwrap();
         goes_on(&sample, disk, sample.items.clone()).unwrap();
     }
 }

@@ -14,7 +14,7 @@ use damage_kit::cases::Cases;
 use damage_kit::healing::{check_log, goes_on};
 use damage_kit::reading::Item;
 use damage_kit::sample::{self, options};
-use esker_log::{Direct, Engine, Error, Log, Options, Policy, Validate};
+use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
 
 type Change = (&'static str, fn(&mut Options));
 
@@ -30,7 +30,7 @@ const CHANGES: [Change; 12] = [
     ("in periods", |options| options.policy = Policy::Periodic(Duration::from_millis(5))),
     ("with the system's buffers", |options| options.policy = Policy::OsBuffered),
     ("small records", |options| options.record_limit = 10),
-    ("a full check", |options| options.validate = Validate::Full),
+    ("a full check", |options| options.validate = OpenCheck::Full),
 ];
 
 #[test]

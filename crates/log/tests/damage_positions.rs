@@ -9,13 +9,13 @@ mod damage_kit;
 use damage_kit::DIR;
 use damage_kit::healing::{self, goes_on};
 use damage_kit::sample::{self, options};
-use esker_log::{Engine, Error, OnDamage, Position, Reader, Start};
+use esker_log::{Engine, Error, OnCorruption, Position, Reader, Start};
 
 #[test]
 fn are_refused_and_change_nothing() {
     for sample in [sample::closed(), sample::killed(), sample::quarantined()] {
         let disk = sample.disk.fork(1);
-        let log = healing::open(&disk, OnDamage::Fail).unwrap();
+        let log = healing::open(&disk, OnCorruption::Fail).unwrap();
         let mut starts = Vec::new();
         let mut stream = log.stream(Start::Oldest).unwrap();
         loop {
@@ -54,7 +54,7 @@ fn refused<T: std::fmt::Debug>(
     match outcome {
         Ok(_) if is_start => {}
         // Below the first record there is a header, or nothing any more; in a gap, a gap.
-        Err(Error::Position { .. } | Error::Trimmed { .. } | Error::Quarantined { .. }) => {}
+        Err(Error::InvalidPosition { .. } | Error::Trimmed { .. } | Error::Quarantined { .. }) => {}
         other => panic!("position {at}: {other:?}"),
     }
 }

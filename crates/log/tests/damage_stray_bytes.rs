@@ -15,7 +15,7 @@ use damage_kit::healing::{self, Repairing, check_log, goes_on, quarantine, sound
 use damage_kit::map::{Map, segment_path};
 use damage_kit::sample::{self, Building, Sample, options};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Found, Log, OnDamage, verify};
+use esker_log::{Engine, Log, OnCorruption, PriorShutdown, verify};
 
 /// Where the units of the newest segment end, and where its file does.
 fn ends(sample: &Sample) -> (u64, u64) {
@@ -28,12 +28,12 @@ fn garbage(len: usize) -> Vec<u8> {
 }
 
 /// Opens, finds all records, and goes on; gives what recovery told to have cut.
-fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::Cut>, String> {
+fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::TruncatedTail>, String> {
     let disk = disk.fork(5);
-    let log = healing::open(&disk, OnDamage::Fail)?;
+    let log = healing::open(&disk, OnCorruption::Fail)?;
     check_log(&log, &sample.items)?;
-    let cut = log.recovery().cut.clone();
-    let clean = log.recovery().found == Found::Closed;
+    let cut = log.recovery().truncated_tail.clone();
+    let clean = log.recovery().prior_shutdown == PriorShutdown::Clean;
     drop(log);
     if clean != sample.clean {
         return Err(format!("found clean: {clean}"));

@@ -15,7 +15,7 @@ use damage_kit::map::segment_path;
 use damage_kit::reading::Item;
 use damage_kit::sample::{self, Building, Sample, options};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, OnDamage, repair};
+use esker_log::{Engine, OnCorruption, repair};
 
 const SECTOR: usize = 512;
 
@@ -71,9 +71,9 @@ impl Torn {
         let engine = Engine::manual();
         repair(DIR, &options(&repaired, &engine)).map_err(|error| format!("{error:?}"))?;
         for disk in [disk.fork(3), repaired] {
-            let log = open(&disk, OnDamage::Fail)?;
+            let log = open(&disk, OnCorruption::Fail)?;
             check_log(&log, items)?;
-            if !whole && log.recovery().cut.is_none() {
+            if !whole && log.recovery().truncated_tail.is_none() {
                 return Err("nobody was told of the cut".into());
             }
             drop(log);

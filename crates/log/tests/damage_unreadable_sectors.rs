@@ -36,7 +36,7 @@ fn without_a_sector(sample: &Sample) -> Vec<(SimDisk, PathBuf, u64)> {
 }
 
 fn is_loud(error: &Error) -> bool {
-    matches!(error, Error::Io(_) | Error::Damaged(_))
+    matches!(error, Error::Io(_) | Error::Corrupted(_))
 }
 
 /// All is read, or the missing part is told.

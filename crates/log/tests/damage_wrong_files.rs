@@ -19,7 +19,7 @@ use damage_kit::reading::Item;
 use damage_kit::sample::{self, Building, Sample, options};
 use damage_kit::{DIR, healing};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnDamage, Reader, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, Reader, repair, verify};
 
 /// Everything that stands in a segment.
 fn whole(sample: &Sample, number: u64) -> Vec<Loss> {
@@ -73,7 +73,7 @@ fn a_deleted_segment() {
                 let rest = sample.items.iter().filter(|item| item.last() <= segment.prev_seq);
                 let rest: Vec<Item> = rest.cloned().collect();
                 let disk = disk.fork(4);
-                healing::check_log(&healing::open(&disk, OnDamage::Truncate)?, &rest)?;
+                healing::check_log(&healing::open(&disk, OnCorruption::Truncate)?, &rest)?;
                 goes_on(&sample, disk, rest)
             });
         }
@@ -125,7 +125,7 @@ fn two_segments_change_places() {
                         return Err(format!("verify tells of {:?}", report.damage));
                     }
                     match Log::open(DIR, options(&disk, &engine)) {
-                        Err(Error::Damaged(_)) => {}
+                        Err(Error::Corrupted(_)) => {}
                         other => return Err(format!("opening: {other:?}")),
                     }
                     let lost: Vec<Loss> = [*a, *b]
@@ -155,7 +155,7 @@ fn a_segment_of_another_log_is_foreign() {
                     let file = segment_path(number);
                     let (disk, _) = replace(&sample, &file, &block);
                     match refusal(&disk) {
-                        Error::Foreign { file: told } => assert_eq!(told, file),
+                        Error::ForeignFile { file: told } => assert_eq!(told, file),
                         error => panic!("{error:?}"),
                     }
                 }
@@ -169,7 +169,7 @@ fn the_manifest_of_another_log_makes_the_segments_foreign() {
     let (sample, other) = (sample::closed(), sample::killed());
     let manifest = other.disk.contents(&in_dir("manifest")).unwrap();
     let (disk, _) = replace(&sample, &in_dir("manifest"), &manifest);
-    assert!(matches!(refusal(&disk), Error::Foreign { .. }));
+    assert!(matches!(refusal(&disk), Error::ForeignFile { .. }));
 }
 
 #[test]
@@ -203,7 +203,9 @@ fn a_newer_version_is_refused() {
 
 fn is_version(error: &Error, file: &PathBuf, version: u32) {
     match error {
-        Error::Version { file: told, version: v } => assert_eq!((told, *v), (file, version)),
+        Error::UnsupportedVersion { file: told, version: v } => {
+            assert_eq!((told, *v), (file, version))
+        }
         error => panic!("{error:?}"),
     }
 }
@@ -234,10 +236,10 @@ fn all_or_told(now: &Sample, disk: &SimDisk) -> Result<(), String> {
     let copy = disk.fork(1);
     match Log::open(DIR, options(&copy, &engine)) {
         Ok(log) => healing::check_log(&log, &now.items)?,
-        Err(Error::Damaged(_)) if report.damage.is_empty() => {
+        Err(Error::Corrupted(_)) if report.damage.is_empty() => {
             return Err("opening refuses, and verify finds nothing".into());
         }
-        Err(Error::Damaged(_)) => {
+        Err(Error::Corrupted(_)) => {
             let engine = Engine::manual();
             let copy = disk.fork(2);
             repair(DIR, &options(&copy, &engine)).map_err(|error| format!("repair: {error:?}"))?;
@@ -291,7 +293,7 @@ fn a_segment_of_another_future_is_damage() {
                 let copy = disk.fork(1);
                 match Log::open(DIR, options(&copy, &engine)) {
                     Ok(log) => return Err(format!("it opens: {:?}", log.recovery())),
-                    Err(Error::Damaged(_)) => {}
+                    Err(Error::Corrupted(_)) => {}
                     Err(other) => return Err(format!("{other:?}")),
                 }
                 all_or_told(&now, &disk)
@@ -313,7 +315,7 @@ fn a_stray_segment_with_the_highest_number_there_is() {
                 healing::check_log(&log, &sample.items).unwrap();
                 log.append(b"on").unwrap().wait().unwrap();
             }
-            Err(Error::Damaged(damage)) => assert_eq!(damage.file, segment_path(number)),
+            Err(Error::Corrupted(damage)) => assert_eq!(damage.file, segment_path(number)),
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -348,7 +350,7 @@ fn of_two_damaged_headers_the_first_is_told() {
             disk.flip_bit(&segment_path(second.number), 70 * 8).unwrap();
             let engine = Engine::manual();
             match Log::open(DIR, options(&disk.fork(1), &engine)) {
-                Err(Error::Damaged(damage)) => assert_eq!(damage.file, file),
+                Err(Error::Corrupted(damage)) => assert_eq!(damage.file, file),
                 other => panic!("{other:?}"),
             }
             let reader = Reader::open(DIR, options(&disk, &engine)).unwrap();

@@ -9,7 +9,7 @@ mod setting;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use esker_log::{Error, Found, Log, Options, Position, Seq, Start};
+use esker_log::{Error, Log, Options, Position, PriorShutdown, Seq, Start};
 use setting::{all, block_on, in_time, payload, payloads, read_from, until};
 
 /// Create, write, read back, close.
@@ -33,10 +33,10 @@ fn write_read_back_and_close() {
         assert_eq!(log.read_at(place.position).unwrap().payload(), text.as_bytes());
         let between = Position(place.position.0 + 1);
         assert!(
-            matches!(log.read_at(between), Err(Error::Position { position }) if position == between)
+            matches!(log.read_at(between), Err(Error::InvalidPosition { position }) if position == between)
         );
     }
-    assert!(matches!(log.read_at(Position(u64::MAX)), Err(Error::Position { .. })));
+    assert!(matches!(log.read_at(Position(u64::MAX)), Err(Error::InvalidPosition { .. })));
     log.close().unwrap();
     assert!(matches!(log.append(b"x"), Err(Error::Closed)));
 }
@@ -55,7 +55,7 @@ fn pipeline_then_flush() {
         positions.push(ticket.position());
     }
     assert!(positions.is_sorted_by(|a, b| a < b), "in order");
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     assert_eq!(log.durable(), Seq(5_000));
     assert!(log.metadata().activity.commits < 2_500, "they share commits");
     assert!(all(&log) == payloads(1..=5_000));
@@ -134,7 +134,7 @@ fn one_writer_and_two_checking_readers_from_opening_to_opening() {
         assert_eq!(log.last().map_or(0, |last| last.0), first);
         assert_eq!(log.metadata().records, first);
         if round > 0 {
-            assert_eq!(log.recovery().found, Found::Closed);
+            assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
         }
         let end = first + batches * size;
         let writer = log.clone();

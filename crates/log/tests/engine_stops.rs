@@ -27,7 +27,7 @@ fn everything_says_stopped(log: &Log) {
     stopped(log.append_batch(&[b"x"]));
     stopped(log.append_atomic(&[b"x"]));
     stopped(block_on(log.append_async(b"x")));
-    stopped(log.flush());
+    stopped(log.barrier());
     stopped(block_on(log.wait_durable(1000)));
     let mut tip = log.stream(Start::Tip).unwrap();
     stopped(tip.next_blocking());

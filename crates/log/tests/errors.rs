@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Error, Log, Numbered, OnDamage, Position, RECORD_LIMIT_MAX, Seq, Start, Validate};
+use esker_log::{
+    Error, Log, Numbered, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq, Start,
+};
 use setting::{DIR, append, driven, log, payload};
 
 /// The one line for people: no line break, no full stop, and these words in it.
@@ -60,7 +62,7 @@ fn of_appends() {
     says(&error, &["full"]);
 
     let error = log.stream(Start::Tip).unwrap().next_timeout(Duration::ZERO).unwrap_err();
-    assert!(matches!(error, Error::Deadline));
+    assert!(matches!(error, Error::Timeout));
     says(&error, &["deadline"]);
 
     engine.stop();
@@ -104,7 +106,7 @@ fn of_reading() {
     says(&error, &["41"]);
     let inside = Position(log.read(30).unwrap().record().position.0 + 8);
     let error = log.read_at(inside).unwrap_err();
-    assert!(matches!(error, Error::Position { position } if position == inside));
+    assert!(matches!(error, Error::InvalidPosition { position } if position == inside));
     says(&error, &[&inside.to_string()]);
     let damaged_at = log.read(30).unwrap().record().position;
     log.close().unwrap();
@@ -113,14 +115,14 @@ fn of_reading() {
     let (file, offset) = place(damaged_at);
     disk.flip_bit(&file, offset * 8).unwrap();
     let (mut options, _) = driven(&disk);
-    options.validate = Validate::Full;
+    options.validate = OpenCheck::Full;
     let error = Log::open(DIR, options.clone()).unwrap_err();
-    let Error::Damaged(damage) = &error else { panic!("{error:?}") };
+    let Error::Corrupted(damage) = &error else { panic!("{error:?}") };
     assert_eq!((&damage.file, damage.after), (&file, Seq(29)));
     assert!(damage.offset <= offset && offset < damage.offset + 4096);
     says(&error, &[".seg", "at byte", "29"]);
 
-    options.on_damage = OnDamage::Quarantine;
+    options.on_corruption = OnCorruption::Quarantine;
     let log = Log::open(DIR, options).unwrap();
     let error = log.read(30).unwrap_err();
     assert!(matches!(error, Error::Quarantined { from: Seq(29), to: Seq(30) }), "{error:?}");
@@ -147,7 +149,7 @@ fn of_opening() {
     let (mut options, _) = driven(&disk);
     options.segment_size = 5;
     let error = Log::open(DIR, options).unwrap_err();
-    assert!(matches!(error, Error::Option { option: "segment_size", .. }));
+    assert!(matches!(error, Error::InvalidOption { option: "segment_size", .. }));
     says(&error, &["segment_size", "4096"]);
 
     disk.create_dir(Path::new("/other/things")).unwrap();
@@ -158,6 +160,6 @@ fn of_opening() {
 
     // `Version` and `Foreign` are provoked in foreign_files.rs; here is what they say.
     let file = PathBuf::from("/log/manifest");
-    says(&Error::Version { file: file.clone(), version: 7 }, &["/log/manifest", "7"]);
-    says(&Error::Foreign { file }, &["/log/manifest", "another log"]);
+    says(&Error::UnsupportedVersion { file: file.clone(), version: 7 }, &["/log/manifest", "7"]);
+    says(&Error::ForeignFile { file }, &["/log/manifest", "another log"]);
 }

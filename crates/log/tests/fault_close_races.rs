@@ -60,15 +60,15 @@ fn rounds(member: u64, test: impl Fn(&Log, &mut Dice)) {
 fn closing_ends() {
     for_each_round(|log, _| {
         let closed = log.close_timeout(HANG);
-        assert!(!matches!(closed, Err(Error::Deadline)), "{closed:?}");
+        assert!(!matches!(closed, Err(Error::Timeout)), "{closed:?}");
     });
 }
 
 #[test]
 fn waiting_ends() {
     for_each_round(|log, dice| {
-        let ticket = if dice.percent(50) { log.flush() } else { log.append(b"another") };
+        let ticket = if dice.percent(50) { log.barrier() } else { log.append(b"another") };
         let waited = ticket.and_then(|ticket| ticket.wait_timeout(HANG));
-        assert!(!matches!(waited, Err(Error::Deadline)), "{waited:?}");
+        assert!(!matches!(waited, Err(Error::Timeout)), "{waited:?}");
     });
 }

@@ -77,7 +77,7 @@ fn check_error(error: &Error, op: Op, effect: &Effect) -> Result<(), String> {
             Ok(())
         }
         // Bytes that cannot be read are damage where they were durable.
-        Error::Damaged(damage) if op == Op::Read && damage.what.contains("read") => Ok(()),
+        Error::Corrupted(damage) if op == Op::Read && damage.what.contains("read") => Ok(()),
         other => Err(format!("{effect:?} of {op:?} is told as {other:?}")),
     }
 }

@@ -82,7 +82,7 @@ fn check_goes_on(world: &mut World, life: &mut Life) -> Result<(), String> {
             return Err(format!("{call} on a full disk gives {outcome:?}"));
         }
     }
-    let flushed = life.log.flush().and_then(esker_log::Ticket::wait);
+    let flushed = life.log.barrier().and_then(esker_log::Ticket::wait);
     flushed.map_err(|error| format!("flush on a full disk: {error:?}"))?;
     world.observe(life).map_err(|stop| format!("{stop:?}"))?;
     let seen = world.read_all(&life.log, Start::Oldest).map_err(|stop| format!("{stop:?}"))?;

@@ -50,7 +50,7 @@ fn strike(
         Ran::NotOpened(error) => {
             let right = match &error {
                 Error::Io(cause) | Error::NoSpace { cause, .. } => is_cause(cause, op, effect),
-                Error::Damaged(damage) => op == Op::Read && damage.what.contains("read"),
+                Error::Corrupted(damage) => op == Op::Read && damage.what.contains("read"),
                 _ => false,
             };
             if !right {

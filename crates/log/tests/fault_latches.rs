@@ -99,7 +99,7 @@ fn the_failure_does_not_wear_off() {
         for _ in 0..3 {
             life.engine.run();
             assert!(matches!(life.log.append(b"again"), Err(Error::Poisoned(_))));
-            assert!(matches!(life.log.flush(), Err(Error::Poisoned(_))));
+            assert!(matches!(life.log.barrier(), Err(Error::Poisoned(_))));
         }
         let _ = life.log.close();
         assert_eq!(world.disk.stats().syncs, syncs, "a failed sync is never retried");

@@ -8,7 +8,7 @@ mod harness;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist};
-use esker_log::{Error, Policy, Validate};
+use esker_log::{Error, OpenCheck, Policy};
 use harness::case::{case, is_alone};
 use harness::config::{Config, WAYS, batch};
 use harness::dice::Dice;
@@ -68,9 +68,9 @@ fn lie(config: Config, seed: u64, fault: Fault, exit: Exit) -> Result<Lie, Strin
     match live(config, seed, fault, exit) {
         Ok(lie) => Ok(lie),
         // A rotten version or identity is one that this Esker does not know.
-        Err(Stop::Failed(Error::Damaged(_) | Error::Version { .. } | Error::Foreign { .. })) => {
-            Ok(Lie::Told)
-        }
+        Err(Stop::Failed(
+            Error::Corrupted(_) | Error::UnsupportedVersion { .. } | Error::ForeignFile { .. },
+        )) => Ok(Lie::Told),
         Err(stop) => Err(format!("{stop:?}")),
     }
 }
@@ -83,7 +83,7 @@ fn every_write(test: &'static str, effect: &Effect) -> usize {
             for (seed, exit) in (0..).zip(EXITS.repeat(2)) {
                 let mut config = Config::new(policy).way(way);
                 if seed % 2 == 0 {
-                    config.validate = Validate::Full;
+                    config.validate = OpenCheck::Full;
                 }
                 for n in 1..500 {
                     let name = format!("{config} seed {seed}, {effect:?} write {n}, {exit:?}");

@@ -9,7 +9,7 @@ mod harness;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
-use esker_log::{Error, Policy, Validate};
+use esker_log::{Error, OpenCheck, Policy};
 use harness::case::{case, is_alone};
 use harness::config::{Config, WAYS, policies};
 use harness::dice::Dice;
@@ -47,7 +47,7 @@ fn every_read(test: &'static str, effect: &Effect) -> usize {
         let mut config = Config::new(policy).way(WAYS[(seed / 4 % 4) as usize]);
         config.tail_cache = 0;
         if seed % 3 == 0 {
-            config.validate = Validate::Full;
+            config.validate = OpenCheck::Full;
         }
         for n in 1..1000 {
             let killed = policy != Policy::OsBuffered && n % 2 == 0;
@@ -58,7 +58,9 @@ fn every_read(test: &'static str, effect: &Effect) -> usize {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(Stop::Failed(
-                    Error::Damaged(_) | Error::Version { .. } | Error::Foreign { .. },
+                    Error::Corrupted(_)
+                    | Error::UnsupportedVersion { .. }
+                    | Error::ForeignFile { .. },
                 )) => told += 1,
                 Err(stop) => panic!("{name}: {stop:?}"),
             }

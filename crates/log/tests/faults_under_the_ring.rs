@@ -104,7 +104,7 @@ fn go_on(log: &Log, life: &mut Life) -> esker_log::Result<()> {
             life.durable = ticket.wait()?.seq.0;
         }
     }
-    log.flush()?.wait()?;
+    log.barrier()?.wait()?;
     life.durable = RECORDS;
     // Readers go through the ring, too.
     for seq in 1..=RECORDS {

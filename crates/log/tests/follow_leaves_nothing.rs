@@ -31,7 +31,7 @@ fn busy(reader: &Reader) -> ReaderStream {
             last = follows(&block_on(stream.next()).unwrap().unwrap(), last);
         }
         let end = stream.next_timeout(std::time::Duration::from_millis(1)).err();
-        assert!(matches!(end, Some(Error::Deadline)), "{end:?}");
+        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
         stream
     })
 }

@@ -65,7 +65,7 @@ fn a_wait_has_an_end() {
     let mut stream = reader.stream(Start::Tip).unwrap();
     for seq in 1..=3 {
         let end = stream.next_timeout(SHORT).err();
-        assert!(matches!(end, Some(Error::Deadline)), "{end:?}");
+        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
         append(&log, 1);
         assert_eq!(follows(&stream.next_timeout(setting::LONG).unwrap(), seq - 1), seq);
     }
@@ -93,7 +93,7 @@ fn one_thread_is_enough() {
         last = follows(&stream.next_timeout(setting::LONG).unwrap(), last);
         assert_eq!(last, log.durable().0);
         let end = stream.next_timeout(SHORT).err();
-        assert!(matches!(end, Some(Error::Deadline)), "{end:?}");
+        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
     }
     log.close().unwrap();
 }
@@ -216,7 +216,7 @@ fn damage_is_told_to_tasks_that_come_and_go() {
         }
     });
     assert_eq!(last, 5, "a lonely record takes a block");
-    assert!(matches!(error, Some(Err(Error::Damaged(_)))), "{error:?}");
+    assert!(matches!(error, Some(Err(Error::Corrupted(_)))), "{error:?}");
     log.close().unwrap();
 }
 
@@ -228,7 +228,7 @@ fn while_nobody_waits_nothing_looks() {
     append(&log, 1);
     follows(&waiting(&mut stream).unwrap(), 0);
     let end = stream.next_timeout(SHORT).err();
-    assert!(matches!(end, Some(Error::Deadline)), "{end:?}");
+    assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
     // The stream is there, and does not wait any more.
     let mut before = 0;
     until("the reads come to an end", || {

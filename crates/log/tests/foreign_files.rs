@@ -114,9 +114,9 @@ fn a_manifest_of_a_newer_version_is_refused() {
     every_door(
         &disk,
         DIR,
-        |error| matches!(error, Error::Version { file, version: 3 } if *file == manifest),
+        |error| matches!(error, Error::UnsupportedVersion { file, version: 3 } if *file == manifest),
     );
-    assert!(matches!(repair(DIR, &driven(&disk).0), Err(Error::Version { .. })));
+    assert!(matches!(repair(DIR, &driven(&disk).0), Err(Error::UnsupportedVersion { .. })));
     make_newer(&disk, &manifest, 2);
     let log = Log::open(DIR, driven(&disk).0).unwrap();
     assert_eq!(all(&log), payloads(1..=3));
@@ -133,7 +133,7 @@ fn a_segment_of_a_newer_version_is_refused() {
     every_door(
         &disk,
         DIR,
-        |error| matches!(error, Error::Version { file, version: 7 } if *file == segment),
+        |error| matches!(error, Error::UnsupportedVersion { file, version: 7 } if *file == segment),
     );
     make_newer(&disk, &segment, 2);
     let log = Log::open(DIR, driven(&disk).0).unwrap();
@@ -158,7 +158,7 @@ fn a_segment_of_another_log_is_refused() {
     every_door(
         &disk,
         "/log",
-        |error| matches!(error, Error::Foreign { file } if *file == ours[last]),
+        |error| matches!(error, Error::ForeignFile { file } if *file == ours[last]),
     );
     disk.overwrite(&ours[last], 0, &kept).unwrap();
     let log = Log::open("/log", driven(&disk).0).unwrap();

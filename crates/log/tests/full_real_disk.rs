@@ -40,7 +40,7 @@ fn fill(log: &Log) -> Error {
             match log.append(&payload(log.accepted().0 + 1)) {
                 Ok(ticket) => tickets.push(ticket),
                 Err(error) => {
-                    log.flush().unwrap().wait().unwrap();
+                    log.barrier().unwrap().wait().unwrap();
                     return error;
                 }
             }

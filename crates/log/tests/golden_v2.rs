@@ -24,7 +24,7 @@ use damage_kit::reading::{self, Item};
 use damage_kit::sample::{Building, Sample, options};
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Found, Log, OnDamage, Options, Reader, Start, repair};
+use esker_log::{Engine, Log, OnCorruption, Options, PriorShutdown, Reader, Start, repair};
 
 /// The id of the logs, so that it is the same each time.
 const ID: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -94,10 +94,10 @@ fn fixtures_are_read_back() {
         assert!(read.items.len() == expected.len() || name == "torn", "{name}");
         Map::of(&disk);
 
-        let log = open(&disk, OnDamage::Fail).unwrap();
+        let log = open(&disk, OnCorruption::Fail).unwrap();
         let clean = name == "clean" || name == "quarantined";
-        assert_eq!(log.recovery().found == Found::Closed, clean, "{name}");
-        assert_eq!(log.recovery().cut.is_some(), name == "torn", "{name}");
+        assert_eq!(log.recovery().prior_shutdown == PriorShutdown::Clean, clean, "{name}");
+        assert_eq!(log.recovery().truncated_tail.is_some(), name == "torn", "{name}");
         assert_eq!(log.metadata().id.0, ID, "{name}");
         let items = all(&log);
         assert_eq!(lines(&items), expected, "{name}");
@@ -111,7 +111,7 @@ fn fixtures_are_read_back() {
 fn fixtures_are_gone_on_with() {
     for name in names() {
         let (disk, _) = load(&name);
-        let log = open(&disk, OnDamage::Fail).unwrap();
+        let log = open(&disk, OnCorruption::Fail).unwrap();
         let items = all(&log);
         drop(log);
         let map = Map::of(&disk);

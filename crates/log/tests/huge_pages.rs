@@ -34,7 +34,10 @@ fn buffers_are_whole_pages_and_the_error_names_the_option() {
         let mut options = options.clone();
         options.buffer_size = size;
         let error = Log::open(DIR, options).unwrap_err();
-        assert!(matches!(error, Error::Option { option: "buffer_size", .. }), "{size}: {error}");
+        assert!(
+            matches!(error, Error::InvalidOption { option: "buffer_size", .. }),
+            "{size}: {error}"
+        );
         assert!(error.to_string().contains(&page.to_string()), "{error}");
     }
 }
@@ -85,7 +88,7 @@ fn a_log_stages_its_records_on_them() {
     for seq in 302..=2000 {
         drop(log.append(&payload(seq)).unwrap());
     }
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     assert!(kept.iter().all(|record| record.payload == payload(record.seq.0)));
     log.close().unwrap();
     drop((log, kept));

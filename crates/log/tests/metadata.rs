@@ -5,7 +5,7 @@
 mod setting;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Found, Log, Numbered, Position, Seq, verify};
+use esker_log::{Log, Numbered, Position, PriorShutdown, Seq, verify};
 use setting::{DIR, append, driven, log, payload};
 
 #[test]
@@ -15,7 +15,7 @@ fn an_empty_log_has_nothing_and_says_so() {
     assert_eq!((log.last(), log.durable(), log.accepted()), (None, Seq(0), Seq(0)));
     assert_eq!((metadata.after, metadata.durable, metadata.accepted), (Seq(0), Seq(0), Seq(0)));
     assert_eq!((metadata.records, metadata.pending, metadata.index_entries), (0, 0, 0));
-    assert_eq!((log.recovery().found, log.recovery().session), (Found::Nothing, 1));
+    assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::New, 1));
     log.close().unwrap();
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use esker_disk::sim::{SimDisk, SimOptions};
 use esker_log::{
-    Direct, Error, Found, Log, OnDamage, Options, Policy, Reader, Seq, Start, Validate,
+    Direct, Error, Log, OnCorruption, OpenCheck, Options, Policy, PriorShutdown, Reader, Seq, Start,
 };
 use setting::{DIR, all, append, driven, payload, payloads, read_from};
 
@@ -22,7 +22,7 @@ fn refused(set: impl FnOnce(&mut Options)) -> &'static str {
     let before = disk.fingerprint();
     let (mut options, _) = driven(&disk);
     set(&mut options);
-    let Err(Error::Option { option, rule }) = Log::open(DIR, options.clone()) else {
+    let Err(Error::InvalidOption { option, rule }) = Log::open(DIR, options.clone()) else {
         panic!("accepted: {options:?}");
     };
     assert!(!rule.is_empty());
@@ -70,7 +70,7 @@ fn readers_check_their_options_too() {
     let (mut options, _) = driven(&disk);
     options.index_records = 0;
     let refused = Reader::open(DIR, options).unwrap_err();
-    assert!(matches!(refused, Error::Option { option: "index_records", .. }), "{refused:?}");
+    assert!(matches!(refused, Error::InvalidOption { option: "index_records", .. }), "{refused:?}");
 }
 
 #[test]
@@ -121,14 +121,17 @@ fn the_small_example_works() {
     for seq in 1..=30_000 {
         sink.push(&payload(seq)).unwrap();
     }
-    sink.flush().unwrap();
+    sink.blocking_flush().unwrap();
     setting::until("four segments are left", || log.metadata().segments <= 4);
     let oldest = log.oldest().0;
     assert!(oldest > 1 && log.metadata().disk_bytes <= 16 << 20);
     assert!(all(&log) == payloads(oldest..=30_000));
     log.close().unwrap();
     let log = open();
-    assert_eq!((log.recovery().found, log.last()), (Found::Closed, Some(Seq(30_000))));
+    assert_eq!(
+        (log.recovery().prior_shutdown, log.last()),
+        (PriorShutdown::Clean, Some(Seq(30_000)))
+    );
     log.close().unwrap();
 }
 
@@ -145,8 +148,8 @@ fn options_may_change_from_one_opening_to_the_next() {
         |o| o.dsync = false,
         |o| (o.index_records, o.index_bytes) = (1, 4096),
         |o| o.segment_records = Some(2),
-        |o| o.validate = Validate::Full,
-        |o| o.on_damage = OnDamage::Quarantine,
+        |o| o.validate = OpenCheck::Full,
+        |o| o.on_corruption = OnCorruption::Quarantine,
         |o| o.tail_cache = 1 << 20,
         |o| o.record_limit = 2000,
     ];

@@ -63,7 +63,7 @@ const WAYS: [Way; 8] = [
     ("sink", |log, records| {
         let mut sink = log.sink()?;
         records.iter().try_for_each(|record| sink.push(*record))?;
-        log.flush()
+        log.barrier()
     }),
 ];
 
@@ -127,7 +127,7 @@ fn waiting_for_room_does_not_ask_again() {
                 drop(append(&log, chunk).unwrap());
             }
             assert!(records.iter().all(|record| record.asked() == 1), "{way}");
-            log.flush().unwrap().wait().unwrap();
+            log.barrier().unwrap().wait().unwrap();
             assert!(all(&log).iter().all(|(_, payload)| payload.len() == 1000), "{way}");
             log.close().unwrap();
         });

@@ -41,7 +41,7 @@ fn the_threads_stay_where_they_are_told() {
     for nowhere in [none, CpuSet::MAX_CPU, usize::MAX] {
         options.pin = Some(nowhere);
         let error = Log::open(DIR, options.clone()).unwrap_err();
-        assert!(matches!(error, Error::Option { option: "pin", .. }), "{error}");
+        assert!(matches!(error, Error::InvalidOption { option: "pin", .. }), "{error}");
         assert!(error.to_string().contains(&nowhere.to_string()), "{error}");
         let refused = Engine::pinned(1, nowhere).unwrap_err();
         assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
@@ -67,5 +67,5 @@ fn the_threads_stay_where_they_are_told() {
 
     options.engine = Some(Engine::manual());
     let error = Log::open(DIR, options).unwrap_err();
-    assert!(matches!(error, Error::Option { option: "pin", .. }), "{error}");
+    assert!(matches!(error, Error::InvalidOption { option: "pin", .. }), "{error}");
 }

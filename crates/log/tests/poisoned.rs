@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Found, Log, Policy, Seq, Start};
+use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start};
 use setting::{
     DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads, rest, small,
 };
@@ -45,7 +45,7 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
         poisoned(log.append_batch(&[b"x"]));
         poisoned(log.append_atomic(&[b"x"]));
         poisoned(block_on(log.append_async(b"x")));
-        poisoned(log.flush());
+        poisoned(log.barrier());
         poisoned(sink.push(b"x"));
         poisoned(block_on(log.wait_durable(100)));
     }
@@ -108,12 +108,12 @@ fn a_failed_sync_is_told_and_never_tried_again() {
         assert_eq!(cause.op(), Op::Sync);
         let syncs = disk.stats().syncs;
         poisoned(log.append(b"x"));
-        poisoned(log.flush());
+        poisoned(log.barrier());
         poisoned(log.close());
         assert_eq!((log.durable(), disk.stats().syncs), (Seq(2), syncs), "{policy:?}");
         drop(log);
         let log = Log::open(DIR, driven(&disk).0).unwrap();
-        assert_eq!(log.recovery().found, Found::Abandoned);
+        assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
         assert!(all(&log).starts_with(&payloads(1..=2)));
         append(&log, 1);
         log.close().unwrap();

@@ -79,7 +79,7 @@ fn a_batch_never_puts_more_at_risk_than_it_says() {
     assert_eq!(log.metadata().pending, 9);
     assert!(matches!(log.try_append(&payload(10)), Err(Error::Full)));
     let late = log.append_timeout(&payload(10), Duration::from_millis(20)).err();
-    assert!(matches!(late, Some(Error::Deadline)), "{late:?}");
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!(log.accepted(), Seq(9));
     disk.clear_faults();
     gate.open();
@@ -101,7 +101,7 @@ fn nobody_waits_for_a_batch_that_never_fills() {
         log
     });
     append_and_drop(&log, 2..=2);
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     assert_eq!(log.durable(), Seq(2));
     engine.stop();
 }
@@ -150,7 +150,7 @@ fn os_buffered_hands_over_and_syncs_only_when_asked() {
     assert_eq!(log.metadata().activity.records, 10, "handed to the system");
     // Readers see durable records, here too.
     assert_eq!(all(&log), []);
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     assert_eq!(log.durable(), Seq(10));
     // One sync of the segment, and one of the watermark page: no unit says that it is durable.
     assert_eq!(disk.stats().syncs, synced + 2);

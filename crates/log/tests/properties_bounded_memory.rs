@@ -21,7 +21,9 @@ use damage_kit::reading;
 use damage_kit::sample::{self, Sample, options};
 use esker_disk::sim::SimDisk;
 use esker_log::fuzzing::decode_segment;
-use esker_log::{Engine, Error, Log, OnDamage, Position, Reader, Start, Validate, repair, verify};
+use esker_log::{
+    Engine, Error, Log, OnCorruption, OpenCheck, Position, Reader, Start, repair, verify,
+};
 
 /// More than anything here should need, and far less than the lengths claim.
 const LIMIT: u64 = 48 << 20;
@@ -106,13 +108,13 @@ fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
         reading::of_reader(&reader, 0)?;
     }
     drop(verify(DIR, &options(disk, &engine)));
-    for (validate, on_damage) in [
-        (Validate::Quick, OnDamage::Fail),
-        (Validate::Full, OnDamage::Quarantine),
-        (Validate::Full, OnDamage::Truncate),
+    for (validate, on_corruption) in [
+        (OpenCheck::Quick, OnCorruption::Fail),
+        (OpenCheck::Full, OnCorruption::Quarantine),
+        (OpenCheck::Full, OnCorruption::Truncate),
     ] {
         let mut options = options(&disk.fork(1), &engine);
-        (options.validate, options.on_damage) = (validate, on_damage);
+        (options.validate, options.on_corruption) = (validate, on_corruption);
         let log = match Log::open(DIR, options) {
             Ok(log) => log,
             Err(Error::Io(cause)) => return Err(format!("{cause:?}")),

@@ -18,7 +18,7 @@ use damage_kit::map::{in_dir, segment_path};
 use damage_kit::reading::{self, Item, Read};
 use damage_kit::sample::{self, Sample, options};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnDamage, Reader, Start, Validate, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Reader, Start, repair, verify};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -198,23 +198,23 @@ impl Changed<'_> {
     }
 
     /// One of the three answers. Gives whether the log is damaged.
-    fn open(&self, validate: Validate) -> Result<bool, TestCaseError> {
+    fn open(&self, validate: OpenCheck) -> Result<bool, TestCaseError> {
         let disk = self.disk.fork(2);
         let engine = Engine::manual();
         let mut options = options(&disk, &engine);
         options.validate = validate;
         let log = match Log::open(DIR, options) {
             Ok(log) => log,
-            Err(Error::Damaged(_)) => return Ok(true),
+            Err(Error::Corrupted(_)) => return Ok(true),
             Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
         };
         let read = reading::of_log(&log, Start::Oldest).map_err(TestCaseError::fail)?;
         self.is_true(&read)?;
         self.single_records(&log)?;
-        if validate == Validate::Quick && matches!(read.error, Some(Error::Damaged(_))) {
+        if validate == OpenCheck::Quick && matches!(read.error, Some(Error::Corrupted(_))) {
             return Ok(true);
         }
-        self.is_all(&read, log.recovery().cut.is_some())?;
+        self.is_all(&read, log.recovery().truncated_tail.is_some())?;
         Ok(false)
     }
 
@@ -223,7 +223,7 @@ impl Changed<'_> {
             let seq = item.last();
             match (item, log.read(seq)) {
                 (Item::Record { payload, .. }, Ok(view)) => prop_assert_eq!(payload, &*view),
-                (_, Err(Error::Damaged(_) | Error::Quarantined { .. })) => {}
+                (_, Err(Error::Corrupted(_) | Error::Quarantined { .. })) => {}
                 (_, Err(Error::NotFound { .. })) => prop_assert!(seq > log.durable().0),
                 (_, other) => prop_assert!(false, "read({}) says {:?}", seq, other),
             }
@@ -238,14 +238,14 @@ impl Changed<'_> {
             Ok(reader) => {
                 let read = reading::of_reader(&reader, 0).map_err(TestCaseError::fail)?;
                 self.is_true(&read)?;
-                let right = matches!(read.error, None | Some(Error::Damaged(_)))
+                let right = matches!(read.error, None | Some(Error::Corrupted(_)))
                     || reader.damage().is_some();
                 prop_assert!(right, "{:?}", read.error);
                 if read.error.is_none() && reader.damage().is_none() {
                     prop_assert!(read.last() >= self.claim());
                 }
             }
-            Err(Error::Damaged(_)) => {}
+            Err(Error::Corrupted(_)) => {}
             Err(other) => prop_assert!(false, "{:?}", other),
         }
         prop_assert_eq!(self.disk.fingerprint(), before, "reading changed the files");
@@ -286,7 +286,7 @@ impl Changed<'_> {
         let report = verify(DIR, &options(&disk, &engine)).unwrap();
         prop_assert!(report.damage.is_empty(), "after {:?}: {:?}", repaired, report.damage);
         let mut options = options(&disk, &engine);
-        options.validate = Validate::Full;
+        options.validate = OpenCheck::Full;
         let log = Log::open(DIR, options)
             .map_err(|error| TestCaseError::fail(format!("after {repaired:?}: {error:?}")))?;
         let read = reading::of_log(&log, Start::Oldest).map_err(TestCaseError::fail)?;
@@ -300,19 +300,19 @@ impl Changed<'_> {
     fn cut_off(&self) -> Result<(), TestCaseError> {
         let disk = self.disk.fork(4);
         let mut before: Option<Vec<Item>> = None;
-        for on_damage in [OnDamage::Truncate, OnDamage::Fail] {
+        for on_corruption in [OnCorruption::Truncate, OnCorruption::Fail] {
             let engine = Engine::manual();
             let mut options = options(&disk.process(), &engine);
-            (options.validate, options.on_damage) = (Validate::Full, on_damage);
+            (options.validate, options.on_corruption) = (OpenCheck::Full, on_corruption);
             let log = match Log::open(DIR, options) {
                 Ok(log) => log,
                 Err(Error::NotALog { .. }) if before.is_none() => return Ok(()),
                 Err(other) => {
-                    return Err(TestCaseError::fail(format!("{on_damage:?}: {other:?}")));
+                    return Err(TestCaseError::fail(format!("{on_corruption:?}: {other:?}")));
                 }
             };
             let read = reading::of_log(&log, Start::Oldest).map_err(TestCaseError::fail)?;
-            prop_assert!(read.error.is_none(), "{:?}: {:?}", on_damage, read.error);
+            prop_assert!(read.error.is_none(), "{:?}: {:?}", on_corruption, read.error);
             self.is_true(&read)?;
             if let Some(before) = before.replace(read.items.clone()) {
                 prop_assert_eq!(before, read.items);
@@ -335,8 +335,8 @@ proptest! {
         changes in vec(change(), 1..=3),
     ) {
         let changed = Changed::new(sample.get(&SAMPLES), &changes);
-        let damaged = changed.open(Validate::Full)?;
-        changed.open(Validate::Quick)?;
+        let damaged = changed.open(OpenCheck::Full)?;
+        changed.open(OpenCheck::Quick)?;
         changed.follow()?;
         changed.mend(damaged)?;
         changed.cut_off()?;

@@ -120,9 +120,9 @@ proptest! {
         let log = open(&alive);
         alive.overwrite(&file, at as u64, &[was ^ change]).unwrap();
         let read = log.read(n as u64 + 1);
-        prop_assert!(matches!(read, Err(Error::Damaged(_))), "{:?}", read);
+        prop_assert!(matches!(read, Err(Error::Corrupted(_))), "{:?}", read);
         disk.overwrite(&file, at as u64, &[was ^ change]).unwrap();
         let opened = Log::open(DIR, options(&disk, &engine));
-        prop_assert!(matches!(opened, Err(Error::Damaged(_))), "{:?}", opened);
+        prop_assert!(matches!(opened, Err(Error::Corrupted(_))), "{:?}", opened);
     }
 }

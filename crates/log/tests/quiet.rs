@@ -33,8 +33,8 @@ fn a_bad_day() {
     disk.flip_bit(format!("{DIR}/00000000000000000001.seg").as_ref(), 8 * 9000).unwrap();
     drop(Log::open(DIR, driven(&disk).0));
     let (mut options, _) = driven(&disk);
-    options.on_damage = esker_log::OnDamage::Quarantine;
-    options.validate = esker_log::Validate::Full;
+    options.on_corruption = esker_log::OnCorruption::Quarantine;
+    options.validate = esker_log::OpenCheck::Full;
     drop(Log::open(DIR, options));
 }
 

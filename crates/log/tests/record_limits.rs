@@ -41,7 +41,7 @@ fn the_limit_can_be_set_up_to_64_mib() {
 
     options.record_limit = RECORD_LIMIT_MAX + 1;
     let refused = Log::open(DIR, options).unwrap_err();
-    assert!(matches!(refused, Error::Option { option: "record_limit", .. }), "{refused:?}");
+    assert!(matches!(refused, Error::InvalidOption { option: "record_limit", .. }), "{refused:?}");
 }
 
 /// A buffer is 8 KiB and a segment 64 KiB.

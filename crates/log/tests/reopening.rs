@@ -9,7 +9,7 @@ mod setting;
 use std::path::{Path, PathBuf};
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Found, Log, Options, Seq, Start, Validate, verify};
+use esker_log::{Log, OpenCheck, Options, PriorShutdown, Seq, Start, verify};
 use setting::{DIR, all, append, driven, log, payload, payloads, read_from};
 
 /// The newest segment file.
@@ -22,17 +22,20 @@ fn newest(disk: &SimDisk) -> PathBuf {
 fn a_log_says_how_it_was_left() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!((log.recovery().found, log.recovery().session), (Found::Nothing, 1));
+    assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::New, 1));
     append(&log, 3);
     log.close().unwrap();
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!((log.recovery().found, log.recovery().session), (Found::Closed, 2));
-    assert_eq!((log.recovery().last, &log.recovery().cut), (Seq(3), &None));
+    assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::Clean, 2));
+    assert_eq!((log.recovery().last, &log.recovery().truncated_tail), (Seq(3), &None));
     append(&log, 3);
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     let log = Log::open(DIR, driven(&disk).0).unwrap();
-    assert_eq!((log.recovery().found, log.recovery().session), (Found::Abandoned, 3));
+    assert_eq!(
+        (log.recovery().prior_shutdown, log.recovery().session),
+        (PriorShutdown::Unclean, 3)
+    );
     assert_eq!(log.recovery().last, Seq(6));
     log.close().unwrap();
 }
@@ -51,7 +54,7 @@ fn stray_bytes_behind_the_end_are_cut_and_told() {
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 / 4096 * 4096 + 4096;
         disk.overwrite(&file, end, stray).unwrap();
         let log = Log::open(DIR, driven(&disk).0).unwrap();
-        let cut = log.recovery().cut.clone().expect("the cut is told");
+        let cut = log.recovery().truncated_tail.clone().expect("the cut is told");
         assert_eq!((cut.file, cut.offset), (file, end));
         assert!(cut.bytes > 0 && !cut.what.is_empty());
         assert_eq!(all(&log), payloads(1..=20));
@@ -115,7 +118,7 @@ fn a_quick_opening_does_not_read_full_segments() {
     };
     let quick = read(&options);
     assert!(quick < 2 << 20, "{quick} bytes");
-    options.validate = Validate::Full;
+    options.validate = OpenCheck::Full;
     let full = read(&options);
     assert!(full > 40 * 200_000, "{full} bytes");
     let log = Log::open(DIR, options).unwrap();
@@ -137,7 +140,7 @@ fn an_opening_that_fails_changes_nothing() {
     for _ in 0..2 {
         let error = Log::open(DIR, driven(&disk).0).unwrap_err();
         assert!(
-            matches!(&error, esker_log::Error::Damaged(damage) if damage.file == file),
+            matches!(&error, esker_log::Error::Corrupted(damage) if damage.file == file),
             "{error}"
         );
     }

@@ -1,4 +1,4 @@
-//! Damage to the oldest segment of a log of which the beginning was dropped.
+//! Corruption to the oldest segment of a log of which the beginning was dropped.
 //!
 //! Guards: a new header that starts the log at position 0; a floor inside a commit unit that makes
 //! a sound unit look like one of another life; dropped records that come back through a repair.
@@ -14,7 +14,7 @@ use damage_kit::map::{Map, segment_path};
 use damage_kit::reading::{self, Item};
 use damage_kit::sample::{self, Sample, options};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnDamage, Reader, Seq, Start, Validate, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Reader, Seq, Start, repair, verify};
 
 /// The sample without everything below a record.
 fn dropped_below(sample: &Sample, seq: u64, clean: bool) -> SimDisk {
@@ -46,7 +46,7 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
         return Err(format!("verify finds {damage}"));
     }
     let mut options = options(disk, &engine);
-    options.validate = Validate::Full;
+    options.validate = OpenCheck::Full;
     let log = Log::open(DIR, options).map_err(|error| format!("{error:?}"))?;
     reads(&log, items)?;
     match log.read(floor) {
@@ -131,15 +131,15 @@ fn a_damaged_unit_above_and_around_the_floor() {
                 let items: Vec<Item> =
                     sample.items.iter().filter(|item| item.last() > floor).cloned().collect();
                 let items = without(&items, &[lost]);
-                for on_damage in [OnDamage::Fail, OnDamage::Quarantine] {
+                for on_corruption in [OnCorruption::Fail, OnCorruption::Quarantine] {
                     let name = format!("{}, floor {floor}, {:?}", sample.name, unit.at);
-                    cases.run(format!("{name}, {on_damage:?}"), || {
+                    cases.run(format!("{name}, {on_corruption:?}"), || {
                         let disk = harmed.fork(2);
                         let engine = Engine::manual();
                         let mut options = options(&disk, &engine);
-                        options.validate = Validate::Full;
-                        options.on_damage = on_damage;
-                        if on_damage == OnDamage::Fail {
+                        options.validate = OpenCheck::Full;
+                        options.on_corruption = on_corruption;
+                        if on_corruption == OnCorruption::Fail {
                             let repaired = repair(DIR, &options);
                             repaired.map_err(|error| format!("{error:?}"))?;
                         } else {

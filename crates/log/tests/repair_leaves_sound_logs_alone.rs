@@ -13,7 +13,7 @@ use damage_kit::healing::{check_log, goes_on, open};
 use damage_kit::map::in_dir;
 use damage_kit::sample::{self, options, payload};
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Engine, Log, OnDamage, Policy, repair, verify};
+use esker_log::{Engine, Log, OnCorruption, Policy, repair, verify};
 
 #[test]
 fn nothing_is_changed_and_nothing_told() {
@@ -43,7 +43,7 @@ fn a_torn_tail_is_no_damage() {
     let engine = Engine::manual();
     let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
     assert!(repaired.aside.is_empty(), "{repaired:?}");
-    check_log(&open(&disk, OnDamage::Fail).unwrap(), &sample.items).unwrap();
+    check_log(&open(&disk, OnCorruption::Fail).unwrap(), &sample.items).unwrap();
     goes_on(&sample, disk, sample.items.clone()).unwrap();
 }
 
@@ -51,10 +51,10 @@ fn a_torn_tail_is_no_damage() {
 fn opening_with_a_choice_about_damage_finds_none() {
     let mut cases = Cases::default();
     for sample in sample::all() {
-        for on_damage in [OnDamage::Quarantine, OnDamage::Truncate] {
-            cases.run(format!("{}, {on_damage:?}", sample.name), || {
+        for on_corruption in [OnCorruption::Quarantine, OnCorruption::Truncate] {
+            cases.run(format!("{}, {on_corruption:?}", sample.name), || {
                 let disk = sample.disk.fork(1);
-                check_log(&open(&disk, on_damage)?, &sample.items)?;
+                check_log(&open(&disk, on_corruption)?, &sample.items)?;
                 if disk.files(&in_dir("quarantine")).is_ok_and(|kept| !kept.is_empty()) {
                     return Err("something was put aside".into());
                 }
@@ -95,8 +95,8 @@ fn holes_that_a_power_cut_left_are_no_damage() {
     for seed in 0..60 {
         let disk = handed_over_and_cut(seed);
         let opened = disk.fork(1);
-        let recovered = open(&opened, OnDamage::Fail).unwrap();
-        let (last, cut) = (recovered.durable(), recovered.recovery().cut.clone());
+        let recovered = open(&opened, OnCorruption::Fail).unwrap();
+        let (last, cut) = (recovered.durable(), recovered.recovery().truncated_tail.clone());
         with_holes += usize::from(cut.is_some_and(|cut| cut.bytes > 4096));
         cases.run(format!("seed {seed}, up to {last}"), || {
             let engine = Engine::manual();
@@ -111,7 +111,7 @@ fn holes_that_a_power_cut_left_are_no_damage() {
             if !repaired.aside.is_empty() {
                 return Err(format!("{repaired:?}"));
             }
-            let again = open(&disk, OnDamage::Fail)?.durable();
+            let again = open(&disk, OnCorruption::Fail)?.durable();
             if again == last { Ok(()) } else { Err(format!("after the repair it ends at {again}")) }
         });
     }

@@ -12,7 +12,7 @@ use damage_kit::DIR;
 use damage_kit::healing;
 use damage_kit::reading::{self, Item};
 use damage_kit::sample::{self, Sample, options};
-use esker_log::{Engine, Error, Log, OnDamage, Reader, Seq, Start};
+use esker_log::{Engine, Error, Log, OnCorruption, Reader, Seq, Start};
 use futures_util::{FutureExt, StreamExt};
 
 fn gaps(sample: &Sample) -> Vec<(u64, u64)> {
@@ -28,7 +28,7 @@ fn told(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -> Ve
     let mut gaps: Vec<(u64, u64)> = Vec::new();
     for _ in 0..1000 {
         match next() {
-            None | Some(Err(Error::Deadline)) => return gaps,
+            None | Some(Err(Error::Timeout)) => return gaps,
             Some(Ok(batch)) => assert!(!batch.is_empty()),
             Some(Err(Error::Quarantined { from, to })) => match gaps.last_mut() {
                 // Two damaged units side by side may be one gap or two.
@@ -42,7 +42,7 @@ fn told(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -> Ve
 }
 
 fn open(sample: &Sample) -> Log {
-    healing::open(&sample.disk.fork(1), OnDamage::Fail).unwrap()
+    healing::open(&sample.disk.fork(1), OnCorruption::Fail).unwrap()
 }
 
 #[test]

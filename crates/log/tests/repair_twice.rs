@@ -1,4 +1,4 @@
-//! Damage to a log that was repaired before: in other units, in the gap itself, beside it, and
+//! Corruption to a log that was repaired before: in other units, in the gap itself, beside it, and
 //! several damages at once.
 //!
 //! Guards: a second repair that forgets the first gap, or puts its own kept bytes over those of the
@@ -17,7 +17,7 @@ use damage_kit::map::{in_dir, segment_path};
 use damage_kit::sample::{self, Sample, options};
 use damage_kit::{DIR, healing};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, OnDamage, repair};
+use esker_log::{Engine, OnCorruption, repair};
 
 /// Everything under `quarantine/`.
 fn kept(disk: &SimDisk) -> BTreeMap<String, Vec<u8>> {
@@ -89,7 +89,7 @@ fn the_same_place_again_and_again() {
         kept(&disk).into_values().any(|kept| kept == stood),
         "the records are not kept any more"
     );
-    healing::check_log(&healing::open(&disk, OnDamage::Fail).unwrap(), &items).unwrap();
+    healing::check_log(&healing::open(&disk, OnCorruption::Fail).unwrap(), &items).unwrap();
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
         let file = segment_path(map.newest().number);
         disk.flip_bit(&file, (4096 + 100) * 8 + round).unwrap();
         let harmed = disk.contents(&file).unwrap();
-        let log = healing::open(&disk, OnDamage::Truncate).unwrap();
+        let log = healing::open(&disk, OnCorruption::Truncate).unwrap();
         log.append(&sample::payload("again", round, 900)).unwrap().wait().unwrap();
         log.close().unwrap();
         seen.push(harmed[4096..8192].to_vec());

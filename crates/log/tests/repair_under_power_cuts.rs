@@ -16,24 +16,24 @@ use damage_kit::map::{in_dir, segment_path};
 use damage_kit::reading::Item;
 use damage_kit::sample::{self, Sample, options};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Engine, Log, OnDamage, Validate, repair};
+use esker_log::{Engine, Log, OnCorruption, OpenCheck, repair};
 
 /// Who mends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mending {
     Repair,
-    Opening(OnDamage),
+    Opening(OnCorruption),
 }
 
 impl Mending {
     fn run(self, disk: &SimDisk) -> Result<(), String> {
         let engine = Engine::manual();
         let mut options = options(&disk.process(), &engine);
-        options.validate = Validate::Full;
+        options.validate = OpenCheck::Full;
         let outcome = match self {
             Mending::Repair => repair(DIR, &options).map(drop),
-            Mending::Opening(on_damage) => {
-                options.on_damage = on_damage;
+            Mending::Opening(on_corruption) => {
+                options.on_corruption = on_corruption;
                 Log::open(DIR, options).map(drop)
             }
         };
@@ -117,10 +117,10 @@ fn cut_and_mend(
         outcome?;
     }
     let (items, lost) = match mending {
-        Mending::Opening(OnDamage::Truncate) => (&harmed.truncated, &harmed.cut_off),
+        Mending::Opening(OnCorruption::Truncate) => (&harmed.truncated, &harmed.cut_off),
         _ => (&harmed.quarantined, &harmed.lost),
     };
-    check_log(&open(&disk, OnDamage::Fail)?, items)?;
+    check_log(&open(&disk, OnCorruption::Fail)?, items)?;
     kept_aside(&harmed.disk, &disk, lost)?;
     sound(&disk, items)?;
     Ok(reached)
@@ -164,11 +164,11 @@ fn of_the_function() {
 
 #[test]
 fn of_an_opening_that_quarantines() {
-    cut_everywhere(&sample::killed(), Mending::Opening(OnDamage::Quarantine)).finish(150);
+    cut_everywhere(&sample::killed(), Mending::Opening(OnCorruption::Quarantine)).finish(150);
 }
 
 #[test]
 fn of_an_opening_that_truncates() {
-    cut_everywhere(&sample::closed(), Mending::Opening(OnDamage::Truncate)).finish(150);
-    cut_everywhere(&sample::killed(), Mending::Opening(OnDamage::Truncate)).finish(150);
+    cut_everywhere(&sample::closed(), Mending::Opening(OnCorruption::Truncate)).finish(150);
+    cut_everywhere(&sample::killed(), Mending::Opening(OnCorruption::Truncate)).finish(150);
 }

@@ -16,7 +16,7 @@ use damage_kit::healing::{Loss, Repairing, quarantine};
 use damage_kit::map::{in_dir, segment_path};
 use damage_kit::sample::{self, Sample, options, payload};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnDamage, Reader, Seq, Start, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, Reader, Seq, Start, repair, verify};
 
 /// The claims that are left without these segments and without the headers of those.
 fn claim_left(sample: &Sample, gone: &[u64], headless: &[u64]) -> u64 {
@@ -74,7 +74,7 @@ fn any_headers_and_one_segment() {
                     }
                     match Log::open(DIR, options(&disk.fork(3), &engine)) {
                         Ok(_) if !sound => return Err("it opens".into()),
-                        Err(Error::Damaged(_)) | Ok(_) => {}
+                        Err(Error::Corrupted(_)) | Ok(_) => {}
                         Err(other) => return Err(format!("{other:?}")),
                     }
                     quarantine(&sample, &disk, &losses, Repairing::Function)
@@ -140,7 +140,7 @@ fn nothing_but_a_watermark_page_is_not_a_new_log() {
     }
     let engine = Engine::manual();
     let before = disk.fingerprint();
-    let is_damaged = |error: Error| assert!(matches!(error, Error::Damaged(_)), "{error:?}");
+    let is_damaged = |error: Error| assert!(matches!(error, Error::Corrupted(_)), "{error:?}");
     is_damaged(Log::open(DIR, options(&disk, &engine)).unwrap_err());
     is_damaged(Reader::open(DIR, options(&disk, &engine)).unwrap_err());
     is_damaged(verify(DIR, &options(&disk, &engine)).unwrap_err());
@@ -172,8 +172,8 @@ fn cutting_below_the_trim_point() {
     disk.flip_bit(&segment_path(1), (4096 + 80) * 8).unwrap();
     let engine = Engine::manual();
     let mut options = options(&disk, &engine);
-    options.validate = esker_log::Validate::Full;
-    options.on_damage = OnDamage::Truncate;
+    options.validate = esker_log::OpenCheck::Full;
+    options.on_corruption = OnCorruption::Truncate;
     let log = Log::open(DIR, options).unwrap();
     let seq = log.append(b"on").unwrap().wait().unwrap().seq;
     assert_eq!(&*log.read(seq).unwrap(), b"on");
@@ -190,11 +190,11 @@ fn a_dead_segment_of_another_log_is_not_removed() {
     let (disk, _) = damage_kit::harm::replace(&sample, &in_dir("manifest"), &manifest);
     let before = disk.files(Path::new(DIR)).unwrap();
     match Log::open(DIR, options(&disk, &Engine::manual())) {
-        Err(Error::Foreign { .. }) => {}
+        Err(Error::ForeignFile { .. }) => {}
         other => panic!("{other:?}"),
     }
     let told = verify(DIR, &options(&disk, &Engine::manual())).unwrap_err();
-    assert!(matches!(told, Error::Foreign { .. }), "{told:?}");
+    assert!(matches!(told, Error::ForeignFile { .. }), "{told:?}");
     assert_eq!(disk.files(Path::new(DIR)).unwrap(), before);
 }
 
@@ -210,7 +210,7 @@ fn a_clean_end_of_an_earlier_time_is_damage_for_verify_too() {
     disk.power_on();
     Log::open(DIR, options(&disk, &engine)).unwrap().close().unwrap();
     damage_kit::harm::put(&disk, &in_dir("manifest"), &older);
-    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Damaged(_))));
+    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Corrupted(_))));
     assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
     repair(DIR, &options(&disk, &engine)).unwrap();
     assert!(verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
@@ -290,7 +290,7 @@ fn a_log_that_ends_below_its_trim_point_is_damaged() {
     let mut blocks = bytes.chunks(4096);
     let last = blocks.rposition(|block| block.iter().any(|byte| *byte != 0)).unwrap();
     disk.flip_bit(&segment_path(1), (last as u64 * 4096 + 100) * 8).unwrap();
-    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Damaged(_))));
+    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Corrupted(_))));
     assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
     repair(DIR, &options(&disk, &engine)).unwrap();
     let log = Log::open(DIR, options(&disk, &engine)).unwrap();

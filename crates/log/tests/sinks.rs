@@ -16,15 +16,15 @@ fn a_sink_waits_once_for_many() {
     let (log, ..) = log();
     append(&log, 2);
     let mut sink = log.sink().unwrap();
-    assert_eq!((sink.last(), sink.flush().unwrap().is_none()), (Seq(2), true));
+    assert_eq!((sink.last(), sink.blocking_flush().unwrap().is_none()), (Seq(2), true));
     for seq in 3..=8 {
         sink.push(&payload(seq)).unwrap();
         assert_eq!(sink.last(), Seq(seq));
     }
     assert_eq!(log.durable(), Seq(2));
-    assert_eq!(sink.flush().unwrap().unwrap().seq, Seq(8));
+    assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(8));
     assert_eq!((log.durable(), all(&log)), (Seq(8), payloads(1..=8)));
-    assert!(sink.flush().unwrap().is_none(), "nothing to do");
+    assert!(sink.blocking_flush().unwrap().is_none(), "nothing to do");
     log.close().unwrap();
 }
 
@@ -36,7 +36,7 @@ fn a_sink_pushes_through_buffers_that_are_full() {
         for seq in 1..=500 {
             sink.push(&payload(seq)).unwrap();
         }
-        sink.flush().unwrap();
+        sink.blocking_flush().unwrap();
         block_on(async {
             for seq in 501..=1000 {
                 sink.feed(&payload(seq)).await.unwrap();
@@ -78,7 +78,7 @@ fn a_refused_record_leaves_the_sink_where_it_was() {
     assert!(matches!(sink.try_push(&vec![0; (1 << 20) + 1]), Err(Error::TooLarge { .. })));
     assert_eq!(sink.last(), Seq(1));
     sink.push(&payload(2)).unwrap();
-    assert_eq!(sink.flush().unwrap().unwrap().seq, Seq(2));
+    assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(2));
     assert_eq!(all(&log), payloads(1..=2));
     log.close().unwrap();
 }
@@ -91,12 +91,12 @@ fn after_a_failed_flush_one_can_go_on_from_what_is_there() {
     for seq in 1..=3 {
         sink.push(&payload(seq)).unwrap();
     }
-    sink.flush().unwrap();
+    sink.blocking_flush().unwrap();
     for seq in 4..=6 {
         sink.push(&payload(seq)).unwrap();
     }
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
-    let failed = sink.flush().unwrap_err();
+    let failed = sink.blocking_flush().unwrap_err();
     assert!(matches!(failed, Error::Io(_)) && is_eio(&failed), "{failed:?}");
     assert_eq!((log.durable(), sink.last()), (Seq(3), Seq(6)));
     assert!(matches!(sink.push(b"x"), Err(Error::Poisoned(_))));
@@ -109,7 +109,7 @@ fn after_a_failed_flush_one_can_go_on_from_what_is_there() {
     for seq in last + 1..=10 {
         sink.push(&payload(seq)).unwrap();
     }
-    sink.flush().unwrap();
+    sink.blocking_flush().unwrap();
     assert_eq!(all(&log), payloads(1..=10));
     log.close().unwrap();
 }

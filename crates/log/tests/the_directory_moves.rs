@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Engine, Error, Log, OnDamage, Options, Reader, Start, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, Options, Reader, Start, repair, verify};
 use setting::{all, append, payload, payloads};
 
 /// A disk, a place on it, and a move as another program does it.
@@ -61,7 +61,7 @@ impl World {
     /// Nobody gets in at this path, and everybody is told who is there already.
     fn is_locked(&self, name: &str) {
         let mut quarantine = self.options();
-        quarantine.on_damage = OnDamage::Quarantine;
+        quarantine.on_corruption = OnCorruption::Quarantine;
         let refused = [
             self.open(name).map(drop),
             Log::open(self.at(name), quarantine).map(drop),

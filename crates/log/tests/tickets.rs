@@ -89,7 +89,7 @@ fn a_ticket_can_be_awaited_under_every_policy() {
                 let appended = log.append_async(&payload(1)).await.unwrap().await.unwrap();
                 assert_eq!((appended.seq, log.durable()), (Seq(1), Seq(1)));
                 drop(log.append(&payload(2)).unwrap());
-                log.flush().unwrap().await.unwrap();
+                log.barrier().unwrap().await.unwrap();
             });
             log.append(&payload(3)).unwrap().wait_timeout(LONG).unwrap();
             log
@@ -114,9 +114,9 @@ fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
     drop(log.append(&payload(1)).unwrap());
     assert!(gate.wait_for(1, LONG));
     let late = log.append(&payload(2)).unwrap().wait_timeout(Duration::from_millis(20)).err();
-    assert!(matches!(late, Some(Error::Deadline)), "{late:?}");
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     let late = log.append(&payload(3)).unwrap().wait_timeout(Duration::ZERO).err();
-    assert!(matches!(late, Some(Error::Deadline)), "{late:?}");
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(3)));
     disk.clear_faults();
     gate.open();
@@ -151,7 +151,7 @@ fn a_ticket_that_is_kept_and_never_looked_at_leaves_nothing_behind() {
 fn flush_is_a_barrier_for_everything_accepted_before() {
     let (log, disk, _) = log();
     let kept: Vec<_> = (1..=9).map(|seq| log.append(&payload(seq)).unwrap()).collect();
-    let flush = log.flush().unwrap();
+    let flush = log.barrier().unwrap();
     let behind = log.append(&payload(10)).unwrap();
     assert_eq!(flush.wait().unwrap().seq, Seq(9));
     assert!(kept.iter().all(|ticket| ticket.is_durable()));
@@ -166,11 +166,11 @@ fn flush_is_a_barrier_for_everything_accepted_before() {
 #[test]
 fn a_flush_of_nothing_is_done_at_once_and_writes_nothing() {
     let (log, disk, _) = log();
-    log.flush().unwrap().wait().unwrap();
+    log.barrier().unwrap().wait().unwrap();
     append(&log, 1);
     let before = disk.operations();
     for _ in 0..3 {
-        assert_eq!(log.flush().unwrap().wait().unwrap().seq, Seq(1));
+        assert_eq!(log.barrier().unwrap().wait().unwrap().seq, Seq(1));
     }
     assert_eq!(disk.operations(), before);
     log.close().unwrap();

@@ -206,7 +206,7 @@ fn a_writer_that_hands_over_and_syncs_later() {
             drop(log.append(&payload(log.accepted().0 + 1)).unwrap());
             engine.run();
             if n % 3 == 0 {
-                log.flush().unwrap().wait().unwrap();
+                log.barrier().unwrap().wait().unwrap();
             }
         })
     });

@@ -31,7 +31,7 @@ fn everything_at_or_below_the_mark_survives() {
     for seq in 1..=30 {
         let kept = log.append(&payload(seq)).unwrap();
         if seq % 7 == 0 {
-            log.flush().unwrap().wait().unwrap();
+            log.barrier().unwrap().wait().unwrap();
         }
         let after = disk.fork(seq);
         after.power_cut(Persist::Nothing);

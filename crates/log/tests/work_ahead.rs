@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 use esker_disk::{Dir, Disk, Facts, File, Lock, Op, Open, Result};
-use esker_log::{Engine, Found, Log, Policy, Start};
+use esker_log::{Engine, Log, Policy, PriorShutdown, Start};
 use parking_lot::Mutex;
 use setting::{DIR, LONG, Opens, all, append, driven, in_time, payload, payloads, small, until};
 
@@ -88,7 +88,9 @@ fn a_waker_may_let_go_of_the_last_handle() {
     }
     let disk = in_time("the close", move || {
         until("the lock is free", || match Log::open(DIR, small(&disk)) {
-            Ok(log) => log.recovery().found == Found::Closed && log.durable().0 == 1,
+            Ok(log) => {
+                log.recovery().prior_shutdown == PriorShutdown::Clean && log.durable().0 == 1
+            }
             Err(_) => false,
         });
         disk
@@ -166,7 +168,7 @@ fn a_panic_in_the_work_ahead_hangs_nothing() {
             let Ok(ticket) = log.append(&payload(seq)) else { break };
             drop(ticket.wait());
         }
-        until("the trap", || log.flush().is_err());
+        until("the trap", || log.barrier().is_err());
         let durable = log.durable().0;
         drop(log.close());
         durable

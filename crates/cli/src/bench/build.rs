@@ -50,7 +50,7 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     while left > 0 {
         left = left.saturating_sub(append(&log, &mut payloads, &mut count).map_err(of_log)?);
     }
-    log.flush().and_then(esker_log::Ticket::wait).map_err(of_log)?;
+    log.barrier().and_then(esker_log::Ticket::wait).map_err(of_log)?;
     output::print(&format!("{count}\n"))?;
     match arguments.then {
         After::Close => log.close().map_err(of_log),

@@ -86,7 +86,7 @@ impl Crew {
         resources::reset_peak();
         let (begin, mark) =
             if self.work.blocking { self.run_threads(until)? } else { self.run_tasks(until)? };
-        self.log.flush()?.wait()?;
+        self.log.barrier()?.wait()?;
         let time = begin.elapsed();
         let used = Used { resident: resources::peak(), ..mark.used() };
         let after = self.totals();

@@ -69,7 +69,7 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
     while follower.seen < goal.load(SeqCst) {
         match follower.next() {
             Ok(batch) => follower.take(&batch)?,
-            Err(Error::Deadline) => {}
+            Err(Error::Timeout) => {}
             Err(error) => return Err(of_log(error)),
         }
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use esker_log::{Found, Log, Options};
+use esker_log::{Log, Options, PriorShutdown};
 use serde_json::{Value, json};
 
 use super::arguments::{After, LogBenchArguments};
@@ -98,7 +98,7 @@ impl Opening<'_> {
             if round > 0 {
                 self.build(MORE, After::Kill)?;
             }
-            let log = openings.time(self.dir, &self.options, Found::Abandoned)?;
+            let log = openings.time(self.dir, &self.options, PriorShutdown::Unclean)?;
             if log.durable().0 < self.least {
                 return Err(Failure::damaged(
                     "records that were durable are missing after the kill",
@@ -112,7 +112,7 @@ impl Opening<'_> {
     fn after_closes(&self) -> Outcome<Openings> {
         let mut openings = Openings::none();
         for _ in 0..CLOSES {
-            let log = openings.time(self.dir, &self.options, Found::Closed)?;
+            let log = openings.time(self.dir, &self.options, PriorShutdown::Clean)?;
             log.close().map_err(|error| Failure::of_log(&error, self.dir))?;
         }
         Ok(openings)
@@ -218,7 +218,7 @@ impl Openings {
     }
 
     /// Opens the log and times that.
-    fn time(&mut self, dir: &Path, options: &Options, expected: Found) -> Outcome<Log> {
+    fn time(&mut self, dir: &Path, options: &Options, expected: PriorShutdown) -> Outcome<Log> {
         self.cold &= forget_pages(dir);
         resources::reset_peak();
         let (begin, mark) = (Instant::now(), Mark::now());
@@ -226,10 +226,10 @@ impl Openings {
         let time = begin.elapsed();
         let used = Used { resident: resources::peak(), ..mark.used() };
         let log = opened.map_err(|error| Failure::of_log(&error, dir))?;
-        if log.recovery().found != expected {
+        if log.recovery().prior_shutdown != expected {
             return Err(Failure::failed(format!(
                 "the log was found {:?} and not {expected:?}",
-                log.recovery().found
+                log.recovery().prior_shutdown
             )));
         }
         let metadata = log.metadata();

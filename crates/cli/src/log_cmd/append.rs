@@ -208,7 +208,7 @@ impl Appending<'_> {
 
     /// Makes durable what was accepted.
     fn settle(&mut self) -> Result<(), End> {
-        self.log.flush().and_then(esker_log::Ticket::wait).map_err(End::Log)?;
+        self.log.barrier().and_then(esker_log::Ticket::wait).map_err(End::Log)?;
         self.unsettled = false;
         Ok(())
     }

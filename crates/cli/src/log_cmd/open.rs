@@ -8,7 +8,7 @@ use clap::Args;
 use esker_disk::Disk;
 #[cfg(target_os = "linux")]
 use esker_disk::uring::{UringDisk, UringOptions};
-use esker_log::{Direct, Found, Log, Options, Policy, Retention};
+use esker_log::{Direct, Log, Options, Policy, PriorShutdown, Retention};
 
 use crate::arguments::{Choice, DiskChoice};
 use crate::exit::{Failure, Outcome, complain};
@@ -132,8 +132,8 @@ fn uring(_: Option<u8>) -> Arc<dyn Disk> {
 pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
     let log = Log::open(dir, options).map_err(|error| Failure::of_log(&error, dir))?;
     let recovery = log.recovery();
-    if recovery.found == Found::Abandoned {
-        let cut = match &recovery.cut {
+    if recovery.prior_shutdown == PriorShutdown::Unclean {
+        let cut = match &recovery.truncated_tail {
             Some(cut) => format!(
                 ", {} bytes that were never durable were cut off {} at byte {} ({})",
                 cut.bytes,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Aside, Options, Reader, Repaired, Seq};
+use esker_log::{Options, QuarantinedRange, Reader, Repaired, Seq};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -54,7 +54,7 @@ fn first_kept(dir: &Path, repaired: &Repaired) -> Outcome<Option<Seq>> {
 }
 
 fn repaired_json(repaired: &Repaired) -> Value {
-    let aside = |aside: &Aside| {
+    let aside = |aside: &QuarantinedRange| {
         json!({
             "file": aside.file.to_string_lossy(),
             "offset": aside.offset,
@@ -87,7 +87,7 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
             );
         }
     }
-    for Aside { file, offset, bytes, kept_in, from, to, .. } in &repaired.aside {
+    for QuarantinedRange { file, offset, bytes, kept_in, from, to, .. } in &repaired.aside {
         let file = file.display();
         let _ = match kept_in {
             Some(_) => write!(text, "put aside {bytes} bytes of {file} from byte {offset} on: "),

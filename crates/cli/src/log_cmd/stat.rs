@@ -82,7 +82,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         output::print(&text)?;
     }
     match damage {
-        Some(damage) => Err(Failure::of_log(&esker_log::Error::Damaged(damage), dir)),
+        Some(damage) => Err(Failure::of_log(&esker_log::Error::Corrupted(damage), dir)),
         None => Ok(()),
     }
 }

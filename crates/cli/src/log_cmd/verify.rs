@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_log::{Damage, Options, Report};
+use esker_log::{Corruption, Options, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -54,7 +54,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
 }
 
 /// One damage as JSON.
-pub fn damage_json(damage: &Damage) -> Value {
+pub fn damage_json(damage: &Corruption) -> Value {
     json!({
         "file": damage.file.to_string_lossy(),
         "offset": damage.offset,
@@ -63,7 +63,7 @@ pub fn damage_json(damage: &Damage) -> Value {
     })
 }
 
-fn report_json(report: &Report) -> Value {
+fn report_json(report: &VerifyReport) -> Value {
     let gap = |(from, to): &(esker_log::Seq, esker_log::Seq)| json!({ "from": from.0, "to": to.0 });
     json!({
         "sound": report.damage.is_empty(),
@@ -79,7 +79,7 @@ fn report_json(report: &Report) -> Value {
     })
 }
 
-fn report_text(report: &Report) -> String {
+fn report_text(report: &VerifyReport) -> String {
     let mut text = format!(
         "checked {} records in {} commit units and {} segments, {} bytes; the last is {}\n",
         report.records, report.units, report.segments, report.bytes, report.last

@@ -37,7 +37,7 @@ impl ConsensusLog {
     /// at most about [`Options::checkpoint_every`] records.
     ///
     /// # Errors
-    /// [`Error::Option`]; [`Error::Log`] for a log that is locked, damaged or unreadable, see
+    /// [`Error::InvalidOption`]; [`Error::Log`] for a log that is locked, damaged or unreadable, see
     /// [`esker_log::Error`], and for a plain log or that of another component, which is not changed;
     /// [`Error::CorruptedRecord`] for a record that is not a consensus log's.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {

@@ -98,7 +98,7 @@ impl ConsensusLog {
         match tickets.iter().all(Ticket::is_ready) {
             true => Ok(Ticket::READY),
             false => {
-                let ticket = self.inner.log.flush().map_err(|error| self.inner.fail(error))?;
+                let ticket = self.inner.log.barrier().map_err(|error| self.inner.fail(error))?;
                 Ok(Ticket::new(ticket, self.inner.failing()))
             }
         }

@@ -60,7 +60,7 @@ pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Ins
     let dir = dir.as_ref();
     let found = match esker_log::component(dir, &options) {
         // Damaged app metadata are passed over, as opening does.
-        Err(error @ esker_log::Error::Version { .. }) => return Err(error.into()),
+        Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
         found => found.unwrap_or(Some(COMPONENT)),
     };
     let reader = Reader::open(dir, options).map_err(Error::Log)?;

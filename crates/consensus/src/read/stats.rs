@@ -39,7 +39,7 @@ pub struct Stats {
     pub background_failures: u64,
     /// What was reclaimed since the log was opened: segments dropped, and live values copied for that.
     pub reclaimed: Reclaimed,
-    /// Damage was put aside once, and the log takes nothing any more.
+    /// Corruption was put aside once, and the log takes nothing any more.
     pub read_only: bool,
     /// The log below.
     pub log: esker_log::Metadata,

@@ -117,7 +117,7 @@ impl Inner {
         if seq <= self.log.durable().0 {
             return Ok(Ticket::READY);
         }
-        let ticket = self.log.flush().map_err(|error| self.fail(error))?;
+        let ticket = self.log.barrier().map_err(|error| self.fail(error))?;
         Ok(Ticket::new(ticket, self.failing()))
     }
 

@@ -149,7 +149,7 @@ impl Inner {
         }
         if self.failed.load(Relaxed) {
             // It says with which cause.
-            drop(self.log.flush().map_err(|error| self.fail(error))?);
+            drop(self.log.barrier().map_err(|error| self.fail(error))?);
             return Err(Error::Log(esker_log::Error::Stopped));
         }
         Ok(())

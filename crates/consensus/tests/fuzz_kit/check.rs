@@ -4,7 +4,7 @@ use std::path::Path;
 
 use esker_consensus::{Ballot, ConsensusLog, Error, inspect};
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Validate, repair, verify};
+use esker_log::{Engine, OpenCheck, repair, verify};
 use esker_testkit::{Changes, Files, Rng, store};
 
 use super::build::Sample;
@@ -38,7 +38,7 @@ pub fn check(
         let stored = store(&disk, Path::new(DIR), &sample.files, damaged);
         stored.map(|()| disk).map_err(|error| format!("storing the damage: {error}"))
     };
-    let validate = if rng.percent(50) { Validate::Quick } else { Validate::Full };
+    let validate = if rng.percent(50) { OpenCheck::Quick } else { OpenCheck::Full };
     let first = by_opening(&disk()?, &allowed, validate, changes)
         .map_err(|what| format!("opening ({validate:?}): {what}{}", told()))?;
     let repaired = by_repair(sample, &disk()?, &allowed, changes)
@@ -59,7 +59,7 @@ enum Opened {
     Refused,
 }
 
-fn open(disk: &SimDisk, validate: Validate) -> (Result<ConsensusLog, Error>, Engine) {
+fn open(disk: &SimDisk, validate: OpenCheck) -> (Result<ConsensusLog, Error>, Engine) {
     let engine = Engine::manual();
     let mut options = options(disk, &engine);
     options.validate = validate;
@@ -69,7 +69,7 @@ fn open(disk: &SimDisk, validate: Validate) -> (Result<ConsensusLog, Error>, Eng
 fn by_opening(
     disk: &SimDisk,
     allowed: &[State],
-    validate: Validate,
+    validate: OpenCheck,
     changes: &Changes,
 ) -> Checked<Opened> {
     let mut opened = Opened::Whole;
@@ -130,7 +130,7 @@ fn by_repair(
     below.engine = Some(engine.clone());
     let done = match repair(DIR, &below) {
         Ok(done) => done,
-        Err(esker_log::Error::Damaged(damage)) => return Err(format!("it refuses: {damage}")),
+        Err(esker_log::Error::Corrupted(damage)) => return Err(format!("it refuses: {damage}")),
         Err(error) if is_refusal(&Error::Log(error.clone())) => return Ok(false),
         Err(error) => return Err(format!("an undue refusal: {error:?}")),
     };
@@ -138,7 +138,7 @@ fn by_repair(
     if let Some(damage) = report.damage.first() {
         return Err(format!("verify finds {damage}"));
     }
-    let (log, engine) = open(disk, Validate::Full);
+    let (log, engine) = open(disk, OpenCheck::Full);
     let log = match log {
         Ok(log) => log,
         Err(error) if note_excuses(&error, changes) => return Ok(false),

@@ -23,10 +23,10 @@ pub fn is_refusal(error: &Error) -> bool {
     match error {
         Error::Log(cause) | Error::CorruptedEntry { cause, .. } => matches!(
             cause,
-            Below::Damaged(_)
+            Below::Corrupted(_)
                 | Below::Quarantined { .. }
-                | Below::Version { .. }
-                | Below::Foreign { .. }
+                | Below::UnsupportedVersion { .. }
+                | Below::ForeignFile { .. }
                 | Below::NotALog { .. }
         ),
         _ => false,

@@ -133,7 +133,7 @@ impl SimDisk {
         self.shared.machine().faults.add(fault);
     }
 
-    /// Takes back all faults. Damage that they did stays.
+    /// Takes back all faults. Corruption that they did stays.
     pub fn clear_faults(&self) {
         self.shared.machine().faults.clear();
     }

@@ -24,7 +24,7 @@ pub enum Error {
     /// durable stays readable. Reopen the log to go on.
     Poisoned(esker_disk::Error),
     /// An option is out of its range. Nothing was opened.
-    Option {
+    InvalidOption {
         /// The option's name.
         option: &'static str,
         /// What it must be.
@@ -52,14 +52,14 @@ pub enum Error {
         found: String,
     },
     /// The files were written by a version of Esker that this one does not know.
-    Version {
+    UnsupportedVersion {
         /// The file.
         file: PathBuf,
         /// The format version found in it.
         version: u32,
     },
     /// A file belongs to another log.
-    Foreign {
+    ForeignFile {
         /// The file.
         file: PathBuf,
     },
@@ -122,7 +122,7 @@ pub enum Error {
     /// The staging memory is full and the caller asked not to wait. Nothing was accepted.
     Full,
     /// The deadline passed. A record that was accepted may still become durable.
-    Deadline,
+    Timeout,
     /// The record was dropped by retention or truncation.
     Trimmed {
         /// The oldest record that is still stored.
@@ -138,14 +138,14 @@ pub enum Error {
     },
     /// Bytes that were durable are not what was written. Nothing was changed; `repair` puts the
     /// damaged part aside and keeps the rest.
-    Damaged(Damage),
+    Corrupted(Corruption),
     /// No record has this number.
     NotFound {
         /// The number asked for.
         seq: Seq,
     },
     /// No record starts at this position.
-    Position {
+    InvalidPosition {
         /// The position asked for.
         position: Position,
     },
@@ -154,7 +154,7 @@ pub enum Error {
 /// Where durable bytes are not what they should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Damage {
+pub struct Corruption {
     /// The file.
     pub file: PathBuf,
     /// The byte in it at which the damaged part begins.
@@ -165,7 +165,7 @@ pub struct Damage {
     pub what: String,
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "damaged data in {} at byte {}", self.file.display(), self.offset)?;
         if self.after > Seq(0) {
@@ -183,7 +183,7 @@ impl fmt::Display for Error {
                 f,
                 "the log takes no more records after a failure ({cause}); reopen it to go on"
             ),
-            Error::Option { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::HugePages(cause) => write!(f, "{cause}"),
             Error::Closed => f.write_str("the log is closed"),
             Error::Stopped => f.write_str("the commit engine has stopped; reopen the log to go on"),
@@ -197,12 +197,12 @@ impl fmt::Display for Error {
             Error::NotALog { dir, found } => {
                 write!(f, "{} is not a log: {found}", dir.display())
             }
-            Error::Version { file, version } => write!(
+            Error::UnsupportedVersion { file, version } => write!(
                 f,
                 "{} has format version {version}, which this version of Esker does not know",
                 file.display()
             ),
-            Error::Foreign { file } => {
+            Error::ForeignFile { file } => {
                 write!(f, "{} belongs to another log", file.display())
             }
             Error::WrongComponent { dir, found, expected } => {
@@ -242,16 +242,18 @@ impl fmt::Display for Error {
                 dir.display()
             ),
             Error::Full => f.write_str("the staging memory is full"),
-            Error::Deadline => f.write_str("the deadline passed"),
+            Error::Timeout => f.write_str("the deadline passed"),
             Error::Trimmed { oldest } => {
                 write!(f, "the record was dropped; the oldest stored is {oldest}")
             }
             Error::Quarantined { from, to } => {
                 write!(f, "the records above {from} up to {to} were damaged and are quarantined")
             }
-            Error::Damaged(damage) => write!(f, "{damage}"),
+            Error::Corrupted(damage) => write!(f, "{damage}"),
             Error::NotFound { seq } => write!(f, "there is no record {seq}"),
-            Error::Position { position } => write!(f, "no record starts at position {position}"),
+            Error::InvalidPosition { position } => {
+                write!(f, "no record starts at position {position}")
+            }
         }
     }
 }
@@ -294,12 +296,12 @@ impl Error {
 }
 
 pub(crate) fn damage_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
-    Error::Damaged(damage_of(path, offset, after, what))
+    Error::Corrupted(damage_of(path, offset, after, what))
 }
 
-pub(crate) fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToString) -> Damage {
+pub(crate) fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToString) -> Corruption {
     let (file, offset) = (path.into(), u64::from(offset));
-    Damage { file, offset, after: Seq(after), what: what.to_string() }
+    Corruption { file, offset, after: Seq(after), what: what.to_string() }
 }
 
 /// Why a log takes no more records, kept for every later caller.

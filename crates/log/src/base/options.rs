@@ -18,7 +18,7 @@ const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
 
 /// When a commit comes unasked, and so what a crash may take.
 ///
-/// Awaiting a [`Ticket`](crate::Ticket) or calling [`Log::flush`](crate::Log::flush) asks for a
+/// Awaiting a [`Ticket`](crate::Ticket) or calling [`Log::barrier`](crate::Log::flush) asks for a
 /// commit under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -83,8 +83,8 @@ pub enum Direct {
 /// What opening does when durable bytes are damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum OnDamage {
-    /// Opening fails with [`Error::Damaged`] and changes nothing.
+pub enum OnCorruption {
+    /// Opening fails with [`Error::Corrupted`] and changes nothing.
     #[default]
     Fail,
     /// The damaged commit units are put aside under `quarantine/`, the rest stays, and readers meet
@@ -97,7 +97,7 @@ pub enum OnDamage {
 /// How much is checked at opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub enum Validate {
+pub enum OpenCheck {
     /// Every segment's header and footer, and every byte that no footer vouches for.
     #[default]
     Quick,
@@ -172,9 +172,9 @@ pub struct Options {
     /// `false` a commit is a write and an fdatasync.
     pub dsync: bool,
     /// What to do about damage. Default: fail.
-    pub on_damage: OnDamage,
+    pub on_corruption: OnCorruption,
     /// How much is checked at opening. Default: quick.
-    pub validate: Validate,
+    pub validate: OpenCheck,
     /// Opening fails where there is no log. Default `false`: one is created.
     pub must_exist: bool,
     /// The component that the log belongs to, for those that keep records of their own form in it; a
@@ -214,8 +214,8 @@ impl Default for Options {
             index_records: 1024,
             direct: Direct::Auto,
             dsync: true,
-            on_damage: OnDamage::Fail,
-            validate: Validate::Quick,
+            on_corruption: OnCorruption::Fail,
+            validate: OpenCheck::Quick,
             must_exist: false,
             component: None,
             disk: Arc::new(StdDisk::new()),
@@ -306,5 +306,5 @@ impl Options {
 }
 
 fn rule(holds: bool, option: &'static str, rule: &str) -> Result<()> {
-    if holds { Ok(()) } else { Err(Error::Option { option, rule: rule.into() }) }
+    if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule: rule.into() }) }
 }

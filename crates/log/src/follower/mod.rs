@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Mutex, RwLock};
 
-use crate::base::error::{Damage, Error, Result};
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::options::Options;
 use crate::base::position::{Position, Seq};
 use crate::read::batch::View;
@@ -50,7 +50,7 @@ impl Reader {
     /// Opens the log in `dir` for reading.
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], [`Error::Io`]. Damage is told by
+    /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`]. Corruption is told by
     /// the streams that come to it, and by [`Reader::damage`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
@@ -104,7 +104,7 @@ impl Reader {
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
         let seq = seq.into();
         match cursor::read(&*self.follow.snapshot(), seq) {
-            Err(Error::Damaged(_) | Error::Trimmed { .. }) => {
+            Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
                 // A file may have been used again, or its last records moved.
                 self.follow.look(Depth::Everything)?;
                 let snapshot = self.follow.snapshot();
@@ -137,7 +137,7 @@ impl Reader {
 
     /// The first damage that the look at the directory met, where it met any. Segments that a
     /// footer vouches for are not read by that; [`verify`](crate::verify) reads everything.
-    pub fn damage(&self) -> Option<Damage> {
+    pub fn damage(&self) -> Option<Corruption> {
         self.follow.snapshot().damage.clone()
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use esker_disk::{Dir, Open};
 use parking_lot::RwLock;
 
-use crate::base::error::{Damage, Error, Result};
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::options::{Direct, Options};
 use crate::format::BLOCK;
 use crate::read::batch::Memory;
@@ -42,7 +42,7 @@ pub(super) struct Snapshot {
     limit: RwLock<(u64, u64)>,
     /// Bytes of sound units that nothing vouches for.
     pub(super) unrecovered: u64,
-    pub(super) damage: Option<Damage>,
+    pub(super) damage: Option<Corruption>,
     cache: ReadCache,
     engine: Engine,
     /// It stands in the engine's queue for reads.
@@ -127,7 +127,11 @@ impl Snapshot {
         for _ in 1..TRIES {
             match &outcome {
                 Ok(snapshot) if snapshot.damage.is_none() => break,
-                Err(Error::NotALog { .. } | Error::Version { .. } | Error::Foreign { .. }) => break,
+                Err(
+                    Error::NotALog { .. }
+                    | Error::UnsupportedVersion { .. }
+                    | Error::ForeignFile { .. },
+                ) => break,
                 _ => {
                     std::thread::sleep(AGAIN);
                     let again = Self::look(dir, options, engine);

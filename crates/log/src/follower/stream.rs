@@ -80,7 +80,7 @@ impl ReaderStream {
     ///
     /// # Errors
     /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, behind which the stream goes
-    /// on; [`Error::Damaged`] when everything before the damage was delivered; [`Error::Io`];
+    /// on; [`Error::Corrupted`] when everything before the damage was delivered; [`Error::Io`];
     /// [`Error::Closed`] once the reader is closed.
     pub fn try_next(&mut self) -> Result<Option<Batch>> {
         match self.step(Wait::Block)? {
@@ -102,7 +102,7 @@ impl ReaderStream {
     /// The next batch; blocks until there is one, or the time has passed.
     ///
     /// # Errors
-    /// As [`ReaderStream::next_blocking`], and [`Error::Deadline`].
+    /// As [`ReaderStream::next_blocking`], and [`Error::Timeout`].
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Batch> {
         self.block(Instant::now().checked_add(timeout))
     }
@@ -138,7 +138,7 @@ impl ReaderStream {
             }
             self.refuse_if_failed()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Error::Deadline);
+                return Err(Error::Timeout);
             }
             self.wait(&thread_waker())?;
             if let Some(batch) = self.try_next()? {
@@ -191,7 +191,7 @@ impl ReaderStream {
                 return Ok(Poll::Pending);
             }
             let error = match self.next_seen(wait) {
-                Err(error @ (Error::Damaged(_) | Error::Trimmed { .. })) => error,
+                Err(error @ (Error::Corrupted(_) | Error::Trimmed { .. })) => error,
                 Ok(Poll::Pending) => return Ok(Poll::Pending),
                 other => {
                     self.looks = 0;
@@ -204,7 +204,7 @@ impl ReaderStream {
                 self.looks = 0;
                 return Err(cursor::exactly(&*snapshot, error));
             }
-            // A writer that recovers moves the last records under a reader. Damage is what a new look
+            // A writer that recovers moves the last records under a reader. Corruption is what a new look
             // at everything finds again.
             if matches!(wait, Wait::Wake(_)) && !self.follow.engine.is_manual() {
                 let (whole, looks) = self.follow.watch.ask_whole(&self.follow)?;
@@ -251,7 +251,7 @@ impl ReaderStream {
                     Ok(Poll::Ready(Some(batch)))
                 }
                 Ok(Poll::Ready(None)) => match &self.snapshot.damage {
-                    Some(damage) => Err(Error::Damaged(damage.clone())),
+                    Some(damage) => Err(Error::Corrupted(damage.clone())),
                     None => Ok(Poll::Ready(None)),
                 },
                 Err(Error::Quarantined { from, to }) => {

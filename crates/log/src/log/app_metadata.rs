@@ -38,7 +38,7 @@ impl Log {
     /// The app metadata of this component; `None` when there are none.
     ///
     /// # Errors
-    /// [`Error::WrongComponent`], [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
+    /// [`Error::WrongComponent`], [`Error::Corrupted`], [`Error::UnsupportedVersion`], [`Error::Io`].
     pub fn app_metadata(&self, component: Component) -> Result<Option<Vec<u8>>> {
         let shared = &*self.write;
         match app_metadata::read(&*shared.dir)? {

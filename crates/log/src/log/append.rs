@@ -46,7 +46,7 @@ impl Log {
     /// room is left to the engine, so that a disk that hangs does not hold up this call.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::Deadline`] when nothing was accepted in time.
+    /// As [`Log::append`], and [`Error::Timeout`] when nothing was accepted in time.
     pub fn append_timeout(&self, record: impl Append, timeout: Duration) -> Result<Ticket> {
         self.append_until(&record, Instant::now().checked_add(timeout))
     }
@@ -90,7 +90,7 @@ impl Log {
         }
         match last {
             Some(accepted) => Ok(self.write.ticket(accepted)),
-            None => self.flush(),
+            None => self.barrier(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Log {
         }
         match last {
             Some(accepted) => Ok(self.write.ticket(accepted)),
-            None => self.flush(),
+            None => self.barrier(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Log {
         let records = Inputs::take(records);
         match self.write.with_room(None, || self.write.append_whole(&records))? {
             Some(ticket) => Ok(ticket),
-            None => self.flush(),
+            None => self.barrier(),
         }
     }
 
@@ -131,7 +131,7 @@ impl Log {
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Closed`] or [`Error::Stopped`] when the log takes no more
     /// records.
-    pub fn flush(&self) -> Result<Ticket> {
+    pub fn barrier(&self) -> Result<Ticket> {
         let state = self.write.lock();
         if let Some(terminal) = state.core.terminal() {
             return Err(terminal.refusal());

@@ -21,7 +21,7 @@ impl Log {
     /// of the log is gone, because a commit may still be in flight.
     ///
     /// # Errors
-    /// As [`Log::close`], and [`Error::Deadline`].
+    /// As [`Log::close`], and [`Error::Timeout`].
     pub fn close_timeout(&self, timeout: std::time::Duration) -> Result<()> {
         self.owner.close(Instant::now().checked_add(timeout))
     }

@@ -10,7 +10,7 @@ use crate::log::Log;
 use crate::read::batch::{Batch, View};
 use crate::read::cursor::{self, Start};
 use crate::read::stream::Stream;
-use crate::runtime::counters::Activity;
+use crate::runtime::counters::LogStats;
 use crate::runtime::waiters::{For, Registered};
 
 /// What a log holds and does, from memory alone.
@@ -53,12 +53,12 @@ pub struct Metadata {
     /// A commit is one write, durable by itself.
     pub dsync: bool,
     /// What was done since opening.
-    pub activity: Activity,
+    pub activity: LogStats,
 }
 
 /// The records of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct SegmentInfo {
     /// The number before its first record.
     pub after: Seq,
     /// Its last durable record.
@@ -81,7 +81,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::NotFound`] for a number that no durable record has, [`Error::Trimmed`],
-    /// [`Error::Quarantined`], [`Error::Damaged`], [`Error::Io`], [`Error::Closed`].
+    /// [`Error::Quarantined`], [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`].
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
         self.refuse_if_closed()?;
         let source = &*self.read;
@@ -91,7 +91,7 @@ impl Log {
     /// The record at a position that a ticket or a record told.
     ///
     /// # Errors
-    /// [`Error::Position`] when no durable record starts there, and as [`Log::read`].
+    /// [`Error::InvalidPosition`] when no durable record starts there, and as [`Log::read`].
     pub fn read_at(&self, position: Position) -> Result<View> {
         self.refuse_if_closed()?;
         let source = &*self.read;
@@ -166,11 +166,11 @@ impl Log {
     }
 
     /// The segments, oldest first, as far as they hold durable records. No I/O.
-    pub fn segments(&self) -> Vec<Span> {
+    pub fn segments(&self) -> Vec<SegmentInfo> {
         let durable = self.durable().0;
         let span = |segment: std::sync::Arc<crate::store::segment_table::Segment>| {
             let state = segment.state.read();
-            Span {
+            SegmentInfo {
                 after: Seq(segment.header.prev_seq),
                 last: Seq(state.last_seq.min(durable)),
                 bytes: u64::from(state.end),

@@ -8,7 +8,7 @@ use esker_disk::Dir;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result};
-use crate::base::options::{Direct, OnDamage, Options, Policy};
+use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
 use crate::commit::preallocator::Preallocator;
@@ -49,9 +49,9 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,
-    /// [`Error::Damaged`] when durable bytes are missing (see [`OnDamage`]), [`Error::Option`],
-    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::WrongComponent`], [`Error::Version`],
-    /// [`Error::Foreign`], [`Error::NoSpace`] where the disk is full and the reserve does not do, and
+    /// [`Error::Corrupted`] when durable bytes are missing (see [`OnCorruption`]), [`Error::InvalidOption`],
+    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::WrongComponent`], [`Error::UnsupportedVersion`],
+    /// [`Error::ForeignFile`], [`Error::NoSpace`] where the disk is full and the reserve does not do, and
     /// [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
@@ -77,7 +77,7 @@ impl Log {
         let direct = options.direct != Direct::Off && facts.direct;
         let scan = recovery::scan_dir(dir, &options, manifest, direct)?;
         let scan = match &scan.damage {
-            Some(damage) if options.on_damage != OnDamage::Fail => {
+            Some(damage) if options.on_corruption != OnCorruption::Fail => {
                 tracing::warn!(%damage, "putting damaged units aside");
                 let (manifest, _) = repair::repair_segments(dir, &options, manifest)?;
                 recovery::scan_dir(dir, &options, manifest, direct)?.undamaged()?
@@ -180,7 +180,7 @@ fn engine_of(options: &Options) -> Result<Engine> {
         (None, Some(processor)) => {
             if !affinity::may_use(processor) {
                 let rule = format!("a processor that this process may use; {processor} is none");
-                return Err(Error::Option { option: "pin", rule });
+                return Err(Error::InvalidOption { option: "pin", rule });
             }
             Engine::pinned(THREADS, processor)
         }
@@ -201,10 +201,10 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
             return recovery::create(dir, LogId(random_id()));
         }
         Ok(None) => manifest::lost(dir),
-        Err(error @ Error::Damaged(_)) => error,
+        Err(error @ Error::Corrupted(_)) => error,
         Err(error) => return Err(error),
     };
-    if options.on_damage == OnDamage::Fail {
+    if options.on_corruption == OnCorruption::Fail {
         return Err(lost);
     }
     tracing::warn!(error = %lost, "making the manifest anew");

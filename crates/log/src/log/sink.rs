@@ -10,9 +10,9 @@ use crate::runtime::waiters::{For, Key};
 use crate::write::input::Append;
 use crate::write::ticket::{Appended, Ticket};
 
-/// Appends records without waiting for each, and waits for all at [`Sink::flush`].
+/// Appends records without waiting for each, and waits for all at [`Sink::blocking_flush`].
 ///
-/// It is a [`futures_sink::Sink`] too; [`Sink::flush`] blocks, and `SinkExt::flush(&mut sink)` is the
+/// It is a [`futures_sink::Sink`] too; [`Sink::blocking_flush`] blocks, and `SinkExt::flush(&mut sink)` is the
 /// one to await. The staging memory of the log is its buffer: a record that
 /// was pushed is accepted, and dropping the sink loses none; but only a flush that returned `Ok`
 /// says that they are durable. After a failed or cancelled flush the sink can be used on, as far as
@@ -72,7 +72,7 @@ impl Sink {
     ///
     /// # Errors
     /// As [`Ticket::wait`].
-    pub fn flush(&mut self) -> Result<Option<Appended>> {
+    pub fn blocking_flush(&mut self) -> Result<Option<Appended>> {
         self.last.take().map(Ticket::wait).transpose()
     }
 

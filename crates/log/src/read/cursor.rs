@@ -131,11 +131,11 @@ impl Cursor {
                     }
                     return Err(Error::Quarantined { from, to });
                 }
-                Err(Error::Damaged(damage)) => {
+                Err(Error::Corrupted(damage)) => {
                     if self.skipping && self.pass_damage(&segment, offset, end)? {
                         continue;
                     }
-                    return Err(self.explain(source, Error::Damaged(damage)));
+                    return Err(self.explain(source, Error::Corrupted(damage)));
                 }
                 Err(error) => return Err(error),
             };
@@ -332,7 +332,7 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
             }
             // The damage may be in a record before it.
             match scan_for(source, seq) {
-                Err(Error::Damaged(_) | Error::NotFound { .. }) => {
+                Err(Error::Corrupted(_) | Error::NotFound { .. }) => {
                     Err(damage(&segment, offset, decode_error))
                 }
                 other => other,
@@ -356,7 +356,7 @@ fn scan_for(source: &dyn Source, seq: Seq) -> Result<View> {
 /// The record at a position that a ticket, or a record, told.
 pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
     let (limit, _) = source.limit();
-    let wrong = Error::Position { position };
+    let wrong = Error::InvalidPosition { position };
     if position.0 >= limit {
         return Err(wrong);
     }

@@ -38,7 +38,7 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, behind which the stream goes
-    /// on; [`Error::Damaged`] and [`Error::Io`]; [`Error::Closed`] once the log is closed.
+    /// on; [`Error::Corrupted`] and [`Error::Io`]; [`Error::Closed`] once the log is closed.
     pub fn try_next(&mut self) -> Result<Option<Batch>> {
         if self.source.is_closed() {
             return Err(Error::Closed);
@@ -59,7 +59,7 @@ impl Stream {
     /// The next batch; blocks until there is one, or the time has passed.
     ///
     /// # Errors
-    /// As [`Stream::next_blocking`], and [`Error::Deadline`].
+    /// As [`Stream::next_blocking`], and [`Error::Timeout`].
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Batch> {
         self.block(Instant::now().checked_add(timeout))
     }
@@ -84,7 +84,7 @@ impl Stream {
             }
             self.refuse_if_over()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Error::Deadline);
+                return Err(Error::Timeout);
             }
             let (_, last) = self.source.limit();
             self.source.waiters.register(

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use super::findings::{DirScan, DirScanner, Head, Live};
-use super::outcome::Cut;
+use super::outcome::TruncatedTail;
 use crate::base::error::damage_of;
-use crate::base::error::{Damage, Result};
+use crate::base::error::{Corruption, Result};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, DecodeError, Salt, SegmentHeader, UnitHeader};
 use crate::store::manifest::Manifest;
@@ -138,7 +138,7 @@ impl DirScanner<'_> {
         } else if lost > 0 || stop.decode_error == DecodeError::Unreadable || is_torn(rest, end) {
             let behind = u64::from(rest.end.saturating_sub(end));
             let bytes = if rest.earlier_life { lost } else { lost.max(behind) };
-            scan.cut = Some(Cut {
+            scan.cut = Some(TruncatedTail {
                 file: broken.path.clone(),
                 offset: u64::from(end),
                 bytes: bytes.max(u64::from(BLOCK)),
@@ -174,7 +174,7 @@ impl DirScanner<'_> {
     }
 
     /// After a clean close the log ends where the manifest says, or it is damaged.
-    pub(super) fn check_clean_end(&self, scan: &DirScan) -> Option<Damage> {
+    pub(super) fn check_clean_end(&self, scan: &DirScan) -> Option<Corruption> {
         let (Some(clean), Some(live)) = (&self.manifest.clean, scan.live.last()) else {
             return None;
         };

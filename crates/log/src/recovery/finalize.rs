@@ -7,7 +7,7 @@ use esker_disk::{Dir, Open};
 use parking_lot::RwLock;
 
 use super::findings::{DirScan, Live};
-use super::outcome::{Cut, Found, Recovery};
+use super::outcome::{PriorShutdown, Recovery, TruncatedTail};
 use super::rewrite::{Rewriter, Rewritten, UNIT};
 use super::scan_dir::density;
 use crate::base::error::Result;
@@ -79,19 +79,19 @@ pub(crate) fn finalize(
     let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, manifest.trim_seq)?;
 
     let mut recovery = Recovery {
-        found: match (clean, scan.live.is_empty()) {
-            (_, true) => Found::Nothing,
-            (Some(_), _) => Found::Closed,
-            (None, _) => Found::Abandoned,
+        prior_shutdown: match (clean, scan.live.is_empty()) {
+            (_, true) => PriorShutdown::New,
+            (Some(_), _) => PriorShutdown::Clean,
+            (None, _) => PriorShutdown::Unclean,
         },
         session: manifest.session,
         last: Seq::ZERO,
-        cut: scan.cut.clone(),
+        truncated_tail: scan.cut.clone(),
         copied: 0,
     };
     let mut live = scan.live;
     if clean.is_some() {
-        recovery.cut = trim(dir, &live)?;
+        recovery.truncated_tail = trim(dir, &live)?;
         for number in &scan.dead {
             dir.unlink(&paths::segment(*number))?;
         }
@@ -147,7 +147,7 @@ pub(crate) fn finalize(
 }
 
 /// Cuts off what stands behind the end of a log that was closed cleanly: it is not the log's.
-fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<Cut>> {
+fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<TruncatedTail>> {
     let Some(newest) = live.last() else {
         return Ok(None);
     };
@@ -160,7 +160,7 @@ fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<Cut>> {
     file.sync_data()?;
     let what = "the log was closed before these bytes".into();
     let file = newest.segment.path.clone();
-    Ok(Some(Cut { file, offset: end, bytes: newest.file_len - end, what }))
+    Ok(Some(TruncatedTail { file, offset: end, bytes: newest.file_len - end, what }))
 }
 
 struct Copied {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use esker_disk::{Dir, File};
 
-use super::outcome::Cut;
-use crate::base::error::{Damage, Error, Result};
+use super::outcome::TruncatedTail;
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::options::Options;
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, SegmentHeader};
@@ -32,16 +32,16 @@ pub(crate) struct DirScan {
     pub(crate) highest_number: u64,
     /// Records up to this number were durable at some time.
     pub(crate) durable_bound: u64,
-    pub(crate) cut: Option<Cut>,
+    pub(crate) cut: Option<TruncatedTail>,
     /// The first damage. `live` then ends before it.
-    pub(crate) damage: Option<Damage>,
+    pub(crate) damage: Option<Corruption>,
 }
 
 impl DirScan {
     /// The survey, unless there is damage.
     pub(crate) fn undamaged(self) -> Result<Self> {
         match self.damage {
-            Some(damage) => Err(Error::Damaged(damage)),
+            Some(damage) => Err(Error::Corrupted(damage)),
             None => Ok(self),
         }
     }

@@ -44,6 +44,6 @@ pub(crate) use classify::{
     MISSING, begins_with, is_current_session, is_damage, is_front_missing, never_began,
 };
 pub(crate) use finalize::{create, finalize, room_for};
-pub use outcome::{Cut, Found, Recovery};
+pub use outcome::{PriorShutdown, Recovery, TruncatedTail};
 pub(crate) use rewrite::Rewriter;
 pub(crate) use scan_dir::{density, read_footed, read_head, scan_dir};

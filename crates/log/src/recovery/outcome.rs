@@ -9,13 +9,13 @@ use crate::base::position::Seq;
 #[non_exhaustive]
 pub struct Recovery {
     /// How the log was left.
-    pub found: Found,
+    pub prior_shutdown: PriorShutdown,
     /// The number of this opening for writing, from 1. No two openings have the same.
     pub session: u64,
     /// The last record.
     pub last: Seq,
     /// What was cut off behind it, if anything.
-    pub cut: Option<Cut>,
+    pub truncated_tail: Option<TruncatedTail>,
     /// The records above the highest claim, which were copied and made durable.
     pub copied: u64,
 }
@@ -23,19 +23,19 @@ pub struct Recovery {
 /// How a log was left by whoever had it open before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Found {
+pub enum PriorShutdown {
     /// There was none; it was created.
-    Nothing,
+    New,
     /// Closed cleanly.
-    Closed,
+    Clean,
     /// Not closed: the process or the machine stopped.
-    Abandoned,
+    Unclean,
 }
 
 /// Bytes that did not count and were cut off: never durable, or not the log's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Cut {
+pub struct TruncatedTail {
     /// The segment file.
     pub file: PathBuf,
     /// The byte in it from which on nothing counted.

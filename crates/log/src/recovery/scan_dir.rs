@@ -9,9 +9,9 @@ use parking_lot::RwLock;
 
 use super::classify::{Break, MISSING, begins_with, is_front_missing};
 use super::findings::{DirScan, DirScanner, Head, Live};
-use crate::base::error::{Damage, Error, Result};
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::error::{damage_at, damage_of};
-use crate::base::options::{Options, Validate};
+use crate::base::options::{OpenCheck, Options};
 use crate::base::position::Seq;
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderError;
@@ -33,7 +33,7 @@ pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Re
 /// Surveys the directory of a log that has this manifest.
 ///
 /// # Errors
-/// `Version` or `Foreign` for files that are not this log's, and failures of the disk. Damage is in
+/// `Version` or `Foreign` for files that are not this log's, and failures of the disk. Corruption is in
 /// the survey.
 pub(crate) fn scan_dir(
     dir: &dyn Dir,
@@ -71,7 +71,7 @@ pub(crate) fn scan_dir(
             }
             Name::Segment(number) => scanner.open(number)?,
             Name::Spare(number) => scan.spares.push(number),
-            Name::Aside => scan.aside.push(name),
+            Name::QuarantinedRange => scan.aside.push(name),
             Name::Known | Name::Unknown => continue,
         }
     }
@@ -114,7 +114,7 @@ impl DirScanner<'_> {
             return Ok(());
         };
         match read_head(&*file, &self.manifest, number) {
-            Ok(Err(HeaderError::Foreign(_))) => Err(Error::Foreign { file: self.path(number) }),
+            Ok(Err(HeaderError::Foreign(_))) => Err(Error::ForeignFile { file: self.path(number) }),
             _ => Ok(()),
         }
     }
@@ -133,10 +133,10 @@ impl DirScanner<'_> {
         };
         match head {
             Err(HeaderError::Version(version)) => {
-                return Err(Error::Version { file: self.dir.path_of(&name), version });
+                return Err(Error::UnsupportedVersion { file: self.dir.path_of(&name), version });
             }
             Err(HeaderError::Foreign(_)) => {
-                return Err(Error::Foreign { file: self.dir.path_of(&name) });
+                return Err(Error::ForeignFile { file: self.dir.path_of(&name) });
             }
             _ => {}
         }
@@ -147,7 +147,7 @@ impl DirScanner<'_> {
     /// The chain of headers that ends with the newest sound one, oldest first. Where a link is
     /// missing or damaged: the chain before it, and the damage that this is if anything claims what
     /// stands behind.
-    fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
+    fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Corruption>) {
         let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
         let mut chain: Vec<_> = newest.into_iter().collect();
         while let Some((header, _)) = chain.last() {
@@ -169,7 +169,7 @@ impl DirScanner<'_> {
         &self,
         above: &SegmentHeader,
         what: String,
-    ) -> (Vec<(SegmentHeader, u32)>, Option<Damage>) {
+    ) -> (Vec<(SegmentHeader, u32)>, Option<Corruption>) {
         let (mut above, mut what) = (*above, what);
         loop {
             let number = above.prev_segment;
@@ -254,7 +254,7 @@ impl DirScanner<'_> {
                 if n + 1 == chain.len() && scan.damage.is_some() && broken_link.is_some() {
                     // The missing link says better what is wrong.
                     let after = scan.damage.as_ref().map_or(Seq::ZERO, |damage| damage.after);
-                    scan.damage = broken_link.clone().map(|damage| Damage { after, ..damage });
+                    scan.damage = broken_link.clone().map(|damage| Corruption { after, ..damage });
                 }
                 break;
             }
@@ -263,7 +263,7 @@ impl DirScanner<'_> {
             match broken_link {
                 Some(link) => {
                     let after = Seq(self.manifest.trim_seq);
-                    scan.damage = Some(Damage { after, ..link });
+                    scan.damage = Some(Corruption { after, ..link });
                 }
                 None => self.classify_empty(scan),
             }
@@ -317,7 +317,7 @@ impl DirScanner<'_> {
                 state: RwLock::new(state),
             })
         };
-        if let Some(state) = footed.filter(|_| self.options.validate == Validate::Quick) {
+        if let Some(state) = footed.filter(|_| self.options.validate == OpenCheck::Quick) {
             return Ok((Live { segment: segment(state), units: None, file_len }, None));
         }
 

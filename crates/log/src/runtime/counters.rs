@@ -12,7 +12,7 @@ pub(crate) struct Counters {
 /// What a log did since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Activity {
+pub struct LogStats {
     /// Commit units written.
     pub commits: u64,
     /// Syncs, writes through O_DSYNC included.
@@ -33,8 +33,8 @@ impl Counters {
         self.syncs.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn activity(&self, records: u64) -> Activity {
-        Activity {
+    pub(crate) fn activity(&self, records: u64) -> LogStats {
+        LogStats {
             commits: self.commits.load(Relaxed),
             syncs: self.syncs.load(Relaxed),
             bytes: self.bytes.load(Relaxed),

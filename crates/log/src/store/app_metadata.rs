@@ -31,7 +31,7 @@ pub(crate) const LIMIT: usize = 64 << 10;
 /// Takes no lock and changes nothing.
 ///
 /// # Errors
-/// [`Error::Damaged`] where the app metadata are damaged, [`Error::Version`], [`Error::Io`].
+/// [`Error::Corrupted`] where the app metadata are damaged, [`Error::UnsupportedVersion`], [`Error::Io`].
 pub fn component(dir: impl AsRef<Path>, options: &Options) -> Result<Option<Component>> {
     match options.disk.open_dir(dir.as_ref()) {
         Ok(dir) => Ok(read(&*dir)?.map(|(component, _)| component)),
@@ -57,7 +57,7 @@ pub(crate) fn write(dir: &dyn Dir, component: Component, content: &[u8]) -> Resu
 pub(crate) fn owner(dir: &dyn Dir, expected: Option<Component>) -> Result<Option<Component>> {
     match read(dir) {
         Ok(found) => Ok(found.map(|(found, _)| found)),
-        Err(error @ Error::Version { .. }) => Err(error),
+        Err(error @ Error::UnsupportedVersion { .. }) => Err(error),
         Err(error) if expected.is_some() => {
             tracing::warn!(%error, "the app metadata of the log cannot be read");
             Ok(expected)

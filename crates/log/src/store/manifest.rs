@@ -4,7 +4,7 @@ use esker_disk::Dir;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::base::error::{Damage, Error, Result};
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::Seq;
 use crate::format::{LogId, NUMBER_MAX};
 use crate::store::directory;
@@ -130,5 +130,5 @@ pub(crate) fn lost(dir: &dyn Dir) -> Error {
 
 fn damaged(dir: &dyn Dir, what: &str) -> Error {
     let file = dir.path_of(MANIFEST);
-    Error::Damaged(Damage { file, offset: 0, after: Seq::ZERO, what: what.into() })
+    Error::Corrupted(Corruption { file, offset: 0, after: Seq::ZERO, what: what.into() })
 }

@@ -47,7 +47,7 @@ pub(crate) enum Name {
     Segment(u64),
     Spare(u64),
     /// A file that did not get its name, or a probe of what the disk can do.
-    Aside,
+    QuarantinedRange,
     /// One of the log's other files.
     Known,
     Unknown,
@@ -61,12 +61,12 @@ pub(crate) fn classify(name: &str) -> Name {
         return Name::Known;
     }
     if name.starts_with(".esker-probe-") {
-        return Name::Aside;
+        return Name::QuarantinedRange;
     }
     if let Some(name) = name.strip_suffix(ASIDE) {
         let ours =
             name == MANIFEST || name == APP_METADATA || matches!(classify(name), Name::Segment(_));
-        return if ours { Name::Aside } else { Name::Unknown };
+        return if ours { Name::QuarantinedRange } else { Name::Unknown };
     }
     if let Some(number) = numbered(name, ".seg") {
         return Name::Segment(number);
@@ -106,14 +106,14 @@ mod tests {
         assert_eq!(classify(&segment(7)), Name::Segment(7));
         assert_eq!(classify(&segment(u64::MAX)), Name::Unknown);
         assert_eq!(classify(&spare(7)), Name::Spare(7));
-        assert_eq!(classify(&aside(&segment(7))), Name::Aside);
+        assert_eq!(classify(&aside(&segment(7))), Name::QuarantinedRange);
         assert_eq!(classify("manifest"), Name::Known);
         assert_eq!(classify("7.seg"), Name::Unknown);
         assert_eq!(classify("notes.txt"), Name::Unknown);
         assert_eq!(classify("thesis.new"), Name::Unknown);
         assert_eq!(classify("+5.spare"), Name::Unknown);
-        assert_eq!(classify("manifest.new"), Name::Aside);
+        assert_eq!(classify("manifest.new"), Name::QuarantinedRange);
         assert_eq!(classify("note"), Name::Known);
-        assert_eq!(classify("note.new"), Name::Aside);
+        assert_eq!(classify("note.new"), Name::QuarantinedRange);
     }
 }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use esker_disk::{BLOCK, Dir, File, Open, Refusal, read_full_at, write_all_at};
 
-use crate::base::error::{Damage, Error, Result};
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::Seq;
 use crate::format::{VERSION, crc};
 use crate::store::paths;
@@ -132,7 +132,7 @@ fn read_where(
 ) -> Result<([u8; 8], Vec<u8>)> {
     for _ in 0..READS - 1 {
         match read_once(dir, name, &ours) {
-            Err(Error::Damaged(_)) => std::thread::yield_now(),
+            Err(Error::Corrupted(_)) => std::thread::yield_now(),
             outcome => return outcome,
         }
     }
@@ -147,7 +147,7 @@ fn read_once(
     let file = dir.open(name, Open::read())?;
     let damaged = |what: &str| {
         let file = dir.path_of(name);
-        Error::Damaged(Damage { file, offset: 0, after: Seq::ZERO, what: what.into() })
+        Error::Corrupted(Corruption { file, offset: 0, after: Seq::ZERO, what: what.into() })
     };
     if file.len()? > (HEADER + LIMIT) as u64 {
         return Err(damaged("the file is far too long"));
@@ -171,7 +171,7 @@ fn read_once(
         return Err(damaged("the checksum does not match"));
     }
     if version != VERSION {
-        return Err(Error::Version { file: dir.path_of(name), version });
+        return Err(Error::UnsupportedVersion { file: dir.path_of(name), version });
     }
     bytes.truncate(end);
     Ok((magic, bytes.split_off(HEADER)))
@@ -210,7 +210,7 @@ mod tests {
             let disk = disk.fork(byte);
             disk.flip_bit(&path, byte * 8 + byte % 8).unwrap();
             let answer = read_one(&disk);
-            assert!(matches!(answer, Err(Error::Damaged(_))), "byte {byte}: {answer:?}");
+            assert!(matches!(answer, Err(Error::Corrupted(_))), "byte {byte}: {answer:?}");
         }
     }
 

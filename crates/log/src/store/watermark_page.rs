@@ -250,7 +250,7 @@ pub(crate) fn refuse_foreign_page(
     log: LogId,
 ) -> Result<()> {
     match page {
-        Some(page) if page.log != log => Err(Error::Foreign { file: dir.path_of(MARK) }),
+        Some(page) if page.log != log => Err(Error::ForeignFile { file: dir.path_of(MARK) }),
         _ => Ok(()),
     }
 }

@@ -178,18 +178,18 @@ impl WriteHalf {
                     self.waiters.register(&mut place.key, For::Room, &thread_waker());
                     self.ask_for_space(need, &mut asking)?;
                     if !park(deadline) {
-                        return Err(Error::Deadline);
+                        return Err(Error::Timeout);
                     }
                 }
                 Err(Refusal::Full) if registered => {
                     if !park(deadline) {
-                        return Err(Error::Deadline);
+                        return Err(Error::Timeout);
                     }
                     registered = false;
                 }
                 Err(Refusal::Full) => {
                     if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                        return Err(Error::Deadline);
+                        return Err(Error::Timeout);
                     }
                     if !self.drive_one(deadline) {
                         // Registered before the next attempt, so that a commit that ends between

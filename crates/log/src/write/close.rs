@@ -44,7 +44,7 @@ impl WriteHalf {
         self.terminal.set(self.lock().core.terminal());
         self.watermark.set_terminal();
         self.waiters.wake_all();
-        if !matches!(outcome, Err(Error::Deadline)) {
+        if !matches!(outcome, Err(Error::Timeout)) {
             *self.lock.lock() = None;
         }
         outcome
@@ -67,7 +67,7 @@ impl WriteHalf {
                 Some(deadline)
                     if self.committer_idle.wait_until(&mut state, deadline).timed_out() =>
                 {
-                    return Err(Error::Deadline);
+                    return Err(Error::Timeout);
                 }
                 Some(_) => {}
             }
@@ -88,7 +88,7 @@ impl WriteHalf {
             self.waiters.register(&mut place.key, For::Durable(last), &thread_waker());
             // The commit in flight may have ended, or failed, before this thread was on the list.
             if self.durable_or_failed(unit).is_none() && !park(deadline) {
-                return Err(Error::Deadline);
+                return Err(Error::Timeout);
             }
         }
     }

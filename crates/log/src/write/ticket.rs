@@ -82,7 +82,7 @@ impl Ticket {
     /// Blocks until the record is durable or the time has passed.
     ///
     /// # Errors
-    /// As [`Ticket::wait`], and [`Error::Deadline`]; the record may become durable after that. The
+    /// As [`Ticket::wait`], and [`Error::Timeout`]; the record may become durable after that. The
     /// commit is left to the engine, so that a disk that hangs does not hold up this call.
     pub fn wait_timeout(mut self, timeout: Duration) -> Result<Appended> {
         self.block(Instant::now().checked_add(timeout))
@@ -95,7 +95,7 @@ impl Ticket {
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 self.shared.ask_and_kick(self.unit);
-                return Err(Error::Deadline);
+                return Err(Error::Timeout);
             }
             if self.shared.drive(self.unit, deadline) {
                 continue;

@@ -1,7 +1,7 @@
 //! The three answers, and that every way to ask gives one of them.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Damage, Engine, Error, Log, Reader, Seq, Start, Validate, verify};
+use esker_log::{Corruption, Engine, Error, Log, OpenCheck, Reader, Seq, Start, verify};
 
 use super::DIR;
 use super::harm::Harm;
@@ -18,13 +18,13 @@ pub enum Opened {
     /// The records behind this number were never claimed, and are gone.
     Cut(u64),
     /// A reader came to damage.
-    Met(Damage),
+    Met(Corruption),
     /// Opening refused.
-    Refused(Damage),
+    Refused(Corruption),
 }
 
 impl Opened {
-    pub fn damage(&self) -> Option<&Damage> {
+    pub fn damage(&self) -> Option<&Corruption> {
         match self {
             Opened::Met(damage) | Opened::Refused(damage) => Some(damage),
             Opened::Whole | Opened::Cut(_) => None,
@@ -54,7 +54,7 @@ pub fn ask(sample: &Sample, disk: &SimDisk, harm: &Harm, asking: Asking) -> Chec
             return Err("reading changed the files".into());
         }
     }
-    let full = told_by_open(sample, disk, harm, guarantee, Validate::Full);
+    let full = told_by_open(sample, disk, harm, guarantee, OpenCheck::Full);
     let full = full.map_err(in_("full open"))?;
     if matches!(full, Opened::Met(_)) {
         return Err("opening with a full check passed over damage".into());
@@ -62,7 +62,7 @@ pub fn ask(sample: &Sample, disk: &SimDisk, harm: &Harm, asking: Asking) -> Chec
     if sound != full.damage().is_none() {
         return Err(format!("verify says sound: {sound}, and opening says {full:?}"));
     }
-    let quick = told_by_open(sample, disk, harm, guarantee, Validate::Quick);
+    let quick = told_by_open(sample, disk, harm, guarantee, OpenCheck::Quick);
     quick.map_err(in_("quick open"))
 }
 
@@ -75,7 +75,7 @@ fn told_by_verify(sample: &Sample, disk: &SimDisk, harm: &Harm, guarantee: u64) 
     let engine = Engine::manual();
     let report = match verify(DIR, &options(disk, &engine)) {
         Ok(report) => report,
-        Err(Error::Damaged(damage)) => {
+        Err(Error::Corrupted(damage)) => {
             names_the_harm(sample, harm, &damage)?;
             return Ok(false);
         }
@@ -101,7 +101,7 @@ fn told_by_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
     let engine = Engine::manual();
     let reader = match Reader::open(DIR, options(disk, &engine)) {
         Ok(reader) => reader,
-        Err(Error::Damaged(_)) => return Ok(()),
+        Err(Error::Corrupted(_)) => return Ok(()),
         Err(other) => return Err(format!("{other:?}")),
     };
     let read = reading::of_reader(&reader, 0)?;
@@ -111,7 +111,7 @@ fn told_by_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
         None if read.last() < guarantee => {
             Err(format!("up to {guarantee} must be there, and it ends at {}", read.last()))
         }
-        None | Some(Error::Damaged(_)) => Ok(()),
+        None | Some(Error::Corrupted(_)) => Ok(()),
         Some(Error::Trimmed { .. }) if reader.damage().is_some() => Ok(()),
         Some(other) => Err(format!("{other:?}")),
     }
@@ -122,7 +122,7 @@ fn told_by_open(
     disk: &SimDisk,
     harm: &Harm,
     guarantee: u64,
-    validate: Validate,
+    validate: OpenCheck,
 ) -> Checked<Opened> {
     let disk = disk.fork(3);
     let engine = Engine::manual();
@@ -132,7 +132,7 @@ fn told_by_open(
     let before = disk.fingerprint();
     let log = match Log::open(DIR, options) {
         Ok(log) => log,
-        Err(Error::Damaged(damage)) => {
+        Err(Error::Corrupted(damage)) => {
             names_the_harm(sample, harm, &damage)?;
             if disk.fingerprint() != before {
                 return Err("opening refused and changed the files".into());
@@ -148,7 +148,7 @@ fn told_by_open(
             single_reads(sample, &log, None)?;
             ended(sample, &log, read.last(), guarantee)
         }
-        Some(Error::Damaged(damage)) => {
+        Some(Error::Corrupted(damage)) => {
             names_the_harm(sample, harm, &damage)?;
             delivered_up_to(sample, &read.items, &damage)?;
             resumes(sample, &log, harm)?;
@@ -192,7 +192,7 @@ fn brief(item: &Item) -> String {
 }
 
 /// The error has to name the file that was harmed, and a byte of the part that is lost by that.
-fn names_the_harm(sample: &Sample, harm: &Harm, damage: &Damage) -> Checked {
+fn names_the_harm(sample: &Sample, harm: &Harm, damage: &Corruption) -> Checked {
     let (start, after) = match sample.map.place(&harm.file, harm.at.start) {
         Place::Unit(_, unit) => (unit.at.start as u64, unit.prev_seq),
         Place::Header(segment) => (0, segment.prev_seq),
@@ -212,7 +212,7 @@ fn names_the_harm(sample: &Sample, harm: &Harm, damage: &Damage) -> Checked {
 }
 
 /// Everything before the damage was delivered.
-fn delivered_up_to(sample: &Sample, items: &[Item], damage: &Damage) -> Checked {
+fn delivered_up_to(sample: &Sample, items: &[Item], damage: &Corruption) -> Checked {
     let last = items.last().map_or(0, Item::last);
     let want = sample.items.iter().map(Item::last).filter(|last| *last <= damage.after.0).max();
     if last != want.unwrap_or(0) {
@@ -237,7 +237,7 @@ fn resumes(sample: &Sample, log: &Log, harm: &Harm) -> Checked {
 }
 
 /// Each record alone: right, or damage where a stream met it too. Never "there is no such record".
-fn single_reads(sample: &Sample, log: &Log, met: Option<&Damage>) -> Checked {
+fn single_reads(sample: &Sample, log: &Log, met: Option<&Corruption>) -> Checked {
     let last = log.durable().0;
     for item in sample.items.iter().filter(|item| item.last() <= last) {
         let seq = item.last();
@@ -245,7 +245,8 @@ fn single_reads(sample: &Sample, log: &Log, met: Option<&Damage>) -> Checked {
             (Item::Record { payload, .. }, Ok(view)) if *payload == *view => {}
             (Item::Gap(from, to), Err(Error::Quarantined { from: f, to: t }))
                 if (*from, *to) == (f.0, t.0) => {}
-            (_, Err(Error::Damaged(damage))) if met.is_some_and(|met| met.file == damage.file) => {}
+            (_, Err(Error::Corrupted(damage)))
+                if met.is_some_and(|met| met.file == damage.file) => {}
             (_, other) => return Err(format!("SILENT LOSS: read({seq}) says {other:?}")),
         }
         if item.last() > item.prev() + 1

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnDamage, Reader, Seq, Start, Validate, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Reader, Seq, Start, repair, verify};
 
 use super::DIR;
 use super::answers::begins;
@@ -19,7 +19,7 @@ type Checked<T = ()> = Result<T, String>;
 pub enum Repairing {
     /// The function [`repair`].
     Function,
-    /// Opening with [`OnDamage::Quarantine`].
+    /// Opening with [`OnCorruption::Quarantine`].
     Opening,
 }
 
@@ -96,13 +96,13 @@ pub fn quarantine(
             check_reader(&disk, &items)?;
         }
         Repairing::Opening => {
-            let log = open(&disk, OnDamage::Quarantine)?;
+            let log = open(&disk, OnCorruption::Quarantine)?;
             check_log(&log, &items)?;
         }
     }
     kept_aside(harmed, &disk, lost)?;
     sound(&disk, &items)?;
-    check_log(&open(&disk, OnDamage::Fail)?, &items)?;
+    check_log(&open(&disk, OnCorruption::Fail)?, &items)?;
     goes_on(sample, disk, items)
 }
 
@@ -111,7 +111,7 @@ pub fn quarantine(
 pub fn truncate(sample: &Sample, harmed: &SimDisk, last: u64, lost: &[Loss]) -> Checked {
     let disk = harmed.fork(13);
     let items: Vec<_> = sample.items.iter().filter(|item| item.last() <= last).cloned().collect();
-    let log = open(&disk, OnDamage::Truncate)?;
+    let log = open(&disk, OnCorruption::Truncate)?;
     check_log(&log, &items)?;
     if let Some(gone) = sample.items.iter().find(|item| item.last() > last)
         && !matches!(log.read(gone.last()), Err(Error::NotFound { .. }))
@@ -124,12 +124,12 @@ pub fn truncate(sample: &Sample, harmed: &SimDisk, last: u64, lost: &[Loss]) -> 
     goes_on(sample, disk, items)
 }
 
-pub fn open(disk: &SimDisk, on_damage: OnDamage) -> Checked<Log> {
+pub fn open(disk: &SimDisk, on_corruption: OnCorruption) -> Checked<Log> {
     let engine = Engine::manual();
     let mut options = options(disk, &engine);
-    options.validate = Validate::Full;
-    options.on_damage = on_damage;
-    Log::open(DIR, options).map_err(|error| format!("open with {on_damage:?}: {error:?}"))
+    options.validate = OpenCheck::Full;
+    options.on_corruption = on_corruption;
+    Log::open(DIR, options).map_err(|error| format!("open with {on_corruption:?}: {error:?}"))
 }
 
 /// Reads in every way.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open, read_full_at};
-use esker_log::{Engine, Log, Numbered, Options, Seq, Validate, repair};
+use esker_log::{Engine, Log, Numbered, OpenCheck, Options, Seq, repair};
 
 use super::DIR;
 use super::harm::put;
@@ -100,7 +100,7 @@ impl Building {
         self.cut = false;
         let mut options = options(&self.disk.process(), &self.engine);
         options.segment_records = Some(segment_records);
-        options.validate = Validate::Full;
+        options.validate = OpenCheck::Full;
         let log = Log::open(DIR, options).map_err(|error| format!("{error:?}"))?;
         let arrived = self.in_flight.take().filter(|item| item.last() == log.durable().0);
         self.items.extend(arrived);

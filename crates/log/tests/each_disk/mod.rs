@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::{
-    Engine, Error, Found, Log, Numbered, Options, Policy, Seq, Start, Validate, repair, verify,
+    Engine, Error, Log, Numbered, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair,
+    verify,
 };
 
 use crate::setting::{Seen, all, append, block_on, in_time, payload, payloads, read_from, rest};
@@ -61,9 +62,9 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     drop(log);
 
     let mut options = options.clone();
-    options.validate = Validate::Full;
+    options.validate = OpenCheck::Full;
     let log = Log::open(dir, options.clone()).unwrap();
-    assert_eq!(log.recovery().found, Found::Closed);
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), expected);
     append_to(&log, 310, &mut expected);
     log.close().unwrap();
@@ -140,7 +141,7 @@ fn goes_on_after_a_stop(dir: &Path, options: &Options) {
 
     options.engine = None;
     let log = Log::open(dir, options).unwrap();
-    assert_eq!(log.recovery().found, Found::Abandoned);
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
     let last = log.accepted().0;
     assert!(durable >= 150 && (durable..=151).contains(&last), "{durable} {last}");
     assert_eq!(all(&log), payloads(1..=last));

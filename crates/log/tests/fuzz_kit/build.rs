@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, SimDisk};
 use esker_log::{
-    Engine, Error, Log, Numbered, Options, Policy, Retention, Seq, Start, Ticket, Validate, repair,
+    Engine, Error, Log, Numbered, OpenCheck, Options, Policy, Retention, Seq, Start, Ticket, repair,
 };
 use esker_testkit::{BLOCK, Changes, Files, Kind, Rng, read_files};
 
@@ -116,7 +116,7 @@ impl Builder {
         let mut options = Options::on(Arc::new(disk.process()));
         self.config.apply(&mut options);
         options.engine = Some(engine.clone());
-        options.validate = Validate::Full;
+        options.validate = OpenCheck::Full;
         options
     }
 
@@ -275,7 +275,7 @@ impl Builder {
                 for len in lens {
                     drop(self.append(log, *len)?);
                 }
-                let ticket = self.going(log.flush())?;
+                let ticket = self.going(log.barrier())?;
                 self.wait(ticket)?;
             }
             Op::Unwaited(lens) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use esker_log::{Engine, Error, Log, Reader, Report, Seq, Start, Validate, verify};
+use esker_log::{Engine, Error, Log, OpenCheck, Reader, Seq, Start, VerifyReport, verify};
 use esker_testkit::{Changes, Files, Rng};
 
 use super::build::Sample;
@@ -14,7 +14,7 @@ use super::repaired;
 pub type Checked<T = ()> = Result<T, String>;
 
 /// The damage, and what follows from it.
-pub struct Damage<'a> {
+pub struct Corruption<'a> {
     pub sample: &'a Sample,
     pub changes: &'a Changes,
     /// Durable records of which something sound says so.
@@ -26,7 +26,7 @@ pub struct Damage<'a> {
     is_rolled_back: bool,
 }
 
-impl<'a> Damage<'a> {
+impl<'a> Corruption<'a> {
     fn new(sample: &'a Sample, damaged: &Files, changes: &'a Changes) -> Self {
         let bound = sample.history.traces.bound(&sample.files, changes);
         let kept = || sample.history.live.range(sample.history.trimmed + 1..);
@@ -69,8 +69,12 @@ impl<'a> Damage<'a> {
             self.changes.touches_file(&name) || self.changes.touches_file(MANIFEST)
         };
         match error {
-            Error::Damaged(_) => Ok(()),
-            Error::Version { file, .. } | Error::Foreign { file } if touched(file) => Ok(()),
+            Error::Corrupted(_) => Ok(()),
+            Error::UnsupportedVersion { file, .. } | Error::ForeignFile { file }
+                if touched(file) =>
+            {
+                Ok(())
+            }
             Error::WrongComponent { .. } if self.changes.touches_file("note") => Ok(()),
             Error::NotALog { .. } if self.changes.touches_file(MANIFEST) => Ok(()),
             // A power cut may leave a sector that the device does not give.
@@ -132,7 +136,7 @@ pub fn check(
     changes: &Changes,
     rng: &mut Rng,
 ) -> Checked<&'static str> {
-    let damage = Damage::new(sample, damaged, changes);
+    let damage = Corruption::new(sample, damaged, changes);
     if std::env::var_os("ESKER_TRACE").is_some() {
         tell(&damage, damaged);
     }
@@ -146,7 +150,7 @@ pub fn check(
     let (quick, reader) = (rng.percent(50), rng.percent(6));
     let place = || Place::new(sample, damaged, real);
     let sound = by_verify(&damage, &place()?).map_err(|what| format!("verify: {what}"))?;
-    let full = by_opening(&damage, &place()?, Validate::Full)
+    let full = by_opening(&damage, &place()?, OpenCheck::Full)
         .map_err(|what| format!("full opening: {what}"))?;
     // Where nothing of a log is left, opening makes a new one.
     let gone = !damaged.keys().any(|name| layout(name));
@@ -160,7 +164,7 @@ pub fn check(
         return Err("a full check at opening passed over damage".into());
     }
     if quick {
-        by_opening(&damage, &place()?, Validate::Quick)
+        by_opening(&damage, &place()?, OpenCheck::Quick)
             .map_err(|what| format!("quick opening: {what}"))?;
     }
     if reader {
@@ -196,7 +200,7 @@ fn is_the_next(sample: &Sample, damaged: &Files) -> bool {
 }
 
 /// For the one who looks into a failure.
-fn tell(damage: &Damage<'_>, damaged: &Files) {
+fn tell(damage: &Corruption<'_>, damaged: &Files) {
     let sample = damage.sample;
     println!("{:?}\ntrimmed {}", sample.config, damage.history().trimmed);
     for (seq, record) in &damage.history().live {
@@ -215,7 +219,7 @@ fn layout(name: &str) -> bool {
 }
 
 /// Whether `verify` calls the log sound.
-fn by_verify(damage: &Damage<'_>, place: &Place) -> Checked<bool> {
+fn by_verify(damage: &Corruption<'_>, place: &Place) -> Checked<bool> {
     let engine = Engine::manual();
     let before = place.files();
     let report = match verify(&place.dir, &place.options(&engine)) {
@@ -235,7 +239,7 @@ fn by_verify(damage: &Damage<'_>, place: &Place) -> Checked<bool> {
 }
 
 /// What a report without damage has to tell of.
-fn tells_all(damage: &Damage<'_>, report: &Report) -> Checked {
+fn tells_all(damage: &Corruption<'_>, report: &VerifyReport) -> Checked {
     let last = damage.claimed.last().copied().unwrap_or(0);
     let gap = report.quarantined.last().map_or(0, |(_, to)| to.0);
     if report.last.0.max(gap) < last {
@@ -268,7 +272,7 @@ impl Opened {
     }
 }
 
-fn by_opening(damage: &Damage<'_>, place: &Place, validate: Validate) -> Checked<Opened> {
+fn by_opening(damage: &Corruption<'_>, place: &Place, validate: OpenCheck) -> Checked<Opened> {
     let engine = Engine::manual();
     let mut options = place.options(&engine);
     options.validate = validate;
@@ -290,7 +294,7 @@ fn by_opening(damage: &Damage<'_>, place: &Place, validate: Validate) -> Checked
         }
     };
     let opened = told_by(damage, &log);
-    let cut = log.recovery().cut.is_some();
+    let cut = log.recovery().truncated_tail.is_some();
     drop(log);
     engine.stop();
     Ok(match opened? {
@@ -300,7 +304,7 @@ fn by_opening(damage: &Damage<'_>, place: &Place, validate: Validate) -> Checked
 }
 
 /// Everything that an open log tells.
-fn told_by(damage: &Damage<'_>, log: &Log) -> Checked<Opened> {
+fn told_by(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
     let read = reading::of_log(log, Start::Oldest)?;
     damage.history().check_items(&read.items, damage.lost())?;
     damage.known_gaps(&read.items)?;
@@ -313,7 +317,7 @@ fn told_by(damage: &Damage<'_>, log: &Log) -> Checked<Opened> {
         match log.read(*seq) {
             Ok(view) if *view == *record.payload => {}
             Err(Error::Quarantined { .. }) => {}
-            Err(Error::Damaged(_)) if read.error.is_some() => {}
+            Err(Error::Corrupted(_)) if read.error.is_some() => {}
             other => {
                 let other = other.map(|view| view.len());
                 return Err(format!("SILENT LOSS: read({seq}) says {other:?}{}", damage.why()));
@@ -331,7 +335,7 @@ fn told_by(damage: &Damage<'_>, log: &Log) -> Checked<Opened> {
     Ok(Opened::Met)
 }
 
-fn by_reader(damage: &Damage<'_>, place: &Place) -> Checked {
+fn by_reader(damage: &Corruption<'_>, place: &Place) -> Checked {
     let engine = Engine::manual();
     let reader = match Reader::open(&place.dir, place.options(&engine)) {
         Ok(reader) => reader,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Engine, OnDamage, Options, Validate};
+use esker_log::{Engine, OnCorruption, OpenCheck, Options};
 use esker_testkit::{Files, export, read_files, store};
 
 use super::DIR;
@@ -50,8 +50,8 @@ impl Place {
         // What reading finds must not depend on when retention looks.
         options.retention = esker_log::Retention::NONE;
         options.engine = Some(engine.clone());
-        options.validate = Validate::Full;
-        options.on_damage = OnDamage::Fail;
+        options.validate = OpenCheck::Full;
+        options.on_corruption = OnCorruption::Fail;
         options
     }
 }

@@ -2,20 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use esker_log::{Engine, Error, Log, OnDamage, Start, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, Start, repair, verify};
 use esker_testkit::Rng;
 
-use super::check::{Checked, Damage};
+use super::check::{Checked, Corruption};
 use super::place::Place;
 use super::reading::{self, Item};
 
 /// Repairs in one of the ways there are, and holds the log that is left against the history. Gives
 /// whether there was something to repair, and it was.
-pub fn check(damage: &Damage<'_>, place: &Place, sound: bool, rng: &mut Rng) -> Checked<bool> {
+pub fn check(damage: &Corruption<'_>, place: &Place, sound: bool, rng: &mut Rng) -> Checked<bool> {
     let way =
-        [OnDamage::Fail, OnDamage::Fail, OnDamage::Quarantine, OnDamage::Truncate][rng.index(4)];
+        [OnCorruption::Fail, OnCorruption::Fail, OnCorruption::Quarantine, OnCorruption::Truncate]
+            [rng.index(4)];
     let done = match way {
-        OnDamage::Fail => by_function(damage, place),
+        OnCorruption::Fail => by_function(damage, place),
         _ => by_opening(damage, place, way),
     };
     let what = |what: String| format!("behind a repair ({way:?}): {what}");
@@ -23,7 +24,7 @@ pub fn check(damage: &Damage<'_>, place: &Place, sound: bool, rng: &mut Rng) -> 
         Done::Refused if sound => Err(what("refused, and verify calls it sound".into())),
         Done::Refused => Ok(false),
         Done::Left(told) => {
-            let kept = way != OnDamage::Truncate;
+            let kept = way != OnCorruption::Truncate;
             left(damage, place, kept, told).map_err(what).map(|()| !sound)
         }
     }
@@ -35,7 +36,7 @@ enum Done {
     Left(bool),
 }
 
-fn by_function(damage: &Damage<'_>, place: &Place) -> Checked<Done> {
+fn by_function(damage: &Corruption<'_>, place: &Place) -> Checked<Done> {
     let engine = Engine::manual();
     match repair(&place.dir, &place.options(&engine)) {
         Ok(done) => Ok(Done::Left(!done.aside.is_empty() || done.manifest)),
@@ -43,10 +44,10 @@ fn by_function(damage: &Damage<'_>, place: &Place) -> Checked<Done> {
     }
 }
 
-fn by_opening(damage: &Damage<'_>, place: &Place, way: OnDamage) -> Checked<Done> {
+fn by_opening(damage: &Corruption<'_>, place: &Place, way: OnCorruption) -> Checked<Done> {
     let engine = Engine::manual();
     let mut options = place.options(&engine);
-    options.on_damage = way;
+    options.on_corruption = way;
     match Log::open(&place.dir, options) {
         Ok(log) => {
             drop(log);
@@ -58,14 +59,14 @@ fn by_opening(damage: &Damage<'_>, place: &Place, way: OnDamage) -> Checked<Done
 }
 
 /// Some damage is not for a repair: files of another log or version, or nothing that says whose log it is.
-fn refused(damage: &Damage<'_>, error: &Error) -> Checked<Done> {
+fn refused(damage: &Corruption<'_>, error: &Error) -> Checked<Done> {
     match error {
-        Error::Damaged(_) => Err(format!("it refuses: {error:?}")),
+        Error::Corrupted(_) => Err(format!("it refuses: {error:?}")),
         error => damage.refusal(error).map(|()| Done::Refused),
     }
 }
 
-fn left(damage: &Damage<'_>, place: &Place, kept: bool, told: bool) -> Checked {
+fn left(damage: &Corruption<'_>, place: &Place, kept: bool, told: bool) -> Checked {
     is_sound(place)?;
     let engine = Engine::manual();
     let open = || {

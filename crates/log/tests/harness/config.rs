@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_disk::Disk;
 use esker_disk::sim::{CacheAfterFailedSync, Sector, SimDisk, SimOptions};
-use esker_log::{Direct, Engine, Options, Policy, Retention, Validate};
+use esker_log::{Direct, Engine, OpenCheck, Options, Policy, Retention};
 
 use super::dice::Dice;
 use super::{BATCH, PERIOD};
@@ -24,7 +24,7 @@ pub struct Config {
     pub retention: Retention,
     pub segment_records: Option<u64>,
     pub reserve: Option<u64>,
-    pub validate: Validate,
+    pub validate: OpenCheck,
 }
 
 pub const SEGMENT: u32 = 64 << 10;
@@ -77,7 +77,7 @@ impl Config {
             retention: Retention::NONE,
             segment_records: None,
             reserve: None,
-            validate: Validate::Quick,
+            validate: OpenCheck::Quick,
         }
     }
 
@@ -120,7 +120,7 @@ impl Config {
             retention: dice.pick(&kept),
             segment_records: dice.pick(&[None, None, Some(3), Some(9)]),
             reserve: None,
-            validate: dice.pick(&[Validate::Quick, Validate::Quick, Validate::Full]),
+            validate: dice.pick(&[OpenCheck::Quick, OpenCheck::Quick, OpenCheck::Full]),
         }
     }
 

@@ -79,7 +79,7 @@ pub fn check_latched(world: &World, life: &Life, op: Op, effect: &Effect) -> Res
         ("try_append", log.try_append(b"late")),
         ("append_batch", log.append_batch(&late)),
         ("append_atomic", log.append_atomic(&late)),
-        ("flush", log.flush()),
+        ("flush", log.barrier()),
     ];
     for (call, refused) in calls {
         match refused {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Engine, Error, Found, Log, Numbered, Policy, Seq, Start, Ticket};
+use esker_log::{Append, Engine, Error, Log, Numbered, Policy, PriorShutdown, Seq, Start, Ticket};
 
 use super::case::trace;
 use super::config::Config;
@@ -240,7 +240,7 @@ impl World {
                 self.accepted(life, ticket, &records, group, *then)
             }
             Step::Misnumbered => self.misnumbered(life),
-            Step::Flush { then } => match life.log.flush() {
+            Step::Flush { then } => match life.log.barrier() {
                 Ok(ticket) => self.then(life, ticket, *then),
                 Err(error) => self.stop(error),
             },
@@ -355,7 +355,10 @@ impl World {
         }
         *life = self.open()?;
         let recovery = life.log.recovery();
-        if recovery.found != Found::Closed || recovery.cut.is_some() || !life.lost.is_empty() {
+        if recovery.prior_shutdown != PriorShutdown::Clean
+            || recovery.truncated_tail.is_some()
+            || !life.lost.is_empty()
+        {
             return broken(format!("closed cleanly, and found {recovery:?}"));
         }
         Ok(())

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use esker_consensus::{ConsensusLog, Mode};
-use esker_log::Found;
+use esker_log::PriorShutdown;
 use serde_json::{Value, json};
 
 use super::compare::compare;
@@ -56,11 +56,12 @@ pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor
             replayed.push(stats.since_checkpoint);
             circumstances(&mut params, &stats.log);
             params.insert("disk_bytes".into(), json!(stats.log.disk_bytes));
-            let expected = if after == After::Close { Found::Closed } else { Found::Abandoned };
-            if log.recovery().found != expected {
+            let expected =
+                if after == After::Close { PriorShutdown::Clean } else { PriorShutdown::Unclean };
+            if log.recovery().prior_shutdown != expected {
                 return Err(Failure::failed(format!(
                     "the log was found {:?}",
-                    log.recovery().found
+                    log.recovery().prior_shutdown
                 )));
             }
             let there = log.committed_range().map_or(0, |range| range.count);

@@ -237,7 +237,7 @@ impl Life {
                 self.copies.push((slot, word.seq(), ticket.seq().0));
             }
             Step::NameCopies => {
-                inner.log.flush()?.wait()?;
+                inner.log.barrier()?.wait()?;
                 let guard = crossbeam_epoch::pin();
                 for (slot, from, to) in self.copies.drain(..) {
                     let _terms = inner.locks.of_slot(slot);
@@ -318,7 +318,7 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
                 drop(life.step(step));
             }
             if matches!(end, End::Killed | End::Closed) {
-                let flushed = life.log.inner.log.flush().and_then(esker_log::Ticket::wait);
+                let flushed = life.log.inner.log.barrier().and_then(esker_log::Ticket::wait);
                 flushed.map_err(|error| told(error.into()))?;
                 must = Some(life.seen());
             }
@@ -387,7 +387,7 @@ fn new_life() -> (SimDisk, Life) {
 }
 
 fn kill(disk: &SimDisk, life: Life) -> Life {
-    life.log.inner.log.flush().unwrap().wait().unwrap();
+    life.log.inner.log.barrier().unwrap().wait().unwrap();
     disk.kill();
     drop(life);
     disk.power_on();

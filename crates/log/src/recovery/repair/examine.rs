@@ -54,10 +54,10 @@ pub(crate) fn examine(
             // Opening removes a dead segment of this log, and refuses one of another.
             _ if is_dead && !matches!(head, Err(HeaderError::Foreign(_))) => continue,
             Err(HeaderError::Version(version)) => {
-                return Err(Error::Version { file: dir.path_of(&name), version });
+                return Err(Error::UnsupportedVersion { file: dir.path_of(&name), version });
             }
             Err(HeaderError::Foreign(_)) => {
-                return Err(Error::Foreign { file: dir.path_of(&name) });
+                return Err(Error::ForeignFile { file: dir.path_of(&name) });
             }
             _ => {}
         }

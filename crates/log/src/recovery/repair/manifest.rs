@@ -121,7 +121,7 @@ fn files(dir: &dyn Dir) -> Result<(Files, Option<LogId>)> {
         if let Some(of) = of
             && *log.get_or_insert(of) != of
         {
-            return Err(Error::Foreign { file: dir.path_of(&name) });
+            return Err(Error::ForeignFile { file: dir.path_of(&name) });
         }
         files.insert(number, (file, header.map(|(header, _)| header)));
     }

@@ -21,7 +21,7 @@ mod verify;
 use std::path::Path;
 
 use crate::base::error::{Error, Result};
-use crate::base::options::{OnDamage, Options};
+use crate::base::options::{OnCorruption, Options};
 use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths;
@@ -29,18 +29,18 @@ use crate::store::paths;
 pub(crate) use manifest::{Anew, manifest};
 pub(crate) use rebuild::repair_segments;
 use rebuild::store_watermark;
-pub use report::{Aside, Repaired};
-pub use verify::{Report, verify};
+pub use report::{QuarantinedRange, Repaired};
+pub use verify::{VerifyReport, verify};
 
 /// Repairs the log in `dir`: puts damaged commit units aside under `quarantine/` and keeps the rest.
 /// Takes the log's lock. A log without damage is left as it is.
 ///
 /// # Errors
-/// [`Error::Locked`] while somebody writes to the log, [`Error::NotALog`], [`Error::Version`],
-/// [`Error::Foreign`], [`Error::Io`].
+/// [`Error::Locked`] while somebody writes to the log, [`Error::NotALog`], [`Error::UnsupportedVersion`],
+/// [`Error::ForeignFile`], [`Error::Io`].
 pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
     let dir = &*directory::open(dir.as_ref(), options)?;
-    let options = &Options { on_damage: OnDamage::Quarantine, ..options.clone() };
+    let options = &Options { on_corruption: OnCorruption::Quarantine, ..options.clone() };
     if !paths::is_a_log(&dir.list()?) {
         return Err(directory::not_a_log(dir.path(), "it has no segments"));
     }
@@ -48,7 +48,7 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
     let mut repaired = Repaired::default();
     let found = match Manifest::read(dir) {
         Ok(Some(found)) => found,
-        Ok(None) | Err(Error::Damaged(_)) => {
+        Ok(None) | Err(Error::Corrupted(_)) => {
             repaired.manifest = true;
             let anew = manifest(dir)?;
             repaired.may_be_truncated = anew.may_be_truncated;

@@ -7,11 +7,11 @@ use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 
 use super::examine::{Examination, examine};
 use super::examined::{Examined, Piece};
-use super::report::Aside;
+use super::report::QuarantinedRange;
 use crate::base::error::Result;
 use crate::base::error::damage_at;
 use crate::base::log_end::Mark;
-use crate::base::options::{OnDamage, Options};
+use crate::base::options::{OnCorruption, Options};
 use crate::base::position::Seq;
 use crate::format::decode::check_unit;
 use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
@@ -34,7 +34,7 @@ pub(crate) fn repair_segments(
     dir: &dyn Dir,
     options: &Options,
     mut manifest: Manifest,
-) -> Result<(Manifest, Vec<Aside>)> {
+) -> Result<(Manifest, Vec<QuarantinedRange>)> {
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
         let (now, aside) = repair_once(dir, options, manifest)?;
@@ -51,13 +51,13 @@ fn repair_once(
     dir: &dyn Dir,
     options: &Options,
     mut manifest: Manifest,
-) -> Result<(Manifest, Vec<Aside>)> {
+) -> Result<(Manifest, Vec<QuarantinedRange>)> {
     let page = PageReader::of_any_log(dir)?;
     let told = page.and_then(|page| page.stored().ok().flatten());
     let mut found = examine(dir, &manifest, told)?;
     add_lost_end(&mut found);
     let mut aside = Vec::new();
-    if options.on_damage == OnDamage::Truncate {
+    if options.on_corruption == OnCorruption::Truncate {
         truncate(dir, options, &mut manifest, &found, &mut aside)?;
     } else {
         let mut before: Option<(u64, u32)> = None;
@@ -98,7 +98,7 @@ fn rebuild(
     segment: &Examined,
     before: Option<(u64, u32)>,
     durable_bound: u64,
-    aside: &mut Vec<Aside>,
+    aside: &mut Vec<QuarantinedRange>,
 ) -> Result<u32> {
     let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
     let salt = Salt::new(manifest.log, segment.number);
@@ -109,7 +109,7 @@ fn rebuild(
     let (block, mut chain) = header.to_block();
     write_aligned(&*new, &block, 0)?;
     if segment.header.is_none() {
-        aside.push(Aside {
+        aside.push(QuarantinedRange {
             file: segment.path.clone(),
             offset: 0,
             bytes: u64::from(BLOCK),
@@ -144,7 +144,7 @@ fn rebuild(
                     _ => segment.next.unwrap_or((0, durable_bound)),
                 };
                 let bytes = u64::from(to - from);
-                aside.push(Aside {
+                aside.push(QuarantinedRange {
                     file: segment.path.clone(),
                     offset: u64::from(*from),
                     bytes,
@@ -252,7 +252,7 @@ fn truncate(
     options: &Options,
     manifest: &mut Manifest,
     found: &Examination,
-    aside: &mut Vec<Aside>,
+    aside: &mut Vec<QuarantinedRange>,
 ) -> Result<()> {
     let Some(first) = found.segments.iter().position(Examined::is_damaged) else {
         return Ok(());
@@ -269,7 +269,7 @@ fn truncate(
         let from = if segment.number == damaged.number { u64::from(cut) } else { 0 };
         let len = segment.file.as_ref().map_or(Ok(0), |file| file.len())?;
         let bytes = len.saturating_sub(from);
-        aside.push(Aside {
+        aside.push(QuarantinedRange {
             file: segment.path.clone(),
             offset: from,
             bytes,

@@ -7,7 +7,7 @@ use crate::base::position::Seq;
 /// A range of a segment file that was put aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Aside {
+pub struct QuarantinedRange {
     /// The segment file.
     pub file: PathBuf,
     /// The first damaged byte in it.
@@ -27,7 +27,7 @@ pub struct Aside {
 #[non_exhaustive]
 pub struct Repaired {
     /// The ranges put aside, in order. Empty when nothing was damaged.
-    pub aside: Vec<Aside>,
+    pub aside: Vec<QuarantinedRange>,
     /// The manifest was missing or damaged, and was made anew from the segments.
     pub manifest: bool,
     /// With a manifest made anew: records above the first number, up to the second, are readable and

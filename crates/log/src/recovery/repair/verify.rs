@@ -23,7 +23,7 @@ use esker_disk::Dir;
 
 use super::examine::{Examination, examine};
 use super::examined::{Examined, Piece};
-use crate::base::error::{Damage, Error, Result};
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::options::Options;
 use crate::base::position::Seq;
 use crate::format::Salt;
@@ -38,7 +38,7 @@ use crate::store::watermark_page::PageReader;
 /// What [`verify`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Report {
+pub struct VerifyReport {
     /// Live segments.
     pub segments: u64,
     /// Sound commit units, but for those that were truncated.
@@ -53,8 +53,8 @@ pub struct Report {
     pub last: Seq,
     /// The highest number that something sound says was durable.
     pub claimed: Seq,
-    /// Damage, in order. Empty in a sound log.
-    pub damage: Vec<Damage>,
+    /// Corruption, in order. Empty in a sound log.
+    pub damage: Vec<Corruption>,
     /// Gaps that an earlier repair left: the last number before, the last number gone.
     pub quarantined: Vec<(Seq, Seq)>,
 }
@@ -64,17 +64,17 @@ pub struct Report {
 /// With a writer at work, commits that go on meanwhile are not looked at.
 ///
 /// # Errors
-/// [`Error::NotALog`], [`Error::Version`], [`Error::Foreign`], [`Error::Io`]. Damage is no error
-/// here but part of the report; only a damaged or lost manifest is [`Error::Damaged`].
+/// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`]. Corruption is no error
+/// here but part of the report; only a damaged or lost manifest is [`Error::Corrupted`].
 ///
 /// [`Error::NotALog`]: crate::Error::NotALog
-/// [`Error::Version`]: crate::Error::Version
-/// [`Error::Foreign`]: crate::Error::Foreign
+/// [`Error::UnsupportedVersion`]: crate::Error::UnsupportedVersion
+/// [`Error::ForeignFile`]: crate::Error::ForeignFile
 /// [`Error::Io`]: crate::Error::Io
-/// [`Error::Damaged`]: crate::Error::Damaged
-pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
+/// [`Error::Corrupted`]: crate::Error::Corrupted
+pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
     let dir = &*directory::open(dir.as_ref(), options)?;
-    let mut last: Option<Result<Report>> = None;
+    let mut last: Option<Result<VerifyReport>> = None;
     for n in 0..TRIES {
         if n > 0 {
             std::thread::sleep(AGAIN);
@@ -82,7 +82,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
         let now = match pass(dir) {
             Ok(Pass { report, is_final: true }) => return Ok(report),
             Ok(Pass { report, .. }) => Ok(report),
-            Err(error @ (Error::Io(_) | Error::Damaged(_))) => Err(error),
+            Err(error @ (Error::Io(_) | Error::Corrupted(_))) => Err(error),
             Err(error) => return Err(error),
         };
         let same = match (&last, &now) {
@@ -95,7 +95,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<Report> {
         }
         last = Some(now);
     }
-    last.unwrap_or(Ok(Report::default()))
+    last.unwrap_or(Ok(VerifyReport::default()))
 }
 
 /// How often a pass is repeated while a writer changes the directory under it.
@@ -104,7 +104,7 @@ const TRIES: usize = 8;
 const AGAIN: Duration = Duration::from_millis(1);
 
 struct Pass {
-    report: Report,
+    report: VerifyReport,
     /// What it found holds, whatever a writer did meanwhile.
     is_final: bool,
 }
@@ -141,19 +141,19 @@ fn report(
     found: Examination,
     manifest: &Manifest,
     now: &Manifest,
-) -> Result<Report> {
+) -> Result<VerifyReport> {
     let trim = now.trim_seq;
     let segments: Vec<_> =
         found.segments.iter().filter(|segment| segment.number >= now.trim_segment).collect();
-    let mut report = Report {
+    let mut report = VerifyReport {
         segments: segments.len() as u64,
         after: Seq(segments.first().map_or(0, |first| first.prev_seq).max(trim)),
         last: Seq(segments.last().map_or(found.last, |last| last.last())),
         claimed: Seq(found.durable_bound),
-        ..Report::default()
+        ..VerifyReport::default()
     };
     for segment in &segments {
-        let damage = |offset: u64, after: u64, what: String| Damage {
+        let damage = |offset: u64, after: u64, what: String| Corruption {
             file: segment.path.clone(),
             offset,
             after: Seq(after),
@@ -182,7 +182,7 @@ fn report(
         }
     }
     if found.clean_lies {
-        report.damage.push(Damage {
+        report.damage.push(Corruption {
             file: dir.path_of(crate::store::paths::MANIFEST),
             offset: 0,
             after: Seq(manifest.clean.map_or(0, |end| end.seq)),
@@ -194,7 +194,7 @@ fn report(
     if found.durable_bound > found.last.max(missing)
         && let Some(newest) = segments.last()
     {
-        report.damage.push(Damage {
+        report.damage.push(Corruption {
             file: newest.path.clone(),
             offset: u64::from(newest.pieces_end()),
             after: Seq(found.last),
@@ -203,7 +203,7 @@ fn report(
     }
     let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
     if report.damage.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
-        report.damage.push(Damage {
+        report.damage.push(Corruption {
             file: dir.path_of(crate::store::paths::MANIFEST),
             offset: 0,
             after: report.last,
