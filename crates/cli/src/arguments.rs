@@ -1,6 +1,6 @@
 //! What can be typed. Every command teaches by example.
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 
 use crate::bench::BenchCommand;
 use crate::consensus_cmd::ConsensusCommand;
@@ -40,49 +40,4 @@ pub enum Face {
     /// Measure this machine's disk
     #[command(subcommand)]
     Bench(BenchCommand),
-}
-
-/// The disks that a log can live on.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum DiskChoice {
-    /// Positioned reads and writes
-    Std,
-    /// io_uring; where it cannot be had, what it replaces, with a note
-    Uring,
-    /// What suits this machine best
-    #[default]
-    Auto,
-}
-
-/// A choice that may be left to the program.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Choice {
-    /// Always
-    On,
-    /// Never
-    Off,
-    /// Where the file system can
-    #[default]
-    Auto,
-}
-
-impl Choice {
-    /// As it is typed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Choice::On => "on",
-            Choice::Off => "off",
-            Choice::Auto => "auto",
-        }
-    }
-}
-
-/// How records are told apart in a stream of bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum Framing {
-    /// One record a line, without its newline; an empty line is an empty record
-    #[default]
-    Lines,
-    /// A length of 4 bytes, little-endian, before each record
-    Len32,
 }

@@ -95,6 +95,19 @@ impl Failure {
         Self { status, message: format!("{error}{advice}") }
     }
 
+    /// An operation on the consensus log in `dir` failed.
+    pub fn of_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
+            use esker_consensus::Error;
+        match error {
+            Error::Log(cause) | Error::CorruptedEntry { cause, .. } => Failure::of_log(cause, dir),
+            // The log below vouches for the bytes: it is the log of something else.
+            Error::CorruptedRecord { .. } => {
+                Failure::failed(format!("{} is no consensus log: {error}", dir.display()))
+            }
+            _ => Failure::failed(format!("{}: {error}", dir.display())),
+        }
+    }
+
     /// An operation on a file failed.
     pub fn of_io(what: impl Display, error: &io::Error) -> Self {
         Self::failed(format!("{what}: {error}"))

@@ -5,9 +5,11 @@
 
 mod arguments;
 mod bench;
+mod choices;
 mod consensus_cmd;
 mod exit;
 mod log_cmd;
+mod log_options;
 mod output;
 mod quantity;
 mod signals;

@@ -7,15 +7,17 @@ use clap::{Args, ValueEnum};
 use esker_log::Options;
 use serde_json::{Map, Value, json};
 
-use super::append::SECONDS;
-use super::payload::{HEAD, Recipe};
-use super::verify::Verify;
+use crate::bench::records::payload::{HEAD, Recipe};
+use crate::bench::records::verify::Verify;
 use crate::exit::{Failure, Outcome};
-use crate::log_cmd::{KeepingArguments, WritingArguments};
+use crate::log_options::{KeepingArguments, WritingArguments};
 use crate::quantity;
 
 /// Records in one call where a log is written that somebody catches up with.
 const CATCHUP_BATCH: u32 = 64;
+
+/// The timed part, unless it is told.
+pub const SECONDS: f64 = 5.0;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -270,7 +272,7 @@ impl LogBenchArguments {
     pub fn queue_depth(&self) -> Option<usize> {
         let asked = self.writing.queue_depth.map(usize::from);
         #[cfg(target_os = "linux")]
-        if self.writing.disk == crate::arguments::DiskChoice::Uring {
+        if self.writing.disk == crate::choices::DiskChoice::Uring {
             return asked.or(Some(esker_disk::uring::UringOptions::default().in_flight));
         }
         asked

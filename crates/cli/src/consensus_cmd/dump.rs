@@ -7,6 +7,7 @@ use clap::Args;
 use esker_consensus::Error;
 use serde_json::{Value, json};
 
+use super::inspection;
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
@@ -37,11 +38,11 @@ pub struct DumpArguments {
 
 /// Prints the slots.
 pub fn run(arguments: &DumpArguments) -> Outcome {
-    let found = super::read(&arguments.dir)?;
+    let found = inspection::read(&arguments.dir)?;
     if let (Some(from), Some(floor)) = (arguments.from, found.floor)
         && from <= floor
     {
-        return Err(super::failure(&Error::Truncated { floor }, &arguments.dir));
+        return Err(Failure::of_consensus(&Error::Truncated { floor }, &arguments.dir));
     }
     for (from, to) in &found.quarantined {
         complain(&format!(
@@ -54,7 +55,8 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
         if arguments.committed && !picture.committed {
             continue;
         }
-        let value = found.value(*slot).map_err(|error| super::failure(&error, &arguments.dir))?;
+        let value =
+            found.value(*slot).map_err(|error| Failure::of_consensus(&error, &arguments.dir))?;
         let value = value.as_deref().unwrap_or_default();
         let written = if arguments.json {
             let mut line = json!({

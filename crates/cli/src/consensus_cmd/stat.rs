@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
+use super::inspection;
 use crate::exit::Outcome;
 use crate::output;
 
@@ -29,7 +30,7 @@ pub struct StatArguments {
 
 /// Says what is there.
 pub fn run(arguments: &StatArguments) -> Outcome {
-    let found = super::read(&arguments.dir)?;
+    let found = inspection::read(&arguments.dir)?;
     let committed = || found.slots.iter().filter(|(_, slot)| slot.committed).map(|(n, _)| *n);
     let (lowest, highest) = (committed().next(), committed().next_back());
     let count = committed().count();
@@ -47,7 +48,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             "highest": highest,
             "uncommitted": uncommitted,
             "bytes": bytes,
-            "quarantined": super::ranges(&found.quarantined),
+            "quarantined": inspection::ranges(&found.quarantined),
             "records": {
                 "promises": promises,
                 "accepts": accepts,

@@ -6,6 +6,7 @@ use clap::Args;
 use esker_log::Options;
 use serde_json::json;
 
+use super::inspection;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
@@ -34,7 +35,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     let report = esker_log::verify(dir, &Options::default())
         .map_err(|error| Failure::of_log(&error, dir))?;
     let sound = report.damage.is_empty() && report.quarantined.is_empty();
-    let found = if sound { Some(super::read(dir)?) } else { None };
+    let found = if sound { Some(inspection::read(dir)?) } else { None };
     let flaws = found.as_ref().map_or(&[][..], |found| &found.flaws);
     if arguments.json {
         output::print_json(&json!({
@@ -43,7 +44,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
             "bytes": report.bytes,
             "slots": found.as_ref().map(|found| found.slots.len()),
             "damage": report.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "quarantined": super::ranges(&report.quarantined),
+            "quarantined": inspection::ranges(&report.quarantined),
             "flaws": flaws.iter().map(|(seq, what)| json!({ "record": seq.0, "what": what })).collect::<Vec<_>>(),
         }))?;
     } else {

@@ -15,9 +15,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::framing::{BadFraming, Framer};
 use super::input::{Event, Input};
-use super::open::{self, KeepingArguments, WritingArguments};
+use crate::log_options::{self, KeepingArguments, WritingArguments};
 use super::summary::Summary;
-use crate::arguments::Framing;
+use crate::choices::Framing;
 use crate::exit::{Failure, Outcome, complain};
 
 /// Input that stays away so long has paused.
@@ -65,7 +65,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let limit = options.record_limit;
 
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
-    let log = open::for_writing(dir, options)?;
+    let log = log_options::for_writing(dir, options)?;
     let progress = progress(&input);
     let framer = Framer::new(arguments.framing, limit);
     let mut appending =

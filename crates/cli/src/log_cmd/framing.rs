@@ -6,7 +6,7 @@
 use std::io::BufRead;
 use std::ops::Range;
 
-use crate::arguments::Framing;
+use crate::choices::Framing;
 
 /// Bytes asked for in one read.
 const READ: usize = 256 << 10;

@@ -4,7 +4,6 @@ mod append;
 mod cat;
 mod framing;
 mod input;
-mod open;
 mod repair;
 mod stat;
 mod summary;
@@ -16,7 +15,6 @@ use clap::Subcommand;
 use crate::bench;
 use crate::exit::Outcome;
 
-pub use open::{KeepingArguments, WritingArguments};
 
 /// The commands of `esker log`.
 #[derive(Debug, Subcommand)]

@@ -6,7 +6,7 @@ use clap::Args;
 use esker_log::{Options, Seq};
 use serde_json::json;
 
-use super::open;
+use crate::log_options;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
@@ -37,7 +37,7 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
     let TruncateArguments { dir, before, json } = arguments;
     let mut options = Options::default();
     options.must_exist = true;
-    let log = open::for_writing(dir, options)?;
+    let log = log_options::for_writing(dir, options)?;
     let truncated = log.truncate_before(Seq(*before));
     let closed = log.close();
     truncated.and(closed).map_err(|error| match error {

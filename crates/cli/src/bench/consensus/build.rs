@@ -7,12 +7,11 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_consensus::{ConsensusLog, Mode};
 
+use super::arguments::{BALLOT, consensus_options};
 use super::compare::value_of;
-use super::{BALLOT, consensus_options};
 use crate::bench::arguments::After;
-use crate::consensus_cmd::failure;
-use crate::exit::Outcome;
-use crate::log_cmd::WritingArguments;
+use crate::exit::{Failure, Outcome};
+use crate::log_options::WritingArguments;
 use crate::output;
 
 /// Arguments of the hidden command.
@@ -37,7 +36,7 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(crate::exit::Status::Failed as i32);
     });
-    let told = |error| failure(&error, &arguments.dir);
+    let told = |error| Failure::of_consensus(&error, &arguments.dir);
     let options = consensus_options(&arguments.writing, Mode::Volatile, true);
     let log = ConsensusLog::open(&arguments.dir, options).map_err(told)?;
     let mut value = vec![0; arguments.size as usize];

@@ -6,7 +6,6 @@ use std::path::Path;
 use esker_consensus::ConsensusLog;
 
 use super::timed::Bench;
-use crate::consensus_cmd::failure;
 use crate::exit::{Failure, Outcome};
 
 /// Makes a value that of a slot: its number at both ends, so that making it takes nothing of what is
@@ -22,7 +21,9 @@ pub fn value_of(slot: u64, value: &mut [u8]) {
 impl Bench<'_> {
     pub fn compare_uncommitted(&self, log: &ConsensusLog, count: u64) -> Outcome {
         let guard = log.pin();
-        let entries = log.scan_uncommitted(&guard).map_err(|error| failure(&error, &self.dir))?;
+        let entries = log
+            .scan_uncommitted(&guard)
+            .map_err(|error| Failure::of_consensus(&error, &self.dir))?;
         let mut value = vec![0; self.arguments.size as usize];
         for (entry, slot) in entries.iter().zip(0..) {
             value_of(slot, &mut value);
@@ -63,7 +64,7 @@ pub fn compare(log: &ConsensusLog, size: usize, dir: &Path) -> Outcome<u64> {
         wrong = Some(entry.slot());
         ControlFlow::Break(())
     })
-    .map_err(|error| failure(&error, dir))?;
+    .map_err(|error| Failure::of_consensus(&error, dir))?;
     match wrong {
         Some(slot) => Err(Failure::failed(format!("slot {slot} is not as it was written"))),
         None => Ok(seen),

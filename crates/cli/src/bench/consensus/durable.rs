@@ -6,13 +6,12 @@ use esker_consensus::{Error, Mode};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
-use super::BALLOT;
+use super::arguments::BALLOT;
 use super::compare::value_of;
 use super::timed::{Bench, Measured};
-use crate::bench::crew::WORKERS;
-use crate::bench::latency::Latencies;
-use crate::bench::resources::{self, Mark, Used};
-use crate::consensus_cmd::failure;
+use crate::bench::load::callers::WORKERS;
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::{self, Mark, Used};
 use crate::exit::{Failure, Outcome};
 
 impl Bench<'_> {
@@ -68,7 +67,8 @@ impl Bench<'_> {
         });
         let time = begin.elapsed();
         let used = Used { resident: resources::peak(), ..mark.used() };
-        let (latencies, ops) = outcome.map_err(|error: Error| failure(&error, &dir))?;
+        let (latencies, ops) =
+            outcome.map_err(|error: Error| Failure::of_consensus(&error, &dir))?;
         let count = log.committed_range().map_or(0, |range| range.count);
         if count != ops {
             return Err(Failure::failed(format!("{count} of {ops} commits are there")));
@@ -94,7 +94,7 @@ impl Bench<'_> {
         let mode = Mode::Durable;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("batch", options.clone())?;
-        let told = |error| failure(&error, &dir);
+        let told = |error| Failure::of_consensus(&error, &dir);
         let (most, span) = self.until(BATCH);
         let size = self.arguments.size as usize;
         let mut latencies = Latencies::new();

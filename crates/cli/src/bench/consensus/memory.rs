@@ -5,13 +5,12 @@ use std::time::{Duration, Instant};
 use esker_consensus::{ConsensusLog, Error, Mode};
 use serde_json::json;
 
-use super::BALLOT;
+use super::arguments::BALLOT;
 use super::compare::value_of;
 use super::timed::{Bench, Measured};
-use crate::bench::latency::Latencies;
-use crate::bench::resources::Used;
-use crate::consensus_cmd::failure;
-use crate::exit::Outcome;
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::Used;
+use crate::exit::{Failure, Outcome};
 
 /// Entries that the reading works read.
 const READ_FROM: u64 = 10_000;
@@ -31,7 +30,7 @@ impl Bench<'_> {
         // What is committed leaves memory early, so that the next round finds it free.
         options.cache_size = each * u64::from(self.arguments.size).max(64);
         let (log, dir) = self.open("accept", options.clone())?;
-        let told = |error| failure(&error, &dir);
+        let told = |error| Failure::of_consensus(&error, &dir);
         let mut outcome = (Duration::ZERO, Latencies::new(), Used::default());
         for round in 0..ROUNDS {
             let (time, latencies, used) =
@@ -81,7 +80,7 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("read", options.clone())?;
-        let told = |error| failure(&error, &dir);
+        let told = |error| Failure::of_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..READ_FROM {
             value_of(slot, &mut value);
@@ -133,7 +132,7 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("scan", options.clone())?;
-        let told = |error| failure(&error, &dir);
+        let told = |error| Failure::of_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..SCANNED {
             value_of(slot, &mut value);

@@ -3,6 +3,7 @@
 //! Every work gets a log of its own, and compares everything that it wrote, or read, with what it
 //! should be. Only accepting is warmed up; elsewhere memory that is touched for the first time counts.
 
+mod arguments;
 mod build;
 mod compare;
 mod durable;
@@ -10,116 +11,13 @@ mod memory;
 mod recover;
 mod timed;
 
-use std::path::PathBuf;
-
-use clap::Args;
-use esker_consensus::{Ballot, Mode, Options};
-use serde_json::{Map, Value, json};
-
+pub use self::arguments::ConsensusBenchArguments;
+use self::arguments::WORKS;
 pub use self::build::{ConsensusBuildArguments, run as run_build};
 use self::timed::Bench;
-use super::floor::Floor;
-use super::place::Place;
+use crate::bench::machine::floor::Floor;
+use crate::bench::workdir::Place;
 use crate::exit::Outcome;
-use crate::log_cmd::WritingArguments;
-use crate::quantity;
-
-const EXAMPLES: &str = "\
-Examples:
-  esker consensus bench
-  esker consensus bench --json --only accept,recover --dir /data/bench
-
-Works in memory are timed as a whole, and every 16th operation by itself. What was written is read back \
-and compared. The floor of this machine is sampled before, during and after.";
-
-/// What can be measured.
-const WORKS: [&str; 8] = [
-    "accept",
-    "accept-commit",
-    "read-committed",
-    "read-uncommitted",
-    "scan-1000",
-    "durable-accept-commit",
-    "batch-commit-100",
-    "recover",
-];
-pub const BALLOT: Ballot = Ballot::new(1, 1);
-
-/// Arguments of `esker consensus bench`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct ConsensusBenchArguments {
-    /// Measure these alone: accept, accept-commit, read-committed, read-uncommitted, scan-1000,
-    /// durable-accept-commit, batch-commit-100, recover
-    #[arg(long, value_delimiter = ',', value_name = "WORK,..", value_parser = WORKS)]
-    pub only: Vec<String>,
-    /// The size of a value
-    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = quantity::small_bytes)]
-    pub size: u32,
-    /// The length of each timed part of the durable works [default: 2]
-    #[arg(long, value_name = "N", conflicts_with = "count", value_parser = quantity::seconds)]
-    pub seconds: Option<f64>,
-    /// The operations of each timed part, rounded to what the work does at once [default: what suits the work]
-    #[arg(long, value_name = "N", value_parser = quantity::count)]
-    pub count: Option<u64>,
-    /// Entries in the log that is opened
-    #[arg(long, value_name = "N", default_value = "5000000", value_parser = quantity::count)]
-    pub entries: u64,
-    /// Where to work; made, and removed at the end
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
-    /// Leave the logs in --dir at the end
-    #[arg(long)]
-    pub keep: bool,
-    /// Print one JSON object a figure, and nothing else, on standard output
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub writing: WritingArguments,
-}
-
-impl ConsensusBenchArguments {
-    /// The defaults, but for what was asked for.
-    pub fn options(&self, mode: Mode, sync_on_commit: bool) -> Options {
-        consensus_options(&self.writing, mode, sync_on_commit)
-    }
-
-    /// What every figure tells of its circumstances.
-    pub fn params(&self, options: &Options) -> Map<String, Value> {
-        let mut params = Map::new();
-        let mode = if options.mode == Mode::Durable { "durable" } else { "volatile" };
-        let told = [
-            ("mode", json!(mode)),
-            ("size", json!(self.size)),
-            ("sync_on_commit", json!(options.sync_on_commit)),
-            ("mutable_size", json!(options.mutable_size)),
-            ("cache_size", json!(options.cache_size)),
-            ("segment_size", json!(options.segment_size)),
-            ("checkpoint_every", json!(options.checkpoint_every)),
-        ];
-        params.extend(told.into_iter().map(|(name, value)| (name.to_owned(), value)));
-        params
-    }
-}
-
-/// What a log tells of its disk: what came of the flags.
-pub fn circumstances(params: &mut Map<String, Value>, log: &esker_log::Metadata) {
-    params.insert("disk".into(), json!(log.disk));
-    params.insert("direct".into(), json!(log.direct));
-    params.insert("dsync".into(), json!(log.dsync));
-}
-
-/// The options that the flags for writing ask for.
-pub fn consensus_options(writing: &WritingArguments, mode: Mode, sync_on_commit: bool) -> Options {
-    let log = writing.options();
-    let mut options = Options::on(log.disk);
-    options.mode = mode;
-    options.sync_on_commit = sync_on_commit;
-    options.segment_size = log.segment_size;
-    options.direct = log.direct;
-    options.dsync = log.dsync;
-    options
-}
 
 /// Measures, reads back, prints.
 pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {

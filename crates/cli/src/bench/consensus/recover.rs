@@ -14,16 +14,15 @@ use esker_consensus::{ConsensusLog, Mode};
 use esker_log::PriorShutdown;
 use serde_json::{Value, json};
 
+use super::arguments::{ConsensusBenchArguments, circumstances};
 use super::compare::compare;
-use super::{ConsensusBenchArguments, circumstances};
 use crate::bench::arguments::After;
-use crate::bench::cold::forget_pages;
-use crate::bench::figure::{Figure, Shape};
-use crate::bench::floor::Floor;
-use crate::bench::latency::Latencies;
-use crate::bench::place::Place;
-use crate::bench::resources::{self, Mark, Used};
-use crate::consensus_cmd::failure;
+use crate::bench::machine::floor::Floor;
+use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::page_cache::forget_pages;
+use crate::bench::workdir::Place;
 use crate::exit::{Failure, Outcome};
 
 /// How often each opening is measured.
@@ -47,7 +46,8 @@ pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor
             cold &= forget_pages(&dir);
             resources::reset_peak();
             let (begin, mark) = (Instant::now(), Mark::now());
-            let log = ConsensusLog::open(&dir, options.clone()).map_err(|e| failure(&e, &dir))?;
+            let log = ConsensusLog::open(&dir, options.clone())
+                .map_err(|e| Failure::of_consensus(&e, &dir))?;
             let took = begin.elapsed();
             used = used.and(Used { resident: resources::peak(), ..mark.used() });
             latencies.add(took);
@@ -75,7 +75,7 @@ pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor
             if round + 1 == TIMES && compare(&log, arguments.size as usize, &dir)? != there {
                 return Err(Failure::failed("fewer values were read back than were committed"));
             }
-            log.close().map_err(|error| failure(&error, &dir))?;
+            log.close().map_err(|error| Failure::of_consensus(&error, &dir))?;
             if after == After::Kill {
                 remove(&dir)?;
             }

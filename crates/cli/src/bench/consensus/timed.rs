@@ -8,12 +8,11 @@ use esker_consensus::{ConsensusLog, Error, Options};
 use esker_log::Metadata;
 use serde_json::{Map, Value, json};
 
-use super::{ConsensusBenchArguments, circumstances};
-use crate::bench::figure::{Figure, Shape};
-use crate::bench::floor::Floor;
-use crate::bench::latency::Latencies;
-use crate::bench::resources::{self, Mark, Used};
-use crate::consensus_cmd::failure;
+use super::arguments::{ConsensusBenchArguments, circumstances};
+use crate::bench::machine::floor::Floor;
+use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::{self, Mark, Used};
 use crate::exit::{Failure, Outcome};
 
 /// One operation of so many is timed by itself.
@@ -61,14 +60,15 @@ impl Bench<'_> {
 
     pub fn open(&self, work: &str, options: Options) -> Outcome<(ConsensusLog, PathBuf)> {
         let dir = self.dir.join(work);
-        let log = ConsensusLog::open(&dir, options).map_err(|error| failure(&error, &dir))?;
+        let log = ConsensusLog::open(&dir, options)
+            .map_err(|error| Failure::of_consensus(&error, &dir))?;
         Ok((log, dir))
     }
 
     /// Closes the log and removes it; what it told of itself before.
     pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<Metadata> {
         let told = log.stats().log;
-        log.close().map_err(|error| failure(&error, dir))?;
+        log.close().map_err(|error| Failure::of_consensus(&error, dir))?;
         if !self.arguments.keep {
             std::fs::remove_dir_all(dir).map_err(|error| {
                 Failure::of_io(format_args!("remove {}", dir.display()), &error)
@@ -117,7 +117,7 @@ impl Bench<'_> {
         let mut all = Latencies::new();
         let (mut begin, mut end) = (None, None);
         for part in parts {
-            let part = part.map_err(|error| failure(&error, &self.dir))?;
+            let part = part.map_err(|error| Failure::of_consensus(&error, &self.dir))?;
             begin = begin.min(part.begin).or(part.begin);
             end = end.max(part.end);
             if let Some(latencies) = part.latencies {

@@ -14,21 +14,20 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::allocations;
-use super::append::SECONDS;
-use super::arguments::LogBenchArguments;
-use super::crew::{Until, WORKERS};
-use super::crowd::Crowd;
-use super::figure::{Figure, Shape, rounded};
-use super::floor::Floor;
-use super::follower::Follower;
-use super::latency::Latencies;
-use super::moments::{self, Moments};
-use super::pace::{Pace, Wrote};
-use super::place::Place;
-use super::readback;
-use super::resources::{self, Mark, Used};
-use super::verify::{Expected, Tally, Verify};
+use crate::bench::arguments::{LogBenchArguments, SECONDS};
+use crate::bench::load::callers::{Until, WORKERS};
+use crate::bench::load::durable_times::{self, Moments};
+use crate::bench::load::follower::Follower;
+use crate::bench::load::open_loop::{Pace, Wrote};
+use crate::bench::load::tail_readers::Crowd;
+use crate::bench::machine::floor::Floor;
+use crate::bench::measure::allocations;
+use crate::bench::measure::figure::{Figure, Shape, rounded};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::records::readback;
+use crate::bench::records::verify::{Expected, Tally, Verify};
+use crate::bench::workdir::Place;
 use crate::exit::{Failure, Outcome};
 
 /// Slices of the timed part.
@@ -197,7 +196,7 @@ impl Fanout<'_> {
         let watched = log.clone();
         self.runtime.spawn(async move {
             // What fails here fails for the readers and the writer, too, and they tell.
-            let _ = moments::watch(watched, moments, move || drop(standing)).await;
+            let _ = durable_times::watch(watched, moments, move || drop(standing)).await;
         });
         // It says nothing and lets go.
         let _ = stands.recv();

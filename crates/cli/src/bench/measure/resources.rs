@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::allocations;
+use crate::bench::measure::allocations;
 
 /// Counters at one moment.
 #[derive(Debug, Clone, Copy)]

@@ -17,9 +17,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::latency::Latencies;
-use super::moments::Moments;
-use super::verify::{Expected, Tally};
+use crate::bench::load::durable_times::Moments;
+use crate::bench::measure::latency::Latencies;
+use crate::bench::records::verify::{Expected, Tally};
 use crate::exit::{Failure, Outcome};
 
 /// Histograms that the readers share, so that few meet at one.
@@ -212,8 +212,8 @@ impl Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::payload::Recipe;
-    use crate::bench::verify::Verify;
+    use crate::bench::records::payload::Recipe;
+    use crate::bench::records::verify::Verify;
 
     const SOON: Duration = Duration::from_millis(50);
     const LATE: Duration = Duration::from_secs(60);

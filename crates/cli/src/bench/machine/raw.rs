@@ -12,13 +12,13 @@ use esker_disk::{
 };
 use serde_json::json;
 
-use super::figure::{Figure, Shape};
-use super::floor::Floor;
-use super::latency::Latencies;
-use super::payload::mix;
-use super::place::Place;
-use super::resources::{self, Mark, Used};
-use crate::arguments::{Choice, DiskChoice};
+use crate::bench::machine::floor::Floor;
+use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::records::payload::mix;
+use crate::bench::workdir::Place;
+use crate::choices::{Choice, DiskChoice};
 use crate::exit::{Failure, Outcome};
 use crate::quantity;
 

@@ -6,7 +6,7 @@
 use clap::ValueEnum;
 use esker_log::Batch;
 
-use super::payload::{Payload, Recipe};
+use crate::bench::records::payload::{Payload, Recipe};
 use crate::exit::{Failure, Outcome};
 
 /// `header` compares every so many-th record byte for byte.

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_log::{Log, Result};
 
-use super::arguments::After;
-use super::payload::Payload;
+use crate::bench::arguments::After;
+use crate::bench::records::payload::Payload;
 use crate::exit::{Failure, Outcome};
-use crate::log_cmd::WritingArguments;
+use crate::log_options::WritingArguments;
 use crate::{output, quantity};
 
 /// Records in one call.
@@ -43,7 +43,10 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     });
     let of_log = |error| Failure::of_log(&error, &arguments.dir);
     let log = Log::open(&arguments.dir, arguments.writing.options()).map_err(of_log)?;
-    let recipe = super::payload::Recipe { seed: arguments.seed, sizes: arguments.size.clone() };
+    let recipe = crate::bench::records::payload::Recipe {
+        seed: arguments.seed,
+        sizes: arguments.size.clone(),
+    };
     let mut payloads: Vec<Payload> = (0..BATCH).map(|_| recipe.of(0)).collect();
     let mut count = log.durable().0;
     let mut left = arguments.bytes;

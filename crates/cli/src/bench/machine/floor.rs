@@ -3,30 +3,23 @@
 //! A machine's disk changes from minute to minute, so the floor is sampled before, during and after
 //! what it is compared with, and the median counts. One sample takes some 400 ms.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use esker_disk::{AlignedBuf, BLOCK, Dir, Disk, File, Open, StdDisk, read_full_at, write_all_at};
-use serde::Serialize;
-use serde_json::json;
 
-use super::figure::{Figure, Shape};
-use super::latency::Latencies;
-use super::payload::mix;
-use super::place::Place;
-use super::raw::{self, RawArguments};
-use super::resources::{self, Mark, Used};
+use crate::bench::measure::floor_figures::FloorFigures;
+use crate::bench::measure::latency::Latencies;
+use crate::bench::records::payload::mix;
 use crate::exit::{Failure, Outcome};
-use crate::quantity;
 
 /// The file for sequential transfers, and one transfer.
 const BLOCKS: u64 = 128 << 20;
 const CHUNK: usize = 1 << 20;
 /// Transfers in flight.
-const IN_FLIGHT: usize = 3;
+pub const IN_FLIGHT: usize = 3;
 /// The file for small overwrites.
 const SMALL: u64 = 4 << 20;
 /// What is copied in memory: more than a cache holds.
@@ -36,78 +29,6 @@ const PART: Duration = Duration::from_millis(90);
 /// How long the disk settles before a sample.
 const SETTLE: Duration = Duration::from_millis(40);
 const SYNCS: u64 = 8;
-
-const EXAMPLES: &str = "\
-Examples:
-  # The disk under the current directory
-  esker bench floor
-
-  # One writer and four readers of 2 MiB blocks, through io_uring with registered buffers
-  esker bench floor --raw --readers 4 --buffer-size 2M --disk uring --register
-
-  # The disk under /data, sampled for ten seconds, for a program
-  esker bench floor --dir /data/floor --seconds 10 --json";
-
-/// Arguments of `esker bench floor`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct FloorArguments {
-    /// A directory on the disk to measure; made, and removed at the end
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// How long to sample
-    #[arg(long, value_name = "N", default_value = "2", value_parser = quantity::seconds)]
-    seconds: f64,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    raw: RawArguments,
-}
-
-/// Measures the floor alone.
-pub fn run(arguments: &FloorArguments) -> Outcome {
-    if arguments.raw.raw {
-        let dir = arguments.dir.as_deref();
-        return raw::run(&arguments.raw, dir, arguments.seconds, arguments.json);
-    }
-    let place = Place::make(arguments.dir.as_deref(), false)?;
-    let mut floor = Floor::prepare(&place.floor())?;
-    let (begin, mark) = (Instant::now(), Mark::now());
-    floor.sample()?;
-    while begin.elapsed().as_secs_f64() < arguments.seconds {
-        floor.sample()?;
-    }
-    let used = Used { resident: resources::peak(), ..mark.used() };
-    let told = floor.medians();
-    let ops = floor.syncs.count();
-    Figure {
-        params: json!({
-            "seconds": arguments.seconds,
-            "samples": told.samples,
-            "direct": floor.direct,
-            "in_flight": IN_FLIGHT,
-            "operation": "overwrite 4 KiB of written blocks + fdatasync",
-        }),
-        latencies: floor.syncs.clone(),
-        floor: told,
-        used,
-        verified: false,
-        ..Figure::of("floor", ops, ops * BLOCK as u64, floor.sync_time)
-    }
-    .print(arguments.json, Shape::Floor)
-}
-
-/// The medians of the samples.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct FloorFigures {
-    pub sync_p50_us: f64,
-    pub append_sync_p50_us: f64,
-    pub seq_mb_per_s: f64,
-    pub read_mb_per_s: f64,
-    pub memcpy_gb_per_s: f64,
-    pub samples: usize,
-}
 
 /// The files to measure with, and what was measured so far.
 #[derive(Debug)]
@@ -136,6 +57,16 @@ impl Floor {
     /// Makes the files in `dir` and writes their blocks.
     pub fn prepare(dir: &Path) -> Outcome<Self> {
         Self::make(dir).map_err(failure)
+    }
+
+    /// The latencies of all syncs so far, and the time that they took together.
+    pub fn syncs(&self) -> (&Latencies, Duration) {
+        (&self.syncs, self.sync_time)
+    }
+
+    /// Whether it goes past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
     }
 
     /// Measures everything once.

@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Options, PriorShutdown};
 use serde_json::{Value, json};
 
-use super::arguments::{After, LogBenchArguments};
-use super::cold::forget_pages;
-use super::figure::{Figure, Shape};
-use super::floor::Floor;
-use super::latency::Latencies;
-use super::payload::mix;
-use super::place::Place;
-use super::readback;
-use super::resources::{self, Mark, Used};
+use crate::bench::arguments::{After, LogBenchArguments};
+use crate::bench::machine::floor::Floor;
+use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::page_cache::forget_pages;
+use crate::bench::records::payload::mix;
+use crate::bench::records::readback;
+use crate::bench::workdir::Place;
 use crate::exit::{Failure, Outcome};
 use crate::quantity;
 

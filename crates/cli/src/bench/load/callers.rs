@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Result, Ticket};
 use tokio::runtime::{Builder, Runtime};
 
-use super::latency::Latencies;
-use super::payload::{Payload, Recipe};
-use super::per_thread::PerThread;
-use super::resources::{self, Mark, Used};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::per_thread::PerThread;
+use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::records::payload::{Payload, Recipe};
 use crate::exit::{Failure, Outcome};
 
 /// Callers that do not wait time every so many-th call, because two looks at the clock cost as much.

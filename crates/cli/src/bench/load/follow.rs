@@ -14,11 +14,11 @@ use esker_log::{Batch, Error, Reader, ReaderStream, Start};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use super::payload::Recipe;
-use super::resources::{self, Mark};
-use super::verify::{Expected, Tally, Verify};
+use crate::bench::measure::resources::{self, Mark};
+use crate::bench::records::payload::Recipe;
+use crate::bench::records::verify::{Expected, Tally, Verify};
 use crate::exit::{Failure, Outcome};
-use crate::log_cmd::WritingArguments;
+use crate::log_options::WritingArguments;
 use crate::{output, quantity};
 
 /// Nobody said how far to read.

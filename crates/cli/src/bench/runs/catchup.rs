@@ -12,18 +12,17 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Start};
 use serde_json::{Map, Value, json};
 
-use super::append::SECONDS;
-use super::arguments::LogBenchArguments;
-use super::cold::{forget_pages, read_raw};
-use super::crew::{Crew, Slice, Until, Work};
-use super::figure::{Figure, Shape, rounded};
-use super::floor::Floor;
-use super::follower::{Followed, Follower};
-use super::latency::Latencies;
-use super::open::BYTES;
-use super::place::Place;
-use super::resources::{self, Mark, Used};
-use super::verify::{Expected, Tally, Verify};
+use crate::bench::arguments::{LogBenchArguments, SECONDS};
+use crate::bench::load::callers::{Crew, Slice, Until, Work};
+use crate::bench::load::follower::{Followed, Follower};
+use crate::bench::machine::floor::Floor;
+use crate::bench::measure::figure::{Figure, Shape, rounded};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::page_cache::{forget_pages, read_raw};
+use crate::bench::records::verify::{Expected, Tally, Verify};
+use crate::bench::runs::open::BYTES;
+use crate::bench::workdir::Place;
 use crate::exit::{Failure, Outcome};
 
 /// Runs, checks what is read, prints.

@@ -10,7 +10,7 @@ use esker_disk::Disk;
 use esker_disk::uring::{UringDisk, UringOptions};
 use esker_log::{Direct, Log, Options, Policy, PriorShutdown, Retention};
 
-use crate::arguments::{Choice, DiskChoice};
+use crate::choices::{Choice, DiskChoice};
 use crate::exit::{Failure, Outcome, complain};
 use crate::quantity;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use esker_log::{Log, Options, Retention, Start};
 
-use super::payload::{HEAD, Payload, Recipe, head_of};
+use crate::bench::records::payload::{HEAD, Payload, Recipe, head_of};
 use crate::exit::{Failure, Outcome};
 
 /// What stands in the log.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::floor::FloorFigures;
-use super::latency::Latencies;
-use super::resources::Used;
+use crate::bench::measure::floor_figures::FloorFigures;
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::Used;
 use crate::exit::Outcome;
 use crate::output;
 

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::arguments::LogBenchArguments;
-use super::figure::rounded;
-use super::follow::shared_clock;
-use super::latency::Latencies;
-use super::moments::Moments;
-use super::verify::Tally;
-use crate::arguments::DiskChoice;
+use crate::bench::arguments::LogBenchArguments;
+use crate::bench::load::durable_times::Moments;
+use crate::bench::load::follow::shared_clock;
+use crate::bench::measure::figure::rounded;
+use crate::bench::measure::latency::Latencies;
+use crate::bench::records::verify::Tally;
+use crate::choices::DiskChoice;
 use crate::exit::{Failure, Outcome};
 
 /// How long it may take for what is left when the writer has ended.

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Result};
 use tokio::sync::Notify;
 
-use super::crew::{Until, reuse};
-use super::latency::Latencies;
-use super::payload::{Payload, Recipe};
+use crate::bench::load::callers::{Until, reuse};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::records::payload::{Payload, Recipe};
 
 /// The writer, between slices.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::latency::Latencies;
+use crate::bench::measure::latency::Latencies;
 
 thread_local! {
     /// The slot of this thread. A thread runs callers of one benchmark.

@@ -6,17 +6,15 @@ use std::time::{Duration, Instant};
 use esker_log::Log;
 use serde_json::{Value, json};
 
-use super::arguments::LogBenchArguments;
-use super::crew::{Crew, Slice, TIMED_EVERY, Until, WORKERS, Work};
-use super::figure::{Figure, Shape, Summary};
-use super::floor::Floor;
-use super::no_disk::NoDisk;
-use super::place::Place;
-use super::readback::{self, Compared};
+use crate::bench::arguments::{LogBenchArguments, SECONDS};
+use crate::bench::load::callers::{Crew, Slice, TIMED_EVERY, Until, WORKERS, Work};
+use crate::bench::load::no_disk::NoDisk;
+use crate::bench::machine::floor::Floor;
+use crate::bench::measure::figure::{Figure, Shape, Summary};
+use crate::bench::records::readback::{self, Compared};
+use crate::bench::workdir::Place;
 use crate::exit::{Failure, Outcome, complain};
 
-/// The timed part, unless it is told.
-pub const SECONDS: f64 = 5.0;
 /// Work before the timed part, so that the steady state is measured: at most so long, and at most such a
 /// part of the timed part.
 const WARM_UP_S: f64 = 0.3;

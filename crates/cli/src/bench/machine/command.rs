@@ -1,0 +1,77 @@
+//! `esker bench floor`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use esker_disk::BLOCK;
+use serde_json::json;
+
+use crate::bench::machine::floor::{Floor, IN_FLIGHT};
+use crate::bench::machine::raw::{self, RawArguments};
+use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::workdir::Place;
+use crate::exit::Outcome;
+use crate::quantity;
+const EXAMPLES: &str = "\
+Examples:
+  # The disk under the current directory
+  esker bench floor
+
+  # One writer and four readers of 2 MiB blocks, through io_uring with registered buffers
+  esker bench floor --raw --readers 4 --buffer-size 2M --disk uring --register
+
+  # The disk under /data, sampled for ten seconds, for a program
+  esker bench floor --dir /data/floor --seconds 10 --json";
+
+/// Arguments of `esker bench floor`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct FloorArguments {
+    /// A directory on the disk to measure; made, and removed at the end
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How long to sample
+    #[arg(long, value_name = "N", default_value = "2", value_parser = quantity::seconds)]
+    seconds: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    raw: RawArguments,
+}
+
+/// Measures the floor alone.
+pub fn run(arguments: &FloorArguments) -> Outcome {
+    if arguments.raw.raw {
+        let dir = arguments.dir.as_deref();
+        return raw::run(&arguments.raw, dir, arguments.seconds, arguments.json);
+    }
+    let place = Place::make(arguments.dir.as_deref(), false)?;
+    let mut floor = Floor::prepare(&place.floor())?;
+    let (begin, mark) = (Instant::now(), Mark::now());
+    floor.sample()?;
+    while begin.elapsed().as_secs_f64() < arguments.seconds {
+        floor.sample()?;
+    }
+    let used = Used { resident: resources::peak(), ..mark.used() };
+    let told = floor.medians();
+    let (syncs, sync_time) = floor.syncs();
+    let ops = syncs.count();
+    Figure {
+        params: json!({
+            "seconds": arguments.seconds,
+            "samples": told.samples,
+            "direct": floor.is_direct(),
+            "in_flight": IN_FLIGHT,
+            "operation": "overwrite 4 KiB of written blocks + fdatasync",
+        }),
+        latencies: syncs.clone(),
+        floor: told,
+        used,
+        verified: false,
+        ..Figure::of("floor", ops, ops * BLOCK as u64, sync_time)
+    }
+    .print(arguments.json, Shape::Floor)
+}

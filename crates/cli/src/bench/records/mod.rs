@@ -1,0 +1,5 @@
+//! Records that can be checked, and the checks.
+
+pub mod payload;
+pub mod readback;
+pub mod verify;

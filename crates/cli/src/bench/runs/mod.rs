@@ -1,0 +1,7 @@
+//! The benchmarks of the log.
+
+pub mod append;
+pub mod build;
+pub mod catchup;
+pub mod fanout;
+pub mod open;
