@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
-use crate::crew::{Member, Records, Until};
+use crate::callers::{Member, Records, Until};
 use crate::histogram::Histogram;
 use crate::job::{Job, Shape};
 use crate::payload::Payload;

@@ -4,7 +4,7 @@ mod chart;
 mod check;
 mod child;
 mod circumstances;
-mod crew;
+mod callers;
 mod floor;
 mod harness;
 mod histogram;

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::tasks::{Awaited, run_tasks, runtime};
 use super::{Caller, Log, Peer, See};
-use crate::crew::{Member, Records, Until, run_threads};
+use crate::callers::{Member, Records, Until, run_threads};
 use crate::job::Job;
 
 pub const BALLOT: Ballot = Ballot::new(1, 1);

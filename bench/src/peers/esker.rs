@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::tasks::{Awaited, run_tasks, runtime};
 use super::{Caller, Log, Peer, See, Tail};
-use crate::crew::{Member, Records, Until, run_threads};
+use crate::callers::{Member, Records, Until, run_threads};
 use crate::job::Job;
 
 /// A task that never has to wait lets others run after so many calls.
@@ -74,7 +74,7 @@ impl Log for Esker {
             while let Some(record) = records.next() {
                 drop(self.log.append(record)?);
             }
-            self.log.flush()?.wait()?;
+            self.log.barrier()?.wait()?;
             return Ok(());
         };
         runtime.block_on(async {
@@ -86,7 +86,7 @@ impl Log for Esker {
                     tokio::task::yield_now().await;
                 }
             }
-            self.log.flush()?.await?;
+            self.log.barrier()?.await?;
             Ok(())
         })
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::crew::{Member, Records, Until, run_threads};
+use crate::callers::{Member, Records, Until, run_threads};
 use crate::job::{Job, Set};
 
 /// Takes one record that was read back.

@@ -10,7 +10,7 @@ use ::okaywal::{
 use anyhow::{Result, anyhow};
 
 use super::{Caller, Log, Peer, See};
-use crate::crew::Records;
+use crate::callers::Records;
 use crate::job::{Job, Shape};
 
 /// It writes this much ahead when it opens, before anything is timed, as its recycled files would be.

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use crc_fast::{CrcAlgorithm, checksum};
 
 use super::{Caller, Log, Peer, See, Tail};
-use crate::crew::Records;
+use crate::callers::Records;
 use crate::job::Job;
 
 const BUFFER: usize = 1 << 20;

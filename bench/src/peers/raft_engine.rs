@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use protobuf::well_known_types::BytesValue;
 
 use super::{Caller, Log, Peer, See};
-use crate::crew::Records;
+use crate::callers::Records;
 use crate::job::Job;
 use crate::payload::head_of;
 

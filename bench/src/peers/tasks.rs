@@ -7,7 +7,7 @@ use anyhow::Result;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Barrier;
 
-use crate::crew::{Clock, Member, Until};
+use crate::callers::{Clock, Member, Until};
 
 /// Threads that run the async callers.
 const WORKERS: usize = 2;

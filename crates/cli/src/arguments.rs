@@ -1,4 +1,4 @@
-//! What can be typed. Every command teaches by example.
+//! The command line arguments. Every command shows examples in its help.
 
 use clap::{Parser, Subcommand};
 
@@ -20,7 +20,8 @@ Examples:
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged data, 4 locked by another process, 130 interrupted (SIGINT) before the end of the input.";
 
-/// Esker: a durable log. What is durable survives a killed process, a crashed kernel and a power cut.
+/// Esker: a durable log. What is durable survives a killed process, a crashed kernel and a power
+/// cut.
 #[derive(Debug, Parser)]
 #[command(name = "esker", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Arguments {
@@ -28,7 +29,7 @@ pub struct Arguments {
     pub face: Face,
 }
 
-/// The faces of Esker.
+/// The components of Esker.
 #[derive(Debug, Subcommand)]
 pub enum Face {
     /// Append records to a log, read, check and repair it, and measure it

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// The disks that a log can live on.
+/// The disk implementations of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum DiskChoice {
     /// Positioned reads and writes
@@ -14,7 +14,7 @@ pub enum DiskChoice {
     Auto,
 }
 
-/// A choice that may be left to the program.
+/// A setting that the program may choose itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Choice {
     /// Always
@@ -27,7 +27,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// As it is typed.
+    /// Returns the value as it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Choice::On => "on",
@@ -37,7 +37,7 @@ impl Choice {
     }
 }
 
-/// How records are told apart in a stream of bytes.
+/// How records are separated in a stream of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Framing {
     /// One record a line, without its newline; an empty line is an empty record

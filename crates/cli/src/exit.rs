@@ -1,5 +1,5 @@
-//! How the command ends: an exit status, and one line on standard error that says what failed,
-//! where, and what to do.
+//! Command outcomes: an exit status, and one line on standard error that says what failed, where,
+//! and what to do.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -12,19 +12,19 @@ use esker_log::{Component, Error};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Status {
-    /// It did not work.
+    /// The command failed.
     Failed = 1,
-    /// The command was typed wrong.
+    /// The command line is wrong.
     Usage = 2,
-    /// Durable data is damaged.
+    /// Durable data is corrupt.
     Damaged = 3,
     /// Another process has the log open for writing.
     Locked = 4,
-    /// SIGINT came before the end of the input.
+    /// SIGINT arrived before the end of the input.
     Interrupted = 130,
 }
 
-/// Why a command did not do what was asked.
+/// Why a command failed: exit status and message.
 #[derive(Debug)]
 pub struct Failure {
     status: Status,
@@ -35,27 +35,27 @@ pub struct Failure {
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// The command failed.
+    /// Creates a failure of the command.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { status: Status::Failed, message: message.into() }
     }
 
-    /// The command was typed wrong.
+    /// Creates a failure for a wrong command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { status: Status::Usage, message: message.into() }
     }
 
-    /// SIGINT came before the end of the input.
+    /// Creates a failure for SIGINT before the end of the input.
     pub fn interrupted(message: impl Into<String>) -> Self {
         Self { status: Status::Interrupted, message: message.into() }
     }
 
-    /// Durable data is damaged.
+    /// Creates a failure for corrupt durable data.
     pub fn damaged(message: impl Into<String>) -> Self {
         Self { status: Status::Damaged, message: message.into() }
     }
 
-    /// An operation on the log in `dir` failed.
+    /// Creates a failure from an error of the log in `dir`.
     pub fn of_log(error: &Error, dir: &Path) -> Self {
         if let Error::WrongComponent { found, expected, .. } = error {
             return Self::failed(foreign(*found, *expected, dir));
@@ -95,12 +95,12 @@ impl Failure {
         Self { status, message: format!("{error}{advice}") }
     }
 
-    /// An operation on the consensus log in `dir` failed.
+    /// Creates a failure from an error of the consensus log in `dir`.
     pub fn of_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
-            use esker_consensus::Error;
+        use esker_consensus::Error;
         match error {
             Error::Log(cause) | Error::CorruptedEntry { cause, .. } => Failure::of_log(cause, dir),
-            // The log below vouches for the bytes: it is the log of something else.
+            // The checksums of the log layer are valid: the log belongs to another component.
             Error::CorruptedRecord { .. } => {
                 Failure::failed(format!("{} is no consensus log: {error}", dir.display()))
             }
@@ -108,17 +108,17 @@ impl Failure {
         }
     }
 
-    /// An operation on a file failed.
+    /// Creates a failure from a file I/O error.
     pub fn of_io(what: impl Display, error: &io::Error) -> Self {
         Self::failed(format!("{what}: {error}"))
     }
 
-    /// Whether it is that of [`Failure::interrupted`].
+    /// Returns whether it was created by [`Failure::interrupted`].
     pub fn is_interrupt(&self) -> bool {
         self.status == Status::Interrupted
     }
 
-    /// The same failure, with more to say behind it.
+    /// Appends more text to the message.
     #[must_use]
     pub fn and(mut self, more: impl Display) -> Self {
         self.message = format!("{}; {more}", self.message);
@@ -126,7 +126,7 @@ impl Failure {
     }
 }
 
-/// The log in `dir` is another's than the command is for. Nothing was changed.
+/// Message for a log in `dir` that belongs to another component. The log was not changed.
 fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) -> String {
     let dir = dir.display();
     let name = |component| match component {
@@ -147,7 +147,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
     }
 }
 
-/// What to do about damage in the log in `dir`.
+/// Advice on repairing the log in `dir`.
 fn repair_advice(dir: &Path) -> String {
     let dir = dir.display();
     format!("; run `esker log repair {dir}` to put the damage aside")
@@ -168,7 +168,7 @@ fn advice_about(cause: &esker_disk::Error, dir: &Path) -> &'static str {
     }
 }
 
-/// Says on standard error what failed, and gives the exit status.
+/// Prints the failure to standard error, and returns the exit status.
 pub fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -179,7 +179,7 @@ pub fn report(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// One line on standard error. Where that is closed, there is nobody to tell.
+/// Writes one line to standard error. Errors are ignored: standard error may be closed.
 pub fn complain(message: &str) {
     let line = message.replace('\n', " ");
     let _ = writeln!(io::stderr().lock(), "esker: {line}");

@@ -1,4 +1,4 @@
-//! The flags that choose a log's options, and what is said about how a log was found.
+//! Command line flags for log options, and messages about how a log was found at open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::choices::{Choice, DiskChoice};
 use crate::exit::{Failure, Outcome, complain};
 use crate::quantity;
 
-/// When a commit comes, and how it goes to the disk.
+/// When commits happen, and how they are written.
 #[derive(Debug, Clone, Args)]
 pub struct WritingArguments {
     /// When commits come unasked: always, batch:N, periodic:MS, os
@@ -62,7 +62,7 @@ pub struct WritingArguments {
     pub queue_depth: Option<u8>,
 }
 
-/// What a log keeps.
+/// What a log retains.
 #[derive(Debug, Clone, Args)]
 pub struct KeepingArguments {
     /// Keep at most so many bytes, in whole segments; the oldest go first
@@ -77,7 +77,7 @@ pub struct KeepingArguments {
 }
 
 impl KeepingArguments {
-    /// As the library has it; without a limit everything is kept.
+    /// Converts to the library's type; without limits everything is kept.
     pub fn retention(&self) -> Retention {
         let mut retention = Retention::NONE;
         retention.bytes = self.retain_bytes;
@@ -88,7 +88,7 @@ impl KeepingArguments {
 }
 
 impl WritingArguments {
-    /// The options of the library.
+    /// Converts to the library's options.
     pub fn options(&self) -> Options {
         let mut options = Options::default();
         options.policy = self.policy;
@@ -128,7 +128,7 @@ fn uring(_: Option<u8>) -> Arc<dyn Disk> {
     Arc::new(esker_disk::StdDisk::new())
 }
 
-/// Opens a log for writing, and says in one line when an earlier writer did not close it.
+/// Opens a log for writing. Prints a note when the last writer did not close it.
 pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
     let log = Log::open(dir, options).map_err(|error| Failure::of_log(&error, dir))?;
     let recovery = log.recovery();

@@ -1,7 +1,7 @@
 //! The `esker` command: a durable log in a directory, fed from standard input.
 //!
-//! `arguments` says what can be typed, `log_cmd` does the work of `esker log`, `bench` measures, and
-//! `exit` turns an outcome into one line on standard error and an exit status.
+//! `arguments` defines the command line, `log_cmd` implements `esker log`, `bench` measures, and
+//! `exit` converts an outcome to one line on standard error and an exit status.
 
 mod arguments;
 mod bench;

@@ -1,4 +1,4 @@
-//! Standard output: buffered, closed politely, and bytes as text.
+//! Standard output: buffering, closed pipes, and text encodings of bytes.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -6,13 +6,14 @@ use std::os::fd::AsFd;
 
 use crate::exit::{Failure, Outcome};
 
-/// Standard output behind a buffer that is emptied by [`Write::flush`] alone, not at each line.
+/// Returns standard output with a buffer that is written by [`Write::flush`] or when full, not at
+/// each line.
 pub fn buffered() -> io::Result<BufWriter<File>> {
     let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     Ok(BufWriter::with_capacity(64 << 10, file))
 }
 
-/// Writes a text to standard output. A reader that has gone away, as `head` does, is no failure.
+/// Writes text to standard output. A closed pipe, as `head` leaves, is not an error.
 pub fn print(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
     unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
@@ -25,7 +26,7 @@ pub fn print_json(value: &impl serde::Serialize) -> Outcome {
     print(&(text + "\n"))
 }
 
-/// Whether standard output is still read by somebody; a failure when writing failed otherwise.
+/// Returns whether standard output is still open for reading; any other write error is a failure.
 pub fn unless_closed(written: io::Result<()>) -> Outcome<bool> {
     match written {
         Ok(()) => Ok(true),
@@ -34,7 +35,7 @@ pub fn unless_closed(written: io::Result<()>) -> Outcome<bool> {
     }
 }
 
-/// Bytes in base 64, with padding.
+/// Encodes bytes as base 64, with padding.
 pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -1,4 +1,4 @@
-//! Sizes, times, rates and policies as people type them.
+//! Parsers for sizes, times, rates and policies on the command line.
 
 use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_log::Policy;
 
-/// Bytes: a number, with `K`, `M`, `G` or `T` for powers of 1024.
+/// Parses bytes: a number, with `K`, `M`, `G` or `T` for powers of 1024.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -22,12 +22,12 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "that is too large".into())
 }
 
-/// Bytes that fit into 32 bits.
+/// Parses bytes that fit into 32 bits.
 pub fn small_bytes(text: &str) -> Result<u32, String> {
     u32::try_from(bytes(text)?).map_err(|_| "at most 4G - 1".into())
 }
 
-/// A size, or `MIN..MAX` with both ends included.
+/// Parses a size, or `MIN..MAX` with both ends included.
 pub fn size_range(text: &str) -> Result<RangeInclusive<u32>, String> {
     let Some((least, most)) = text.split_once("..") else {
         let size = small_bytes(text)?;
@@ -40,7 +40,7 @@ pub fn size_range(text: &str) -> Result<RangeInclusive<u32>, String> {
     Ok(least..=most)
 }
 
-/// A time: seconds, or a number with `ms`, `s`, `m`, `h` or `d`.
+/// Parses a time: seconds, or a number with `ms`, `s`, `m`, `h` or `d`.
 pub fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -57,7 +57,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong.into())
 }
 
-/// How many: at least one.
+/// Parses a count of at least one.
 pub fn count(text: &str) -> Result<u64, String> {
     match text.trim().parse() {
         Ok(0) => Err("nothing comes of 0; at least 1".into()),
@@ -66,7 +66,7 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How long something is measured: 20 milliseconds to a day.
+/// Parses a measuring time: 20 milliseconds to a day.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
         Ok(seconds) if (0.02..=86_400.0).contains(&seconds) => Ok(seconds),
@@ -74,7 +74,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// `always`, `batch:N`, `periodic:MS` or `os`.
+/// Parses `always`, `batch:N`, `periodic:MS` or `os`.
 pub fn policy(text: &str) -> Result<Policy, String> {
     let wrong = || "a policy is always, batch:N, periodic:MS or os".to_owned();
     let (name, number) = match text.split_once(':') {
@@ -95,7 +95,7 @@ pub fn policy(text: &str) -> Result<Policy, String> {
     }
 }
 
-/// A policy as it is typed.
+/// Returns a policy as it is typed.
 pub fn policy_name(policy: Policy) -> String {
     match policy {
         Policy::Always => "always".into(),

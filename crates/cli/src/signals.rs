@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP ask a command to come to its end. A second one ends it at once: what is
-//! durable stays durable either way.
+//! SIGINT, SIGTERM and SIGHUP ask a command to stop. A second signal terminates it at once. Durable
+//! data stays durable either way.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// Becomes readable when a signal has come, so that it can be waited for together with input.
+/// Becomes readable when a signal has arrived, so that it can be polled together with input.
 #[derive(Debug)]
 pub struct Stop {
     pipe: UnixStream,
@@ -18,17 +18,18 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Catches the signals from here on.
+    /// Starts catching signals.
     pub fn on_signals() -> io::Result<Self> {
         let (pipe, sender) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
         sender.set_nonblocking(true)?;
         let come = Arc::new(AtomicBool::new(false));
         let interrupted = Arc::new(AtomicBool::new(false));
-        // Before the flag that says that one has come.
+        // Registered before the flag `come`, so that it is set whenever SIGINT has set `come`.
         signal_hook::flag::register(SIGINT, Arc::clone(&interrupted))?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // In this order: the first signal finds the flag down.
+            // The order matters: at the first signal `come` is still false, so only a second one
+            // terminates.
             let status = 128 + signal;
             signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&come))?;
             signal_hook::flag::register(signal, Arc::clone(&come))?;
@@ -37,17 +38,17 @@ impl Stop {
         Ok(Self { pipe, come, interrupted })
     }
 
-    /// Whether a signal has come.
+    /// Returns whether a signal has arrived.
     pub fn is_asked(&self) -> bool {
         self.come.load(Ordering::SeqCst)
     }
 
-    /// Whether SIGINT has come, as Ctrl-C sends it.
+    /// Returns whether SIGINT has arrived, as Ctrl-C sends it.
     pub fn is_interrupt(&self) -> bool {
         self.interrupted.load(Ordering::SeqCst)
     }
 
-    /// Blocks until a signal has come.
+    /// Blocks until a signal has arrived.
     pub fn wait(mut self) -> io::Result<()> {
         self.pipe.set_nonblocking(false)?;
         self.pipe.read_exact(&mut [0])

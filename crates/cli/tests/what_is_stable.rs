@@ -4,7 +4,7 @@
 
 const README: &str = include_str!("../../../README.md");
 const GUIDE: &str = include_str!("../../../docs/src/log.md");
-const FORMAT: &str = include_str!("../../log/src/format/mod.rs");
+const FORMAT: &str = include_str!("../../log/src/format/block.rs");
 
 /// The text behind a heading, up to the next.
 fn section<'a>(text: &'a str, heading: &str) -> &'a str {

@@ -1,9 +1,10 @@
-//! How a consensus log is recognised: by its app metadata, and by its records where those are lost.
+//! Recognising a consensus log: by its app metadata, or by its records if those are lost.
 //!
-//! A log that is created here says so durably before its first record (see
-//! [`esker_log::Options::component`]). What the app metadata hold otherwise, the place of the last
-//! checkpoint, is an aid; so a log that lost them is opened, too, if its first durable record is one of a
-//! consensus log, and gets them anew. That look takes no lock and changes nothing.
+//! Creating a log stores its component durably before the first record (see
+//! [`esker_log::Options::component`]). Otherwise the app metadata hold only the location of the
+//! last checkpoint, which is optional. So a log that lost them is still opened if its first durable
+//! record is one of a consensus log, and they are stored again. This check takes no lock and
+//! changes nothing.
 
 use std::path::Path;
 
@@ -12,10 +13,10 @@ use esker_log::{Component, Log, Reader, Start};
 use crate::outcome::{Error, Result};
 use crate::record::Record;
 
-/// The component that consensus logs belong to.
+/// The component of consensus logs.
 pub const COMPONENT: Component = Component(*b"ESKRCONS");
 
-/// Opens the log below. That of another component, or a plain log, is refused before anything changes.
+/// Opens the underlying log. Refuses a plain log, or one of another component, before any change.
 pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
     match Log::open(dir, options.clone()) {
         Err(esker_log::Error::WrongComponent { found: None, .. }) if is_one(dir, &options) => {
@@ -45,11 +46,11 @@ fn is_one(dir: &Path, options: &esker_log::Options) -> bool {
             }
         }
     };
-    // Opening says what is wrong where it cannot be read.
+    // If it cannot be read, opening reports the error.
     !matches!(first(), Ok(Some(false)))
 }
 
-/// The refusal of a plain log.
+/// The error for a plain log.
 pub(crate) fn plain(dir: &Path) -> Error {
     let (dir, found, expected) = (dir.into(), None, Some(COMPONENT));
     Error::Log(esker_log::Error::WrongComponent { dir, found, expected })

@@ -1,4 +1,4 @@
-//! The consensus log: slots for Paxos and Raft, promised, accepted, committed.
+//! A consensus log: slots for Paxos and Raft that are promised, accepted and committed.
 //!
 //! ```
 //! use esker_consensus::{Ballot, ConsensusLog, Options};
@@ -8,7 +8,7 @@
 //! let log = ConsensusLog::open(&dir, Options::default())?;
 //! let ballot = Ballot::new(1, 7); // number 1, node 7
 //!
-//! let promised = log.promise(ballot, 0)?.wait()?; // phase 1: durable, and what was accepted before
+//! let promised = log.promise(ballot, 0)?.wait()?; // phase 1: durable; returns earlier accepts
 //! assert!(promised.uncommitted().is_empty());
 //! log.accept(0, ballot, b"layer on layer")?.wait()?; // phase 2: durable, then acknowledged
 //! log.commit(0, ballot)?.wait()?; // phase 3
@@ -20,16 +20,21 @@
 //! # }
 //! ```
 //!
-//! A log keeps the highest promised [`Ballot`] and, for each slot, what was accepted under which
-//! ballot and whether it is committed. [`promise`](ConsensusLog::promise) and
-//! [`accept`](ConsensusLog::accept) are acknowledged when they are durable. What was committed never
-//! changes. Everything durable is a record of an [`esker_log::Log`]; opening replays them.
+//! A log keeps the highest promised [`Ballot`] and, for each slot, the accepted value, its ballot
+//! and whether it is committed. [`promise`](ConsensusLog::promise) and
+//! [`accept`](ConsensusLog::accept) are acknowledged when they are durable. A committed slot never
+//! changes. Each durable change is a record of an [`esker_log::Log`]; opening replays these
+//! records.
 //!
-//! The map: `rules` decides, without any I/O, under a lock of `locks`; `record` is the bytes; `accept`,
-//! `commit`, `promise`, `learn` append what was decided; `index`, `page`, `cell`, `resident` are how readers
-//! find it without a lock; `pool` has memory ready; `budget` bounds what is uncommitted; `tracker` knows
-//! what is durably committed; `checkpoint`, `recovery`, `truncate` and `reclaim` are about the log's two ends;
-//! `background` runs what no caller waits for.
+//! Modules:
+//!
+//! - `rules` decides, without I/O, under a lock of `slot_locks`. `accept`, `commit`, `promise`,
+//!   `learn` and `truncate` append the decision; `record` encodes it.
+//! - `page_table`, `page`, `cell` and `value` let readers find a value without a lock.
+//! - `value_pool` recycles memory; `value_budget` bounds uncommitted values.
+//! - `commit_tracker` tracks what is durably committed.
+//! - `checkpoint`, `recovery` and `reclaim` bound the log and the time that opening takes.
+//! - `background` runs jobs that no caller waits for.
 
 mod base;
 mod component;

@@ -1,4 +1,4 @@
-//! What a user may choose.
+//! The options of a consensus log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,30 +13,33 @@ use crate::outcome::{Error, Result};
 /// The largest value in bytes: 64 MiB.
 pub const VALUE_LIMIT: u64 = 64 << 20;
 
-/// The longest time that a commit waits for its sync where nobody asks for one.
+/// With `sync_on_commit` off: the longest time that a commit waits for a sync that no caller
+/// requests.
 const UNSYNCED: Duration = Duration::from_millis(10);
 
 /// When an accept is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Mode {
-    /// When it is durable. This is what Paxos asks of an acceptor.
+    /// When it is durable, as Paxos requires of an acceptor.
     #[default]
     Durable,
     /// At once, in memory. **This gives up the safety of Paxos**: an acceptor that crashes forgets
-    /// what it accepted, and the ballot that it accepted it under, so that a value that was chosen by
-    /// a majority can be lost, and another chosen in its place. Promises are durable all the same,
-    /// and a log that is closed keeps what it accepted.
+    /// the values that it accepted, and their ballots. A value that a majority chose can be lost,
+    /// and another chosen in its place. Promises stay durable, and a log that is closed keeps what
+    /// it accepted.
     Volatile,
 }
 
 /// Options of a consensus log. [`Options::default`] is safe Paxos on an SSD.
 ///
-/// | profile | options |
-/// |---|---|
-/// | most durability | the defaults |
-/// | most throughput | [`Mode::Volatile`], `sync_on_commit` off, `mutable_size` 256 MiB: a crash takes what was committed in the last 10 ms, and all that was accepted |
-/// | batching | the defaults, and [`commit_batch`](crate::ConsensusLog::commit_batch): one sync for all |
+/// Profiles:
+///
+/// - Most durability: the defaults.
+/// - Most throughput: [`Mode::Volatile`], `sync_on_commit` off, `mutable_size` 256 MiB. A crash
+///   loses the commits of the last 10 ms and all uncommitted values.
+/// - Batching: the defaults, and [`commit_batch`](crate::ConsensusLog::commit_batch): one sync for
+///   all.
 ///
 /// There is no limit on the number of threads.
 #[derive(Debug, Clone)]
@@ -44,39 +47,40 @@ pub enum Mode {
 pub struct Options {
     /// When an accept is acknowledged.
     pub mode: Mode,
-    /// The bytes for values that are accepted and not committed. Default 64 MiB; 64 to 256 MiB are
+    /// Memory for accepted, uncommitted values, in bytes. Default 64 MiB; 64 to 256 MiB are
     /// sensible, 2 MiB for one of many logs. At least 4 KiB.
     pub mutable_size: u64,
-    /// The bytes of committed values kept in memory; others are read from the log. Default 64 MiB.
+    /// Memory for committed values, in bytes; others are read from the log. Default 64 MiB.
     pub cache_size: u64,
-    /// Whether a commit's ticket waits for its marker, or value, to be durable, and readers see it
-    /// only then. Default on. Off, a crash may take *committed* entries: those of the last 10 ms and
-    /// one commit. Closing and checkpoints sync all the same.
+    /// Whether a commit's ticket waits until its marker, or value, is durable, and readers see the
+    /// commit only then. Default `true`. If `false`, a crash may lose *committed* entries: those of
+    /// the last 10 ms and one commit. Closing and checkpoints sync in either case.
     pub sync_on_commit: bool,
-    /// The records from one checkpoint of the index to the next: about what opening after a crash has
-    /// to read. Default 1,048,576, at least 1,024.
+    /// Records between two checkpoints of the index: roughly the number of records that opening
+    /// reads after a crash. Default 1,048,576, at least 1,024.
     pub checkpoint_every: u64,
-    /// The size of a segment of the log in bytes, 64 KiB to 512 MiB; truncation frees whole
-    /// segments. Default 64 MiB.
+    /// The segment size of the log in bytes, 64 KiB to 512 MiB; truncation frees whole segments.
+    /// Default 64 MiB.
     pub segment_size: u32,
-    /// The bytes kept reserved on the disk for opening, truncation and checkpoints on a full disk: see
-    /// [`esker_log::Options::reserve`]. A checkpoint, or what a truncation copies, may need more; then
-    /// it fails with [`NoSpace`](esker_log::Error::NoSpace) and the log goes on.
+    /// Disk space kept reserved, in bytes, for opening, truncation and checkpoints on a full disk:
+    /// see [`esker_log::Options::reserve`]. A checkpoint, or the copies that a truncation makes,
+    /// may need more. They then fail with [`NoSpace`](esker_log::Error::NoSpace), and the log stays
+    /// usable.
     pub reserve: Option<u64>,
-    /// How much is checked at opening. Default: what a crash may have left in doubt.
+    /// How much opening checks. Default: what a crash may have left in doubt.
     pub validate: OpenCheck,
-    /// What to do about damage. [`OnCorruption::Quarantine`] opens the log for reading only;
+    /// What opening does about corruption. [`OnCorruption::Quarantine`] opens the log read-only;
     /// [`OnCorruption::Truncate`] is refused, because it forgets promises.
     pub on_corruption: OnCorruption,
-    /// Opening fails where there is no log. Default `false`: one is created.
+    /// Whether opening fails where there is no log. Default `false`: opening creates one.
     pub must_exist: bool,
-    /// Whether commits go past the page cache.
+    /// Whether commits bypass the page cache.
     pub direct: Direct,
-    /// Whether a write is durable by itself, where the file system can.
+    /// Whether each write is durable by itself, where the file system supports it.
     pub dsync: bool,
-    /// Where the log lives.
+    /// The disk that holds the log.
     pub disk: Arc<dyn Disk>,
-    /// The threads that commit. Default: those shared by all logs of the process.
+    /// The engine that runs commits. Default: the one shared by all logs of the process.
     pub engine: Option<Engine>,
 }
 
@@ -103,12 +107,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults on another disk.
+    /// The default options, on `disk`.
     pub fn on(disk: Arc<dyn Disk>) -> Self {
         Self { disk, ..Self::default() }
     }
 
-    /// The largest value that a log with these options takes, in bytes.
+    /// The largest value in bytes that a log with these options accepts.
     pub fn value_limit(&self) -> u64 {
         VALUE_LIMIT.min(self.mutable_size)
     }
@@ -144,7 +148,7 @@ impl Options {
     }
 }
 
-/// Whether a value of so many bytes is ever taken.
+/// Refuses a value of `len` bytes that these options never accept.
 pub(crate) fn fits(options: &Options, len: usize) -> Result<()> {
     let limit = options.value_limit();
     if len as u64 > limit || charge(len) > options.mutable_size {

@@ -1,4 +1,4 @@
-//! What an operation comes to: its ticket, or an error.
+//! The result of an operation: its ticket, or an error.
 
 use std::fmt;
 use std::future::Future;
@@ -17,28 +17,28 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nothing was ever accepted in this slot, as far as this log knows. Ask another replica.
+    /// This log never accepted a value in this slot, as far as it knows. Ask another replica.
     SlotNotFound {
         /// The slot.
         slot: u64,
     },
-    /// The slot is accepted, and not durably committed. Wait, or pass it over.
+    /// The slot is accepted, but not durably committed. Wait, or skip it.
     NotCommitted {
         /// The slot.
         slot: u64,
     },
-    /// A higher ballot was promised, or accepted in this slot. Ask for promises again, with a ballot
-    /// above this one.
+    /// A higher ballot was promised, or accepted in this slot. Request promises again, with a
+    /// ballot above this one.
     StaleBallot {
         /// The ballot to exceed.
         promised: Ballot,
     },
-    /// The slot is committed, with another value. Take that value.
+    /// The slot is committed with another value. Adopt that value.
     AlreadyCommitted {
-        /// What is committed.
+        /// The committed entry.
         entry: Box<Entry<'static>>,
     },
-    /// The same ballot brought another value for this slot before: two proposers share a ballot, or
+    /// This ballot already proposed another value for this slot: two proposers share a ballot, or
     /// one forgot what it proposed. Nothing was accepted.
     AnotherValue {
         /// The slot.
@@ -46,29 +46,29 @@ pub enum Error {
         /// The ballot.
         ballot: Ballot,
     },
-    /// The slot is accepted under another ballot than the one to commit. Nothing was committed.
+    /// The slot is accepted under another ballot than the one named. Nothing was committed.
     BallotMismatch {
         /// The slot.
         slot: u64,
-        /// The ballot that it is accepted under.
+        /// The ballot under which it is accepted.
         accepted: Ballot,
     },
-    /// A slot before the one asked for is missing or not committed. Nothing was done.
+    /// A slot below the one requested is missing or not committed. Nothing was changed.
     Gap {
         /// The first such slot.
         slot: u64,
     },
-    /// The slot was truncated: a snapshot has it.
+    /// The slot was truncated; read it from a snapshot.
     Truncated {
-        /// Slots up to this one are gone.
+        /// Slots up to and including this one were truncated.
         floor: u64,
     },
-    /// Nothing may be dropped at or below the frontier.
+    /// The call would have dropped a committed slot. Nothing was dropped.
     BelowFrontier {
         /// The highest committed slot that the call would have dropped.
         committed: u64,
     },
-    /// The slot is too far above the floor: the index is dense, and 2^32 slots wide.
+    /// The slot is too far above the floor: the index is dense and spans 2^32 slots.
     SlotOutOfRange {
         /// The slot.
         slot: u64,
@@ -80,59 +80,60 @@ pub enum Error {
     BufferFull {
         /// The bytes in use.
         used: u64,
-        /// The bytes that there are.
+        /// The capacity in bytes.
         size: u64,
     },
-    /// The value is larger than this log takes.
+    /// The value exceeds this log's limit.
     EntryTooLarge {
         /// The value's size in bytes.
         size: u64,
-        /// The most bytes that it may have.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The value of a slot cannot be read: its bytes are damaged or quarantined. Other slots are not
-    /// concerned.
+    /// The value of a slot cannot be read: its bytes are corrupt or quarantined. Other slots are
+    /// not affected.
     CorruptedEntry {
         /// The slot.
         slot: u64,
-        /// What the log said of it, with file and byte.
+        /// The log's error, with file and offset.
         cause: esker_log::Error,
     },
-    /// A record of the log is whole and makes no sense. The log was not opened.
+    /// A record of the log has a valid checksum, but its content is invalid. The log was not
+    /// opened.
     CorruptedRecord {
-        /// The record's number.
+        /// The record's sequence number.
         seq: u64,
         /// What is wrong with it.
         what: &'static str,
     },
-    /// A batch of accepts ended at a value that was refused. Those before it are accepted.
+    /// A batch of accepts stopped at a value that was refused. The values before it are accepted.
     BatchFailed {
-        /// How many values are accepted: the first ones of the batch. At least one.
+        /// The number of accepted values: the first ones of the batch. At least one.
         accepted: usize,
-        /// The acknowledgement of all of these. Answer for them when it has resolved.
+        /// The acknowledgement of all accepted values. Answer for them when it has resolved.
         ticket: Ticket,
-        /// Why the next one was refused.
+        /// Why the next value was refused.
         source: Box<Error>,
     },
-    /// No entry stands at this place.
+    /// No entry is stored at this offset.
     InvalidOffset {
-        /// The place asked for.
+        /// The requested offset.
         offset: u64,
     },
-    /// Damaged records of this log were put aside, and it may have forgotten what it promised. It is
-    /// read-only; its node rejoins under a new number.
+    /// Corrupt records of this log were quarantined, and it may have forgotten what it promised. It
+    /// is read-only; its node rejoins under a new number.
     ReadOnly,
     /// An option is out of its range. Nothing was opened.
     InvalidOption {
         /// The option's name.
         option: &'static str,
-        /// What it must be.
+        /// The rule that the option must follow.
         rule: &'static str,
     },
     /// The log was closed. Stop using it.
     Closed,
-    /// The log below failed. [`esker_log::Error::Poisoned`] says that nothing more is taken until
-    /// the log is reopened.
+    /// The underlying log failed. After [`esker_log::Error::Poisoned`] it accepts nothing until it
+    /// is reopened.
     Log(esker_log::Error),
 }
 
@@ -212,16 +213,16 @@ impl From<esker_log::Error> for Error {
     }
 }
 
-/// The log that a ticket is of: it learns of a failure that the ticket meets.
+/// The log that issued a ticket. A ticket reports its failure here.
 pub(crate) trait Failing: fmt::Debug + Send + Sync {
     fn fail(&self, error: esker_log::Error) -> Error;
 }
 
-/// The acknowledgement of an operation that has its place in the order.
+/// The acknowledgement of an operation whose position in the order is assigned.
 ///
-/// Await it, or block on it with [`Ticket::wait`]. Only when it resolves with `Ok` may an accept or
-/// a promise be answered to its proposer. An error means that reopening decides. Dropping a ticket
-/// does not take the operation back. Clones are acknowledged together.
+/// Await it, or block on it with [`Ticket::wait`]. Answer an accept or a promise to its proposer
+/// only after it resolves with `Ok`. After an error, reopening decides the outcome. Dropping a
+/// ticket does not undo the operation. Clones resolve together.
 #[derive(Debug, Clone)]
 #[must_use = "an acceptor answers only when the ticket has resolved"]
 pub struct Ticket {
@@ -229,14 +230,14 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Nothing is left to wait for.
+    /// A ticket that is already resolved.
     pub(crate) const READY: Ticket = Ticket { waits: None };
 
     pub(crate) fn new(ticket: esker_log::Ticket, log: Arc<dyn Failing>) -> Self {
         Self { waits: Some((ticket, log)) }
     }
 
-    /// Whether it would resolve at once.
+    /// Whether the ticket would resolve at once.
     pub fn is_ready(&self) -> bool {
         self.waits.as_ref().is_none_or(|(ticket, _)| ticket.is_durable())
     }
@@ -250,7 +251,7 @@ impl Ticket {
         ticket.wait().map(drop).map_err(|error| log.fail(error))
     }
 
-    /// As [`Ticket::wait`], no longer than this.
+    /// As [`Ticket::wait`], for at most `timeout`.
     ///
     /// # Errors
     /// As [`Ticket::wait`], and [`esker_log::Error::Timeout`]; the operation may be durable later.

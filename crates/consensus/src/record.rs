@@ -1,12 +1,12 @@
-//! The records that a consensus log is made of.
+//! The records of a consensus log.
 //!
-//! Each is the payload of one record of the log below, which numbers, checks and chains it. The first
-//! byte says what it is; all integers are little-endian, and nothing is aligned. A decoder takes
+//! Each is the payload of one record of the underlying log, which numbers, checksums and chains it.
+//! The first byte is the kind. All integers are little-endian and unaligned. A decoder accepts
 //! exactly these bytes and no others: see `docs/src/consensus.md`.
 
 use crate::base::ballot::Ballot;
 
-/// Bytes before the value in [`Record::Accept`] and [`Record::Chosen`].
+/// The offset of the value in [`Record::Accept`] and [`Record::Chosen`].
 pub(crate) const VALUE_AT: usize = 25;
 
 const PROMISE: u8 = 1;
@@ -16,30 +16,30 @@ const CHOSEN: u8 = 4;
 const THROUGH: u8 = 5;
 const STATE: u8 = 6;
 const CUT: u8 = 7;
-/// 8 was a page whose words had no sizes, and 9 a root whose pages had no counts.
+/// Kind 8 was a page whose words had no sizes, and kind 9 a root whose pages had no counts.
 const ROOT: u8 = 10;
 const PAGE: u8 = 11;
 
-/// One record.
+/// A decoded record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
-    /// Nothing below this ballot is accepted any more.
+    /// Nothing below this ballot is accepted from here on.
     Promise { ballot: Ballot },
-    /// The value is accepted, and the ballot promised.
+    /// The value is accepted, and its ballot promised.
     Accept { slot: u64, ballot: Ballot, value: &'a [u8] },
-    /// What is accepted in these slots, under these ballots, is committed.
+    /// The entries accepted in these slots, under these ballots, are committed.
     Commit { slots: Pairs<'a> },
     /// The value is committed, whatever was accepted.
     Chosen { slot: u64, ballot: Ballot, value: &'a [u8] },
-    /// What is accepted from one slot through another is committed.
+    /// Every entry accepted from `first` through `last` is committed.
     Through { first: u64, last: u64 },
-    /// The promise, the first slot kept, and the first that is not known to be decided.
+    /// The promise, the first kept slot, and the first slot not known to be decided.
     State { promise: Ballot, start: u64, next: u64 },
-    /// What is accepted and not committed above this slot is dropped.
+    /// Entries accepted and not committed above this slot are dropped.
     Cut { above: u64 },
-    /// Where the records of some slots stand: part of a checkpoint.
+    /// The words of some slots, which name their records: part of a checkpoint.
     Page { number: u64, first: u16, words: Words<'a> },
-    /// A checkpoint: everything before `replay` is in it.
+    /// A checkpoint: it includes everything before `replay`.
     Root { root: Root, pages: Pages<'a> },
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Root {
     pub(crate) highest: u64,
 }
 
-/// Where a page of the index stands.
+/// The location of a page of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageAt {
     pub(crate) number: u64,
@@ -110,7 +110,7 @@ fn ballot(bytes: &[u8], at: usize) -> Ballot {
 }
 
 impl<'a> Record<'a> {
-    /// Reads a payload; the error says what is wrong with it.
+    /// Decodes a payload; the error says what is wrong with it.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let (&kind, rest) = bytes.split_first().ok_or("it is empty")?;
         let exactly = |len: usize| {
@@ -264,7 +264,7 @@ mod tests {
         out
     }
 
-    /// Every kind, as bytes.
+    /// One encoded record of every kind.
     fn samples() -> Vec<Vec<u8>> {
         let pages = [PageAt { number: 2, seq: 99, open: true, committed: 4096 }];
         vec![
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(pages.iter().collect::<Vec<_>>(), [page]);
     }
 
-    /// The layout is written down in the book; a change here is a change of the format.
+    /// The book documents the layout; a change here is a change of the format.
     #[test]
     fn the_layout_is_that_of_version_2() {
         let samples = samples();
@@ -323,7 +323,7 @@ mod tests {
         for bytes in samples() {
             let fixed = ![2, 3, 4, 10, 11].contains(&bytes[0]);
             for len in 0..bytes.len() {
-                // Values and lists may end anywhere that makes sense; a decoder must not panic.
+                // Values and lists may end at any valid boundary; a decoder must not panic.
                 let decoded = Record::decode(&bytes[..len]);
                 assert!(decoded.is_err() || !fixed, "{bytes:?} cut to {len}");
             }
@@ -337,7 +337,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever the bytes are, the decoder ends, and takes nothing from behind them.
+        /// On any bytes the decoder terminates, and reads nothing past their end.
         #[test]
         fn any_bytes_are_decoded_or_refused(
             kind in 0u8..13,

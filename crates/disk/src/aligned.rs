@@ -1,13 +1,12 @@
-//! Memory that direct I/O accepts.
+//! Aligned memory for direct I/O.
 //!
-//! The kernel moves the bytes of a direct read or write straight between the device and the
-//! caller's memory, so that memory has to start at a multiple of the block size. `Vec<u8>` promises
-//! no such thing; [`AlignedBuf`] does. It comes zeroed from the allocator and not by a loop, so that
-//! the pages of a large buffer cost nothing before they are used.
+//! Direct I/O moves bytes between the device and the caller's memory. That memory must start at a
+//! multiple of the block size. `Vec<u8>` does not guarantee that; [`AlignedBuf`] does. The
+//! allocator zeroes the buffer, so unused pages of a large buffer cost nothing.
 //!
-//! [`HugePages`] has the same memory on huge pages: one mapping, made and filled in at once, so that a
-//! machine without them says so then and not in the middle of a write. Its buffers are lent out; one that
-//! is dropped goes back to the mapping, and the mapping goes with the last of them.
+//! [`HugePages`] provides the same buffers on huge pages. It makes and populates one mapping up
+//! front, so missing huge pages are an error then and not in the middle of a write. Dropping a
+//! buffer returns it to the mapping. The mapping is freed with the last buffer.
 
 #![allow(unsafe_code)]
 
@@ -22,20 +21,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::huge_pages::{self, NoHugePages};
 use crate::{BLOCK, Error, Op, Result};
 
-/// Zeroed heap memory that starts at a multiple of [`BLOCK`] and is a multiple of it long.
+/// A zeroed buffer that starts at a multiple of [`BLOCK`] and whose length is a multiple of it.
 ///
-/// The length is fixed for life. It dereferences to the whole of it.
+/// The length is fixed. It dereferences to the whole buffer.
 pub struct AlignedBuf {
     start: NonNull<u8>,
     layout: Layout,
-    /// Where it goes when it is dropped; without one, back to the allocator.
+    /// The mapping that gets the buffer back on drop; `None` returns it to the allocator.
     lender: Option<Arc<Mapping>>,
 }
 
 impl AlignedBuf {
-    /// At least `len` zero bytes, rounded up to whole blocks and never less than one.
+    /// Allocates at least `len` zero bytes, rounded up to whole blocks and never less than one
+    /// block.
     ///
-    /// Like any other allocation it ends the process when the memory cannot be had.
+    /// Like other allocations, it aborts the process when memory is exhausted.
     pub fn new(len: usize) -> Self {
         let rounded = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
         let Ok(layout) = Layout::from_size_align(rounded, BLOCK) else {
@@ -49,13 +49,14 @@ impl AlignedBuf {
         }
     }
 
-    /// The address of the first byte; valid for reads of the whole length while `self` lives.
+    /// Returns the address of the first byte; valid for reads of the whole length while `self`
+    /// lives.
     pub fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }
 
-    /// The address of the first byte; valid for reads and writes of the whole length while `self`
-    /// lives and nothing else borrows it.
+    /// Returns the address of the first byte; valid for reads and writes of the whole length while
+    /// `self` lives and nothing else borrows it.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -65,8 +66,8 @@ impl Deref for AlignedBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` owns `layout.size()` bytes, all of them initialised by `alloc_zeroed` or the
-        // kernel, and given up only in `drop`. Shared access follows the borrow of `self`.
+        // SAFETY: `start` owns `layout.size()` bytes, all initialised by `alloc_zeroed` or the
+        // kernel, and released only in `drop`. Shared access follows the borrow of `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
     }
 }
@@ -88,7 +89,7 @@ impl Drop for AlignedBuf {
     }
 }
 
-// SAFETY: the memory is owned by this value alone, like that of a `Box<[u8]>`.
+// SAFETY: only this value owns the memory, as a `Box<[u8]>` does.
 unsafe impl Send for AlignedBuf {}
 // SAFETY: through `&AlignedBuf` the bytes can only be read.
 unsafe impl Sync for AlignedBuf {}
@@ -99,30 +100,29 @@ impl fmt::Debug for AlignedBuf {
     }
 }
 
-/// Buffers of one size on huge pages, for whoever writes much from few places. Cheap to clone; clones lend
-/// from the same memory.
+/// A pool of equal-sized buffers on huge pages. Cheap to clone; clones share the memory.
 #[derive(Debug, Clone)]
 pub struct HugePages {
     mapping: Arc<Mapping>,
 }
 
-/// Memory of the kernel, cut into buffers. It is unmapped when no buffer of it is left.
+/// One kernel mapping, divided into buffers. It is unmapped when its last buffer is dropped.
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
     each: Layout,
-    /// Those that nobody has.
+    /// Buffers that are not lent out.
     idle: Mutex<Vec<Idle>>,
 }
 
-/// A buffer that nobody has.
+/// A buffer that is not lent out.
 struct Idle(NonNull<u8>);
 
 // SAFETY: it owns its bytes of the mapping, as an `AlignedBuf` does.
 unsafe impl Send for Idle {}
-// SAFETY: the pointer itself is only given to `munmap`; the bytes belong to the buffers.
+// SAFETY: only `munmap` uses the pointer itself; the bytes belong to the buffers.
 unsafe impl Send for Mapping {}
-// SAFETY: all shared access is to the mutex.
+// SAFETY: all shared access goes through the mutex.
 unsafe impl Sync for Mapping {}
 
 impl fmt::Debug for Mapping {
@@ -138,15 +138,15 @@ impl Mapping {
 }
 
 impl HugePages {
-    /// The bytes of a huge page, where the kernel knows them; usually 2 MiB.
+    /// Returns the huge page size in bytes, usually 2 MiB; `None` when the kernel reports none.
     pub fn page_size() -> Option<usize> {
         huge_pages::page_size()
     }
 
-    /// Takes `count` buffers of `len` bytes each out of the kernel's reserve, at once.
+    /// Takes `count` buffers of `len` bytes each from the kernel's huge page reserve.
     ///
     /// # Errors
-    /// [`NoHugePages`], which says how many are missing, when too few are reserved, or when `len` is no
+    /// [`NoHugePages`] when too few are reserved, with the number missing, or when `len` is not a
     /// non-zero multiple of [`HugePages::page_size`].
     pub fn reserve(len: usize, count: usize) -> std::result::Result<Self, NoHugePages> {
         let page = Self::page_size().ok_or(NoHugePages::unknown())?;
@@ -161,7 +161,8 @@ impl HugePages {
         Ok(Self { mapping: Arc::new(Mapping { start, len: total, each, idle: Mutex::new(idle) }) })
     }
 
-    /// A buffer, unless all are lent out. It holds zeros, or what its last holder left there.
+    /// Lends a buffer; `None` when all are lent out. It holds zeros, or the content its last user
+    /// left.
     pub fn lend(&self) -> Option<AlignedBuf> {
         let Idle(start) = self.mapping.idle().pop()?;
         Some(AlignedBuf {
@@ -171,30 +172,30 @@ impl HugePages {
         })
     }
 
-    /// The bytes of each buffer.
+    /// Returns the size of each buffer in bytes.
     pub fn buffer_len(&self) -> usize {
         self.mapping.each.size()
     }
 }
 
-/// Zeroed memory on huge pages, all of them there already.
+/// Maps zeroed memory on huge pages and populates all of it.
 #[cfg(target_os = "linux")]
 fn map(len: usize) -> io::Result<NonNull<u8>> {
     use rustix::io::Errno;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     let (access, huge) =
         (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::HUGETLB);
-    // SAFETY: a new mapping at a place that the kernel chooses touches nobody's memory.
+    // SAFETY: the kernel chooses the address, so the new mapping overlaps no other memory.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, huge)? };
-    // A page that is missing after all would be a signal when it is first touched.
+    // Without this, touching a missing page later would raise a signal.
     // SAFETY: the range is the mapping that was just made.
     let filled = unsafe { madvise(start, len, Advice::LinuxPopulateWrite) };
-    // An older kernel does not know the advice.
+    // Older kernels do not know the advice.
     let filled = filled.or_else(|why| if why == Errno::INVAL { Ok(()) } else { Err(why) });
     match (filled, NonNull::new(start.cast())) {
         (Ok(()), Some(start)) => Ok(start),
         (failed, _) => {
-            // SAFETY: nobody has learnt of the mapping.
+            // SAFETY: the mapping has not been shared yet.
             unsafe { munmap(start, len)? };
             Err(failed.err().map_or(io::ErrorKind::OutOfMemory.into(), io::Error::from))
         }
@@ -208,15 +209,15 @@ fn map(_: usize) -> io::Result<NonNull<u8>> {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this length, and no buffer of it is left, because
-        // each holds a reference.
+        // SAFETY: `map` made the mapping with this length. No buffer of it is left, because each
+        // buffer holds a reference.
         #[cfg(target_os = "linux")]
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
 
-/// Refuses a direct read or write that is not made of whole blocks, before the kernel does so
-/// without a reason.
+/// Rejects a direct read or write that is not made of whole blocks. The kernel would fail it
+/// without giving the reason.
 pub(crate) fn check_direct(op: Op, path: &Path, buf: &[u8], offset: u64) -> Result<()> {
     let whole = buf.as_ptr().addr().is_multiple_of(BLOCK)
         && buf.len().is_multiple_of(BLOCK)
@@ -247,9 +248,9 @@ mod tests {
         }
     }
 
-    /// Only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.
+    /// Runs only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.
     #[test]
-    #[allow(clippy::print_stderr)] // A test says what it skipped.
+    #[allow(clippy::print_stderr)] // A test reports what it skips.
     fn huge_pages_are_lent_and_come_back() {
         let Some(page) = HugePages::page_size() else {
             return eprintln!("SKIPPED: the kernel has no huge pages");
@@ -268,7 +269,7 @@ mod tests {
         assert!(two.iter().all(|byte| *byte == 0));
         drop(two);
         assert!(pages.lend().is_some(), "the one that came back");
-        // The memory lives as long as a buffer of it does.
+        // A lent buffer keeps the mapping alive.
         drop(pages);
         let one = std::thread::spawn(move || one).join().unwrap();
         assert_eq!((one[0], one[page - 1]), (1, 2));

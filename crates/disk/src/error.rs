@@ -1,4 +1,4 @@
-//! What went wrong, with which operation, on which file, where.
+//! Disk errors: operation, path, offset and cause.
 
 use std::fmt;
 use std::io;
@@ -24,11 +24,11 @@ pub enum Op {
     Write,
     /// Making bytes durable.
     Sync,
-    /// Asking for or changing the size of a file, reserving space included.
+    /// Querying or changing the size of a file, including reserving space.
     Size,
     /// Renaming.
     Rename,
-    /// Giving each of two files the other's name.
+    /// Exchanging the names of two files.
     Exchange,
     /// Removing a name.
     Unlink,
@@ -60,15 +60,15 @@ impl fmt::Display for Op {
     }
 }
 
-/// What a disk refuses by itself, where the system has no number of its own for it.
+/// A request that the disk layer rejects itself, where the system has no suitable error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
     /// A name is not one component of a path.
     Name,
-    /// Under the name is no regular file.
+    /// The name does not refer to a regular file.
     NotAFile {
-        /// What is there, with its article: "a FIFO".
+        /// What was found, with its article: "a FIFO".
         found: &'static str,
     },
     /// The file system cannot exchange two names.
@@ -87,7 +87,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A failed disk operation. Cheap to clone, because a latched failure is handed to many callers.
+/// A failed disk operation. Cheap to clone: a terminal failure is returned to many callers.
 #[derive(Debug, Clone)]
 pub struct Error {
     op: Op,
@@ -102,33 +102,34 @@ impl Error {
         Self { op, path: path.into(), offset, source: Arc::new(source) }
     }
 
-    /// The operation that failed.
+    /// Returns the operation that failed.
     pub fn op(&self) -> Op {
         self.op
     }
 
-    /// The file or directory concerned.
+    /// Returns the path of the file or directory.
     pub fn path(&self) -> PathBuf {
         self.path.to_path_buf()
     }
 
-    /// The byte in the file at which the operation began, where it has one.
+    /// Returns the file offset at which the operation began, where it has one.
     pub fn offset(&self) -> Option<u64> {
         self.offset
     }
 
-    /// The kind of failure, as the operating system told it: `StorageFull`, `PermissionDenied`, ...
+    /// Returns the error kind of the operating system: `StorageFull`, `PermissionDenied`, ...
     pub fn kind(&self) -> io::ErrorKind {
         self.source.kind()
     }
 
-    /// What the disk refused by itself, where it was not the operating system.
+    /// Returns why the disk layer rejected the request; `None` for an error of the operating
+    /// system.
     pub fn refusal(&self) -> Option<Refusal> {
         self.source.get_ref()?.downcast_ref().copied()
     }
 
-    /// Whether the operation failed for want of space: the disk is full (ENOSPC), a quota is used up
-    /// (EDQUOT), or the file would grow past a limit (EFBIG).
+    /// Returns whether the operation failed for lack of space: the disk is full (ENOSPC), a quota
+    /// is exhausted (EDQUOT), or the file would exceed a size limit (EFBIG).
     pub fn is_no_space(&self) -> bool {
         matches!(
             self.kind(),
@@ -136,7 +137,7 @@ impl Error {
         )
     }
 
-    /// The number of the operating system's error, where there is one.
+    /// Returns the operating system's error number, where there is one.
     pub fn os_code(&self) -> Option<i32> {
         self.source.raw_os_error()
     }

@@ -1,53 +1,52 @@
-//! What the kernel says about its huge pages, and what to do when there are too few.
+//! The kernel's huge page counters, and the error when too few are reserved.
 //!
-//! Huge pages are set aside by the machine's owner, so that running out of them is ordinary. Whoever asks
-//! gets an error with the one command that helps, the number in it included: what is reserved already,
-//! and what was missing.
+//! The administrator reserves huge pages, so running out of them is an ordinary condition. The
+//! error contains the command to run. Its number is the pages already reserved plus those missing.
 
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// Where Linux tells of its memory.
+/// The file in which Linux reports memory counters.
 const MEMINFO: &str = "/proc/meminfo";
 
 /// Why buffers cannot be on huge pages.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NoHugePages {
-    /// How many huge pages were asked for.
+    /// How many huge pages were requested.
     pub needed: usize,
-    /// The bytes of one; 0 where the kernel has none.
+    /// The huge page size in bytes; 0 where the kernel has none.
     pub page_size: usize,
-    /// The number to reserve, so that they can be had: those that there are, and those missing.
+    /// The number to reserve for the request to succeed: existing pages plus missing ones.
     pub reserve: usize,
     why: Arc<io::Error>,
 }
 
 impl NoHugePages {
-    /// The kernel does not know of huge pages.
+    /// The kernel does not support huge pages.
     pub(crate) fn unknown() -> Self {
         Self::of(0, 0, 0, io::ErrorKind::Unsupported.into())
     }
 
-    /// Buffers are a whole number of pages.
+    /// The buffer length is not a multiple of the page size.
     pub(crate) fn uneven(len: usize, page_size: usize) -> Self {
         let why = format!("buffers of {len} bytes are no non-zero multiple of {page_size}");
         Self::of(0, page_size, 0, io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 
-    /// The kernel refused so many.
+    /// The kernel could not provide that many pages.
     pub(crate) fn missing(needed: usize, page_size: usize, why: io::Error) -> Self {
-        let told = std::fs::read_to_string(MEMINFO).unwrap_or_default();
-        Self::of(needed, page_size, to_reserve(&told, needed), why)
+        let reported = std::fs::read_to_string(MEMINFO).unwrap_or_default();
+        Self::of(needed, page_size, to_reserve(&reported, needed), why)
     }
 
     fn of(needed: usize, page_size: usize, reserve: usize, why: io::Error) -> Self {
         Self { needed, page_size, reserve, why: Arc::new(why) }
     }
 
-    /// The kind of refusal: `OutOfMemory` when too few are reserved, `Unsupported` when there can be
-    /// none.
+    /// Returns the kind of failure: `OutOfMemory` when too few are reserved, `Unsupported` when
+    /// there can be none.
     pub fn kind(&self) -> io::ErrorKind {
         self.why.kind()
     }
@@ -75,17 +74,17 @@ impl std::error::Error for NoHugePages {
     }
 }
 
-/// The bytes of a huge page.
+/// Returns the huge page size in bytes.
 pub(crate) fn page_size() -> Option<usize> {
     let kib = field(&std::fs::read_to_string(MEMINFO).ok()?, "Hugepagesize")?;
     kib.checked_mul(1024).filter(|size| *size > 0)
 }
 
-/// How many have to be reserved, so that this many more can be had.
+/// Returns how many pages must be reserved in all, so that `needed` more are available.
 fn to_reserve(meminfo: &str, needed: usize) -> usize {
-    let told = |name| field(meminfo, name).unwrap_or(0);
-    let idle = told("HugePages_Free").saturating_sub(told("HugePages_Rsvd"));
-    told("HugePages_Total").saturating_add(needed.saturating_sub(idle))
+    let reported = |name| field(meminfo, name).unwrap_or(0);
+    let idle = reported("HugePages_Free").saturating_sub(reported("HugePages_Rsvd"));
+    reported("HugePages_Total").saturating_add(needed.saturating_sub(idle))
 }
 
 fn field(meminfo: &str, name: &str) -> Option<usize> {
@@ -100,17 +99,17 @@ mod tests {
     use super::*;
     use crate::HugePages;
 
-    const TOLD: &str = "MemTotal:  8000000 kB\nHugePages_Total:      10\nHugePages_Free:        7\n\
+    const REPORTED: &str = "MemTotal:  8000000 kB\nHugePages_Total:      10\nHugePages_Free:        7\n\
                         HugePages_Rsvd:        3\nHugepagesize:       2048 kB\n";
 
     #[test]
     fn what_is_missing_is_added_to_what_there_is() {
-        // Four of the ten are neither used nor promised.
-        assert_eq!(to_reserve(TOLD, 18), 10 + 14);
-        assert_eq!(to_reserve(TOLD, 4), 10);
+        // Four of the ten are neither used nor reserved by a mapping.
+        assert_eq!(to_reserve(REPORTED, 18), 10 + 14);
+        assert_eq!(to_reserve(REPORTED, 4), 10);
         assert_eq!(to_reserve("", 18), 18);
-        assert_eq!(field(TOLD, "Hugepagesize"), Some(2048));
-        assert_eq!(field(TOLD, "Hugepages"), None);
+        assert_eq!(field(REPORTED, "Hugepagesize"), Some(2048));
+        assert_eq!(field(REPORTED, "Hugepages"), None);
     }
 
     #[test]
@@ -118,7 +117,7 @@ mod tests {
         let Some(page) = page_size() else {
             return eprintln!("SKIPPED: the kernel has no huge pages");
         };
-        // 64 TiB: no machine has them reserved.
+        // 64 TiB: no machine reserves that many.
         let error = HugePages::reserve(page, (64 << 40) / page).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::OutOfMemory, "{error}");
         assert!(error.reserve >= error.needed && error.needed == (64 << 40) / page);

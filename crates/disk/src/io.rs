@@ -1,20 +1,20 @@
-//! Finishing short reads and writes.
+//! Completion of short reads and writes.
 //!
-//! A call may stop anywhere, and a file opened for direct I/O goes on at whole blocks only. So where
-//! such a call stopped inside a block, that block is read or written once more: the bytes are the
-//! same, and nothing of an unfinished write is promised yet.
+//! A call may transfer fewer bytes than requested. A file opened for direct I/O continues only at
+//! whole blocks. Where such a call stopped inside a block, that block is read or written again: the
+//! bytes are the same, and no caller relies on an unfinished write.
 
 use std::io;
 
 use crate::{BLOCK, Error, File, Op, Result};
 
-/// How often in a row a direct call may end within its first block before that counts as failure.
+/// Direct calls in a row that may end within their first block before the transfer fails.
 const STALLS: u32 = 8;
 
-/// Reads from `offset` until `buf` is full or the file ends, and says how many bytes it got.
+/// Reads from `offset` until `buf` is full or the file ends, and returns the number of bytes read.
 ///
 /// # Errors
-/// The first failure of the file; `Interrupted` when a direct file keeps stopping inside a block.
+/// The first error of the file; `Interrupted` when a direct file keeps stopping inside a block.
 pub fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usize> {
     let mut done = 0;
     let mut stalls = 0;
@@ -41,7 +41,8 @@ pub fn read_full_at(file: &dyn File, buf: &mut [u8], offset: u64) -> Result<usiz
 /// Writes all of `buf` at `offset`.
 ///
 /// # Errors
-/// The first failure of the file; `WriteZero` when it takes no bytes without saying why.
+/// The first error of the file; `WriteZero` when a write accepts no bytes and returns no error, or
+/// when a direct file keeps stopping inside a block.
 pub fn write_all_at(file: &dyn File, buf: &[u8], offset: u64) -> Result<()> {
     let mut done = 0;
     let mut stalls = 0;
@@ -61,12 +62,12 @@ pub fn write_all_at(file: &dyn File, buf: &[u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// How much of `count` bytes a next call may start behind.
+/// Rounds `count` down to whole blocks for a direct file: the next call must start there.
 fn whole(file: &dyn File, count: usize) -> usize {
     if file.is_direct() { count - count % BLOCK } else { count }
 }
 
-/// Counts the calls in a row that got nowhere, and fails when there are too many.
+/// Counts the calls in a row that made no progress, and fails when there are too many.
 fn stalled(
     file: &dyn File,
     op: Op,

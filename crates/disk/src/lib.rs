@@ -1,21 +1,21 @@
-//! The disk under Esker.
+//! Esker's disk layer.
 //!
-//! Everything that Esker makes durable goes through the three traits of this crate, [`Disk`], [`Dir`]
-//! and [`File`], and through nothing else. They promise little, so that they can be kept exactly:
+//! Everything that Esker makes durable goes through the three traits of this crate: [`Disk`],
+//! [`Dir`] and [`File`]. Their guarantees are few and exact:
 //!
-//! * A write is in the file when [`File::write_at`] returns, and durable only after a later
+//! * A write is in the file when [`File::write_at`] returns. It is durable only after a later
 //!   [`File::sync_data`] on the same file returned `Ok`, or at once when the file was opened with
 //!   [`Open::dsync`].
 //! * A name (create, rename, unlink) is durable only after [`Dir::sync`] on its directory.
-//! * A path is resolved once, by [`Disk::open_dir`]. A [`Dir`] stays with its directory when that is
-//!   moved, and its lock with it.
-//! * Reads and writes may be short. [`read_full_at`] and [`write_all_at`] finish them.
-//! * After any failed write or sync nothing is known about the range, and trying again proves
-//!   nothing: callers latch the failure.
+//! * A path is resolved once, by [`Disk::open_dir`]. A [`Dir`] and its lock stay with the directory
+//!   when it is moved.
+//! * Reads and writes may be short. [`read_full_at`] and [`write_all_at`] complete them.
+//! * After a failed write or sync, the state of the range is unknown, and a retry that succeeds
+//!   proves nothing. Callers must treat the failure as terminal.
 //!
-//! Implementations: [`StdDisk`] for a real machine, [`uring::UringDisk`] for one with Linux, and
-//! `sim::SimDisk` (feature `sim`), a seeded disk in memory that keeps what is written apart from what
-//! is durable.
+//! Implementations: [`StdDisk`] for real disks, [`uring::UringDisk`] for io_uring on Linux, and
+//! `sim::SimDisk` (feature `sim`), a seeded in-memory disk that separates written from durable
+//! data.
 //!
 //! ```
 //! use esker_disk::{Disk, Open, StdDisk, write_all_at};
@@ -26,7 +26,7 @@
 //! let file = dir.open("a", Open::create())?;
 //! write_all_at(&*file, b"settled", 0)?;
 //! file.sync_data()?;
-//! dir.sync()?; // now the name is durable, too
+//! dir.sync()?; // now the name is durable too
 //! # Ok(())
 //! # }
 //! ```
@@ -54,67 +54,68 @@ pub use huge_pages::NoHugePages;
 pub use io::{read_full_at, write_all_at};
 pub use std_disk::StdDisk;
 
-/// The unit of alignment for direct I/O and the size of a block that is written whole: 4096 bytes.
+/// The alignment of direct I/O and the size of a block that is written whole: 4096 bytes.
 ///
-/// A buffer handed to a file opened with [`Open::direct`] starts at an address, has a length and
-/// goes to an offset that are multiples of this. [`AlignedBuf`] gives such addresses.
+/// For a file opened with [`Open::direct`], the buffer's address, its length and the file offset
+/// must be multiples of this. [`AlignedBuf`] provides such buffers.
 pub const BLOCK: usize = 4096;
 
-/// Where directories live: a tree with durable names.
+/// A file system: the entry point for opening directories.
 ///
-/// A path is resolved once, when a directory is opened. Everything else is done through the [`Dir`].
-/// All methods take `&self` and may be called from any thread. Paths are used as they are given, and
-/// symbolic links in them are followed.
+/// A path is resolved once, when a directory is opened. All other operations go through the
+/// [`Dir`]. All methods take `&self` and may be called from any thread. Paths are used as given,
+/// and symbolic links in them are followed.
 pub trait Disk: Debug + Send + Sync {
     /// Opens a directory.
     ///
     /// # Errors
-    /// `NotFound`, and `NotADirectory` for anything that is none.
+    /// `NotFound`, and `NotADirectory` for anything else of that name.
     fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
 
-    /// Creates a directory and those above it that are missing, makes their names durable, and opens
-    /// it. A directory that is already there is opened.
+    /// Creates a directory and its missing parents, makes their names durable, and opens it. An
+    /// existing directory is opened.
     ///
     /// # Errors
-    /// `NotADirectory` when something else has its name, or one above it.
+    /// `NotADirectory` when it or one of its parents exists and is not a directory.
     fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
 }
 
 /// An open file. Dropping it closes it, without a sync.
 pub trait File: Debug + Send + Sync {
-    /// Reads at most `buf.len()` bytes from `offset`; `Ok(0)` at or behind the end of the file.
+    /// Reads at most `buf.len()` bytes from `offset`; `Ok(0)` at or past the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// Writes at most `buf.len()` bytes at `offset`, growing the file where needed. May be short.
+    /// Writes at most `buf.len()` bytes at `offset`, extending the file as needed. May be short.
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize>;
 
-    /// Makes every byte written before this call durable, and the file's size with them.
+    /// Makes every byte written before this call durable, and the file's size.
     fn sync_data(&self) -> Result<()>;
 
-    /// The size of the file in bytes.
+    /// Returns the size of the file in bytes.
     fn len(&self) -> Result<u64>;
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file is empty.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Cuts the file to `len` bytes or extends it with zeros. Durable after [`File::sync_data`].
+    /// Truncates the file to `len` bytes or extends it with zeros. Durable after
+    /// [`File::sync_data`].
     fn set_len(&self, len: u64) -> Result<()>;
 
-    /// Reserves space for `offset..offset + len`, extending the file; the range reads as zeros where
-    /// nothing was written. Where the file system cannot reserve, the file is only extended.
+    /// Reserves space for `offset..offset + len` and extends the file. Unwritten parts of the range
+    /// read as zeros. Where the file system cannot reserve space, the file is only extended.
     ///
     /// # Errors
-    /// Where there is too little space ([`Error::is_no_space`]) a part may have been reserved, and
-    /// the file may be longer: [`File::set_len`] gives that back.
+    /// When there is too little space ([`Error::is_no_space`]), a part may have been reserved and
+    /// the file may be longer. [`File::set_len`] releases that part.
     fn preallocate(&self, offset: u64, len: u64) -> Result<()>;
 
-    /// The path of the file when it was opened. For messages: it may lead elsewhere by now.
+    /// Returns the file's path when it was opened. For messages only: it may be out of date.
     fn path(&self) -> &Path;
 
-    /// Whether the file was opened with [`Open::direct`], so that reads and writes go in whole
-    /// blocks. A file that wraps another hands on the answer.
+    /// Returns whether the file was opened with [`Open::direct`], so that transfers are in whole
+    /// blocks. A wrapper must forward the answer of the file it wraps.
     fn is_direct(&self) -> bool {
         false
     }
@@ -123,18 +124,18 @@ pub trait File: Debug + Send + Sync {
 /// A held lock; see [`Dir::lock`].
 pub trait Lock: Debug + Send + Sync {}
 
-/// How to open a file. Start from [`Open::read`], [`Open::write`], [`Open::create`] or
+/// Options for opening a file. Start from [`Open::read`], [`Open::write`], [`Open::create`] or
 /// [`Open::create_new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Open {
-    /// Writing is allowed.
+    /// Allows writing.
     pub write: bool,
-    /// The file is created when missing, readable and writable by its owner only.
+    /// Creates the file when missing, readable and writable by its owner only.
     pub create: bool,
     /// The file must not exist yet.
     pub create_new: bool,
-    /// Reads and writes go past the page cache (O_DIRECT). Addresses, lengths and offsets are
+    /// Reads and writes bypass the page cache (O_DIRECT). Addresses, lengths and offsets must be
     /// multiples of [`BLOCK`].
     pub direct: bool,
     /// A write is durable when it returns (O_DSYNC).
@@ -142,34 +143,34 @@ pub struct Open {
 }
 
 impl Open {
-    /// An existing file, for reading.
+    /// Opens an existing file for reading.
     pub const fn read() -> Self {
         Self { write: false, create: false, create_new: false, direct: false, dsync: false }
     }
 
-    /// An existing file, for reading and writing.
+    /// Opens an existing file for reading and writing.
     pub const fn write() -> Self {
         Self { write: true, ..Self::read() }
     }
 
-    /// For reading and writing; created when missing.
+    /// Opens for reading and writing; created when missing.
     pub const fn create() -> Self {
         Self { create: true, ..Self::write() }
     }
 
-    /// For reading and writing; an error when the file is there already.
+    /// Opens for reading and writing; an error when the file exists.
     pub const fn create_new() -> Self {
         Self { create_new: true, ..Self::create() }
     }
 
-    /// The same, with reads and writes past the page cache or not.
+    /// Sets whether reads and writes bypass the page cache.
     #[must_use]
     pub const fn direct(mut self, on: bool) -> Self {
         self.direct = on;
         self
     }
 
-    /// The same, with every write durable when it returns or not.
+    /// Sets whether every write is durable when it returns.
     #[must_use]
     pub const fn dsync(mut self, on: bool) -> Self {
         self.dsync = on;
@@ -177,7 +178,7 @@ impl Open {
     }
 }
 
-/// What a disk can do, as found by [`Dir::facts`].
+/// The capabilities of a disk, as returned by [`Dir::facts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Facts {
@@ -190,7 +191,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Facts about a disk of the given name.
+    /// Capabilities of the disk named `name`.
     pub const fn new(name: &'static str, direct: bool, dsync: bool) -> Self {
         Self { name, direct, dsync }
     }

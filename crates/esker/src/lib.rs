@@ -1,18 +1,18 @@
 //! Esker: a durable log, in one dependency.
 //!
-//! This crate holds no code of its own. It gathers the faces of Esker under one name, each behind a
-//! feature, so that a program adds one dependency and takes what it needs:
+//! This crate holds no code of its own. It re-exports the components of Esker, each behind a
+//! feature, so that a program adds one dependency and selects what it needs:
 //!
 //! | feature | module | what it is |
 //! |---|---|---|
 //! | `log` (default) | `esker::log` | an embedded, group-committed, append-only log |
 //! | `consensus` | `esker::consensus` | slots for Paxos and Raft: promise, accept, commit |
-//! | | `esker::disk` | the disk under Esker, to choose another for a log |
+//! | | `esker::disk` | the disk layer, to select another disk for a log |
 //! | `sim` | `esker::disk::sim` | a seeded simulated disk for crash tests |
 //!
-//! Two words are used the same way everywhere. A record is **accepted** when the log has given it
-//! its place in the order. It is **durable** when the log has said so: from then on it outlives the
-//! process, the kernel and a power cut.
+//! Two terms have the same meaning in every component. A record is **accepted** when the log has
+//! assigned its place in the order. It is **durable** when its ticket has resolved, or the durable
+//! watermark has passed it. A durable record survives process kill, kernel crash and power loss.
 
 #[cfg(feature = "log")]
 #[doc(inline)]
@@ -25,7 +25,7 @@ pub use esker_consensus as consensus;
 #[doc(inline)]
 pub use esker_disk as disk;
 
-/// The examples of the book and the README, compiled and run.
+/// The examples of the book and the README, compiled and run as doctests.
 #[cfg(all(doctest, feature = "log"))]
 mod book {
     #[doc = include_str!("../../../docs/src/log.md")]

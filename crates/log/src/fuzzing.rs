@@ -1,10 +1,10 @@
-//! What the fuzz targets and the property tests call: every decoder, over any bytes.
+//! Entry points for the fuzz targets and the property tests: every decoder, over any bytes.
 
 use crate::format::decode::{Found, Records, check_unit, find};
 use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
 
-/// Runs every decoder over the bytes of a segment, and returns how many records were sound. Must
-/// come back for any bytes.
+/// Runs every decoder over the bytes of a segment and returns the number of valid records. Must
+/// return for any input.
 pub fn decode_segment(bytes: &[u8]) -> u64 {
     let number = 1;
     let log = SegmentHeader::log_of(bytes, number).unwrap_or(LogId([0; 16]));

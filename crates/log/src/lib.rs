@@ -1,4 +1,4 @@
-//! The durable log: append, survive, follow.
+//! Esker's durable, embedded, append-only log with streaming readers.
 //!
 //! ```
 //! use esker_log::{Log, Options, Start};
@@ -21,14 +21,17 @@
 //! # }
 //! ```
 //!
-//! Two words carry the contract. A record is **accepted** when the log has given it its place in
+//! The contract uses two terms. A record is **accepted** when the log has assigned its place in
 //! the order, inside `append`. It is **durable** when its [`Ticket`] resolves, or the durable
-//! watermark has passed it. After any crash, what was durable is recovered, and what is recovered
-//! was accepted: one run without gaps.
+//! watermark has passed it. After any crash, every durable record is recovered, and every
+//! recovered record was accepted. The recovered records are one run without gaps.
 //!
-//! The map: [`Log`] appends and reads, [`Ticket`] waits, [`Stream`] follows, a [`Reader`] does so from
-//! another process, [`Options`] choose, [`Error`] explains. `core` decides, without any I/O; `committer` writes; `recovery` opens;
-//! `cursor` reads; `engine` has the threads; [`reclaim`] gives space back for components with an index.
+//! Entry points: [`Log`] appends and reads. [`Ticket`] waits for durability. [`Stream`] reads in
+//! order, and a [`Reader`] does so from another process. [`Options`] configure, [`Error`] reports
+//! failures. [`reclaim`] frees space for components that keep an index.
+//!
+//! Modules: `commit::core` makes the commit decisions without I/O, and `commit::committer` writes.
+//! `recovery` opens a log, `read::cursor` reads, and `runtime::engine` owns the threads.
 
 mod base;
 mod commit;

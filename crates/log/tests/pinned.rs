@@ -21,7 +21,7 @@ fn homes() -> Vec<String> {
         // A thread may have ended in between.
         let Ok(name) = fs::read_to_string(task.join("comm")) else { continue };
         let Ok(status) = fs::read_to_string(task.join("status")) else { continue };
-        if ["esker-commit", "esker-upkeep", "esker-timer"].contains(&name.trim()) {
+        if ["esker-commit", "esker-maintain", "esker-timer"].contains(&name.trim()) {
             let home = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
             homes.push(home.unwrap().trim().to_owned());
         }

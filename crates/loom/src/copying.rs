@@ -1,5 +1,5 @@
-//! A page that is copied beside a writer: each change is in the copy, or leaves the page dirty for the
-//! next one. Guards against a change that no checkpoint ever stores.
+//! Checkpoint copies of a page with a concurrent writer: each change is in the copy, or leaves the
+//! page dirty for the next one. Guards against a change that no checkpoint stores.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
-//! The gate: whoever decides about a slot goes by the promise as it is, whichever slot it is. Guards
-//! against an accept that comes behind a promise of a higher ballot, and against two that wait for each
-//! other.
+//! Slot locks: every decision about a slot uses the current promise, whichever slot it is. Guards
+//! against an accept recorded after a promise of a higher ballot, and against a deadlock of two
+//! promises.
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -11,7 +11,7 @@ use crate::slot_locks::SlotLocks;
 const LOW: Ballot = Ballot::new(1, 1);
 const HIGH: Ballot = Ballot::new(2, 1);
 
-/// The records, in order: of promises and accepts.
+/// The ballots of promise and accept records, in log order.
 type Log = Mutex<Vec<Ballot>>;
 
 fn accept(shared: &(SlotLocks<2>, Log), slot: u64, ballot: Ballot) {

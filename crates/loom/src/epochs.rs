@@ -1,7 +1,7 @@
-//! Epochs as a cell needs them, for the model checker: what is deferred runs when no guard is held.
+//! A model of epochs for the model checker: deferred work runs when no guard is held.
 //!
-//! The real ones run it sooner, when every guard that was held *then* is gone. What this leaves to be
-//! seen is whether a cell waits at all, and whether a reader sees all of what it finds.
+//! Real epochs run it earlier, when every guard held at the time of the deferral is gone. The model
+//! still checks whether a cell waits at all, and whether a reader sees the complete value.
 
 use crate::sync::FairMutex;
 

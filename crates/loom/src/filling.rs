@@ -1,5 +1,5 @@
-//! Appenders fill their places side by side; the committer writes when all have finished. Guards
-//! against a commit that writes a payload before it is there.
+//! Appenders fill their spans concurrently; the committer writes when all have finished. Guards
+//! against a commit that writes a payload before it is complete.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
@@ -8,14 +8,14 @@ use loom::thread;
 
 use crate::fill_tracker::FillTracker;
 
-/// A window of two places, as the log's window shares its memory.
+/// A buffer of two spans, shared as the log shares its staging buffer.
 struct Places([UnsafeCell<u32>; 2]);
 
-// SAFETY: each place is written by one appender, and read once `FillTracker` says that all are done.
+// SAFETY: one appender writes each span. It is read only after `FillTracker` reports all as filled.
 unsafe impl Sync for Places {}
 
 fn fill(places: &Places, progress: &FillTracker, n: usize) {
-    // SAFETY: this place is this appender's alone.
+    // SAFETY: only this appender accesses this span.
     places.0[n].with_mut(|place| unsafe { *place = 7 });
     progress.filled(8, 100 + n as u32);
 }

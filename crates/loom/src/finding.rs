@@ -1,5 +1,5 @@
-//! The index: pages are found without a lock while the table is replaced by a longer one, or loses its
-//! front. Guards against a page that is lost, or seen before it is made.
+//! The index: pages are found without a lock while the table is replaced by a longer one, or its
+//! front is removed. Guards against a lost page, and a page visible before it is initialised.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use loom::thread;
 use crate::page_table::{Found, Index};
 use crate::sync::{Guard, pin};
 
-/// What the page holds, if it is there.
+/// Returns the content of the page, if it is in the index.
 fn filled(index: &Index, number: u64, guard: &Guard) -> Option<u64> {
     match index.find(number, guard) {
         Found::Page(page) => Some(page.filled.get()),

@@ -1,10 +1,11 @@
-//! The log's own source files, and the consensus log's, compiled against loom's atomics in place of the standard ones.
+//! Source files of the log and the consensus log, compiled against loom's atomics instead of the
+//! standard ones.
 //!
-//! The files are included by path, so that what is checked is what is shipped. Their only window to
-//! the atomics is `crate::sync`, which here is loom's.
+//! The files are included by path, so the checked code is the shipped code. They access atomics
+//! only through `crate::sync`, which here is loom's.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-/// What `crate::sync` is in the log, from loom.
+/// Replaces the `crate::sync` module of the included sources.
 mod sync {
     pub(crate) use loom::sync::MutexGuard as FairMutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +13,7 @@ mod sync {
 
     pub(crate) use crate::epochs::{Guard, pin};
 
-    /// loom knows nothing of fairness.
+    /// loom does not model fairness.
     #[derive(Debug)]
     pub(crate) struct FairMutex<T>(Mutex<T>);
 
@@ -27,7 +28,7 @@ mod sync {
     }
 }
 
-/// Where the sources look for their parts.
+/// The module paths under which the sources find their dependencies.
 mod runtime {
     pub(crate) use crate::sync;
 }
@@ -41,7 +42,7 @@ mod index {
     pub(crate) use crate::{open_pages, page};
 }
 
-/// What the consensus log's sources need besides, as small as they allow.
+/// Minimal stand-ins for the other dependencies of the consensus log's sources.
 mod stand_ins;
 pub(crate) use stand_ins::{page, record, slot};
 

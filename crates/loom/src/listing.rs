@@ -1,5 +1,5 @@
-//! The list of pages with uncommitted entries: a scan that takes an empty page off it never loses an
-//! entry that comes meanwhile.
+//! The list of pages with uncommitted entries: a scan that removes an empty page never loses an
+//! entry that arrives concurrently.
 
 use loom::sync::Arc;
 use loom::thread;

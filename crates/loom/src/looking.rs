@@ -1,5 +1,5 @@
-//! A cell is followed without a lock while somebody puts something else there. Guards against a reader
-//! that finds a value half made, and against one whose value is given back under it.
+//! A cell is read without a lock while another thread replaces its value. Guards against a reader
+//! that sees a partly written value, and against freeing a value that a reader still uses.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn what_is_seen_is_there_as_long_as_the_guard() {
         let guard = pin();
         if cell.load(&guard).is_some_and(|seen| seen.get() == 7) {
             thread::yield_now();
-            // This test's own, and the cell's.
+            // One reference of this test and one of the cell.
             assert_eq!(Arc::strong_count(&first), 2, "given back under a guard");
         }
         drop(guard);

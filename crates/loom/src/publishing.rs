@@ -1,5 +1,5 @@
-//! The durable mark is read without a lock. Guards against a reader that sees a number and a
-//! position that does not reach it, and against a waiter that is never woken.
+//! The durable watermark is read without a lock. Guards against a reader that sees a sequence
+//! number and a position below it, and against a waiter that is never woken.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -25,8 +25,8 @@ fn whoever_sees_the_number_sees_a_position_as_far() {
     });
 }
 
-/// The protocol of `waiters`: a waiter looks, registers and looks again; the committer publishes and
-/// then takes whoever is registered.
+/// The protocol of `waiters`: a waiter checks, registers and checks again. The committer publishes
+/// and then takes the registered waiters.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {

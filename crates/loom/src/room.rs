@@ -1,4 +1,4 @@
-//! The mutable region: what is reserved never exceeds it, and a wait for room is woken.
+//! The value budget: reservations never exceed it, and waiters are woken when space is released.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ fn no_more_is_reserved_than_there_is() {
     });
 }
 
-/// Guards against a waiter that looks, is missed by whoever makes room, and sleeps for ever.
+/// Guards against a waiter that checks, is missed by the thread that releases space, and sleeps
+/// forever.
 #[test]
 fn a_wait_for_room_is_woken() {
     loom::model(|| {

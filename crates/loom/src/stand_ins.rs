@@ -1,13 +1,13 @@
-//! What stands around the index and the cell in the consensus log, as small as they allow.
+//! Minimal stand-ins for what the index and the cell use from the consensus log.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
 
-/// A number that is no atomic: whoever sees it must see it written.
+/// A non-atomic number: a reader must be ordered after its write.
 #[derive(Debug)]
 pub(crate) struct Plain(UnsafeCell<u64>);
 
-// SAFETY: written before it is shared, and only read after that. loom sees whether that is so.
+// SAFETY: written before it is shared, and only read afterwards. loom checks this.
 unsafe impl Sync for Plain {}
 // SAFETY: as above.
 unsafe impl Send for Plain {}
@@ -15,13 +15,13 @@ unsafe impl Send for Plain {}
 impl Plain {
     pub(crate) fn new(number: u64) -> Self {
         let plain = Self(UnsafeCell::new(0));
-        // SAFETY: nobody else has it yet.
+        // SAFETY: the value is not shared yet.
         plain.0.with_mut(|place| unsafe { *place = number });
         plain
     }
 
     pub(crate) fn get(&self) -> u64 {
-        // SAFETY: nobody writes to it any more.
+        // SAFETY: there are no more writers.
         self.0.with(|place| unsafe { *place })
     }
 }

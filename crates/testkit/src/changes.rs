@@ -1,4 +1,4 @@
-//! Which blocks of a directory are no longer what they were, and which were written when.
+//! The blocks of a directory that differ between states, and the step that wrote each block.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -15,7 +15,7 @@ pub const BLOCK: usize = 4096;
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
     blocks: BTreeMap<String, BTreeSet<usize>>,
-    /// From this block on everything of the file differs.
+    /// The block from which on the whole file differs.
     tails: BTreeMap<String, usize>,
 }
 
@@ -44,24 +44,25 @@ impl Changes {
         changes
     }
 
-    /// Whether nothing differs.
+    /// Returns whether nothing differs.
     pub fn is_empty(&self) -> bool {
         self.tails.is_empty() && self.blocks.values().all(BTreeSet::is_empty)
     }
 
-    /// Whether anything of this file differs.
+    /// Returns whether any block of this file differs.
     pub fn touches_file(&self, file: &str) -> bool {
         self.touches(file, &(0..usize::MAX))
     }
 
-    /// Whether one of these blocks differs.
+    /// Returns whether one of these blocks differs.
     pub fn touches(&self, file: &str, blocks: &Range<usize>) -> bool {
         self.tails.get(file).is_some_and(|from| *from < blocks.end)
             || self.blocks.get(file).is_some_and(|set| set.range(blocks.clone()).next().is_some())
     }
 
-    /// Whether this is another log now, or one that cannot be told from another: the manifest is not what
-    /// it was, a segment of the other log is there, and no segment's header is what it was.
+    /// Returns whether the directory now belongs to another log, or cannot be distinguished from
+    /// one: the manifest changed, a segment of the other log is present, and every segment header
+    /// changed.
     pub fn are_of_another(&self, damaged: &Files, other: &Files, manifest: &str) -> bool {
         let segments = || damaged.iter().filter(|(name, _)| name.ends_with(".seg"));
         let of_other = segments().any(|(_, bytes)| other.values().any(|other| other == bytes));
@@ -71,7 +72,7 @@ impl Changes {
     }
 }
 
-/// Blocks that lie next to each other and were written by the same step.
+/// Adjacent blocks of a file that the same step wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// The file.
@@ -88,13 +89,13 @@ impl fmt::Display for Written {
 }
 
 impl Written {
-    /// The blocks of a file that hold these bytes now.
+    /// Records the blocks with their current content.
     pub fn of(files: &Files, file: &str, blocks: Range<usize>) -> Self {
         let content = hash(slice(files, file, &blocks).unwrap_or_default());
         Self { file: file.into(), blocks, content }
     }
 
-    /// Whether the blocks still hold what was written.
+    /// Returns whether the blocks still hold what was written.
     pub fn is_in(&self, files: &Files) -> bool {
         slice(files, &self.file, &self.blocks).is_some_and(|bytes| hash(bytes) == self.content)
     }
@@ -112,8 +113,8 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Follows a directory from step to step, and says what each step wrote. A block counts once, where
-/// its content was first seen: a file that is renamed or used again was not written.
+/// Tracks a directory from step to step, and reports what each step wrote. A block counts once,
+/// where its content was first seen: renaming or reusing a file is not a write.
 #[derive(Debug, Clone, Default)]
 pub struct Lasting {
     seen: HashSet<u64>,
@@ -121,7 +122,7 @@ pub struct Lasting {
 }
 
 impl Lasting {
-    /// The runs of blocks that were written since the last call.
+    /// Returns the runs of blocks written since the last call.
     pub fn step(&mut self, files: &Files) -> Vec<Written> {
         let mut written = Vec::new();
         for (name, bytes) in files {
@@ -180,7 +181,7 @@ mod tests {
         let mut lasting = Lasting::default();
         let first = files(&[("a", [vec![1; BLOCK], vec![0; BLOCK], vec![2; 2 * BLOCK]].concat())]);
         let runs = lasting.step(&first);
-        // The two equal blocks are one content.
+        // The two equal blocks have the same content and count once.
         let blocks: Vec<_> = runs.iter().map(|run| run.blocks.clone()).collect();
         assert_eq!(blocks, [0..1, 2..3]);
         let renamed = files(&[("b", [vec![3; BLOCK], vec![0; BLOCK], vec![2; BLOCK]].concat())]);

@@ -1,4 +1,4 @@
-//! A directory as names and bytes, and its way to and from a disk.
+//! A directory as names and bytes, with transfer from and to a disk.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use esker_disk::Result;
 use esker_disk::sim::SimDisk;
 
-/// The files of a directory and of those in it, by their path from there. Equal bytes are shared.
+/// The files of a directory and its subdirectories, by relative path. Equal bytes are shared.
 pub type Files = BTreeMap<String, Arc<Vec<u8>>>;
 
 /// Reads a directory of a simulated disk, as ordinary reads see it.
 ///
 /// # Errors
-/// `NotFound` and the like.
+/// `NotFound` and similar errors.
 pub fn read_files(disk: &SimDisk, dir: &Path) -> Result<Files> {
     let mut files = Files::new();
     let mut todo = vec![String::new()];
@@ -29,10 +29,10 @@ pub fn read_files(disk: &SimDisk, dir: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Makes a directory that holds `before` hold `after`, durably.
+/// Changes a directory from the state `before` to `after`, durably.
 ///
 /// # Errors
-/// `NotFound` and the like.
+/// `NotFound` and similar errors.
 pub fn store(disk: &SimDisk, dir: &Path, before: &Files, after: &Files) -> Result<()> {
     for name in before.keys().filter(|name| !after.contains_key(*name)) {
         disk.remove(&dir.join(name))?;

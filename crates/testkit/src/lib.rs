@@ -1,15 +1,15 @@
-//! The generator of damaged directories, and the runner, that Esker's own tests share.
+//! The corruption generator and the case runner that Esker's own tests share.
 //!
-//! A component's test builds a directory by a program that a seed fixes, and keeps a history of its
-//! own: what was acknowledged, with which values. This crate then damages a copy ([`Mutation`], planned
-//! by [`plan`]), says which blocks are no longer what they were ([`Changes`]), and runs many such cases
-//! with a watch on panics and on hangs ([`run`]). The test decides whether the answers of the component
-//! are right.
+//! A component's test builds a directory with a seeded program, and keeps a history: what was
+//! acknowledged, with which values. This crate then corrupts a copy ([`Mutation`], planned by
+//! [`plan`]) and reports which blocks changed ([`Changes`]). It runs many such cases and detects
+//! panics and hangs ([`run`]). The test decides whether the component's answers are right.
 //!
-//! Nothing here knows a format: a directory is names and bytes, and the only unit is the block of
-//! 4096 bytes.
+//! This crate knows no file format: a directory is names and bytes, and the only unit is the block
+//! of 4096 bytes.
 //!
-//! A case is one number. Cases of the same [`GROUP`] share a directory, because building one costs more
+//! A case is one number. Cases of the same [`GROUP`] share a directory, because building one costs
+//! more than corrupting it.
 //! than damaging it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test tells what it found")]
 

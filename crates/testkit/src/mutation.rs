@@ -1,4 +1,4 @@
-//! Ways to damage a directory.
+//! Mutations that corrupt a directory.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::files::Files;
 
-/// One way to damage a directory. It names files and bytes as they were before any damage, so that
-/// leaving one of several out changes nothing about the others. A file that is gone by then, or bytes
-/// past its end, are passed over.
+/// One mutation of a directory. It refers to files and bytes as they were before any mutation, so
+/// leaving out one of several does not change the others. Files that no longer exist, and bytes
+/// past the end of a file, are skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mutation {
-    /// One bit is another, counted from the first of the file.
+    /// One bit is flipped, counted from the start of the file.
     Flip {
         /// The file.
         file: String,
@@ -24,66 +24,66 @@ pub enum Mutation {
         file: String,
         /// The first byte.
         offset: usize,
-        /// The new ones.
+        /// The new bytes.
         bytes: Vec<u8>,
-        /// What they are.
+        /// A description of the bytes.
         what: String,
     },
-    /// Two ranges of equal length change places.
+    /// Two ranges of equal length are exchanged.
     Swap {
         /// The file.
         file: String,
-        /// Where they begin.
+        /// Where the ranges begin.
         starts: (usize, usize),
-        /// How long they are.
+        /// Their length.
         len: usize,
     },
-    /// The file ends early.
+    /// The file is truncated.
     Cut {
         /// The file.
         file: String,
         /// Its new length.
         len: usize,
     },
-    /// The file goes on.
+    /// Bytes are appended to the file.
     Extend {
         /// The file.
         file: String,
-        /// What follows its end.
+        /// The appended bytes.
         bytes: Vec<u8>,
     },
-    /// The file is gone.
+    /// The file is deleted.
     Delete {
         /// The file.
         file: String,
     },
-    /// Two files have each other's name.
+    /// The names of two files are exchanged.
     Exchange {
         /// One.
         one: String,
         /// The other.
         other: String,
     },
-    /// The file has another name, and whatever had it is gone.
+    /// The file is renamed, replacing a file of the new name.
     Rename {
         /// The old name.
         from: String,
         /// The new one.
         to: String,
     },
-    /// A file has this content, whether it was there or not.
+    /// A file has this content, whether it existed before or not.
     Put {
         /// The file.
         file: String,
         /// The content.
         bytes: Arc<Vec<u8>>,
-        /// What it is.
+        /// A description of the content.
         what: String,
     },
 }
 
 impl Mutation {
-    /// Damages the files.
+    /// Applies the mutation to the files.
     pub fn apply(&self, files: &mut Files) {
         match self {
             Self::Flip { file, bit } => edit(files, file, |bytes| {

@@ -1,11 +1,11 @@
-//! Panics of a case, as an answer of it.
+//! Conversion of panics inside a case to errors.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
 thread_local! {
-    /// What the panic of the case on this thread said; `None` outside of cases.
+    /// The panic message of the case on this thread; `None` outside of cases.
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -14,9 +14,9 @@ fn keep_panics_of_cases() {
     ONCE.call_once(|| {
         let usual = take_hook();
         set_hook(Box::new(move |panic| {
-            let inside = PANIC.with_borrow_mut(|told| match told {
-                Some(told) => {
-                    *told = panic.to_string();
+            let inside = PANIC.with_borrow_mut(|reported| match reported {
+                Some(reported) => {
+                    *reported = panic.to_string();
                     true
                 }
                 None => false,
@@ -28,7 +28,7 @@ fn keep_panics_of_cases() {
     });
 }
 
-/// Runs something that may panic.
+/// Runs a case, and returns its panic as an error.
 pub(crate) fn caught<T>(case: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     keep_panics_of_cases();
     PANIC.set(Some(String::new()));

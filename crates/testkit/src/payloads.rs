@@ -1,13 +1,13 @@
-//! Payloads that are found in files whose format is unknown.
+//! Payloads that can be found in files of unknown format.
 
 use crate::changes::BLOCK;
 
-/// Begins every payload that is not empty.
+/// The first bytes of every non-empty payload.
 const BEGIN: [u8; 4] = [0xA7, 0x46, 0xD1, 0x5A];
-/// The bytes that tell payloads apart.
+/// The length of the prefix that identifies a payload, in bytes.
 pub const MARKED: usize = 12;
 
-/// Makes payloads, each unlike any other of all seeds.
+/// Generates payloads that are unique across all seeds.
 #[derive(Debug, Clone, Default)]
 pub struct Payloads {
     seed: u64,
@@ -15,12 +15,12 @@ pub struct Payloads {
 }
 
 impl Payloads {
-    /// Payloads of this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, made: 0 }
     }
 
-    /// A payload of this length, or of [`MARKED`] bytes where it is shorter; 0 stays 0.
+    /// Returns a payload of this length, but at least [`MARKED`] bytes; a length of 0 stays 0.
     pub fn next(&mut self, len: usize) -> Vec<u8> {
         self.made += 1;
         if len == 0 {
@@ -40,14 +40,14 @@ impl Payloads {
     }
 }
 
-/// Where payloads begin, with the bytes that tell them apart.
+/// Returns the offset and the identifying prefix of each payload.
 pub fn payloads_in(bytes: &[u8]) -> Vec<(usize, &[u8])> {
     let mut found = Vec::new();
     for (n, block) in bytes.chunks(BLOCK).enumerate() {
         if block.iter().all(|byte| *byte == 0) {
             continue;
         }
-        // One that begins in this block may end in the next.
+        // A payload that begins in this block may end in the next.
         let start = n * BLOCK;
         let end = (start + BLOCK).min(bytes.len().saturating_sub(MARKED - 1));
         for at in start..end {

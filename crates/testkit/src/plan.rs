@@ -1,4 +1,4 @@
-//! Planning damage: one to three mutations of a directory.
+//! Planning of corruption: one to three mutations of a directory.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use crate::files::Files;
 use crate::mutation::Mutation;
 use crate::rng::Rng;
 
-/// What damage is made of.
+/// The material for planning mutations.
 #[derive(Debug)]
 pub struct Source<'a> {
     /// The directory.
     pub files: &'a Files,
-    /// Earlier states of it: what a restored backup, or a lost write, may bring back.
+    /// Its earlier states, which a restored backup or a lost write may bring back.
     pub older: &'a [Files],
     /// Another directory of the same kind.
     pub other: &'a Files,
@@ -20,7 +20,7 @@ pub struct Source<'a> {
     pub names: &'a [String],
 }
 
-/// Plans one to three mutations; more often one.
+/// Plans one to three mutations, most often one.
 pub fn plan(source: &Source<'_>, rng: &mut Rng) -> Vec<Mutation> {
     let count = [1, 1, 1, 2, 2, 3][rng.index(6)];
     (0..count).filter_map(|_| Planner { source, rng }.one()).collect()
@@ -48,7 +48,7 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// A file; of two drawn the smaller one now and then, because few blocks are in small files.
+    /// Picks a file; in one case of five the smaller of two, because small files have few blocks.
     fn file(&mut self) -> Option<String> {
         let names: Vec<_> = self.source.files.keys().collect();
         let (one, other) = (*self.rng.pick(&names)?, *self.rng.pick(&names)?);
@@ -61,7 +61,7 @@ impl Planner<'_, '_> {
         self.source.files.get(file).cloned().unwrap_or_default()
     }
 
-    /// A place in a file, in most cases where something stands.
+    /// Picks an offset in a file, usually of a unit that is not all zeros.
     fn place(&mut self, bytes: &[u8], unit: usize) -> usize {
         let mut place = 0;
         for _ in 0..40 {
@@ -83,15 +83,15 @@ impl Planner<'_, '_> {
         let file = self.file()?;
         let bytes = self.bytes(&file);
         let block = self.place(&bytes, 512);
-        // The first bytes of a block are headers more often than not. Which bytes are zero is not
-        // asked: checksums and identities differ from run to run, and the case must not.
+        // The first bytes of a block are often headers. Individual zero bytes are not examined:
+        // checksums and identities differ from run to run, but the case must not.
         let width = [512, 512, 128, 24][self.rng.index(4)];
         let at = block + self.rng.index(width);
         let bit = at as u64 * 8 + self.rng.below(8);
         (at < bytes.len()).then_some(Mutation::Flip { file, bit })
     }
 
-    /// A sector or block, or a few, become something else.
+    /// Replaces a sector, a block or two blocks.
     fn blocks(&mut self) -> Option<Mutation> {
         let file = self.file()?;
         let content = self.bytes(&file);
@@ -179,7 +179,8 @@ impl Planner<'_, '_> {
         (from != to).then_some(Mutation::Rename { from, to })
     }
 
-    /// A file as it was at an earlier time, gone by now or not; or a copy under another name.
+    /// Restores a file from an earlier state, deleted since or not; or copies a file to another
+    /// name.
     fn stale_file(&mut self) -> Option<Mutation> {
         if self.rng.percent(15) {
             let from = self.file()?;
@@ -211,7 +212,7 @@ impl Planner<'_, '_> {
     }
 }
 
-/// So many bytes from a place on, as far as there are any.
+/// Returns `len` bytes from `from` on, or as many as there are.
 fn part(bytes: &[u8], from: usize, len: usize) -> Vec<u8> {
     bytes[from.min(bytes.len())..bytes.len().min(from + len)].to_vec()
 }
@@ -239,8 +240,8 @@ mod tests {
             let mut damaged = files.clone();
             for mutation in planned {
                 mutation.apply(&mut damaged);
-                let told = format!("{mutation:?}");
-                kinds.insert(told.split(' ').next().unwrap_or_default().to_owned());
+                let reported = format!("{mutation:?}");
+                kinds.insert(reported.split(' ').next().unwrap_or_default().to_owned());
             }
         }
         assert_eq!(kinds.len(), 9, "{kinds:?}");

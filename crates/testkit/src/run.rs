@@ -1,4 +1,4 @@
-//! Running many cases: on all processors, with a watch on hangs, and with failures made small.
+//! The runner of many cases: on all processors, with hang detection and minimised failures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -17,29 +17,30 @@ use crate::rng::Rng;
 
 /// Cases that share a directory.
 pub const GROUP: u64 = 24;
-/// A case that takes longer hangs.
+/// A case that takes longer counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Failures after which a run ends.
+/// The number of distinct failures that ends a run.
 const FAILURES: usize = 40;
 
 /// A component under test.
 pub trait Component: Sync {
-    /// A directory at rest, and what is known of it.
+    /// A directory of a closed or crashed component, and what is known of it.
     type Sample;
 
-    /// Builds a directory. It has to be what this component promises as it is.
+    /// Builds a directory. Undamaged, it must hold what this component guarantees.
     ///
     /// # Errors
     /// What was wrong with it.
     fn sample(&self, seed: u64) -> Result<Self::Sample, String>;
 
-    /// What damage to it is made of.
+    /// Returns the material for planning mutations of the sample.
     fn source<'a>(&self, sample: &'a Self::Sample) -> Source<'a>;
 
-    /// Holds the component's answers against what is known. Gives a word for what became of the case.
+    /// Checks the component's answers against what is known. Returns a word for the result of the
+    /// case.
     ///
     /// # Errors
-    /// The promise that was broken.
+    /// The guarantee that was violated.
     fn check(
         &self,
         sample: &Self::Sample,
@@ -49,22 +50,22 @@ pub trait Component: Sync {
     ) -> Result<&'static str, String>;
 }
 
-/// How many cases, from which on, and how they are repeated.
+/// The range of cases and their reporting.
 #[derive(Debug, Clone)]
 pub struct Runs {
-    /// What runs, for the messages.
+    /// The name of the test, for messages.
     pub name: &'static str,
     /// The first case.
     pub first: u64,
-    /// How many.
+    /// The number of cases.
     pub cases: u64,
-    /// Whether progress is told.
+    /// Whether progress is printed.
     pub tells: bool,
 }
 
 impl Runs {
-    /// So many cases, unless the environment asks for others: `ESKER_SOAK` for their number and
-    /// `ESKER_SEED` for the first.
+    /// Returns `cases` cases, unless the environment overrides them: `ESKER_SOAK` sets their number
+    /// and `ESKER_SEED` the first.
     pub fn from_env(name: &'static str, cases: u64) -> Self {
         let soak = seed_from_env("ESKER_SOAK", 0);
         let first = seed_from_env("ESKER_SEED", 1 << 21);
@@ -72,7 +73,7 @@ impl Runs {
     }
 }
 
-/// What a worker is at, for the watch.
+/// The current case of a worker, for the watchdog.
 struct At {
     case: AtomicU64,
     /// Milliseconds since the run began.
@@ -91,14 +92,14 @@ struct Shared<'a> {
 #[derive(Default)]
 struct Results {
     words: BTreeMap<&'static str, u64>,
-    /// By kind: how many, and the first.
+    /// By kind: the number of failures, and the first one.
     failures: BTreeMap<String, (usize, String)>,
 }
 
-/// Runs the cases, and gives how often each word was said.
+/// Runs the cases, and returns how often each result word occurred.
 ///
 /// # Errors
-/// The failures, each kind once, with the fewest mutations that show it and the command for it.
+/// The failures, each kind once, with a minimal set of mutations and the command that repeats it.
 pub fn run<C: Component>(
     component: &C,
     runs: &Runs,
@@ -120,7 +121,7 @@ pub fn run<C: Component>(
             places.iter().map(|at| scope.spawn(|| shared.work(component, at))).collect();
         let watch = scope.spawn(|| shared.watch(&places));
         for worker in workers {
-            // A worker that panicked outside of a case is a fault of the runner.
+            // A panic of a worker outside of a case is a bug in the runner.
             if worker.join().is_err() {
                 shared.fail(0, "the runner failed".into());
             }
@@ -133,15 +134,15 @@ pub fn run<C: Component>(
     if results.failures.is_empty() {
         return Ok(results.words);
     }
-    let mut told = format!("{} kinds of failure:", results.failures.len());
+    let mut reported = format!("{} kinds of failure:", results.failures.len());
     for (count, first) in results.failures.values() {
-        let _ = write!(told, "\n\n{count} x {first}");
+        let _ = write!(reported, "\n\n{count} x {first}");
     }
-    Err(told)
+    Err(reported)
 }
 
 impl Shared<'_> {
-    /// Takes groups of cases until there are none.
+    /// Runs groups of cases until none are left.
     fn work<C: Component>(&self, component: &C, at: &At) {
         let end = self.runs.first.saturating_add(self.runs.cases);
         loop {
@@ -215,9 +216,9 @@ impl Shared<'_> {
         results.failures.len() >= FAILURES
     }
 
-    /// Ends the process when a case hangs, and tells of the progress.
+    /// Aborts the process when a case hangs, and prints progress.
     fn watch(&self, places: &[At]) {
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         while !self.ended.load(Relaxed) {
             std::thread::park_timeout(Duration::from_millis(200));
             let now = millis(self.began);
@@ -229,8 +230,8 @@ impl Shared<'_> {
                     std::process::abort();
                 }
             }
-            if self.runs.tells && told.elapsed() > Duration::from_secs(5) {
-                told = Instant::now();
+            if self.runs.tells && reported.elapsed() > Duration::from_secs(5) {
+                reported = Instant::now();
                 self.tell_progress();
             }
         }
@@ -264,22 +265,22 @@ fn millis(began: Instant) -> u64 {
     began.elapsed().as_millis() as u64
 }
 
-/// The fewest of the mutations that still fail, with what fails then.
+/// Removes mutations while the case still fails. Returns the rest and its failure.
 fn fewest(
     mutations: Vec<Mutation>,
     what: String,
     outcome: impl Fn(&[Mutation]) -> Result<&'static str, String>,
 ) -> (Vec<Mutation>, String) {
-    let (mut least, mut told) = (mutations, what);
+    let (mut least, mut reported) = (mutations, what);
     'smaller: loop {
         for left_out in 0..least.len() {
             let mut fewer = least.clone();
             fewer.remove(left_out);
             if let Err(what) = outcome(&fewer) {
-                (least, told) = (fewer, what);
+                (least, reported) = (fewer, what);
                 continue 'smaller;
             }
         }
-        return (least, told);
+        return (least, reported);
     }
 }

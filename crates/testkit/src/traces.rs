@@ -1,22 +1,22 @@
-//! What a log left behind that says how far it was durable.
+//! Evidence, in the files of a log, of how far the log was durable.
 //!
-//! The contract: a commit unit, the watermark page, and the manifest that an opening or a clean close
-//! wrote, each carry a durable lower bound. So a unit vouches for the records of the steps before its own,
-//! and the page and the manifest for those of their own step, too. Where every such trace is damaged, or
-//! was taken by the crash, nobody can know that the records were durable; where one holds, they must not
-//! be missing in silence.
+//! The contract: a commit unit, the watermark page, and the manifest written by an open or a clean
+//! close each carry a durable lower bound. A unit is therefore evidence for the records of the
+//! steps before its own. The page and the manifest are evidence for those of their own step too.
+//! Where all such evidence is corrupt or lost in the crash, it is undecidable whether the records
+//! were durable. Where some of it is intact, those records must not be missing silently.
 
 use crate::changes::{BLOCK, Changes, Lasting, Written};
 use crate::files::Files;
 
-/// What files are called.
+/// File names of the log.
 #[derive(Debug, Clone, Copy)]
 pub struct Names {
     /// The watermark page.
     pub page: &'static str,
     /// The manifest.
     pub manifest: &'static str,
-    /// Ends the name of a segment.
+    /// The suffix of segment file names.
     pub segment: &'static str,
 }
 
@@ -25,27 +25,27 @@ pub struct Names {
 pub enum Kind {
     /// Records were acknowledged.
     Acknowledged {
-        /// The page was made durable before: no power cut takes it.
+        /// The page is already durable: no power cut loses it.
         page_is_synced: bool,
     },
-    /// The log was opened. What it found without a durable lower bound became durable by this step.
+    /// The log was opened. Records found without a durable lower bound became durable in this step.
     Opened,
     /// The log was closed cleanly.
     Closed,
-    /// Something else, or one that the power ended.
+    /// Another step, or one that a power cut ended.
     Other,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Step {
-    /// What was durable before the step is known by these.
+    /// Evidence for what was durable before the step.
     before: Vec<Written>,
-    /// What was durable with the step is known by these.
+    /// Evidence for what was durable with the step.
     with: Vec<Written>,
     page_is_synced: bool,
 }
 
-/// The traces of all steps.
+/// The evidence of all steps.
 #[derive(Debug, Clone)]
 pub struct Traces {
     names: Names,
@@ -54,18 +54,19 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// No step was done.
+    /// Creates an empty history of steps.
     pub fn new(names: Names) -> Self {
         Self { names, steps: Vec::new(), lasting: Lasting::default() }
     }
 
-    /// The number of the next step.
+    /// Returns the number of the next step.
     pub fn next(&self) -> usize {
         self.steps.len()
     }
 
-    /// A step is over, and left these files. `is_of_step` says whether bytes hold a record of it: then
-    /// they are a commit unit, and not a header, a footer, or something moved.
+    /// Records the end of a step that left these files. `is_of_step` returns whether bytes hold a
+    /// record of the step. If so, they are a commit unit, and not a header, a footer, or moved
+    /// data.
     pub fn step(&mut self, kind: Kind, files: &Files, is_of_step: impl Fn(&[u8]) -> bool) {
         let mut step = Step::default();
         for written in self.lasting.step(files) {
@@ -90,19 +91,19 @@ impl Traces {
         self.steps.push(step);
     }
 
-    /// The files changed, and nothing of that is a trace.
+    /// Records changes of the files that are no evidence.
     pub fn pass_over(&mut self, files: &Files) {
         self.lasting.step(files);
     }
 
-    /// Records of steps below this one are known to have been durable.
+    /// Returns a bound: records of steps below it are known to have been durable.
     pub fn bound(&self, files: &Files, changes: &Changes) -> usize {
         self.highest(files, changes).map_or(0, |(bound, _)| bound)
     }
 
-    /// What says so.
-    pub fn told(&self, files: &Files, changes: &Changes) -> String {
-        self.highest(files, changes).map_or_else(|| "nothing".into(), |(_, told)| told)
+    /// Describes the evidence for the bound.
+    pub fn reported(&self, files: &Files, changes: &Changes) -> String {
+        self.highest(files, changes).map_or_else(|| "nothing".into(), |(_, reported)| reported)
     }
 
     fn highest(&self, files: &Files, changes: &Changes) -> Option<(usize, String)> {

@@ -21,6 +21,7 @@ mod source;
 mod text;
 mod tree;
 mod unsafe_files;
+mod vocabulary;
 
 use std::path::Path;
 
@@ -34,7 +35,7 @@ type FileRule = fn(path: &str, text: &str) -> Vec<Finding>;
 /// A rule over all of them.
 type TreeRule = fn(tree: &Tree) -> Vec<Finding>;
 
-const FILE_RULES: [FileRule; 7] = [
+const FILE_RULES: [FileRule; 8] = [
     durable_calls::check,
     layers::check,
     unsafe_files::check,
@@ -42,6 +43,7 @@ const FILE_RULES: [FileRule; 7] = [
     lints::check,
     text::check,
     names::check,
+    vocabulary::check,
 ];
 const TREE_RULES: [TreeRule; 5] =
     [requirements::check, mutation_list::check, links::check, code_map::check, modules::check];
@@ -81,7 +83,7 @@ mod tests {
     fn every_rule_is_called() {
         let tree = Tree::of(&[
             ("crates/kv/Cargo.toml", "[dependencies]\nesker-cli.workspace = true\n"),
-            ("crates/kv/src/utils.rs", "fn f() { unsafe { fsync() } } \n"),
+            ("crates/kv/src/utils.rs", "fn told() { unsafe { fsync() } } \n"),
             ("crates/kv/src/circle.rs", "use crate::long;\n"),
             ("crates/kv/src/long.rs", &"use crate::circle;\n".repeat(801)),
             ("docs/requirements.md", "| W-1 | `x.rs::gone` | seen |\n"),
@@ -101,6 +103,7 @@ mod tests {
             "lints",
             "text",
             "names",
+            "vocabulary",
             "requirements",
             "mutation-list",
             "links",

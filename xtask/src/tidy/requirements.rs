@@ -1,7 +1,7 @@
 //! `docs/requirements.md` names tests and mutations that exist.
 //!
 //! A row is `| id | test | how it was seen failing |`. A test is `file.rs::name` in backticks; a
-//! mutation is `mutation:NAME`. A requirement that a decision replaced links to ARCHITECTURE.md instead
+//! mutation is `mutation:NAME`. A requirement that a decision replaced links to a page of `docs/decisions` instead
 //! of naming a test.
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ fn rows(
             found(format!("{id} has a row already"));
         }
         let tests: Vec<_> = in_backticks(test).filter_map(|item| item.split_once("::")).collect();
-        let replaced = test.contains("ARCHITECTURE.md");
+        let replaced = test.contains("](decisions/");
         if tests.is_empty() && !replaced {
             found(format!("{id} names no test as `file.rs::name`"));
         }
@@ -139,7 +139,7 @@ mod tests {
         let none: Vec<String> = Vec::new();
         assert_eq!(found("| W-1 | `crash.rs::nothing_lost` | `mutation:no-sync` |"), none);
         assert_eq!(found("| W-1 | `tests/crash.rs::nothing_lost` | with the sync removed |"), none);
-        assert_eq!(found("| W-2 | [mapped files](../ARCHITECTURE.md) | |"), none);
+        assert_eq!(found("| W-2 | [mapped files](decisions/001-x.md) | |"), none);
         assert_eq!(found(""), none);
     }
 }

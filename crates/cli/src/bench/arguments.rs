@@ -90,8 +90,8 @@ pub struct LogBenchArguments {
     /// Measure tasks that read at the tip while one writer appends
     #[arg(long, value_name = "N", conflicts_with_all = ["pipelined", "open", "catchup"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub readers: Option<u32>,
-    /// With --readers: payload bytes that are appended in a second, evenly; 0: an append only when all
-    /// readers are idle [default: as many as become durable, one append after another]
+    /// With --readers: payload bytes that are appended in a second, evenly; 0: an append only when
+    /// all readers are idle [default: as many as become durable, one append after another]
     #[arg(long, requires = "readers", value_name = "BYTES_PER_S", value_parser = quantity::bytes)]
     pub rate: Option<u64>,
     /// How much a reader checks: header is number and length of each record, and every 64th in full

@@ -1,9 +1,9 @@
-//! Benchmarks. Each prints what was measured beside the floor of this machine, sampled in the same run
-//! on the same file system, and says whether what was written was read back and compared.
+//! Benchmarks. Each prints what was measured beside the floor of this machine, sampled in the same
+//! run on the same file system, and says whether what was written was read back and compared.
 //!
-//! `machine` measures the bare disk, `load` has the concurrent callers and readers, `records` derives every record from
-//! its writer and number and compares what is read, `measure` counts and prints, `runs` are the benchmarks of the log,
-//! `consensus` those of the consensus log.
+//! `machine` measures the bare disk, `load` has the concurrent callers and readers, `records`
+//! derives every record from its writer and number and compares what is read, `measure` counts and
+//! prints, `runs` are the benchmarks of the log, `consensus` those of the consensus log.
 
 mod arguments;
 mod consensus;

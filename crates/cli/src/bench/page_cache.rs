@@ -13,7 +13,8 @@ use rustix::fs::{Advice, fadvise};
 const CHUNK: usize = 1 << 20;
 const IN_FLIGHT: usize = 3;
 
-/// Reads all segments in a directory in order, some chunks in flight, and looks at nothing; MB a second.
+/// Reads all segments in a directory in order, some chunks in flight, and looks at nothing; MB a
+/// second.
 pub fn read_raw(dir: &Path, direct: bool) -> esker_disk::Result<f64> {
     let dir = StdDisk::new().open_dir(dir)?;
     let mut names = dir.list()?;

@@ -8,7 +8,7 @@ use crate::signals::Stop;
 
 /// A directory. Dropping it removes what the benchmark put there, unless it is to be kept.
 #[derive(Debug)]
-pub struct Place {
+pub struct Workdir {
     dir: PathBuf,
     /// It was not there before.
     made: bool,
@@ -18,7 +18,7 @@ pub struct Place {
 /// What a benchmark puts into its directory.
 const PARTS: [&str; 2] = ["log", "floor"];
 
-impl Place {
+impl Workdir {
     /// Makes the directory; without a name, one in the current directory. A signal removes it, too.
     pub fn make(dir: Option<&Path>, keep: bool) -> Outcome<Self> {
         let dir = match dir {
@@ -42,9 +42,9 @@ impl Place {
         }
         std::fs::create_dir_all(&dir)
             .map_err(|error| Failure::of_io(format_args!("create {}", dir.display()), &error))?;
-        let place = Self { dir, made, keep };
-        place.remove_on_signals()?;
-        Ok(place)
+        let workdir = Self { dir, made, keep };
+        workdir.remove_on_signals()?;
+        Ok(workdir)
     }
 
     /// Where the log goes.
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Workdir {
     fn drop(&mut self) {
         // The floor's files are of no use to anybody. What cannot be removed stays.
         let _ = std::fs::remove_dir_all(self.floor());

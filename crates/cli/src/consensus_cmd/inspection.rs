@@ -13,7 +13,7 @@ pub fn read(dir: &Path) -> Outcome<Inspection> {
     inspect(dir, Options::default()).map_err(|error| Failure::of_consensus(&error, dir))
 }
 
-/// Quarantined ranges as JSON.
+/// Converts quarantined ranges to JSON.
 pub fn ranges(ranges: &[(Seq, Seq)]) -> Vec<Value> {
     ranges.iter().map(|(from, to)| json!({ "from": from.0, "to": to.0 })).collect()
 }

@@ -1,4 +1,4 @@
-//! `esker consensus`: looking at a consensus log, and measuring one.
+//! `esker consensus`: inspecting a consensus log, and benchmarks.
 
 mod dump;
 mod inspection;

@@ -28,7 +28,7 @@ pub struct StatArguments {
     json: bool,
 }
 
-/// Says what is there.
+/// Prints what the log holds.
 pub fn run(arguments: &StatArguments) -> Outcome {
     let found = inspection::read(&arguments.dir)?;
     let committed = || found.slots.iter().filter(|(_, slot)| slot.committed).map(|(n, _)| *n);

@@ -1,4 +1,4 @@
-//! `esker consensus verify`: every byte of the log below, and every record of the log of slots.
+//! `esker consensus verify`: checks every byte of the underlying log and every consensus record.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub struct VerifyArguments {
     json: bool,
 }
 
-/// Checks, and fails at damage.
+/// Checks the log, and fails when it is corrupt.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &arguments.dir;
     let report = esker_log::verify(dir, &Options::default())

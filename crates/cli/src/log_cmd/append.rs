@@ -1,8 +1,9 @@
-//! `esker log append`: from standard input into the log.
+//! `esker log append`: appends standard input to the log.
 //!
-//! Records are accepted as fast as they come, and commits follow on their own; nobody waits record by
-//! record. When the input pauses, what was read becomes durable, under every policy. The input ends
-//! with its end or with a signal; then one flush, a clean close, and the summary.
+//! Records are accepted as fast as they arrive, and commits run concurrently; the command does not
+//! wait for each record. When the input pauses, the records read so far become durable, under every
+//! policy. Input ends at end of file or at a signal. Then follow one flush, a clean close, and the
+//! summary.
 
 use std::io::{self, IsTerminal};
 use std::ops::Range;
@@ -15,12 +16,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::framing::{BadFraming, Framer};
 use super::input::{Event, Input};
-use crate::log_options::{self, KeepingArguments, WritingArguments};
 use super::summary::Summary;
 use crate::choices::Framing;
 use crate::exit::{Failure, Outcome, complain};
+use crate::log_options::{self, KeepingArguments, WritingArguments};
 
-/// Input that stays away so long has paused.
+/// How long input must be absent to count as a pause.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const EXAMPLES: &str = "\
@@ -68,8 +69,14 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let log = log_options::for_writing(dir, options)?;
     let progress = progress(&input);
     let framer = Framer::new(arguments.framing, limit);
-    let mut appending =
-        Appending { log: &log, input, framer, summary: Summary::new(), progress, unsettled: false };
+    let mut appending = Appending {
+        log: &log,
+        input,
+        framer,
+        summary: Summary::new(),
+        progress,
+        unresolved: false,
+    };
 
     let begin = Instant::now();
     let outcome = appending.until_the_end();
@@ -100,15 +107,15 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
         .and(printed)
 }
 
-/// What ended the input.
+/// How reading the input ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Input,
     Signal,
 }
 
-/// A signal came before the end of the input. SIGINT is a user who gave up, and no success; the others
-/// ask a service to end.
+/// The outcome when a signal arrived before the end of the input. SIGINT means that the user gave
+/// up, and is a failure; the other signals ask a service to stop.
 fn stopped(input: &Input, unfinished: usize) -> Outcome {
     let lost = match unfinished {
         0 => String::new(),
@@ -128,7 +135,7 @@ fn stopped(input: &Input, unfinished: usize) -> Outcome {
     Ok(())
 }
 
-/// Why appending ended before its time.
+/// Why appending failed before the end of the input.
 enum End {
     Log(esker_log::Error),
     Input(io::Error),
@@ -141,39 +148,39 @@ struct Appending<'a> {
     framer: Framer,
     summary: Summary,
     progress: ProgressBar,
-    /// Records were accepted since the last look at whether they are durable.
-    unsettled: bool,
+    /// Whether records were accepted since the last barrier.
+    unresolved: bool,
 }
 
 impl Appending<'_> {
     fn until_the_end(&mut self) -> Result<Ended, End> {
         loop {
-            let patience = self.unsettled.then_some(PAUSE);
+            let patience = self.unresolved.then_some(PAUSE);
             match self.input.wait(patience).map_err(End::Input)? {
                 Event::Input => {
                     let got = self.input.read(self.framer.room()).map_err(End::Input)?;
                     if got == 0 {
                         let last = self.framer.last().map_err(End::Framing)?;
                         self.accept(last.as_slice())?;
-                        return self.settle().map(|()| Ended::Input);
+                        return self.resolve().map(|()| Ended::Input);
                     }
                     self.framer.filled(got);
                     self.accept_complete()?;
                     self.progress.inc(got as u64);
                 }
-                Event::Pause => self.settle()?,
-                // Nothing is left to be stopped.
+                Event::Pause => self.resolve()?,
+                // All input has been read already, so this is a normal end.
                 Event::Stop if self.input.is_at_end() => {
                     let last = self.framer.last().map_err(End::Framing)?;
                     self.accept(last.as_slice())?;
-                    return self.settle().map(|()| Ended::Input);
+                    return self.resolve().map(|()| Ended::Input);
                 }
-                Event::Stop => return self.settle().map(|()| Ended::Signal),
+                Event::Stop => return self.resolve().map(|()| Ended::Signal),
             }
         }
     }
 
-    /// Accepts every record that is complete. Those before a broken one are kept.
+    /// Accepts all complete records. Records before a malformed one are kept.
     fn accept_complete(&mut self) -> Result<(), End> {
         let mut records = Vec::new();
         let framing = loop {
@@ -194,27 +201,28 @@ impl Appending<'_> {
         let payloads: Vec<&[u8]> =
             records.iter().map(|record| self.framer.bytes(record.clone())).collect();
         let before = self.log.accepted().0;
-        // Dropping the ticket requests what the policy owes these records.
+        // Dropping the ticket requests the commit that the policy requires for these records.
         let appended = self.log.append_batch(&payloads).map(drop);
         // When the disk fills in the middle of a batch, a prefix of it is accepted.
         let accepted = payloads.len().min((self.log.accepted().0 - before) as usize);
         if accepted > 0 {
             let bytes = payloads[..accepted].iter().map(|payload| payload.len() as u64).sum();
             self.summary.add(accepted as u64, bytes, before + accepted as u64);
-            self.unsettled = true;
+            self.unresolved = true;
         }
         appended.map_err(End::Log)
     }
 
-    /// Makes durable what was accepted.
-    fn settle(&mut self) -> Result<(), End> {
+    /// Makes the accepted records durable.
+    fn resolve(&mut self) -> Result<(), End> {
         self.log.barrier().and_then(esker_log::Ticket::wait).map_err(End::Log)?;
-        self.unsettled = false;
+        self.unresolved = false;
         Ok(())
     }
 }
 
-/// A bar, or a counter where the end is not known; nothing where nobody looks.
+/// Returns a progress bar, or a counter when the input size is unknown; hidden unless a terminal
+/// shows it.
 fn progress(input: &Input) -> ProgressBar {
     if !io::stderr().is_terminal() || io::stdin().is_terminal() {
         return ProgressBar::hidden();

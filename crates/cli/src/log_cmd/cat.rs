@@ -1,10 +1,11 @@
-//! `esker log cat`: the durable records, in order, on standard output.
+//! `esker log cat`: prints the durable records, in order, to standard output.
 //!
-//! It takes no lock and changes nothing, so that it runs beside a writer. A range that `repair` put
-//! aside is told on standard error and passed; damage that nobody looked at yet ends it.
+//! It takes no lock and changes nothing, so it can run concurrently with a writer. A range
+//! quarantined by `repair` is reported on standard error and skipped. Corruption that has not been
+//! repaired ends the command.
 //!
-//! A follower waits for the log. A signal, and whoever read standard output and left, are waited for by a
-//! thread beside it, which closes the reader.
+//! With `--follow` it waits for new records. A separate thread waits for a signal, or for the
+//! reader of standard output to exit, and then closes the log reader.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -48,12 +49,13 @@ pub struct CatArguments {
     /// Go on with what becomes durable, until a signal comes or nobody reads any more
     #[arg(long)]
     follow: bool,
-    /// One JSON object a record: seq, prev, position, and payload, or payload_b64 where it is no text
+    /// One JSON object a record: seq, prev, position, and payload, or payload_b64 where it is no
+    /// text
     #[arg(long)]
     json: bool,
 }
 
-/// Prints until the end, the damage, or the signal.
+/// Prints until the end of the log, corruption, or a signal.
 pub fn run(arguments: &CatArguments) -> Outcome {
     let dir = &arguments.dir;
     let of_log = |error: Error| Failure::of_log(&error, dir);
@@ -81,8 +83,8 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     printer.end(end, arguments)
 }
 
-/// A writer that was killed may have left more than is known to be durable. Beside a live one that is its
-/// next commit, and no news.
+/// Reports data after the durable watermark, as left by a killed writer. While a writer is alive,
+/// that data is its next commit and needs no message.
 fn say_what_waits(reader: &Reader, dir: &Path) {
     let bytes = reader.unrecovered_bytes();
     if bytes > 0 && !writer_is_alive(dir) {
@@ -95,8 +97,8 @@ fn say_what_waits(reader: &Reader, dir: &Path) {
     }
 }
 
-/// Whether the process that the file `lock` names is there. The lock itself is not tried: that would be in
-/// the way of a writer that opens the log just now.
+/// Returns whether the process named in the file `lock` exists. It does not try the lock itself:
+/// that could make a writer that opens the log at the same moment fail.
 fn writer_is_alive(dir: &Path) -> bool {
     let pid = std::fs::read_to_string(dir.join("lock")).ok();
     let pid = pid.and_then(|text| text.trim().parse().ok().filter(|pid| *pid > 0));
@@ -104,7 +106,7 @@ fn writer_is_alive(dir: &Path) -> bool {
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// Waits for a signal, or until nobody reads standard output any more.
+/// Closes the reader at a signal, or when the reader of standard output has exited.
 fn close_at_the_end(reader: &Reader, stop: &Stop, out: &File) {
     loop {
         let mut fds = [
@@ -118,7 +120,7 @@ fn close_at_the_end(reader: &Reader, stop: &Stop, out: &File) {
     }
 }
 
-/// Why printing ended before the durable mark.
+/// Why printing ended before the durable watermark.
 enum End {
     Log(Error),
     Output(io::Error),
@@ -133,7 +135,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Prints everything up to the durable mark.
+    /// Prints everything up to the durable watermark.
     fn catch_up(&mut self) -> Result<(), End> {
         loop {
             match self.stream.try_next() {
@@ -157,7 +159,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints what is there and what comes, until the reader is closed.
+    /// Prints existing and new records until the reader is closed.
     fn follow(&mut self) -> Result<(), End> {
         loop {
             let next = self.catch_up().and_then(|()| self.stream.next_blocking().map_err(End::Log));
@@ -182,7 +184,7 @@ impl Printer {
         Ok(())
     }
 
-    /// What was printed before the end is kept.
+    /// Flushes what was printed, and returns the outcome.
     fn end(&mut self, end: Result<(), End>, arguments: &CatArguments) -> Outcome {
         let flushed = output::unless_closed(self.out.flush());
         match end {

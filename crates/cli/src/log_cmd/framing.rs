@@ -1,45 +1,45 @@
-//! From a stream of bytes to records.
+//! Splitting a stream of bytes into records.
 //!
-//! The buffer holds what was read and not yet taken. It grows to one record of the largest size and
-//! one read at most, so that input without a newline cannot fill the memory.
+//! The buffer holds bytes that were read and not yet consumed. It grows to at most one record of
+//! the maximum size plus one read, so that input without a newline cannot exhaust memory.
 
 use std::io::BufRead;
 use std::ops::Range;
 
 use crate::choices::Framing;
 
-/// Bytes asked for in one read.
+/// Bytes requested in one read.
 const READ: usize = 256 << 10;
-/// Bytes of a length before a record.
+/// Size of the length field before a record.
 const LENGTH: usize = 4;
 
-/// Takes records out of bytes.
+/// Splits bytes into records.
 #[derive(Debug)]
 pub struct Framer {
     framing: Framing,
     limit: usize,
     buffer: Vec<u8>,
-    /// What was taken, and what was filled.
+    /// Ends of the consumed and of the filled part of the buffer.
     taken: usize,
     filled: usize,
-    /// Bytes behind `taken` that hold no newline.
+    /// Bytes after `taken` that are known to hold no newline.
     searched: usize,
     records: u64,
 }
 
-/// Why the bytes are not records.
+/// Why the bytes are not valid records.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadFraming(pub String);
 
 impl Framer {
-    /// Nothing read so far. A record has `limit` bytes at most.
+    /// Creates an empty framer for records of at most `limit` bytes.
     pub fn new(framing: Framing, limit: u32) -> Self {
         let limit = limit as usize;
         let buffer = Vec::new();
         Self { framing, limit, buffer, taken: 0, filled: 0, searched: 0, records: 0 }
     }
 
-    /// Room for the next read. Records taken before are gone.
+    /// Returns the buffer for the next read. Records returned before become invalid.
     pub fn room(&mut self) -> &mut [u8] {
         self.buffer.copy_within(self.taken..self.filled, 0);
         self.filled -= self.taken;
@@ -51,12 +51,12 @@ impl Framer {
         &mut self.buffer[self.filled..]
     }
 
-    /// So many bytes were read into the room.
+    /// Adds `count` bytes that were read into that buffer.
     pub fn filled(&mut self, count: usize) {
         self.filled += count;
     }
 
-    /// The next complete record, as a place for [`Framer::bytes`].
+    /// Returns the next complete record, as a range for [`Framer::bytes`].
     pub fn next(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
         let found = match self.framing {
             Framing::Lines => self.next_line()?,
@@ -66,7 +66,7 @@ impl Framer {
         Ok(found)
     }
 
-    /// The record at the end of the input: a last line without a newline.
+    /// Returns the record at the end of the input: a last line without a newline.
     pub fn last(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
         let rest = self.taken..self.filled;
         if rest.is_empty() {
@@ -84,12 +84,12 @@ impl Framer {
         Ok(Some(rest))
     }
 
-    /// The bytes of a record, until there is room made for more.
+    /// Returns the bytes of a record; valid until the next call of [`Framer::room`].
     pub fn bytes(&self, record: Range<usize>) -> &[u8] {
         &self.buffer[record]
     }
 
-    /// Bytes read that are no complete record.
+    /// Returns how many bytes were read that are no complete record.
     pub fn unfinished(&self) -> usize {
         self.filled - self.taken
     }
@@ -145,7 +145,7 @@ impl Framer {
 mod tests {
     use super::*;
 
-    /// Feeds the input in pieces of every size.
+    /// Feeds the input in chunks of every size.
     fn records(
         framing: Framing,
         limit: u32,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_over_the_limit_is_told_by_its_number() {
+    fn an_oversized_record_is_reported_by_its_number() {
         for found in records(Framing::Lines, 2, b"a\nbcd\n") {
             assert!(found.unwrap_err().0.contains("record 2 "));
         }

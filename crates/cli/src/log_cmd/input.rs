@@ -1,4 +1,4 @@
-//! Standard input that can be waited for together with a signal.
+//! Standard input that can be polled together with signals.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -10,54 +10,54 @@ use rustix::io::Errno;
 
 use crate::signals::Stop;
 
-/// What a wait ended with.
+/// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// There is something to read, or the end.
+    /// Input can be read, or has ended.
     Input,
-    /// Nothing came in time.
+    /// The timeout expired without input.
     Pause,
-    /// A signal asks to stop.
+    /// A signal arrived.
     Stop,
 }
 
-/// Standard input, unbuffered, and the signals.
+/// Unbuffered standard input with signal handling.
 #[derive(Debug)]
 pub struct Input {
     file: File,
     stop: Stop,
-    /// Where a regular file stood at the start.
+    /// The file offset at the start, for a regular file.
     start: u64,
     read: u64,
 }
 
 impl Input {
-    /// Catches the signals from here on.
+    /// Opens standard input and starts catching signals.
     pub fn open() -> io::Result<Self> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        // Only a regular file has a place.
+        // Only a regular file has an offset.
         let start = (&file).stream_position().unwrap_or(0);
         Ok(Self { file, stop: Stop::on_signals()?, start, read: 0 })
     }
 
-    /// The bytes of the input, those read included, where that can be known: a regular file.
+    /// Returns the size of the input, including what was read, for a regular file.
     pub fn size(&self) -> Option<u64> {
         let data = self.file.metadata().ok()?;
         data.is_file().then_some(data.len().saturating_sub(self.start))
     }
 
-    /// The bytes that were read.
+    /// Returns the number of bytes read.
     pub fn bytes_read(&self) -> u64 {
         self.read
     }
 
-    /// Whether the signal that came is SIGINT.
+    /// Returns whether the signal was SIGINT.
     pub fn is_interrupt(&self) -> bool {
         self.stop.is_interrupt()
     }
 
-    /// Whether everything was read, as far as that can be said without reading: a file up to its size,
-    /// a pipe whose writers have all closed it.
+    /// Returns whether all input was read, as far as that is known without reading: a file up to
+    /// its size, or a pipe whose writers have all closed it.
     pub fn is_at_end(&self) -> bool {
         if let Some(size) = self.size() {
             return self.read >= size;
@@ -68,7 +68,7 @@ impl Input {
         polled.is_ok() && found.contains(PollFlags::HUP) && !found.contains(PollFlags::IN)
     }
 
-    /// Waits for input or a signal, no longer than `patience` if it has an end.
+    /// Waits for input or a signal, at most `patience` if given.
     pub fn wait(&self, patience: Option<Duration>) -> io::Result<Event> {
         if self.stop.is_asked() {
             return Ok(Event::Stop);
@@ -78,7 +78,7 @@ impl Input {
         let patience = patience.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut fds, patience.as_ref()) {
             Ok(0) => Ok(Event::Pause),
-            // A signal: the next look says so.
+            // A signal interrupted the poll; the next check reports it.
             Err(Errno::INTR) => Ok(if self.stop.is_asked() { Event::Stop } else { Event::Pause }),
             Err(errno) => Err(errno.into()),
             Ok(_) if self.stop.is_asked() => Ok(Event::Stop),
@@ -86,7 +86,7 @@ impl Input {
         }
     }
 
-    /// Reads what is there; 0 at the end.
+    /// Reads the available bytes; 0 at the end.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.file.read(into) {

@@ -1,4 +1,4 @@
-//! `esker log`: one file a command.
+//! `esker log`: one file per command.
 
 mod append;
 mod cat;
@@ -14,7 +14,6 @@ use clap::Subcommand;
 
 use crate::bench;
 use crate::exit::Outcome;
-
 
 /// The commands of `esker log`.
 #[derive(Debug, Subcommand)]

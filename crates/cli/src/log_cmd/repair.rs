@@ -1,4 +1,4 @@
-//! `esker log repair`: damaged units are put aside, and the rest stays.
+//! `esker log repair`: quarantines corrupt units and keeps the rest.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct RepairArguments {
     json: bool,
 }
 
-/// Repairs, and says what was put aside.
+/// Repairs the log, and reports what was quarantined.
 pub fn run(arguments: &RepairArguments) -> Outcome {
     let dir = &arguments.dir;
     let repaired =
@@ -44,7 +44,8 @@ pub fn run(arguments: &RepairArguments) -> Outcome {
     }
 }
 
-/// Where the manifest is new, nothing but the segments says with which record the log begins.
+/// Returns the first record kept when the manifest was rebuilt. Then only the segments determine
+/// with which record the log begins.
 fn first_kept(dir: &Path, repaired: &Repaired) -> Outcome<Option<Seq>> {
     if !repaired.manifest {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `esker log stat`: what a log holds, without its lock and without reading it all.
+//! `esker log stat`: what a log holds, without taking its lock and without reading all of it.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub struct StatArguments {
     json: bool,
 }
 
-/// Says what is there.
+/// Prints what the log holds.
 pub fn run(arguments: &StatArguments) -> Outcome {
     let dir = &arguments.dir;
     let reader = Reader::open(dir, Options::default()).map_err(|e| Failure::of_log(&e, dir))?;

@@ -1,4 +1,4 @@
-//! What `esker log append` did, for people and for programs.
+//! The summary of `esker log append`, as text and as JSON.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::output;
 pub struct Summary {
     /// Records accepted.
     pub records: u64,
-    /// Bytes in them.
+    /// Payload bytes accepted.
     pub bytes: u64,
-    /// From the first look at the input to the last commit.
+    /// Time from the start of reading to the close of the log.
     pub seconds: f64,
-    /// The numbers of the first and the last of them, when there are any.
+    /// The first and the last sequence number, when there are records.
     pub first_seq: Option<u64>,
     pub last_seq: Option<u64>,
-    /// Bytes of the input that were read, and that it has, where that is known.
+    /// Input bytes read, and the input size where known.
     pub read_bytes: u64,
     pub input_bytes: Option<u64>,
     /// The last durable record of the log.
@@ -29,7 +29,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Nothing so far.
+    /// Creates an empty summary.
     pub fn new() -> Self {
         Self {
             records: 0,
@@ -44,7 +44,7 @@ impl Summary {
         }
     }
 
-    /// Some records with numbers up to `last` were accepted.
+    /// Adds accepted records, the last of which has the number `last`.
     pub fn add(&mut self, records: u64, bytes: u64, last: u64) {
         self.records += records;
         self.bytes += bytes;
@@ -52,12 +52,12 @@ impl Summary {
         self.last_seq = Some(last);
     }
 
-    /// It took so long.
+    /// Sets the elapsed time.
     pub fn took(&mut self, time: Duration) {
         self.seconds = (time.as_secs_f64() * 1e6).round() / 1e6;
     }
 
-    /// Writes it to standard output.
+    /// Writes the summary to standard output.
     pub fn print(&self, json: bool) -> Outcome {
         if json {
             return output::print_json(self);

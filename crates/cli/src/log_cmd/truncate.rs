@@ -1,4 +1,4 @@
-//! `esker log truncate`: the oldest records are dropped, durably.
+//! `esker log truncate`: drops the oldest records, durably.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use clap::Args;
 use esker_log::{Options, Seq};
 use serde_json::json;
 
-use crate::log_options;
 use crate::exit::{Failure, Outcome};
+use crate::log_options;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -32,7 +32,7 @@ pub struct TruncateArguments {
     json: bool,
 }
 
-/// Truncates and closes.
+/// Truncates the log and closes it.
 pub fn run(arguments: &TruncateArguments) -> Outcome {
     let TruncateArguments { dir, before, json } = arguments;
     let mut options = Options::default();

@@ -1,4 +1,4 @@
-//! `esker log verify`: every byte that counts, read and checked.
+//! `esker log verify`: reads and checks every byte that belongs to the log.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ pub struct VerifyArguments {
     json: bool,
 }
 
-/// Checks, and fails at damage.
+/// Checks the log, and fails when it is corrupt.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &arguments.dir;
     let report =
@@ -53,7 +53,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     }
 }
 
-/// One damage as JSON.
+/// Converts one corruption to JSON.
 pub fn damage_json(damage: &Corruption) -> Value {
     json!({
         "file": damage.file.to_string_lossy(),

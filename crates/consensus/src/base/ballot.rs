@@ -1,4 +1,4 @@
-//! Ballots: who may propose, in order.
+//! Ballots: the order of proposers.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Ballot {
     /// Counts up; for Raft, the term.
     pub number: u64,
-    /// Who proposes, so that two proposers never share a ballot.
+    /// The proposing node, so that two proposers never share a ballot.
     pub node: u64,
 }
 

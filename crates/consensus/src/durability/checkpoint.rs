@@ -1,66 +1,77 @@
-//! Checkpoints of the index, so that opening reads what changed since the last one and not everything.
+//! Checkpoints of the index. With one, opening reads only what changed since, not the whole log.
 //!
-//! A checkpoint is records of the log like everything else: the pages of the index that changed, and
-//! a root that names all pages, with promise, floor, frontier and counts. The log's app metadata
-//! name the root. They say nothing that the log does not say: without them, or where they lead nowhere,
-//! everything is replayed.
+//! A checkpoint consists of log records: the changed pages of the index, and a root that names all
+//! pages, with promise, floor, frontier and counts. The log's app metadata name the root. They hold
+//! nothing that the log does not: if they are missing or invalid, opening replays everything.
 //!
-//! A checkpoint is *fuzzy*: callers go on while it is taken. No caller waits for it longer than for
-//! another caller, and it needs memory for one page and for the table of pages.
+//! A checkpoint is *fuzzy*: callers continue while it is taken. No caller waits for it longer than
+//! for another caller. It needs memory for one page and for the table of pages.
 //!
-//! 1. With all locks held for a moment, it notes the *replay point*, the number of the next record, and
-//!    with it promise, floor, frontier, and the lowest and highest committed slot. (Under all locks no
-//!    decision is under way: each one before is in the index, and none after has a record yet.)
-//! 2. It takes the pages one after another: clears the page's dirty flag, passes through all locks one at
-//!    a time, copies the page's words without a lock, and appends the copy. Each [`WINDOW`] bytes it
-//!    waits until they are durable, so that the staging memory stays the callers'.
+//! 1. While it briefly holds all locks, it records the *replay point* (the number of the next
+//!    record), promise, floor, frontier, and the lowest and highest committed slot. (Under all
+//!    locks no decision is in progress: each earlier one is in the index, and no later one has a
+//!    record yet.)
+//! 2. It takes the pages one by one. It clears the page's dirty flag, acquires and releases every
+//!    lock in turn, copies the page's words without a lock, and appends the copy. After each
+//!    [`WINDOW`] bytes it waits until they are durable, so that callers keep the staging memory.
 //! 3. It appends the root, waits until that is durable, and stores the app metadata.
 //!
 //! # The crash argument
 //!
-//! Recovery begins with the pages that the root names and replays every record from the replay point on.
-//! Claim: it comes to the state that a replay of all records comes to.
+//! Recovery starts with the pages that the root names and replays every record from the replay
+//! point on. It reaches the same state as a replay of all records, for these reasons.
 //!
-//! *Each slot by itself.* What a record does to a slot depends on that slot alone, so it is enough to
-//! look at one slot. Its word in the copy is its state after some record, k. Every record before the
-//! replay point is among those up to k: it was applied before the replay point was noted, and the copy was
-//! made after that. So the records after k are all replayed, and so are, for a second time, those from
-//! the replay point up to k. Those must change nothing, or what a later one of them takes back again:
+//! *Slots are independent.* The effect of a record on a slot depends on that slot alone, so one
+//! slot is enough to consider. Its word in the copy is its state after some record, k. Every record
+//! before the replay point is at or before k: it was applied before the replay point was recorded,
+//! and the copy was made after that. So all records after k are replayed. The records from the
+//! replay point up to k are replayed a second time. Those must change nothing, or only what a later
+//! one of them undoes:
 //!
-//! | the word names | replayed record | what happens |
+//! | the word names | replayed record | result |
 //! |---|---|---|
-//! | this record or a later one | accept, chosen, cut, commit | nothing: it is in the word |
-//! | an earlier one, accepted | accept, commit, cut | it came after k, and is applied |
+//! | this record or a later one | accept, chosen, cut, commit | nothing: the word includes it |
+//! | an earlier one, accepted | accept, commit, cut | the record is after k, and is applied |
 //! | an earlier one, committed | accept, commit, cut | nothing: a committed slot never changes |
-//! | none: empty | accept, chosen | applied. If it came after k, rightly so. If not, a cut or a floor emptied the slot after it and up to k, and is replayed after it |
-//! | none: empty | commit | nothing. The accept that it names is in no record from the replay point on, so a floor emptied the slot before the copy, and is replayed |
+//! | none: empty | accept, chosen | applied: see (a) |
+//! | none: empty | commit | nothing: see (b) |
 //!
-//! A commit marker names no record of its own in the word. If it came up to k, the slot is committed
-//! in the copy. If not, the word names the accept that it commits, an earlier record.
+//! (a) If the record is after k, applying it is correct. If not, a cut or a floor emptied the slot
+//! after it and up to k, and is replayed after it.
 //!
-//! *Copies that truncation made* (an accept or a chosen value, appended again) follow the same rules: the
-//! word names the copy only once that is durable, or the original, and both hold the same value.
-//! A segment is dropped only after a checkpoint that began after the words were moved.
+//! (b) The accept that it names is in no record from the replay point on. So a floor emptied the
+//! slot before the copy, and is replayed.
 //!
-//! *Pages dropped below a new floor* are missing from the root's table. Their slots are empty for the
-//! replay, until it comes to the record of the floor, which is after the replay point. A page that a
-//! raised floor brought into reach is left out where the root's own floor does not reach it: everything
-//! in it is replayed.
+//! A commit marker is not named by the word. If it is at or before k, the slot is committed in the
+//! copy. If not, the word names the accept that it commits, an earlier record.
 //!
-//! *Counts.* The root names, for each page, how many slots of *the copy* are committed. Their sum
-//! is what recovery begins with, and a slot is counted only when its word becomes committed by the replay:
-//! a commit between the replay point and the copy is in the sum, and one after the copy is replayed over
-//! an accepted word. The lowest and highest committed slot, promise, floor and frontier only grow (or
-//! follow the floor), so they are those of the replay point, and replaying merges the rest.
+//! *Copies that truncation made* (an accept or a chosen value, appended again) follow the same
+//! rules. The word names either the copy, and then the copy is durable, or the original; both hold
+//! the same value. A segment is dropped only after a checkpoint that began after the words were
+//! updated.
 //!
-//! *No change is missed.* Who changes a slot stores the word and then sets the dirty flag, under the slot's
-//! lock. The checkpoint clears the flag and then passes through that lock. A change before the pass is in
-//! the copy. A change after it finds the flag cleared, and sets it for the next checkpoint.
+//! *Pages dropped below a new floor* are missing from the root's table. Their slots are empty
+//! during the replay, until it reaches the record of the floor, which is after the replay point. A
+//! page that only a raised floor brought into range is omitted if the root's own floor does not
+//! reach it: all its records are replayed.
 //!
-//! *Order.* Each page is appended after everything that its copy speaks of, and the root after all pages:
-//! where the root is durable, so is all of it. A crash, an error or a close between leaves the app metadata
-//! before, whose root and pages are still there: truncation drops nothing that those need. Pages that were
-//! appended without a root serve the next one; they are the newest copies of pages that did not change.
+//! *Counts.* For each page the root names how many slots of *the copy* are committed. Recovery
+//! starts with the sum, and counts a slot only when the replay changes its word to committed. A
+//! commit between the replay point and the copy is in the sum; a commit after the copy is replayed
+//! over an accepted word. The lowest and highest committed slot, promise, floor and frontier only
+//! grow (or follow the floor). The root holds them as of the replay point, and the replay merges
+//! the rest.
+//!
+//! *No change is missed.* An operation that changes a slot stores the word and then sets the dirty
+//! flag, under the slot's lock. The checkpoint clears the flag and then acquires and releases that
+//! lock. A change before that is in the copy. A change after it finds the flag cleared, and sets it
+//! for the next checkpoint.
+//!
+//! *Order.* Each page is appended after every record that its copy reflects, and the root after all
+//! pages: if the root is durable, all of them are. A crash, an error or a close before the last
+//! step leaves the previous app metadata. Their root and pages are still in the log, because
+//! truncation drops nothing that they need. Pages appended without a root are used by the next one;
+//! they are the newest copies of pages that did not change.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,35 +86,36 @@ use crate::record::{self, PageAt, Root};
 use crate::state::background::{self, Background, Job, Next, Work};
 use crate::state::inner::{ConsensusLog, Inner};
 
-/// The most bytes of pages that are appended and not yet durable, while callers go on and while none
-/// does.
+/// The most bytes of pages that are appended and not yet durable. `CLOSING_WINDOW` applies during a
+/// close, when no caller is active.
 const WINDOW: u64 = 256 << 10;
 const CLOSING_WINDOW: u64 = 4 << 20;
 
-/// About what a page's record takes without its words.
+/// The approximate size of a page's record without its words.
 const PAGE_RECORD: u64 = 64;
 
 impl ConsensusLog {
-    /// Makes everything committed durable, and a checkpoint of the index. What is uncommitted stays
-    /// as it is. Blocks; other operations go on meanwhile.
+    /// Makes everything committed durable, and writes a checkpoint of the index. Uncommitted
+    /// entries are not affected. Blocks; other operations continue meanwhile.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Closed`], also when the log is closed meanwhile, [`Error::Log`].
+    /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
+    /// [`Error::Log`].
     pub fn checkpoint(&self) -> Result<()> {
         let _upkeep = self.inner.maintenance.lock();
         self.inner.checkpoint(0)
     }
 }
 
-/// A checkpoint that is being taken.
+/// A checkpoint in progress.
 pub(crate) struct Checkpoint {
     root: Root,
-    /// The first page that was not looked at.
+    /// The first page that was not visited yet.
     next: u64,
-    /// Pages whose record comes before this one are stored anew, whether they changed or not.
+    /// Pages whose record is before this one are stored anew, whether or not they changed.
     rewrite_below: u64,
     window: u64,
-    /// Kept, so that they ask for no commit of their own.
+    /// Kept, because dropping a ticket requests a commit.
     tickets: Vec<esker_log::Ticket>,
     /// Bytes appended since the last wait.
     bytes: u64,
@@ -125,7 +137,7 @@ impl Inner {
             && self.newest.load(Relaxed) >= self.retry_at.load(Relaxed)
     }
 
-    /// The background job. After a failure it waits for some more records before the next attempt.
+    /// The background job. After a failure, the next attempt waits for more records.
     fn automatic_checkpoint(&self) -> Result<()> {
         let _upkeep = self.maintenance.lock();
         if !self.is_checkpoint_due() {
@@ -138,8 +150,9 @@ impl Inner {
         Ok(())
     }
 
-    /// The caller holds `maintenance` and no lock of a slot. Pages that were stored before `rewrite_below` are
-    /// stored anew. Ends with [`Error::Closed`] between two pages when the log is closed.
+    /// Takes a checkpoint. The caller holds `maintenance` and no slot lock. Pages that were stored
+    /// before `rewrite_below` are stored anew. Returns [`Error::Closed`] between two pages if the
+    /// log is closed.
     pub(crate) fn checkpoint(&self, rewrite_below: u64) -> Result<()> {
         self.count_durable(&crossbeam_epoch::pin());
         let locks = self.locks.lock_all();
@@ -152,14 +165,14 @@ impl Inner {
         self.end_checkpoint(checkpoint)
     }
 
-    /// For closing: the log takes nothing any more.
+    /// Takes the checkpoint of a close: the log accepts nothing any more.
     pub(crate) fn last_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<()> {
         checkpoint.window = CLOSING_WINDOW;
         while self.take_page(&mut checkpoint)? {}
         self.end_checkpoint(checkpoint)
     }
 
-    /// Notes the replay point.
+    /// Records the replay point.
     pub(crate) fn begin_checkpoint(&self, locks: &AllLocks<'_>, rewrite_below: u64) -> Checkpoint {
         let tracker = self.tracker.lock();
         let range = tracker.range_with_pending();
@@ -169,7 +182,7 @@ impl Inner {
             start: self.start(),
             next: tracker.decided(),
             count: 0,
-            // What the replay finds is merged with these.
+            // The replay merges later commits into these.
             lowest: range.map_or(u64::MAX, |range| range.lowest),
             highest: range.map_or(0, |range| range.highest),
         };
@@ -177,7 +190,7 @@ impl Inner {
         Checkpoint { root, next, rewrite_below, window: WINDOW, tickets, bytes: 0, appended: 0 }
     }
 
-    /// Takes the next page, if it changed; `false` when there is none.
+    /// Stores the next page, if it changed. Returns `false` when no page is left.
     pub(crate) fn take_page(&self, checkpoint: &mut Checkpoint) -> Result<bool> {
         let next = self.index.next_page(checkpoint.next, &crossbeam_epoch::pin());
         let Some(number) = next else { return Ok(false) };
@@ -194,7 +207,7 @@ impl Inner {
             }
         };
         let page = PageAt { number, seq: ticket.seq().0, open: *open, committed: *committed };
-        // `false` where the floor passed it by: then no root names it.
+        // `false` if the floor passed the page: then no root names it.
         self.index.store(&page, &crossbeam_epoch::pin());
         checkpoint.tickets.push(ticket);
         checkpoint.appended += 1;
@@ -208,14 +221,14 @@ impl Inner {
         Ok(true)
     }
 
-    /// What a checkpoint has to store of a page.
+    /// Copies a page for a checkpoint; `None` if it does not have to be stored.
     fn copy_page(&self, number: u64, rewrite_below: u64) -> Result<Option<Copied>> {
         let guard = crossbeam_epoch::pin();
         let rewrite = self.index.stored_at(number, &guard) < rewrite_below;
         match self.index.find(number, &guard) {
             Found::Page(page) => {
                 let page = page.counted();
-                // Not held while others are waited for.
+                // Released before waiting for the locks.
                 drop(guard);
                 if !page.take_dirty() && !rewrite {
                     return Ok(None);
@@ -245,7 +258,7 @@ impl Inner {
         drop(tickets);
         let stored = self.log.put_app_metadata(COMPONENT, &seq.to_le_bytes());
         stored.map_err(|error| self.fail(error))?;
-        // What an opening would replay now, without the records of the checkpoint itself.
+        // The records that opening would replay now, without the checkpoint's own.
         self.checkpointed.store(root.replay + appended, Relaxed);
         Ok(())
     }
@@ -264,7 +277,7 @@ impl Work for Inner {
     }
 }
 
-/// The number of the root that app metadata name.
+/// The record number of the root that the app metadata name.
 pub(crate) fn named(metadata: &[u8]) -> Result<u64> {
     let bytes: Option<[u8; 8]> = metadata.try_into().ok();
     bytes.map(u64::from_le_bytes).ok_or(Error::CorruptedRecord { seq: 0, what: "the note is cut" })

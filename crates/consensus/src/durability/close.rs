@@ -1,4 +1,4 @@
-//! Closing.
+//! Closing a log.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,13 +10,13 @@ use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
-    /// Makes everything durable, what is accepted in [`Mode::Volatile`](crate::Mode::Volatile)
-    /// included, makes a checkpoint, and gives up the lock. Later calls get [`Error::Closed`], and so
-    /// does a second close.
+    /// Closes the log: makes all entries durable, including accepted ones in
+    /// [`Mode::Volatile`](crate::Mode::Volatile), writes a checkpoint, and releases the lock. Later
+    /// calls return [`Error::Closed`], and so does a second close.
     ///
     /// # Errors
-    /// What kept something from becoming durable. The log is closed all the same; the next opening
-    /// recovers.
+    /// The error that kept data from becoming durable. The log is closed in any case; the next
+    /// opening recovers.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
@@ -38,11 +38,11 @@ impl Inner {
             self.count_durable(&crossbeam_epoch::pin());
             Ok(self.begin_checkpoint(&locks, 0))
         });
-        // Nothing is decided any more; what is there is read until everything is durable.
+        // No operation decides from here on. Reads continue until everything is durable.
         locks.close();
         drop(locks);
         let written = last.and_then(|checkpoint| match self.last_checkpoint(checkpoint) {
-            // It is an aid: opening replays more without it.
+            // A checkpoint is optional: without it opening replays more.
             Err(Error::Log(error @ esker_log::Error::NoSpace { .. })) => {
                 tracing::warn!(%error, "failed to write a checkpoint before closing");
                 Ok(())
@@ -59,7 +59,7 @@ impl Inner {
         }
     }
 
-    /// Values that only memory has go into the log, so that an orderly end forgets nothing.
+    /// Appends the values that only memory has, so that an orderly close loses none.
     fn write_uncommitted(&self) -> Result<()> {
         let guard = crossbeam_epoch::pin();
         let mut only_here = Vec::new();
@@ -81,7 +81,7 @@ impl Inner {
     }
 }
 
-/// Closes the log when the last handle goes.
+/// Closes the log when the last handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Owner(pub(crate) Arc<Inner>);
 

@@ -1,4 +1,4 @@
-//! Opening, checkpoints, reclaiming space, closing.
+//! Opening, checkpoints, reclaiming space, and closing.
 
 pub(crate) mod checkpoint;
 pub(crate) mod close;

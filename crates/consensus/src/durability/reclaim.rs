@@ -1,25 +1,27 @@
 //! Reclaiming the space of truncated slots, in the background.
 //!
-//! Raising the floor and reclaiming space are two steps. A truncation returns when the floor is durable; the
-//! segments below it are dropped by a background job, which [`esker_log::reclaim`] drives. The crash
-//! argument for a pass is there. What it needs of this crate:
+//! Raising the floor and reclaiming space are two steps. A truncation returns when the floor is
+//! durable. A background job, driven by [`esker_log::reclaim`], drops the segments below it. The
+//! crash argument for a pass is documented there. This crate provides:
 //!
-//! - *The barrier* is one pass through all slot locks: whoever appends a value stores its word before it
-//!   gives up the slot's lock.
-//! - *Live* is every record with the value of a slot at or above the floor, committed or not, and every page of
-//!   the index that no later checkpoint has. Everything else in a segment (promises, floors, commit
-//!   markers, cuts, roots) is in the checkpoint that is made before a segment is dropped.
-//! - *A copy* is an accept where the slot is accepted, and a chosen value where it is committed. It is
-//!   appended under the slot's lock, if the word still names the original. So a replay of both comes to
-//!   the same state: an accept that is the slot's current one is replayed again, and a committed
-//!   slot gets the value that it has.
-//! - *Before the drop* a checkpoint is durable whose pages all stand at or after the cut.
+//! - *The barrier* takes all slot locks once: an operation that appends a value stores its word
+//!   before it releases the slot's lock.
+//! - *Live* records are those with the value of a slot at or above the floor, committed or not, and
+//!   the pages of the index that no later checkpoint stored. Everything else in a segment
+//!   (promises, floors, commit markers, cuts, roots) is in the checkpoint that precedes dropping
+//!   the segment.
+//! - *A copy* is an accept if the slot is accepted, and a chosen value if it is committed. It is
+//!   appended under the slot's lock, if the word still names the original. So a replay of both
+//!   reaches the same state: an accept that is the slot's current one is replayed again, and a
+//!   committed slot gets the value that it has.
+//! - *Before the drop* a checkpoint is durable whose pages are all at or after the cut.
 //!
-//! A crash at any point leaves a log that opens, with all space or with less of it in use. The next
-//! truncation, or [`ConsensusLog::reclaim`], goes on from there.
+//! After a crash at any point the log opens, with all or less of its space in use. The next
+//! truncation, or [`ConsensusLog::reclaim`], continues from there.
 //!
-//! How many bytes are live is counted by going through the index before each pass. A word has the size of its
-//! value's record (see `page`), so this reads memory, and for pages that only the log has, their records.
+//! Each pass first counts the live bytes by scanning the index. A word holds the size of its
+//! value's record (see `page`), so the scan reads only memory, and the records of pages that are
+//! not in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,29 +38,28 @@ use crate::record::{self, Record};
 use crate::state::background::{self, Job, Next};
 use crate::state::inner::{ConsensusLog, Inner};
 
-/// A background pass pauses so many times as long as it worked, while others append...
+/// While callers append, a throttled pass pauses for this multiple of the time that it worked.
 const THROTTLE: u32 = 3;
-/// ... and no longer than this.
+/// The longest pause of a throttled pass.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Bytes of a page's record before its words.
 const PAGE_HEAD: usize = 11;
 
 impl ConsensusLog {
-    /// Reclaims space now, and returns when no more is worth reclaiming: segments are dropped as long
-    /// as at most half of their bytes are live. Blocks, and does not throttle itself; other operations go
-    /// on meanwhile. Truncations start the same in the background, so this is for waiting: in tests, and for
-    /// operators.
+    /// Reclaims space now: drops segments as long as at most half of their bytes are live. Blocks,
+    /// and is not throttled; other operations continue meanwhile. Truncations start the same work
+    /// in the background. Call this to wait for it, in tests or as an operator.
     ///
-    /// The background job is lazier: it copies live records only when more is dead than alive.
+    /// The background job does less: it copies live records only if more bytes are dead than live.
     ///
     /// # Durability
     /// Durable when it returns.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
-    /// [`Error::CorruptedEntry`] and [`Error::Log`] when a live value cannot be read or copied. What was
-    /// reclaimed by then stays so, and nothing is lost.
+    /// [`Error::CorruptedEntry`] and [`Error::Log`] when a live value cannot be read or copied.
+    /// Space reclaimed before the error stays reclaimed, and no data is lost.
     pub fn reclaim(&self) -> Result<Reclaimed> {
         let mut all = Reclaimed::default();
         loop {
@@ -72,15 +73,15 @@ impl ConsensusLog {
 }
 
 impl Inner {
-    /// Starts to reclaim space in the background. The caller holds no lock.
+    /// Schedules reclaiming in the background. The caller holds no lock.
     pub(crate) fn reclaim_soon(self: &Arc<Self>) {
-        // The newest segment is written to.
+        // The newest segment is still written to, so it cannot be dropped.
         if self.log.segments().len() > 1 {
             background::schedule(self, Job::Reclaim);
         }
     }
 
-    /// The background job: one pass, so that other jobs get their turn.
+    /// Runs the background job: one pass, so that other jobs get their turn.
     pub(crate) fn reclaim_job(&self) -> Result<Next> {
         let done = self.reclaim_once(Effort::Lazy)?;
         Ok(if done.segments > 0 { Next::Again } else { Next::Done })
@@ -96,7 +97,7 @@ impl Inner {
         Ok(done)
     }
 
-    /// Visits what is live in a page: its slots, and the record that has it.
+    /// Visits the live records that a page names: one per slot with a value.
     fn live_in_page(&self, page: &Page, start: u64, visit: &mut dyn FnMut(Live)) {
         for (_, place) in page.from(start) {
             live_word(place.word(), visit);
@@ -110,7 +111,7 @@ fn live_word(word: Word, visit: &mut dyn FnMut(Live)) {
     }
 }
 
-/// A pass over a consensus log.
+/// One reclaim pass over a consensus log.
 struct Pass<'a> {
     inner: &'a Inner,
     throttled: bool,
@@ -126,7 +127,7 @@ impl Pass<'_> {
                 Found::Nothing => return Ok(()),
                 Found::Page(page) => {
                     inner.live_in_page(&page, start, visit);
-                    // A page that changed is stored anew by the next checkpoint, whatever goes.
+                    // The next checkpoint stores a changed page anew in any case.
                     if stored > 0 && !page.is_dirty() {
                         let bytes = stored_size(PAGE_HEAD + 8 * page.stored_words());
                         visit(Live::rewritten(Seq(stored), bytes));
@@ -193,7 +194,7 @@ impl Owner for Pass<'_> {
             return Err(nonsense("it does not hold a slot's value"));
         };
         let guard = crossbeam_epoch::pin();
-        // Read where nobody waits for it.
+        // Read the page before taking the lock.
         if inner.page(number_of(slot), &guard)?.is_none() {
             return Ok(None);
         }

@@ -1,12 +1,12 @@
-//! Opening: the last checkpoint, and then every record behind it, in order.
+//! Recovery: opening loads the last checkpoint and replays every later record, in order.
 //!
-//! Replaying decides nothing. A record is there because it was decided, and its place is the place of
-//! the decision. Records that truncation copied forward say again what is so: an accept that is the
-//! slot's current one, or a value that is committed already.
+//! Replay decides nothing. A record exists because its operation was decided, and the order of the
+//! records is the order of the decisions. Records that truncation copied forward repeat the current
+//! state: an accept that is the slot's current one, or a value that is already committed.
 //!
-//! The pages of a checkpoint were copied while callers went on, each at a moment of its own, so a slot may
-//! be further than the record that is replayed: a record whose effect the slot's word has already is
-//! passed over. Why that is right for every record and state is in `checkpoint`.
+//! The pages of a checkpoint were copied while callers continued, each at a different moment. So a
+//! slot may be ahead of the record that is being replayed. Replay skips a record whose effect is
+//! already in the slot's word. `checkpoint` shows why this is correct for every record and state.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
-    /// Opens the log in `dir`, creating it where there is none. Takes the directory's lock.
+    /// Opens the log in `dir`, and creates it if there is none. Locks the directory.
     ///
-    /// After a clean close it reads the last checkpoint; after a crash also what was appended since,
-    /// at most about [`Options::checkpoint_every`] records.
+    /// After a clean close it reads the last checkpoint. After a crash it also replays the records
+    /// appended since, at most about [`Options::checkpoint_every`].
     ///
     /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::Log`] for a log that is locked, damaged or unreadable, see
-    /// [`esker_log::Error`], and for a plain log or that of another component, which is not changed;
-    /// [`Error::CorruptedRecord`] for a record that is not a consensus log's.
+    /// [`Error::InvalidOption`]; [`Error::Log`] for a log that is locked, corrupt or unreadable,
+    /// see [`esker_log::Error`], and for a plain log or one of another component, which is not
+    /// changed; [`Error::CorruptedRecord`] for a record that is not a consensus log's.
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
         let log = component::open(dir.as_ref(), options.for_log())?;
@@ -47,7 +47,7 @@ impl ConsensusLog {
             let what = "its number is too large";
             return Err(Error::CorruptedRecord { seq: log.accepted().0, what });
         }
-        // Whatever was put aside may have held a promise. That never heals.
+        // A quarantined record may have held a promise, so the log stays read-only for good.
         let read_only = log.was_repaired().map_err(Error::Log)?;
         let root = if read_only { None } else { last_root(&log) };
         let start = match &root {
@@ -62,8 +62,8 @@ impl ConsensusLog {
     }
 }
 
-/// The last checkpoint's root, if there is one. It is an aid: whatever is wrong with it is no error,
-/// for everything that it says can be replayed.
+/// The root of the last checkpoint, if there is one. A checkpoint is optional: an invalid one is no
+/// error, because everything in it can be replayed.
 fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
     let metadata = match log.app_metadata(COMPONENT) {
         Ok(metadata) => metadata?,
@@ -82,8 +82,9 @@ fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
     }
 }
 
-/// Whether every record that a checkpoint names is in the log. A new checkpoint is made before records
-/// that the last one needs are dropped, so one with missing records comes from older app metadata.
+/// Whether the log has every record that a checkpoint names. A new checkpoint is written before
+/// records that the last one needs are dropped. So missing records mean that older app metadata
+/// named it.
 fn is_in(log: &Log, root: &Root, pages: &[PageAt]) -> bool {
     let oldest = log.oldest().0;
     let is_kept = |page: &&PageAt| page.number >= number_of(root.start);
@@ -98,13 +99,13 @@ fn is_in(log: &Log, root: &Root, pages: &[PageAt]) -> bool {
     whole
 }
 
-/// The first slot kept, for a log that is replayed whole. It must be known before the first record is:
-/// the records that tell of it may stand behind values of slots far above 0, once the log dropped its
-/// prefix. Replayed from there, slots below it are passed over, and everything else comes out the same.
+/// The first kept slot, for a log that is replayed as a whole. The replay needs it before the first
+/// record: once the log dropped its prefix, the records that hold it may follow values of slots far
+/// above 0. The replay skips slots below it, and otherwise reaches the same state.
 fn floor(log: &Log) -> Result<u64> {
     let mut start = 0;
     if log.oldest() <= Seq(1) {
-        // Everything is there from slot 0 on.
+        // The log has every record, from slot 0 on.
         return Ok(start);
     }
     let mut stream = log.stream(Start::Oldest).map_err(Error::Log)?;
@@ -112,7 +113,7 @@ fn floor(log: &Log) -> Result<u64> {
         let batch = match stream.try_next() {
             Ok(Some(batch)) => batch,
             Ok(None) => return Ok(start),
-            // The replay tells of it.
+            // The replay reports it.
             Err(esker_log::Error::Quarantined { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
@@ -128,7 +129,7 @@ fn floor(log: &Log) -> Result<u64> {
     }
 }
 
-/// A recovery under way. Nobody else has the log yet.
+/// A recovery in progress. It has exclusive access to the log.
 struct Replay<'a, 'g> {
     inner: &'a Inner,
     guard: &'g Guard,
@@ -152,12 +153,12 @@ impl<'a, 'g> Replay<'a, 'g> {
         replay.end()
     }
 
-    /// Takes over a checkpoint.
+    /// Loads a checkpoint. Returns where the replay starts.
     fn begin(&mut self, root: &Root, pages: &[PageAt]) -> Result<Start> {
         self.promise = root.promise;
         self.next = root.next;
         let kept = || pages.iter().filter(|page| page.number >= number_of(root.start));
-        // By the pages, as they were when they were written: what was committed since is replayed.
+        // As of when the pages were written; later commits are replayed.
         let count = kept().map(|page| page.committed).sum();
         let (lowest, highest) = (root.lowest, root.highest);
         self.range = (count > 0).then_some(CommittedRange { lowest, highest, count });
@@ -184,7 +185,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             let batch = match stream.try_next() {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
-                // The log is read-only, and says so; what is left may be read.
+                // The log is read-only and reports the gap; the other slots stay readable.
                 Err(esker_log::Error::Quarantined { from, to }) if self.inner.read_only => {
                     let mut lost = self.inner.lost.lock();
                     let first = lost.map_or(from, |(first, _)| first);
@@ -226,7 +227,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                 self.raise(start);
             }
             Record::Cut { above } => self.cut(above, seq)?,
-            // What it says was said before it.
+            // A page repeats what earlier records contain.
             Record::Page { .. } => {}
         }
         Ok(())
@@ -251,7 +252,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             return Ok(());
         }
         match place.word().state() {
-            // The same value, or it would have been refused.
+            // The same value; another one would have been refused.
             State::Committed => return Ok(()),
             State::Empty => self.inner.index.open.enter(page.number, &page.open),
             State::Accepted => {}
@@ -283,7 +284,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(())
     }
 
-    /// A marker with this number commits what is accepted in a slot.
+    /// Replays a commit of a slot by the record `marker`.
     fn marked(&mut self, slot: u64, marker: u64) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
         self.mark(&page, slot, page.slot(slot), marker);
@@ -294,7 +295,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         let word = place.word();
         match word.state() {
             State::Committed => self.merge(slot),
-            // What was accepted later, the marker does not name.
+            // The marker does not commit an entry that was accepted after it.
             State::Accepted if word.seq() > marker => {}
             State::Accepted if self.is_current(word.seq()) => {
                 place.set_word(word.commit(word.seq()));
@@ -304,26 +305,27 @@ impl<'a, 'g> Replay<'a, 'g> {
                 self.count(slot);
             }
             State::Accepted => page.clear(place, self.guard),
-            // What it committed stood before a prefix that was dropped, and follows as a copy; or it
-            // was quarantined; or the page was copied after the floor passed the slot.
+            // The accept was in a dropped prefix, and its copy follows; or it was quarantined; or
+            // the page was copied after the floor passed the slot.
             State::Empty => {}
         }
     }
 
-    /// Whether no quarantined record may have replaced this accept. One before a gap may not be what a
-    /// marker after the gap commits: then the slot's value is among those that are missing.
+    /// Whether no quarantined record can have replaced this accept. A marker after a gap may commit
+    /// another accept than one before the gap. Then the slot's value is among the missing records.
     fn is_current(&self, seq: u64) -> bool {
         self.inner.lost.lock().is_none_or(|(_, last)| seq > last.0)
     }
 
-    /// A slot became committed.
+    /// Counts a slot that became committed.
     fn count(&mut self, slot: u64) {
         let none = CommittedRange { lowest: slot, highest: slot, count: 0 };
         self.range.get_or_insert(none).count += 1;
         self.merge(slot);
     }
 
-    /// A slot is committed. If it was before, its page's count has it, and the bounds may not.
+    /// Extends the range to a committed slot. If it was committed before, its page's count includes
+    /// it, but the bounds may not.
     fn merge(&mut self, slot: u64) {
         if let Some(range) = &mut self.range {
             range.lowest = range.lowest.min(slot);
@@ -331,7 +333,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         }
     }
 
-    /// Whatever is accepted in a range is committed.
+    /// Replays a commit of every accepted slot in a range.
     fn through(&mut self, first: u64, last: u64, marker: u64) -> Result<()> {
         let mut number = self.inner.index.next_page(number_of(first), self.guard);
         while let Some(current) = number.filter(|number| *number <= number_of(last)) {
@@ -356,7 +358,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.next = self.next.max(start);
     }
 
-    /// What is accepted above a slot, by records before the cut's, is dropped.
+    /// Replays a cut: drops entries above a slot that were accepted by records before the cut's.
     fn cut(&mut self, above: u64, seq: u64) -> Result<()> {
         for number in self.inner.index.open.list() {
             let Some(page) = self.inner.page(number, self.guard)? else { continue };
@@ -370,7 +372,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(())
     }
 
-    /// Brings what is uncommitted into memory, and finds the frontier.
+    /// Loads uncommitted values into memory, and computes the frontier.
     fn end(self) -> Result<()> {
         let Self { inner, guard, promise, next, range, .. } = self;
         let mut open = Vec::new();
@@ -380,7 +382,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             let accepted = slots.filter(|(word, _)| word.state() == State::Accepted);
             open.extend(accepted.map(|(word, slot)| (word.seq(), slot)));
         }
-        // In the order of the records, so that one read brings many.
+        // In record order, so that one read returns many values.
         open.sort_unstable();
         bring_in(inner, &open, guard)?;
         inner.locks.lock_all().promise(promise);
@@ -391,10 +393,11 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 }
 
-/// Records that are read through for one behind them, before a read begins anew.
+/// A stream reads through at most this many records to reach the next one needed; for a longer
+/// distance a new stream is opened.
 const NEAR: u64 = 4096;
 
-/// Holds the values of these records and slots, in the order of the records.
+/// Loads the values of these records and slots into memory, in record order.
 fn bring_in(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()> {
     let mut stream = None;
     let mut behind = 0;
@@ -407,7 +410,7 @@ fn bring_in(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()>
         }
         let batch = stream.as_mut().and_then(|stream| stream.try_next().ok().flatten());
         let Some(batch) = batch else {
-            // The single read says what is wrong.
+            // The single read reports the error.
             hold_one(inner, *slot, None, guard)?;
             (stream, open) = (None, rest);
             continue;
@@ -433,7 +436,7 @@ fn bring_in(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()>
     Ok(())
 }
 
-/// Holds the value of an uncommitted slot; from its record, where it was not read yet.
+/// Loads the value of an uncommitted slot into memory, from `read` or else from its record.
 fn hold_one(inner: &Inner, slot: u64, read: Option<(Ballot, &[u8])>, guard: &Guard) -> Result<()> {
     let Some(page) = inner.page(number_of(slot), guard)? else { return Ok(()) };
     let place = page.slot(slot);

@@ -1,20 +1,21 @@
-//! Which pages have uncommitted entries, so that a scan's cost follows those and not the log.
+//! The pages that have uncommitted entries, so that a scan's cost depends on these and not on the
+//! log.
 //!
-//! A page counts its own entries without a lock. It enters the list with the first, under the lock,
-//! and leaves it when a scan finds none. Whether it is listed is a bit of the count itself: whoever
-//! enters learns by the same addition whether the page has to be listed, and a page is taken off by an
-//! exchange of "listed, and no entries". All changes of one word have one order, so that no page with
-//! an entry is ever off the list for good, and nobody needs a fence.
+//! A page counts its own entries without a lock. The first entry puts the page on the list, under
+//! the lock. A scan that finds no entry removes it. A bit of the count says whether the page is
+//! listed. An operation that adds an entry learns from the same addition whether it must list the
+//! page. A scan removes a page by a compare-and-exchange of "listed, and no entries". All changes
+//! of one word have one order, so no page with an entry stays off the list, and no fence is needed.
 
 use std::collections::BTreeSet;
 
 use crate::base::sync::{AtomicU64, Mutex, Ordering::AcqRel, Ordering::Acquire};
 
-/// The page is on the list.
+/// The bit that says that the page is listed.
 const LISTED: u64 = 1;
 const ENTRY: u64 = 2;
 
-/// A page's part: twice its entries, and the bit.
+/// The count of one page: twice its entries, plus the `LISTED` bit.
 #[derive(Debug)]
 pub(crate) struct Count(AtomicU64);
 
@@ -29,14 +30,14 @@ impl Count {
         self.0.load(Acquire) / ENTRY
     }
 
-    /// An entry was committed or dropped.
+    /// Removes an entry that was committed or dropped.
     #[inline]
     pub(crate) fn leave(&self) {
         self.0.fetch_sub(ENTRY, AcqRel);
     }
 }
 
-/// The pages that may have uncommitted entries.
+/// The list of pages that may have uncommitted entries.
 #[derive(Debug)]
 pub(crate) struct OpenPages(Mutex<BTreeSet<u64>>);
 
@@ -51,7 +52,7 @@ impl OpenPages {
         with(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// An entry is about to be accepted in a slot that had none.
+    /// Adds an entry that is about to be accepted in an empty slot.
     #[inline]
     pub(crate) fn enter(&self, number: u64, count: &Count) {
         if count.0.fetch_add(ENTRY, AcqRel) & LISTED == 0 {
@@ -67,10 +68,11 @@ impl OpenPages {
         });
     }
 
-    /// A scan found nothing in the page.
+    /// Removes a page from the list after a scan found no entry in it.
     pub(crate) fn found_empty(&self, number: u64, count: &Count) {
         self.set(|set| {
-            // Whoever enters behind this finds the bit gone, and waits for the lock to set it again.
+            // An operation that enters after this finds the bit cleared, and waits for the lock to
+            // set it again.
             match count.0.compare_exchange(LISTED, 0, AcqRel, Acquire) {
                 Ok(_) | Err(0) => {
                     set.remove(&number);
@@ -80,12 +82,12 @@ impl OpenPages {
         });
     }
 
-    /// A page is gone.
+    /// Removes the pages below `number`, which were dropped.
     pub(crate) fn forget_below(&self, number: u64) {
         self.set(|set| *set = set.split_off(&number));
     }
 
-    /// The pages, in order.
+    /// The listed pages, in order.
     pub(crate) fn list(&self) -> Vec<u64> {
         self.set(|set| set.iter().copied().collect())
     }

@@ -1,10 +1,10 @@
-//! The index's unit: 4096 slots in a row, two words each.
+//! A page, the unit of the index: 4096 consecutive slots, two words each.
 //!
-//! A slot has a *word*, its state and the number of the record that holds its value, and a *cell*
-//! with the value, as long as it is in memory. Who changes a slot holds its lock (see `locks`);
-//! readers take none. They look at the cell first: a value in memory says all about itself, its
-//! marker included. Only where there is none the word counts, and then a value is empty, or committed,
-//! durable, and to be read from the log.
+//! A slot has a *word* and a *cell*. The word holds the slot's state and the number of the record
+//! with its value. The cell points to the value while it is in memory. An operation that changes a
+//! slot holds its lock (see `slot_locks`); readers take none. Readers load the cell first: a value
+//! in memory has all its metadata, including its marker. Only if the cell is empty they read the
+//! word. The slot is then empty, or its value is committed, durable, and read from the log.
 
 use crossbeam_epoch::Guard;
 use esker_log::reclaim::stored_size;
@@ -25,16 +25,16 @@ pub(crate) enum State {
     Committed,
 }
 
-/// A slot's state, about the size of the record with its value, and the number of that record: 0 where only
-/// memory has it. Two bits, ten, and 52.
+/// A slot's state (2 bits), the approximate size of the record with its value (10 bits), and the
+/// number of that record (52 bits; 0 if only memory has the value).
 ///
-/// The size is there for truncation, which has to know how many bytes of a segment are live without reading
-/// them: see `size`.
+/// Truncation needs the size: it computes the live bytes of a segment without reading records. See
+/// `size`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(u64);
 
-/// The first number of a record that a word has no room for. A log that appends a million records a
-/// second comes to it after 71 years, and does not open then.
+/// The limit of record numbers in a word. A log that appends a million records a second reaches it
+/// after 71 years, and can then not be opened.
 pub(crate) const SEQ_LIMIT: u64 = 1 << 51;
 
 const SEQ_AT: u32 = 12;
@@ -51,18 +51,18 @@ impl Word {
         Self(seq << SEQ_AT | 2)
     }
 
-    /// The same, of a value of this length.
+    /// The same word, for a value of this length.
     pub(crate) fn sized(self, len: usize) -> Self {
         let class = size::class(stored_size(VALUE_AT + len));
         Self(self.0 & !(size::MASK << SIZE_AT) | class << SIZE_AT)
     }
 
-    /// The same value, committed; it is in this record.
+    /// The same value, committed, in record `seq`.
     pub(crate) fn commit(self, seq: u64) -> Self {
         Self(seq << SEQ_AT | self.0 & size::MASK << SIZE_AT | 2)
     }
 
-    /// At most 4 % more than what the record takes in the log, in bytes.
+    /// The size of the record in the log in bytes, overestimated by at most 4 %.
     pub(crate) fn size(self) -> u64 {
         size::bytes(self.0 >> SIZE_AT & size::MASK)
     }
@@ -79,7 +79,7 @@ impl Word {
         self.0 >> SEQ_AT
     }
 
-    /// The same state, with the value in another record.
+    /// The same state, with the value in record `seq`.
     pub(crate) fn moved(self, seq: u64) -> Self {
         Self(seq << SEQ_AT | self.0 & ((1 << SEQ_AT) - 1))
     }
@@ -88,7 +88,7 @@ impl Word {
         self.0
     }
 
-    /// From a checkpoint; `None` for what cannot be.
+    /// A word from a checkpoint; `None` if it is invalid.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let word = Self(bits);
         let sound = match word.state() {
@@ -99,8 +99,8 @@ impl Word {
     }
 }
 
-/// Sizes in ten bits: a number of eights with a mantissa of six bits, the first of which is implied, and an
-/// exponent of five.
+/// Sizes in ten bits, in units of eight bytes: an exponent of five bits and a mantissa of six,
+/// whose first bit is implied.
 mod size {
     pub(super) const MASK: u64 = 0x3FF;
 
@@ -109,7 +109,7 @@ mod size {
         let eights = bytes.div_ceil(8);
         let exponent = u64::from((64 - eights.leading_zeros()).saturating_sub(6));
         let mantissa = eights.div_ceil(1 << exponent);
-        // Rounded up to 64 it is the first of the next exponent.
+        // A mantissa rounded up to 64 gives the first class of the next exponent.
         let class = if exponent == 0 { mantissa } else { (exponent + 1) * 32 + mantissa - 32 };
         class.min(MASK)
     }
@@ -158,7 +158,7 @@ impl Slot {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    /// The caller holds the slot's lock.
+    /// Sets the word. The caller holds the slot's lock.
     pub(crate) fn set_word(&self, word: Word) {
         self.word.store(word.0, Ordering::Release);
     }
@@ -168,21 +168,21 @@ impl Slot {
         &self.resident
     }
 
-    /// Puts another value here, or none, in place of one that counts so many bytes.
+    /// Replaces the value in memory, or removes it. The old value is charged `before` bytes.
     #[inline]
     pub(crate) fn put(&self, value: Option<SharedValue>, before: u64, guard: &Guard) {
         self.resident.replace(value, before <= SMALL as u64, guard);
     }
 
-    /// Nothing is here any more. The word goes first, so that nobody who finds no value takes it for
-    /// one that was evicted.
+    /// Empties the slot. Clears the word first: a reader that finds no value must not take it for
+    /// an evicted one.
     fn clear(&self, guard: &Guard) {
         self.set_word(Word::EMPTY);
         self.resident.swap(None, guard);
     }
 }
 
-/// 4096 slots.
+/// A page: 4096 slots.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) number: u64,
@@ -191,7 +191,7 @@ pub(crate) struct Page {
     pub(crate) open: Count,
     /// Slots that are committed.
     committed: AtomicU64,
-    /// Something changed since the last checkpoint.
+    /// Whether the page changed since the last checkpoint.
     dirty: Dirty,
 }
 
@@ -202,7 +202,7 @@ impl Page {
         Self { number, slots, open, committed, dirty: Dirty::new(true) }
     }
 
-    /// As a checkpoint has it; `None` when it makes no sense.
+    /// A page that a checkpoint stored; `None` if it is invalid.
     pub(crate) fn from_words(
         number: u64,
         first: usize,
@@ -220,18 +220,18 @@ impl Page {
         Some(page)
     }
 
-    /// Slots that are committed.
+    /// The number of committed slots.
     pub(crate) fn committed(&self) -> u64 {
         self.committed.load(Ordering::Acquire)
     }
 
-    /// A slot that was not committed is. The caller holds the slot's lock.
+    /// Counts a slot that became committed. The caller holds the slot's lock.
     #[inline]
     pub(crate) fn count_commit(&self) {
         self.committed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Empties a slot. The caller holds the slot's lock, and has done with its value.
+    /// Empties a slot. The caller holds the slot's lock, and no longer uses its value.
     pub(crate) fn clear(&self, slot: &Slot, guard: &Guard) {
         match slot.word().state() {
             State::Empty => return,
@@ -249,7 +249,7 @@ impl Page {
         &self.slots[(slot % SLOTS as u64) as usize]
     }
 
-    /// The slots with their numbers, from one on.
+    /// The slots from `slot` on, with their numbers.
     pub(crate) fn from(&self, slot: u64) -> impl Iterator<Item = (u64, &Slot)> {
         let base = self.number * SLOTS as u64;
         let skip = slot.saturating_sub(base).min(SLOTS as u64) as usize;
@@ -257,18 +257,18 @@ impl Page {
         slots.map(move |(n, slot)| (base + n as u64, slot))
     }
 
-    /// A slot changed. The caller holds its lock.
+    /// Records that a slot changed. The caller holds its lock.
     #[inline]
     pub(crate) fn touch(&self) {
         self.dirty.set();
     }
 
-    /// Whether something changed; from here on nothing has.
+    /// Clears the dirty flag. Returns whether it was set.
     pub(crate) fn take_dirty(&self) -> bool {
         self.dirty.take()
     }
 
-    /// How many words a checkpoint stores of it.
+    /// The number of words that a checkpoint stores of this page.
     pub(crate) fn stored_words(&self) -> usize {
         let stands = |slot: &Slot| slot.word().seq() > 0;
         let first = self.slots.iter().position(stands);
@@ -276,13 +276,13 @@ impl Page {
         first.zip(last).map_or(0, |(first, last)| last + 1 - first)
     }
 
-    /// Whether the next checkpoint stores it anew.
+    /// Whether the next checkpoint stores the page anew.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty.get()
     }
 
-    /// A copy for a checkpoint. Each word is that of some moment during the call; the copy as a whole is
-    /// of none.
+    /// Copies the page for a checkpoint. Each word is as of some moment during the call, and
+    /// different words may be as of different moments.
     pub(crate) fn copy(&self) -> Copied {
         Copied::new(self.slots.iter().map(Slot::word))
     }
@@ -291,17 +291,17 @@ impl Page {
 /// The words of a page as a checkpoint stores them.
 #[derive(Debug)]
 pub(crate) struct Copied {
-    /// The place of the first word in its page. Empty slots at both ends are left out.
+    /// The index of the first word in its page. Empty slots at both ends are omitted.
     pub(crate) first: u16,
     pub(crate) words: Vec<u64>,
-    /// How many of them are committed.
+    /// The number of committed slots among them.
     pub(crate) committed: u64,
-    /// Some are accepted and not committed.
+    /// Whether a slot among them is accepted and not committed.
     pub(crate) open: bool,
 }
 
 impl Copied {
-    /// From the first word of a page on. What only memory has is left out.
+    /// Copies words, from the first of a page on. Omits values that only memory has.
     fn new(words: impl Iterator<Item = Word>) -> Self {
         let (mut committed, mut open) = (0, false);
         let stored = words.map(|word| if word.seq() > 0 { word } else { Word::EMPTY });
@@ -317,7 +317,7 @@ impl Copied {
         Self { first: first as u16, words: words.split_off(first), committed, open }
     }
 
-    /// As an earlier checkpoint stored it; `None` when it makes no sense.
+    /// A page as an earlier checkpoint stored it; `None` if it is invalid.
     pub(crate) fn stored(first: u16, words: impl Iterator<Item = u64>) -> Option<Self> {
         let empty = std::iter::repeat_n(Some(Word::EMPTY), usize::from(first));
         let words: Option<Vec<Word>> = empty.chain(words.map(Word::from_bits)).collect();

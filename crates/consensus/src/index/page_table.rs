@@ -1,8 +1,8 @@
-//! From a slot to its place: a table of pages, by arrays and without a hash.
+//! The page table: finds the page of a slot by arrays, without hashing.
 //!
-//! Readers follow two pointers and take no lock. The table is replaced, never changed in its
-//! length, when it grows or loses its front; both tables share the pages. Whoever changes the
-//! structure holds one lock.
+//! Readers follow two pointers and take no lock. A table never changes its length. When it must
+//! grow or lose its front, a new table replaces it; both share the pages. Changes of the structure
+//! hold one lock.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ use crate::record::PageAt;
 /// The most pages in the table: 2^32 slots.
 const PAGES: u64 = 1 << 20;
 
-/// The fewest places of a table. The model checker looks at small ones.
+/// The least number of entries of a table. The model checker uses small tables.
 const LEAST: usize = if cfg!(loom) { 1 } else { 16 };
 
-/// A page's place in the table.
+/// The entry of one page.
 #[derive(Debug, Default)]
 struct Place {
     page: Cell<Arc<Page>>,
-    /// The record of the last checkpoint that has it, or 0; shifted left by one, the lowest bit set where
-    /// that record has uncommitted slots.
+    /// The record with the last checkpoint's copy of the page, or 0, shifted left by one. The
+    /// lowest bit is set if that copy has uncommitted slots.
     stored: AtomicU64,
-    /// How many of its slots that record has as committed.
+    /// The number of committed slots in that copy.
     committed: AtomicU64,
 }
 
@@ -52,10 +52,10 @@ impl Table {
     }
 }
 
-/// What the table has for a page.
+/// The result of finding a page.
 pub(crate) enum Found<'g> {
     Page(Borrowed<'g, Arc<Page>>),
-    /// It is in this record, and not in memory.
+    /// The page is in this record, and not in memory.
     Stored(u64),
     Nothing,
 }
@@ -81,7 +81,7 @@ impl Index {
         self.table.load(guard).unwrap_or_else(|| unreachable!("the table is never taken out"))
     }
 
-    /// The first slot that is too far above this one.
+    /// The first slot that is out of range if `start` is the first kept slot.
     pub(crate) fn limit(start: u64) -> u64 {
         let pages = number_of(start).saturating_add(PAGES);
         pages.saturating_mul(crate::base::slot::SLOTS as u64)
@@ -100,9 +100,10 @@ impl Index {
         }
     }
 
-    /// The page, made if there is none; `None` when it is below the table, or too far above.
+    /// Returns the page, creating it if there is none; `None` if it is below the table or out of
+    /// range.
     ///
-    /// A page that is stored must be installed first.
+    /// A stored page must be installed first.
     pub(crate) fn make<'g>(
         &self,
         number: u64,
@@ -118,7 +119,7 @@ impl Index {
         place.page.load(guard)
     }
 
-    /// Puts a page from a checkpoint into its place, unless somebody else did.
+    /// Installs a page from a checkpoint, unless another thread did.
     pub(crate) fn install(&self, page: Page, guard: &Guard) {
         let _structure = self.structure.lock();
         let table = self.table(guard);
@@ -128,7 +129,7 @@ impl Index {
         }
     }
 
-    /// A checkpoint has the page in this record. `false` when it is too far off.
+    /// Records that a checkpoint stored the page. Returns `false` if the page is out of range.
     pub(crate) fn store(&self, page: &PageAt, guard: &Guard) -> bool {
         let _structure = self.structure.lock();
         if self.grow(page.number, guard).is_none() {
@@ -141,19 +142,20 @@ impl Index {
         true
     }
 
-    /// The record of the last checkpoint that has a page; 0 where there is none.
+    /// The record with the last checkpoint's copy of a page; 0 if there is none.
     pub(crate) fn stored_at(&self, number: u64, guard: &Guard) -> u64 {
         let table = self.table(guard);
         table.place(number).map_or(0, |place| place.stored.load(Ordering::Acquire) >> 1)
     }
 
-    /// How many committed slots the last checkpoint has in a page.
+    /// The number of committed slots in the last checkpoint's copy of a page.
     pub(crate) fn stored_commits(&self, number: u64, guard: &Guard) -> u64 {
         let table = self.table(guard);
         table.place(number).map_or(0, |place| place.committed.load(Ordering::Acquire))
     }
 
-    /// A page that cannot be read loses so many committed slots at its front.
+    /// Subtracts `gone` committed slots that were dropped from the front of a page that cannot be
+    /// read.
     pub(crate) fn lose_commits(&self, number: u64, gone: u64, guard: &Guard) {
         let _structure = self.structure.lock();
         if let Some(place) = self.table(guard).place(number) {
@@ -162,7 +164,7 @@ impl Index {
         }
     }
 
-    /// Makes the table reach this page.
+    /// Extends the table to this page; `None` if it is out of range.
     fn grow(&self, number: u64, guard: &Guard) -> Option<()> {
         let table = self.table(guard);
         let needed = number.checked_sub(table.base)?.checked_add(1)?;
@@ -175,7 +177,8 @@ impl Index {
         Some(())
     }
 
-    /// Replaces the table by one of another range, with the same pages. The caller holds `structure`.
+    /// Replaces the table by one of another range, with the same pages. The caller holds
+    /// `structure`.
     fn replace(&self, base: u64, len: usize, guard: &Guard) {
         let old = self.table(guard);
         let new = Table::new(base, len);
@@ -188,8 +191,8 @@ impl Index {
         self.table.swap(Some(Arc::new(new)), guard);
     }
 
-    /// Takes out the pages below this one, and reads none: those that were in memory, and how many
-    /// committed slots those have that were not.
+    /// Removes the pages below this one, without reading any. Returns those that were in memory,
+    /// and the number of committed slots of the others.
     pub(crate) fn drop_below(&self, number: u64, guard: &Guard) -> (Vec<Arc<Page>>, u64) {
         let _structure = self.structure.lock();
         let table = self.table(guard);
@@ -208,7 +211,7 @@ impl Index {
         (dropped, unread)
     }
 
-    /// The numbers of the pages that there are, in order, from one on.
+    /// The numbers of all pages from `from` on, in order.
     pub(crate) fn numbers(&self, from: u64, guard: &Guard) -> Vec<u64> {
         let table = self.table(guard);
         let first = from.max(table.base);
@@ -217,14 +220,14 @@ impl Index {
             .collect()
     }
 
-    /// The page at or behind this one that comes first.
+    /// The first page at or after `from`.
     pub(crate) fn next_page(&self, from: u64, guard: &Guard) -> Option<u64> {
         let table = self.table(guard);
         (from.max(table.base)..table.end())
             .find(|number| !matches!(self.find(*number, guard), Found::Nothing))
     }
 
-    /// The pages of the last checkpoint.
+    /// The stored copies of pages, as checkpoints recorded them.
     pub(crate) fn stored(&self, guard: &Guard) -> Vec<PageAt> {
         let table = self.table(guard);
         let mut pages = Vec::new();

@@ -1,9 +1,9 @@
-//! A pointer that readers follow without a lock, and that may change under them.
+//! A cell: a pointer that readers follow without a lock while it may change.
 //!
-//! What a [`Cell`] points to is counted by reference, and the cell owns one count. A reader looks
-//! under an epoch guard. Whoever takes a value out of a cell gives its count back only when every guard
-//! that was held at that moment is gone, so that no reader ever sees memory that was given back or
-//! used again: not when a value is replaced, nor when its page, its table or the whole log goes.
+//! A [`Cell`] points to a reference-counted value and owns one count. A reader loads the pointer
+//! under an epoch guard. When a value is removed from a cell, its count is released only after
+//! every guard held at that moment is dropped. So no reader ever sees freed or reused memory: not
+//! when a value is replaced, nor when its page, its table or the whole log is dropped.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -17,25 +17,25 @@ use crate::base::sync::{AtomicPtr, Guard, Ordering::AcqRel, Ordering::Acquire, p
 /// A reference-counted pointer of one word.
 ///
 /// # Safety
-/// `from_raw` gives back the very pointer that went into `into_raw`, never null.
+/// `into_raw` never returns null, and `from_raw` restores the value from that very pointer.
 pub(crate) unsafe trait Counted: Clone + Send + Sync + 'static {
     fn into_raw(self) -> *mut ();
     /// # Safety
-    /// The pointer came from `into_raw`, and its count was not given back.
+    /// The pointer came from `into_raw`, and its count was not released.
     unsafe fn from_raw(raw: *mut ()) -> Self;
-    /// Gives the count back once every guard that is held now is gone. It left its cell before. What
-    /// is small may wait for others.
+    /// Releases the count once every guard that is held now is dropped. The pointer has left its
+    /// cell. A small value may be released later, in a batch.
     fn retire(self, small: bool, guard: &Guard);
 }
 
-// SAFETY: `Arc` says so of its own pair.
+// SAFETY: `Arc` documents this for `into_raw` and `from_raw`.
 unsafe impl<T: Send + Sync + 'static> Counted for Arc<T> {
     fn into_raw(self) -> *mut () {
         Arc::into_raw(self).cast_mut().cast()
     }
 
     unsafe fn from_raw(raw: *mut ()) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `Counted::from_raw`.
         unsafe { Arc::from_raw(raw.cast_const().cast()) }
     }
 
@@ -44,7 +44,7 @@ unsafe impl<T: Send + Sync + 'static> Counted for Arc<T> {
     }
 }
 
-/// A place for one counted pointer, or none.
+/// A cell for one counted pointer, or none.
 #[derive(Debug)]
 pub(crate) struct Cell<P: Counted> {
     pointer: AtomicPtr<()>,
@@ -57,14 +57,14 @@ impl<P: Counted> Default for Cell<P> {
     }
 }
 
-/// A pointer that was seen in a cell. It is good as long as the guard is held, on whichever thread.
+/// A pointer that was loaded from a cell. It is valid while the guard is held, on any thread.
 pub(crate) struct Borrowed<'g, P: Counted> {
     pointer: ManuallyDrop<P>,
     guard: PhantomData<&'g ()>,
 }
 
 impl<P: Counted> Borrowed<'_, P> {
-    /// The same, for as long as wanted.
+    /// A counted pointer to the same value, independent of the guard.
     pub(crate) fn counted(&self) -> P {
         P::clone(&self.pointer)
     }
@@ -72,8 +72,8 @@ impl<P: Counted> Borrowed<'_, P> {
 
 impl<P: Counted> Clone for Borrowed<'_, P> {
     fn clone(&self) -> Self {
-        // SAFETY: a copy of the same borrowed pointer, which like this one never gives its count back
-        // and is good for as long.
+        // SAFETY: a copy of the same borrowed pointer. Like the original, it never releases its
+        // count and is valid as long as the guard.
         let pointer = unsafe { ptr::read(&raw const self.pointer) };
         Self { pointer, guard: PhantomData }
     }
@@ -92,25 +92,26 @@ impl<P: Counted> Cell<P> {
         Self { pointer: AtomicPtr::new(value.into_raw()), owns: PhantomData }
     }
 
-    /// What is there now.
+    /// Loads the current value.
     #[inline]
     pub(crate) fn load<'g>(&self, _guard: &'g Guard) -> Option<Borrowed<'g, P>> {
         let raw = self.pointer.load(Acquire);
         if raw.is_null() {
             return None;
         }
-        // SAFETY: it came from `into_raw`. The cell's count was there when the pointer was loaded, and
-        // is given back no sooner than this guard is dropped. The borrowed pointer gives back none.
+        // SAFETY: it came from `into_raw`. The cell owned its count when the pointer was loaded,
+        // and the count is released only after this guard is dropped. The borrowed pointer releases
+        // none.
         let pointer = ManuallyDrop::new(unsafe { P::from_raw(raw) });
         Some(Borrowed { pointer, guard: PhantomData })
     }
 
-    /// Puts something else there.
+    /// Replaces the value.
     pub(crate) fn swap(&self, value: Option<P>, guard: &Guard) {
         self.replace(value, false, guard);
     }
 
-    /// The same; what was there may be known to be small.
+    /// Replaces the value. `small` says that the old value is known to be small.
     pub(crate) fn replace(&self, value: Option<P>, small: bool, guard: &Guard) {
         let raw = value.map_or(ptr::null_mut(), P::into_raw);
         retire::<P>(self.pointer.swap(raw, AcqRel), small, guard);
@@ -121,19 +122,19 @@ impl<P: Counted> Drop for Cell<P> {
     fn drop(&mut self) {
         let raw = self.pointer.load(Acquire);
         if !raw.is_null() {
-            // A reader may have looked just before.
+            // A reader may have loaded the pointer just before.
             retire::<P>(raw, false, &pin());
         }
     }
 }
 
-/// Gives a count back once nobody looks any more.
+/// Releases a count once no reader uses the value.
 fn retire<P: Counted>(raw: *mut (), small: bool, guard: &Guard) {
     if raw.is_null() {
         return;
     }
-    // SAFETY: the pointer is in no cell any more, and its count was the cell's; this is the only place
-    // that takes it back, and it goes on to whom it is kept until nobody looks.
+    // SAFETY: the pointer is in no cell any more, and its count was the cell's. Only this function
+    // restores it, and passes it to `Counted::retire`, which keeps it until no reader uses it.
     unsafe { P::from_raw(raw) }.retire(small, guard);
 }
 
@@ -165,7 +166,7 @@ mod tests {
         for _ in 0..1000 {
             crossbeam_epoch::pin().flush();
         }
-        // Other tests' guards may hold the last few back.
+        // Guards of other tests may delay the last few.
         assert!(Arc::strong_count(&value) < 1000);
     }
 }

@@ -1,4 +1,4 @@
-//! Entries as readers see them.
+//! Entries, as readers receive them.
 
 use std::fmt;
 use std::ops::Deref;
@@ -10,17 +10,17 @@ use crate::memory::cell::Borrowed;
 use crate::memory::value::SharedValue;
 use crate::record::VALUE_AT;
 
-/// What is accepted or committed in a slot.
+/// An accepted or committed entry of a slot.
 ///
-/// The value is borrowed under the guard, shared, or a view of the log; in no case a copy.
+/// The value is borrowed under the guard, shared, or a view of the log. It is never copied.
 #[derive(Clone)]
 pub struct Entry<'g> {
     value: Value<'g>,
     standing: Standing,
 }
 
-/// A word wide: entries are moved a lot, and a byte among padding is moved in pieces that wait for each
-/// other (30 ns of a read).
+/// One word wide: entries are moved often, and a byte among padding is moved in several dependent
+/// parts, which costs 30 ns per read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 enum Standing {
@@ -39,7 +39,7 @@ impl Standing {
 enum Value<'g> {
     Borrowed(Borrowed<'g, SharedValue>),
     Shared(SharedValue),
-    /// Kept apart, so that an entry is small where reads are fast.
+    /// Boxed, so that an entry is small on the fast read path.
     Stored(Box<Stored>),
 }
 
@@ -76,7 +76,7 @@ impl<'g> Entry<'g> {
         }
     }
 
-    /// The ballot that it was accepted under.
+    /// The ballot under which it was accepted.
     #[inline]
     pub fn ballot(&self) -> Ballot {
         match &self.value {
@@ -86,7 +86,7 @@ impl<'g> Entry<'g> {
         }
     }
 
-    /// Whether it is committed, and so never changes.
+    /// Whether it is committed. A committed entry never changes.
     #[inline]
     pub fn is_committed(&self) -> bool {
         self.standing == Standing::Committed
@@ -102,12 +102,12 @@ impl<'g> Entry<'g> {
         }
     }
 
-    /// The same, owned, as what it is on its way to be.
+    /// The same entry, owned, and reported as committed even if the commit is not durable yet.
     pub(crate) fn into_committed(self) -> Entry<'static> {
         Entry { standing: Standing::Committed, ..self.into_owned() }
     }
 
-    /// The same, without the guard. Copies nothing.
+    /// The same entry, independent of the guard. Copies no value.
     pub fn into_owned(self) -> Entry<'static> {
         let value = match self.value {
             Value::Borrowed(resident) => Value::Shared(resident.counted()),

@@ -1,7 +1,7 @@
-//! A value in memory, counted by reference: header and bytes in one block.
+//! A reference-counted value in memory: header and bytes in one block.
 //!
-//! Blocks of small values come in a few sizes, so that one that is free again serves the next value of
-//! about the same length (see `pool`).
+//! Blocks of small values come in a few sizes, so that a free block serves the next value of about
+//! the same length (see `value_pool`).
 #![allow(unsafe_code)]
 
 use std::ops::Deref;
@@ -12,29 +12,29 @@ use crate::base::ballot::Ballot;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::memory::prefetch::prefetch;
 
-/// The sizes of blocks that are kept, in steps.
+/// The number of recycled block sizes, one per step.
 pub(crate) const SIZES: usize = 17;
-/// The longest value in such a block.
+/// The longest value in a recycled block.
 pub(crate) const SMALL: usize = (SIZES - 1) * STEP;
-/// Sizes are multiples of this.
+/// The step: block sizes are multiples of this.
 pub(crate) const STEP: usize = 64;
 
-/// What stands before a value.
+/// The header before a value.
 #[derive(Debug)]
 pub(crate) struct ValueHeader {
     pub(crate) slot: u64,
     pub(crate) ballot: Ballot,
-    /// The number of the record that committed it; 0 while it is not.
+    /// The number of the record that committed the value; 0 if it is not committed.
     pub(super) marker: AtomicU64,
     pub(super) len: usize,
 }
 
-/// A value and its header. A pointer wide.
+/// A value and its header. One pointer wide.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedValue(pub(crate) ThinArc<ValueHeader, u8>);
 
 impl SharedValue {
-    /// Puts a value where another was; `false` when somebody kept that one.
+    /// Replaces the value in a block. Returns `false` if the block is still shared.
     pub(super) fn fill(&mut self, head: ValueHeader, value: &[u8]) -> bool {
         self.0.with_arc_mut(|block| {
             let Some(block) = Arc::get_mut(block) else { return false };
@@ -44,8 +44,8 @@ impl SharedValue {
         })
     }
 
-    /// Its block is written to in a moment, and came out of the caches long ago. Most of what is small
-    /// is in the first lines; to look how many there are would be to wait for one.
+    /// Prefetches a block that is about to be written and has probably left the caches. Most small
+    /// values are within the first lines. Reading the number of lines would wait for one of them.
     pub(crate) fn is_next(&self) {
         let at = (&raw const self.0.header).cast::<u8>();
         for line in 0..3 {
@@ -53,15 +53,15 @@ impl SharedValue {
         }
     }
 
-    /// The size of its block, in steps.
+    /// The size of the block, in steps.
     pub(crate) fn size(&self) -> usize {
         self.0.slice.len().div_ceil(STEP)
     }
 
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
-        // Without a look at the length of the block, which stands in another cache line.
-        // SAFETY: whoever made the head made the block at least as long as `len`.
+        // SAFETY: whenever a header is made, its block is at least `len` bytes long. The block's
+        // own length is not read, because it is in another cache line.
         unsafe { std::slice::from_raw_parts(self.0.slice.as_ptr(), self.len) }
     }
 

@@ -1,33 +1,34 @@
-//! The mutable region: room for values that are accepted and not committed.
+//! The mutable region: a budget of bytes for values that are accepted and not committed.
 //!
-//! It is a budget and not a ring. Whoever accepts *reserves* bytes, *writes* the value to memory of
-//! its own, and *publishes* it in its slot by one store of a pointer. A value that leaves gives its
-//! bytes back at once, whichever came before it, so that one old slot never holds up the others; and
-//! a pointer is not given to anybody else while somebody may still look (see `cell`), so that there is
-//! no place whose meaning changes under a reader.
+//! It is a budget, not a ring. An accept *reserves* bytes, *writes* the value to memory of its own,
+//! and *publishes* it in its slot by one pointer store. A value that is removed releases its bytes
+//! at once, whatever the order, so that one old slot never blocks the others. Memory is not reused
+//! while a reader may still use it (see `cell`), so no address changes its meaning under a reader.
 
 use std::time::Instant;
 
 use crate::base::sync::{AtomicU64, Condvar, Mutex, Ordering::AcqRel, Ordering::Acquire};
 
-/// The least that a value counts, so that empty ones are bounded too.
+/// The least charge of a value, so that empty values are bounded too.
 const LEAST: u64 = 64;
 
-/// What a value of this length counts.
+/// The charge of a value of this length.
 pub(crate) fn charge(len: usize) -> u64 {
     (len as u64).max(LEAST)
 }
 
-/// Bits of the word beside the bytes: somebody waits for room, or is about to; nobody may any more.
+/// Flags above the bytes in the word. `AWAITED`: a caller waits for room, or is about to. `CLOSED`:
+/// waiting has ended for good.
 const AWAITED: u64 = 1 << 63;
 const CLOSED: u64 = 1 << 62;
 const BYTES: u64 = CLOSED - 1;
 
 /// A budget of bytes, with a bounded wait for room.
 ///
-/// Whether somebody waits stands in the same word as what is used: whoever gives bytes back learns it
-/// by the same subtraction, and a waiter says so and looks by one operation. All changes of one word
-/// have one order, so that one of the two sees the other, and neither needs a fence.
+/// One word holds the used bytes and the flag that a caller waits. A release learns of a waiter
+/// from its own subtraction. A waiter sets the flag and reads the count in one operation. All
+/// changes of one word have one order, so that one of the two sees the other, and no fence is
+/// needed.
 #[derive(Debug)]
 pub(crate) struct ValueBudget {
     size: u64,
@@ -54,7 +55,7 @@ impl ValueBudget {
         (word & BYTES).saturating_add(bytes) <= self.size
     }
 
-    /// Takes the bytes if they are free.
+    /// Reserves the bytes if they are free.
     #[inline]
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
         let mut word = self.used.load(Acquire);
@@ -67,12 +68,12 @@ impl ValueBudget {
         false
     }
 
-    /// Takes the bytes whether they are free or not: for what recovery found.
+    /// Reserves the bytes whether or not they are free: for entries that recovery found.
     pub(crate) fn force(&self, bytes: u64) {
         self.used.fetch_add(bytes, AcqRel);
     }
 
-    /// Gives bytes back, and wakes whoever waits for them.
+    /// Releases bytes, and wakes the callers that wait for them.
     #[inline]
     pub(crate) fn release(&self, bytes: u64) {
         if bytes > 0 && self.used.fetch_sub(bytes, AcqRel) & AWAITED != 0 {
@@ -80,13 +81,13 @@ impl ValueBudget {
         }
     }
 
-    /// Nobody waits any more.
+    /// Ends all waiting, now and in the future.
     pub(crate) fn close(&self) {
         self.used.fetch_or(CLOSED, AcqRel);
         self.wake();
     }
 
-    /// Under the lock, so that a waiter is either before its look or asleep.
+    /// Wakes all waiters. Takes the lock, so that each waiter is either before its check or asleep.
     #[cold]
     fn wake(&self) {
         let guard = self.lock.lock();
@@ -95,7 +96,8 @@ impl ValueBudget {
         self.room.notify_all();
     }
 
-    /// Waits until that much room was seen, or the deadline; `false` when the deadline passed.
+    /// Waits until this many bytes are free or the budget is closed. Returns `false` if the
+    /// deadline passed first.
     pub(crate) fn wait(&self, bytes: u64, deadline: Instant) -> bool {
         let mut guard = self.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         loop {

@@ -1,13 +1,13 @@
-//! Memory of values that are gone, for values that come.
+//! Recycled memory for values.
 //!
-//! Every accept needs memory, and every eviction gives some back, once no reader looks any more. Values
-//! go through that in batches: a thread gathers what it takes out of cells, and hands a whole batch to
-//! the epochs; when the last guard of that time is gone, the batch lies in the stock, and a thread
-//! that needs memory takes it whole. So an accept asks neither the system's allocator nor a lock, and
-//! the epochs have one thing to do where there were many.
+//! Every accept needs memory, and every eviction frees some once no reader uses it. Values are
+//! recycled in batches. A thread collects the values that it removes from cells, and defers a whole
+//! batch by the epochs. When the last guard of that time is dropped, the batch enters the pool. A
+//! thread that needs memory takes a whole batch. So most accepts use neither the system's allocator
+//! nor a lock, and the epochs defer one operation instead of many.
 //!
-//! The stock is the process's, not a log's: it is bounded once, however many logs there are. What is
-//! above the bound, and what is large, goes back to the system.
+//! The pool belongs to the process, not to a log: it is bounded once, however many logs there are.
+//! Memory above the bound, and large blocks, return to the system.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -21,26 +21,26 @@ use crate::base::sync::AtomicU64;
 use crate::memory::cell::Counted;
 use crate::memory::value::{SIZES, SMALL, STEP, SharedValue, ValueHeader};
 
-/// Blocks that go together.
+/// The number of blocks in a batch.
 const BATCH: usize = 32;
-/// The most bytes in the stock. A thread has a batch or two of each size besides.
+/// The most bytes in the pool. In addition, a thread has one or two batches of each size.
 const KEPT: usize = 32 << 20;
 
 #[derive(Debug)]
 struct ValuePool {
-    /// By size.
+    /// Free blocks, by size.
     free: [Vec<SharedValue>; SIZES],
     bytes: usize,
 }
 
 static POOL: Mutex<ValuePool> = Mutex::new(ValuePool::new());
 
-/// A thread's part.
+/// The cache of one thread.
 #[derive(Debug)]
 struct ThreadCache {
-    /// To be used, by size.
+    /// Free blocks, by size.
     free: [Vec<SharedValue>; SIZES],
-    /// Out of their cells; readers may look at them. Never to be dropped as they are.
+    /// Values that left their cells; readers may still use them. Must not be dropped directly.
     leaving: Vec<SharedValue>,
 }
 
@@ -52,7 +52,7 @@ thread_local! {
 
 static ZEROS: [u8; SMALL] = [0; SMALL];
 
-/// Puts a value into memory. A marker of 0 is none.
+/// Stores a value in memory. A marker of 0 means that it is not committed.
 pub(crate) fn new_value(slot: u64, ballot: Ballot, value: &[u8], marker: u64) -> SharedValue {
     let head = || ValueHeader { slot, ballot, marker: AtomicU64::new(marker), len: value.len() };
     if value.len() > SMALL {
@@ -69,14 +69,14 @@ pub(crate) fn new_value(slot: u64, ballot: Ballot, value: &[u8], marker: u64) ->
     resident
 }
 
-// SAFETY: `ThinArc` says so of its own pair.
+// SAFETY: `ThinArc` documents this for `into_raw` and `from_raw`.
 unsafe impl Counted for SharedValue {
     fn into_raw(self) -> *mut () {
         ThinArc::into_raw(self.0).cast_mut().cast()
     }
 
     unsafe fn from_raw(raw: *mut ()) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller upholds the contract of `Counted::from_raw`.
         Self(unsafe { ThinArc::from_raw(raw.cast_const().cast()) })
     }
 
@@ -85,7 +85,7 @@ unsafe impl Counted for SharedValue {
     }
 }
 
-/// A block of this size, if there is one. Somebody may still hold a count of what is in it.
+/// Takes a free block of this size, if there is one. Its old value may still be shared.
 pub(crate) fn take(size: usize) -> Option<SharedValue> {
     let mine = |mine: &RefCell<ThreadCache>| {
         let mut mine = mine.try_borrow_mut().ok()?;
@@ -102,8 +102,8 @@ pub(crate) fn take(size: usize) -> Option<SharedValue> {
     THREAD_CACHE.try_with(mine).ok().flatten()
 }
 
-/// Gives back what was taken out of a cell, once nobody looks any more. What is small waits for others
-/// of this thread; to look how long it is would take as long as all the rest.
+/// Releases a value that left its cell, once no reader uses it. Small values wait for a batch of
+/// this thread. The caller passes `small`, because reading the length would double the cost.
 pub(crate) fn retire(resident: SharedValue, small: bool, guard: &Guard) {
     if !small {
         return guard.defer(move || drop(resident));
@@ -124,9 +124,9 @@ pub(crate) fn retire(resident: SharedValue, small: bool, guard: &Guard) {
     }
 }
 
-/// Nobody looks any more. What finds no place goes back to the system, without the lock.
+/// Recycles a batch that no reader uses. Blocks above the bound are freed without the lock.
 fn give(mut batch: Vec<SharedValue>) {
-    // A look at all of them at once: their cache lines come together, and not one after another.
+    // Reads all sizes first, so that the cache misses overlap.
     batch.retain(|resident| resident.size() < SIZES);
     let bytes = batch.iter().map(|resident| bytes_of(resident.size())).sum::<usize>();
     POOL.lock().put(&mut batch, bytes);
@@ -137,7 +137,7 @@ impl ValuePool {
         Self { free: [const { Vec::new() }; SIZES], bytes: 0 }
     }
 
-    /// Takes the batch over, unless that is too much.
+    /// Adds the batch, unless that would exceed the bound.
     fn put(&mut self, batch: &mut Vec<SharedValue>, bytes: usize) {
         if self.bytes + bytes <= KEPT {
             self.bytes += bytes;
@@ -147,7 +147,7 @@ impl ValuePool {
         }
     }
 
-    /// Moves as many as go together.
+    /// Moves up to a batch of blocks of one size.
     fn take(&mut self, size: usize, to: &mut Vec<SharedValue>) {
         let free = &mut self.free[size];
         to.extend(free.drain(free.len().saturating_sub(BATCH)..));
@@ -155,7 +155,7 @@ impl ValuePool {
     }
 }
 
-/// With the header.
+/// The bytes of a block, including the header.
 fn bytes_of(size: usize) -> usize {
     (size + 1) * STEP
 }
@@ -201,7 +201,7 @@ mod tests {
             cell.replace(Some(value(LEN, 2)), true, &crossbeam_epoch::pin());
         }
         while POOL.lock().free[13].is_empty() {
-            // Other tests' guards may hold it back for a while.
+            // Guards of other tests may delay it for a while.
             crossbeam_epoch::pin().flush();
             std::thread::yield_now();
         }

@@ -19,39 +19,40 @@ use crate::protocol::rules::{self, Known};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
-/// A hundred years, which any clock can count.
+/// A hundred years, which any clock can represent.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// What became of an attempt.
+/// The outcome of one attempt to accept.
 enum Attempt {
-    /// It is appended, or in memory.
+    /// The value was appended, or stored in memory.
     Done(Ticket),
-    /// It was there before.
+    /// The slot had the value before.
     Known(Ticket),
-    /// There is no room for so many bytes more in the mutable region.
+    /// The mutable region lacks room for this many more bytes.
     Full(u64),
 }
 
 impl ConsensusLog {
-    /// Accepts a value in a slot, uncommitted, and promises its ballot. A higher ballot replaces what
-    /// a lower one left. Answer the proposer when the ticket has resolved.
+    /// Accepts a value in a slot, uncommitted, and promises its ballot. A higher ballot replaces
+    /// the entry of a lower one. Answer the proposer when the ticket has resolved.
     ///
-    /// The same ballot and value again are acknowledged again; so is the value of a committed slot,
-    /// under any ballot and promising nothing, for nothing can become of the slot any more.
+    /// A repeated accept of the same ballot and value is acknowledged again. An accept of a
+    /// committed slot's own value is acknowledged under any ballot and promises nothing, because
+    /// the slot can no longer change.
     ///
     /// Does not wait for room in the mutable region.
     ///
     /// # Errors
     /// [`Error::StaleBallot`], [`Error::AlreadyCommitted`], [`Error::AnotherValue`],
     /// [`Error::Truncated`], [`Error::BufferFull`], [`Error::EntryTooLarge`],
-    /// [`Error::SlotOutOfRange`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In all these
-    /// cases nothing was accepted.
+    /// [`Error::SlotOutOfRange`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In each
+    /// case nothing was accepted.
     pub fn accept(&self, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
         self.inner.accept(slot, ballot, value, None)
     }
 
-    /// As [`ConsensusLog::accept`], but waits for room no longer than this. Other slots go on
-    /// meanwhile.
+    /// As [`ConsensusLog::accept`], but waits at most `timeout` for room. Operations on other slots
+    /// continue meanwhile.
     ///
     /// # Errors
     /// As [`ConsensusLog::accept`].
@@ -65,13 +66,13 @@ impl ConsensusLog {
         self.inner.accept(slot, ballot, value, Instant::now().checked_add(timeout.min(FOREVER)))
     }
 
-    /// Accepts several values under one ballot, in order; they share one sync. The ticket is that of
+    /// Accepts several values under one ballot, in order, with one sync. The ticket acknowledges
     /// all of them.
     ///
     /// # Errors
     /// As [`ConsensusLog::accept`] when the first value is refused: nothing was accepted.
-    /// [`Error::BatchFailed`] when a later one is: those before it are accepted, and its ticket is
-    /// theirs.
+    /// [`Error::BatchFailed`] when a later one is refused: the values before it are accepted, and
+    /// its ticket acknowledges them.
     pub fn accept_batch(&self, ballot: Ballot, values: &[(u64, &[u8])]) -> Result<Ticket> {
         let mut tickets = Vec::with_capacity(values.len());
         for (slot, value) in values {
@@ -81,7 +82,7 @@ impl ConsensusLog {
                 Err(error) => {
                     let (accepted, source) = (tickets.len(), Box::new(error));
                     let newest = tickets.iter().rfind(|ticket| !ticket.is_ready()).cloned();
-                    // A log that failed gives no ticket any more; those that it gave tell of it.
+                    // A failed log issues no new ticket; an earlier one reports the failure.
                     let ticket = self.ticket_of_all(tickets);
                     let ticket = ticket.or_else(|error| newest.ok_or(error))?;
                     return Err(Error::BatchFailed { accepted, ticket, source });
@@ -91,10 +92,10 @@ impl ConsensusLog {
         self.ticket_of_all(tickets)
     }
 
-    /// One acknowledgement for several accepts.
+    /// Returns one ticket that acknowledges several accepts.
     fn ticket_of_all(&self, tickets: Vec<Ticket>) -> Result<Ticket> {
-        // The last record's durability is that of all before it; a value that was known before may
-        // stand anywhere.
+        // Records become durable in order, so one barrier covers all of them. A value that was
+        // accepted before may have its record anywhere.
         match tickets.iter().all(Ticket::is_ready) {
             true => Ok(Ticket::READY),
             false => {
@@ -147,7 +148,7 @@ impl Inner {
         Ok(attempt)
     }
 
-    /// The caller holds the slot's lock.
+    /// Accepts a value, if there is room. The caller holds the slot's lock.
     fn accept_at(
         self: &Arc<Self>,
         promise_state: &PromiseState,
@@ -177,7 +178,8 @@ impl Inner {
                     let ticket = if committed && self.is_volatile() {
                         self.commit_ticket_of(marker)?
                     } else if committed {
-                        // An accept is durable when it is acknowledged, whatever commits wait for.
+                        // An accept is acknowledged only when durable, even with `sync_on_commit`
+                        // off.
                         self.ticket_of(marker)?
                     } else {
                         self.ticket_of(word.seq())?
@@ -187,8 +189,8 @@ impl Inner {
                 Err(refused(entry, committed, ballot))
             }
             rules::Accept::Store => {
-                // A value that replaces another takes its room, so that a new leader is never
-                // kept out by what an old one left.
+                // A value that replaces another takes over its bytes, so that a new leader is never
+                // refused because of an old leader's values.
                 let before = resident.as_ref().map_or(0, |resident| charge(resident.len()));
                 let bytes = charge(value.len());
                 let more = bytes.saturating_sub(before);
@@ -219,7 +221,7 @@ impl Inner {
     }
 }
 
-/// Why a slot that has this entry does not take another value.
+/// The error for a slot whose entry differs from the proposed value.
 pub(crate) fn refused(entry: Entry<'_>, committed: bool, ballot: Ballot) -> Error {
     if committed {
         Error::AlreadyCommitted { entry: Box::new(entry.into_committed()) }

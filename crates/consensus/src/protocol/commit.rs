@@ -15,47 +15,47 @@ use crate::protocol::rules::{self, Known};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
-/// Slots in one marker.
+/// The most slots in one marker.
 const MARKS: usize = 1 << 20;
 
 /// The acknowledgement of a batch of commits.
 #[derive(Debug)]
 #[must_use = "the commits are durable when the ticket has resolved"]
 pub struct BatchTicket {
-    /// What became of each slot, in the order they were given.
+    /// The result for each slot, in the order given.
     pub results: Vec<Result<()>>,
-    /// The acknowledgement of all that are `Ok`.
+    /// The acknowledgement of every commit whose result is `Ok`.
     pub ticket: Ticket,
 }
 
 impl ConsensusLog {
-    /// Commits what was accepted in a slot under this ballot: from here on it never changes, and
-    /// once the ticket has resolved [`read_committed`](ConsensusLog::read_committed) shows it.
-    /// Slots may be committed in any order; a committed slot may be committed again.
+    /// Commits the value accepted in a slot under this ballot. The slot never changes again. Once
+    /// the ticket has resolved, [`read_committed`](ConsensusLog::read_committed) returns it. Slots
+    /// may be committed in any order; a committed slot may be committed again.
     ///
     /// # Errors
-    /// [`Error::SlotNotFound`]; [`Error::BallotMismatch`] when it is accepted under another ballot;
-    /// [`Error::Truncated`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In all these cases
-    /// nothing was committed.
+    /// [`Error::SlotNotFound`]; [`Error::BallotMismatch`] when the slot is accepted under another
+    /// ballot; [`Error::Truncated`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In
+    /// each case nothing was committed.
     pub fn commit(&self, slot: u64, ballot: Ballot) -> Result<Ticket> {
         let ticket = self.inner.commit(slot, ballot)?;
         self.inner.checkpoint_if_due();
         Ok(ticket)
     }
 
-    /// Commits several slots with one sync, and tells of each what became of it.
+    /// Commits several slots with one sync, and returns a result for each.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]: nothing was committed. What is wrong
-    /// with a single slot is in the results.
+    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]: nothing was committed. Errors of
+    /// single slots are in the results.
     pub fn commit_batch(&self, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
         let done = self.inner.commit_batch(slots)?;
         self.inner.checkpoint_if_due();
         Ok(done)
     }
 
-    /// Commits everything accepted up to and with a slot, whatever the ballots: for protocols that
-    /// match logs before they commit, as Raft does.
+    /// Commits every accepted slot up to and including this one, under any ballot: for protocols
+    /// that match logs before they commit, as Raft does.
     ///
     /// # Errors
     /// [`Error::Gap`] when a slot between the frontier and this one is missing: nothing was
@@ -88,7 +88,7 @@ impl Inner {
         let ticket = if word.seq() > 0 {
             self.append(|out| record::commit(out, &[(slot, known.ballot)]))?
         } else {
-            // Only memory has the value: it goes into the log now, as committed.
+            // Only memory has the value: append it now, as committed.
             let Some(resident) = place.resident().load(&guard) else {
                 return Err(Error::SlotNotFound { slot });
             };
@@ -102,7 +102,7 @@ impl Inner {
         Ok(self.commit_ticket(ticket))
     }
 
-    /// What would be marked; `None` where it is committed already.
+    /// The value to commit in a slot; `None` if the slot is committed already.
     fn to_mark(
         &self,
         slot: u64,
@@ -121,8 +121,8 @@ impl Inner {
         }
     }
 
-    /// The marker of an accepted slot was appended; how many commits are pending now. The caller holds
-    /// the slot's lock.
+    /// Applies the commit of an accepted slot whose marker was appended. Returns how many commits
+    /// are pending. The caller holds the slot's lock.
     fn mark(
         &self,
         page: &Page,
@@ -162,7 +162,7 @@ impl Inner {
         Ok(BatchTicket { results, ticket })
     }
 
-    /// Whether this slot has to be marked.
+    /// Whether this slot needs a commit marker.
     fn batch_mark(&self, slot: u64, ballot: Ballot, guard: &Guard) -> Result<bool> {
         let start = self.start();
         if slot < start {
@@ -180,7 +180,7 @@ impl Inner {
         let first = self.tracker.lock().decided();
         let mut marks = Vec::new();
         let mut slot = first;
-        // It ends at the first slot without an entry, at the latest.
+        // Ends at the first slot without an entry at the latest.
         while slot <= last {
             let Some(page) = self.page(number_of(slot), &guard)? else {
                 return Err(Error::Gap { slot });
@@ -204,8 +204,8 @@ impl Inner {
         Ok(ticket)
     }
 
-    /// Appends the markers of accepted slots, and the values that only memory has, and marks them. The
-    /// range is given when everything accepted in it is among the slots.
+    /// Appends the markers of accepted slots, and the values that only memory has, and marks the
+    /// slots committed. `range` is given if `slots` holds every accepted slot in it.
     fn mark_all(
         self: &Arc<Self>,
         _alone: &AllLocks<'_>,
@@ -240,7 +240,7 @@ impl Inner {
         }
         let values = records.len();
         match range {
-            // One record for all, however many they are.
+            // One record commits the whole range.
             Some((first, last)) if values == 0 => {
                 let mut out = Vec::new();
                 record::through(&mut out, first, last);
@@ -252,7 +252,7 @@ impl Inner {
                 out
             })),
         }
-        // A checkpoint may append between them.
+        // A checkpoint may append records between these.
         let mut tickets = self.append_all(&records)?;
         let Some(ticket) = tickets.pop() else { return Ok(Ticket::READY) };
         let last = ticket.seq().0;

@@ -1,4 +1,4 @@
-//! Catching up: values that are known to be chosen, and gaps that a snapshot covers.
+//! Catching up: storing chosen values, and moving over gaps that a snapshot covers.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
@@ -19,7 +19,7 @@ use crate::state::inner::ConsensusLog;
 
 impl ConsensusLog {
     /// Stores a value that is known to be chosen, as committed, whatever was promised or accepted.
-    /// Promises nothing. Storing it again is acknowledged again.
+    /// Promises nothing. A repeated call with the same value is acknowledged again.
     ///
     /// # Errors
     /// [`Error::AlreadyCommitted`] when the slot is committed with another value;
@@ -61,9 +61,12 @@ impl ConsensusLog {
         Ok(inner.commit_ticket(ticket))
     }
 
-    /// Moves floor and frontier forward over a gap, under a snapshot that was verified and is
-    /// durable: slots up to `floor` are gone, and slots up to `frontier` are decided, whether their
-    /// values are here or not. Neither ever moves back. Durable when it returns.
+    /// Moves floor and frontier forward over a gap, under a snapshot that is verified and durable.
+    /// Slots up to `floor` are dropped. Slots up to `frontier` count as decided, whether or not
+    /// this log has their values. Neither ever moves back.
+    ///
+    /// # Durability
+    /// Both are durable when the call returns.
     ///
     /// # Errors
     /// [`Error::Gap`] when `frontier` is below `floor`; [`Error::SlotOutOfRange`],
@@ -75,12 +78,12 @@ impl ConsensusLog {
         Ok(())
     }
 
-    /// As [`ConsensusLog::install`], waiting without blocking. A future that is dropped before it is ready
-    /// leaves reclaiming to the next truncation.
+    /// As [`ConsensusLog::install`], waiting without blocking.
     ///
     /// # Cancel safety
-    /// The record is appended by the first poll. A future that is dropped after that takes nothing
-    /// back: the floor is raised, and durable when something later is.
+    /// The first poll appends the record. Dropping the future after that does not undo it: the
+    /// floor is raised, and is durable once a later record is. Reclaiming then waits for the next
+    /// truncation.
     ///
     /// # Errors
     /// As [`ConsensusLog::install`].
@@ -103,11 +106,11 @@ impl ConsensusLog {
 }
 
 impl crate::state::inner::Inner {
-    /// Appends the record that raises the first slot kept, and the first not decided, and forgets
-    /// what is below. The ticket is that of the record; see `truncate` for what is visible before it
-    /// is durable.
+    /// Appends the record that raises the first kept slot and the first undecided one, and drops
+    /// all slots below the first. The ticket acknowledges the record. See `truncate` for what is
+    /// visible before it is durable.
     pub(crate) fn raise(self: &Arc<Self>, start: u64, next: u64) -> Result<Ticket> {
-        // Read while nobody waits for that. Whether it can be read is of no matter here.
+        // Read the page before taking the locks. An error does not matter here.
         if !start.is_multiple_of(SLOTS as u64) {
             drop(self.page(number_of(start), &crossbeam_epoch::pin()));
         }
@@ -120,7 +123,7 @@ impl crate::state::inner::Inner {
         let next = next.max(decided).max(start);
         if start == self.start() && next == decided {
             drop(locks);
-            // Whoever brought it here may still be waiting.
+            // The caller that raised it may still be waiting.
             return self.ticket_of(self.raised_at.load(Relaxed));
         }
         let promise = locks.promise_state().promise;
@@ -136,16 +139,16 @@ impl crate::state::inner::Inner {
         Ok(Ticket::new(ticket, self.failing()))
     }
 
-    /// Forgets every slot below the first one kept, and reads no page that lies wholly below it: the
-    /// floor is durable, and damage there must not stop it. Those pages that were in memory are
-    /// returned. The caller holds the gate alone.
+    /// Drops every slot below the first kept one. Reads no page that is wholly below it: the floor
+    /// is durable, and corruption there must not stop it. Returns the dropped pages that were in
+    /// memory. The caller holds all slot locks.
     pub(crate) fn forget_below(
         &self,
         start: u64,
         guard: &crossbeam_epoch::Guard,
     ) -> Vec<Arc<Page>> {
         let first = number_of(start);
-        // Where something is accepted, the page is in memory.
+        // A page with accepted slots is always in memory.
         for number in self.index.open.list().into_iter().take_while(|number| *number <= first) {
             if let Found::Page(page) = self.index.find(number, guard) {
                 self.release_room(&page, start, guard);
@@ -162,7 +165,7 @@ impl crate::state::inner::Inner {
         dropped
     }
 
-    /// Gives back the room of what is accepted in a page below a slot.
+    /// Releases the budget of accepted values in a page, below a slot.
     fn release_room(&self, page: &Page, start: u64, guard: &crossbeam_epoch::Guard) {
         for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
             if place.word().state() == State::Accepted {
@@ -172,7 +175,7 @@ impl crate::state::inner::Inner {
         }
     }
 
-    /// Empties the slots below the first one kept in its own page; how many of them were committed.
+    /// Empties the slots below `start` in the page of `start`. Returns how many were committed.
     fn empty_below(&self, start: u64, guard: &crossbeam_epoch::Guard) -> u64 {
         let number = number_of(start);
         match self.page(number, guard) {
@@ -184,7 +187,7 @@ impl crate::state::inner::Inner {
                 before - page.committed()
             }
             Ok(None) => 0,
-            // Its slots are lost one way or the other, and the count is the best guess that there is.
+            // Its slots are lost either way; this count is the best estimate available.
             Err(error) => {
                 tracing::warn!(%error, "cannot read the index page at the new floor");
                 let below = start % SLOTS as u64;
@@ -195,7 +198,7 @@ impl crate::state::inner::Inner {
         }
     }
 
-    /// The first committed slot at or above one: a lower bound where its page cannot be read.
+    /// The first committed slot at or above `from`; a lower bound if its page cannot be read.
     fn first_committed(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Option<u64> {
         let mut number = self.index.next_page(number_of(from), guard);
         while let Some(current) = number {
@@ -218,10 +221,10 @@ impl crate::state::inner::Inner {
     }
 }
 
-/// Waits for the old table to go, so that the pages are freed here and not by whoever comes along.
+/// How often `release` polls for the old table to be freed, so that this thread frees the pages.
 const LOOKS: u32 = 100;
 
-/// Frees pages that left the index, one after another.
+/// Frees pages that left the index, one by one.
 fn release(dropped: Vec<Arc<Page>>) {
     for page in dropped {
         for _ in 0..LOOKS {

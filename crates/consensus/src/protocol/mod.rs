@@ -1,4 +1,5 @@
-//! What an acceptor does: promise, accept, commit, learn, truncate. `rules` decides, without any I/O.
+//! The operations of an acceptor: promise, accept, commit, learn, truncate. `rules` decides,
+//! without I/O.
 
 pub(crate) mod accept;
 pub(crate) mod commit;

@@ -1,16 +1,16 @@
 //! Phase 1: promise.
 //!
-//! # What an answer says
+//! # Contents of an answer
 //!
-//! A promise's record has a place in the order, and the answer is as of that place. The promise holds
-//! the gate alone: before its record stands every accept and commit that came first, and after it
-//! none below its ballot. The answer keeps the entries that were uncommitted, the floor, and the
-//! highest committed slot. Committed entries never change, so they are read when they are asked for.
+//! A promise's record has a position in the order, and the answer is as of that position. The
+//! promise holds all slot locks: every accept and commit decided earlier is before its record, and
+//! no accept below its ballot is after it. The answer holds the uncommitted entries, the floor and
+//! the highest committed slot. Committed entries never change, so they are read on demand.
 //!
-//! Truncation and `install` may drop them before that. A proposer that takes a dropped slot for one
-//! that was never accepted chooses a second value for it. So the answer is whole or refused: an
-//! iteration over committed slots never passes over a truncated one (see `iterate`), and what it has
-//! yet to list when it is broken off is compared with the floor as well.
+//! Truncation and `install` may drop committed entries before they are read. A proposer that takes
+//! a dropped slot for one that was never accepted chooses a second value for it. So the answer is
+//! whole or refused. An iteration over committed slots never skips a truncated one (see `iterate`).
+//! If a visitor stops early, the first slot not yet listed is compared with the floor as well.
 
 use std::future::Future;
 use std::ops::ControlFlow;
@@ -26,23 +26,23 @@ use crate::protocol::rules;
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
-/// A promise and its answer, as of its own place in the order.
+/// A promise and its answer, as of its own position in the order.
 #[derive(Debug, Clone)]
 pub struct Promised {
     log: ConsensusLog,
     ballot: Ballot,
-    /// The promise's record.
+    /// The sequence number of the promise's record.
     seq: u64,
     from: u64,
     floor: Option<u64>,
     frontier: Option<u64>,
-    /// Every entry from the first missing slot on that was accepted and not committed.
+    /// Every entry from slot `from` on that was accepted and not committed.
     uncommitted: Vec<Entry<'static>>,
-    /// The highest slot that was committed.
+    /// The highest committed slot.
     highest: Option<u64>,
 }
 
-/// The acknowledgement of a promise: the answer, when it is durable.
+/// The acknowledgement of a promise. It resolves with the answer when the promise is durable.
 #[derive(Debug)]
 #[must_use = "a promise is given when the ticket has resolved"]
 pub struct PromiseTicket {
@@ -51,9 +51,9 @@ pub struct PromiseTicket {
 }
 
 impl ConsensusLog {
-    /// Promises to accept nothing below this ballot. `from` is the first slot that the proposer lacks:
-    /// the answer holds every entry from there on, committed or not. Give it to the proposer when the
-    /// ticket has resolved.
+    /// Promises to accept nothing below this ballot. `from` is the first slot that the proposer
+    /// lacks. The answer holds every entry from there on, committed or not. Send it to the proposer
+    /// when the ticket has resolved.
     ///
     /// # Errors
     /// [`Error::StaleBallot`] when a higher ballot was promised; [`Error::ReadOnly`],
@@ -88,14 +88,15 @@ impl ConsensusLog {
         Ok(PromiseTicket { ticket, promised: Some(promised) })
     }
 
-    /// The highest ballot that was promised, durably or not yet; [`Ballot::ZERO`] when there is none.
+    /// The highest promised ballot, durable or not; [`Ballot::ZERO`] when there is none.
     pub fn promised(&self) -> Ballot {
         self.inner.locks.promised()
     }
 }
 
 impl Inner {
-    /// Everything accepted and not committed from a slot on. The caller holds the gate alone.
+    /// Every entry from `from` on that is accepted and not committed. The caller holds all slot
+    /// locks.
     fn uncommitted_from(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Vec<Entry<'static>> {
         let mut all = Vec::new();
         self.each_uncommitted(from, guard, |_, resident| {
@@ -104,7 +105,7 @@ impl Inner {
         all
     }
 
-    /// Visits what is accepted and not committed, in order of the slots.
+    /// Visits the entries that are accepted and not committed, in slot order.
     pub(crate) fn each_uncommitted<'g>(
         &self,
         from: u64,
@@ -119,7 +120,7 @@ impl Inner {
                 self.index.open.found_empty(number, &page.open);
                 continue;
             }
-            // To the end, whatever the count says: entries come and go meanwhile.
+            // Scan to the end of the page, whatever the count is: entries come and go meanwhile.
             for (slot, place) in page.from(from) {
                 if place.word().state() != State::Accepted {
                     continue;
@@ -140,7 +141,7 @@ impl Promised {
         self.ballot
     }
 
-    /// Slots up to this one were truncated: a snapshot has them. `None` when none was.
+    /// Slots up to this one were truncated; a snapshot has them. `None` when none was.
     pub fn floor(&self) -> Option<u64> {
         self.floor
     }
@@ -150,32 +151,32 @@ impl Promised {
         self.frontier
     }
 
-    /// The highest slot that was committed, gaps before it or not.
+    /// The highest committed slot, whether or not there are gaps below it.
     pub fn highest_committed(&self) -> Option<u64> {
         self.highest
     }
 
-    /// What was accepted and not committed, from the first missing slot on, in order.
+    /// The entries that were accepted and not committed, from the first missing slot on, in order.
     pub fn uncommitted(&self) -> &[Entry<'static>] {
         &self.uncommitted
     }
 
-    /// Every entry from the first missing slot on, committed or not, in order, above the floor of
-    /// the answer. Committed ones are read as they are asked for, so that the answer takes no more
+    /// Visits every entry from the first missing slot on, committed or not, in order, above the
+    /// floor of the answer. Committed entries are read on demand, so the answer takes no more
     /// memory than the mutable region. A slot that was uncommitted when the promise was given is
-    /// listed as it was then. A slot that held nothing then and was committed since may be listed,
+    /// visited as it was then. A slot that was empty then and was committed since may be visited,
     /// as committed.
     ///
     /// # Errors
     /// [`Error::Truncated`] when truncation or [`install`](ConsensusLog::install) passed committed
-    /// slots before they were listed, also when the visitor broke off before it came to them. The
-    /// answer is not whole then: promise again. Otherwise as [`ConsensusLog::read`].
+    /// slots before they were visited, even if the visitor stopped before it reached them. The
+    /// answer is then incomplete: promise again. Otherwise as [`ConsensusLog::read`].
     pub fn for_each(
         &self,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         let first = self.from.max(self.floor.map_or(0, |floor| floor + 1));
-        // The first slot that is not listed yet.
+        // The first slot that is not visited yet.
         let mut rest = first;
         let mut visit = |entry: &Entry<'_>| {
             rest = entry.slot().saturating_add(1);

@@ -1,56 +1,56 @@
-//! What is right: pure decisions over a promise, a floor and a slot. No I/O, no locks.
+//! The protocol's decisions: pure functions of a promise, a slot and a ballot. No I/O, no locks.
 //!
-//! Live operations decide here and append what was decided; recovery replays what was appended, in
-//! the same order, and decides nothing again.
+//! Live operations decide here and append the decision. Recovery replays the records in the same
+//! order and decides nothing again.
 
 use crate::base::ballot::Ballot;
 use crate::index::page::State;
 
-/// What is known of a slot at the moment of the decision.
+/// The state of a slot at the moment of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) state: State,
-    /// The ballot of what is there.
+    /// The ballot of its entry.
     pub(crate) ballot: Ballot,
 }
 
-/// What to do about an accept.
+/// The decision about an accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Accept {
     /// Append it, and raise the promise to its ballot.
     Store,
-    /// It is there already, if the value is the same; if not, refuse it.
+    /// The slot has an entry already. If its value is the same, acknowledge; if not, refuse.
     Compare,
-    /// A higher ballot came before.
+    /// A higher ballot was promised or accepted before.
     Stale(Ballot),
 }
 
 pub(crate) fn accept(promise: Ballot, known: Known, ballot: Ballot) -> Accept {
     match known.state {
-        // A committed slot never changes, whoever asks.
+        // A committed slot never changes, whatever the ballot.
         State::Committed => Accept::Compare,
         _ if ballot < promise => Accept::Stale(promise),
-        // Never above the promise; a log that forgot a promise must not be misled all the same.
+        // `known.ballot` never exceeds the promise; this guards a log that forgot a promise.
         State::Accepted if ballot < known.ballot => Accept::Stale(known.ballot),
         State::Accepted if ballot == known.ballot => Accept::Compare,
         _ => Accept::Store,
     }
 }
 
-/// What to do about a commit.
+/// The decision about a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Commit {
     /// Append the marker.
     Mark,
-    /// It is committed already.
+    /// The slot is committed already.
     Done,
-    /// It is accepted under this ballot, and not under the one named.
+    /// The slot is accepted under this ballot, not under the one named.
     Mismatch(Ballot),
-    /// There is nothing.
+    /// The slot is empty.
     Missing,
 }
 
-/// `None` commits what is there.
+/// Decides a commit; `None` commits the accepted entry under any ballot.
 pub(crate) fn commit(known: Known, ballot: Option<Ballot>) -> Commit {
     match (known.state, ballot) {
         (State::Empty, _) => Commit::Missing,
@@ -60,7 +60,7 @@ pub(crate) fn commit(known: Known, ballot: Option<Ballot>) -> Commit {
     }
 }
 
-/// Whether a promise may be given: to the same ballot again, and to every higher one.
+/// Whether a promise is granted: to the same ballot again, and to every higher one.
 pub(crate) fn promise(promised: Ballot, ballot: Ballot) -> bool {
     ballot >= promised
 }

@@ -1,26 +1,29 @@
-//! Dropping slots at both ends.
+//! Truncation: dropping slots at either end.
 //!
 //! # Before the record is durable
 //!
-//! A record raises the floor, or cuts the suffix off. It is appended under all locks, the slots are
-//! emptied under the same locks, and the caller waits for its durability without any. Meanwhile:
+//! The record raises the floor, or cuts the suffix. It is appended under all slot locks, and the
+//! slots are emptied under the same locks. The caller then waits for durability without a lock.
+//! Meanwhile:
 //!
-//! - *Who decides* goes by it, and appends a later record. So nothing that follows from a floor or a cut is
-//!   acknowledged before it is durable: an accept into an emptied slot, a promise's answer, a commit.
-//! - *What is refused* because of it acknowledges nothing, and a crash may bring the slots back, as if
-//!   nobody had called. That is safe. Below a floor each slot is decided without this record: it was
-//!   durably committed before, or a durable snapshot has it. Above a cut the caller's protocol gave the
-//!   entries up, and has no answer yet.
-//! - *What is reported* without a ticket is durable: `floor`, `frontier`, a watch and the statistics do
-//!   not show it yet. Reads and iterations refuse what is below the new floor at once.
-//! - *A second call* that asks for nothing more waits for the same record.
+//! - *Later decisions* see the new floor or cut, and append later records. So nothing that follows
+//!   from it is acknowledged before it is durable: an accept into an emptied slot, a promise's
+//!   answer, a commit.
+//! - *Refusals* because of it acknowledge nothing. A crash may bring the slots back, as if the call
+//!   had never been made. That is safe. Each slot below a floor is decided without this record: it
+//!   was durably committed before, or a durable snapshot has it. The entries above a cut were given
+//!   up by the caller's protocol, which has no answer yet.
+//! - *Values reported without a ticket* are durable: `floor`, `frontier`, a watch and the
+//!   statistics do not show the change yet. Reads and iterations refuse slots below the new floor
+//!   at once.
+//! - *A second call* that needs no further change waits for the same record.
 //!
-//! When the sync fails, the log takes nothing any more, and reopening decides.
+//! If the sync fails, the log accepts nothing more, and reopening decides.
 //!
 //! # The crash argument
 //!
-//! Space is reclaimed after the record of the floor is durable, by whole segments and in the
-//! background: see `reclaim`.
+//! Space is reclaimed after the record of the floor is durable, in the background and by whole
+//! segments: see `reclaim`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,11 +36,11 @@ use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
-    /// Drops every slot below this one, durably. They have to be committed, and a snapshot that was
-    /// read back has to have them: this call does not know about snapshots.
+    /// Drops every slot below this one, durably. Each of them must be committed, and be in a
+    /// snapshot that was read back: this call does not check snapshots.
     ///
-    /// Returns when the floor is durable. Space is reclaimed in the background, by whole segments; see
-    /// [`ConsensusLog::reclaim`] for waiting.
+    /// Returns when the floor is durable. Space is reclaimed in the background, by whole segments.
+    /// To wait for it, call [`ConsensusLog::reclaim`].
     ///
     /// # Errors
     /// [`Error::Gap`] when a slot below is not committed; [`Error::ReadOnly`], [`Error::Closed`],
@@ -49,12 +52,12 @@ impl ConsensusLog {
         Ok(())
     }
 
-    /// As [`ConsensusLog::truncate_before`], waiting without blocking. A future that is dropped before it is
-    /// ready leaves reclaiming to the next truncation.
+    /// As [`ConsensusLog::truncate_before`], waiting without blocking.
     ///
     /// # Cancel safety
-    /// The record is appended by the first poll. A future that is dropped after that takes nothing
-    /// back: the slots are gone, and durably so when something later is durable.
+    /// The first poll appends the record. Dropping the future after that does not undo it: the
+    /// slots are dropped, and durably once a later record is durable. Reclaiming then waits for the
+    /// next truncation.
     ///
     /// # Errors
     /// As [`ConsensusLog::truncate_before`].
@@ -71,12 +74,13 @@ impl ConsensusLog {
         if slot > next { Err(Error::Gap { slot: next }) } else { self.inner.raise(slot, slot) }
     }
 
-    /// Drops what is accepted above a slot, durably: for protocols that overwrite a log's suffix, as
-    /// Raft does. Promises stay. For Paxos this is never right: it forgets accepts.
+    /// Drops the entries accepted above a slot, durably: for protocols that overwrite a log's
+    /// suffix, as Raft does. Promises stay. Never use it with Paxos: it forgets accepts.
     ///
     /// # Errors
     /// [`Error::BelowFrontier`] when a slot above it is committed: nothing was dropped.
-    /// [`Error::Truncated`] below the floor; [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
+    /// [`Error::Truncated`] below the floor; [`Error::ReadOnly`], [`Error::Closed`],
+    /// [`Error::Log`].
     pub fn truncate_after(&self, slot: u64) -> Result<()> {
         self.inner.cut(slot)?.wait()
     }
@@ -84,8 +88,8 @@ impl ConsensusLog {
     /// As [`ConsensusLog::truncate_after`], waiting without blocking.
     ///
     /// # Cancel safety
-    /// The record is appended by the first poll. A future that is dropped after that takes nothing
-    /// back: the slots are empty, and durably so when something later is durable.
+    /// The first poll appends the record. Dropping the future after that does not undo it: the
+    /// slots are empty, and durably once a later record is durable.
     ///
     /// # Errors
     /// As [`ConsensusLog::truncate_after`].
@@ -95,7 +99,7 @@ impl ConsensusLog {
 }
 
 impl Inner {
-    /// Appends the record that drops what is accepted above a slot, and drops it.
+    /// Appends the record that drops the entries accepted above a slot, and drops them.
     pub(crate) fn cut(self: &Arc<Self>, slot: u64) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
         self.count_durable(&guard);
@@ -117,7 +121,7 @@ impl Inner {
         dropped.retain(|(other, _)| *other > slot);
         if dropped.is_empty() {
             drop(locks);
-            // Whoever dropped it may still be waiting.
+            // The caller that dropped them may still be waiting.
             return self.ticket_of(self.cut_at.load(Relaxed));
         }
         let ticket = self.append_internal(|out| record::cut(out, slot))?;

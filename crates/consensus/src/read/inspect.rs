@@ -1,7 +1,7 @@
-//! Looking at a consensus log from outside: without its lock, and changing nothing.
+//! Inspecting a consensus log without its lock, and without changing it.
 //!
-//! This reads every record from the oldest on and uses no checkpoint: a second opinion on what opening a
-//! log comes to. It passes over the ranges that `repair` quarantined.
+//! Inspection reads every record from the oldest on and uses no checkpoint. So it verifies
+//! independently what opening a log recovers. It skips the ranges that `repair` quarantined.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,20 +13,20 @@ use crate::component::{self, COMPONENT};
 use crate::outcome::{Error, Result};
 use crate::record::{Record, Root};
 
-/// A slot as the records tell of it.
+/// The state of a slot, according to the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InspectSummary {
     /// The ballot of its value.
     pub ballot: Ballot,
     /// Whether it is committed.
     pub committed: bool,
-    /// The record with its value.
+    /// The record that holds its value.
     pub offset: Seq,
     /// The value's length in bytes.
     pub len: u64,
 }
 
-/// What the records of a log say, all together.
+/// The state of a log, according to all its records.
 #[derive(Debug)]
 pub struct Inspection {
     /// The highest promised ballot.
@@ -35,31 +35,31 @@ pub struct Inspection {
     pub floor: Option<u64>,
     /// Slots up to this one are committed.
     pub frontier: Option<u64>,
-    /// The slots, in order. Memory goes with their number.
+    /// The slots, in order. Memory use is proportional to their number.
     pub slots: BTreeMap<u64, InspectSummary>,
-    /// Records read, by kind: promises, accepts, commits, values stored as committed, truncations and
-    /// states, checkpoint pages and roots.
+    /// Records read, by kind: promises, accepts, commits, values stored as committed, truncations
+    /// and states, checkpoint pages and roots.
     pub records: [u64; 6],
-    /// What contradicts itself: the record, and what is wrong with it.
+    /// Contradictions: the record, and what is wrong with it.
     pub flaws: Vec<(Seq, &'static str)>,
-    /// Ranges of records that `repair` quarantined: the last record before, the last one gone. A slot
-    /// that is missing behind one may have been among them.
+    /// Ranges of records that `repair` quarantined: the last record before the range, and the last
+    /// one in it. A slot that is missing after such a range may have been in it.
     pub quarantined: Vec<(Seq, Seq)>,
     reader: Reader,
 }
 
-/// The most flaws that are kept.
+/// The most contradictions that are kept.
 const FLAWS: usize = 1000;
 
-/// Reads the durable records of the consensus log in `dir`, beside a writer or without one.
+/// Reads the durable records of the consensus log in `dir`, with or without a live writer.
 ///
 /// # Errors
-/// [`Error::Log`] where there is no log, or it is damaged, or it is a plain log or that of another
+/// [`Error::Log`] if there is no log, if it is corrupt, or if it is a plain log or one of another
 /// component.
 pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Inspection> {
     let dir = dir.as_ref();
     let found = match esker_log::component(dir, &options) {
-        // Damaged app metadata are passed over, as opening does.
+        // Corrupt app metadata are ignored, as opening does.
         Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
         found => found.unwrap_or(Some(COMPONENT)),
     };
@@ -79,7 +79,8 @@ pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Ins
         reader,
     };
     match inspection.read(found.is_some()) {
-        // Nothing says that it is a consensus log: a plain log, with records of its own or empty.
+        // Neither app metadata nor records identify a consensus log: it is a plain log, maybe
+        // empty.
         Err(Error::CorruptedRecord { .. }) => Err(component::plain(dir)),
         Ok(()) if found.is_none() && inspection.records == [0; 6] => Err(component::plain(dir)),
         outcome => outcome.map(|()| inspection),
@@ -159,7 +160,7 @@ impl Inspection {
                         }
                         Some(known) if known.ballot == ballot => known.committed = true,
                         Some(_) => self.flaw(seq, "it commits another ballot than was accepted"),
-                        // It stood before a prefix that was dropped; its copy follows.
+                        // The accept was in a dropped prefix; its copy follows.
                         None => {}
                     }
                 }
@@ -217,8 +218,8 @@ impl Inspection {
         self.records[kind] += 1;
     }
 
-    /// A value up to this record may have been replaced by a quarantined one, and is not what a marker
-    /// behind that commits.
+    /// The end of the last quarantined range. A quarantined record may have replaced a value up to
+    /// here, so a marker after it may commit another value.
     fn certain(&self) -> Seq {
         self.quarantined.last().map_or(Seq(0), |(_, to)| *to)
     }
@@ -230,7 +231,7 @@ impl Inspection {
     }
 }
 
-/// A value, seen where it was read.
+/// A value, as a view of the bytes that were read.
 #[derive(Debug, Clone)]
 pub struct Value(View);
 

@@ -1,14 +1,14 @@
-//! Iterating over slots in order, whatever the order of accepts and commits was.
+//! Iterating over slots in slot order, whatever the order of accepts and commits was.
 //!
-//! # The argument about truncation
+//! # Correctness under truncation
 //!
-//! An iteration takes no lock, so truncation and `install` run beside it, and a truncated slot looks
-//! like one that never held anything. The floor tells the two apart. Truncation raises the floor
-//! first, and empties slots and drops pages afterwards, each with a release store. An iteration finds
-//! a slot empty, or a page missing, with an acquire load, and reads the floor after that. If the slot
-//! was emptied by truncation, the floor that it reads is above the slot, and the iteration returns
-//! `Truncated` instead of taking the slot for a gap. So whatever a visitor has seen is whole: between
-//! the first slot and the one that it is shown, no slot was passed over because it was truncated.
+//! An iteration takes no lock, so truncation and `install` run concurrently, and a truncated slot
+//! looks like one that was never used. The floor distinguishes the two. Truncation first raises the
+//! floor, and then empties slots and drops pages, each with a release store. An iteration finds a
+//! slot empty, or a page missing, with an acquire load, and then reads the floor. If truncation
+//! emptied the slot, the floor that it reads covers the slot, and the iteration returns `Truncated`
+//! instead of treating the slot as a gap. So what a visitor has seen is complete: between the first
+//! slot and the current one, no slot was skipped because it was truncated.
 
 use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
 
@@ -24,54 +24,57 @@ use crate::outcome::{Error, Result};
 use crate::record::Record;
 use crate::state::inner::{ConsensusLog, Inner};
 
-/// Slots visited under one guard.
+/// The most slots visited under one guard.
 const UNDER_ONE_GUARD: u64 = 1024;
 
 /// The marker of a value that is read back into memory.
 const LONG_AGO: u64 = 1;
 
-/// What an iteration visits.
+/// Options of an iteration.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct IterateOptions {
-    /// Visit what is accepted and not committed, too.
+    /// Also visit entries that are accepted and not committed.
     pub include_uncommitted: bool,
-    /// Pass over entries that cannot be read, and count and tell them, instead of ending there.
+    /// Skip entries that cannot be read, and count and report them, instead of failing.
     pub skip_errors: bool,
 }
 
-/// What an iteration came to.
+/// The result of an iteration.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Iterated {
-    /// Entries visited.
+    /// The number of entries visited.
     pub visited: u64,
-    /// Entries passed over because they could not be read. A page of the index that cannot be read
-    /// counts as one, under its first slot: nobody knows what is in its 4096 slots.
+    /// The number of entries skipped because they could not be read. An unreadable page of the
+    /// index counts as one, under its first slot, because the content of its 4096 slots is unknown.
     pub unreadable: u64,
     /// The first 1024 of them, with the reason.
     pub skipped: Vec<(u64, Error)>,
-    /// The callback ended it.
+    /// Whether the callback ended it.
     pub stopped: bool,
 }
 
-/// Reasons kept for entries that were passed over; more are counted alone.
+/// The most reasons kept for skipped entries; further ones are only counted.
 const REASONS: usize = 1024;
 
 impl ConsensusLog {
-    /// Visits the entries of a range of slots in ascending order. Slots that hold nothing are passed
-    /// over, truncated ones never are: a range without a start begins above the floor, and a range
-    /// that starts at or below the floor is refused. What is committed after the call is not visited:
-    /// nothing above the highest slot that was committed at the call, and what fills a gap only if its
-    /// value left the cache again before the iteration came to it.
+    /// Visits the entries of a range of slots in ascending order.
     ///
-    /// Entries are lent: they do not outlive their visit; see [`Entry::into_owned`].
+    /// Empty slots are skipped, truncated ones never are. A range without a start begins above the
+    /// floor. A range that starts at or below the floor is refused.
+    ///
+    /// Commits after the call are not visited: none above the highest slot that was committed at
+    /// the call. A commit that fills a gap is visited only if its value was evicted from the cache
+    /// before the iteration reached it.
+    ///
+    /// Entries are borrowed for the visit only; see [`Entry::into_owned`].
     ///
     /// # Errors
     /// [`Error::Truncated`] when the range starts at or below the floor, or when truncation or
-    /// [`install`](ConsensusLog::install) passes slots that are still to be visited: what was visited
-    /// before is whole. The first entry that cannot be read, unless `skip_errors` is set.
-    /// [`Error::Closed`].
+    /// [`install`](ConsensusLog::install) passes slots that are still to be visited: what was
+    /// visited before is complete. The error of the first entry that cannot be read, unless
+    /// `skip_errors` is set. [`Error::Closed`].
     pub fn iterate(
         &self,
         range: impl RangeBounds<u64>,
@@ -83,7 +86,7 @@ impl ConsensusLog {
         let Some((first, last)) = self.bounds(&range, options.include_uncommitted)? else {
             return Ok(done);
         };
-        // What is committed from here on is not visited.
+        // Later commits are not visited.
         let known = match self.inner.options.sync_on_commit {
             true => self.inner.log.durable().0,
             false => self.inner.log.accepted().0,
@@ -108,8 +111,8 @@ impl ConsensusLog {
         Ok(done)
     }
 
-    /// Visits what is committed from a slot on, up to the highest slot that is committed now: a commit
-    /// that comes after the call is never delivered behind it.
+    /// Visits the committed entries from a slot on, up to the highest slot committed at the call.
+    /// An entry above that slot is never visited, even if it is committed meanwhile.
     ///
     /// # Errors
     /// As [`ConsensusLog::iterate`]: [`Error::Truncated`] for a slot at or below the floor.
@@ -121,7 +124,7 @@ impl ConsensusLog {
         self.iterate(slot.., IterateOptions::default(), visit)
     }
 
-    /// Visits what is committed in a range of slots, both ends included.
+    /// Visits the committed entries in a range of slots, both ends included.
     ///
     /// # Errors
     /// As [`ConsensusLog::iterate`].
@@ -133,8 +136,8 @@ impl ConsensusLog {
         self.iterate(range, IterateOptions::default(), visit)
     }
 
-    /// Visits what was committed by a record up to `known`, from one slot to another, without counting.
-    /// Commits of later records may be visited, too, where nothing in memory tells them apart.
+    /// Visits entries committed by a record up to `known`, from one slot to another, without
+    /// counting. A later commit may be visited too, if nothing in memory identifies it.
     pub(crate) fn iterate_committed(
         &self,
         first: u64,
@@ -145,7 +148,7 @@ impl ConsensusLog {
         self.go_through(first, last, Some(known), &mut |found| found.map(&mut *visit))
     }
 
-    /// The slots that may hold something; `None` when there are none.
+    /// The range of slots that may have entries; `None` if there are none.
     fn bounds(
         &self,
         range: &impl RangeBounds<u64>,
@@ -165,9 +168,9 @@ impl ConsensusLog {
         if first.is_some_and(|first| first > last) {
             return Ok(None);
         }
-        // Fixed here, whatever is committed later.
+        // Fixed at the call, whatever is committed later.
         let highest = self.committed_range().map(|range| range.highest);
-        // After the range: where truncation took the last slot of it, the floor says so.
+        // Read after the range: if truncation dropped the highest slot, the floor shows it.
         let start = self.inner.start();
         if let Some(first) = first {
             self.inner.keeps(first)?;
@@ -177,7 +180,8 @@ impl ConsensusLog {
         Ok(bounds.filter(|(first, last)| first <= last))
     }
 
-    /// With `known` only what is committed, by a record up to this one where that can be told.
+    /// Visits slots. With `known`, only entries committed by a record up to it, as far as memory
+    /// shows.
     fn go_through(
         &self,
         first: u64,
@@ -187,12 +191,13 @@ impl ConsensusLog {
     ) -> Result<ControlFlow<()>> {
         let inner = &*self.inner;
         let uncommitted = known.is_none();
-        // What is missing between committed slots may have been committed, where something was put aside.
+        // If records were quarantined, an empty slot between committed ones may have been
+        // committed.
         let lost = !uncommitted && inner.lost.lock().is_some();
         let mut slot = first;
         while slot <= last {
             inner.refuse_if_closed()?;
-            // A guard that is held for long keeps memory from being used again.
+            // A guard that is held for long delays the reuse of memory.
             let guard = crossbeam_epoch::pin();
             let next = inner.index.next_page(number_of(slot), &guard);
             // The floor is read after the table: pages that truncation dropped are no gap.
@@ -209,7 +214,7 @@ impl ConsensusLog {
                 Ok(Some(page)) => page,
                 Ok(None) => continue,
                 Err(error) => {
-                    // Truncation may have dropped the page, and its record, a moment ago.
+                    // Truncation may just have dropped the page and its record.
                     inner.keeps(slot)?;
                     if each(Err(error))?.is_break() {
                         return Ok(ControlFlow::Break(()));
@@ -224,7 +229,8 @@ impl ConsensusLog {
             for (n, place) in page.from(slot).take_while(|(n, _)| *n <= end) {
                 let word = place.word();
                 slot = n;
-                // As above: truncation emptied the slot, or dropped its page and left it as it was.
+                // As above: truncation emptied the slot, or dropped its page without changing the
+                // slot.
                 inner.keeps(n)?;
                 if word.state() == State::Empty || (word.state() == State::Accepted && !uncommitted)
                 {
@@ -243,7 +249,7 @@ impl ConsensusLog {
                 let flow = match inner.entry_at(n, place, &guard) {
                     Ok(entry) if !entry.is_committed() && !uncommitted => continue,
                     Ok(entry) => each(Ok(&entry))?,
-                    // Only `truncate_after` leaves a slot empty, and it takes what is uncommitted.
+                    // Only `truncate_after` empties a slot, and it drops only uncommitted entries.
                     Err(Error::SlotNotFound { .. }) => continue,
                     Err(error @ Error::Truncated { .. }) => return Err(error),
                     Err(error) => each(Err(error))?,
@@ -259,15 +265,15 @@ impl ConsensusLog {
     }
 }
 
-/// The records that were read ahead last.
+/// The last record that was read ahead.
 #[derive(Debug, Default)]
 struct ReadAhead {
     through: u64,
 }
 
 impl Inner {
-    /// Brings the values that stand from this record on into memory, as many as one read gives.
-    /// Failing does no harm: the single read that follows says what is wrong.
+    /// Loads the values of the records from this one on into memory, as many as one read returns.
+    /// An error is harmless: the single read that follows reports it.
     fn read_ahead(&self, seq: u64, ahead: &mut ReadAhead, guard: &Guard) {
         if seq <= ahead.through {
             return;
@@ -278,7 +284,7 @@ impl Inner {
         for record in &batch {
             ahead.through = record.seq.0;
             bytes += record.payload.len() as u64;
-            // What does not fit would push out what was just read.
+            // Further values would evict those just read.
             if bytes > self.options.cache_size / 2 {
                 return;
             }
@@ -298,9 +304,9 @@ impl Inner {
             let word = place.word();
             let here = word.state() == State::Committed && word.seq() == record.seq.0;
             if here && place.resident().load(guard).is_none() {
-                // Committed and durable long ago, which the lowest marker says. The record's own number
-                // would not do: truncation may have copied the value forward since, and an iteration
-                // that began before would take the slot for one that was committed after it.
+                // The lowest marker means committed and durable long ago. The record's own number
+                // would be wrong: truncation may have copied the value forward since. An earlier
+                // iteration would then treat the slot as committed after it began.
                 place.resident().swap(Some(new_value(slot, ballot, value, LONG_AGO)), guard);
                 self.tracker.lock().cache(slot, record.seq.0, charge(value.len()));
             }

@@ -1,4 +1,4 @@
-//! Reading single slots: without a lock, and without a copy.
+//! Reading single slots, without a lock and without a copy.
 
 use std::sync::atomic::Ordering::Acquire;
 
@@ -15,12 +15,12 @@ use crate::outcome::{Error, Result};
 use crate::record::Record;
 use crate::state::inner::{self, ConsensusLog, Inner};
 
-/// How often a read looks again because the slot changed under it.
+/// The most retries of a read whose slot changes meanwhile.
 const LOOKS: u32 = 64;
 
 impl ConsensusLog {
-    /// What is accepted or committed in a slot, also what is not durable yet: for looking. A state
-    /// machine reads with [`ConsensusLog::read_committed`].
+    /// Returns the entry that is accepted or committed in a slot, durable or not. For inspection: a
+    /// state machine reads with [`ConsensusLog::read_committed`].
     ///
     /// # Errors
     /// [`Error::SlotNotFound`], [`Error::Truncated`], [`Error::CorruptedEntry`], [`Error::Closed`],
@@ -30,22 +30,24 @@ impl ConsensusLog {
         self.inner.read(slot, &guard.0)
     }
 
-    /// What is committed in a slot, and durably so: it never changes, and is safe to apply.
+    /// Returns the entry that is durably committed in a slot. It never changes, and is safe to
+    /// apply.
     ///
-    /// A value that is in memory is borrowed under the guard; another is read from the log and
-    /// checked, and is a view of what was read.
+    /// A value in memory is borrowed under the guard. Any other value is read from the log and
+    /// checked, and is a view of the bytes that were read.
     ///
     /// # Errors
-    /// [`Error::NotCommitted`] when it is only accepted; otherwise as [`ConsensusLog::read`].
+    /// [`Error::NotCommitted`] when the slot is only accepted; otherwise as [`ConsensusLog::read`].
     #[inline]
     pub fn read_committed<'g>(&self, slot: u64, guard: &'g inner::Guard) -> Result<Entry<'g>> {
         let entry = self.inner.read(slot, &guard.0)?;
         if entry.is_committed() { Ok(entry) } else { Err(Error::NotCommitted { slot }) }
     }
 
-    /// Every slot that is accepted and not committed, once, with the highest ballot that it was
-    /// accepted under, in order. For looking: what a new leader needs is in the answer to its
-    /// [`promise`](ConsensusLog::promise). The cost follows what is uncommitted, not the log.
+    /// Returns every slot that is accepted and not committed, once, with the highest ballot under
+    /// which it was accepted, in order. For inspection: a new leader uses the answer to its
+    /// [`promise`](ConsensusLog::promise). The cost depends on the uncommitted entries, not on the
+    /// log.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -58,8 +60,8 @@ impl ConsensusLog {
         Ok(all)
     }
 
-    /// The number of the record of the log below that holds a slot's value: where it stands. `None`
-    /// for a value that only memory has. Truncation may move it.
+    /// The sequence number of the record in the underlying log that holds a slot's value. `None`
+    /// for a value that only memory has. Truncation may move the value.
     ///
     /// # Errors
     /// As [`ConsensusLog::read`].
@@ -75,10 +77,10 @@ impl ConsensusLog {
         }
     }
 
-    /// The entry whose value stands in this record. Says nothing of whether a later one replaced it.
+    /// Returns the entry whose value is in this record. A later record may have replaced it.
     ///
     /// # Errors
-    /// [`Error::InvalidOffset`] where no durable entry stands; [`Error::Log`] for damage.
+    /// [`Error::InvalidOffset`] if no durable entry is there; [`Error::Log`] for corruption.
     pub fn read_at(&self, offset: Seq) -> Result<Entry<'static>> {
         self.inner.refuse_if_closed()?;
         let invalid = Error::InvalidOffset { offset: offset.0 };
@@ -99,7 +101,7 @@ impl ConsensusLog {
 }
 
 impl Inner {
-    /// Refuses a slot at or below the floor, as the floor is now.
+    /// Refuses a slot at or below the current floor.
     pub(crate) fn keeps(&self, slot: u64) -> Result<()> {
         match self.start() {
             start if slot < start => Err(Error::Truncated { floor: start - 1 }),
@@ -107,11 +109,11 @@ impl Inner {
         }
     }
 
-    /// Why nothing is in a slot.
+    /// The error for a slot without an entry.
     pub(crate) fn missing(&self, slot: u64) -> Error {
         match self.start() {
             start if slot < start => Error::Truncated { floor: start - 1 },
-            // What is not here may be among what was put aside.
+            // The slot may be among the quarantined records.
             _ => match *self.lost.lock() {
                 Some((from, to)) => {
                     let cause = esker_log::Error::Quarantined { from, to };
@@ -124,7 +126,7 @@ impl Inner {
 
     #[inline]
     pub(crate) fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
-        // What is in memory needs no more than this.
+        // The fast path: the value is in memory.
         if let Found::Page(page) = self.index.find(number_of(slot), guard)
             && let Some(resident) = page.slot(slot).resident().load(guard)
             && slot >= self.start()
@@ -153,7 +155,7 @@ impl Inner {
         self.entry_at(slot, page.slot(slot), guard)
     }
 
-    /// What is in a slot now.
+    /// The current entry of a slot.
     pub(crate) fn entry_at<'g>(
         &self,
         slot: u64,
@@ -172,7 +174,7 @@ impl Inner {
             }
             match self.stored(slot, word.seq(), word.state() == State::Committed) {
                 Ok(entry) => return Ok(entry),
-                // The value moved, or came into memory; if not, it is as bad as it looks.
+                // Retry if the value moved or was loaded into memory. Otherwise the error is final.
                 Err(error)
                     if looks >= LOOKS
                         || last == Some(word) && place.resident().load(guard).is_none() =>
@@ -186,7 +188,7 @@ impl Inner {
         }
     }
 
-    /// An entry from the log.
+    /// Reads an entry from the log.
     fn stored(&self, slot: u64, seq: u64, committed: bool) -> Result<Entry<'static>> {
         let view = match self.log.read(seq) {
             Ok(view) => view,

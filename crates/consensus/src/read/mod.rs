@@ -1,4 +1,5 @@
-//! Reading: single slots, iteration, the frontier, statistics, and inspection without opening the log.
+//! Reading: single slots, iteration, the frontier, statistics, and inspection without opening the
+//! log.
 
 pub(crate) mod inspect;
 pub(crate) mod iterate;

@@ -1,4 +1,4 @@
-//! What a log says about itself.
+//! Statistics of a log.
 
 use esker_log::reclaim::Reclaimed;
 
@@ -6,7 +6,7 @@ use crate::base::ballot::Ballot;
 use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::ConsensusLog;
 
-/// What a consensus log holds and does, from memory alone.
+/// The state of a consensus log, from memory alone.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Stats {
@@ -16,17 +16,17 @@ pub struct Stats {
     pub floor: Option<u64>,
     /// Slots up to this one are durably committed.
     pub frontier: Option<u64>,
-    /// What is durably committed.
+    /// The durably committed slots.
     pub committed: Option<CommittedRange>,
     /// Commits whose markers are not durable yet.
     pub committing: usize,
-    /// Commits that nobody had counted yet when this was asked.
+    /// Commits that were pending when the call began, before it counted the durable ones.
     pub unsettled: usize,
     /// Slots that are accepted and not committed.
     pub uncommitted: u64,
-    /// Bytes of their values; a small value counts as 64.
+    /// Bytes in use in the mutable region; a small value is charged 64.
     pub mutable_used: u64,
-    /// Bytes that are free for more.
+    /// Free bytes in the mutable region.
     pub mutable_free: u64,
     /// Bytes of committed values in memory.
     pub cache_used: u64,
@@ -34,19 +34,19 @@ pub struct Stats {
     pub pages: usize,
     /// Records since the last checkpoint of the index.
     pub since_checkpoint: u64,
-    /// Background jobs that failed since the log was opened: checkpoints, for example. Each was logged,
-    /// and is tried again.
+    /// Background jobs, such as checkpoints, that failed since the log was opened. Each failure was
+    /// logged, and the job is retried.
     pub background_failures: u64,
-    /// What was reclaimed since the log was opened: segments dropped, and live values copied for that.
+    /// Space reclaimed since the log was opened: segments dropped, and live values copied for that.
     pub reclaimed: Reclaimed,
-    /// Corruption was put aside once, and the log takes nothing any more.
+    /// Whether the log is read-only because corrupt records were once quarantined.
     pub read_only: bool,
-    /// The log below.
+    /// The underlying log.
     pub log: esker_log::Metadata,
 }
 
 impl ConsensusLog {
-    /// What the log holds and does. No I/O.
+    /// Returns the statistics of the log. No I/O.
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
         let guard = crossbeam_epoch::pin();
@@ -75,7 +75,7 @@ impl ConsensusLog {
         }
     }
 
-    /// How the log below was found when it was opened, and what recovery did.
+    /// The state in which opening found the underlying log, and what recovery did.
     pub fn recovery(&self) -> &esker_log::Recovery {
         self.inner.log.recovery()
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::outcome::{Error, Result};
 use crate::state::inner::{ConsensusLog, Inner};
 
-/// Follows the frontier of a log.
+/// A watch on the frontier of a log.
 #[derive(Debug)]
 pub struct Watch {
     inner: Arc<Inner>,
@@ -19,7 +19,7 @@ pub struct Watch {
 }
 
 impl ConsensusLog {
-    /// Follows the frontier from where it is now.
+    /// Returns a watch that follows the frontier from its current value on.
     pub fn watch(&self) -> Watch {
         let inner = Arc::clone(&self.inner);
         inner.waiting.count.fetch_add(1, SeqCst);
@@ -35,19 +35,22 @@ impl Drop for Watch {
 }
 
 impl Watch {
-    /// The frontier that was seen last.
+    /// The last frontier that this watch returned, or the one at its start.
     pub fn seen(&self) -> Option<u64> {
         self.seen
     }
 
-    /// Waits until the frontier is another than the one seen last, and tells it. Cancel-safe.
+    /// Waits until the frontier differs from the last one seen, and returns it.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: only a call that completes updates the last frontier seen.
     ///
     /// # Errors
-    /// [`Error::Closed`], and [`Error::Log`] when the log failed: it will not move any more.
+    /// [`Error::Closed`], and [`Error::Log`] when the log failed: the frontier does not move again.
     pub async fn changed(&mut self) -> Result<u64> {
         loop {
             let durable = self.inner.log.durable().0;
-            // Markers become durable without anybody of this crate at work.
+            // Markers become durable without any action of this crate.
             let mut moves = pin!(self.inner.log.wait_durable(durable.saturating_add(1)));
             let outcome = poll_fn(|cx| {
                 self.inner.waiting.register(cx.waker());
@@ -71,7 +74,7 @@ impl Watch {
         }
     }
 
-    /// As [`Watch::changed`], blocking; `None` when the time passed.
+    /// As [`Watch::changed`], blocking; `None` after the timeout.
     ///
     /// # Errors
     /// As [`Watch::changed`].

@@ -1,18 +1,18 @@
 //! Background work of one log: jobs that no caller waits for, on one thread.
 //!
 //! The thread starts with the first job and ends when the queue is empty, so an idle log has none.
-//! A log has at most one, and each kind of job is queued at most once: both are bounded.
+//! A log has at most one thread, and each kind of job is queued at most once: both are bounded.
 //!
 //! # Rules for a job
 //!
-//! It runs without any lock of its scheduler. It splits its work into pieces, calls
-//! [`Background::is_stopping`] between them and returns [`Error::Closed`] once that is `true`;
-//! it sleeps only in [`Background::pause`]. So [`Background::stop`] returns after at most one piece
-//! (for a job that waits for durability: one sync). A job that would run for long returns
-//! [`Next::Again`] now and then, and the other kinds get their turn.
+//! A job runs without any lock of its scheduler. It splits its work into steps. Between them it
+//! calls [`Background::is_stopping`], and returns [`Error::Closed`] once that is `true`. It sleeps
+//! only in [`Background::pause`]. So [`Background::stop`] returns after at most one step (for a job
+//! that waits for durability: one sync). A long job returns [`Next::Again`] from time to time, so
+//! that the other kinds get their turn.
 //!
-//! An error or a panic ends the job, is logged and counted, and stops neither the thread nor the log:
-//! whoever scheduled the job decides when to try again.
+//! An error or a panic ends the job, is logged and counted, and stops neither the thread nor the
+//! log. The code that scheduled the job decides when to retry.
 //!
 //! With a manual engine there is no thread: [`schedule`] runs the job before it returns.
 
@@ -30,21 +30,21 @@ use crate::outcome::{Error, Result};
 /// The kinds of background work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Job {
-    /// A checkpoint of the index, if one is due.
+    /// Takes a checkpoint of the index, if one is due.
     Checkpoint,
-    /// Segments that are not worth keeping.
+    /// Drops segments that are not worth keeping.
     Reclaim,
 }
 
-/// What a job asks for when it returns.
+/// The request of a job when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     Done,
-    /// Run it again, after the jobs that are queued now.
+    /// Run the job again, after the jobs that are queued now.
     Again,
 }
 
-/// Does the jobs of one log.
+/// Runs the jobs of one log.
 pub(crate) trait Work: Send + Sync + 'static {
     fn background(&self) -> &Background;
     fn work(self: &Arc<Self>, job: Job) -> Result<Next>;
@@ -63,19 +63,19 @@ pub(crate) struct Background {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Without duplicates.
+    /// Queued jobs, without duplicates.
     queue: VecDeque<Job>,
     running: bool,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
-    /// `inline` is for logs on a manual engine, which have no thread.
+    /// Creates an empty queue. `inline` is for logs on a manual engine, which have no thread.
     pub(crate) fn new(inline: bool) -> Self {
         Self { inline, ..Self::default() }
     }
 
-    /// Whether jobs have to end.
+    /// Whether jobs must end.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(SeqCst)
     }
@@ -85,12 +85,13 @@ impl Background {
         self.inline
     }
 
-    /// [`Error::Closed`] once jobs have to end.
+    /// Returns [`Error::Closed`] once jobs must end.
     pub(crate) fn go_on(&self) -> Result<()> {
         if self.is_stopping() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Sleeps, for a job that throttles itself. [`Error::Closed`] at once when it has to end.
+    /// Sleeps, for a job that throttles itself. Returns [`Error::Closed`] at once when the job must
+    /// end.
     pub(crate) fn pause(&self, time: Duration) -> Result<()> {
         let deadline = Instant::now() + time;
         let mut state = self.state.lock();
@@ -99,13 +100,13 @@ impl Background {
         self.go_on()
     }
 
-    /// Jobs that ended with an error or a panic.
+    /// The number of jobs that ended with an error or a panic.
     pub(crate) fn failures(&self) -> u64 {
         self.failures.load(Relaxed)
     }
 
-    /// Takes no job any more, and waits until the running one has ended. Called by a job itself (or by
-    /// a waker that a job calls), it does not wait.
+    /// Rejects further jobs, and waits until the running one has ended. Does not wait when called
+    /// by a job, or by a waker that a job calls.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();
         self.stopping.store(true, SeqCst);
@@ -121,7 +122,7 @@ impl Background {
         }
     }
 
-    /// The next job. `None` ends the thread: the caller must not run another.
+    /// Takes the next job. `None` ends the thread: the caller must not run another job.
     fn take(&self) -> Option<Job> {
         let mut state = self.state.lock();
         let job = state.queue.pop_front();
@@ -152,8 +153,8 @@ impl Background {
     }
 }
 
-/// Queues a job, unless it is queued already, and starts the thread if there is none. The caller holds
-/// no lock that the job takes.
+/// Queues a job, unless it is queued already, and starts the thread if there is none. The caller
+/// holds no lock that the job takes.
 pub(crate) fn schedule<W: Work>(owner: &Arc<W>, job: Job) {
     let background = owner.background();
     let mut state = background.state.lock();
@@ -169,7 +170,7 @@ pub(crate) fn schedule<W: Work>(owner: &Arc<W>, job: Job) {
     let worker = Arc::clone(owner);
     let thread = std::thread::Builder::new().name("esker-background".into());
     match thread.spawn(move || run(&worker)) {
-        // The one before has left its loop: nothing is lost with its handle.
+        // The previous thread has left its loop, so dropping its handle loses nothing.
         Ok(thread) => state.thread = Some(thread),
         Err(error) => {
             state.running = false;
@@ -194,7 +195,7 @@ mod tests {
 
     type Run = dyn Fn(&Background, usize) -> Result<Next> + Send + Sync;
 
-    /// Counts runs, and does in each what the test says.
+    /// Counts its runs; each run calls the test's function.
     struct Probe {
         background: Background,
         runs: AtomicUsize,
@@ -248,7 +249,7 @@ mod tests {
         drop(resident);
         wait_until(|| is_idle(&probe));
         assert_eq!(probe.runs.load(SeqCst), 2);
-        // The thread has ended: it held the log.
+        // The thread held a reference, so it has ended.
         wait_until(|| Arc::strong_count(&probe) == 1);
         schedule(&probe, Job::Checkpoint);
         wait_until(|| probe.runs.load(SeqCst) == 3);
@@ -277,7 +278,7 @@ mod tests {
         let ends = Arc::clone(&ended);
         let probe = probe(false, move |background, _| {
             let broken_off = background.pause(Duration::from_secs(3600));
-            // Longer than a caller takes that does not wait for this thread.
+            // Longer than a `stop` takes that does not wait for this thread.
             std::thread::sleep(Duration::from_millis(200));
             ends.fetch_add(1, SeqCst);
             broken_off.map(|()| Next::Done)

@@ -1,25 +1,25 @@
-//! What is durably committed: the frontier, the range, and which values stay in memory.
+//! Tracks what is durably committed: the frontier, the range, and which values stay in memory.
 //!
-//! A commit is told here with its marker, and counts once the marker is durable. Whoever asks, or
-//! commits, lets those count that have become so: there is no thread for it.
+//! An operation registers each commit with its marker, and the commit counts once the marker is
+//! durable. There is no thread for this: queries and commits count those that have become durable.
 
 use std::collections::VecDeque;
 
-/// Committed slots, gaps between them or not.
+/// The committed slots, with or without gaps between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommittedRange {
-    /// The lowest.
+    /// The lowest committed slot.
     pub lowest: u64,
-    /// The highest.
+    /// The highest committed slot.
     pub highest: u64,
-    /// How many there are.
+    /// The number of committed slots.
     pub count: u64,
 }
 
-/// A value in memory: its slot, its marker, what it counts.
+/// A value in memory: its slot, its marker, its charge.
 type Cached = (u64, u64, u64);
 
-/// A raise of the floor: its record, the first slot kept and the first slot not decided.
+/// A raise of the floor: its record, the first kept slot and the first undecided slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Raise {
     pub(crate) record: u64,
@@ -33,7 +33,7 @@ pub(crate) struct CommitTracker {
     pub(super) pending: VecDeque<(u64, u64, u64)>,
     /// Raises of the floor that are not durable yet, in the order of their records.
     pub(super) raises: VecDeque<Raise>,
-    /// The first slot that was not truncated, durably.
+    /// The first slot that is not durably truncated.
     pub(super) kept: u64,
     /// The first slot that is not known to be decided.
     pub(super) next: u64,
@@ -41,7 +41,7 @@ pub(crate) struct CommitTracker {
     /// Committed values in memory, the oldest first.
     pub(super) cache: VecDeque<Cached>,
     pub(super) cached: u64,
-    /// The page that the frontier stands at could not be read.
+    /// Whether the page at the frontier could not be read.
     pub(super) stuck: bool,
 }
 
@@ -52,9 +52,9 @@ impl CommitTracker {
         Self { pending, raises, kept, next, range, cache, cached: 0, stuck: false }
     }
 
-    /// A marker was appended; how many are pending now.
+    /// Registers a commit whose marker was appended. Returns how many commits are pending.
     pub(crate) fn committed(&mut self, marker: u64, slot: u64, bytes: u64) -> usize {
-        // Nearly in order: threads that commit different slots may come here the other way round.
+        // Nearly in order: threads that commit different slots may arrive out of order.
         let mut at = self.pending.len();
         while at > 0 && self.pending[at - 1].0 > marker {
             at -= 1;
@@ -67,30 +67,30 @@ impl CommitTracker {
         self.pending.len()
     }
 
-    /// As recovery found it.
+    /// Sets the state that recovery found.
     pub(crate) fn recovered(&mut self, kept: u64, next: u64, range: Option<CommittedRange>) {
         self.kept = kept;
         self.next = next;
         self.range = range;
     }
 
-    /// The first slot that was not truncated, durably.
+    /// The first slot that is not durably truncated.
     pub(crate) fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// The first slot that is not decided, as those who decide see it: with raises that are not durable
-    /// yet, whose records come before theirs.
+    /// The first undecided slot, as decisions see it: with raises that are not durable yet, whose
+    /// records precede those of the decisions.
     pub(crate) fn decided(&self) -> u64 {
         self.raises.back().map_or(self.next, |raise| self.next.max(raise.next))
     }
 
-    /// The record of a raise was appended.
+    /// Registers a raise whose record was appended.
     pub(crate) fn raise(&mut self, raise: Raise) {
         self.raises.push_back(raise);
     }
 
-    /// Lets those raises count that are durable; whether there was one.
+    /// Applies the raises that are durable. Returns whether there was one.
     pub(super) fn raised(&mut self, durable: u64) -> bool {
         let mut any = false;
         while let Some(raise) = self.raises.front().copied().filter(|raise| raise.record <= durable)
@@ -116,7 +116,7 @@ impl CommitTracker {
         self.range
     }
 
-    /// With those that are not durable yet.
+    /// The range, including commits that are not durable yet.
     pub(crate) fn range_with_pending(&self) -> Option<CommittedRange> {
         let pending = self.pending.iter().map(|(_, slot, _)| *slot);
         pending.fold(self.range, |range, slot| Some(with(range, slot)))
@@ -126,9 +126,9 @@ impl CommitTracker {
         self.range = Some(with(self.range, slot));
     }
 
-    /// Slots below `start` are gone, so many of them committed.
+    /// Removes the slots below `start`, of which `gone` were committed.
     pub(crate) fn forget_below(&mut self, start: u64, gone: u64, lowest: Option<u64>) {
-        // Those that are not durable yet are in no count.
+        // Commits that are not durable yet are in no count.
         let before = self.pending.len();
         self.pending.retain(|(_, slot, _)| *slot >= start);
         let gone = gone.saturating_sub((before - self.pending.len()) as u64);
@@ -148,7 +148,7 @@ impl CommitTracker {
         self.pending.len()
     }
 
-    /// A value of a committed slot came into memory.
+    /// Registers a value of a committed slot that is now in memory.
     pub(crate) fn cache(&mut self, slot: u64, seq: u64, bytes: u64) {
         self.cache.push_back((slot, seq, bytes));
         self.cached += bytes;

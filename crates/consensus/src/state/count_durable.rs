@@ -1,4 +1,4 @@
-//! Letting commits count that have become durable.
+//! Counting the commits that have become durable.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::outcome::{Result, Ticket};
 use crate::state::commit_tracker::CommitTracker;
 use crate::state::inner::Inner;
 
-/// Commits that are pending before a commit looks which of them count.
+/// A commit counts the durable ones when this many are pending.
 const MANY: usize = 64;
 
 impl Inner {
@@ -20,7 +20,8 @@ impl Inner {
         self.tracker.lock().next.checked_sub(1)
     }
 
-    /// The same, when there are many, or somebody watches: so that what is pending stays bounded.
+    /// As `count_durable`, if many commits are pending, so that their number stays bounded. With
+    /// `sync_on_commit` off also if there is a watch.
     pub(crate) fn count_durable_if_many(&self, pending: usize, guard: &Guard) {
         let watched = !self.options.sync_on_commit && self.waiting.is_watched();
         if watched || pending >= MANY {
@@ -28,7 +29,8 @@ impl Inner {
         }
     }
 
-    /// Lets those commits count whose markers are durable, and those raises of the floor.
+    /// Counts the commits whose markers are durable (see `visible`), and the durable raises of the
+    /// floor.
     pub(crate) fn count_durable(&self, guard: &Guard) {
         let visible = self.visible();
         let durable = self.log.durable().0;
@@ -59,11 +61,11 @@ impl Inner {
         }
     }
 
-    /// Moves the frontier over all slots that are committed without a gap.
+    /// Moves the frontier over all committed slots up to the first gap.
     pub(crate) fn advance(&self, tracker: &mut CommitTracker, visible: u64, guard: &Guard) {
         tracker.stuck = false;
         loop {
-            // A page that only the log has is read; if that fails, whoever comes next tries again.
+            // Reads a page that is not in memory. After an error the next caller retries.
             let page = match self.page(number_of(tracker.next), guard) {
                 Ok(Some(page)) => page,
                 Ok(None) => return,
@@ -87,8 +89,8 @@ impl Inner {
         }
     }
 
-    /// Takes the oldest committed values out of memory while there are too many. What is not durable
-    /// stays: it could not be read back.
+    /// Evicts the oldest committed values while they exceed `cache_size`. A value that is not
+    /// durable stays: it could not be read back.
     fn evict(&self, tracker: &mut CommitTracker, guard: &Guard) {
         if tracker.cached <= self.options.cache_size {
             return;
@@ -112,7 +114,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// The acknowledgement of what an earlier record, with this number, says.
+    /// Returns the acknowledgement of an earlier record.
     pub(crate) fn ticket_of(self: &Arc<Self>, seq: u64) -> Result<Ticket> {
         if seq <= self.log.durable().0 {
             return Ok(Ticket::READY);
@@ -121,7 +123,7 @@ impl Inner {
         Ok(Ticket::new(ticket, self.failing()))
     }
 
-    /// The acknowledgement of a commit.
+    /// Returns the acknowledgement of a commit.
     pub(crate) fn commit_ticket(self: &Arc<Self>, ticket: esker_log::Ticket) -> Ticket {
         if self.options.sync_on_commit {
             Ticket::new(ticket, self.failing())
@@ -130,7 +132,7 @@ impl Inner {
         }
     }
 
-    /// The acknowledgement of a commit by an earlier record.
+    /// Returns the acknowledgement of a commit by an earlier record.
     pub(crate) fn commit_ticket_of(self: &Arc<Self>, marker: u64) -> Result<Ticket> {
         if self.options.sync_on_commit { self.ticket_of(marker) } else { Ok(Ticket::READY) }
     }

@@ -1,4 +1,4 @@
-//! An open consensus log: what its parts share.
+//! An open consensus log, and the state that its operations share.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use crate::state::commit_tracker::CommitTracker;
 use crate::state::reclaiming::Reclaiming;
 use crate::state::waiting::FrontierWaiters;
 
-/// A consensus log in a directory. Cheap to clone; all clones are the same log, and every operation
-/// may be called from any thread.
+/// A handle to a consensus log in a directory. Cheap to clone: all clones are the same log, and
+/// every operation may be called from any thread.
 ///
-/// The last handle to go closes the log and blocks while it does; call [`ConsensusLog::close`] to see
-/// whether that worked.
+/// Dropping the last handle closes the log, and blocks meanwhile. Call [`ConsensusLog::close`] to
+/// learn whether closing succeeded.
 #[derive(Debug, Clone)]
 pub struct ConsensusLog {
     pub(crate) inner: Arc<Inner>,
-    /// Closes the log when the last handle goes.
+    /// Closes the log when the last handle is dropped.
     pub(crate) _owner: Arc<dyn std::fmt::Debug + Send + Sync>,
 }
 
@@ -39,17 +39,17 @@ pub(crate) struct Inner {
     pub(crate) log: Log,
     pub(crate) options: Options,
     pub(crate) locks: SlotLocks,
-    /// The first slot that was not truncated, durably or not. Changes with the gate held alone.
+    /// The first slot that is not truncated, durably or not. Changes only under all slot locks.
     pub(crate) start: AtomicU64,
     pub(crate) index: Index,
     pub(crate) budget: ValueBudget,
     pub(crate) tracker: Mutex<CommitTracker>,
     pub(crate) waiting: FrontierWaiters,
-    /// Held by whoever makes a checkpoint or truncates.
+    /// Held while a checkpoint is taken and while the log is closed.
     pub(crate) maintenance: Mutex<()>,
     pub(crate) background: Background,
     pub(crate) reclaiming: Reclaiming,
-    /// The number of the newest record, or of one that came a moment before it.
+    /// The number of the newest record, or of a slightly earlier one.
     pub(crate) newest: AtomicU64,
     /// The number of the newest record that the last checkpoint covers.
     pub(crate) checkpointed: AtomicU64,
@@ -59,10 +59,10 @@ pub(crate) struct Inner {
     /// No automatic checkpoint before the newest record has this number: the last one failed.
     pub(crate) retry_at: AtomicU64,
     pub(crate) read_only: bool,
-    /// Records that were put aside, from the first to the last; nothing else of a log may be missing.
+    /// The quarantined records, from the first to the last. No other record may be missing.
     pub(crate) lost: Mutex<Option<(Seq, Seq)>>,
     pub(crate) closed: AtomicBool,
-    /// The log below failed.
+    /// The underlying log failed.
     pub(crate) failed: AtomicBool,
 }
 
@@ -73,21 +73,21 @@ impl std::fmt::Debug for Inner {
 }
 
 thread_local! {
-    /// Where records are put together. It keeps what a thread's ordinary records need.
+    /// The buffer that encodes records. It keeps the capacity for a thread's ordinary records.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 const SCRATCH_KEPT: usize = 1 << 20;
 
 impl ConsensusLog {
-    /// A guard under which to read. Hold it over many reads; what is borrowed under it stays as it
-    /// was, and memory that is replaced meanwhile is kept until it goes.
+    /// Returns a guard under which to read. Hold it across many reads. Entries borrowed under it do
+    /// not change. Memory that is replaced meanwhile is kept until the guard is dropped.
     pub fn pin(&self) -> Guard {
         Guard(crossbeam_epoch::pin())
     }
 }
 
-/// What entries are borrowed under; from [`ConsensusLog::pin`]. While it is held, nothing that it may
-/// show is given back or used again, in any log of the process.
+/// A guard under which entries are borrowed; from [`ConsensusLog::pin`]. While it is held, no
+/// memory that is reachable under it is freed or reused, in any log of the process.
 #[derive(Debug)]
 pub struct Guard(pub(crate) crossbeam_epoch::Guard);
 
@@ -122,14 +122,14 @@ impl Inner {
         self.options.mode == Mode::Volatile
     }
 
-    /// The first slot that was not truncated, as those who decide see it: the record that says so may
+    /// The first slot that is not truncated, as decisions see it: the record of the truncation may
     /// not be durable yet.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
         self.start.load(Acquire)
     }
 
-    /// Markers up to this record count for readers.
+    /// Commits with markers up to this record are visible to readers.
     #[inline]
     pub(crate) fn visible(&self) -> u64 {
         if self.options.sync_on_commit { self.log.durable().0 } else { u64::MAX }
@@ -139,7 +139,7 @@ impl Inner {
         if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Whether this log takes anything at all.
+    /// Refuses the operation if the log accepts no writes.
     pub(crate) fn writable(&self, promise_state: &PromiseState) -> Result<()> {
         if promise_state.closed {
             return Err(Error::Closed);
@@ -148,14 +148,14 @@ impl Inner {
             return Err(Error::ReadOnly);
         }
         if self.failed.load(Relaxed) {
-            // It says with which cause.
+            // The barrier returns the cause.
             drop(self.log.barrier().map_err(|error| self.fail(error))?);
             return Err(Error::Log(esker_log::Error::Stopped));
         }
         Ok(())
     }
 
-    /// Whether a slot can be written to.
+    /// Refuses a slot that cannot be written to.
     pub(crate) fn in_range(&self, slot: u64) -> Result<()> {
         let start = self.start();
         if slot < start {
@@ -165,7 +165,7 @@ impl Inner {
         if slot >= limit { Err(Error::SlotOutOfRange { slot, limit }) } else { Ok(()) }
     }
 
-    /// An error of the log below. A failed write latches here, too.
+    /// Converts an error of the underlying log. A failed write puts this log into the failed state.
     pub(crate) fn fail(&self, error: esker_log::Error) -> Error {
         if matches!(
             error,
@@ -173,7 +173,7 @@ impl Inner {
         ) {
             self.failed.store(true, SeqCst);
             self.waiting.wake();
-            // No room comes back any more.
+            // From here on no bytes are released.
             self.budget.close();
         }
         error.into()
@@ -188,8 +188,8 @@ impl Inner {
         self.appended(ticket)
     }
 
-    /// Appends one record that gives space back or keeps what is there: on a full disk it uses the
-    /// reserve of the log below.
+    /// Appends one record that frees space or preserves data. On a full disk it uses the reserve of
+    /// the underlying log.
     pub(crate) fn append_internal(
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
@@ -201,30 +201,31 @@ impl Inner {
         self.appended(ticket)
     }
 
-    /// Appends records that share one sync, as long as their tickets are kept: one that goes asks for a
-    /// commit of its own. Others may stand between them.
+    /// Appends records that share one sync as long as their tickets are kept: dropping a ticket
+    /// requests a commit. Other records may be between them.
     pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<Vec<esker_log::Ticket>> {
         records.iter().map(|record| self.appended(self.log.append(record.as_slice()))).collect()
     }
 
     fn appended(&self, ticket: esker_log::Result<esker_log::Ticket>) -> Result<esker_log::Ticket> {
         let ticket = ticket.map_err(|error| self.fail(error))?;
-        // Others may store theirs the other way round; what depends on it is no more exact than that.
+        // Other threads may store theirs out of order; every use of `newest` tolerates that.
         self.newest.store(ticket.seq().0, Relaxed);
         Ok(ticket)
     }
 
-    /// Records since the last checkpoint.
-    /// For tickets.
+    /// This log, as a ticket reports a failure to it.
     pub(crate) fn failing(self: &Arc<Self>) -> Arc<dyn Failing> {
         Arc::clone(self) as Arc<dyn Failing>
     }
 
+    /// The number of records since the last checkpoint.
     pub(crate) fn since_checkpoint(&self) -> u64 {
         self.newest.load(Relaxed).saturating_sub(self.checkpointed.load(Relaxed))
     }
 
-    /// The page with this number, if there is one. Reads it from the log where only that has it.
+    /// Returns the page with this number, if there is one. Reads it from the log if it is not in
+    /// memory.
     pub(crate) fn page<'g>(
         &self,
         number: u64,
@@ -237,7 +238,7 @@ impl Inner {
                 Found::Stored(seq) => {
                     let page = match self.read_page(number, seq) {
                         Ok(page) => page,
-                        // It may have been written anew, and the old one dropped.
+                        // A checkpoint may have stored it anew, and the old record was dropped.
                         Err(error) => match self.index.find(number, guard) {
                             Found::Stored(now) if now == seq => return Err(error),
                             _ => continue,
@@ -278,7 +279,7 @@ impl Inner {
         }
     }
 
-    /// The page that a slot is in, made if there is none.
+    /// Returns the page of a slot, creating it if there is none.
     pub(crate) fn page_for<'g>(
         &self,
         slot: u64,
@@ -293,7 +294,7 @@ impl Inner {
     }
 }
 
-/// A buffer of this thread, empty.
+/// Passes an empty buffer of this thread to `with`.
 fn with_scratch<T>(with: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => {

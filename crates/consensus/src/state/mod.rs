@@ -1,4 +1,4 @@
-//! An open consensus log: what all operations share, and what counts as committed.
+//! An open consensus log: the state that all operations share, and what counts as committed.
 
 pub(crate) mod background;
 pub(crate) mod commit_tracker;

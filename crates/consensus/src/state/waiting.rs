@@ -1,4 +1,4 @@
-//! The wait list of those who follow the frontier.
+//! The wait list for the frontier.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-/// Those who wait for the frontier: one entry for each [`Watch`] that waits.
+/// The tasks that wait for the frontier: one entry for each [`Watch`] that waits.
 #[derive(Debug, Default)]
 pub(crate) struct FrontierWaiters {
     pub(crate) count: AtomicU64,
@@ -14,7 +14,7 @@ pub(crate) struct FrontierWaiters {
 }
 
 impl FrontierWaiters {
-    /// Something moved, or never will again.
+    /// Wakes all waiting tasks: the frontier moved, or never moves again.
     pub(crate) fn wake(&self) {
         if self.count.load(SeqCst) > 0 {
             let wakers = std::mem::take(&mut *self.wakers.lock());
@@ -27,7 +27,8 @@ impl FrontierWaiters {
     }
 
     pub(crate) fn register(&self, waker: &Waker) {
-        // Cloned and dropped without the lock, which is released first: a waker is the caller's code.
+        // Cloned before the lock is taken, and dropped after its release: a waker is the caller's
+        // code.
         let waker = waker.clone();
         let mut wakers = self.wakers.lock();
         if !wakers.iter().any(|known| known.will_wake(&waker)) {
@@ -36,8 +37,8 @@ impl FrontierWaiters {
     }
 }
 
-/// Wakes a task. A waker is the caller's code: one that panics stops neither the call that moved the
-/// frontier nor the tasks that are woken after it.
+/// Wakes a task. A waker is the caller's code: if it panics, neither the call that moved the
+/// frontier nor the tasks that are woken later are affected.
 fn wake(waker: Waker) {
     if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
         tracing::error!("a waker panicked; the task that it belongs to was not woken");

@@ -32,7 +32,7 @@ pub fn check(
     }
     let bound = sample.traces.bound(&sample.files, changes);
     let allowed = sample.facts.states_from(bound);
-    let told = || format!("\n  bound by {}", sample.traces.told(&sample.files, changes));
+    let told = || format!("\n  bound by {}", sample.traces.reported(&sample.files, changes));
     let disk = || -> Checked<SimDisk> {
         let disk = sample.disk.fork(1);
         let stored = store(&disk, Path::new(DIR), &sample.files, damaged);

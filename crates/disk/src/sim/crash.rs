@@ -1,4 +1,4 @@
-//! What a power cut leaves of one file, and damage done by hand.
+//! What a power cut leaves of one file, and corruption that tests inject.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use super::rng::Rng;
 use crate::BLOCK;
 
 impl Inode {
-    /// Sectors that a power cut at this moment decides upon.
+    /// Number of sectors whose content a power cut now would decide.
     pub(super) fn undecided(&self, sector: Sector) -> u64 {
         self.dirty.len() as u64 * (BLOCK / sector.bytes()) as u64
     }
 
-    /// The power goes: the cache with it, and of what was unsynced `persist` says what is left. The
-    /// undecided sector number `torn` is torn.
+    /// Applies a power cut: the cache is lost, and `persist` decides which unsynced changes remain.
+    /// Sector number `torn`, counted over the undecided sectors, is torn.
     pub(super) fn cut(
         &mut self,
         persist: Persist,
@@ -54,10 +54,10 @@ impl Inode {
                 _ => {}
             }
         }
-        self.settle_size(self.durable_size, sector);
+        self.persist_size(self.durable_size, sector);
     }
 
-    /// Decides which of the sizes stays, and gives the number of its resize.
+    /// Decides which size remains, and returns the number of its resize.
     fn keep_size(&mut self, persist: Persist, rng: &mut Rng) -> Option<u64> {
         let count = self.resizes.len();
         let kept = match persist {
@@ -70,8 +70,8 @@ impl Inode {
         Some(resize.number)
     }
 
-    /// The file is this long, for readers and on the medium, and nothing lies behind it.
-    fn settle_size(&mut self, len: u64, sector: Sector) {
+    /// Sets the size, both visible and durable, and drops everything past the end.
+    fn persist_size(&mut self, len: u64, sector: Sector) {
         self.size = len;
         self.durable_size = len;
         self.resizes.clear();
@@ -87,12 +87,12 @@ impl Inode {
         }
     }
 
-    /// Cuts or extends the file on the medium and in the cache at once.
+    /// Truncates or extends the file on the medium and in the cache at once.
     pub(super) fn truncate(&mut self, len: u64, sector: Sector) {
-        self.settle_size(len, sector);
+        self.persist_size(len, sector);
     }
 
-    /// Changes bytes on the medium and in the cache at once, growing the file where needed.
+    /// Changes bytes on the medium and in the cache at once, extending the file as needed.
     pub(super) fn overwrite(&mut self, offset: u64, bytes: &[u8], sector: Sector) {
         for (number, at, range) in pieces(offset, bytes.len()) {
             let patch = &bytes[range];
@@ -110,14 +110,14 @@ impl Inode {
         }
     }
 
-    /// Flips one bit, counted from the first of the file, on the medium and in the cache.
+    /// Flips one bit, counted from the start of the file, on the medium and in the cache.
     pub(super) fn flip(&mut self, bit: u64) {
         let (byte, mask) = (bit / 8, 1_u8 << (bit % 8));
         let at = (byte % BLOCK as u64) as usize;
         self.each_copy(byte / BLOCK as u64, |page| page[at] ^= mask);
     }
 
-    /// Makes the sector that holds this byte unreadable, and forgets what the cache has of its page.
+    /// Makes the sector that holds this byte unreadable, and drops the cached versions of its page.
     pub(super) fn make_unreadable(&mut self, offset: u64, sector: Sector) {
         self.dirty.remove(&(offset / BLOCK as u64));
         self.stale.remove(&(offset / BLOCK as u64));
@@ -152,7 +152,8 @@ impl Inode {
         }
     }
 
-    /// The whole file, as ordinary reads see it or as it is on the medium; bad sectors as they lie.
+    /// Returns the whole file, as ordinary reads see it or as it is on the medium. Unreadable
+    /// sectors are included with their stored content.
     pub(super) fn content(&self, durable: bool) -> Vec<u8> {
         let size = if durable { self.durable_size } else { self.size };
         let mut content = vec![0; size as usize];
@@ -172,7 +173,8 @@ impl Inode {
     }
 }
 
-/// What a page falls back to, what may replace it, and whether that base is a cut that stayed.
+/// Splits the versions of a page into its base and the writes that may replace it. The flag is
+/// `true` when the base is a truncation that remains.
 fn split(old: Page, mut versions: Vec<Version>, resize: Option<u64>) -> (Page, Vec<Page>, bool) {
     let stays = |version: &Version| version.resize.is_some() && version.resize <= resize;
     let Some(last) = versions.iter().rposition(stays) else {

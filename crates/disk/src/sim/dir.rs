@@ -1,7 +1,7 @@
 //! An open directory of the simulated disk.
 //!
-//! It holds the directory itself, not its path, as a descriptor does: it goes on when the directory
-//! gets another name, and when that name gets another directory.
+//! It refers to the directory itself, not to its path, as a descriptor does. It stays valid when
+//! the directory is renamed and when its old name is given to another directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::namespace::{Entry, NodeId};
 use crate::dir::check_name;
 use crate::{Dir, Facts, File, Lock, Op, Open, Result};
 
-/// A directory, the life in which it was opened, and the path that it was opened by.
+/// A directory, the process life in which it was opened, and the path it was opened by.
 #[derive(Debug)]
 pub(super) struct SimDir {
     pub(super) shared: Arc<Shared>,
@@ -35,7 +35,7 @@ impl SimDir {
         Ok((self.node, name.to_owned()))
     }
 
-    /// The directory below, open.
+    /// Returns a handle to the subdirectory `node`.
     fn below(&self, name: &str, node: NodeId) -> Self {
         let (shared, life, path) = (Arc::clone(&self.shared), self.life, self.path_of(name));
         Self { shared, node, life, path }
@@ -56,9 +56,9 @@ impl SimDir {
         let path = self.path_of(name);
         let call = Call { takes_space: true, ..self.call(Op::CreateDir, &path) };
         let machine = self.shared.alive(&call)?;
-        let (missing, settled) = match machine.names.child(self.node, name) {
+        let (missing, persisted) = match machine.names.child(self.node, name) {
             Ok(node) if !machine.names.is_dir(node) => return Err(call.failed(Errno::NOTDIR)),
-            Ok(node) => (false, !machine.names.is_unsettled(node)),
+            Ok(node) => (false, !machine.names.is_unsynced(node)),
             Err(_) => (true, false),
         };
         drop(machine);
@@ -68,7 +68,7 @@ impl SimDir {
                 machine.names.create(entry, true).map(drop)
             })?;
         }
-        if !settled {
+        if !persisted {
             self.sync()?;
         }
         self.open_below(name)
@@ -110,7 +110,7 @@ impl Dir for SimDir {
         &self.path
     }
 
-    /// Creating counts as an operation, and opening alone does not.
+    /// Creating a file counts as an operation; opening one does not.
     fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
         let entry = self.entry(Op::Open, name)?;
         let path = self.path_of(name);

@@ -1,4 +1,4 @@
-//! The calls of [`Disk`] on the simulated disk.
+//! The methods of [`Disk`] on the simulated disk.
 
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ impl SimDisk {
         Ok(SimDir { shared: Arc::clone(&self.shared), node, life, path: path.into() })
     }
 
-    /// Gives a file or directory another path, as somebody else's `mv` does. Counts as a rename.
-    /// Durable after both directories are synced.
+    /// Moves a file or directory to another path, as another process's `mv` does. Counts as a
+    /// rename. Durable after both directories are synced.
     ///
     /// # Errors
     /// As [`Dir::rename`].

@@ -1,4 +1,4 @@
-//! Whole files put on the disk and taken from it by a test, durably and at once.
+//! Whole-file edits by a test: durable at once.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use super::inspect::inspecting;
 use crate::Result;
 
 impl SimDisk {
-    /// Makes a file hold these bytes and nothing else, in the cache and on the medium, and its name
-    /// durable. A file that is missing is made; its directory is there.
+    /// Replaces a file's content with these bytes, in the cache and on the medium, and makes its
+    /// name durable. A missing file is created; its directory must exist.
     ///
     /// # Errors
-    /// `NotFound` and the like.
+    /// `NotFound` and similar errors.
     pub fn put(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         {
             let mut machine = self.shared.machine();
@@ -22,22 +22,22 @@ impl SimDisk {
                 let entry = machine.names.entry(path).map_err(failed)?;
                 machine.names.create(entry, false).map_err(failed)?;
             }
-            machine.names.settle_everything();
+            machine.names.persist_everything();
         }
         self.truncate(path, 0)?;
         self.overwrite(path, 0, bytes)
     }
 
-    /// Takes a file from its directory, durably.
+    /// Removes a file from its directory, durably.
     ///
     /// # Errors
-    /// `NotFound` and the like.
+    /// `NotFound` and similar errors.
     pub fn remove(&self, path: &Path) -> Result<()> {
         let mut machine = self.shared.machine();
         let failed = |errno| inspecting(path).failed(errno);
         let entry = machine.names.entry(path).map_err(failed)?;
         machine.names.unlink(entry).map_err(failed)?;
-        machine.names.settle_everything();
+        machine.names.persist_everything();
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! Which pages of a file own space on the disk, as disjoint ranges.
+//! The pages of a file that own space on the disk, as disjoint ranges.
 //!
-//! Ranges and not single pages, because a segment reserves tens of thousands of pages at once.
+//! Ranges instead of single pages, because a segment reserves tens of thousands of pages at once.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,19 @@ use std::collections::BTreeMap;
 pub(super) struct Extents(BTreeMap<u64, u64>);
 
 impl Extents {
-    /// Pages owned.
+    /// Number of pages owned.
     pub(super) fn total(&self) -> u64 {
         self.0.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Pages of `start..end` that are not owned yet.
+    /// Number of pages of `start..end` that are not owned yet.
     pub(super) fn missing(&self, start: u64, end: u64) -> u64 {
         let owned: u64 = self.overlapping(start, end).map(|(s, e)| e.min(end) - s.max(start)).sum();
         (end - start) - owned
     }
 
-    /// The end of the longest run from `start`, `end` at most, that takes at most `budget` new pages.
+    /// Returns the end, at most `end`, of the longest run from `start` that needs at most `budget`
+    /// new pages.
     pub(super) fn affordable(&self, start: u64, end: u64, budget: u64) -> u64 {
         let mut at = start;
         let mut left = budget;
@@ -35,7 +36,7 @@ impl Extents {
         at + left.min(end - at)
     }
 
-    /// Owns `start..end`, too.
+    /// Adds `start..end` to the owned pages.
     pub(super) fn add(&mut self, start: u64, end: u64) {
         if start >= end || self.missing(start, end) == 0 {
             return;
@@ -49,7 +50,7 @@ impl Extents {
         self.0.insert(start, end);
     }
 
-    /// Gives back everything from page `end` on.
+    /// Releases everything from page `end` on.
     pub(super) fn cut(&mut self, end: u64) {
         self.0.split_off(&end);
         if let Some((_, last)) = self.0.iter_mut().next_back() {

@@ -1,44 +1,46 @@
-//! Faults: which call they strike, and what they do to it.
+//! Injected faults: which calls they affect, and how.
 
 use std::path::Path;
 use std::time::Duration;
 
-use super::gate::Gate;
+use super::blocking_gate::Gate;
 use super::rng::Rng;
 use crate::Op;
 
-/// What a fault does to the call it strikes.
+/// The effect of a fault on the call it strikes.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Effect {
-    /// The call fails with EIO. Of a write some bytes may have been taken; of a sync some sectors may
-    /// have become durable, and the rest counts as clean (see
+    /// The call fails with EIO. A failed write may have written a part. A failed sync may have made
+    /// some sectors durable; the others count as clean (see
     /// [`CacheAfterFailedSync`](super::CacheAfterFailedSync)).
     Io,
     /// The call fails with ENOSPC and does nothing. Strikes only calls that take space: writes,
-    /// resizes, creating files and directories.
+    /// resizes, and creating files and directories.
     NoSpace,
-    /// The call fails with this error number of the operating system, otherwise like [`Effect::Io`].
+    /// The call fails with this error number of the operating system; otherwise like
+    /// [`Effect::Io`].
     Os(i32),
-    /// A read or write stops after so many bytes; by chance when `None`, and then on a direct file at
-    /// a multiple of 512. `Some(0)` makes it take nothing.
+    /// A read or write stops after this many bytes. `None` draws the number at random, on a direct
+    /// file a multiple of 512. `Some(0)` transfers nothing.
     Short(Option<usize>),
-    /// The call takes so much longer on the clock of the disk, [`super::SimDisk::clock`]. Nobody waits.
+    /// The call takes this much longer on the disk's clock, [`super::SimDisk::clock`]. No thread
+    /// waits.
     Slow(Duration),
-    /// The call waits at the gate, before it does anything.
+    /// The call waits at the gate before it does anything.
     Block(Gate),
-    /// The call waits at the gate when everything is done, before it returns.
+    /// The call waits at the gate after it has done everything and before it returns.
     BlockReturn(Gate),
-    /// One bit of the stored bytes flips, before a read or after a write: the given one, counted from
-    /// the first byte of the call's range, or one by chance.
+    /// One bit of the stored bytes flips, before a read or after a write. The bit is counted from
+    /// the first byte of the call's range; `None` draws it at random.
     BitRot(Option<u64>),
-    /// A read or write goes to another block of the same file, and says nothing.
+    /// A read or write goes to another block of the same file and reports success.
     Misdirect,
-    /// A write or sync reports success and does nothing. The size of the file still grows.
+    /// A write or sync reports success and does nothing. A write still extends the file.
     Lost,
 }
 
-/// A fault to inject: by default it strikes every call of one operation.
+/// A fault to inject. By default it strikes every call of one operation.
 ///
 /// ```
 /// use esker_disk::Op;
@@ -58,19 +60,19 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Strikes every call of `op`.
+    /// Creates a fault that strikes every call of `op`.
     pub fn on(op: Op, effect: Effect) -> Self {
         Self { op, effect, path: String::new(), skip: 0, times: u64::MAX, percent: 100 }
     }
 
-    /// Strikes only where the path contains `part`. A rename matches on the old name.
+    /// Strikes only paths that contain `part`. A rename matches on the old name.
     #[must_use]
     pub fn path(mut self, part: &str) -> Self {
         part.clone_into(&mut self.path);
         self
     }
 
-    /// Strikes the `n`th matching call from now, counted from 1, and no other.
+    /// Strikes only the `n`th matching call from now, counted from 1.
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
         self.skip = n.saturating_sub(1);
@@ -78,28 +80,28 @@ impl Fault {
         self
     }
 
-    /// Lets so many matching calls pass first.
+    /// Skips this many matching calls first.
     #[must_use]
     pub fn after(mut self, calls: u64) -> Self {
         self.skip = calls;
         self
     }
 
-    /// Strikes so many times at most.
+    /// Strikes at most this many times.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
     }
 
-    /// Strikes so many of a hundred matching calls, by chance.
+    /// Strikes this percentage of matching calls, at random.
     #[must_use]
     pub fn percent(mut self, percent: u8) -> Self {
         self.percent = percent;
         self
     }
 
-    /// What happens to a call, where the fault strikes it. Counts the call.
+    /// Counts the call, and returns the effect if the fault strikes it.
     fn strike(&mut self, op: Op, path: &Path, takes_space: bool, rng: &mut Rng) -> Option<Effect> {
         let matches = op == self.op
             && (takes_space || !matches!(self.effect, Effect::NoSpace))
@@ -119,7 +121,7 @@ impl Fault {
     }
 }
 
-/// The faults in force, in the order of their injection. One call is struck by one fault at most.
+/// The active faults, in the order of their injection. At most one fault strikes a call.
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<Fault>);
 

@@ -12,7 +12,7 @@ use super::namespace::NodeId;
 use crate::aligned::check_direct;
 use crate::{BLOCK, File, Op, Open, Result};
 
-/// A file, the life in which it was opened, and how.
+/// A file, the process life in which it was opened, and its open options.
 #[derive(Debug)]
 pub(super) struct SimFile {
     pub(super) shared: Arc<Shared>,
@@ -22,7 +22,7 @@ pub(super) struct SimFile {
     pub(super) how: Open,
 }
 
-/// The largest file, in bytes.
+/// The maximum file size in bytes.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
 impl SimFile {
@@ -51,7 +51,7 @@ impl SimFile {
         }
     }
 
-    /// How much a short call moves.
+    /// Returns how many bytes a short call transfers.
     fn shortened(&self, struck: &Struck<'_>, len: usize, machine: &mut Machine) -> usize {
         match struck.fate.effect {
             Some(Effect::Short(Some(most))) => len.min(most),
@@ -63,8 +63,8 @@ impl SimFile {
         }
     }
 
-    /// Where the call goes: where it should or, misdirected, to another block of the file or the one
-    /// behind its end.
+    /// Returns the offset of the call. A misdirected call goes to another block of the file or to
+    /// the one after its end.
     fn aim(&self, struck: &Struck<'_>, machine: &mut Machine) -> u64 {
         let offset = struck.offset;
         if !matches!(struck.fate.effect, Some(Effect::Misdirect)) {
@@ -77,7 +77,7 @@ impl SimFile {
         other * block + offset % block
     }
 
-    /// Takes the bytes, as far as there is space, and says how many.
+    /// Writes the bytes, as far as there is space, and returns how many.
     fn store(&self, machine: &mut Machine, call: &Call<'_>, buf: &[u8], at: u64) -> Result<usize> {
         let budget = machine.free() / BLOCK as u64;
         let sector = machine.options.sector;
@@ -94,7 +94,7 @@ impl SimFile {
         Ok(len)
     }
 
-    /// A write that fails may have taken a part, of which nothing is known.
+    /// A failing write may have written any part of the range.
     fn fail_write(&self, machine: &mut Machine, struck: &Struck<'_>, buf: &[u8]) {
         if struck.fate.error() == Some(Errno::NOSPC) {
             return;
@@ -112,7 +112,7 @@ impl SimFile {
         }
     }
 
-    /// Flips a bit of the range, where the fault says so.
+    /// Flips a bit of the range if the fault requires it.
     fn rot(&self, machine: &mut Machine, struck: &Struck<'_>, offset: u64, len: usize) {
         if let Some(Effect::BitRot(bit)) = struck.fate.effect {
             let bit = bit.unwrap_or_else(|| machine.rng.below(len as u64 * 8));
@@ -171,7 +171,7 @@ impl SimFile {
         unharmed
     }
 
-    /// Changes the size; the given change says nothing when there is no space for it.
+    /// Changes the size. `change` returns `None` when there is no space for it.
     fn resize(&self, at: u64, change: impl FnOnce(&mut Inode, u64) -> Option<()>) -> Result<()> {
         let call = self.call(Op::Size, Some(at), Count::Operation);
         let (mut machine, fate) = self.begin(call)?;
@@ -185,7 +185,7 @@ impl SimFile {
     }
 }
 
-/// A call, and what is in store for it.
+/// A call and the fault that strikes it.
 struct Struck<'a> {
     call: &'a Call<'a>,
     fate: &'a Fate,
@@ -267,7 +267,7 @@ impl File for SimFile {
                 inode.preallocate(offset, len);
                 return Some(());
             }
-            // As on ext4: what there was is taken and stays taken.
+            // As on ext4: the available space is reserved and stays reserved.
             let end = inode.extents.affordable(pages.start, pages.end, free) * BLOCK as u64;
             if end > offset {
                 inode.preallocate(offset, end - offset);

@@ -1,19 +1,19 @@
-//! One simulated file: what the medium holds, and what was written since.
+//! One simulated file: the content of the medium, and the writes since then.
 //!
 //! A page of a file can be in three places at once:
 //!
 //! ```text
-//!   stale    content that ordinary reads see and that no sync will ever write: a sync of it failed
+//!   stale    content that ordinary reads see and no sync will ever write: a sync of it failed
 //!   dirty    every version written since the page was last durable, oldest first
-//!   durable  what the medium holds
+//!   durable  the content of the medium
 //! ```
 //!
-//! Ordinary reads take the first that is there, from the top. Direct reads pass over `stale`; dirty
-//! pages they see, as a kernel writes those out before it reads past them.
+//! Ordinary reads use the first of these that exists, from the top. Direct reads skip `stale`. They
+//! see dirty pages, because a kernel writes those out before it reads past the cache.
 //!
-//! The size has versions of its own. A resize that cuts leaves a version of each page behind the cut,
-//! marked with the number of that resize: when a crash keeps the resize, nothing older of the page
-//! can come back, and when it loses the resize, that version never was.
+//! The size has its own versions. A truncation leaves a version of each page after the cut, with
+//! the number of that resize. If a crash keeps the resize, no older version of the page can return.
+//! If a crash loses the resize, that version is lost with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -24,7 +24,7 @@ use super::page::{self, Page, Replaced};
 use super::rng::Rng;
 use crate::BLOCK;
 
-/// Versions kept of a page; when there are more, the oldest of the unsynced ones is forgotten.
+/// Versions kept per page; beyond that, the oldest unsynced version is dropped.
 const VERSIONS: usize = 16;
 
 /// Sizes kept of a file that grows without a sync.
@@ -32,7 +32,7 @@ const SIZES: usize = 32;
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
-/// The medium refuses to give a sector.
+/// A read met an unreadable sector.
 #[derive(Debug)]
 pub(super) struct Unreadable;
 
@@ -56,7 +56,7 @@ pub(super) struct Inode {
     pub(super) durable: BTreeMap<u64, Page>,
     pub(super) dirty: BTreeMap<u64, Vec<Version>>,
     pub(super) stale: BTreeMap<u64, Page>,
-    /// Numbers of the sectors that the medium does not give.
+    /// Numbers of the unreadable sectors.
     pub(super) unreadable: BTreeSet<u64>,
     pub(super) size: u64,
     pub(super) durable_size: u64,
@@ -66,7 +66,7 @@ pub(super) struct Inode {
 }
 
 impl Inode {
-    /// The page as readers see it.
+    /// Returns the page as readers see it.
     pub(super) fn visible(&self, number: u64, direct: bool) -> Option<&Page> {
         let stale = if direct { None } else { self.stale.get(&number) };
         stale
@@ -74,7 +74,7 @@ impl Inode {
             .or_else(|| self.durable.get(&number))
     }
 
-    /// Whether reading this page fails.
+    /// Returns whether reading this page fails.
     fn is_bad(&self, number: u64, direct: bool, sector: Sector) -> bool {
         if self.unreadable.is_empty() || self.dirty.contains_key(&number) {
             return false;
@@ -102,7 +102,7 @@ impl Inode {
         Ok(end)
     }
 
-    /// Adds a version to each page of the range, and grows the file to its end.
+    /// Adds a version to each page of the range, and extends the file to its end.
     pub(super) fn write(
         &mut self,
         buf: &[u8],
@@ -137,7 +137,7 @@ impl Inode {
         versions.push(Version { page, resize });
     }
 
-    /// Makes the file at least `end` bytes long.
+    /// Extends the file to at least `end` bytes.
     pub(super) fn grow(&mut self, end: u64) {
         if end <= self.size {
             return;
@@ -150,7 +150,7 @@ impl Inode {
         self.resizes.push(Resize { number: self.resize_count, len: end, shrinks: false });
     }
 
-    /// Cuts the file or extends it with zeros.
+    /// Truncates the file or extends it with zeros.
     pub(super) fn set_len(&mut self, len: u64, sector: Sector) {
         if len >= self.size {
             return self.grow(len);
@@ -162,7 +162,7 @@ impl Inode {
         let mut behind: BTreeSet<u64> = self.durable.range(first..).map(|(n, _)| *n).collect();
         behind.extend(self.dirty.range(first..).map(|(n, _)| *n));
         behind.extend(self.stale.range(first..).map(|(n, _)| *n));
-        // A file that grows again has other sectors in the place of those it gave up.
+        // A file that grows again gets new sectors instead of those it released.
         let per_page = (BLOCK / sector.bytes()) as u64;
         let gone = self.unreadable.iter().map(|bad| bad / per_page).filter(|page| *page >= first);
         behind.extend(gone.filter(|page| *page > first || kept == 0));
@@ -175,14 +175,14 @@ impl Inode {
         self.extents.cut(len.div_ceil(BLOCK_U64));
     }
 
-    /// Reserves pages; the file grows over them.
+    /// Reserves pages and extends the file over them.
     pub(super) fn preallocate(&mut self, offset: u64, len: u64) {
         let end = offset + len;
         self.extents.add(offset / BLOCK_U64, end.div_ceil(BLOCK_U64));
         self.grow(end);
     }
 
-    /// Everything that is dirty becomes durable. Stale pages count as clean and stay as they are.
+    /// Makes all dirty pages durable. Stale pages count as clean and stay as they are.
     pub(super) fn sync(&mut self, sector: Sector) {
         for (number, mut versions) in std::mem::take(&mut self.dirty) {
             if let Some(newest) = versions.pop() {
@@ -193,7 +193,7 @@ impl Inode {
         self.resizes.clear();
     }
 
-    /// The bytes `offset..end`, just written, become durable, and of the size what they need.
+    /// Makes the bytes `offset..end`, just written, durable, and as much of the size as they need.
     pub(super) fn sync_range(&mut self, offset: u64, end: u64, sector: Sector) {
         for number in offset / BLOCK_U64..end.div_ceil(BLOCK_U64) {
             if let Some(newest) = self.dirty.remove(&number).and_then(|mut v| v.pop()) {
@@ -205,7 +205,7 @@ impl Inode {
         }
     }
 
-    /// The size becomes durable, and with it every cut that led to it.
+    /// Makes the size durable, with every truncation that led to it.
     fn sync_size(&mut self, sector: Sector) {
         for (number, mut versions) in std::mem::take(&mut self.dirty) {
             if let Some(last) = versions.iter().rposition(|version| version.resize.is_some()) {
@@ -221,8 +221,8 @@ impl Inode {
         self.resizes.clear();
     }
 
-    /// A sync of these pages failed: some sectors reached the medium, and all count as clean. Sizes
-    /// and cuts stay what they were, as they are not in the page cache.
+    /// Fails a sync of these pages: some sectors reached the medium, and all count as clean. Sizes
+    /// and truncations keep their state, as they are not in the page cache.
     pub(super) fn fail_sync(
         &mut self,
         pages: Range<u64>,
@@ -256,7 +256,7 @@ impl Inode {
         }
     }
 
-    /// Puts a page on the medium; sectors that were written again can be read again.
+    /// Puts a page on the medium. Unreadable sectors that were written again become readable.
     pub(super) fn store(&mut self, number: u64, page: Page, replaced: Replaced, sector: Sector) {
         if !self.unreadable.is_empty() {
             for (index, bad) in sectors_of(number, sector).enumerate() {
@@ -272,19 +272,20 @@ impl Inode {
         }
     }
 
-    /// Space owned in bytes.
+    /// Returns the space owned, in bytes.
     pub(super) fn owned(&self) -> u64 {
         self.extents.total() * BLOCK_U64
     }
 }
 
-/// The numbers of the sectors of a page.
+/// Returns the sector numbers of a page.
 pub(super) fn sectors_of(number: u64, sector: Sector) -> Range<u64> {
     let count = (BLOCK / sector.bytes()) as u64;
     number * count..(number + 1) * count
 }
 
-/// Splits `len` bytes from `offset` into pages: number, first byte inside, range of the buffer.
+/// Splits `len` bytes from `offset` into pages: page number, first byte inside it, range of the
+/// buffer.
 pub(super) fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

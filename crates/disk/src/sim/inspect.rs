@@ -1,4 +1,4 @@
-//! The side of the disk that only tests see: its power, its counters, its bytes, and ways to harm it.
+//! The test interface of the disk: power, counters, content, and corruption.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::{SimDisk, page};
 use crate::{Op, Result};
 
 impl SimDisk {
-    /// An empty disk with the default options and this seed.
+    /// Creates an empty disk with the default options and this seed.
     pub fn new(seed: u64) -> Self {
         Self::with(SimOptions::new(seed))
     }
 
-    /// An empty disk of this kind.
+    /// Creates an empty disk with these options.
     pub fn with(options: SimOptions) -> Self {
         Self::from_machine(Machine::new(options))
     }
@@ -31,10 +31,11 @@ impl SimDisk {
         Self { shared: Arc::new(Shared::new(machine)), life: None }
     }
 
-    /// An independent disk in the same state, written and durable, with a seed for its further course.
+    /// Creates an independent disk in the same state, written and durable, with its own seed from
+    /// here on.
     ///
-    /// Bytes are shared until they change. Handles, locks, faults and a planned cut stay behind;
-    /// the numbers of operations and reads go on.
+    /// Bytes are shared until they change. Handles, locks, faults and a planned cut are not copied.
+    /// The operation and read numbers continue.
     pub fn fork(&self, seed: u64) -> Self {
         let machine = self.shared.machine();
         let mut fork = Machine::new(SimOptions { seed, ..machine.options });
@@ -50,16 +51,17 @@ impl SimDisk {
         Self::from_machine(fork)
     }
 
-    /// The same disk as one process sees it: this handle dies for ever when the power goes or the
-    /// process is killed. What an old process does late, for example when it is dropped, then can't
+    /// Returns a handle to the same disk for one process. It becomes invalid when the power is cut
+    /// or the process is killed. Late calls of an old process, for example from a drop, then cannot
     /// reach the disk of the new one.
     pub fn process(&self) -> Self {
         let life = self.life.unwrap_or_else(|| self.shared.machine().life);
         Self { shared: Arc::clone(&self.shared), life: Some(life) }
     }
 
-    /// Cuts the power: what is durable stays, and of the rest what `persist` says. Until
-    /// [`SimDisk::power_on`] every call fails with `BrokenPipe`, and handles from before for ever.
+    /// Cuts the power: durable data remains, and `persist` decides what remains of the rest. Until
+    /// [`SimDisk::power_on`] every call fails with `BrokenPipe`. Handles opened before fail
+    /// forever.
     ///
     /// Does nothing when the power is off.
     pub fn power_cut(&self, persist: Persist) {
@@ -81,88 +83,88 @@ impl SimDisk {
         }
     }
 
-    /// Starts the machine, and a new process, after a power cut or a kill.
+    /// Starts the machine and a new process after a power cut or a kill.
     pub fn power_on(&self) {
         self.shared.machine().on = true;
     }
 
-    /// Whether the machine runs.
+    /// Returns whether the machine is running.
     pub fn is_on(&self) -> bool {
         self.shared.machine().on
     }
 
-    /// Has the power go at this point. It replaces what was planned before; a point that is already
-    /// past never comes.
+    /// Plans a power cut at this point. It replaces an earlier plan. A point that has already
+    /// passed never occurs.
     pub fn cut_power_at(&self, point: CutPoint, persist: Persist) {
         self.shared.machine().plan = Some((point, End::PowerCut(persist)));
     }
 
-    /// Has the process die at this point; otherwise as [`SimDisk::cut_power_at`].
+    /// Plans a process kill at this point; otherwise as [`SimDisk::cut_power_at`].
     pub fn kill_at(&self, point: CutPoint) {
         self.shared.machine().plan = Some((point, End::Kill));
     }
 
-    /// Forgets the planned cut.
+    /// Cancels the planned cut.
     pub fn cancel_cut(&self) {
         self.shared.machine().plan = None;
     }
 
-    /// Operations so far, which is the number that the next one gets: writes, syncs, directory syncs,
-    /// creates, renames, unlinks and resizes, also those that failed.
+    /// Returns the number of operations so far, which is the number of the next one. Writes, syncs,
+    /// directory syncs, creates, renames, unlinks and resizes count, including failed ones.
     pub fn operations(&self) -> u64 {
         self.shared.machine().operations
     }
 
-    /// Reads and listings so far, which is the number that the next one gets.
+    /// Returns the number of reads and listings so far, which is the number of the next one.
     pub fn reads(&self) -> u64 {
         self.shared.machine().reads
     }
 
-    /// What was asked of the disk.
+    /// Returns the call counters of the disk.
     pub fn stats(&self) -> SimStats {
         self.shared.machine().stats
     }
 
-    /// The time that slow operations took.
+    /// Returns the total simulated delay of slow operations.
     pub fn clock(&self) -> Duration {
         self.shared.machine().clock
     }
 
-    /// Adds a fault behind those in force. The first that matches a call strikes it.
+    /// Adds a fault after the active ones. The first fault that matches a call strikes it.
     pub fn inject(&self, fault: Fault) {
         self.shared.machine().faults.add(fault);
     }
 
-    /// Takes back all faults. Corruption that they did stays.
+    /// Removes all faults. Corruption they caused remains.
     pub fn clear_faults(&self) {
         self.shared.machine().faults.clear();
     }
 
-    /// Sets the space for files in bytes, or takes away its limit.
+    /// Sets the space for files in bytes; `None` removes the limit.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.machine().options.capacity = bytes;
     }
 
-    /// Space in bytes that files own at this moment, reserved space included.
+    /// Returns the space in bytes that files own now, including reserved space.
     pub fn used(&self) -> u64 {
         self.shared.machine().names.used()
     }
 
-    /// The names in a directory, sorted, whether the power is on or not.
+    /// Returns the names in a directory, sorted, whether the power is on or not.
     ///
     /// # Errors
-    /// `NotFound` and the like.
+    /// `NotFound` and similar errors.
     pub fn files(&self, dir: &Path) -> Result<Vec<String>> {
         let machine = self.shared.machine();
         let names = machine.names.find(dir).and_then(|node| machine.names.list(node));
         names.map_err(|errno| inspecting(dir).failed(errno))
     }
 
-    /// The whole file as ordinary reads see it, whether the power is on or not; unreadable sectors
-    /// with whatever lies there.
+    /// Returns the whole file as ordinary reads see it, whether the power is on or not. Unreadable
+    /// sectors are included with their stored content.
     ///
     /// # Errors
-    /// `NotFound` and the like.
+    /// `NotFound` and similar errors.
     pub fn contents(&self, path: &Path) -> Result<Vec<u8>> {
         let machine = self.shared.machine();
         let node = machine.names.find(path).map_err(|errno| inspecting(path).failed(errno))?;
@@ -170,7 +172,7 @@ impl SimDisk {
         Ok(file.content(false))
     }
 
-    /// The whole file as it is on the medium, under a name that is durable.
+    /// Returns the whole file as it is on the medium, found by its durable name.
     ///
     /// # Errors
     /// `NotFound` when there is no such durable name.
@@ -180,37 +182,37 @@ impl SimDisk {
         Ok(file.map_err(|errno| inspecting(path).failed(errno))?.content(true))
     }
 
-    /// Changes bytes of a file on the medium and in the cache at once, growing it where needed.
+    /// Changes bytes of a file on the medium and in the cache at once, extending it as needed.
     ///
     /// # Errors
-    /// `NotFound` and the like.
+    /// `NotFound` and similar errors.
     pub fn overwrite(&self, path: &Path, offset: u64, bytes: &[u8]) -> Result<()> {
         self.harm(path, |file, options| {
             file.overwrite(offset, bytes, options.sector);
         })
     }
 
-    /// Flips one bit of a file, counted from its first, on the medium and in the cache at once.
+    /// Flips one bit of a file, counted from its start, on the medium and in the cache at once.
     ///
     /// # Errors
-    /// `NotFound` and the like.
+    /// `NotFound` and similar errors.
     pub fn flip_bit(&self, path: &Path, bit: u64) -> Result<()> {
         self.harm(path, |file, _| file.flip(bit))
     }
 
-    /// Cuts or extends a file on the medium and in the cache at once.
+    /// Truncates or extends a file on the medium and in the cache at once.
     ///
     /// # Errors
-    /// `NotFound` and the like.
+    /// `NotFound` and similar errors.
     pub fn truncate(&self, path: &Path, len: u64) -> Result<()> {
         self.harm(path, |file, options| file.truncate(len, options.sector))
     }
 
-    /// Makes the sector that holds this byte unreadable until it is written again as a whole. What
-    /// was written and not synced of its page is lost.
+    /// Makes the sector that holds this byte unreadable until it is written again as a whole.
+    /// Unsynced writes to its page are lost.
     ///
     /// # Errors
-    /// `NotFound` and the like.
+    /// `NotFound` and similar errors.
     pub fn make_unreadable(&self, path: &Path, offset: u64) -> Result<()> {
         self.harm(path, |file, options| {
             file.make_unreadable(offset, options.sector);
@@ -226,7 +228,7 @@ impl SimDisk {
         Ok(())
     }
 
-    /// A number that stands for all names and bytes, written and durable: equal for equal states.
+    /// Returns a hash of all names and bytes, written and durable. Equal states have equal hashes.
     pub fn fingerprint(&self) -> u64 {
         let machine = self.shared.machine();
         let mut hash = Fingerprint(0xCBF2_9CE4_8422_2325);
@@ -253,7 +255,7 @@ impl SimDisk {
     }
 }
 
-/// FNV-1a, over words where there are any.
+/// FNV-1a, over whole words where possible.
 struct Fingerprint(u64);
 
 impl Fingerprint {
@@ -267,7 +269,7 @@ impl Fingerprint {
     }
 }
 
-/// What errors of the inspection name.
+/// The call that errors of the inspection name.
 pub(super) fn inspecting(path: &Path) -> Call<'_> {
     let count = Count::Nothing;
     Call { op: Op::Open, path, offset: None, count, takes_space: false, life: None }

@@ -1,8 +1,8 @@
-//! The machine behind all handles: its power, its clock, its count of operations, its faults.
+//! The machine shared by all handles: power, clock, operation counters and faults.
 //!
-//! Every call of a handle passes through [`Shared::begin`], which takes the lock, counts, and finds
-//! out whether the power goes now or a fault strikes, and ends in [`Shared::finish`], where the
-//! power may go while the call is in flight.
+//! Every call of a handle passes through [`Shared::begin`]. It takes the lock, counts the call, and
+//! decides whether the power is cut now or a fault strikes. The call ends in [`Shared::finish`],
+//! where the power may be cut while the call is in flight.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::blocking_gate::Gate;
 use super::fault::{Effect, Faults};
-use super::gate::Gate;
 use super::namespace::{Namespace, NodeId};
 use super::options::SimOptions;
 use super::power::{CutPoint, End};
@@ -34,11 +34,11 @@ pub(super) struct Machine {
     pub(super) reads: u64,
     pub(super) plan: Option<(CutPoint, End)>,
     pub(super) on: bool,
-    /// Handles belong to the life in which they were opened.
+    /// The number of the current process life. A handle is valid only in the life that opened it.
     pub(super) life: u64,
 }
 
-/// What the machine says, before the call is named in the error.
+/// The result of a call, before the error names the call.
 pub(super) type Outcome<T> = std::result::Result<T, Errno>;
 
 /// The machine, shared by its handles.
@@ -48,15 +48,15 @@ pub(super) struct Shared(Mutex<Machine>);
 /// How a call is numbered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Count {
-    /// Among the operations that change something.
+    /// As an operation, which changes something.
     Operation,
-    /// Among the reads.
+    /// As a read.
     Read,
     /// Not at all.
     Nothing,
 }
 
-/// What a call is: for the numbering and for the faults.
+/// The properties of a call, for numbering and faults.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) op: Op,
@@ -64,11 +64,11 @@ pub(super) struct Call<'a> {
     pub(super) offset: Option<u64>,
     pub(super) count: Count,
     pub(super) takes_space: bool,
-    /// The life of the handle; `None` for one that is at home in each.
+    /// The process life of the handle; `None` for a handle that is valid in every life.
     pub(super) life: Option<u64>,
 }
 
-/// What is in store for a call.
+/// The planned fault or end of a call.
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     pub(super) effect: Option<Effect>,
@@ -77,7 +77,7 @@ pub(super) struct Fate {
 }
 
 impl Fate {
-    /// The error that strikes the call.
+    /// Returns the error that strikes the call.
     pub(super) fn error(&self) -> Option<Errno> {
         match self.effect {
             Some(Effect::Io) => Some(Errno::IO),
@@ -87,7 +87,7 @@ impl Fate {
         }
     }
 
-    /// Whether the power goes, or the process dies, while the call is in flight.
+    /// Returns whether the power is cut, or the process dies, while the call is in flight.
     pub(super) fn is_last(&self) -> bool {
         self.ends.is_some()
     }
@@ -131,7 +131,7 @@ impl Machine {
         self.on && life.is_none_or(|life| life == self.life)
     }
 
-    /// Bytes of new space that may still be taken.
+    /// Returns how many bytes of new space are available.
     pub(super) fn free(&self) -> u64 {
         match self.options.capacity {
             Some(capacity) => capacity.saturating_sub(self.names.used()),
@@ -167,13 +167,13 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The machine, when it is on and the handle alive.
+    /// Locks the machine; fails when it is off or the handle is dead.
     pub(super) fn alive(&self, call: &Call<'_>) -> Result<MutexGuard<'_, Machine>> {
         let machine = self.machine();
         if machine.is_alive(call.life) { Ok(machine) } else { Err(call.dead(&machine)) }
     }
 
-    /// Runs an operation that changes everything at once or nothing.
+    /// Runs an operation that takes effect completely or not at all.
     pub(super) fn operate<T>(
         &self,
         call: Call<'_>,
@@ -185,7 +185,7 @@ impl Shared {
         self.finish(machine, &call, fate, outcome)
     }
 
-    /// Begins a call; `describe` says what it is, as of now.
+    /// Begins a call. `describe` updates its properties from the current state.
     pub(super) fn begin<'a>(
         &self,
         mut call: Call<'a>,
@@ -215,7 +215,7 @@ impl Shared {
         Ok((machine, call, fate))
     }
 
-    /// Ends a call with its outcome, which nobody hears of when the power goes.
+    /// Ends a call with its outcome. The caller does not get the outcome when the power is cut.
     pub(super) fn finish<T>(
         &self,
         mut machine: MutexGuard<'_, Machine>,

@@ -1,8 +1,7 @@
-//! A simulated disk: deterministic, in memory, and as unreliable as a real one may be.
+//! A simulated disk: deterministic, in memory, and as unreliable as a real disk may be.
 //!
-//! [`SimDisk`] keeps what was *written* apart from what is *durable*, and a power cut shows the
-//! difference. It is for tests of anything that stands on [`Disk`](crate::Disk): Esker's own, and those of its
-//! users.
+//! [`SimDisk`] separates *written* from *durable* data, and a power cut exposes the difference. It
+//! serves tests of any code that uses [`Disk`](crate::Disk): Esker's own and those of its users.
 //!
 //! ```
 //! use esker_disk::sim::{Persist, SimDisk};
@@ -19,7 +18,7 @@
 //! write_all_at(&*file, b"in the air", 4096)?;
 //!
 //! disk.power_cut(Persist::Nothing);
-//! assert!(file.len().is_err()); // this handle is dead for ever
+//! assert!(file.len().is_err()); // handles opened before fail forever
 //! disk.power_on();
 //! assert_eq!(disk.contents(Path::new("/log"))?, b"settled");
 //! # Ok(())
@@ -28,36 +27,37 @@
 //!
 //! # What a power cut leaves
 //!
-//! * **Bytes.** Of each sector (512 or 4096 bytes) that was written since its file was last synced:
-//!   any one of the versions it had, the durable one included, each sector for itself. One sector of
-//!   the whole disk may be torn: part old and part new, or garbage, or unreadable. The sixteen latest
-//!   versions of a page are told apart; older unsynced ones are forgotten.
-//! * **Sizes.** The durable one or any later one. What lies behind is gone.
-//! * **Names.** Any subset of the creates, unlinks, renames and exchanges since their directory was last synced,
-//!   each whole or not at all, in order where they concern the same name or file. Syncing a file
-//!   does not make its name durable.
-//! * **No handles and no locks.** Whatever was open is dead for ever, also when the power is back.
+//! * **Bytes.** For each sector (512 or 4096 bytes) written since the last sync of its file: any
+//!   one of its versions, including the durable one, independently of the other sectors. One sector
+//!   of the whole disk may be torn: part old and part new, or garbage, or unreadable. The sixteen
+//!   latest versions of a page are kept; older unsynced ones are dropped.
+//! * **Sizes.** The durable size or any later one. Everything past it is lost.
+//! * **Names.** Any subset of the creates, unlinks, renames and exchanges since the last sync of
+//!   their directory. Each remains completely or not at all, in order where they concern the same
+//!   name or file. Syncing a file does not make its name durable.
+//! * **No handles and no locks.** Every open handle is invalid forever, even after power returns.
 //!
-//! [`Persist`] forces the extremes. [`SimDisk::cut_power_at`] has the power go at, or in the middle of,
-//! the operation of a given number, so that a test can go through all of them.
+//! [`Persist`] forces the extremes. [`SimDisk::cut_power_at`] cuts the power at, or in the middle
+//! of, a numbered operation, so that a test can iterate over all of them.
 //!
 //! # After a failed sync
 //!
-//! Some sectors reached the medium, by chance, and all of them count as clean, so that a second sync
-//! succeeds and writes nothing. What ordinary reads give, says [`CacheAfterFailedSync`]; direct reads
-//! give what the medium holds.
+//! Some sectors, chosen at random, reached the medium. All of them count as clean, so a second sync
+//! succeeds and writes nothing. [`CacheAfterFailedSync`] determines what ordinary reads return.
+//! Direct reads return the content of the medium.
 //!
 //! # Names
 //!
-//! There is one tree. A relative path starts at its root as an absolute one does; `..` is refused. A
-//! [`Dir`](crate::Dir) holds its directory and not the path: [`SimDisk::mv`] moves the directory under
-//! it, as somebody else's `mv` would.
+//! There is one tree. A relative path starts at its root, as an absolute one does; `..` is
+//! rejected. A [`Dir`](crate::Dir) refers to its directory and not to the path: [`SimDisk::mv`]
+//! moves the directory while handles are open, as another process's `mv` would.
 //!
-//! # The same again
+//! # Determinism
 //!
-//! The same seed and the same calls in the same order give the same run. Threads that race for the
-//! disk make an order of their own; hold them with a [`Gate`] where that matters.
+//! The same seed and the same calls in the same order give the same run. Racing threads determine
+//! their own order; hold them with a [`Gate`] where that matters.
 
+mod blocking_gate;
 mod crash;
 mod dir;
 mod disk;
@@ -65,7 +65,6 @@ mod edit;
 mod extents;
 mod fault;
 mod file;
-mod gate;
 mod inode;
 mod inspect;
 mod machine;
@@ -79,8 +78,8 @@ mod stats;
 
 use std::sync::Arc;
 
+pub use blocking_gate::Gate;
 pub use fault::{Effect, Fault};
-pub use gate::Gate;
 pub use options::{CacheAfterFailedSync, Sector, SimOptions};
 pub use power::{CutPoint, Persist};
 pub use seed::{Replay, seed_from_env};
@@ -88,10 +87,10 @@ pub use stats::SimStats;
 
 use machine::Shared;
 
-/// A simulated disk; see the [module](self). Clones are the same disk.
+/// A simulated disk; see the [module](self). Clones share the same disk.
 #[derive(Debug, Clone)]
 pub struct SimDisk {
     shared: Arc<Shared>,
-    /// The life to which this handle is bound; see [`SimDisk::process`].
+    /// The process life to which this handle is bound; see [`SimDisk::process`].
     life: Option<u64>,
 }

@@ -1,9 +1,10 @@
-//! Directories: the names as they are now, those on the medium, and the changes in between.
+//! Directories: the current names, the durable names, and the pending changes between them.
 //!
-//! A change (create, unlink, rename, exchange) is one step, as in a journalling file system: a crash keeps it
-//! whole or loses it whole, so a rename never loses both names. Any subset of the changes may stay,
-//! but changes that share a name or a file keep their order: when one is lost, so are the later ones
-//! that build on it. Syncing a directory settles every change that touches it, and those they build on.
+//! A change (create, unlink, rename, exchange) is one step, as in a journalling file system. A
+//! crash keeps all of it or none of it, so a rename never loses both names. Any subset of the
+//! changes may remain. Changes that share a name or a file keep their order: when one is lost, so
+//! are the later ones that depend on it. Syncing a directory makes every change that touches it
+//! durable, and the changes they depend on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -13,7 +14,7 @@ use rustix::io::Errno;
 use super::inode::Inode;
 use super::rng::Rng;
 
-/// Names a file or directory, whatever it is called.
+/// Identifies a file or directory, independent of its name.
 pub(super) type NodeId = u64;
 
 /// A name in a directory.
@@ -32,12 +33,11 @@ enum Node {
 struct Names {
     now: BTreeMap<String, NodeId>,
     durable: BTreeMap<String, NodeId>,
-    /// Another directory took its name. Nothing can be created in it any more.
+    /// Another directory took its name. No name can be created in it any more.
     replaced: bool,
 }
 
-/// A step between the names on the medium and the names as they are now: one move, or the two of an
-/// exchange.
+/// A pending step from the durable to the current names: one move, or the two of an exchange.
 #[derive(Debug, Clone)]
 struct Change(Vec<Move>);
 
@@ -61,7 +61,7 @@ impl Namespace {
         Self { nodes: BTreeMap::from([(ROOT, new_dir())]), pending: Vec::new(), next: ROOT + 1 }
     }
 
-    /// The file or directory of this name.
+    /// Returns the file or directory of this path.
     pub(super) fn find(&self, path: &Path) -> Result<NodeId, Errno> {
         self.walk(path, false)
     }
@@ -89,12 +89,12 @@ impl Namespace {
         }
     }
 
-    /// What has this name in a directory.
+    /// Returns the node of this name in a directory.
     pub(super) fn child(&self, dir: NodeId, name: &str) -> Result<NodeId, Errno> {
         self.names(dir, false)?.get(name).copied().ok_or(Errno::NOENT)
     }
 
-    /// The directory and the last name of a path.
+    /// Returns the directory and the last name of a path.
     pub(super) fn entry(&self, path: &Path) -> Result<Entry, Errno> {
         let name = path.file_name().ok_or(Errno::INVAL)?.to_string_lossy().into_owned();
         let dir = self.find(path.parent().unwrap_or(Path::new("")))?;
@@ -106,8 +106,8 @@ impl Namespace {
         matches!(self.nodes.get(&node), Some(Node::Dir { .. }))
     }
 
-    /// Whether the name of a directory waits for a sync.
-    pub(super) fn is_unsettled(&self, node: NodeId) -> bool {
+    /// Returns whether a pending change concerns this directory.
+    pub(super) fn is_unsynced(&self, node: NodeId) -> bool {
         self.pending.iter().flat_map(|change| &change.0).any(|step| step.node == node)
     }
 
@@ -125,17 +125,17 @@ impl Namespace {
         }
     }
 
-    /// The file of this name, on the medium.
+    /// Returns the file found by the durable names of this path.
     pub(super) fn durable_file(&self, path: &Path) -> Result<&Inode, Errno> {
         self.walk(path, true).and_then(|node| self.file(node).ok_or(Errno::ISDIR))
     }
 
-    /// Names in a directory, in order.
+    /// Returns the names in a directory, in order.
     pub(super) fn list(&self, dir: NodeId) -> Result<Vec<String>, Errno> {
         Ok(self.names(dir, false)?.keys().cloned().collect())
     }
 
-    /// Creates a file, or a directory.
+    /// Creates a file or a directory.
     pub(super) fn create(&mut self, entry: Entry, dir: bool) -> Result<NodeId, Errno> {
         if self.names(entry.0, false)?.contains_key(&entry.1) {
             return Err(Errno::EXIST);
@@ -182,7 +182,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Gives each of two the other's name: one change, as a rename is one.
+    /// Exchanges two names as one change, as a rename is.
     pub(super) fn exchange(&mut self, a: Entry, b: Entry) -> Result<(), Errno> {
         let (first, second) = (self.child(a.0, &a.1)?, self.child(b.0, &b.1)?);
         if first != second {
@@ -216,7 +216,7 @@ impl Namespace {
         }
     }
 
-    /// Makes the changes that touch this directory durable, with those they build on.
+    /// Makes the changes that touch this directory durable, with those they depend on.
     pub(super) fn sync_dir(&mut self, dir: NodeId) {
         let mut needed = Touched::default();
         let mut keep = vec![false; self.pending.len()];
@@ -227,14 +227,15 @@ impl Namespace {
             }
         }
         let mut keep = keep.into_iter();
-        self.settle(|_| keep.next().unwrap_or(false));
+        self.persist(|_| keep.next().unwrap_or(false));
         self.reap();
     }
 
-    /// Makes some of the changes durable, by chance, `bias` of four.
+    /// Makes each change durable with probability `bias` in four, unless an earlier one it depends
+    /// on is lost.
     pub(super) fn sync_some(&mut self, bias: u64, rng: &mut Rng) {
         let mut lost = Touched::default();
-        self.settle(|change| {
+        self.persist(|change| {
             let keep = rng.below(4) < bias && !lost.shares(change);
             if !keep {
                 lost.add(change);
@@ -243,7 +244,7 @@ impl Namespace {
         });
     }
 
-    fn settle(&mut self, mut keep: impl FnMut(&Change) -> bool) {
+    fn persist(&mut self, mut keep: impl FnMut(&Change) -> bool) {
         for change in std::mem::take(&mut self.pending) {
             if keep(&change) {
                 self.apply(&change, true);
@@ -253,7 +254,7 @@ impl Namespace {
         }
     }
 
-    /// Every handle is gone.
+    /// Invalidates every handle.
     pub(super) fn close_all(&mut self) {
         for node in self.nodes.values_mut() {
             let (Node::File { open, .. } | Node::Dir { open, .. }) = node;
@@ -262,7 +263,7 @@ impl Namespace {
         self.reap();
     }
 
-    /// The medium is all that is left: what is not settled by now is lost.
+    /// Drops the pending changes: only the durable names remain.
     pub(super) fn forget_pending(&mut self) {
         self.pending.clear();
         for node in self.nodes.values_mut() {
@@ -274,8 +275,8 @@ impl Namespace {
         self.close_all();
     }
 
-    pub(super) fn settle_everything(&mut self) {
-        self.settle(|_| true);
+    pub(super) fn persist_everything(&mut self) {
+        self.persist(|_| true);
     }
 
     pub(super) fn opened(&mut self, node: NodeId) {
@@ -293,7 +294,7 @@ impl Namespace {
         }
     }
 
-    /// The files, by number.
+    /// Returns the files, by number.
     pub(super) fn files_mut(&mut self) -> impl Iterator<Item = &mut Inode> {
         self.nodes.values_mut().filter_map(|node| match node {
             Node::File { inode, .. } => Some(&mut **inode),
@@ -301,7 +302,7 @@ impl Namespace {
         })
     }
 
-    /// Space in bytes owned by files that have a name or are open.
+    /// Returns the space in bytes owned by files that have a name or are open.
     pub(super) fn used(&self) -> u64 {
         let named = self.named();
         let counts = |(id, node): (&NodeId, &Node)| match node {
@@ -311,7 +312,7 @@ impl Namespace {
         self.nodes.iter().map(counts).sum()
     }
 
-    /// What can be reached from the root by the names of now.
+    /// Returns the nodes reachable from the root by the current names.
     fn named(&self) -> BTreeSet<NodeId> {
         self.reach(BTreeSet::from([ROOT]), false)
     }
@@ -329,7 +330,7 @@ impl Namespace {
         found
     }
 
-    /// Drops what neither a name, nor a change, nor a handle holds.
+    /// Drops nodes that no name, no pending change and no handle refers to.
     fn reap(&mut self) {
         let mut roots = BTreeSet::from([ROOT]);
         roots.extend(self.pending.iter().flat_map(|change| &change.0).map(|step| step.node));
@@ -343,7 +344,7 @@ impl Namespace {
         }
     }
 
-    /// All files by path, in order.
+    /// Returns all files by path, in order.
     pub(super) fn tree(&self) -> Vec<(String, NodeId)> {
         let mut found = Vec::new();
         let mut todo = vec![(String::new(), ROOT)];
@@ -371,7 +372,7 @@ impl Change {
     }
 }
 
-/// Names and files that a set of changes is about.
+/// The names and files that a set of changes concerns.
 #[derive(Default)]
 struct Touched {
     entries: BTreeSet<Entry>,

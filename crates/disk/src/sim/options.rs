@@ -1,9 +1,9 @@
-//! What kind of disk is simulated.
+//! Options of the simulated disk.
 
 /// The unit that the disk writes whole, or tears.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Sector {
-    /// 512 bytes: a 4096-byte block may be torn at eight borders.
+    /// 512 bytes: a 4096-byte block may be torn at any sector boundary.
     B512,
     /// 4096 bytes.
     #[default]
@@ -11,7 +11,7 @@ pub enum Sector {
 }
 
 impl Sector {
-    /// The size in bytes.
+    /// Returns the size in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::B512 => 512,
@@ -20,32 +20,32 @@ impl Sector {
     }
 }
 
-/// What ordinary reads give after a failed sync, for bytes that did not reach the disk.
+/// What ordinary reads return after a failed sync, for bytes that did not reach the disk.
 ///
 /// Either way the pages count as clean from then on: no later sync writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CacheAfterFailedSync {
-    /// The new content, until the power goes or a direct write replaces it. Direct reads give the
-    /// old content. This is ext4 and xfs.
+    /// The new content, until a power cut or until a direct write replaces it. Direct reads return
+    /// the old content. This is the behaviour of ext4 and xfs.
     #[default]
     NewStaysReadable,
-    /// The old content, at once. This is btrfs.
+    /// The old content, at once. This is the behaviour of btrfs.
     OldComesBack,
 }
 
-/// What kind of disk is simulated. Start from [`SimOptions::new`].
+/// Options of a simulated disk. Start from [`SimOptions::new`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimOptions {
-    /// Fixes every decision that the disk takes by chance.
+    /// Determines every random decision of the disk.
     pub seed: u64,
     /// The unit that is written whole or torn. Default: 4096 bytes.
     pub sector: Sector,
-    /// What ordinary reads give after a failed sync. Default: the new content.
+    /// What ordinary reads return after a failed sync. Default: the new content.
     pub cache_after_failed_sync: CacheAfterFailedSync,
-    /// Space for files in bytes, counted in pages of 4096; `None` is without limit, the default.
+    /// Space for files in bytes, counted in pages of 4096. `None`, the default, is unlimited.
     pub capacity: Option<u64>,
-    /// In how many of a hundred power cuts with unsynced bytes one sector is torn. Default: 50.
+    /// The percentage of power cuts with unsynced bytes that tear one sector. Default: 50.
     pub torn_percent: u8,
     /// Whether files can be opened with [`crate::Open::direct`]. Default: yes.
     pub direct: bool,
@@ -54,7 +54,7 @@ pub struct SimOptions {
 }
 
 impl SimOptions {
-    /// The defaults, with this seed.
+    /// Returns the defaults with this seed.
     pub const fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -74,7 +74,7 @@ impl SimOptions {
         self
     }
 
-    /// Sets what ordinary reads give after a failed sync.
+    /// Sets what ordinary reads return after a failed sync.
     #[must_use]
     pub const fn cache_after_failed_sync(mut self, mode: CacheAfterFailedSync) -> Self {
         self.cache_after_failed_sync = mode;
@@ -88,21 +88,21 @@ impl SimOptions {
         self
     }
 
-    /// Sets in how many of a hundred power cuts one sector is torn.
+    /// Sets the percentage of power cuts that tear one sector.
     #[must_use]
     pub const fn torn_percent(mut self, percent: u8) -> Self {
         self.torn_percent = percent;
         self
     }
 
-    /// Allows direct I/O or refuses it.
+    /// Allows or rejects [`crate::Open::direct`].
     #[must_use]
     pub const fn direct(mut self, on: bool) -> Self {
         self.direct = on;
         self
     }
 
-    /// Allows durable writes or refuses them.
+    /// Allows or rejects [`crate::Open::dsync`].
     #[must_use]
     pub const fn dsync(mut self, on: bool) -> Self {
         self.dsync = on;

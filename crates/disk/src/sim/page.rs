@@ -1,8 +1,8 @@
 //! Pages of 4096 bytes, shared where they are equal, and the choice of what a crash leaves of one.
 //!
-//! A page is never changed once it is stored: a write makes a new one. So a version costs one copy of
-//! the bytes when it is written and a reference count ever after, and a whole disk is forked without
-//! copying any of them. Pages of zeros are `None`, so that reserved space costs nothing.
+//! A stored page is immutable: a write creates a new one. A version therefore costs one copy of the
+//! bytes when it is written, and later only a reference count. Forking a whole disk copies no
+//! bytes. Pages of zeros are `None`, so reserved space costs nothing.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ pub(super) type Page = Option<Arc<[u8]>>;
 
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-/// Shares the bytes of a whole page.
+/// Wraps the bytes of a whole page for sharing.
 pub(super) fn share(bytes: &[u8]) -> Page {
     if bytes == ZEROS { None } else { Some(Arc::from(bytes)) }
 }
 
-/// The bytes of a page.
+/// Returns the bytes of a page.
 pub(super) fn bytes(page: Option<&Page>) -> &[u8] {
     match page {
         Some(Some(bytes)) => bytes,
@@ -28,7 +28,7 @@ pub(super) fn bytes(page: Option<&Page>) -> &[u8] {
     }
 }
 
-/// The page with `patch` laid over it at byte `at`.
+/// Returns the page with `patch` written at byte `at`.
 pub(super) fn patched(page: Option<&Page>, at: usize, patch: &[u8]) -> Page {
     if patch.len() == BLOCK {
         return share(patch);
@@ -38,7 +38,7 @@ pub(super) fn patched(page: Option<&Page>, at: usize, patch: &[u8]) -> Page {
     Some(new)
 }
 
-/// The page with everything from byte `at` on zeroed.
+/// Returns the page with everything from byte `at` on zeroed.
 pub(super) fn zeroed_from(page: Option<&Page>, at: usize) -> Page {
     let mut new = bytes(page).to_vec();
     new[at..].fill(0);
@@ -48,8 +48,8 @@ pub(super) fn zeroed_from(page: Option<&Page>, at: usize) -> Page {
 /// The sectors of one page that a crash replaced, one bit each.
 pub(super) type Replaced = u8;
 
-/// Takes for each sector one of the versions by chance: the old one or, in `bias` of four cases, a
-/// newer one. In one case of four the page was on its way as a whole.
+/// Draws a version for each sector at random: the old one or, with probability `bias` in four, a
+/// newer one. In one case of four all sectors get the same version.
 pub(super) fn shuffle(
     old: Page,
     newer: &[Page],
@@ -89,12 +89,12 @@ pub(super) fn shuffle(
     (share(&mixed), replaced)
 }
 
-/// What became of a sector that was torn.
+/// The result of tearing a sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tear {
-    /// Its bytes are something; they can be read.
+    /// The sector is readable, with corrupt bytes.
     Garbled,
-    /// Reading it fails until it is written again.
+    /// Reading the sector fails until it is written again.
     Unreadable,
 }
 

@@ -1,14 +1,14 @@
-//! When the power goes, and what it leaves.
+//! When the power is cut, and what remains.
 
 use super::machine::Machine;
 
-/// What a power cut leaves of the bytes, sizes and names that were not synced.
+/// What a power cut leaves of the unsynced bytes, sizes and names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Persist {
-    /// Any subset, drawn by chance, and perhaps one torn sector.
+    /// A random subset, and possibly one torn sector.
     #[default]
     Random,
-    /// The same, and one sector is torn whenever there is one to tear.
+    /// As `Random`, and one sector is torn whenever there is one to tear.
     Torn,
     /// None of it.
     Nothing,
@@ -16,21 +16,20 @@ pub enum Persist {
     Everything,
 }
 
-/// The moment at which the power goes, or the process dies. Operations and reads are numbered from 0,
-/// each in its own row; see [`super::SimDisk::operations`] and [`super::SimDisk::reads`].
+/// The point at which the power is cut, or the process dies. Operations and reads are numbered
+/// separately, each from 0; see [`super::SimDisk::operations`] and [`super::SimDisk::reads`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CutPoint {
-    /// The operation of this number does nothing.
+    /// At this operation, which does nothing.
     Before(u64),
-    /// The operation of this number is in flight: its bytes, size or name are left as those of an
-    /// operation that was never synced. A sync, or a write to a file opened with `dsync`, has made
-    /// any subset durable.
+    /// While this operation is in flight. Its bytes, size or name are treated as unsynced. A sync,
+    /// or a write to a file opened with `dsync`, has made any subset durable.
     During(u64),
-    /// The read of this number gets nothing.
+    /// At this read, which returns nothing.
     BeforeRead(u64),
 }
 
-/// The way the process ends.
+/// How the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     PowerCut(Persist),
@@ -38,7 +37,7 @@ pub(super) enum End {
 }
 
 impl Machine {
-    /// Ends the life of every handle, and leaves what this end leaves.
+    /// Invalidates every handle, and applies the effects of this end.
     pub(super) fn end(&mut self, end: End) {
         self.on = false;
         self.life += 1;
@@ -51,13 +50,13 @@ impl Machine {
             }
             End::PowerCut(persist) => {
                 self.stats.power_cuts += 1;
-                self.settle_files(persist);
-                self.settle_names(persist);
+                self.persist_files(persist);
+                self.persist_names(persist);
             }
         }
     }
 
-    fn settle_files(&mut self, persist: Persist) {
+    fn persist_files(&mut self, persist: Persist) {
         let sector = self.options.sector;
         let undecided: u64 = self.names.files_mut().map(|file| file.undecided(sector)).sum();
         let tears = undecided > 0
@@ -75,10 +74,10 @@ impl Machine {
         }
     }
 
-    fn settle_names(&mut self, persist: Persist) {
+    fn persist_names(&mut self, persist: Persist) {
         match persist {
             Persist::Nothing => {}
-            Persist::Everything => self.names.settle_everything(),
+            Persist::Everything => self.names.persist_everything(),
             Persist::Random | Persist::Torn => {
                 let bias = self.rng.below(5);
                 self.names.sync_some(bias, &mut self.rng);

@@ -1,7 +1,7 @@
-//! The one source of chance in the simulated disk: SplitMix64, a counter and a mixer.
+//! The only source of randomness in the simulated disk: SplitMix64.
 //!
-//! Every decision is drawn from it in the order of the calls, so a seed and a sequence of calls fix
-//! everything that happens.
+//! Every decision is drawn from it in the order of the calls, so a seed and a sequence of calls
+//! determine the whole run.
 
 /// A seeded generator.
 #[derive(Debug, Clone)]
@@ -20,17 +20,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 when `bound` is 0.
+    /// Returns a number below `bound`; 0 when `bound` is 0.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index below `bound`; 0 when `bound` is 0.
+    /// Returns an index below `bound`; 0 when `bound` is 0.
     pub(super) fn index(&mut self, bound: usize) -> usize {
         self.below(bound as u64) as usize
     }
 
-    /// `true` in `percent` of a hundred cases.
+    /// Returns `true` with a probability of `percent` in a hundred.
     pub(super) fn percent(&mut self, percent: u8) -> bool {
         self.below(100) < u64::from(percent)
     }

@@ -1,10 +1,10 @@
-//! Seeds for tests: taken from the environment, and told when a test fails.
+//! Seeds for tests: read from the environment, and printed when a test fails.
 
-/// The seed in the environment variable `variable`, decimal or `0x` hexadecimal, or `default` when it
-/// is not set.
+/// Returns the seed in the environment variable `variable`, decimal or `0x` hexadecimal, or
+/// `default` when it is not set.
 ///
 /// # Panics
-/// When the variable is set to something else: a mistyped seed must not silently test another one.
+/// When the variable is not a number: a mistyped seed must not silently test another one.
 #[allow(clippy::panic)]
 pub fn seed_from_env(variable: &str, default: u64) -> u64 {
     let Ok(text) = std::env::var(variable) else {
@@ -20,7 +20,7 @@ pub fn seed_from_env(variable: &str, default: u64) -> u64 {
     }
 }
 
-/// Tells how to repeat a test that fails: keep it alive through the test.
+/// Prints the command that repeats a failing test. Keep it alive through the test.
 ///
 /// ```
 /// use esker_disk::sim::{Replay, SimDisk, seed_from_env};
@@ -41,7 +41,7 @@ impl Replay {
         Self { test: test.to_owned(), seed }
     }
 
-    /// The command that runs the test again with the same seed.
+    /// Returns the command that repeats the test with the same seed.
     pub fn command(&self) -> String {
         let package = std::env::var("CARGO_PKG_NAME");
         let package = package.as_deref().unwrap_or(env!("CARGO_PKG_NAME"));

@@ -1,8 +1,8 @@
-//! What was asked of the disk.
+//! Call counters of the disk.
 
 use crate::Open;
 
-/// Counts since the disk was made. Failed calls count, too; bytes are those that were taken or given.
+/// Counters since the disk was created. Failed calls count too; bytes are those transferred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SimStats {

@@ -1,13 +1,12 @@
 //! A directory of the real disk: one descriptor, and every name relative to it.
 //!
-//! A file is opened with `O_NOFOLLOW`, so that a symbolic link leads nowhere, and with `O_NONBLOCK`,
-//! so that a FIFO does not make the call wait for its other end. What was opened has to be a regular
-//! file. For a regular file `O_NONBLOCK` means nothing to a system call, but io_uring looks at it, so
-//! it is taken off again.
+//! Files are opened with `O_NOFOLLOW`, so symbolic links are not followed, and with `O_NONBLOCK`,
+//! so opening a FIFO does not wait for its other end. The opened file must be a regular file.
+//! System calls on a regular file ignore `O_NONBLOCK`, but io_uring honours it, so it is cleared
+//! after the open.
 //!
-//! The lock is an `flock` on an open file description of its own: a copy of this directory's
-//! descriptor would share the lock, and a second handle in the same process would then not be
-//! refused.
+//! The lock is an `flock` on a separate open file description. A duplicate of this directory's
+//! descriptor would share the lock, so a second handle in the same process could take it too.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,10 +21,10 @@ use super::{FILE_MODE, StdLock, failed, probe, system};
 use crate::dir::check_name;
 use crate::{Dir, Error, Facts, File, Lock, Op, Open, Refusal, Result};
 
-/// How a directory is opened, here and below another.
+/// Open flags for directories, by path and by name.
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// The descriptor, and the path that it was opened by.
+/// A directory descriptor and the path it was opened by.
 #[derive(Debug)]
 pub(crate) struct StdDir {
     fd: OwnedFd,
@@ -79,8 +78,8 @@ impl StdDir {
         failed(op, &self.path_of(name), errno)
     }
 
-    /// An open that the system refused. Its number for what cannot be opened as a file is that of
-    /// other failures, too, so the name is looked at once more.
+    /// Maps a failed open to an error. The errno for a name that is not a regular file is
+    /// ambiguous, so this checks the type of the name again.
     fn refused(&self, name: &str, errno: Errno) -> Error {
         if matches!(errno, Errno::LOOP | Errno::NXIO | Errno::OPNOTSUPP | Errno::INVAL)
             && let Ok(stat) = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -125,7 +124,7 @@ impl Dir for StdDir {
         check_name(Op::Exchange, &self.path, b)?;
         rustix::fs::renameat_with(&self.fd, a, &self.fd, b, RenameFlags::EXCHANGE).map_err(
             |errno| match errno {
-                // An old kernel, or a file system that does not know the flag.
+                // An old kernel, or a file system that does not support the flag.
                 Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP => {
                     let source = io::Error::new(io::ErrorKind::Unsupported, Refusal::Exchange);
                     Error::new(Op::Exchange, &self.path_of(a), None, source)
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
     use crate::{Disk, StdDisk};
 
-    /// A process that is being started holds copies of all descriptors until it runs its own program.
+    /// Between fork and exec, a child process holds copies of all descriptors.
     #[test]
     fn a_dropped_lock_is_free_also_while_a_copy_of_its_descriptor_is_open() {
         let place = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use super::system;
 use crate::aligned::check_direct;
 use crate::{Error, File, Op, Open, Result};
 
-/// The descriptor, and how it was opened.
+/// A file descriptor, its path and its open options.
 #[derive(Debug)]
 pub(crate) struct StdFile {
     fd: OwnedFd,
@@ -73,7 +73,7 @@ impl File for StdFile {
             return Ok(());
         }
         match system::reserve(&self.fd, offset, len) {
-            // What a system or a file system that cannot reserve answers.
+            // The errors of systems and file systems that cannot reserve space.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
                 let end = offset.checked_add(len);
                 let end = end.ok_or_else(|| self.failed(Op::Size, Some(offset), Errno::FBIG))?;

@@ -1,17 +1,17 @@
 //! The real disk.
 //!
-//! Positioned reads and writes, `fdatasync`, `fallocate` and `flock`, each with the error of the
-//! operating system kept whole. What differs between systems stands in [`system`].
+//! Positioned reads and writes, `fdatasync`, `fallocate` and `flock`. Each error keeps the complete
+//! error of the operating system. Platform differences are in [`system`].
 //!
-//! Three decisions carry the promises of [`Disk`]:
+//! Three decisions keep the guarantees of [`Disk`]:
 //!
-//! * **A sync is asked for once.** After a failed `fdatasync` Linux counts the pages as clean, so a
-//!   second call would succeed and prove nothing. Only reads and writes are tried again, and only
-//!   when a signal cut them off, [`system::INTERRUPTIONS`] times at most.
+//! * **A sync is never retried.** After a failed `fdatasync` Linux marks the pages clean, so a
+//!   second call would succeed and prove nothing. Only reads and writes are retried, only after a
+//!   signal interrupted them, and at most [`system::INTERRUPTIONS`] times.
 //! * **A path is resolved once.** [`dir`] holds one descriptor, and every name is relative to it.
 //! * **A directory is durable before anything is put into it.** [`Disk::create_dir`] syncs the
-//!   parent after each directory it makes. An earlier process may have died between those two steps,
-//!   so the deepest directory that is already there has its parent synced, too.
+//!   parent after each directory it creates. An earlier process may have died between those two
+//!   steps, so the parent of the deepest existing directory is synced too.
 
 mod dir;
 mod file;
@@ -32,15 +32,15 @@ pub(crate) use dir::StdDir;
 #[cfg(target_os = "linux")]
 pub(crate) use file::StdFile;
 
-/// Files may be read and written by their owner only.
+/// File mode: readable and writable by the owner only.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// The disk of this machine. Holds nothing, so that any number of them are the same.
+/// The disk of this machine. It has no state: all instances are equivalent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StdDisk {}
 
 impl StdDisk {
-    /// The disk of this machine.
+    /// Returns the disk of this machine.
     pub const fn new() -> Self {
         Self {}
     }
@@ -83,8 +83,8 @@ impl Disk for StdDisk {
     }
 }
 
-/// The kernel gives the lock back when the last descriptor on it is closed. A process that this one
-/// is starting has a copy until it runs its own program, so the lock is also given back by hand.
+/// The kernel releases the lock when its last descriptor is closed. A child process holds a copy
+/// between fork and exec, so the lock is also released explicitly.
 #[derive(Debug)]
 struct StdLock {
     held: OwnedFd,
@@ -94,7 +94,7 @@ impl Lock for StdLock {}
 
 impl Drop for StdLock {
     fn drop(&mut self) {
-        // Where this fails, closing the descriptor does it.
+        // If this fails, closing the descriptor releases the lock.
         let _ = rustix::fs::flock(&self.held, FlockOperation::Unlock);
     }
 }
@@ -103,7 +103,7 @@ fn failed(op: Op, path: &Path, errno: Errno) -> Error {
     Error::new(op, path, None, io::Error::from(errno))
 }
 
-/// `true` for a directory, `false` when nothing is there, an error for anything else.
+/// Returns `true` for a directory, `false` when nothing exists, an error for anything else.
 fn is_dir(op: Op, path: &Path) -> Result<bool> {
     match rustix::fs::stat(non_empty(path)) {
         Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => Ok(true),
@@ -113,7 +113,7 @@ fn is_dir(op: Op, path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes the name of an existing directory durable, where its parent may be opened at all.
+/// Makes the name of an existing directory durable, if its parent can be opened.
 fn sync_entry_of(dir: &Path) -> Result<()> {
     if dir.file_name().is_none() {
         return Ok(());
@@ -134,7 +134,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-/// The directory of a relative path without one is the current one.
+/// Maps the empty path to the current directory.
 fn non_empty(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }

@@ -1,23 +1,23 @@
-//! Finding out by trying.
+//! Probing of open modes.
 //!
-//! A file system may take `O_DIRECT` at the open and refuse the first write, so a probe writes one
-//! block and reads it back. A directory that cannot be written answers "no": nobody who only reads
-//! needs these facts.
+//! A file system may accept `O_DIRECT` at open and fail the first write, so a probe writes one
+//! block and reads it back. In a directory without write permission the answer is "no": processes
+//! that only read do not need these capabilities.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::StdDir;
 use crate::{AlignedBuf, BLOCK, Dir, Open, read_full_at, write_all_at};
 
-/// Probe files of this process so far.
+/// Number of probe files this process has created.
 static PROBES: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a file opened so in the directory takes a block and gives it back.
+/// Returns whether a file opened with `how` in the directory stores a block and returns it.
 pub(super) fn works(dir: &StdDir, how: Open) -> bool {
     let number = PROBES.fetch_add(1, Ordering::Relaxed);
     let name = format!(".esker-probe-{}-{number}", std::process::id());
     let answer = try_block(dir, &name, how).unwrap_or(false);
-    // It is not there when the open was refused; and a probe that stays does no harm.
+    // The file is missing when the open failed. A leftover probe file is harmless.
     let _ = dir.unlink(&name);
     answer
 }

@@ -1,7 +1,7 @@
-//! What differs between Linux and macOS.
+//! Differences between Linux and macOS.
 //!
-//! On macOS `fsync` leaves the bytes in the cache of the drive and `O_DSYNC` does no better, so every
-//! promise there is kept by `F_FULLFSYNC`. It has no `O_DIRECT`, and that is told as an error.
+//! On macOS `fsync` and `O_DSYNC` leave the bytes in the drive's cache, so durability uses
+//! `F_FULLFSYNC`. macOS has no `O_DIRECT`; requesting it is an error.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
@@ -9,10 +9,10 @@ use rustix::io::{Errno, Result};
 
 use crate::Open;
 
-/// How often a read or write that a signal cut off is begun again.
+/// How often an interrupted read or write is retried.
 pub(super) const INTERRUPTIONS: u32 = 64;
 
-/// Calls again while a signal cuts the call off before it did anything.
+/// Retries the call while a signal interrupts it before it transferred anything.
 pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
     for _ in 0..INTERRUPTIONS {
         match call() {
@@ -27,7 +27,7 @@ pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T>) -> Result<T>
 mod imp {
     use super::{OFlags, Open, OwnedFd, Result};
 
-    /// rustix takes O_DSYNC for O_SYNC, which makes the times of the file durable too, at each write.
+    /// rustix maps O_DSYNC to O_SYNC, which also makes the file's times durable at each write.
     const DSYNC: OFlags = OFlags::from_bits_retain(libc::O_DSYNC.cast_unsigned());
 
     pub(in super::super) fn flags(how: Open) -> Result<OFlags> {

@@ -1,9 +1,8 @@
-//! What is to go wrong under a ring, for the tests of those above it (feature `sim`).
+//! Fault injection below a ring, for tests (feature `sim`).
 //!
-//! The ring's own code runs: a piece is really made shorter, or held up, before it is submitted, its result
-//! is really counted, and only then is a failure put in the place of what the kernel said, or the call held
-//! up.
-//! Without the feature nothing of this is there.
+//! The ring's own code runs. The fault shortens or delays a piece before it is submitted. After its
+//! result is counted, the fault replaces the kernel's result or delays the call. Without the
+//! feature this module does nothing.
 
 #[cfg(feature = "sim")]
 pub(super) use imp::Faults;
@@ -21,23 +20,23 @@ mod imp {
     use crate::sim::Gate;
     use crate::uring::PIECES;
 
-    /// What happens to one piece.
+    /// A fault that affects one piece.
     #[derive(Debug, Clone)]
     #[non_exhaustive]
     pub enum Strike {
-        /// The kernel does it, and this error number is told.
+        /// The kernel performs the piece; the caller sees this error number.
         Fail(i32),
-        /// The kernel does nothing of it, and this error number is told.
+        /// The kernel transfers none of the piece; the caller sees this error number.
         Refuse(i32),
-        /// No more than this many bytes of it are moved.
+        /// At most this many bytes of the piece are transferred.
         Short(u32),
-        /// The kernel is given it late: when the gate opens.
+        /// Submission waits until the gate opens.
         Hold(Gate),
-        /// The kernel does it, and that is told late: when the gate opens.
+        /// The kernel performs the piece; the result is reported when the gate opens.
         Late(Gate),
     }
 
-    /// Strikes that wait for their pieces. Clones are the same.
+    /// Pending faults of a ring. Clones share the same state.
     #[derive(Debug, Clone, Default)]
     pub struct RingFaults(Arc<Mutex<State>>);
 
@@ -49,19 +48,20 @@ mod imp {
     }
 
     impl RingFaults {
-        /// Nothing goes wrong.
+        /// Creates a set without faults.
         pub fn new() -> Self {
             Self::default()
         }
 
-        /// Strikes the `nth` piece of this kind from now on, counted from 0: of reads, writes or syncs.
+        /// Injects a fault at the `nth` piece of kind `op` (read, write or sync) from now on,
+        /// counted from 0.
         pub fn strike(&self, op: Op, nth: u64, strike: Strike) {
             let mut state = self.state();
             let at = state.seen.get(&op).copied().unwrap_or_default() + nth;
             state.waiting.push((op, at, strike));
         }
 
-        /// How many pieces were struck.
+        /// Returns how many pieces were affected.
         pub fn struck(&self) -> u64 {
             self.state().struck
         }
@@ -71,7 +71,7 @@ mod imp {
         }
     }
 
-    /// The strikes of a ring, if there are any.
+    /// The faults of a ring, if any.
     #[derive(Debug, Clone, Default)]
     pub(in super::super) struct Faults(Option<RingFaults>);
 
@@ -82,7 +82,7 @@ mod imp {
     }
 
     impl Faults {
-        /// What meets the next pieces.
+        /// Takes the faults for the next pieces.
         pub(in super::super) fn meet(&self, op: Op, pieces: usize) -> Met {
             let mut met = Met::default();
             let Some(faults) = &self.0 else { return met };
@@ -104,12 +104,12 @@ mod imp {
         }
     }
 
-    /// What meets the pieces of one call.
+    /// The faults for the pieces of one call.
     #[derive(Debug, Default)]
     pub(in super::super) struct Met([Option<Strike>; PIECES]);
 
     impl Met {
-        /// How much of a piece is asked of the kernel, and when.
+        /// Returns the length to submit for a piece; may wait before submission.
         pub(in super::super) fn asked(&self, piece: usize, len: usize) -> usize {
             match self.0.get(piece) {
                 Some(Some(Strike::Short(most))) => len.min(*most as usize),
@@ -122,7 +122,7 @@ mod imp {
             }
         }
 
-        /// What the caller is told of the results, and when.
+        /// Rewrites the results that the caller sees; may wait before returning them.
         pub(in super::super) fn over(self, results: &mut [i32; PIECES]) {
             for (result, strike) in results.iter_mut().zip(self.0) {
                 match strike {

@@ -83,7 +83,7 @@ mod tests {
     use crate::uring::ring::Ring;
     use crate::{Open, StdDisk, read_full_at, write_all_at};
 
-    /// Runs something while this many rings are lent out.
+    /// Runs `then` while `lent` rings are lent out.
     fn without_rings(pool: &Pool, lent: usize, then: &mut dyn FnMut()) {
         if lent == 0 {
             assert!(pool.with(|_: &mut Ring| Ok(())).is_none(), "a ring is left");
@@ -113,7 +113,7 @@ mod tests {
             assert_eq!(read_full_at(&file, &mut back, 0).unwrap(), 7);
             assert_eq!(&back, b"settled");
         });
-        // And all are there again.
+        // All rings are available again.
         assert!(file.pool.with(|ring| ring.sync_data(file.file.fd())).is_some());
     }
 

@@ -1,13 +1,13 @@
-//! Running out of memory that may be locked, told by the limit's name.
+//! Errors for the limit on locked memory, with the name of the limit.
 //!
-//! The kernel counts what is registered with a ring, and on older kernels the ring itself, against the
-//! limit on locked memory, and says no more than that there is no memory.
+//! The kernel counts registered buffers, and on older kernels the ring itself, against the limit on
+//! locked memory. It reports only that there is no memory.
 
 use std::io;
 
 use rustix::process::{Resource, getrlimit};
 
-/// The same failure, with the limit that it comes from, if it comes from one.
+/// Adds the limit to the error, if the limit caused it.
 pub(super) fn named(why: io::Error, registered: usize) -> io::Error {
     if why.kind() != io::ErrorKind::OutOfMemory {
         return why;
@@ -18,9 +18,9 @@ pub(super) fn named(why: io::Error, registered: usize) -> io::Error {
         0 => "a ring of io_uring".into(),
         bytes => format!("{bytes} bytes of buffers registered with io_uring"),
     };
-    let told = format!(
+    let reported = format!(
         "{why}: {what} have no room under the limit on locked memory, RLIMIT_MEMLOCK, which is {limit}; \
          raise it with `ulimit -l` or in /etc/security/limits.conf"
     );
-    io::Error::new(io::ErrorKind::OutOfMemory, told)
+    io::Error::new(io::ErrorKind::OutOfMemory, reported)
 }

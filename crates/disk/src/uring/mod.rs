@@ -1,13 +1,14 @@
 //! The disk of this machine through io_uring (Linux).
 //!
-//! Reads, writes and syncs go through rings; everything else is [`StdDisk`]'s. A large transfer is cut
-//! into pieces that are in flight together, which is what a ring can do and a system call cannot. A
-//! ring is used by one thread at a time, and there are at most [`RINGS`] of them: a call that finds
-//! none free is done by an ordinary system call, with the same result.
+//! Reads, writes and syncs use rings; all other operations use [`StdDisk`]. A large transfer is
+//! split into pieces that are in flight together, which one system call cannot do. Each ring is
+//! used by one thread at a time, and there are at most [`RINGS`] of them. A call that finds no free
+//! ring uses an ordinary system call, with the same result.
 //!
-//! io_uring may be missing (an old kernel), switched off (a sysctl), or forbidden (a seccomp filter),
-//! and a machine may be out of the memory for a ring. [`UringDisk::new`] says so, and
-//! [`UringDisk::or_std`] falls back to [`StdDisk`] and logs why. [`Dir::facts`] tells which it is.
+//! io_uring may be missing (an old kernel), disabled (a sysctl), or forbidden (a seccomp filter),
+//! and memory for a ring may be exhausted. [`UringDisk::new`] then returns an error.
+//! [`UringDisk::or_std`] falls back to [`StdDisk`] and logs the reason. [`Dir::facts`] names the
+//! implementation in use.
 
 mod faults;
 mod file;
@@ -31,19 +32,19 @@ use pool::Pool;
 pub use registered::Registered;
 use ring::Ring;
 
-/// The most rings of one disk.
+/// The maximum number of rings of one disk.
 pub const RINGS: usize = 16;
 
-/// The most pieces of one transfer in flight.
+/// The maximum number of pieces of one transfer in flight.
 pub const PIECES: usize = Ring::MOST;
 
-/// What a [`UringDisk`] may be told.
+/// Options of a [`UringDisk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UringOptions {
-    /// Whether io_uring may be used at all. Default `true`; with `false` [`UringDisk::new`] refuses.
+    /// Whether io_uring may be used. Default `true`; with `false` [`UringDisk::new`] fails.
     pub allowed: bool,
-    /// The most pieces of one transfer in flight, from 1 to [`PIECES`]. Default 4.
+    /// The maximum number of pieces of one transfer in flight, 1 to [`PIECES`]. Default 4.
     pub in_flight: usize,
 }
 
@@ -60,12 +61,12 @@ pub struct UringDisk {
 }
 
 impl UringDisk {
-    /// Makes the first ring and asks it what the kernel can do.
+    /// Creates the first ring and probes which operations the kernel supports.
     ///
     /// # Errors
-    /// Why io_uring cannot be used here: `Unsupported` when the kernel misses an operation or the
-    /// options do not allow it, `PermissionDenied` when a sysctl or a filter forbids it, `OutOfMemory`
-    /// when the limits leave no room for a ring, with the limit's name.
+    /// `Unsupported` when the kernel lacks an operation or the options forbid io_uring,
+    /// `PermissionDenied` when a sysctl or a filter forbids it, `OutOfMemory` with the name of the
+    /// limit when the limits leave no memory for a ring.
     pub fn new(options: UringOptions) -> io::Result<Self> {
         if !options.allowed {
             let why = "the options do not allow io_uring";
@@ -74,7 +75,7 @@ impl UringDisk {
         Self::make(options, Faults::default())
     }
 
-    /// The same, with something that goes wrong under it, for tests.
+    /// Like [`UringDisk::new`], with injected faults, for tests.
     ///
     /// # Errors
     /// As [`UringDisk::new`].
@@ -88,8 +89,8 @@ impl UringDisk {
         Ok(Self { pool: Arc::new(pool.map_err(|why| locked::named(why, 0))?) })
     }
 
-    /// This disk, or where it cannot be had the standard one, with the reason. The reason is logged,
-    /// too.
+    /// Returns this disk, or [`StdDisk`] and the reason when io_uring is unavailable. The reason is
+    /// also logged.
     pub fn or_std(options: UringOptions) -> (Arc<dyn Disk>, Option<io::Error>) {
         match Self::new(options) {
             Ok(disk) => (Arc::new(disk), None),
@@ -117,7 +118,7 @@ impl Disk for UringDisk {
     }
 }
 
-/// A directory whose files go through the rings.
+/// A directory whose files use the rings.
 #[derive(Debug)]
 struct UringDir {
     dir: StdDir,

@@ -1,4 +1,4 @@
-//! The rings of a disk: each is with one caller at a time, and they are made as they are needed.
+//! A pool of rings. Each ring serves one caller at a time; rings are created on demand.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use super::ring::Ring;
 #[derive(Debug)]
 pub(super) struct Pool {
     idle: Mutex<Vec<Ring>>,
-    /// Rings that there are, idle or not.
+    /// Existing rings, idle or not.
     made: AtomicUsize,
     in_flight: usize,
     faults: Faults,
@@ -24,7 +24,7 @@ impl Pool {
         Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight, faults })
     }
 
-    /// Lends a ring for one call; `None` when all are lent out and no other can be made.
+    /// Lends a ring for one call; `None` when all are lent out and no other can be created.
     pub(super) fn with<T>(
         &self,
         call: impl FnOnce(&mut Ring) -> io::Result<T>,

@@ -1,5 +1,5 @@
-//! A file and buffers that the kernel knows beforehand, so that it need not look them up and pin them
-//! at each transfer.
+//! A file and buffers registered with the kernel, which need not be looked up and pinned at each
+//! transfer.
 
 use std::path::Path;
 
@@ -8,20 +8,21 @@ use super::ring::Ring;
 use crate::std_disk::StdFile;
 use crate::{AlignedBuf, Error, File, Op, Open, Result, StdDisk};
 
-/// An open file with registered buffers, on a ring of its own. Transfers are of whole buffers.
+/// An open file with registered buffers, on its own ring. Transfers are whole buffers.
 #[derive(Debug)]
 pub struct Registered {
-    // The ring goes first, and with it what the kernel knows of the file and the buffers.
+    // The ring is dropped first, and with it the kernel's references to the file and the buffers.
     ring: Ring,
     file: StdFile,
 }
 
 impl Registered {
-    /// Opens the file of this name in `dir` and registers it with these buffers.
+    /// Opens the file `name` in `dir` and registers it with these buffers.
     ///
     /// # Errors
-    /// As [`Dir::open`](crate::Dir::open), [`Disk::open_dir`](crate::Disk::open_dir) and [`UringDisk::new`](super::UringDisk::new);
-    /// `OutOfMemory` when the limit on locked memory is too low, with its name and value.
+    /// As [`Dir::open`](crate::Dir::open), [`Disk::open_dir`](crate::Disk::open_dir) and
+    /// [`UringDisk::new`](super::UringDisk::new); `OutOfMemory` when the limit on locked memory is
+    /// too low, with its name and value.
     pub fn open(dir: &Path, name: &str, how: Open, buffers: Vec<AlignedBuf>) -> Result<Self> {
         let file = StdDisk::new().open_std_dir(dir)?.open_file(name, how)?;
         let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
@@ -31,12 +32,12 @@ impl Registered {
         Ok(Self { ring, file })
     }
 
-    /// A buffer.
+    /// Returns a registered buffer.
     pub fn buffer(&mut self, index: usize) -> Option<&mut [u8]> {
         self.ring.buffer(index)
     }
 
-    /// Fills a buffer from `offset`; fewer bytes where the file ends.
+    /// Fills a buffer from `offset`; short where the file ends.
     ///
     /// # Errors
     /// As [`File::read_at`]; `NotFound` when there is no such buffer.

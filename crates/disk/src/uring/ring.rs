@@ -1,27 +1,29 @@
-//! One ring: a transfer goes in as pieces, and comes out when the kernel has given all of them back.
+//! One io_uring ring with blocking calls. A transfer is submitted as pieces and returns when all of
+//! them have completed.
 //!
-//! # Why this is sound
+//! # Why the unsafe code is sound
 //!
-//! The kernel reads and writes the caller's memory, and uses the caller's descriptor, from the moment
-//! a piece is submitted until its completion arrives. Here nothing of that outlives the call that lent
-//! it:
+//! The kernel accesses the caller's memory and descriptor from the submission of a piece until its
+//! completion arrives. No such access outlives the call that lent them:
 //!
-//! * [`Ring::transfer`] holds the borrow of buffer and descriptor, and returns only when as many
-//!   completions arrived as pieces were submitted. No future is involved that could be dropped.
-//! * It takes the ring by `&mut`, so that no other call can take its completions.
-//! * Between the first submission and the last completion nothing panics: no allocation, no indexing
-//!   that can fail, no foreign code. [`InFlight`] ends the process should that ever become false.
-//! * A failing `io_uring_enter` is not the end of a call: what the kernel took is waited for, what it
-//!   did not take is never submitted, because the ring is then thrown away.
-//! * A ring that was left with something queued is never entered again.
-//! * Buffers that are registered belong to the ring ([`Ring::register`]), and are unregistered with it.
+//! * [`Ring::transfer`] borrows the buffer and the descriptor. It returns only when as many
+//!   completions arrived as pieces were submitted. It is not a future, so it cannot be dropped
+//!   halfway.
+//! * It takes the ring by `&mut`, so no other call can take its completions.
+//! * Between the first submission and the last completion nothing panics: no allocation, no
+//!   indexing that can fail, no foreign code. [`InFlight`] aborts the process if that is ever
+//!   violated.
+//! * A failing `io_uring_enter` does not end a call. Pieces that the kernel accepted are waited
+//!   for. Pieces that it did not accept are never submitted, because the ring is then discarded.
+//! * A ring with entries still queued is never entered again.
+//! * Registered buffers belong to the ring ([`Ring::register`]) and are unregistered with it.
 //!
 //! # Short and failed pieces
 //!
-//! A piece that failed fails the transfer, whatever became of the others: nobody may try again what
-//! may have failed for good. A short piece ends the count there, as a short `pwrite` does; pieces
-//! behind it may have been written, to places that the caller asked to be written. A sync is never
-//! linked behind a write: it would run behind a short one.
+//! A failed piece fails the transfer, whatever the results of the others. It must not be retried,
+//! because the failure may be permanent. A short piece ends the byte count, as a short `pwrite`
+//! does. Pieces after it may have been written, but only inside the range that the caller asked to
+//! write. A sync is never linked to a preceding write: it would run after a short one.
 
 #![allow(unsafe_code)]
 
@@ -33,14 +35,14 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use super::faults::Faults;
 use crate::{AlignedBuf, BLOCK, Op};
 
-/// A smaller transfer is one piece.
+/// Smaller transfers use one piece.
 const PIECE: usize = 256 << 10;
-/// How often in a row a signal, or a kernel short of memory, may turn a piece away.
+/// Attempts at a transfer while a signal or a memory shortage rejects its first piece.
 const TURNED_AWAY: u32 = 64;
-/// How often the kernel may refuse to take what was queued, before that is a failure.
+/// How often the kernel may reject queued entries before the call fails.
 const REFUSALS: u32 = 100_000;
 
-/// A ring of io_uring, used by one thread at a time, with calls that block.
+/// An io_uring ring, used by one thread at a time, with blocking calls.
 pub(crate) struct Ring {
     ring: IoUring,
     in_flight: usize,
@@ -55,7 +57,7 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// Ends the process if a call is left while the kernel holds the caller's memory.
+/// Aborts the process if a call exits while the kernel still accesses the caller's memory.
 struct InFlight;
 
 impl Drop for InFlight {
@@ -65,17 +67,17 @@ impl Drop for InFlight {
 }
 
 impl Ring {
-    /// The most pieces in flight.
+    /// The maximum number of pieces in flight.
     pub(crate) const MOST: usize = 16;
 
-    /// A ring for this many pieces in flight, [`Ring::MOST`] at most.
+    /// Creates a ring for `in_flight` pieces in flight, at most [`Ring::MOST`].
     ///
     /// # Errors
-    /// Why the kernel gives none; `Unsupported` when it misses an operation.
+    /// The kernel's error; `Unsupported` when it lacks an operation.
     pub(crate) fn new(in_flight: usize) -> io::Result<Self> {
         let in_flight = in_flight.clamp(1, Self::MOST);
         let entries = in_flight as u32;
-        // Older kernels do not know the flag, which saves an interruption of this thread.
+        // The flag avoids interrupting this thread. Older kernels do not know it.
         let ring = IoUring::builder().setup_coop_taskrun().build(entries);
         let ring = ring.or_else(|_| IoUring::new(entries))?;
         let mut probe = Probe::new();
@@ -94,7 +96,7 @@ impl Ring {
         Ok(Self { ring, in_flight, sound: true, buffers: Vec::new(), faults: Faults::default() })
     }
 
-    /// The same ring, with what is to go wrong on it.
+    /// Adds injected faults to the ring.
     pub(crate) fn with(mut self, faults: Faults) -> Self {
         self.faults = faults;
         self
@@ -103,7 +105,7 @@ impl Ring {
     /// Reads at most `buf.len()` bytes from `offset`.
     ///
     /// # Errors
-    /// The first failure of a piece.
+    /// The first error of a piece.
     pub(crate) fn read_at(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -121,7 +123,7 @@ impl Ring {
     /// Writes at most `buf.len()` bytes at `offset`.
     ///
     /// # Errors
-    /// The first failure of a piece; then nothing is known about the range.
+    /// The first error of a piece; the state of the range is then unknown.
     pub(crate) fn write_at(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -136,10 +138,10 @@ impl Ring {
         })
     }
 
-    /// Makes the bytes of a file durable, as `fdatasync` does. Asked for once, whatever comes of it.
+    /// Makes the bytes of a file durable, as `fdatasync` does. Submitted once and never retried.
     ///
     /// # Errors
-    /// The failure of the sync.
+    /// The error of the sync.
     pub(crate) fn sync_data(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let fd = types::Fd(fd.as_raw_fd());
         let sync = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
@@ -151,11 +153,11 @@ impl Ring {
         check(results[0]).map(|_| ())
     }
 
-    /// Registers buffers and a file with the kernel, so that it need not look them up and pin them at
-    /// each transfer. The buffers are the ring's from here on. Once in the life of a ring.
+    /// Registers buffers and a file with the kernel, which then need not be looked up and pinned at
+    /// each transfer. The ring owns the buffers from here on. Call it once per ring.
     ///
     /// # Errors
-    /// What the kernel says; `OutOfMemory` when the limit on locked memory is too low.
+    /// The kernel's error; `OutOfMemory` when the limit on locked memory is too low.
     pub(crate) fn register(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -168,14 +170,14 @@ impl Ring {
                 iov_base: buffer.as_mut_ptr().cast(),
             })
             .collect();
-        // SAFETY: the memory is valid for as long as the buffers are, and they go when the ring has
-        // gone: see the order of the fields' drop below.
+        // SAFETY: the memory is valid as long as the buffers, and they are dropped after the ring:
+        // `ring` is declared before `buffers`.
         unsafe { self.ring.submitter().register_buffers(&vectors)? };
         self.buffers = buffers;
         self.ring.submitter().register_files(&[fd.as_raw_fd()])
     }
 
-    /// A registered buffer.
+    /// Returns a registered buffer.
     pub(crate) fn buffer(&mut self, index: usize) -> Option<&mut [u8]> {
         self.buffers.get_mut(index).map(|buffer| &mut **buffer)
     }
@@ -211,13 +213,13 @@ impl Ring {
         Ok((buffer.as_mut_ptr(), buffer.len()))
     }
 
-    /// Whether the ring can be used again.
+    /// Returns whether the ring can be used again.
     pub(crate) fn is_sound(&self) -> bool {
         self.sound
     }
 
-    /// Cuts a transfer of `len` bytes at `offset` into pieces that are in flight together, and counts the bytes
-    /// from the start on that were moved.
+    /// Splits a transfer of `len` bytes at `offset` into pieces that are in flight together.
+    /// Returns the number of contiguous bytes transferred from its start.
     fn transfer(
         &mut self,
         op: Op,
@@ -225,8 +227,8 @@ impl Ring {
         offset: u64,
         piece_at: impl Fn(usize, u32) -> squeue::Entry,
     ) -> io::Result<usize> {
-        // As a positioned call does; to io_uring the last offset of all would mean "where the file
-        // stands".
+        // Positioned system calls reject such offsets too. To io_uring, offset `u64::MAX` would
+        // mean the current file position.
         if offset.checked_add(len as u64).is_none_or(|end| i64::try_from(end).is_err()) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
@@ -247,7 +249,7 @@ impl Ring {
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// Submits entries, [`Ring::MOST`] at most, and waits for all of them.
+    /// Submits entries, at most [`Ring::MOST`], and waits for all of them.
     fn run(
         &mut self,
         entries: impl Iterator<Item = squeue::Entry>,
@@ -258,8 +260,8 @@ impl Ring {
         }
         let mut queued = 0;
         for (n, entry) in entries.take(self.in_flight).enumerate() {
-            // SAFETY: memory and descriptor stay borrowed by our caller until `run` returns, and that
-            // is when the kernel has given them back: see the module.
+            // SAFETY: the caller keeps memory and descriptor borrowed until `run` returns, and by
+            // then the kernel no longer uses them: see the module documentation.
             if unsafe { self.ring.submission().push(&entry.user_data(n as u64)) }.is_err() {
                 break;
             }
@@ -283,7 +285,8 @@ impl Ring {
                 let passes = error.raw_os_error().is_some_and(|code| passing.contains(&code));
                 refusals += 1;
                 if (!passes || refusals > REFUSALS) && failure.is_none() {
-                    // What the kernel did not take it never will; the rest comes back.
+                    // The kernel never gets the entries it did not accept; completions of the
+                    // others arrive.
                     submitted -= self.ring.submission().len();
                     self.sound = false;
                     failure = Some(error);
@@ -301,8 +304,9 @@ impl Ring {
     }
 }
 
-/// What became of a transfer whose pieces, of these lengths, had these results: the bytes moved from
-/// its start on, or `None` when it should be begun again because its first piece was turned away.
+/// Combines the results of the pieces, given their lengths. Returns the number of contiguous bytes
+/// transferred from the start, or `None` to restart the transfer because its first piece was
+/// rejected.
 fn count(pieces: impl Iterator<Item = (usize, i32)>) -> io::Result<Option<usize>> {
     let mut moved = Some(0);
     let mut whole = true;

@@ -1,8 +1,9 @@
-//! Whose log it is.
+//! The component that a log belongs to.
 
 use std::fmt;
 
-/// The magic number of a component: whose log it is. See [`Options::component`].
+/// The magic number of the component that a log belongs to.
+/// See [`Options::component`](crate::Options::component).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Component(pub [u8; 8]);
 

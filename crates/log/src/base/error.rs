@@ -1,4 +1,4 @@
-//! Everything that can go wrong, for the person who reads it.
+//! The error type of the crate.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,35 +13,37 @@ use crate::format::RECORD_LIMIT_MAX;
 /// The result of an operation on a log.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation on a log failed, and what is still safe.
+/// Why an operation on a log failed, and what still works.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The disk refused. For a failed write or sync this is the first report: the log is poisoned
-    /// from here on. The source tells the operation, the file and the system's own error.
+    /// An operation of the disk failed. For a failed write or sync this is the first report: the
+    /// log is poisoned from then on. The source names the operation, the file and the error of the
+    /// system.
     Io(esker_disk::Error),
-    /// An earlier write or sync failed, with this cause, and nothing more is accepted. What was
-    /// durable stays readable. Reopen the log to go on.
+    /// An earlier write or sync failed, with this cause. The log accepts nothing more; durable
+    /// records stay readable. Reopen the log to continue.
     Poisoned(esker_disk::Error),
     /// An option is out of its range. Nothing was opened.
     InvalidOption {
         /// The option's name.
         option: &'static str,
-        /// What it must be.
+        /// The rule that its value must satisfy.
         rule: String,
     },
-    /// The staging buffers should be on huge pages, and too few are reserved. Nothing was opened.
+    /// The staging buffers are to be on huge pages, and too few are reserved. Nothing was opened.
     HugePages(NoHugePages),
     /// The log was closed.
     Closed,
-    /// The engine stopped before the record became durable. Whether it did is known after reopening.
+    /// The engine stopped before the record became durable. Reopening the log shows whether it did.
     Stopped,
     /// Another handle or process has the log open for writing.
     Locked {
         /// The directory of the log.
         dir: PathBuf,
-        /// The process that has it, as the file `lock` says. `None` when that file is missing or
-        /// says nothing. Just after a process took the lock it may still name the one before.
+        /// The process that holds the lock, as named in the file `lock`. `None` when that file is
+        /// missing or names none. Right after a process took the lock, the file may still name the
+        /// previous one.
         pid: Option<u32>,
     },
     /// There is no log in the directory.
@@ -51,7 +53,7 @@ pub enum Error {
         /// What was found instead.
         found: String,
     },
-    /// The files were written by a version of Esker that this one does not know.
+    /// The files were written by a version of Esker that this one does not support.
     UnsupportedVersion {
         /// The file.
         file: PathBuf,
@@ -64,13 +66,13 @@ pub enum Error {
         file: PathBuf,
     },
     /// The log belongs to another component than [`Options::component`](crate::Options::component)
-    /// says. Nothing was changed.
+    /// names. Nothing was changed.
     WrongComponent {
         /// The directory.
         dir: PathBuf,
         /// The component that the log belongs to; `None` for a plain log.
         found: Option<Component>,
-        /// The component that was to open it.
+        /// The component that tried to open it.
         expected: Option<Component>,
     },
     /// The record is larger than the log's record limit. Nothing was accepted.
@@ -80,43 +82,43 @@ pub enum Error {
         /// The largest payload that this log takes, in bytes.
         limit: u64,
     },
-    /// The batch is larger than an atomic batch can be. Nothing was accepted.
+    /// The batch exceeds the limit of an atomic batch. Nothing was accepted.
     BatchTooLarge {
         /// The bytes that the batch would take, record headers included.
         size: u64,
-        /// The most that one takes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// The number of a record is not above the number it follows, or it does not follow the last
-    /// record of the log. Nothing of the batch was accepted.
+    /// The sequence number of a record is not above the one that it follows, or the record does not
+    /// follow the last one of the log. Nothing of the batch was accepted.
     Sequence {
-        /// The record's number.
+        /// The sequence number of the record.
         seq: Seq,
-        /// The number that it says it follows.
+        /// The sequence number that the caller said it follows.
         prev: Seq,
-        /// The number that it would have had to follow.
+        /// The sequence number that it must follow.
         expected: Seq,
     },
-    /// Another append, not yet durable, came first and took the place after `prev`. Nothing was
-    /// accepted.
+    /// Another append, not yet durable, was ordered first after `prev`. Nothing was accepted.
     Conflict {
-        /// The number that both claimed to follow.
+        /// The sequence number that both said they follow.
         prev: Seq,
-        /// The last number accepted so far.
+        /// The last sequence number accepted so far.
         last: Seq,
     },
-    /// No space can be reserved for the record: the disk is full, or a quota or a limit on the size of
-    /// files is reached. The refused record was not accepted; [`Log::append_batch`](crate::Log::append_batch)
-    /// may have accepted those before it. Nothing is poisoned: reading, truncating and closing go on,
-    /// and so does appending once there is room.
+    /// No space can be reserved for the record: the disk is full, or a quota or a file size limit
+    /// is reached. The refused record was not accepted;
+    /// [`Log::append_batch`](crate::Log::append_batch) may have accepted those before it. Nothing
+    /// is poisoned: reading, truncating and closing continue, and so does appending once there is
+    /// room.
     NoSpace {
         /// The directory of the log.
         dir: PathBuf,
-        /// The bytes that could not be reserved, at least.
+        /// At least this many bytes could not be reserved.
         wanted: u64,
         /// The last durable record.
         durable: Seq,
-        /// What the system said.
+        /// The error of the system.
         cause: esker_disk::Error,
     },
     /// The staging memory is full and the caller asked not to wait. Nothing was accepted.
@@ -128,20 +130,20 @@ pub enum Error {
         /// The oldest record that is still stored.
         oldest: Seq,
     },
-    /// The bytes of these records were damaged and `repair` put them aside: every number above
-    /// `from` and up to `to`.
+    /// These records were corrupt and `repair` quarantined them: every sequence number above `from`
+    /// and up to `to`.
     Quarantined {
-        /// The last sound number before the gap.
+        /// The last valid sequence number before the gap.
         from: Seq,
-        /// The last number in the gap.
+        /// The last sequence number in the gap.
         to: Seq,
     },
-    /// Bytes that were durable are not what was written. Nothing was changed; `repair` puts the
-    /// damaged part aside and keeps the rest.
+    /// Durable bytes differ from what was written. Nothing was changed; `repair` quarantines the
+    /// corrupt part and keeps the rest.
     Corrupted(Corruption),
-    /// No record has this number.
+    /// No record has this sequence number.
     NotFound {
-        /// The number asked for.
+        /// The sequence number asked for.
         seq: Seq,
     },
     /// No record starts at this position.
@@ -151,15 +153,15 @@ pub enum Error {
     },
 }
 
-/// Where durable bytes are not what they should be.
+/// A place where durable bytes are corrupt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Corruption {
     /// The file.
     pub file: PathBuf,
-    /// The byte in it at which the damaged part begins.
+    /// The offset in the file at which the corrupt part begins.
     pub offset: u64,
-    /// The last sound record before it.
+    /// The last valid record before it.
     pub after: Seq,
     /// What is wrong there.
     pub what: String,
@@ -275,7 +277,7 @@ impl From<esker_disk::Error> for Error {
 }
 
 impl Error {
-    /// Whether the disk refused for want of space, and nothing else is wrong.
+    /// Whether the only cause is a lack of disk space.
     pub(crate) fn is_no_space(&self) -> bool {
         match self {
             Error::Io(cause) => cause.is_no_space(),
@@ -284,7 +286,8 @@ impl Error {
         }
     }
 
-    /// The same, as [`Error::NoSpace`] where it is a disk's refusal for want of space.
+    /// Turns a disk error for lack of space into [`Error::NoSpace`], and returns any other error
+    /// unchanged.
     pub(crate) fn for_want_of_space(self, dir: &Path, wanted: u64, durable: u64) -> Self {
         match self {
             Error::Io(cause) if cause.is_no_space() => {
@@ -304,16 +307,16 @@ pub(crate) fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToStrin
     Corruption { file, offset, after: Seq(after), what: what.to_string() }
 }
 
-/// Why a log takes no more records, kept for every later caller.
+/// Why a log accepts no more records. Kept for every later caller.
 #[derive(Debug, Clone)]
 pub(crate) enum Terminal {
-    /// A write or sync failed; the records through this number get the cause itself.
+    /// A write or sync failed. Waiters for records through this number get the cause itself.
     Failed {
         cause: Arc<esker_disk::Error>,
         through: u64,
     },
     Closed,
-    /// The engine is gone.
+    /// The engine stopped.
     Stopped,
 }
 

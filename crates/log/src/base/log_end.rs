@@ -1,4 +1,4 @@
-//! Places at the end of a log: what is written or durable, and where recovery leaves off.
+//! Points at the end of a log: what is written or durable, and the end that recovery found.
 
 use crate::format::LogId;
 
@@ -7,7 +7,7 @@ use crate::format::LogId;
 pub(crate) struct Mark {
     /// The number of the last unit.
     pub(crate) unit: u64,
-    /// The position behind its last block.
+    /// The position after its last block.
     pub(crate) position: u64,
     /// Its last record.
     pub(crate) seq: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Mark {
     pub(crate) segment: u64,
 }
 
-/// Where the log stands when it is opened: the state that recovery hands over.
+/// The end of the log as recovery hands it over at open.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogEnd {
     pub(crate) log: LogId,

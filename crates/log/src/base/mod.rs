@@ -1,4 +1,4 @@
-//! The vocabulary of the crate: errors, options, sequence numbers, positions.
+//! Basic types of the crate: errors, options, sequence numbers, positions.
 
 pub(crate) mod component;
 pub(crate) mod error;

@@ -1,4 +1,4 @@
-//! What a user may choose, checked once.
+//! The options of a log and their validation.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -11,49 +11,49 @@ use crate::base::error::{Error, Result};
 use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
 use crate::runtime::engine::Engine;
 
-/// The share of a checkpoint in the reserve.
+/// The part of the reserve that is meant for a checkpoint.
 const CHECKPOINT: u64 = 1 << 20;
-/// The reserve becomes a segment, and is no larger.
+/// The largest reserve. It becomes a segment, so it is no larger than one.
 const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
 
-/// When a commit comes unasked, and so what a crash may take.
+/// When a commit happens without a request, and so what a crash may lose.
 ///
-/// Awaiting a [`Ticket`](crate::Ticket) or calling [`Log::barrier`](crate::Log::flush) asks for a
+/// Awaiting a [`Ticket`](crate::Ticket) or calling [`Log::barrier`](crate::Log::barrier) requests a
 /// commit under every policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Every record is committed as soon as the device is free, together with all others that wait:
-    /// group commit. A crash takes nothing whose ticket resolved.
+    /// Group commit: every record is committed as soon as the device is free, together with all
+    /// others that wait. A crash loses nothing whose ticket resolved.
     #[default]
     Always,
-    /// A commit for every `n` records. A crash takes at most `n` - 1 records when no commit was in
-    /// flight and 2`n` - 1 when one was; an append that would exceed that waits. An atomic batch is
-    /// taken whole: one of more records than that waits until nothing else is at risk.
+    /// A commit for every `n` records. A crash loses at most `n` - 1 records with no commit in
+    /// flight and 2`n` - 1 with one; an append that would exceed that waits. An atomic batch is
+    /// never split: one of more records than that waits until nothing else is at risk.
     Batch(NonZeroU64),
-    /// A commit this long after the first record that has none, by a timer of the engine. A crash
-    /// takes what was accepted within this time and the length of one commit.
+    /// A commit this long after the first uncommitted record, by a timer of the engine. A crash
+    /// loses what was accepted within this time plus the duration of one commit.
     Periodic(Duration),
-    /// Records are handed to the operating system and synced when asked, at `close`, and before a
-    /// fourth segment holds records that were never synced. A killed process loses what was not
-    /// handed over yet; a power cut may take everything since the last sync.
+    /// Records are handed to the operating system. They are synced on request, at `close`, and
+    /// before a fourth segment holds records that were never synced. A killed process loses what it
+    /// had not handed over yet; a power cut may lose everything since the last sync.
     OsBuffered,
 }
 
-/// How much the log keeps. Every limit that is set counts; the oldest whole segments go first, and
-/// the segment that is written to never goes. Without a limit everything is kept.
+/// How much the log keeps. Every limit that is set applies. Whole segments are dropped, oldest
+/// first, and never the active segment. Without a limit everything is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Retention {
-    /// The most bytes in segments, the one written to included.
+    /// The most bytes in segments, the active one included.
     pub bytes: Option<u64>,
-    /// The most segments, the one written to included. At least 2.
+    /// The most segments, the active one included. At least 2.
     pub segments: Option<u64>,
-    /// The most records. At least 1; what is kept is a whole number of segments, so that up to one
-    /// segment's records more may stay.
+    /// The most records. At least 1. Only whole segments are dropped, so up to one segment's
+    /// records more may stay.
     pub records: Option<u64>,
-    /// The longest time since the last record of a segment was accepted, by the wall clock. Looked at
-    /// when the log is opened, goes on to another segment, and is closed.
+    /// The longest time since the last record of a segment was accepted, by the wall clock. Checked
+    /// when the log is opened, when it moves to another segment, and when it is closed.
     pub age: Option<Duration>,
 }
 
@@ -66,31 +66,31 @@ impl Retention {
     }
 }
 
-/// Whether commits go past the page cache.
+/// Whether commits bypass the page cache (O_DIRECT).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Direct {
-    /// Where the file system can and the policy gains by it: all but
+    /// Where the file system supports it and the policy benefits: every policy but
     /// [`OsBuffered`](Policy::OsBuffered).
     #[default]
     Auto,
-    /// Always; opening fails where the file system refuses.
+    /// Always; opening fails where the file system does not support it.
     On,
     /// Never.
     Off,
 }
 
-/// What opening does when durable bytes are damaged.
+/// What opening does when durable bytes are corrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnCorruption {
     /// Opening fails with [`Error::Corrupted`] and changes nothing.
     #[default]
     Fail,
-    /// The damaged commit units are put aside under `quarantine/`, the rest stays, and readers meet
-    /// [`Error::Quarantined`] in their place.
+    /// The corrupt commit units are quarantined under `quarantine/`, and the rest stays. Reading
+    /// them returns [`Error::Quarantined`].
     Quarantine,
-    /// Everything from the damaged unit on is put aside under `quarantine/` and cut off.
+    /// Everything from the corrupt unit on is quarantined under `quarantine/` and cut off.
     Truncate,
 }
 
@@ -98,7 +98,7 @@ pub enum OnCorruption {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OpenCheck {
-    /// Every segment's header and footer, and every byte that no footer vouches for.
+    /// Every segment's header and footer, and every byte that no footer covers.
     #[default]
     Quick,
     /// Every byte of every segment.
@@ -107,12 +107,12 @@ pub enum OpenCheck {
 
 /// Options of a log. [`Options::default`] suits a write-ahead log on an SSD.
 ///
-/// Nothing here must be the same from one opening to the next: a log written with one set of
-/// options opens with any other.
+/// No option must stay the same from one opening to the next: a log written with one set of options
+/// opens with any other.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// When a commit comes unasked. Default [`Policy::Always`].
+    /// When a commit happens without a request. Default [`Policy::Always`].
     pub policy: Policy,
     /// How much is kept. Default: everything.
     pub retention: Retention,
@@ -120,77 +120,83 @@ pub struct Options {
     /// [`RECORD_LIMIT_MAX`], 64 MiB and 4 KiB.
     pub record_limit: u32,
     /// The size at which a segment is full, in bytes: a multiple of 4096, from 64 KiB to 512 MiB.
-    /// Default 64 MiB. The file grows on demand. A record or an atomic batch that is larger gets a
-    /// segment of its own. Each segment of an open log takes one file descriptor.
+    /// Default 64 MiB. The file grows on demand. A larger record or atomic batch gets a segment of
+    /// its own. Each segment of an open log takes one file descriptor.
     pub segment_size: u32,
-    /// The bytes that are kept reserved on the disk, in a file of their own, for what a full disk must
-    /// not stop: opening after a crash, and the internal appends by which a component gives space
-    /// back ([`Log::append_internal`](crate::Log::append_internal)). Ordinary appends get
-    /// [`Error::NoSpace`] while the reserve is missing and cannot be made. It is filled when the log
-    /// is opened and when space was freed; where there is little room, with half of that, 64 KiB at
-    /// least. Default `None`: a segment's header, `buffers` times `buffer_size`, and 1 MiB for one
-    /// checkpoint. At most 512 MiB. `Some(0)` keeps none: then a log on a full disk may not open
-    /// before there is room.
+    /// The bytes that stay reserved on the disk, in a file of their own, for operations that must
+    /// succeed on a full disk. These are opening after a crash, and the internal appends by which a
+    /// component frees space ([`Log::append_internal`](crate::Log::append_internal)). Ordinary
+    /// appends get [`Error::NoSpace`] while the reserve is missing and cannot be made.
+    ///
+    /// The reserve is filled when the log is opened and when space was freed. Where there is little
+    /// room, it takes half of that, and at least 64 KiB. Default `None`: a segment's header,
+    /// `buffers` times `buffer_size`, and 1 MiB for one checkpoint. At most 512 MiB. `Some(0)`
+    /// keeps none: then a log on a full disk may not open before there is room.
     pub reserve: Option<u64>,
-    /// The records after which a segment is full, too. Default: no such limit.
+    /// The number of records at which a segment is full as well. Default: no such limit.
     pub segment_records: Option<u64>,
     /// The size of one staging buffer in bytes, a multiple of 4096 from 8 KiB to 64 MiB. Default
-    /// 4 MiB. A larger record gets a buffer of its own. A buffer takes memory as it is filled.
+    /// 4 MiB. A larger record gets a buffer of its own. A buffer uses memory only as it is filled.
     pub buffer_size: u32,
-    /// The most buffers that hold records not yet durable, from 2 to 1024. Default 8. Appending
-    /// waits, or fails with [`Error::Full`], when they are full.
+    /// The most buffers that hold records not yet durable, from 2 to 1024. Default 8. When they are
+    /// full, appending waits, or fails with [`Error::Full`].
     pub buffers: u32,
     /// The most commits in flight at a time where each is one write that is durable by itself (see
-    /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, a device that works on
-    /// several writes at once does so, and a crash may leave more units that were never durable.
+    /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, the device can process
+    /// several writes at once, and a crash may leave more units that were never durable.
     pub commits_in_flight: u32,
-    /// Whether the staging buffers are on huge pages. Default `false`. All of them are then taken at
-    /// opening, which fails with [`Error::HugePages`] when the kernel has too few in reserve, and
-    /// `buffer_size` is a multiple of the size of a huge page, usually 2 MiB. How many:
-    /// `buffer_size` times the larger of `buffers` and what `tail_cache` has room for, and one more.
-    /// Buffers of larger records, and those made while readers hold all of these, are ordinary memory.
+    /// Whether the staging buffers are on huge pages. Default `false`. All of them are then
+    /// reserved at opening, which fails with [`Error::HugePages`] when the kernel has too few in
+    /// its pool. `buffer_size` must be a multiple of the size of a huge page, usually 2 MiB.
+    ///
+    /// The number of buffers reserved, each of `buffer_size`, is one more than the larger of
+    /// `buffers` and what `tail_cache` has room for. Buffers of larger records, and those made
+    /// while readers hold all of these, are ordinary memory.
     pub huge_pages: bool,
     /// The bytes of durable records kept in memory for readers at the tip. Default 8 MiB.
     pub tail_cache: u64,
-    /// The bytes of memory that batches of readers may hold beyond the tail cache. Default 64 MiB. A
-    /// batch from the tail holds a staging buffer until it is dropped; when readers who are slow to
-    /// drop theirs hold more than this, they all read from the files until they hold less. What was
+    /// The bytes of memory that batches of readers may hold beyond the tail cache. Default 64 MiB.
+    /// A batch from the tail holds a staging buffer until it is dropped. When batches that are
+    /// still held exceed this limit, all readers read from the files until they hold less. What was
     /// handed out by then, at most the tail cache, may come on top.
     pub reader_memory: u64,
-    /// The bytes of records read from files that are kept for the next reader of the same place.
-    /// Default 16 MiB. Readers that lag behind the tail share what one of them read.
+    /// The bytes of records read from files that are cached for other readers of the same range.
+    /// Default 16 MiB. Readers that lag share what one of them read.
     pub cold_cache: u64,
-    /// The sparse index has an entry at least every so many bytes. Default 64 KiB, 4 KiB to
-    /// 512 KiB. Denser costs memory (24 bytes an entry), sparser makes a lookup read more.
+    /// The most bytes between two entries of the sparse index. Default 64 KiB, from 4 KiB to
+    /// 512 KiB. A denser index takes more memory (24 bytes per entry); with a sparser one a
+    /// lookup reads more.
     pub index_bytes: u32,
-    /// ... and at least every so many records. Default 1024, at least 1.
+    /// The most records between two entries of the sparse index. Default 1024, at least 1.
     pub index_records: u32,
-    /// Whether commits go past the page cache.
+    /// Whether commits bypass the page cache (O_DIRECT). Default [`Direct::Auto`].
     pub direct: Direct,
-    /// Whether the file is opened so that every write is durable by itself (O_DSYNC) where the
-    /// policy wants every commit durable. Default `true`: one system call less a commit. With
+    /// Whether the file is opened with O_DSYNC, so that every write is durable by itself, where the
+    /// policy wants every commit durable. Default `true`: one system call less per commit. With
     /// `false` a commit is a write and an fdatasync.
     pub dsync: bool,
-    /// What to do about damage. Default: fail.
+    /// What to do about corruption. Default: fail.
     pub on_corruption: OnCorruption,
     /// How much is checked at opening. Default: quick.
     pub validate: OpenCheck,
-    /// Opening fails where there is no log. Default `false`: one is created.
+    /// Opening fails where there is no log. Default `false`: a log is created.
     pub must_exist: bool,
-    /// The component that the log belongs to, for those that keep records of their own form in it; a
-    /// log that is created gets it for good. Opening the log of another component, or a plain log
-    /// where a component is expected, fails before anything is changed. Readers, [`verify`](crate::verify)
-    /// and [`repair`](crate::recovery::repair) work on the logs of all components. Default: none, a plain log.
+    /// The component that the log belongs to, for components that keep records of their own format
+    /// in it. A log that is created gets it permanently. Opening the log of another component, or a
+    /// plain log where a component is expected, fails before anything is changed. Readers,
+    /// [`verify`](crate::verify) and [`repair`](crate::repair) work on the logs of all components.
+    /// Default: none, a plain log.
     pub component: Option<Component>,
-    /// Where the log lives. Default: the real disk.
+    /// The disk that holds the log. Default: the real disk.
     pub disk: Arc<dyn Disk>,
-    /// The threads that commit. Default: those shared by all logs of the process.
+    /// The engine whose threads commit. Default: the one that all logs of the process share.
     pub engine: Option<Engine>,
-    /// The processor that the threads which commit stay on. The log then has an engine of its own, so
-    /// that `engine` is not set; see [`Engine::pinned`] for one that several logs share. Default: none,
-    /// which is the recommendation, unless it is one that takes the interrupts of the disk and was
-    /// measured: see ARCHITECTURE.md for figures. A caller that waits on its own thread may commit
-    /// there, wherever that runs.
+    /// The processor that the commit threads are pinned to. The log then has an engine of its own,
+    /// and `engine` must not be set; see [`Engine::pinned`] for a pinned engine that several logs
+    /// share. A caller that waits on its own thread may commit there, on any processor.
+    ///
+    /// Default and recommendation: none, unless you measured a gain on a processor that handles the
+    /// interrupts of the disk. See `docs/decisions` for figures.
     pub pin: Option<usize>,
 }
 
@@ -226,12 +232,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults on another disk.
+    /// The default options on another disk.
     pub fn on(disk: Arc<dyn Disk>) -> Self {
         Self { disk, ..Self::default() }
     }
 
-    /// The bytes of the reserve, whole blocks.
+    /// The bytes of the reserve, in whole blocks.
     pub(crate) fn reserve_bytes(&self) -> u64 {
         let staged = u64::from(self.buffers) * u64::from(self.buffer_size);
         let bytes = self.reserve.unwrap_or(u64::from(BLOCK) + staged + CHECKPOINT);

@@ -1,14 +1,14 @@
-//! The two ways to name a place in a log.
+//! The two ways to address a record in a log.
 
 use std::fmt;
 
-/// The sequence number of a record. The first that a log assigns is 1; 0 stands for "before any".
+/// The sequence number of a record. The first that a log assigns is 1; 0 means "before any".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Seq(pub u64);
 
 /// A byte position in the log, over all its segments. It grows with every record. Recovery after a
-/// crash may move the last records, and their positions with them; numbers stay.
+/// crash may move the last records, which changes their positions but not their sequence numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Position(pub u64);

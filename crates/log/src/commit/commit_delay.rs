@@ -1,41 +1,43 @@
-//! Waiting a moment for those who are about to come back.
+//! Adaptive commit delay: wait briefly so that callers woken by the last commit join the next one.
 //!
-//! A commit wakes its callers, and most programs' callers append again at once. Who commits what is
-//! staged at that moment leaves them behind: they fall into two groups that take turns, each
-//! commit carries half of them, and each caller waits for two. So the next commit waits until as many
-//! have come back as were woken, for a quarter of the time that the last commit took at most. Where
-//! that is in vain, because they do not come back or there are too many, it is tried again only
-//! after one commit, after three, and so on up to 255.
+//! A commit wakes its callers, and in most programs they append again at once. A commit that starts
+//! immediately misses them. The callers then split into two groups that take turns: each commit
+//! carries half of them, and each caller waits for two commits.
 //!
-//! Pure: it is told how long things took.
+//! So the next commit waits until as many callers are back as were woken, at most a quarter of the
+//! last commit's time. After a wait without effect (the callers do not come back, or there are too
+//! many) the delay is skipped for one commit, then three, and so on up to 255.
+//!
+//! Pure: the caller supplies all durations.
 
 use std::time::Duration;
 
-/// A shorter wait is not worth the look.
+/// Shorter waits are skipped.
 const SHORTEST: Duration = Duration::from_micros(20);
-/// However slow the disk.
+/// The longest wait, however slow the disk is.
 const LONGEST: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default)]
 pub(crate) struct CommitDelay {
-    /// Staged records that end the wait, and how long it is at most.
+    /// The number of staged records that ends the wait, and the longest wait.
     awaited: Option<(u32, Duration)>,
-    /// A thread waits.
+    /// Whether a thread waits.
     waiting: bool,
-    /// The last try was met: the callers come back together.
+    /// The last wait reached its target: the callers come back together.
     regrouping: bool,
-    /// Commits to let pass before the next try, and as many as after the last one in vain.
+    /// Commits to skip before the next attempt, and how many were skipped after the last wait
+    /// without effect.
     skip: u8,
     skipped: u8,
 }
 
 impl CommitDelay {
-    /// A commit landed that took this long and woke so many callers, with this much staged.
+    /// A commit completed after `took` and woke `callers`, with `staged` records staged now.
     pub(crate) fn completed(&mut self, staged: u32, callers: usize, took: Duration) {
         self.awaited = None;
         let target = staged.saturating_add(u32::try_from(callers).unwrap_or(u32::MAX));
         let wait = (took / 4).min(LONGEST);
-        // Nobody need wait for a caller that is alone.
+        // A single caller has no others to wait for.
         if callers == 0 || target < 2 || wait < SHORTEST {
             return;
         }
@@ -46,8 +48,8 @@ impl CommitDelay {
         self.awaited = Some((target, wait));
     }
 
-    /// How long the next commit waits at most, with this much staged. The caller then waits, until
-    /// [`CommitDelay::end`].
+    /// Returns how long the next commit waits at most, with this many records staged. The calling
+    /// thread then waits, until [`CommitDelay::end`].
     pub(crate) fn begin(&mut self, staged: u32) -> Option<Duration> {
         let (target, wait) = self.awaited?;
         self.waiting = staged < target;
@@ -62,18 +64,18 @@ impl CommitDelay {
         self.waiting
     }
 
-    /// Whether a thread waits and need not any more.
+    /// Whether a thread waits and may stop.
     pub(crate) fn is_met(&self, staged: u32) -> bool {
         self.waiting && self.awaited.is_none_or(|(target, _)| staged >= target)
     }
 
-    /// Whether the callers come back together, so that a commit beside the one in flight would only
-    /// part them.
+    /// Whether the callers come back together. A commit beside the one in flight would only split
+    /// them.
     pub(crate) fn is_regrouping(&self) -> bool {
         self.regrouping
     }
 
-    /// The wait is over.
+    /// Ends the wait.
     pub(crate) fn end(&mut self, staged: u32) {
         self.waiting = false;
         if let Some((target, _)) = self.awaited.take() {

@@ -1,21 +1,27 @@
-//! The one who makes jobs of the core ready to be written, in order.
+//! Prepares the jobs of the core, in order, and executes their I/O.
 //!
-//! There is one committer for a log, handed from whoever prepares a commit to whoever prepares the
-//! next. What the next unit needs of the last one, the file and the checksum to chain to, goes with
-//! it. The I/O itself is a [`CommitIo`], which needs the committer no more: the next commit is prepared
-//! while this one is written.
+//! Each log has one committer, which passes from the thread that prepares a commit to the one that
+//! prepares the next. It carries what the next unit needs from the last one: the file and the
+//! checksum to chain to. The I/O is a [`CommitIo`] and does not need the committer, so the next
+//! commit is prepared while this one is written.
 //!
 //! # The crash argument of a commit
 //!
-//! A unit goes to blocks where nothing durable stands: the core gives each range once, and after a
-//! crash recovery never writes behind an old end (see `recovery`). Its header, with the checksum
-//! over all of it, is part of the same write; whatever part of the write a crash leaves, either the
-//! whole unit is there or its checksum does not match. It is durable when the write through O_DSYNC
-//! returned, or the sync behind it, for it and for every unit before it; only then is the mark moved
-//! and a ticket resolved. The claim in a header is the durable mark of the moment before the write was
-//! submitted, never more; under `OsBuffered` the watermark page, stored and synced before a ticket resolves,
-//! says what no unit says (see `mark`). So of the units in flight a crash may leave any: one that is there behind
-//! one that is missing claims nothing about that, and is cut off with it.
+//! Each unit is written to blocks that hold no durable data. The core assigns each range once, and
+//! after a crash recovery never writes past an old end of the log (see `recovery`).
+//!
+//! The unit's header, with a checksum over the whole unit, is part of the same write. Whatever part
+//! of the write survives a crash, either the whole unit is there or its checksum does not match.
+//!
+//! A unit is durable when its O_DSYNC write, or the sync after its write, has returned for it and
+//! for every unit before it. Only then does the watermark advance and a ticket resolve.
+//!
+//! The durable lower bound in a header is the durable watermark from before the write was
+//! submitted, never more. Under `OsBuffered` the watermark page, stored and synced before a ticket
+//! resolves, records the durable end that no unit records (see `store::watermark_page`).
+//!
+//! So a crash may leave any subset of the units in flight. A unit after a missing one carries no
+//! durable lower bound that covers it. Recovery cuts both.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -34,12 +40,12 @@ use crate::staging::buffer::close_unit;
 use crate::store::paths;
 use crate::store::segment_table::{Segment, State};
 
-/// A job with everything that its I/O needs.
+/// A job, with everything that its I/O needs.
 #[derive(Debug)]
 pub(crate) struct CommitIo {
     job: Job,
     file: Arc<dyn File>,
-    /// The files to sync, but for the one that is written.
+    /// Other files to sync, besides the one that is written.
     unsynced: Vec<Arc<dyn File>>,
 }
 
@@ -65,8 +71,8 @@ impl CommitIo {
             }
             log.counters.synced();
             if log.options.policy == Policy::OsBuffered {
-                // One sync may make many units durable, and none of them says so. Such commits are
-                // in flight one at a time, so all before this mark is durable, too.
+                // One sync may make many units durable, and no unit records that. Such commits are
+                // in flight one at a time, so everything before this mark is durable, too.
                 log.watermark_page.lock().store_durably(self.job.mark())?;
             }
         }
@@ -77,7 +83,7 @@ impl CommitIo {
         &self.job
     }
 
-    /// The emptied list of index entries, to be filled again.
+    /// Returns the emptied list of index entries, for reuse.
     pub(crate) fn into_index(self) -> Vec<IndexEntry> {
         match self.job {
             Job::Write { unit, .. } => unit.index,
@@ -87,7 +93,7 @@ impl CommitIo {
 }
 
 impl Committer {
-    /// Makes a job ready to be written.
+    /// Prepares a job for its I/O.
     pub(crate) fn prepare(
         &mut self,
         log: &WriteHalf,
@@ -105,8 +111,8 @@ impl Committer {
         Ok(CommitIo { job, file: Arc::clone(&self.file), unsynced })
     }
 
-    /// Closes a unit with its header, and enters it in its segment. Readers look only as far as the
-    /// durable mark.
+    /// Completes a unit with its header and adds it to its segment. Readers see it only once the
+    /// durable watermark covers it.
     fn complete(&mut self, log: &WriteHalf, unit: &mut Unit, durable: Mark) -> Result<()> {
         let time_ms = log.engine.wall_ms();
         if unit.buffer.segment != self.segment.number() {
@@ -139,7 +145,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Goes on in the next segment: its header first, which says where this one ends.
+    /// Continues in the next segment. Its header, written first, records where this one ends.
     fn rotate(&mut self, log: &WriteHalf, unit: &Unit, durable: Mark, time_ms: u64) -> Result<()> {
         let number = unit.buffer.segment;
         let header = SegmentHeader {
@@ -156,7 +162,7 @@ impl Committer {
             first_chain: 0,
         };
         let Some(ready) = log.preallocator.take(number) else {
-            // The core gives places in segments that are made, and in no others.
+            // The core places units only in segments that were created.
             tracing::error!(segment = number, "segment was not made");
             return Err(Error::Stopped);
         };
@@ -195,7 +201,7 @@ impl Committer {
         Ok(())
     }
 
-    /// Ends the file at the end of the log and makes all of it durable, for a clean close.
+    /// Truncates the file at the end of the log and makes all of it durable, for a clean close.
     pub(crate) fn end_file(&mut self, log: &WriteHalf) -> Result<()> {
         let end = u64::from(self.segment.state.read().end);
         self.file.set_len(end)?;
@@ -208,7 +214,8 @@ impl Committer {
     }
 }
 
-/// Waits until every appender of the unit has copied its record: the time of a copy.
+/// Waits until every appender of the unit has copied its record. This takes at most the time of a
+/// copy.
 fn wait_for_appenders(log: &WriteHalf, unit: &Unit) -> u64 {
     let fill_tracker = log.fill_tracker(unit.number);
     let mut looks = 0u32;

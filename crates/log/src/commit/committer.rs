@@ -1,7 +1,7 @@
-//! The committer: what the next commit needs of the last one.
+//! The committer: the state that one commit passes to the next.
 //!
-//! There is one for a log, handed from the thread that prepares a commit to the one that prepares the
-//! next: the file, and the checksum to chain to. `commit_io` does the work.
+//! Each log has one. It passes from the thread that prepares a commit to the one that prepares the
+//! next. It holds the file and the checksum to chain to. `commit_io` does the work.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::store::segment_table::Segment;
 
 #[derive(Debug)]
 pub(crate) struct Committer {
-    /// The segment that is written to, and the file open for that.
+    /// The segment that is written to, and its file, open for writing.
     pub(super) segment: Arc<Segment>,
     pub(super) file: Arc<dyn File>,
-    /// Files of earlier segments with writes that were not synced.
+    /// Files of earlier segments with unsynced writes.
     pub(super) unsynced: Vec<Arc<dyn File>>,
     pub(super) chain: u32,
     pub(super) session: u64,

@@ -1,4 +1,4 @@
-//! Driving commits: on the thread of a caller that waits, or of the engine.
+//! Drives commits, on the thread of a waiting caller or of the engine.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,11 +18,12 @@ use crate::commit::write_half::{State, WriteHalf};
 use crate::runtime::engine::CommitWork;
 use crate::runtime::waiters::wake;
 
-/// Under policies that commit at once, what nobody asked for is committed after this time.
+/// Under `Always` and `OsBuffered`, records whose commit no caller requested are committed
+/// (`OsBuffered`: written) after this time.
 const LATEST: Duration = Duration::from_millis(10);
 
 impl WriteHalf {
-    /// What became of a record: `None` while that is open.
+    /// The outcome of a record; `None` while it is undecided.
     pub(crate) fn outcome(&self, seq: u64) -> Option<Result<()>> {
         if self.watermark.seq() >= seq {
             return Some(Ok(()));
@@ -45,16 +46,16 @@ impl WriteHalf {
         }
     }
 
-    /// Asks for a commit through this unit, and drives what it takes on this thread, as far as others
-    /// do not. `false` if there was nothing left to do but to wait for them. A caller with a deadline
-    /// leaves it to the engine: a write cannot be broken off.
+    /// Requests a commit through this unit, and runs the jobs for it that no other thread runs.
+    /// Returns `false` if nothing was left but to wait for other threads. A caller with a deadline
+    /// leaves the work to the engine, because a write cannot be interrupted.
     pub(crate) fn drive(&self, unit: u64, deadline: Option<Instant>) -> bool {
         let mut state = self.lock();
         state.core.ask_sync(unit);
         self.run_or_kick(state, Until::Durable(unit), deadline)
     }
 
-    /// Drives the next commit, if there is one, as [`WriteHalf::drive`] does.
+    /// Runs the next commit, if there is one, as [`WriteHalf::drive`] does.
     pub(crate) fn drive_one(&self, deadline: Option<Instant>) -> bool {
         self.run_or_kick(self.lock(), Until::One, deadline)
     }
@@ -76,16 +77,16 @@ impl WriteHalf {
         self.weak_self.upgrade().unwrap_or_else(|| unreachable!("somebody holds the log"))
     }
 
-    /// Asks for a commit through this unit and leaves it to the engine.
+    /// Requests a commit through this unit and leaves it to the engine.
     pub(crate) fn ask_and_kick(&self, unit: u64) {
         let mut state = self.lock();
         state.core.ask_sync(unit);
         self.kick(&state);
     }
 
-    /// The caller does not wait: asks for what the policy owes it.
+    /// Requests what the policy guarantees to a caller that does not wait.
     pub(crate) fn unawaited(&self, unit: u64) {
-        // These are owed nothing more than the append saw to.
+        // Under these policies the append already requested everything that is guaranteed.
         if matches!(self.options.policy, Policy::Batch(_) | Policy::Periodic(_)) {
             return;
         }
@@ -94,7 +95,7 @@ impl WriteHalf {
         self.kick(&state);
     }
 
-    /// Queues the log with the engine if there is work that nobody is on.
+    /// Queues the log with the engine if there is a job and no thread is preparing one.
     pub(crate) fn kick(&self, state: &State) {
         if state.core.is_delaying() {
             return;
@@ -107,12 +108,13 @@ impl WriteHalf {
         }
     }
 
-    /// Commits what nobody else is on, as far as it is wanted; whether there was anything.
+    /// Runs the jobs that no other thread runs, as far as `until` wants them. Returns whether there
+    /// were any.
     fn run_commits<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Until) -> bool {
         let mut wakers = state.wakers.pop().unwrap_or_default();
         let mut guard = PanicGuard { log: self, in_flight: None };
         let mut any = false;
-        // Without an engine's threads, whoever drives does all that was asked for.
+        // Without engine threads, the calling thread runs everything that was requested.
         let manual = self.engine.is_manual();
         while manual || until.wants(&state.core, any) {
             if !manual {
@@ -130,7 +132,7 @@ impl WriteHalf {
             if manual {
                 state = self.execute_several(state, io, &mut guard, &mut wakers);
             } else {
-                // What came meanwhile may be another's commit.
+                // Another thread may commit what was staged meanwhile.
                 self.kick(&state);
                 state = self.execute(state, io, &mut wakers);
             }
@@ -149,8 +151,8 @@ impl WriteHalf {
         any
     }
 
-    /// Stays awake a moment for callers to come back, where that is worth it. `false` if another thread
-    /// does, and commits then.
+    /// Runs the commit delay where it is worthwhile. Returns `false` if another thread is already
+    /// in the delay; that thread then commits.
     fn delay_commit<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -171,14 +173,14 @@ impl WriteHalf {
         (state, true)
     }
 
-    /// Tells the thread that waits for callers when enough are back.
+    /// Ends the commit delay of another thread when enough callers are back.
     pub(crate) fn notify_delay(&self, state: &State) {
         if state.core.delay_is_met() {
             self.delay_met.store(true, SeqCst);
         }
     }
 
-    /// Makes a job ready; `None` when that failed. The committer is back when this returns, unless it
+    /// Prepares a job; `None` when that failed. The committer is back when this returns, unless it
     /// panics.
     fn submit<'a>(
         &'a self,
@@ -206,7 +208,7 @@ impl WriteHalf {
         }
     }
 
-    /// Does the I/O of a flight, and tells whoever waited for what is durable with it.
+    /// Does the I/O of an in-flight commit, and wakes the waiters of everything it made durable.
     fn execute<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -215,7 +217,7 @@ impl WriteHalf {
     ) -> MutexGuard<'a, State> {
         let (number, last) = (io.job().unit(), io.job().last_seq());
         if state.core.has_failed() {
-            // Nothing is written behind a failure but what was on its way already.
+            // After a failure, only writes that were already submitted complete.
             state.core.fail(number);
             self.publish_terminal(&state);
             return state;
@@ -224,7 +226,7 @@ impl WriteHalf {
         let start = Instant::now();
         let outcome = io.execute(self);
         let took = start.elapsed();
-        // Whoever is told that this is durable may want to use its window again.
+        // Release the staging buffer before the waiters wake: they may want to reuse it.
         let index = io.into_index();
         let mut state = self.lock();
         let before = state.core.durable();
@@ -242,26 +244,26 @@ impl WriteHalf {
         let callers = self.waiters.take_callers(mark.seq, wakers);
         state.core.commit_completed(callers, took);
         if self.waiters.has_readers() {
-            // Whoever wakes thousands of them is no use to the callers meanwhile.
+            // Waking thousands of readers takes long. The engine commits for the callers meanwhile.
             self.kick(&state);
         }
         drop(state);
         wakers.drain(..).for_each(wake);
         let moved = mark != before;
-        let told = if moved { self.watermark_page.lock().store(mark) } else { Ok(()) };
+        let page_stored = if moved { self.watermark_page.lock().store(mark) } else { Ok(()) };
         self.waiters.wake_readers(mark.seq, wakers);
         if (moved && self.rotation_pending.load(SeqCst)) || self.preallocator.is_low() {
             self.want_maintenance();
         }
         let mut state = self.lock();
-        if let Err(error) = told {
+        if let Err(error) = page_stored {
             self.terminal(&mut state, error, mark.seq);
         }
         state
     }
 
-    /// As threads would: everything that may be in flight at once is launched, and then lands, every
-    /// other time in the wrong order.
+    /// Imitates threads: submits everything that may be in flight at once, then completes it, every
+    /// other time in reverse order.
     fn execute_several<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -294,8 +296,8 @@ impl WriteHalf {
         self.terminal(state, error, through);
     }
 
-    /// Takes no more records from here on, for this reason. Whoever holds the state wakes everybody
-    /// after letting go of it.
+    /// Puts the log into the terminal state, for this reason. The caller wakes all waiters after it
+    /// releases the state lock.
     fn terminal(&self, state: &mut State, error: Error, through: u64) {
         let terminal = match error {
             Error::Io(cause) => Terminal::Failed { cause: Arc::new(cause), through },
@@ -308,8 +310,7 @@ impl WriteHalf {
         self.publish_terminal(state);
     }
 
-    /// Those who wait hear of a failure when nothing that was on its way before it can become durable
-    /// any more.
+    /// Publishes a failure once no commit submitted before it can still become durable.
     fn publish_terminal(&self, state: &State) {
         if state.core.has_failed() && !state.core.is_open() {
             self.terminal.set(state.core.terminal());
@@ -317,7 +318,7 @@ impl WriteHalf {
         }
     }
 
-    /// A failure outside a commit.
+    /// Records a failure outside a commit.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.lock();
         let through = state.core.durable().seq;
@@ -326,11 +327,11 @@ impl WriteHalf {
         self.waiters.wake_all();
     }
 
-    /// Starts the timer of `Periodic` for a record that was just accepted.
+    /// Starts the policy's commit timer for a record that was just accepted.
     pub(crate) fn start_period(&self, state: &mut State) {
         let period = match state.core.policy() {
             Policy::Periodic(period) => Some(period),
-            // Somebody may keep a ticket and never look at it.
+            // A caller may keep a ticket and never poll it.
             Policy::Always | Policy::OsBuffered => Some(LATEST),
             Policy::Batch(_) => None,
         };
@@ -346,11 +347,11 @@ impl WriteHalf {
 /// How far a thread drives commits.
 #[derive(Debug, Clone, Copy)]
 enum Until {
-    /// Nothing is left to be done.
+    /// Until no work is left.
     Idle,
-    /// The next one.
+    /// The next commit only.
     One,
-    /// This unit is durable, or in other hands.
+    /// Until this unit is durable, or only other threads can make it so.
     Durable(u64),
 }
 
@@ -364,11 +365,11 @@ impl Until {
     }
 }
 
-/// Tells everybody when the thread that commits panics: its flights do not land, and the committer
-/// may be gone with it.
+/// Puts the log into the terminal state when the committing thread panics. Its in-flight commits
+/// never complete, and the committer may be lost with it.
 struct PanicGuard<'a> {
     log: &'a WriteHalf,
-    /// Those that this thread launched and that are not over.
+    /// The commits that this thread submitted and that have not completed.
     in_flight: Option<RangeInclusive<u64>>,
 }
 

@@ -1,5 +1,5 @@
-//! The slow work: footers, retention, segments and blocks made ahead. None of it stands between a
-//! record and its ticket.
+//! Background work: footers, retention, preallocated segments and prewritten blocks. No ticket
+//! waits for any of it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::store::trim_point::{Trim, TrimPoint};
 /// Spare files kept for the next segments.
 const SPARES: usize = 2;
 
-/// Does what is due, once.
+/// Does everything that is due, once.
 pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
     let _changing = log.segment_set_lock.lock();
-    // Nothing is written to a file whose last write or sync failed.
+    // Never write to a file whose last write or sync failed.
     if log.is_closed() || log.watermark.is_terminal() {
         return Ok(());
     }
@@ -41,7 +41,8 @@ pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
     prewrite_ahead(log)
 }
 
-/// A segment gets its footer once a unit of a later segment is durable, and with it all of its own.
+/// Writes the footer of each full segment, once a unit of a later segment is durable. Then all
+/// units of the full segment are durable, too.
 fn write_footers(log: &WriteHalf) -> Result<()> {
     let durable = log.watermark.position();
     let segments = log.segments.all();
@@ -52,7 +53,7 @@ fn write_footers(log: &WriteHalf) -> Result<()> {
         if due && durable > next.header.base {
             match log.dir.open(&segment.name(), Open::write()) {
                 Ok(file) => end_segment(log, &*file, segment)?,
-                // Opening the log does without a footer; it only takes longer.
+                // Opening the log works without a footer; it only takes longer.
                 Err(error) => tracing::warn!(%error, "failed to write segment footer"),
             }
         } else if due {
@@ -62,25 +63,25 @@ fn write_footers(log: &WriteHalf) -> Result<()> {
     Ok(())
 }
 
-/// Writes the footer of a full segment, and gives back what was reserved behind it.
+/// Writes the footer of a full segment, and frees the space reserved past it.
 pub(crate) fn end_segment(log: &WriteHalf, file: &dyn File, segment: &Segment) -> Result<()> {
     let end = match write_footer(file, segment) {
         Err(error) if error.is_no_space() => {
-            // Its records are too small for the room that is reserved for it.
+            // Its records are so small that the footer exceeds the space reserved for it.
             tracing::warn!(%error, "failed to write segment footer");
             return Ok(());
         }
         end => end?,
     };
-    // A file that is used again keeps its blocks.
+    // A file that will be recycled keeps its blocks.
     if !log.options.retention.is_set() && file.len()? > end {
         file.set_len(end)?;
     }
     Ok(())
 }
 
-/// Drops the oldest segments that a limit of the retention, or a truncation, does not let stay. The
-/// caller holds `changing`.
+/// Drops the oldest segments that exceed a retention limit or are wholly below the trim point. The
+/// caller holds `segment_set_lock`.
 pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
     let retention = &log.options.retention;
     let dropped = log.trim_point.low().seq;
@@ -94,7 +95,7 @@ pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
     let (mut bytes, mut kept_records) = (0, 0);
     for (n, segment) in segments.iter().enumerate().rev() {
         let newest = n + 1 == segments.len();
-        // The segment written to counts as full: it will be.
+        // The newest segment counts as full, because it will be.
         bytes += if newest { u64::from(log.options.segment_size) } else { size(segment) };
         let count = (segments.len() - n) as u64;
         let last = Duration::from_millis(segment.state.read().time_ms);
@@ -111,15 +112,16 @@ pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
         kept_records = records(segment).saturating_add(kept_records);
     }
     let first = segments.get(keep).filter(|_| keep > 0).cloned();
-    // Whoever holds a segment keeps its file from being used again.
+    // A reference to a segment keeps its file from being recycled.
     drop(segments);
     first.map_or(Ok(()), |first| drop_segments_below(log, &first))
 }
 
-/// Takes the segments before this one out of the log: the floor first, durably, then their names.
+/// Removes the segments before `first` from the log: raises the trim point durably, then removes
+/// their names.
 ///
-/// Not before a unit of `first` is durable, and with it its header: the floor must not name a
-/// segment that a crash can take. A later call does it then.
+/// Waits until a unit of `first` is durable, and with it the header: the trim point must not name a
+/// segment that a crash can lose. Until then a later call does the work.
 fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     if log.watermark.position() <= first.header.base {
         log.rotation_pending.store(true, SeqCst);
@@ -130,7 +132,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
         manifest.trim_seq = manifest.trim_seq.max(first.header.prev_seq);
         manifest.durable = manifest.durable.max(log.watermark.seq());
     })?;
-    // The floor first: a reader below it must not look for segments that are gone.
+    // Raise the trim point first: a reader below it must not look for segments that are gone.
     log.trim_point.raise(Trim { seq: first.header.prev_seq, position: first.header.base });
     let dropped = log.segments.drop_below(first.number());
     if let Some(readers) = log.readers.upgrade() {
@@ -141,7 +143,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     for segment in dropped {
         let name = segment.name();
         let (number, size) = (segment.number(), segment.state.read().end);
-        // Somebody may still be reading through this handle; then the bytes must stay.
+        // A reader may still use this handle; then the bytes must stay.
         let unused = Arc::into_inner(segment).is_some();
         let mut spares = log.spares.lock();
         if recycles && unused && spares.len() < SPARES && size >= log.options.segment_size / 2 {
@@ -164,7 +166,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     Ok(())
 }
 
-/// Drops every record below `seq`; the space of whole segments is freed.
+/// Drops every record below `seq`, and frees whole segments.
 pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
     let below = seq.0.saturating_sub(1);
     let _changing = log.segment_set_lock.lock();
@@ -174,11 +176,11 @@ pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
     if below <= log.trim_point.low().seq {
         return Ok(());
     }
-    // Nothing is written to a directory whose last write or sync failed.
+    // Never write to a directory whose last write or sync failed.
     if let Some(terminal) = log.lock().core.failure() {
         return Err(terminal.refusal());
     }
-    // What is dropped must be durable first, or recovery would miss it.
+    // Dropped records must be durable first, or recovery would report them as missing.
     if below > log.watermark.seq() {
         return Err(Error::NotFound { seq });
     }
@@ -200,7 +202,7 @@ pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
     }
 }
 
-/// Prewrites blocks. No room for them is not a failure; the commit that needs it will find out.
+/// Prewrites blocks. A full disk is not a failure here; a commit that needs the space reports it.
 fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
     while let Some(next) = log.preallocator.next_range() {
         match prewrite(log, next.segment, &next.range) {

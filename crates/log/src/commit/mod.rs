@@ -1,9 +1,10 @@
-//! From staged records to durable ones.
+//! Commits: make staged records durable.
 //!
-//! `core` is the pure state machine: it gives places and decides what to write or sync next. `driver` runs it on the
-//! thread of a waiting caller or of the engine, `commit_io` prepares the writes in order and does them, `commit_delay` decides
-//! whether a commit waits for more callers. `space` reserves file space before a place is given in it;
-//! `preallocator` and `maintenance` work ahead and behind: blocks, footers, retention.
+//! `core` is the pure state machine: it assigns places and decides what to write or sync next.
+//! `driver` runs it on the thread of a waiting caller or of the engine. `commit_io` prepares the
+//! writes in order and executes them. `commit_delay` decides whether a commit waits for more
+//! callers. `space` reserves file space before records are placed in it. `preallocator` and
+//! `maintenance` do the background work: prewritten blocks, footers, retention.
 
 pub(crate) mod commit_delay;
 pub(crate) mod commit_io;

@@ -1,9 +1,9 @@
-//! The blocks ahead of the log: segments made before they are needed, and blocks written before
-//! records come, because overwriting a written block costs half of what a fresh one does.
+//! Preallocation: creates segments before they are needed, and prewrites blocks, because
+//! overwriting a written block costs half as much as writing a fresh one.
 //!
-//! Commits and prewriting take disjoint ranges from one frontier: a commit enters its range here
-//! before it writes, and a prewrite takes only what lies behind every range that was entered. A
-//! commit that comes to a range being prewritten waits for that one write.
+//! Commits and prewriting take disjoint ranges from one frontier. A commit enters its range here
+//! before it writes. A prewrite takes only blocks past every entered range. A commit whose range is
+//! being prewritten waits for that one write.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,20 +14,20 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::format::BLOCK;
 
-/// Commits of this size and above do not gain by prewritten blocks.
+/// Commits of this size and above gain nothing from prewritten blocks.
 const LARGE: u64 = 64 << 10;
-/// The least and the most that is kept prewritten ahead.
+/// The least and the most bytes kept prewritten ahead of the log.
 const AHEAD_MIN: u32 = 1 << 20;
 const AHEAD_MAX: u32 = 16 << 20;
-/// One prewrite.
+/// The size of one prewrite.
 pub(crate) const CHUNK: u32 = 1 << 20;
 
-/// A segment file that is there, durably named, and has no header yet.
+/// A segment file that exists under its durable name and has no header yet.
 #[derive(Debug)]
 pub(crate) struct ReadySegment {
     pub(crate) writer: Arc<dyn File>,
     pub(crate) reader: Arc<dyn File>,
-    /// Blocks below this offset were written in some life of the file.
+    /// Blocks below this offset were written at some point in the life of the file.
     pub(crate) written_to: u32,
     /// Units may be placed below this offset.
     pub(crate) limit: u32,
@@ -38,34 +38,34 @@ pub(crate) struct Preallocator {
     state: Mutex<State>,
     cleared: Condvar,
     prewrites: bool,
-    /// Offsets from here on are not prewritten.
+    /// The end of prewriting: blocks from this offset on are not prewritten.
     most: u32,
 }
 
 #[derive(Debug, Default)]
 struct State {
     segment: u64,
-    /// Blocks below this were written before.
+    /// Blocks below this offset were written before.
     written_to: u32,
-    /// Commits have entered all below this.
+    /// Commits have entered every block below this offset.
     entered_to: u32,
-    /// Units may be placed below this.
+    /// Units may be placed below this offset.
     limit: u32,
     /// The range that is being prewritten.
     busy: Option<Range<u32>>,
-    /// Segments that the committer has yet to enter. The core gives places in no others, so that
-    /// there are at most as many as units in memory, and one ahead.
+    /// Segments that the committer has yet to enter. The core places units in no others, so there
+    /// are at most as many as units in memory, plus one.
     ready: VecDeque<(u64, ReadySegment)>,
-    /// Reserving ahead was tried with the segment reserved up to this offset.
+    /// The segment and its `limit` at the last attempt to reserve ahead that reserved nothing.
     tried: (u64, u32),
-    /// A moving average of the size of commits, and bytes entered since the last look.
+    /// A moving average of the commit size, and recently entered bytes, halved at each prewrite.
     commit_size: u64,
     recent: u64,
     closed: bool,
 }
 
 impl Preallocator {
-    /// The log goes on in `segment` at `end`, and nothing behind that is reserved.
+    /// The log continues in `segment` at `end`, with nothing reserved past that.
     pub(crate) fn new(segment: u64, end: u32, prewrites: bool, most: u32) -> Self {
         let (written_to, entered_to, limit) = (end, end, end);
         let commit_size = 4096;
@@ -74,7 +74,7 @@ impl Preallocator {
         Self { state: Mutex::new(state), cleared: Condvar::new(), prewrites, most }
     }
 
-    /// A commit enters its range: no prewrite will touch it from here on.
+    /// Enters the range of a commit: no later prewrite touches it. Waits for one that does.
     pub(crate) fn wait_clear(&self, segment: u64, range: &Range<u32>) {
         let mut state = self.state.lock();
         if state.segment != segment {
@@ -89,7 +89,7 @@ impl Preallocator {
         }
     }
 
-    /// Commits go to this segment now.
+    /// Switches commits to this segment.
     pub(crate) fn enter(&self, segment: u64, written_to: u32, limit: u32) {
         let mut state = self.state.lock();
         while state.busy.is_some() {
@@ -98,11 +98,11 @@ impl Preallocator {
         state.segment = segment;
         state.written_to = written_to;
         state.limit = limit;
-        // The header stands in the first block.
+        // The header occupies the first block.
         state.entered_to = BLOCK;
     }
 
-    /// Whether prewriting is due, or reserving ahead.
+    /// Whether prewriting, or reserving ahead, is due.
     pub(crate) fn is_low(&self) -> bool {
         let state = self.state.lock();
         let short = state.entered_to > state.limit / 2
@@ -111,13 +111,15 @@ impl Preallocator {
         short || (self.prewrites && state.busy.is_none() && state.wants(self.most).is_some())
     }
 
-    /// No space can be reserved ahead: not to be tried again before there is a change.
+    /// Reserving ahead had no effect. Prevents another attempt until the segment or its limit
+    /// changes.
     pub(crate) fn tried(&self) {
         let mut state = self.state.lock();
         state.tried = (state.segment, state.limit);
     }
 
-    /// Takes the next range to prewrite. Nobody else enters it until the claim is dropped.
+    /// Takes the next range to prewrite. No other prewrite starts, and no commit proceeds into the
+    /// range, until the returned value is dropped.
     pub(crate) fn next_range(&self) -> Option<PrewriteRange<'_>> {
         let mut state = self.state.lock();
         if !self.prewrites || state.closed || state.busy.is_some() {
@@ -129,12 +131,12 @@ impl Preallocator {
         Some(PrewriteRange { preallocator: self, segment: state.segment, range })
     }
 
-    /// The next segment is made.
+    /// Adds the next segment, which was created.
     pub(crate) fn made(&self, number: u64, ready: ReadySegment) {
         self.state.lock().ready.push_back((number, ready));
     }
 
-    /// A segment is reserved up to this offset.
+    /// Records that a segment is reserved up to this offset.
     pub(crate) fn extended(&self, segment: u64, limit: u32) {
         let mut state = self.state.lock();
         if let Some((_, ready)) = state.ready.iter_mut().find(|(number, _)| *number == segment) {
@@ -144,15 +146,15 @@ impl Preallocator {
         }
     }
 
-    /// The segment with this number goes to the committer, who has to enter it.
+    /// Gives the segment with this number to the committer, which must enter it.
     pub(crate) fn take(&self, number: u64) -> Option<ReadySegment> {
         let mut state = self.state.lock();
         let at = state.ready.iter().position(|(ready, _)| *ready == number)?;
         state.ready.remove(at).map(|(_, ready)| ready)
     }
 
-    /// Stops all work ahead; returns once none is under way. Segments that nothing was written to are
-    /// given back to be removed.
+    /// Stops all preallocation, and returns once no prewrite is running. Returns the unused
+    /// segments, for removal.
     pub(crate) fn close(&self) -> VecDeque<(u64, ReadySegment)> {
         let mut state = self.state.lock();
         state.closed = true;
@@ -163,7 +165,7 @@ impl Preallocator {
     }
 }
 
-/// The file and the zeros of the last prewrite, kept for the next.
+/// The file and the zeros of the last prewrite, kept for the next one.
 #[derive(Debug)]
 pub(crate) struct Prewriter {
     pub(super) segment: u64,
@@ -171,8 +173,8 @@ pub(crate) struct Prewriter {
     pub(super) zeros: AlignedBuf,
 }
 
-/// A range that is being prewritten. When the prewrite failed the range counts as written all the
-/// same, so that it is not tried again.
+/// A range that is being prewritten. It counts as written even if the prewrite failed, so that it
+/// is not tried again.
 #[derive(Debug)]
 pub(crate) struct PrewriteRange<'a> {
     preallocator: &'a Preallocator,

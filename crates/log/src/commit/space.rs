@@ -1,18 +1,21 @@
-//! Reserving space, before a place is given in it: segments, and the reserve.
+//! Reserves file space before records are placed in it: segments, and the reserve.
 //!
-//! A write into a reserved range needs no space, so a full disk is met here, where nothing was
-//! accepted yet, and never in a commit. Whoever reserves holds `making` and not the state lock; the
-//! core learns of the space only when it is there.
+//! A write into a reserved range needs no space. So a full disk is detected here, before anything
+//! was accepted, and never in a commit. A thread that reserves holds the `reserve` lock and not the
+//! state lock. The core is given the space only once it exists.
 //!
 //! # The crash argument
 //!
-//! The file of the next segment gets its size and its name durably before the core gives a place in
-//! it, as before. A segment in use is extended without a sync: the write that uses the new range makes
-//! it durable with itself, and after a crash the range behind the last durable unit counts for
-//! nothing. A reservation that failed is given back by the same call; after a crash in between,
-//! opening removes the file, which has no header. The reserve is a file that nothing was ever written
-//! to. It becomes a segment by one rename, so that a crash leaves it whole under one of two names, and
-//! under neither does it count for anything before it has a header.
+//! The file of the next segment gets its size and its name durably before the core places a unit in
+//! it. A segment in use is extended without a sync. The write that uses the new range makes it
+//! durable, and after a crash the range past the last durable unit is ignored.
+//!
+//! A failed reservation is undone by the same call. After a crash in between, opening removes the
+//! file, which has no header.
+//!
+//! The reserve is a file that was never written to. One rename turns it into a segment, so a crash
+//! leaves it whole under one of two names. Under neither name does recovery use it before it has a
+//! header.
 
 use esker_disk::{File, Open};
 
@@ -28,10 +31,10 @@ use crate::runtime::waiters::wake;
 use crate::store::paths::{self, RESERVE};
 use crate::store::space_reserve::{RESERVE_LEAST, Reserve};
 
-/// The smallest segment that is made where there is no room for a whole one.
+/// The smallest segment that is created when there is no room for a whole one.
 const LEAST: u32 = 1 << 20;
-/// The bytes behind the units of a segment that are reserved for its footer. Where records are so
-/// small that the footer takes more, it is left out when there is no room for it.
+/// The bytes reserved for a segment's footer, after its units. Where records are so small that the
+/// footer takes more, it is omitted if there is no room for it.
 fn footer_room(options: &Options, limit: u32) -> u32 {
     let entries = limit / options.index_bytes + limit / 64 / options.index_records + 2;
     let bytes = u64::from(entries) * ENTRY as u64 + FOOTER_HEADER as u64;
@@ -43,13 +46,13 @@ fn file_len(options: &Options, limit: u32) -> u64 {
     u64::from(limit) + u64::from(footer_room(options, limit))
 }
 
-/// Where the units may end in a file of this length.
+/// The offset at which units must end in a file of this length.
 fn limit_of(options: &Options, len: u64) -> u32 {
     let len = len.min(u64::from(SEGMENT_MAX / 2)) as u32;
     len.saturating_sub(footer_room(options, len)) / BLOCK * BLOCK
 }
 
-/// Sizes to try, the largest first: halves, down to a megabyte and to what is needed.
+/// Sizes to try, largest first: repeated halves, down to one megabyte or to what is needed.
 fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
     let least = least.max(best.min(LEAST));
     let next = move |size: &u32| (*size > least).then(|| block_up(*size / 2).max(least));
@@ -60,11 +63,12 @@ impl WriteHalf {
     /// Reserves the space for a unit, on this thread.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], after which the log goes on; [`Error::Io`], after which it is poisoned.
+    /// [`Error::NoSpace`], after which the log stays usable; [`Error::Io`], after which it is
+    /// poisoned.
     pub(crate) fn reserve(&self, need: Need) -> Result<()> {
         let mut reserve = self.reserve.lock();
-        // A refusal, the reserve, what is here, what comes next: each at most once, unless others
-        // take what was made, who then have it.
+        // At most one iteration each for a refusal, the reserve, this segment, and the next one;
+        // more only if other appenders use the new space first.
         loop {
             let wanted = {
                 let state = self.lock();
@@ -85,8 +89,8 @@ impl WriteHalf {
         }
     }
 
-    /// Reserves what is worth having before it is needed. A failure loses nothing: room or descriptors
-    /// may be there again when it is needed, and if not the caller is told then.
+    /// Reserves space before it is needed. A failure loses nothing: space or descriptors may be
+    /// available when it is needed, and if not, the caller gets the error then.
     pub(crate) fn reserve_ahead(&self) {
         let mut reserve = self.reserve.lock();
         let wanted = {
@@ -103,7 +107,7 @@ impl WriteHalf {
         }
     }
 
-    /// Fills the reserve, when space was freed.
+    /// Fills the reserve after space was freed.
     pub(crate) fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();
         if let Err(error) = reserve.fill(&*self.dir, &self.options) {
@@ -131,13 +135,13 @@ impl WriteHalf {
         }
     }
 
-    /// Ordinary appends get space while the reserve is there, or can be made.
+    /// Ordinary appends get space only while the reserve exists or can be created.
     fn keep_reserve(&self, reserve: &mut Reserve) -> Result<()> {
         reserve.restore(&*self.dir, &self.options)?;
         if !reserve.is_low(&self.options) {
             return Ok(());
         }
-        // A file that waits to be a segment again is room, too.
+        // Deleting spare files frees space, too.
         while let Some(spare) = self.spares.lock().pop() {
             self.dir.unlink(&paths::spare(spare))?;
             reserve.restore(&*self.dir, &self.options)?;
@@ -156,7 +160,7 @@ impl WriteHalf {
         Error::NoSpace { dir, wanted, durable, cause }
     }
 
-    /// Reserves more of a segment that is in use, or comes next.
+    /// Reserves more of a segment that is in use or comes next.
     fn extend(&self, segment: u64, least: u32, best: u32) -> Result<()> {
         let file = self.dir.open(&paths::segment(segment), Open::write())?;
         let limit = self.reserve_in(&*file, least, best)?;
@@ -165,7 +169,8 @@ impl WriteHalf {
         Ok(())
     }
 
-    /// Reserves as much of a file as there is room for; the offset at which its units may end.
+    /// Reserves as much of a file as there is room for. Returns the offset at which its units must
+    /// end.
     fn reserve_in(&self, file: &dyn File, least: u32, best: u32) -> Result<u32> {
         let before = file.len()?;
         let mut refused = None;
@@ -184,7 +189,7 @@ impl WriteHalf {
         Err(self.no_space(len.saturating_sub(before), cause))
     }
 
-    /// Makes the file of the next segment, from a spare if there is one.
+    /// Creates the file of the next segment, from a spare if there is one.
     fn make_next(&self, number: u64, least: u32, best: u32) -> Result<()> {
         let spare = self.spares.lock().pop();
         if let Some(spare) = spare
@@ -201,14 +206,14 @@ impl WriteHalf {
         });
         drop(file);
         if made.is_err() {
-            // Nothing was placed in it. Where this fails the next opening does it.
+            // Nothing was placed in it. If this fails, the next opening removes it.
             let _ = self.dir.unlink(&name);
         }
         made
     }
 
-    /// Makes the next segment of a file that left the log; `false` if that cannot be made long enough,
-    /// and is gone.
+    /// Turns a spare file into the next segment. Returns `false` if the file cannot be made long
+    /// enough; it is then deleted.
     fn make_of_spare(&self, spare: u64, number: u64, least: u32, best: u32) -> Result<bool> {
         let name = paths::segment(number);
         self.dir.rename(&paths::spare(spare), &name)?;
@@ -228,12 +233,12 @@ impl WriteHalf {
         self.enter_next(number, limit, Some(written_to)).map(|()| true)
     }
 
-    /// An internal append goes on in the reserve.
+    /// Continues an internal append in the reserve.
     fn use_reserve(&self, reserve: &mut Reserve, wanted: Wanted, full: Error) -> Result<()> {
         let limit = limit_of(&self.options, reserve.bytes);
         let (next, bytes) = match wanted {
             Wanted::Make { segment, least, .. } => (segment, least),
-            // The unit goes to the segment behind this one instead.
+            // The unit goes to the segment after this one instead.
             Wanted::Extend { segment, from, least, .. } => (segment + 1, least - from + BLOCK),
             Wanted::Release => return Err(full),
         };
@@ -250,7 +255,7 @@ impl WriteHalf {
         self.open_next(number, limit, written_to.unwrap_or(0), false)
     }
 
-    /// The file is reserved and has its name: makes that durable, and gives it to the core.
+    /// Makes the name of a reserved file durable and passes the file to the core.
     fn open_next(&self, number: u64, limit: u32, written_to: u32, internal: bool) -> Result<()> {
         self.dir.sync()?;
         let name = paths::segment(number);
@@ -264,10 +269,10 @@ impl WriteHalf {
 
     // ---- callers that may not block -------------------------------------------------------------
 
-    /// Has the engine reserve space, for a caller that waits for room meanwhile, registered as such.
+    /// Requests space from the engine, for a caller that is registered as waiting for room.
     ///
     /// # Errors
-    /// What came of it, if that was a failure, since the caller asked first.
+    /// The error of a reservation made since the caller first asked, if it failed.
     pub(crate) fn ask_for_space(&self, need: Need, asking: &mut Asking) -> Result<()> {
         let mut state = self.lock();
         let space = &mut state.space;
@@ -275,7 +280,7 @@ impl WriteHalf {
             if space.dealt < at {
                 return Ok(());
             }
-            // A failure for one that wanted more says nothing.
+            // A failed request for more bytes says nothing about a smaller one.
             if let Some((bytes, error)) = &space.failed
                 && *bytes <= need.bytes
             {
@@ -291,9 +296,10 @@ impl WriteHalf {
         Ok(())
     }
 
-    /// Leaves it to the engine, for a caller that does not wait: what it is told.
+    /// Leaves the reservation to the engine, for a caller that does not wait. Returns that caller's
+    /// error.
     pub(crate) fn leave_space(&self, need: Need) -> Error {
-        // What came of the last time that anybody asked.
+        // Check the outcome of the last request of any caller.
         let mut asking = Asking(Some(self.lock().space.asked));
         match self.ask_for_space(need, &mut asking) {
             Ok(()) => Error::Full,
@@ -304,7 +310,7 @@ impl WriteHalf {
         }
     }
 
-    /// Reserves what was asked for, on a thread of the engine.
+    /// Reserves the requested space, on a thread of the engine.
     pub(crate) fn reserve_asked(&self) {
         let (need, asked) = {
             let mut state = self.lock();

@@ -1,19 +1,19 @@
-//! Requests for space by callers that may not block.
+//! Space requests of callers that must not block.
 
 use crate::base::error::Error;
 use crate::commit::core::Need;
 
-/// What was asked of the engine by callers that may not block, and what became of it.
+/// The space requested from the engine by callers that must not block, and the outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
     pub(super) need: Option<Need>,
-    /// How often space was asked for, and how often that was dealt with.
+    /// How many requests were made, and how many of them were handled.
     pub(super) asked: u64,
     pub(super) dealt: u64,
-    /// The last failure, and the bytes that it was about.
+    /// The last failure, and the bytes that were requested.
     pub(super) failed: Option<(u32, Error)>,
 }
 
-/// A caller that asked, and when.
+/// The number of a caller's latest request; `None` before the first.
 #[derive(Debug, Default)]
 pub(crate) struct Asking(pub(super) Option<u64>);

@@ -1,10 +1,11 @@
-//! The writing side of an open log: what appenders, committers and maintenance share.
+//! The writing half of an open log: the state shared by appenders, committers and maintenance.
 //!
 //! # Lock order
 //!
-//! `segment_set_lock`, then `reserve`, then `state`; each alone or in this order. Under `state` only
-//! the locks of the tail cache, of a segment's table entry and of the preallocator are taken, and no
-//! I/O is done. The locks of the manifest, the page, the spares and the prewriter are taken without `state`.
+//! `segment_set_lock`, then `reserve`, then `state`; each alone or in this order. While `state` is
+//! held, only the locks of the tail cache, of a segment's table entry and of the preallocator are
+//! taken, and no I/O is done. The locks of the manifest, the watermark page, the spares and the
+//! prewriter are taken without `state`.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -36,7 +37,7 @@ use crate::store::watermark_page::WatermarkPage;
 
 pub(crate) struct WriteHalf {
     pub(crate) id: LogId,
-    /// The directory that was opened and locked, wherever it is now.
+    /// The directory that was opened and locked, even if it was moved since.
     pub(crate) dir: Arc<dyn Dir>,
     pub(crate) options: Options,
     pub(crate) mode: FileMode,
@@ -52,16 +53,16 @@ pub(crate) struct WriteHalf {
     pub(crate) fill_tracker: Arc<[FillTracker]>,
     pub(crate) manifest: Mutex<Manifest>,
     pub(crate) trim_point: Arc<TrimPoint>,
-    /// Numbers of spare files.
+    /// The numbers of the spare files.
     pub(crate) spares: Mutex<Vec<u64>>,
     pub(crate) lock: Mutex<Option<Box<dyn Lock>>>,
-    /// The log is in the engine's queue for a commit; for maintenance.
+    /// Whether the log is in the engine's queue for a commit, and for maintenance.
     pub(crate) queued: AtomicBool,
     pub(crate) maintenance_queued: AtomicBool,
-    /// The log went on in another segment since the last maintenance.
+    /// Whether the log moved to another segment since the last maintenance.
     pub(crate) rotation_pending: AtomicBool,
     pub(crate) prewriter: Mutex<Option<Prewriter>>,
-    /// For other processes.
+    /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,
     /// Held while the set of segments changes.
     pub(crate) segment_set_lock: Mutex<()>,
@@ -72,7 +73,7 @@ pub(crate) struct WriteHalf {
     /// As many callers are back as the commit delay waits for.
     pub(crate) delay_met: AtomicBool,
     pub(crate) closed: Arc<AtomicBool>,
-    /// Whoever reads the segments that are dropped here.
+    /// The readers to notify when segments are dropped.
     pub(crate) readers: Weak<dyn ReadWork>,
     pub(crate) weak_self: Weak<WriteHalf>,
 }
@@ -87,24 +88,24 @@ impl std::fmt::Debug for WriteHalf {
     }
 }
 
-/// What is behind the one lock that appenders and committers share. It is never held across I/O.
+/// The state under the one lock that appenders and committers share. It is never held across I/O.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) core: Core,
-    /// There while nobody prepares a commit.
+    /// `None` while a thread prepares a commit.
     pub(crate) committer: Option<Box<Committer>>,
-    /// It will not come back.
+    /// The committer was lost in a panic and will not come back.
     pub(crate) committer_lost: bool,
     pub(crate) period_runs: bool,
     pub(crate) space: Asked,
-    /// Emptied lists, to be used again: at most one for each thread that ever drove a commit at the
-    /// same time as another.
+    /// Emptied lists, for reuse: at most one for each thread that ever drove a commit concurrently
+    /// with another.
     pub(crate) wakers: Vec<Vec<Waker>>,
 }
 
 impl State {
-    /// The next job, and the committer to make it ready; `None` when there is none, or another thread
-    /// is preparing one.
+    /// Returns the next job, and the committer to prepare it; `None` when there is no job, or
+    /// another thread is preparing one.
     pub(crate) fn next_job(&mut self) -> Option<(Job, Box<Committer>)> {
         let committer = self.committer.take()?;
         let Some(job) = self.core.next_job() else {
@@ -124,7 +125,7 @@ impl WriteHalf {
         &self.fill_tracker[(unit % self.fill_tracker.len() as u64) as usize]
     }
 
-    /// Changes the manifest, durably. Where that fails it stays as it was.
+    /// Changes the manifest, durably. If that fails, the manifest in memory stays unchanged.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let mut next = *manifest;
@@ -134,7 +135,7 @@ impl WriteHalf {
         Ok(())
     }
 
-    /// Asks for slow work.
+    /// Queues the log for maintenance.
     pub(crate) fn want_maintenance(&self) {
         if !self.maintenance_queued.swap(true, SeqCst)
             && !self.engine.is_manual()
@@ -144,7 +145,7 @@ impl WriteHalf {
         }
     }
 
-    /// Queues the log for a commit, whether there is one or not.
+    /// Queues the log for a commit, whether or not there is a job.
     pub(crate) fn want_commit(&self) {
         if !self.queued.swap(true, SeqCst) {
             match self.weak_self.upgrade() {

@@ -1,4 +1,4 @@
-//! What the handles and streams of one reader share.
+//! State shared by the handles and streams of one reader.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -15,14 +15,14 @@ use crate::runtime::engine::Engine;
 
 #[derive(Debug)]
 pub(super) struct Follow {
-    /// The directory that was opened, wherever it is now.
+    /// The directory that was opened, even if it is moved.
     pub(super) dir: Arc<dyn Dir>,
     pub(super) options: Options,
-    /// Its threads read ahead, and for tasks.
+    /// Its threads read ahead, and read for async tasks.
     pub(super) engine: Engine,
-    /// Everything that one look at the directory found. Replaced as a whole.
+    /// The result of one directory scan. Replaced as a whole.
     pub(super) snapshot: RwLock<Arc<Snapshot>>,
-    /// Held while looking again.
+    /// Held during a poll.
     pub(super) looking: Mutex<()>,
     pub(super) watch: Arc<Poller>,
     pub(super) closed: AtomicBool,
@@ -48,7 +48,7 @@ impl Follow {
 }
 
 impl Watched for Follow {
-    /// Looks, and tells whoever waits for what it brings.
+    /// Polls, and wakes the waiting streams that the result concerns.
     fn look(&self, depth: Depth) -> Result<News> {
         let _looking = self.looking.lock();
         let snapshot = self.snapshot();

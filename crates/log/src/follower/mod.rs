@@ -1,7 +1,7 @@
-//! Reading a log that another process writes, or that nobody has open.
+//! Reading a log that another process writes, or that no process has open.
 //!
-//! `snapshot` is one look at the directory, and what was read of it; `stream` goes through it in order;
-//! `watch` looks again for those who wait.
+//! `snapshot` is the result of one directory scan and a cache of what was read since. `stream`
+//! reads it in order. `poller` polls for the streams that wait.
 
 mod follow;
 mod poller;
@@ -28,19 +28,22 @@ use snapshot::Snapshot;
 
 pub use stream::ReaderStream;
 
-/// A log open for reading, without its lock. Several may read beside one writer, in this process or
-/// others.
+/// A read-only handle to a log, without its lock. Several readers may run beside one writer, in
+/// this process or others.
 ///
-/// It follows the directory that it opened, also when somebody moves that or puts another in its place.
+/// It follows the directory that it opened, even if that is moved or replaced by another.
 ///
-/// It sees what is durable: with a writer, up to the mark that the writer keeps; without one, up to
-/// the higher of that mark and the highest claim in the log itself. It changes nothing on disk.
+/// It reads durable records only. With a writer, it reads up to the writer's watermark page.
+/// Without one, it reads up to the higher of that watermark and the highest durable lower bound in
+/// the log itself. It changes nothing on disk.
 ///
-/// Cheap to clone; all clones are the same reader, and its streams share what they read. It has no thread
-/// until a stream reads ahead or waits: then up to three that read (those of the engine, where the options
-/// name one) and one that looks. They end with the last of its handles and streams, or with
-/// [`Reader::close`]; a read under way is ended first. With a manual engine there is no thread at all: a
-/// stream that waits looks by itself when it is polled, and is woken by [`Reader::refresh`].
+/// Cheap to clone; all clones are the same reader, and its streams share what they read.
+///
+/// It has no thread until a stream reads ahead or waits. Then it has up to three threads that read
+/// (those of the engine, if the options name one) and one that polls. They end with the last of its
+/// handles and streams, or with [`Reader::close`], after any read in progress. With a manual engine
+/// there is no thread: a waiting stream polls when it is polled itself, and [`Reader::refresh`]
+/// wakes it.
 #[derive(Debug, Clone)]
 pub struct Reader {
     follow: Arc<Follow>,
@@ -50,8 +53,8 @@ impl Reader {
     /// Opens the log in `dir` for reading.
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`]. Corruption is told by
-    /// the streams that come to it, and by [`Reader::damage`].
+    /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
+    /// Corruption is reported by the streams that reach it, and by [`Reader::damage`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
         let dir = directory::open(dir.as_ref(), &options)?;
@@ -70,10 +73,10 @@ impl Reader {
         })
     }
 
-    /// Looks how far the log is durable now. Cheap while the same writer goes on: one small read,
-    /// and one more when the writer began a segment.
+    /// Polls how far the log is durable. Cheap while the same writer continues: one small read, and
+    /// one more for each segment that the writer began.
     ///
-    /// Streams that wait need no call of this: their reader looks by itself.
+    /// Waiting streams do not need this call: their reader polls by itself.
     ///
     /// # Errors
     /// As [`Reader::open`], and [`Error::Closed`].
@@ -82,22 +85,22 @@ impl Reader {
         self.follow.look(Depth::Facts).map(drop)
     }
 
-    /// Reads from a place on. A stream lives as long as it is wanted, also without this handle.
+    /// Streams records from `start`. The stream may outlive this handle.
     ///
     /// # Errors
-    /// [`Error::Trimmed`] when the place was dropped, [`Error::Closed`].
+    /// [`Error::Trimmed`] when the start was dropped, [`Error::Closed`].
     pub fn stream(&self, start: Start) -> Result<ReaderStream> {
         self.follow.refuse_if_closed()?;
         ReaderStream::new(&self.follow, start)
     }
 
-    /// Ends the reader and all of its streams, whoever holds them: those who wait are woken, and get
-    /// [`Error::Closed`]. Its threads end.
+    /// Closes the reader and all of its streams. Waiting streams are woken with [`Error::Closed`].
+    /// Its threads end.
     pub fn close(&self) {
         self.follow.close();
     }
 
-    /// The record with this number.
+    /// Returns the record with this sequence number.
     ///
     /// # Errors
     /// As [`Log::read`](crate::Log::read).
@@ -105,7 +108,7 @@ impl Reader {
         let seq = seq.into();
         match cursor::read(&*self.follow.snapshot(), seq) {
             Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
-                // A file may have been used again, or its last records moved.
+                // A file may have been reused, or the last records may have been moved.
                 self.follow.look(Depth::Everything)?;
                 let snapshot = self.follow.snapshot();
                 cursor::read(&*snapshot, seq).map_err(|error| cursor::exactly(&*snapshot, error))
@@ -114,29 +117,29 @@ impl Reader {
         }
     }
 
-    /// The last durable record, at the last look.
+    /// The last durable record as of the last poll.
     pub fn durable(&self) -> Seq {
         Seq(self.follow.snapshot().limit().1)
     }
 
-    /// The position behind the last durable record, at the last look.
+    /// The position after the last durable record as of the last poll.
     pub fn position(&self) -> Position {
         Position(self.follow.snapshot().limit().0)
     }
 
-    /// The oldest record stored, or the next one in a log without any.
+    /// The oldest record stored, or the next one if the log has no records.
     pub fn oldest(&self) -> Seq {
         cursor::oldest(&*self.follow.snapshot())
     }
 
-    /// Bytes behind the last durable record that look sound, and that only recovery may judge. With
-    /// a writer at work these are its latest commits.
+    /// Valid-looking bytes after the last durable record, which only recovery may classify. With a
+    /// concurrent writer these are its latest commits.
     pub fn unrecovered_bytes(&self) -> u64 {
         self.follow.snapshot().unrecovered
     }
 
-    /// The first damage that the look at the directory met, where it met any. Segments that a
-    /// footer vouches for are not read by that; [`verify`](crate::verify) reads everything.
+    /// The first corruption that the directory scan met, if any. The scan does not read segments
+    /// that have a valid footer; [`verify`](crate::verify) reads everything.
     pub fn damage(&self) -> Option<Corruption> {
         self.follow.snapshot().damage.clone()
     }
@@ -146,8 +149,8 @@ impl Reader {
         self.follow.snapshot().segments().len()
     }
 
-    /// Records that can be read, and bytes of segments, at the time of opening. Reads the part of the
-    /// oldest segment that was truncated, to count what is in it.
+    /// The number of readable records, and the bytes of segments, at the time of opening. Reads the
+    /// truncated part of the oldest segment to count its records.
     pub fn stored(&self) -> (u64, u64) {
         let snapshot = self.follow.snapshot();
         let trim = snapshot.low().seq;
@@ -161,17 +164,17 @@ impl Reader {
         })
     }
 
-    /// Bytes of memory in what was read from the files and is kept for other streams.
+    /// Bytes of memory in the cache of data read from the files.
     pub fn cold_bytes(&self) -> u64 {
         self.follow.snapshot().cold_bytes()
     }
 
-    /// Whether the log was closed cleanly when it was last looked at.
+    /// Whether the log was closed cleanly as of the last poll.
     pub fn is_closed_cleanly(&self) -> bool {
         self.follow.snapshot().manifest().clean.is_some()
     }
 
-    /// The log's number, and its session.
+    /// The log's id and its session.
     pub fn identity(&self) -> (crate::format::LogId, u64) {
         let manifest = self.follow.snapshot().manifest();
         (manifest.log, manifest.session)

@@ -1,14 +1,15 @@
-//! Waiting for what another process writes: one place that looks for all who wait.
+//! Polling for a writer in another process: one thread polls for all waiting streams.
 //!
-//! Another process cannot wake anybody here, so somebody has to look at the page with the mark. That is
-//! one thread for all streams of a reader. It starts with the first who waits, looks at shorter and longer
-//! intervals while anybody does, stands still while nobody does, and ends with the reader.
+//! A writer in another process cannot notify a waiting stream here, so a thread polls the watermark
+//! page. One thread does so for all streams of a reader. It starts with the first stream that
+//! waits, polls at varying intervals while any stream waits, sleeps while none does, and ends with
+//! the reader.
 //!
-//! A look at a mark that stands still is one read of a few bytes that are in the page cache. So it is made
-//! often while records come, and less often, up to [`MOST`], while none do. At every [`CLOSELY`] it also looks
-//! whether the log was closed, or opened again without a commit. Inotify would spare the reads of an idle log,
-//! and would charge each commit of the writer for them; and it tells nothing of a file system on another
-//! machine.
+//! A poll of an unchanged watermark is one read of a few bytes from the page cache. So the thread
+//! polls often while records arrive, and less often, up to every [`MOST`], while none do. Every
+//! [`CLOSELY`] it also checks whether the log was closed, or opened again without a commit. Inotify
+//! would save the reads of an idle log, but each commit of the writer would pay for it. It also
+//! reports nothing on a file system of another machine.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -18,42 +19,42 @@ use parking_lot::{Condvar, Mutex};
 use crate::base::error::{Error, Result};
 use crate::runtime::waiters::Waiters;
 
-/// The interval between two looks: behind one that found something, and at most. It doubles.
+/// The poll interval after a poll that found something, and the longest one. The interval doubles.
 const FIRST: Duration = Duration::from_micros(100);
 const MOST: Duration = Duration::from_millis(4);
-/// How often a mark that stands still is not taken at its word.
+/// How often a poll also checks the manifest while the watermark is unchanged.
 const CLOSELY: Duration = Duration::from_millis(50);
-/// A look rests so many times as long as it took, at least.
+/// After an expensive poll the thread pauses for at least this many times its duration.
 const SHARE: u32 = 8;
 
-/// How closely to look.
+/// What a poll reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// At the mark, unless that tells of a new session.
+    /// The watermark; everything if it names a new session.
     Mark,
-    /// And where it stands still, whether the log was closed or records were dropped.
+    /// Also whether the log was closed or records were dropped, if the watermark is unchanged.
     Facts,
-    /// At everything, and forget what was read before.
+    /// The whole directory, dropping the cache of earlier reads.
     Everything,
 }
 
-/// What a look brought.
+/// The result of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     Nothing,
     /// More is durable.
     Further,
-    /// Everything was looked at.
+    /// The whole directory was scanned again.
     Anew,
 }
 
-/// A log that is watched.
+/// A log that can be polled.
 pub(super) trait Watched: Send + Sync + 'static {
-    /// Looks, and wakes the readers that wait for what it brings.
+    /// Polls, and wakes the readers that the result concerns.
     fn look(&self, depth: Depth) -> Result<News>;
 }
 
-/// Those who wait for another process.
+/// The streams that wait for a writer in another process, and the state of their polling thread.
 #[derive(Debug, Default)]
 pub(super) struct Poller {
     pub(super) waiters: Waiters,
@@ -63,31 +64,32 @@ pub(super) struct Poller {
 
 #[derive(Debug, Default)]
 struct State {
-    /// There is a thread.
+    /// The polling thread exists.
     runs: bool,
-    /// It waits for somebody to wait.
+    /// It sleeps until a stream waits.
     stands: bool,
     over: bool,
-    /// Somebody wants a look at everything.
+    /// A stream asked for a scan of everything.
     whole: bool,
-    /// Looks at everything that began, and that ended.
+    /// The number of scans of everything begun, and of those ended.
     begun: u64,
     ended: u64,
     looks: u64,
-    /// The last look that failed, and why.
+    /// The number of the last poll, if it failed, and its error.
     failed: Option<(u64, Error)>,
 }
 
 impl Poller {
-    /// Somebody is on the list and waits; the number of looks so far.
+    /// Starts or wakes the polling thread for a registered waiter. Returns the number of polls so
+    /// far.
     pub(super) fn begin(self: &Arc<Self>, follow: &Arc<impl Watched>) -> Result<u64> {
         let mut state = self.state.lock();
         self.run(follow, &mut state)?;
         Ok(state.looks)
     }
 
-    /// Asks for a look at everything that begins after this call; what [`Poller::is_ended`] is asked for,
-    /// and the number of looks so far.
+    /// Requests a scan of everything that begins after this call. Returns its number for
+    /// [`Poller::is_ended`], and the number of polls so far.
     pub(super) fn ask_whole(self: &Arc<Self>, follow: &Arc<impl Watched>) -> Result<(u64, u64)> {
         let mut state = self.state.lock();
         state.whole = true;
@@ -95,19 +97,19 @@ impl Poller {
         Ok((state.begun + 1, state.looks))
     }
 
-    /// Whether that look at everything has ended.
+    /// Whether that scan of everything has ended.
     pub(super) fn is_ended(&self, whole: u64) -> bool {
         self.state.lock().ended >= whole
     }
 
-    /// Why a look failed that came after so many.
+    /// The error of the last poll, if it failed and came after this many.
     pub(super) fn failure_since(&self, looks: u64) -> Option<Error> {
         let state = self.state.lock();
         let (_, error) = state.failed.as_ref().filter(|(number, _)| *number > looks)?;
         Some(error.clone())
     }
 
-    /// Ends the thread, and tells whoever waits.
+    /// Ends the thread and wakes all waiters.
     pub(super) fn end(&self) {
         self.state.lock().over = true;
         self.changed.notify_all();
@@ -140,7 +142,7 @@ impl Poller {
             let begin = Instant::now();
             let outcome = follow.look(depth);
             let took = begin.elapsed();
-            // The last handle may have gone meanwhile; then this ends the watch.
+            // The last handle may have been dropped meanwhile. Then this ends the polling.
             drop(follow);
             let mut state = self.state.lock();
             state.looks += 1;
@@ -152,8 +154,8 @@ impl Poller {
                 Ok(News::Further | News::Anew) => FIRST,
                 Err(_) => MOST,
             };
-            // A look at everything, where there is no mark, is not repeated as if it cost nothing. One that
-            // a new writer made necessary is.
+            // A scan of everything, done when there is no watermark, is expensive and must not be
+            // repeated at the short interval. A scan that a new writer made necessary may be.
             let dear = !matches!(outcome, Ok(News::Further | News::Anew));
             let pause = if dear { pause.max(took * SHARE) } else { pause };
             let failed = outcome.err();
@@ -170,7 +172,7 @@ impl Poller {
         }
     }
 
-    /// Stands still while nobody waits; how closely to look then. `None` when it is over.
+    /// Sleeps while no stream waits, then returns what to poll. `None` when the poller was ended.
     fn next_look(&self, pause: &mut Duration, closely: &mut Instant) -> Option<Depth> {
         let mut state = self.state.lock();
         while !state.over && !state.whole && !self.waiters.has_readers() {
@@ -195,7 +197,7 @@ impl Poller {
     }
 }
 
-/// However the thread ends, those who wait hear of it; the next who waits starts another.
+/// Wakes the waiters when the thread ends for any reason. The next one to wait starts another.
 struct ThreadGuard<'a>(&'a Poller);
 
 impl Drop for ThreadGuard<'_> {

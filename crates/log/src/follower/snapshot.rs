@@ -1,4 +1,4 @@
-//! One look at the directory of a log that another process may be writing.
+//! The result of one directory scan of a log that another process may be writing.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -25,27 +25,27 @@ use crate::store::segment_table::{Segment, SegmentTable, State};
 use crate::store::trim_point::{Trim, TrimPoint};
 use crate::store::watermark_page::PageReader;
 
-/// How often a survey is tried again while a writer changes the directory under it.
+/// The number of scans at most, while a writer changes the directory.
 pub(super) const TRIES: usize = 8;
-/// How long it waits before that.
+/// The pause before a repeated scan.
 pub(super) const AGAIN: Duration = Duration::from_millis(1);
 
-/// What one look at the directory found, and what was read of it since. Of a look that was replaced
-/// nothing is handed out any more: recovery may have moved the last records.
+/// The result of one directory scan, and a cache of what was read since. A replaced snapshot
+/// returns no more records: recovery may have moved the last ones.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     manifest: RwLock<Manifest>,
     look: Option<PageReader>,
     segments: SegmentTable,
     trim_point: TrimPoint,
-    /// Position and number.
+    /// The log position and the sequence number up to which records may be read.
     limit: RwLock<(u64, u64)>,
-    /// Bytes of sound units that nothing vouches for.
+    /// Bytes of valid units above every durable lower bound.
     pub(super) unrecovered: u64,
     pub(super) damage: Option<Corruption>,
     cache: ReadCache,
     engine: Engine,
-    /// It stands in the engine's queue for reads.
+    /// It is in the engine's queue for reads.
     reads_queued: AtomicBool,
     me: Weak<Snapshot>,
 }
@@ -81,7 +81,7 @@ impl ReadSource for Snapshot {
     }
 
     fn ask_to_load(&self) -> bool {
-        // What was queued before it stopped is read by nobody.
+        // A stopped engine does not execute queued reads.
         if self.engine.is_stopped() {
             return false;
         }
@@ -93,7 +93,8 @@ impl ReadSource for Snapshot {
         false
     }
 
-    /// That of the writer's page: whoever is far behind does not look at it otherwise.
+    /// The position in the writer's watermark page. A stream that lags far does not read it
+    /// otherwise.
     fn mark(&self) -> u64 {
         let stored = self.look.as_ref().and_then(|look| look.stored().ok().flatten());
         stored.map_or(0, |stored| stored.position)
@@ -116,8 +117,8 @@ impl ReadWork for Snapshot {
 }
 
 impl Snapshot {
-    /// Looks at the whole directory. A writer may change it meanwhile; then again, until two looks
-    /// meet the same damage.
+    /// Scans the whole directory. A writer may change it meanwhile, so the scan is repeated until
+    /// two scans find the same corruption, or none is found.
     pub(super) fn look_again(
         dir: &dyn Dir,
         options: &Options,
@@ -149,7 +150,7 @@ impl Snapshot {
         outcome
     }
 
-    /// Whether another look saw the same, and no writer did anything between the two.
+    /// Whether another scan found the same, with no writer activity between the two.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.manifest() == other.manifest()
             && self.damage == other.damage
@@ -168,8 +169,8 @@ impl Snapshot {
         let mut scan = scan_dir(dir, options, manifest, direct)?;
         let after = look.as_ref().and_then(|look| look.stored().ok().flatten());
         let (position, seq, unrecovered) = scan.durable_end();
-        // A writer that commits meanwhile makes claims that the look came too early for. What was
-        // durable at its beginning is there.
+        // A concurrent writer's commits carry durable lower bounds for records that the scan came
+        // too early to see. The records that were durable when the scan began are there.
         if before != after && before.is_some_and(|before| before.seq <= seq) {
             scan.damage = None;
         }
@@ -193,9 +194,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Follows the mark of the writer, and where that stands still, and this is asked for, looks
-    /// whether the log was closed or records were dropped. `false` when only a new look at everything
-    /// can tell.
+    /// Follows the writer's watermark. With `still`, and if the watermark is unchanged, also checks
+    /// whether the log was closed or records were dropped. `false` when only a new scan can decide.
     pub(super) fn follow_mark(
         &self,
         dir: &dyn Dir,
@@ -219,7 +219,7 @@ impl Snapshot {
         while let Some(newest) = self.segments.newest().filter(|n| n.number() < stored.segment) {
             match next_segment(dir, options, &manifest, &newest)? {
                 Some(next) => self.segments.push(next),
-                // It left the log before it was looked at, or has another name.
+                // It left the log before this look-up, or has another name.
                 None => return Ok(false),
             }
             self.take_footers();
@@ -228,8 +228,9 @@ impl Snapshot {
         Ok(true)
     }
 
-    /// Takes the index of segments that the writer ended since they were looked at. The footer of the last
-    /// but one is there when another begins, or a little later; without it a segment is read all the same.
+    /// Loads the index of segments that the writer sealed since the last poll. The footer of a
+    /// segment appears when the next one begins, or a little later. Without it a segment is still
+    /// readable.
     fn take_footers(&self) {
         let segments = self.segments.all();
         for (segment, next) in segments.iter().zip(segments.iter().skip(1)) {
@@ -241,8 +242,8 @@ impl Snapshot {
         }
     }
 
-    /// Lets go of whole segments that left the log, if nothing else happened to it. A floor inside a
-    /// segment is for a new look: there may be no index here to find it with.
+    /// Drops whole segments that left the log, if the log did not change otherwise. A trim point
+    /// inside a segment needs a new scan: there may be no index here to locate it.
     fn raise_trim_point(&self, now: &Manifest) -> bool {
         let mut manifest = self.manifest.write();
         let Manifest { trim_segment, trim_seq, durable, .. } = *now;
@@ -256,7 +257,8 @@ impl Snapshot {
         if first.header.prev_seq != trim_seq {
             return false;
         }
-        // As the writer does it: a reader below the floor must not look for segments that are gone.
+        // Same order as the writer: a reader below the trim point must not look for removed
+        // segments.
         self.trim_point.raise(Trim { seq: trim_seq, position: first.header.base });
         self.segments.drop_below(trim_segment);
         self.cache.forget_below(trim_segment);
@@ -264,19 +266,19 @@ impl Snapshot {
         true
     }
 
-    /// Nobody is to read here any more: whoever waits looks again.
+    /// Marks this snapshot as replaced. Waiting reads are woken and retry on the new one.
     pub(super) fn supersede(&self) {
         self.cache.abandon();
         self.cache.forget_below(u64::MAX);
     }
 
-    /// Bytes of the pieces that are kept.
+    /// Bytes of the cached chunks.
     pub(super) fn cold_bytes(&self) -> u64 {
         self.cache.bytes()
     }
 }
 
-/// Whether files of the log can be read past the page cache, found out by doing it.
+/// Whether files of the log can be read with direct I/O, found by trying.
 fn reads_directly(dir: &dyn Dir) -> bool {
     let direct = dir.open(paths::MANIFEST, Open::read().direct(true));
     direct.is_ok_and(|file| {
@@ -285,7 +287,7 @@ fn reads_directly(dir: &dyn Dir) -> bool {
     })
 }
 
-/// The segment behind the newest one known, if the writer has begun it.
+/// The segment after the newest one known, if the writer has begun it.
 fn next_segment(
     dir: &dyn Dir,
     options: &Options,

@@ -1,4 +1,4 @@
-//! Reading in order what another process writes, waiting for what is yet to come or not.
+//! Reads in order what another process writes, with or without waiting for new records.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,25 +15,30 @@ use crate::read::cursor::{self, Cursor, Start};
 use crate::read::source::{Source, Wait};
 use crate::runtime::waiters::{For, Key, park, thread_waker};
 
-/// How long a thread that has no other to look for it waits between two looks.
+/// The poll interval of a blocking call when there is no polling thread.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Durable records of a log that another process may be writing, in order, in batches.
 ///
-/// It is a [`futures_core::Stream`] that waits for what becomes durable, and offers the same to threads:
-/// [`ReaderStream::next_blocking`], [`ReaderStream::next_timeout`] and [`ReaderStream::iter`]. All of them
-/// are cancel-safe: a batch is delivered or still to come, and dropping a future or a stream that waits
-/// loses nothing but the wait. [`ReaderStream::try_next`] does not wait.
+/// As a [`futures_core::Stream`] it waits for records to become durable. For threads there are
+/// [`ReaderStream::next_blocking`], [`ReaderStream::next_timeout`] and [`ReaderStream::iter`].
+/// [`ReaderStream::try_next`] does not wait.
 ///
-/// Waiting goes on while there is no writer: the stream continues behind the last record that it
-/// delivered when another writer has opened the log, after a crash as after a clean close. Each record
-/// comes once, and none that was not durable.
+/// A stream keeps waiting while there is no writer. When another writer has opened the log, after
+/// a crash or a clean close, the stream continues after the last record that it delivered. Each
+/// record is delivered once, and only if it was durable.
 ///
-/// Streams of one [`Reader`](super::Reader) share what they read from the files, a megabyte at a time and
-/// up to three ahead: `cold_cache` of the options bounds what is kept of that, and beside it there are at most
-/// four pieces being read, four buffers for the next, and what each stream's batches hold. While somebody
-/// waits, one thread looks for all of them at the page where the writer tells how far the log is durable,
-/// every 0.1 to 4 ms. A stream whose poll was pending waits until it is polled again or dropped.
+/// Streams of one [`Reader`](super::Reader) share what they read from the files: chunks of one
+/// megabyte, up to three ahead. The option `cold_cache` bounds the chunks that are kept. Beyond it
+/// there are at most four chunks being read, four buffers for the next, and the chunks that the
+/// streams' batches hold.
+///
+/// While any stream waits, one thread polls the writer's watermark page for all of them, every 0.1
+/// to 4 ms. A stream whose poll was pending counts as waiting until it is polled again or dropped.
+///
+/// # Cancel safety
+/// All of these methods are cancel-safe: a batch is either delivered or still to come. Dropping a
+/// future or a waiting stream loses only the wait.
 #[derive(Debug)]
 pub struct ReaderStream {
     follow: Arc<Follow>,
@@ -41,11 +46,11 @@ pub struct ReaderStream {
     cursor: Cursor,
     last: u64,
     key: Option<Key>,
-    /// The looks that had been made when this stream began to wait.
+    /// The number of polls when this stream began to wait.
     since: Option<u64>,
-    /// The look at everything that a bad unit made necessary.
+    /// The scan of everything that this stream requested because of a bad unit.
     whole: Option<u64>,
-    /// Such looks for the same place.
+    /// The number of such scans for the same place.
     looks: usize,
     ended: bool,
 }
@@ -74,32 +79,32 @@ impl ReaderStream {
         })
     }
 
-    /// The next batch; `None` at the durable mark of the last look. Call
-    /// [`Reader::refresh`](super::Reader::refresh) to look again. Nothing looks by itself unless a stream
-    /// of the reader waits.
+    /// Returns the next batch, or `None` at the durable watermark of the last poll. Call
+    /// [`Reader::refresh`](super::Reader::refresh) to poll again. The reader polls by itself only
+    /// while one of its streams waits.
     ///
     /// # Errors
-    /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, behind which the stream goes
-    /// on; [`Error::Corrupted`] when everything before the damage was delivered; [`Error::Io`];
-    /// [`Error::Closed`] once the reader is closed.
+    /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, after which the stream
+    /// continues; [`Error::Corrupted`] after everything before the corruption was delivered;
+    /// [`Error::Io`]; [`Error::Closed`] once the reader is closed.
     pub fn try_next(&mut self) -> Result<Option<Batch>> {
         match self.step(Wait::Block)? {
             Poll::Ready(batch) => Ok(batch),
-            // Nobody who blocks is told to look again.
+            // A blocking caller never gets `Pending`.
             Poll::Pending => Ok(None),
         }
     }
 
-    /// The next batch; blocks until there is one, however long there is no writer.
+    /// Returns the next batch. Blocks until there is one, however long there is no writer.
     ///
     /// # Errors
-    /// As [`ReaderStream::try_next`], and [`Error::Io`] or what else [`Reader::open`](super::Reader::open)
-    /// answers when the directory cannot be looked at.
+    /// As [`ReaderStream::try_next`]. Also [`Error::Io`] and the other errors of
+    /// [`Reader::open`](super::Reader::open) when the directory cannot be polled.
     pub fn next_blocking(&mut self) -> Result<Batch> {
         self.block(None)
     }
 
-    /// The next batch; blocks until there is one, or the time has passed.
+    /// Returns the next batch. Blocks until there is one, or until the timeout.
     ///
     /// # Errors
     /// As [`ReaderStream::next_blocking`], and [`Error::Timeout`].
@@ -107,7 +112,7 @@ impl ReaderStream {
         self.block(Instant::now().checked_add(timeout))
     }
 
-    /// The batches as a blocking iterator, which ends after the first error other than
+    /// The batches as a blocking iterator. It ends after the first error other than
     /// [`Error::Quarantined`].
     pub fn iter(&mut self) -> impl Iterator<Item = Result<Batch>> + '_ {
         std::iter::from_fn(|| {
@@ -120,7 +125,7 @@ impl ReaderStream {
         })
     }
 
-    /// The number of the last record delivered, or of the one before the start.
+    /// The sequence number of the last record delivered, or of the one before the start.
     pub fn last(&self) -> Seq {
         Seq(self.last)
     }
@@ -154,12 +159,12 @@ impl ReaderStream {
         }
     }
 
-    /// Is told when there is more, or a look fails.
+    /// Registers a waker for new records and for a failed poll.
     fn wait(&mut self, waker: &Waker) -> Result<()> {
         if self.follow.engine.is_manual() {
             self.follow.look(Depth::Facts)?;
         }
-        // A replaced look may not go as far as this stream is.
+        // A replaced snapshot may end before the last record that this stream delivered.
         let next = self.last.max(self.snapshot.limit().1).saturating_add(1);
         self.follow.watch.waiters.register(&mut self.key, For::Record(next), waker);
         if !self.follow.engine.is_manual() {
@@ -176,14 +181,14 @@ impl ReaderStream {
         }
     }
 
-    /// Why a look failed while this stream waited.
+    /// Returns the error of a poll that failed while this stream waited.
     fn refuse_if_failed(&self) -> Result<()> {
         let failure = self.since.and_then(|since| self.follow.watch.failure_since(since));
         failure.map_or(Ok(()), Err)
     }
 
-    /// The next batch, or `None` at the durable mark of the last look. Whoever does not block may be told
-    /// to come again.
+    /// The next batch, or `None` at the durable watermark of the last poll. A caller that does not
+    /// block may get `Pending`.
     fn step(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
         loop {
             self.follow.refuse_if_closed()?;
@@ -204,8 +209,8 @@ impl ReaderStream {
                 self.looks = 0;
                 return Err(cursor::exactly(&*snapshot, error));
             }
-            // A writer that recovers moves the last records under a reader. Corruption is what a new look
-            // at everything finds again.
+            // A recovering writer moves the last records under a reader. Only corruption that a new
+            // scan of everything finds again is reported.
             if matches!(wait, Wait::Wake(_)) && !self.follow.engine.is_manual() {
                 let (whole, looks) = self.follow.watch.ask_whole(&self.follow)?;
                 self.whole = Some(whole);
@@ -217,7 +222,7 @@ impl ReaderStream {
         }
     }
 
-    /// Whether the look at everything that this stream asked for is not over yet.
+    /// Whether the scan of everything that this stream requested is still pending.
     fn is_looked_for(&mut self, wait: Wait<'_>) -> Result<bool> {
         let (Some(whole), Wait::Wake(waker)) = (self.whole, wait) else { return Ok(false) };
         let watch = &self.follow.watch;
@@ -236,7 +241,7 @@ impl ReaderStream {
         loop {
             let now = self.follow.snapshot();
             if !Arc::ptr_eq(&now, &self.snapshot) {
-                // Recovery may have moved records: the number is what stays.
+                // Recovery may have moved records. Their sequence numbers do not change.
                 self.cursor = Cursor::new(&*now, Start::After(Seq(self.last)))
                     .map_err(|error| cursor::exactly(&*now, error))?;
                 self.snapshot = now;

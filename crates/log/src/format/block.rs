@@ -1,38 +1,38 @@
-//! Sizes, checksums and what binds them to one segment of one log.
+//! Sizes, and the checksums that are bound to one segment of one log.
 
 use crc_fast::CrcAlgorithm::Crc32Iscsi;
 
-/// The version that this code writes, and the only one that it reads.
+/// The format version that this code writes, and the only one that it reads.
 pub(crate) const VERSION: u32 = 2;
 
-/// Commit units and the parts of a segment start on multiples of this.
+/// The alignment of commit units and of the parts of a segment.
 pub(crate) const BLOCK: u32 = esker_disk::BLOCK as u32;
 
-/// The largest payload that any log may be configured for: 64 MiB, and 4 KiB for what a face writes
-/// before a value of 64 MiB.
+/// The highest record limit that a log may be configured with: 64 MiB, plus 4 KiB for what a
+/// component writes before a value of 64 MiB.
 pub const RECORD_LIMIT_MAX: u32 = (64 << 20) + (4 << 10);
 
-/// The largest size of a commit unit: the largest record, an atomic batch of the same bytes, and
-/// room for the headers of a million records.
+/// The largest size of a commit unit: the largest record, or an atomic batch of the same number of
+/// bytes, and room for the headers of a million records.
 pub(crate) const UNIT_MAX: u32 = RECORD_LIMIT_MAX + (24 << 20) + BLOCK;
 
-/// The largest segment file; offsets inside one are 32 bits wide.
+/// The largest segment file. Offsets in a segment are 32 bits wide.
 pub(crate) const SEGMENT_MAX: u32 = 1 << 31;
 
-/// No log reaches a position, a session or a segment's number of this size.
+/// The exclusive upper bound of positions, sessions and segment numbers.
 pub(crate) const NUMBER_MAX: u64 = 1 << 62;
 
-/// The next multiple of a block.
+/// Rounds up to a multiple of a block.
 pub(crate) const fn block_up(n: u32) -> u32 {
     n.div_ceil(BLOCK) * BLOCK
 }
 
-/// CRC-32C of some bytes.
+/// The CRC-32C of some bytes.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(Crc32Iscsi, bytes) as u32
 }
 
-/// Sixteen random bytes that tell one log from every other.
+/// Sixteen random bytes that identify a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogId(pub [u8; 16]);
 
@@ -42,8 +42,8 @@ impl std::fmt::Display for LogId {
     }
 }
 
-/// What binds a checksum to one life of one segment file of one log, so that bytes of another log
-/// or of an earlier life of the file are never taken for current ones.
+/// Binds a checksum to one incarnation of one segment file of one log. Bytes of another log, or of
+/// an earlier incarnation of the file, therefore never pass for current ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Salt(u32);
 
@@ -55,7 +55,8 @@ impl Salt {
         Self(crc(&bytes))
     }
 
-    /// Checksum of a header at an offset of the segment: the salt and the place come first.
+    /// The checksum of a header at an offset of the segment. It covers the salt and the offset
+    /// first.
     pub(crate) fn bind(self, offset: u32, header: &[u8]) -> u32 {
         debug_assert!(header.len() <= 112);
         let mut bytes = [0; 120];
@@ -67,24 +68,24 @@ impl Salt {
     }
 }
 
-/// Why bytes are not what they should be. Every variant is one sentence for a person.
+/// Why bytes cannot be decoded. `Display` gives one sentence per variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DecodeError {
     /// Nothing but zeros: never written, or the end.
     Blank,
-    /// Neither a unit nor anything else that may stand here.
+    /// Neither a unit nor anything else that is valid here.
     NotAUnit,
-    /// The file ends inside.
+    /// The file ends inside the unit.
     Cut,
     /// A checksum does not match.
     Checksum,
-    /// A length or number that cannot be.
+    /// A length or number is impossible.
     Nonsense,
     /// The unit does not continue the one before it.
     Chain,
     /// Bytes that must be zero are not.
     Padding,
-    /// The device does not give the bytes.
+    /// The device fails to read the bytes.
     Unreadable,
 }
 

@@ -1,28 +1,28 @@
-//! Walking over units and records in memory.
+//! Decoding units and records in memory.
 //!
-//! Two walks: [`check_unit`] believes nothing and is what recovery, `verify` and cold reads use;
-//! [`Records`] goes over bytes that were checked, or that this process staged itself, and costs a
-//! few loads a record.
+//! [`check_unit`] trusts nothing; recovery, `verify` and cold reads use it. [`Records`] iterates
+//! over bytes that were checked, or that this process staged itself, and costs a few loads per
+//! record.
 
 use crate::format::block::{BLOCK, DecodeError, Salt, block_up};
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitHeader, UnitKind};
 
-/// A record as it stands in a segment.
+/// A record and its location in a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LocatedRecord<'a> {
     pub(crate) seq: u64,
     pub(crate) prev_seq: u64,
-    /// Offset of the record in the segment.
+    /// The offset of the record in the segment.
     pub(crate) offset: u32,
     pub(crate) payload: &'a [u8],
 }
 
-/// Checks the whole unit that starts at `bytes[0]` and stands at `offset` in its segment: header,
-/// every record, their order, their sum, and the zeros behind them. Hands each record to `each`.
+/// Checks the whole unit that starts at `bytes[0]`, at `offset` in its segment: header, every
+/// record, their order, their digest, and the padding. Calls `each` for every record.
 ///
-/// `bytes` may go on behind the unit. Whether the unit continues its predecessor is for the caller
-/// to ask; see [`continues`].
+/// `bytes` may continue past the unit. The caller checks with [`continues`] whether the unit
+/// continues its predecessor.
 pub(crate) fn check_unit<'a>(
     bytes: &'a [u8],
     salt: Salt,
@@ -68,18 +68,18 @@ pub(crate) fn check_unit<'a>(
     Ok((header, crc))
 }
 
-/// Whether a unit continues one that ended with this checksum and this record, in a session that
-/// is not older. The first record of an empty log may follow any number.
+/// Whether a unit continues one that ended with this checksum and this record, in a session that is
+/// not older. The first record of an empty log may follow any sequence number.
 pub(crate) fn continues(header: &UnitHeader, chain: u32, seq: u64, session: u64) -> bool {
     let follows = header.prev_seq == seq || seq == 0;
     header.chain == chain && follows && header.session >= session
 }
 
-/// What stands at a place where a walk may be.
+/// What the bytes at an offset are.
 enum Stand<'a> {
     Unit(u64),
     Record(RecordHeader, &'a [u8]),
-    /// The padding behind the last record of a unit.
+    /// The padding after the last record of a unit.
     Padding,
     End,
 }
@@ -93,7 +93,7 @@ fn stand(bytes: &[u8], offset: u32) -> Stand<'_> {
         return Stand::Padding;
     }
     if offset.is_multiple_of(BLOCK) && UnitHeader::starts(first) {
-        // prev_seq stands at byte 24 of the header.
+        // `prev_seq` is at byte 24 of the header.
         return match bytes.get(24..32).and_then(|seq| seq.first_chunk::<8>()) {
             Some(seq) => Stand::Unit(u64::from_le_bytes(*seq)),
             None => Stand::End,
@@ -107,7 +107,7 @@ fn stand(bytes: &[u8], offset: u32) -> Stand<'_> {
     }
 }
 
-/// The records in checked bytes of a segment, in order.
+/// An iterator over the records in checked bytes of a segment, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Records<'a> {
     bytes: &'a [u8],
@@ -116,8 +116,8 @@ pub(crate) struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Walks over `bytes`, which stand at `offset` and begin with a unit, or with a record that
-    /// follows the number `prev_seq`.
+    /// Iterates over `bytes`, which are at `offset` and begin with a unit, or with a record that
+    /// follows the sequence number `prev_seq`.
     pub(crate) fn new(bytes: &'a [u8], offset: u32, prev_seq: u64) -> Self {
         Self { bytes, offset, prev_seq }
     }
@@ -160,37 +160,37 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// A record that [`find`] found and checked.
+/// A record that [`find`] located and checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FoundRecord {
     pub(crate) seq: u64,
     pub(crate) prev_seq: u64,
-    /// Offset of the record in the segment.
+    /// The offset of the record in the segment.
     pub(crate) offset: u32,
-    /// Bytes of payload.
+    /// The length of the payload in bytes.
     pub(crate) len: u32,
 }
 
-/// What came of looking for a record.
+/// The result of [`find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     Record(FoundRecord),
-    /// A larger number came, or everything up to `last` was passed, and nothing was amiss.
+    /// A larger number, or the end of everything up to `last`, was reached without an error.
     Passed,
     /// The number is in a gap that `repair` left.
     Gap {
         from: u64,
         to: u64,
     },
-    DecodeError {
+    Invalid {
         offset: u32,
         decode_error: DecodeError,
     },
 }
 
-/// Looks for a number in bytes that stand at `offset`, begin with a unit or with a record that
+/// Searches for a sequence number. `bytes` are at `offset`, begin with a unit or with a record that
 /// follows `prev_seq`, and hold every record up to `last`. Every header and record on the way is
-/// checked, and that none is missing.
+/// checked, and that no record is missing.
 pub(crate) fn find(
     bytes: &[u8],
     offset: u32,
@@ -199,7 +199,7 @@ pub(crate) fn find(
     want: u64,
 ) -> Found {
     let (mut at, mut prev_seq) = (0u32, prev_seq);
-    // Behind padding stands a unit, or the end.
+    // After padding comes a unit, or the end.
     let mut padded = false;
     loop {
         let here = offset + at;
@@ -207,13 +207,13 @@ pub(crate) fn find(
         let Some(first) = rest.first_chunk::<4>() else {
             return match prev_seq >= last {
                 true => Found::Passed,
-                false => Found::DecodeError { offset: here, decode_error: DecodeError::Cut },
+                false => Found::Invalid { offset: here, decode_error: DecodeError::Cut },
             };
         };
         let first = u32::from_le_bytes(*first);
         let is_unit = here.is_multiple_of(BLOCK) && UnitHeader::starts(first);
         if padded && !is_unit {
-            return Found::DecodeError { offset: here, decode_error: DecodeError::Padding };
+            return Found::Invalid { offset: here, decode_error: DecodeError::Padding };
         }
         if first == 0 {
             at = block_up(here + 1) - offset;
@@ -223,10 +223,10 @@ pub(crate) fn find(
         padded = false;
         if is_unit {
             match UnitHeader::parse(rest, salt, here) {
-                Err(decode_error) => return Found::DecodeError { offset: here, decode_error },
-                // The size of a record before may have been damaged into a zero.
+                Err(decode_error) => return Found::Invalid { offset: here, decode_error },
+                // Corruption may have turned the size of an earlier record into zero.
                 Ok((header, _)) if at > 0 && header.prev_seq != prev_seq => {
-                    return Found::DecodeError { offset: here, decode_error: DecodeError::Chain };
+                    return Found::Invalid { offset: here, decode_error: DecodeError::Chain };
                 }
                 Ok((header, _)) if header.kind == UnitKind::Gap => {
                     let (from, to) = (header.prev_seq, header.last_seq);
@@ -245,13 +245,13 @@ pub(crate) fn find(
         }
         let record = match RecordHeader::parse(rest) {
             Ok(record) => record,
-            Err(decode_error) => return Found::DecodeError { offset: here, decode_error },
+            Err(decode_error) => return Found::Invalid { offset: here, decode_error },
         };
         let Some(stored) = rest.get(..record.stored() as usize) else {
-            return Found::DecodeError { offset: here, decode_error: DecodeError::Cut };
+            return Found::Invalid { offset: here, decode_error: DecodeError::Cut };
         };
         if let Err(decode_error) = record.check(salt, here, stored) {
-            return Found::DecodeError { offset: here, decode_error };
+            return Found::Invalid { offset: here, decode_error };
         }
         if record.seq == want {
             let len = record.size - RECORD_HEADER;

@@ -1,7 +1,7 @@
 //! The footer of a sealed segment: its sparse index, written once all its units are durable.
 //!
-//! A footer is a convenience and a claim. It may be missing, then the segment is read from front to
-//! back and the footer written again; it never says anything that the units do not.
+//! A footer is an optimization and a durable lower bound. Where it is missing, the whole segment is
+//! scanned and the footer written again. It contains nothing that the units do not.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -12,21 +12,21 @@ const MAGIC: u32 = 0xE5CE_F007;
 pub(crate) const FOOTER_HEADER: usize = 64;
 pub(crate) const ENTRY: usize = 24;
 
-/// Where a record of the sparse index stands.
+/// An entry of the sparse index: where one record is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IndexEntry {
     pub(crate) seq: u64,
-    /// The number of the record before.
+    /// The sequence number of the previous record.
     pub(crate) prev_seq: u64,
-    /// Offset of the unit in the segment.
+    /// The offset of the unit in the segment.
     pub(crate) unit: u32,
-    /// Offset of the record in the segment.
+    /// The offset of the record in the segment.
     pub(crate) record: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Offset of the end of the last unit, where the footer itself stands.
+    /// The offset of the end of the last unit. The footer starts there.
     pub(crate) end: u32,
     pub(crate) records: u64,
     pub(crate) prev_seq: u64,
@@ -67,7 +67,7 @@ struct RawEntry {
 const _: () = assert!(size_of::<Raw>() == FOOTER_HEADER && size_of::<RawEntry>() == ENTRY);
 
 impl Footer {
-    /// The footer as whole blocks.
+    /// Encodes the footer as whole blocks.
     pub(crate) fn to_bytes(&self, salt: Salt) -> Vec<u8> {
         let mut raw = Raw {
             magic: U32::new(MAGIC),
@@ -99,7 +99,7 @@ impl Footer {
         bytes
     }
 
-    /// The length of the footer that starts with these bytes, before anything about it is checked.
+    /// The length of the footer that starts with these bytes, before its checksum is verified.
     pub(crate) fn length(bytes: &[u8], end: u32) -> Result<u32, DecodeError> {
         let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
             return Err(DecodeError::Cut);
@@ -107,14 +107,14 @@ impl Footer {
         if raw.magic.get() != MAGIC {
             return Err(DecodeError::NotAUnit);
         }
-        // Every entry stands for a record, and a record takes sixteen bytes at least.
+        // Every entry refers to a record, and a record takes at least sixteen bytes.
         if raw.end.get() != end || raw.entries.get() > end / 16 {
             return Err(DecodeError::Nonsense);
         }
         Ok(block_up(FOOTER_HEADER as u32 + raw.entries.get() * ENTRY as u32))
     }
 
-    /// Reads a footer that stands at `end`; `bytes` has the length that [`Footer::length`] gave.
+    /// Parses a footer at `end`. `bytes` has the length that [`Footer::length`] returned.
     pub(crate) fn parse(bytes: &[u8], salt: Salt, end: u32) -> Result<Self, DecodeError> {
         let length = Self::length(bytes, end)? as usize;
         let bytes = bytes.get(..length).ok_or(DecodeError::Cut)?;

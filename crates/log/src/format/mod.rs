@@ -1,11 +1,12 @@
-//! The bytes on disk, format version 2: see `docs/src/format.md` for the diagrams.
+//! The on-disk format, version 2: see `docs/src/format.md` for the diagrams.
 //!
 //! All integers are little-endian. Everything here is a pure function of bytes.
 //!
 //! A segment is a header block, then commit units, then, once it is full, a footer. A unit starts
-//! on a block and holds a header and records; zeros fill its last block. The first four bytes at
-//! any place a reader can stand on say what stands there: a record's size is at least 16 and below
-//! 2^27, the magic numbers are far above, and zero is the padding behind the last record.
+//! on a block and holds a header and records; zeros fill its last block.
+//!
+//! The first four bytes at any boundary identify the content. A record's size is at least 16 and
+//! below 2^27, the magic numbers are far above that, and zero is the padding after the last record.
 
 pub(crate) mod block;
 pub(crate) mod decode;

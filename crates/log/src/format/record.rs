@@ -5,9 +5,9 @@
 //! | size | crc | seq   | payload ... | 0..7 zeros |
 //! ```
 //!
-//! `size` counts header and payload, without the zeros. The checksum covers segment, place, size
-//! and sequence number, and the payload: a record that was moved, or whose number or length was
-//! changed, does not match.
+//! `size` counts header and payload, without the zeros. The checksum covers salt, offset, size,
+//! sequence number and payload. A record that was moved, or whose number or length was changed,
+//! does not match.
 
 use crate::format::block::{DecodeError, RECORD_LIMIT_MAX, Salt, crc};
 
@@ -23,15 +23,15 @@ pub(crate) struct RecordHeader {
     pub(crate) seq: u64,
 }
 
-/// The bytes that a payload takes in a unit, header and zeros included. Its length is within the
-/// limit: a larger one was refused before, and would be cut short here.
+/// The bytes that a payload takes in a unit, header and zeros included. The payload must be within
+/// the limit: the caller has refused larger ones, and this would truncate their length.
 pub(crate) const fn stored_size(payload: usize) -> u32 {
     debug_assert!(payload <= RECORD_LIMIT_MAX as usize);
     (RECORD_HEADER + payload as u32).next_multiple_of(8)
 }
 
 impl RecordHeader {
-    /// The header of a record that will stand at `offset`.
+    /// The header of a record to be stored at `offset`.
     pub(crate) fn new(salt: Salt, offset: u32, seq: u64, payload: &[u8]) -> Self {
         let size = RECORD_HEADER + payload.len() as u32;
         Self { size, crc: checksum(salt, offset, size, seq, payload), seq }
@@ -45,7 +45,7 @@ impl RecordHeader {
         bytes
     }
 
-    /// Reads a header without looking at the payload. The size is checked to be possible.
+    /// Parses a header without its payload. Only the range of the size is checked.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, DecodeError> {
         let Some(bytes) = bytes.first_chunk::<{ RECORD_HEADER as usize }>() else {
             return Err(DecodeError::Cut);
@@ -58,12 +58,12 @@ impl RecordHeader {
         Ok(Self { size, crc: u32::from_le_bytes([c0, c1, c2, c3]), seq: u64::from_le_bytes(seq) })
     }
 
-    /// The bytes that the record takes, zeros included.
+    /// The bytes that the record occupies, zeros included.
     pub(crate) fn stored(self) -> u32 {
         self.size.next_multiple_of(8)
     }
 
-    /// Checks a whole stored record, zeros included, that stands at `offset`.
+    /// Checks a whole stored record at `offset`, zeros included.
     pub(crate) fn check(self, salt: Salt, offset: u32, stored: &[u8]) -> Result<(), DecodeError> {
         let Some(payload) = stored.get(RECORD_HEADER as usize..self.size as usize) else {
             return Err(DecodeError::Cut);
@@ -78,8 +78,8 @@ impl RecordHeader {
     }
 }
 
-/// Header and payload are summed apart and folded together, so that the payload can be run through
-/// the widest instructions in one go.
+/// The checksum of a record. Header and payload are summed separately and then combined, so that
+/// the payload goes through the widest instructions in one run.
 fn checksum(salt: Salt, offset: u32, size: u32, seq: u64, payload: &[u8]) -> u32 {
     let mut head = [0; 12];
     head[..4].copy_from_slice(&size.to_le_bytes());

@@ -1,6 +1,6 @@
-//! The first block of a segment: whose it is, which life of the file, and where the segment before
-//! it ends. That last fact is the record of every cut: what stands behind the end that a successor
-//! names is dead.
+//! The first block of a segment: which log and which incarnation of the file it belongs to, and
+//! where the previous segment ends. That end is the recorded cut: units of the previous segment
+//! after it are dead.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -11,30 +11,29 @@ const MAGIC: [u8; 8] = *b"ESKERSEG";
 const SEGMENT_HEADER: usize = 104;
 const RECOVERED: u32 = 1;
 
-/// The facts of a segment, as its header tells them.
+/// The fields of a segment header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) log: LogId,
-    /// The number of the segment, which is its incarnation too: no number is used twice.
+    /// The number of the segment, which is also its incarnation: no number is used twice.
     pub(crate) segment: u64,
     pub(crate) session: u64,
-    /// The position in the log of the first byte of this segment. It is where the segment before
-    /// ends.
+    /// The position in the log of the first byte of this segment. The previous segment ends there.
     pub(crate) base: u64,
-    /// The segment before this one; 0 when there is none.
+    /// The previous segment; 0 when there is none.
     pub(crate) prev_segment: u64,
-    /// The number of the record before the first of this segment.
+    /// The sequence number of the record before the first of this segment.
     pub(crate) prev_seq: u64,
-    /// The log was durable up to this number when the header was submitted, or, where `recovered` is
-    /// set, when the segment got its name.
+    /// A durable lower bound: the log was durable up to this sequence number when the header was
+    /// submitted, or, where `recovered` is set, when the segment got its name.
     pub(crate) durable_bound: u64,
     pub(crate) time_ms: u64,
     /// The checksum of the last unit before this segment.
     pub(crate) chain: u32,
-    /// Written whole by recovery or repair before it got its name.
+    /// Recovery or repair wrote the whole segment before it got its name.
     pub(crate) recovered: bool,
-    /// What the first unit chains to, where `repair` made a new header that has another checksum
-    /// than the one that unit knew; otherwise 0.
+    /// What the first unit chains to, where `repair` wrote a new header whose checksum differs from
+    /// the one that the unit names; otherwise 0.
     pub(crate) first_chain: u32,
 }
 
@@ -60,20 +59,20 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == SEGMENT_HEADER);
 
-/// Why a segment's first block was not taken.
+/// Why the first block of a segment was rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    /// Damaged, or never written.
-    DecodeError(DecodeError),
-    /// Written by a version of Esker that this one does not know.
+    /// Corrupt, or never written.
+    Invalid(DecodeError),
+    /// Written by a version of Esker that this one does not support.
     Version(u32),
-    /// A sound header of another log.
+    /// A valid header of another log.
     Foreign(LogId),
 }
 
 impl From<DecodeError> for HeaderError {
     fn from(decode_error: DecodeError) -> Self {
-        Self::DecodeError(decode_error)
+        Self::Invalid(decode_error)
     }
 }
 
@@ -82,7 +81,7 @@ impl SegmentHeader {
         Salt::new(self.log, self.segment)
     }
 
-    /// The whole first block, and what the first unit chains to.
+    /// The whole first block, and the checksum that the first unit chains to.
     pub(crate) fn to_block(self) -> (Box<[u8]>, u32) {
         let mut raw = Raw {
             magic: MAGIC,
@@ -112,14 +111,14 @@ impl SegmentHeader {
         if self.first_chain == 0 { crc } else { self.first_chain }
     }
 
-    /// The log's number in a sound first block of whatever log.
+    /// The log id in a valid first block of any log.
     pub(crate) fn log_of(block: &[u8], segment: u64) -> Option<LogId> {
         let (raw, _) = Raw::read_from_prefix(block).ok()?;
         let log = LogId(raw.log);
         Self::parse(block, log, segment).ok().map(|_| log)
     }
 
-    /// Reads the first block of the segment with this number of this log.
+    /// Parses the first block of the segment with this number of this log.
     pub(crate) fn parse(
         block: &[u8],
         log: LogId,
@@ -141,14 +140,15 @@ impl SegmentHeader {
         if summed(&raw, own) != crc {
             return Err(DecodeError::Checksum.into());
         }
-        // Every version keeps the first block's size, its checksum and the place of its version.
+        // Every version keeps the size of the first block, its checksum and the offset of the
+        // version.
         if raw.version.get() != VERSION {
             return Err(HeaderError::Version(raw.version.get()));
         }
         if raw.log != log.0 {
             return Err(HeaderError::Foreign(LogId(raw.log)));
         }
-        // A sound header under another number is an earlier life of a recycled file.
+        // A valid header with another number is from an earlier incarnation of a recycled file.
         if raw.segment.get() != segment {
             return Err(DecodeError::Checksum.into());
         }
@@ -177,7 +177,7 @@ impl SegmentHeader {
     }
 }
 
-/// The checksum is seeded with the salt like any other, at offset 0 of the segment.
+/// The checksum of a segment header, bound to the salt at offset 0 of the segment.
 fn summed(raw: &Raw, salt: Salt) -> u32 {
     let bytes = raw.as_bytes();
     salt.bind(0, &bytes[8..])
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn other_logs_versions_and_lives_are_told_apart() {
+    fn other_logs_versions_and_incarnations_are_distinguished() {
         let (block, _) = header().to_block();
         let other = LogId([6; 16]);
         assert_eq!(SegmentHeader::parse(&block, other, 4), Err(HeaderError::Foreign(LOG)));

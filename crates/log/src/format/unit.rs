@@ -1,5 +1,5 @@
-//! The commit unit's header: what one commit wrote, what it follows, and how far the log was
-//! durable when it was submitted.
+//! The header of a commit unit: what one commit wrote, which unit it follows, and how far the log
+//! was durable when it was submitted.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -16,13 +16,13 @@ const GAP: u32 = 0xE5CE_1D02;
 pub(crate) enum UnitKind {
     /// Records.
     Data,
-    /// Nothing: `repair` put it where a damaged unit stood. `used` is the length that it covers,
-    /// the records between `prev_seq` and `last_seq` are gone, and `digest` is the checksum that
-    /// the unit behind it names as its predecessor's.
+    /// Nothing: `repair` wrote it in place of a corrupt unit. `used` is the length that it covers.
+    /// The records above `prev_seq` up to `last_seq` are lost. `digest` is the checksum that the
+    /// next unit names as its predecessor's.
     Gap,
 }
 
-/// The facts of a unit, as its header tells them.
+/// The fields of a unit header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnitHeader {
     pub(crate) kind: UnitKind,
@@ -31,16 +31,17 @@ pub(crate) struct UnitHeader {
     pub(crate) records: u32,
     /// The wrapping sum of the checksums of the records.
     pub(crate) digest: u64,
-    /// The number of the record before the first.
+    /// The sequence number of the record before the first.
     pub(crate) prev_seq: u64,
     pub(crate) last_seq: u64,
-    /// The log was durable up to this number when the unit was submitted.
+    /// A durable lower bound: the log was durable up to this sequence number when the unit was
+    /// submitted.
     pub(crate) durable_bound: u64,
     /// The open session that wrote the unit.
     pub(crate) session: u64,
-    /// Wall clock at submission, in milliseconds since 1970; for retention by age, nothing else.
+    /// Wall clock at submission, in milliseconds since 1970; used for retention by age only.
     pub(crate) time_ms: u64,
-    /// The checksum of the unit before, or of the segment's header for its first unit.
+    /// The checksum of the previous unit, or of the segment header for the first unit.
     pub(crate) chain: u32,
 }
 
@@ -62,8 +63,8 @@ struct Raw {
 }
 
 impl UnitHeader {
-    /// The bytes of the header for a unit at `offset`, and its checksum, which the next unit chains
-    /// to.
+    /// The bytes of the header for a unit at `offset`, and its checksum. The next unit chains to
+    /// that.
     pub(crate) fn to_bytes(self, salt: Salt, offset: u32) -> ([u8; UNIT_HEADER as usize], u32) {
         let mut raw = Raw {
             magic: U32::new(match self.kind {
@@ -87,7 +88,7 @@ impl UnitHeader {
         (zerocopy::transmute!(raw), crc)
     }
 
-    /// Reads the header of a unit at `offset`, and its checksum.
+    /// Parses the header of a unit at `offset`. Returns its checksum, too.
     pub(crate) fn parse(bytes: &[u8], salt: Salt, offset: u32) -> Result<(Self, u32), DecodeError> {
         let Ok((raw, _)) = Raw::read_from_prefix(bytes) else {
             return Err(DecodeError::Cut);
@@ -133,17 +134,17 @@ impl UnitHeader {
         }
     }
 
-    /// Whether the first four bytes are those of a unit.
+    /// Whether the first four bytes are the magic number of a unit.
     pub(crate) fn starts(magic: u32) -> bool {
         magic == DATA || magic == GAP
     }
 
-    /// The bytes that the unit takes in the segment.
+    /// The bytes that the unit occupies in the segment.
     pub(crate) fn span(&self) -> u32 {
         block_up(self.used)
     }
 
-    /// The checksum that the unit behind this one must name, given this one's own.
+    /// The checksum that the next unit must name, given this unit's own.
     pub(crate) fn next_chain(&self, crc: u32) -> u32 {
         match self.kind {
             UnitKind::Data => crc,

@@ -6,12 +6,13 @@ use crate::log::Log;
 use crate::store::app_metadata::{self, LIMIT};
 
 impl Log {
-    /// Replaces the app metadata, durably. A plain log becomes that of this component.
+    /// Replaces the app metadata, durably. A plain log then belongs to this component.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to another;
-    /// [`Error::Closed`]; [`Error::Poisoned`] when the log failed before; [`Error::NoSpace`], after
-    /// which the old ones are still there and the log goes on; [`Error::Io`], after which it is poisoned.
+    /// [`Error::TooLarge`] above 64 KiB; [`Error::WrongComponent`] when the log belongs to another
+    /// component; [`Error::Closed`]; [`Error::Poisoned`] when the log failed before;
+    /// [`Error::NoSpace`], after which the old metadata is kept and the log stays usable;
+    /// [`Error::Io`], after which the log is poisoned.
     pub fn put_app_metadata(&self, component: Component, content: &[u8]) -> Result<()> {
         if content.len() > LIMIT {
             return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
@@ -35,10 +36,11 @@ impl Log {
         outcome
     }
 
-    /// The app metadata of this component; `None` when there are none.
+    /// Returns the app metadata of this component; `None` when there is none.
     ///
     /// # Errors
-    /// [`Error::WrongComponent`], [`Error::Corrupted`], [`Error::UnsupportedVersion`], [`Error::Io`].
+    /// [`Error::WrongComponent`], [`Error::Corrupted`], [`Error::UnsupportedVersion`],
+    /// [`Error::Io`].
     pub fn app_metadata(&self, component: Component) -> Result<Option<Vec<u8>>> {
         let shared = &*self.write;
         match app_metadata::read(&*shared.dir)? {

@@ -1,4 +1,4 @@
-//! Appending: the public methods.
+//! The public methods for appending.
 
 use std::time::{Duration, Instant};
 
@@ -8,59 +8,60 @@ use crate::write::input::{Append, Input, Inputs};
 use crate::write::ticket::Ticket;
 
 impl Log {
-    /// Accepts a record: gives it its place in the order and copies the payload. The ticket tells
-    /// when it is durable.
+    /// Appends a record: assigns its place in the order, copies the payload, and returns a ticket
+    /// that resolves when the record is durable.
     ///
-    /// Waits, blocking, while the staging memory is full or the policy allows no more records at
-    /// risk; that ends with a commit, which this call drives itself if nobody else does. In async
-    /// code [`Log::append_async`] waits without blocking.
+    /// Blocks while the staging memory is full or the policy allows no more records at risk. The
+    /// next commit ends the wait; this call runs that commit itself if no other thread does. In
+    /// async code, use [`Log::append_async`], which waits without blocking.
     ///
-    /// No memory is allocated for a record.
+    /// Allocates no memory per record.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Sequence`] and [`Error::Conflict`] for a numbered record that
-    /// does not follow the last one; [`Error::NoSpace`] on a full disk, after which the log goes on;
-    /// [`Error::Io`] when a segment could not be made for another reason, after which it does not;
-    /// [`Error::Poisoned`], [`Error::Closed`], [`Error::Stopped`]. In all these cases nothing was
-    /// accepted.
+    /// does not follow the last one; [`Error::NoSpace`] on a full disk, after which the log stays
+    /// usable; [`Error::Io`] when creating or extending a segment failed for another reason, after
+    /// which the log is poisoned; [`Error::Poisoned`], [`Error::Closed`], [`Error::Stopped`]. In
+    /// all these cases nothing was accepted.
     pub fn append(&self, record: impl Append) -> Result<Ticket> {
         self.append_until(&record, None)
     }
 
-    /// As [`Log::append`], for records that a component needs in order to give space back:
-    /// checkpoints, floors, copies of what is still live. They may use the reserve of preallocated
-    /// space, which ordinary appends may not. Blocks.
+    /// As [`Log::append`], for records that a component needs in order to free space: checkpoints,
+    /// trim points, copies of live records. They may use the reserve of preallocated space;
+    /// ordinary appends may not. Blocks.
     ///
     /// # Durability
     /// As [`Log::append`].
     ///
     /// # Errors
-    /// As [`Log::append`]; [`Error::NoSpace`] when the reserve is used up, too.
+    /// As [`Log::append`]; [`Error::NoSpace`] also when the reserve is used up.
     pub fn append_internal(&self, record: impl Append) -> Result<Ticket> {
         let record = Input::take(&record);
         let accepted = self.write.with_room(None, || self.write.accept(record, true))?;
         Ok(self.write.ticket(accepted))
     }
 
-    /// As [`Log::append`], but waits for room no longer than this. The commit that makes
-    /// room is left to the engine, so that a disk that hangs does not hold up this call.
+    /// As [`Log::append`], but waits for room at most this long. The engine runs the commit that
+    /// makes room, so that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::Timeout`] when nothing was accepted in time.
+    /// As [`Log::append`], and [`Error::Timeout`] when the record was not accepted in time.
     pub fn append_timeout(&self, record: impl Append, timeout: Duration) -> Result<Ticket> {
         self.append_until(&record, Instant::now().checked_add(timeout))
     }
 
-    /// As [`Log::append`], but does not wait for room, nor for space to be reserved on the disk.
+    /// As [`Log::append`], but waits neither for room nor for disk space to be reserved.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::Full`].
+    /// As [`Log::append`], and [`Error::Full`] when it would have to wait.
     pub fn try_append(&self, record: impl Append) -> Result<Ticket> {
         self.write.try_append(Input::take(&record))
     }
 
-    /// As [`Log::append`], but a wait for room is a pending future.
+    /// As [`Log::append`], but waits for room as a pending future instead of blocking.
     ///
+    /// # Cancel safety
     /// Cancel-safe: a future that is dropped before it is ready has accepted nothing.
     ///
     /// # Errors
@@ -69,23 +70,22 @@ impl Log {
         Ok(self.write.ticket(self.write.accept_async(Input::take(&record)).await?))
     }
 
-    /// Accepts records in order, each on its own: a crash may keep any prefix of them. There may be
-    /// any number of them, of any size together. The ticket is that of the last.
+    /// Appends records in order, each on its own: a crash may keep any prefix of them. Their number
+    /// and total size are not limited. The ticket is that of the last record.
     ///
-    /// Everything is checked before anything is accepted. Without records the ticket is that of the
-    /// last record accepted so far.
+    /// Every record is checked before the first one is accepted. Without records, the ticket is
+    /// that of the last record accepted so far.
     ///
     /// # Errors
-    /// As [`Log::append`]. When the log fails in the middle, or the disk is full there, a prefix was
-    /// accepted ([`Log::accepted`] says how long it is); so it was when
-    /// another writer's record came between [`Numbered`](crate::Numbered) ones, which
-    /// [`Log::append_atomic`] does not let happen.
+    /// As [`Log::append`]. When the log fails or the disk fills up midway, a prefix was accepted;
+    /// [`Log::accepted`] returns its end. The same holds when another writer's record comes between
+    /// [`Numbered`](crate::Numbered) ones; [`Log::append_atomic`] rules that out.
     pub fn append_batch<A: Append>(&self, records: &[A]) -> Result<Ticket> {
         let records = Inputs::take(records);
         self.write.check_batch(&records)?;
         let mut last = None;
         for &record in &*records {
-            // A ticket that is replaced was never looked at, and asks for nothing.
+            // Earlier records get no ticket: dropping one could request a commit.
             last = Some(self.write.append_until_quietly(record, None)?);
         }
         match last {
@@ -94,8 +94,9 @@ impl Log {
         }
     }
 
-    /// As [`Log::append_batch`], but waits for room are pending futures.
+    /// As [`Log::append_batch`], but waits for room as a pending future instead of blocking.
     ///
+    /// # Cancel safety
     /// A future that is dropped before it is ready has accepted a prefix of the records.
     ///
     /// # Errors
@@ -113,8 +114,8 @@ impl Log {
         }
     }
 
-    /// Accepts records as one: after a crash all of them are there, or none. Together they take at
-    /// most 64 MiB, and 16 to 23 bytes more for each.
+    /// Appends records atomically: after a crash all of them are recovered, or none. Payloads and
+    /// headers together take at most about 88 MiB; the overhead is 16 to 23 bytes per record.
     ///
     /// # Errors
     /// As [`Log::append`], and [`Error::BatchTooLarge`].
@@ -126,10 +127,10 @@ impl Log {
         }
     }
 
-    /// A barrier: a ticket that resolves when everything accepted before this call is durable.
+    /// Returns a ticket that resolves when everything accepted before this call is durable.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], [`Error::Closed`] or [`Error::Stopped`] when the log takes no more
+    /// [`Error::Poisoned`], [`Error::Closed`] or [`Error::Stopped`] when the log accepts no more
     /// records.
     pub fn barrier(&self) -> Result<Ticket> {
         let state = self.write.lock();

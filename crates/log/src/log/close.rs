@@ -1,4 +1,4 @@
-//! Closing: everything accepted becomes durable, and the lock is given up.
+//! Closing: makes everything accepted durable and releases the lock.
 
 use std::time::Instant;
 
@@ -6,19 +6,19 @@ use crate::base::error::{Error, Result};
 use crate::log::{Log, Owner};
 
 impl Log {
-    /// Makes everything accepted durable, marks the end as clean, and gives up the lock. Appends
-    /// that come later get [`Error::Closed`], and so does a second close.
+    /// Makes everything accepted durable, writes the clean-close marker, and releases the lock.
+    /// Later appends get [`Error::Closed`], and so does a second close.
     ///
     /// # Errors
     /// The failure that kept a record from becoming durable. The log is closed all the same, but
-    /// not cleanly: the next opening recovers.
+    /// not cleanly: the next open runs recovery.
     pub fn close(&self) -> Result<()> {
         self.owner.close(None)
     }
 
-    /// As [`Log::close`], but gives up after the deadline: the log accepts nothing more, what was
-    /// staged may still become durable, and the lock is kept until the last handle, ticket and stream
-    /// of the log is gone, because a commit may still be in flight.
+    /// As [`Log::close`], but gives up at the deadline. The log then accepts no more records, and
+    /// staged records may still become durable. A commit may still be in flight, so the lock is
+    /// held until the last handle, ticket and stream of the log is dropped.
     ///
     /// # Errors
     /// As [`Log::close`], and [`Error::Timeout`].

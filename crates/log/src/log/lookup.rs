@@ -1,4 +1,4 @@
-//! Single records, and what a log can say about itself.
+//! Reading single records, and the log's metadata.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -13,46 +13,47 @@ use crate::read::stream::Stream;
 use crate::runtime::counters::LogStats;
 use crate::runtime::waiters::{For, Registered};
 
-/// What a log holds and does, from memory alone.
+/// The state and statistics of a log, from memory alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
-    /// The log's own random number.
+    /// The log's random id.
     pub id: LogId,
-    /// The number of this opening for writing.
+    /// The open session: the number of this writable open.
     pub session: u64,
-    /// Records at or below this number were dropped, or there were none.
+    /// The number before the oldest stored record: records up to it were dropped or never existed.
     pub after: Seq,
-    /// The last durable record; 0 when there is none.
+    /// The number of the last durable record; 0 when there is none.
     pub durable: Seq,
-    /// The last accepted record.
+    /// The number of the last accepted record.
     pub accepted: Seq,
-    /// The position behind the last durable record.
+    /// The position after the last durable record.
     pub position: Position,
-    /// Records stored, those in dropped parts of the oldest segment and in commits in flight included.
+    /// Stored records, including those in dropped parts of the oldest segment and in commits in
+    /// flight.
     pub records: u64,
-    /// Segments.
+    /// Number of segments.
     pub segments: usize,
-    /// Bytes in them, without what is only reserved.
+    /// Bytes written in segments, without space that is only reserved.
     pub disk_bytes: u64,
     /// Entries of the sparse index in memory; 24 bytes each.
     pub index_entries: usize,
-    /// Bytes of memory in staging buffers and the tail cache, also where only a batch that a reader
-    /// keeps still holds them.
+    /// Bytes of memory in staging buffers and the tail cache, including buffers that only a
+    /// reader's batch still references.
     pub memory_bytes: u64,
-    /// Bytes of memory in what was read from files and is kept for other readers.
+    /// Bytes of memory in the read cache.
     pub cold_bytes: u64,
-    /// Records accepted and not durable.
+    /// Records accepted but not yet durable.
     pub pending: u64,
-    /// Callers and streams that wait.
+    /// Waiting callers and streams.
     pub waiting: usize,
-    /// `"std"`, or another disk's name.
+    /// The name of the disk implementation, such as `"std"`.
     pub disk: &'static str,
-    /// Commits go past the page cache.
+    /// Whether commits bypass the page cache.
     pub direct: bool,
-    /// A commit is one write, durable by itself.
+    /// Whether a commit is one write that is durable by itself (O_DSYNC).
     pub dsync: bool,
-    /// What was done since opening.
+    /// Counters since opening.
     pub activity: LogStats,
 }
 
@@ -61,26 +62,27 @@ pub struct Metadata {
 pub struct SegmentInfo {
     /// The number before its first record.
     pub after: Seq,
-    /// Its last durable record.
+    /// The number of its last durable record.
     pub last: Seq,
-    /// Bytes in it, headers and padding included.
+    /// Bytes in it, including headers and padding.
     pub bytes: u64,
 }
 
 impl Log {
-    /// Reads from a place on. Costs no I/O until the first batch, and no memory to speak of.
+    /// Streams records from a start point on. Does no I/O until the first batch and uses almost no
+    /// memory.
     ///
     /// # Errors
-    /// [`Error::Trimmed`] when the place was dropped, [`Error::Closed`].
+    /// [`Error::Trimmed`] when the start point was dropped, [`Error::Closed`].
     pub fn stream(&self, start: Start) -> Result<Stream> {
         Stream::new(&self.read, start)
     }
 
-    /// The record with this number. Reads at most one piece of the index's density, plus the record,
-    /// unless it is in memory. Its bytes are checked when they come from a file.
+    /// Returns the record with this number. Unless the record is in memory, reads at most the bytes
+    /// between two sparse index entries plus the record. Bytes that come from a file are checked.
     ///
     /// # Errors
-    /// [`Error::NotFound`] for a number that no durable record has, [`Error::Trimmed`],
+    /// [`Error::NotFound`] when no durable record has this number, [`Error::Trimmed`],
     /// [`Error::Quarantined`], [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`].
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
         self.refuse_if_closed()?;
@@ -88,7 +90,7 @@ impl Log {
         cursor::read(source, seq.into()).map_err(|error| cursor::exactly(source, error))
     }
 
-    /// The record at a position that a ticket or a record told.
+    /// Returns the record at a position taken from a ticket or a record.
     ///
     /// # Errors
     /// [`Error::InvalidPosition`] when no durable record starts there, and as [`Log::read`].
@@ -98,9 +100,9 @@ impl Log {
         cursor::read_at(source, position).map_err(|error| cursor::exactly(source, error))
     }
 
-    /// The records that are accepted and not durable yet, in order: what every other way of reading
-    /// keeps back. A crash may take them. Under [`Policy::OsBuffered`](crate::Policy::OsBuffered) these
-    /// are the records that the system was not given yet.
+    /// Returns the records that are accepted but not yet durable, in order. No other read returns
+    /// them, and a crash may lose them. Under [`Policy::OsBuffered`](crate::Policy::OsBuffered)
+    /// these are the records not yet written to the operating system.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -108,8 +110,8 @@ impl Log {
         self.refuse_if_closed()?;
         let state = self.write.lock();
         let staged: Vec<_> = state.core.staged().collect();
-        // No place is given while the lock is held, so that the appenders who still copy come to an
-        // end; they do not need the lock.
+        // No record gets a place while this lock is held, so the number of unfinished copies is
+        // bounded. The appenders finish their copies without the lock.
         for staged in &staged {
             let bytes = staged.records.end - staged.records.start;
             let fill_tracker = state.core.fill_tracker(staged.unit);
@@ -122,35 +124,36 @@ impl Log {
         Ok(staged.into_iter().map(Batch::of_staged).collect())
     }
 
-    /// The number of the last durable record, without I/O; `None` when there never was one.
+    /// Returns the number of the last durable record, without I/O; `None` when there never was one.
     pub fn last(&self) -> Option<Seq> {
         let seq = self.durable();
         (seq > Seq::ZERO).then_some(seq)
     }
 
-    /// The number of the oldest record stored, or of the next one in a log without any.
+    /// Returns the number of the oldest stored record, or of the next record in an empty log.
     pub fn oldest(&self) -> Seq {
         cursor::oldest(&*self.read)
     }
 
-    /// The durable watermark: everything at or below it survives power loss. 0 when there is
-    /// nothing.
+    /// Returns the durable watermark: every record up to it survives power loss. 0 when there is
+    /// none.
     #[inline]
     pub fn durable(&self) -> Seq {
         Seq(self.read.watermark.seq())
     }
 
-    /// The number of the last accepted record; 0 when there is none.
+    /// Returns the number of the last accepted record; 0 when there is none.
     pub fn accepted(&self) -> Seq {
         Seq(self.write.lock().core.last_seq())
     }
 
-    /// Waits until the durable watermark is at or above a number. Asks for no commit.
+    /// Waits until the durable watermark reaches a number. Requests no commit.
     ///
+    /// # Cancel safety
     /// Cancel-safe.
     ///
     /// # Errors
-    /// The reason why the log takes no more records, when it came first.
+    /// The reason why the log accepts no more records, when that happens first.
     pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
         let seq = seq.into().0;
         let mut place = Registered::new(&self.write.waiters);
@@ -165,7 +168,7 @@ impl Log {
         .await
     }
 
-    /// The segments, oldest first, as far as they hold durable records. No I/O.
+    /// Returns the segments that hold durable records, oldest first. No I/O.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let durable = self.durable().0;
         let span = |segment: std::sync::Arc<crate::store::segment_table::Segment>| {
@@ -180,7 +183,8 @@ impl Log {
         spans.filter(|span| span.after < span.last).collect()
     }
 
-    /// Whether `repair`, or an opening that was told to, ever put damaged units of this log aside.
+    /// Returns whether `repair`, or an open with repair enabled, ever quarantined corrupt units of
+    /// this log.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -189,7 +193,7 @@ impl Log {
         Ok(names.iter().any(|name| name == crate::store::paths::QUARANTINE))
     }
 
-    /// What the log holds and does. No I/O.
+    /// Returns the state and statistics of the log. No I/O.
     pub fn metadata(&self) -> Metadata {
         let shared = &*self.write;
         let segments = shared.segments.all();

@@ -1,7 +1,7 @@
-//! An open log: the handle, and what is composed in it.
+//! The handle to an open log, and its components.
 //!
-//! [`Log`] has a writing side and a reading side that share segments, tail, watermark, trim point and wait
-//! queues, and nothing else. The files of this folder are its public methods.
+//! [`Log`] has a writing half and a reading half. They share only segments, tail cache, watermark,
+//! trim point and wait queues. The files in this folder hold the public methods.
 
 mod app_metadata;
 mod append;
@@ -17,10 +17,10 @@ use crate::commit::write_half::WriteHalf;
 use crate::read::read_half::ReadHalf;
 use crate::recovery::Recovery;
 
-/// A durable, append-only log in a directory. Cheap to clone; all clones are the same log.
+/// A durable, append-only log in a directory. Cheap to clone; all clones refer to the same log.
 ///
-/// The last handle to go closes the log and blocks while it does; call [`Log::close`] to see
-/// whether that worked.
+/// Dropping the last handle closes the log and blocks until it is closed. Call [`Log::close`] to
+/// get the result.
 #[derive(Debug, Clone)]
 pub struct Log {
     pub(crate) write: Arc<WriteHalf>,
@@ -28,7 +28,7 @@ pub struct Log {
     owner: Arc<Owner>,
 }
 
-/// Closes the log when the last handle goes.
+/// Closes the log when the last handle is dropped.
 #[derive(Debug)]
 struct Owner {
     write: Arc<WriteHalf>,
@@ -44,7 +44,7 @@ impl Drop for Owner {
 }
 
 impl Log {
-    /// How the log was found when it was opened, and what recovery did.
+    /// Returns the state in which the log was found when it was opened, and what recovery did.
     pub fn recovery(&self) -> &Recovery {
         &self.owner.recovery
     }

@@ -36,22 +36,23 @@ use crate::store::segment_table::SegmentTable;
 use crate::store::space_reserve::{self, Reserve};
 use crate::store::trim_point::TrimPoint;
 
-/// Threads for commits of an engine that a log has for itself.
+/// Commit threads of an engine that serves a single log.
 const THREADS: usize = 4;
 
 impl Log {
-    /// Opens the log in `dir` for writing, creating it where there is none.
+    /// Opens the log in `dir` for writing, and creates it if there is none.
     ///
-    /// Takes the lock of the directory itself, and stays with that directory when it is moved. After
-    /// a crash this recovers: it keeps every durable record, cuts what was torn, and tells what it
-    /// did in [`Log::recovery`]. It reads every segment's header and footer and the newest segment
-    /// whole, so its time depends on the number of segments and not on what is in them.
+    /// Locks the directory itself, and keeps that lock when the directory is moved. After a crash
+    /// this runs recovery: it keeps every durable record, cuts the torn tail, and reports what it
+    /// did in [`Log::recovery`]. It reads the header and footer of each segment and the whole
+    /// newest segment, so its time depends on the number of segments, not on their contents.
     ///
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,
-    /// [`Error::Corrupted`] when durable bytes are missing (see [`OnCorruption`]), [`Error::InvalidOption`],
-    /// [`Error::HugePages`], [`Error::NotALog`], [`Error::WrongComponent`], [`Error::UnsupportedVersion`],
-    /// [`Error::ForeignFile`], [`Error::NoSpace`] where the disk is full and the reserve does not do, and
+    /// [`Error::Corrupted`] when durable bytes are missing (see [`OnCorruption`]),
+    /// [`Error::InvalidOption`], [`Error::HugePages`], [`Error::NotALog`],
+    /// [`Error::WrongComponent`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
+    /// [`Error::NoSpace`] when the disk is full and the reserve does not suffice, and
     /// [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         options.check()?;
@@ -60,7 +61,7 @@ impl Log {
         let entered = directory::enter(dir.as_ref(), &options)?;
         let dir = &*entered;
         let lock = directory::lock(dir)?;
-        // Another process may have created a log since the first look.
+        // Another process may have created a log since the first check.
         app_metadata::check(dir, &dir.list()?, &options)?;
         let facts = dir.facts()?;
         let durable_commits = options.policy != Policy::OsBuffered;
@@ -90,7 +91,7 @@ impl Log {
         let reserve = Reserve::open(dir, &options, had).map_err(full)?;
 
         let start = finalized.start;
-        // A sync covers only writes that have ended.
+        // A sync covers only completed writes. So several commits in flight need O_DSYNC.
         let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
         let core = Core::new(&start, &options, Arc::clone(&tail), depth);
         let segments = SegmentTable::new(finalized.segments);
@@ -173,7 +174,7 @@ impl Log {
     }
 }
 
-/// The threads that commit: those given, some on one processor, or those that all logs share.
+/// Returns the engine to use: the given one, one pinned to a processor, or the shared one.
 fn engine_of(options: &Options) -> Result<Engine> {
     let engine = match (&options.engine, options.pin) {
         (Some(engine), _) => return Ok(engine.clone()),
@@ -191,8 +192,8 @@ fn engine_of(options: &Options) -> Result<Engine> {
     Ok(engine.map_err(failed)?)
 }
 
-/// The manifest of the log in a directory that is locked: the one that is there, a new one for a new
-/// log, or one made from the segments where the user allowed that.
+/// Returns the manifest of the log in a locked directory. A new log gets a new manifest. If the
+/// user allowed repair, a lost manifest is rebuilt from the segments.
 fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
     let lost = match Manifest::read(dir) {
         Ok(Some(manifest)) => return Ok(manifest),
@@ -215,7 +216,7 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// Sixteen bytes that no other log has, from the keys that the standard library draws at random.
+/// Returns a random 16-byte id, drawn from the standard library's random hash keys.
 fn random_id() -> [u8; 16] {
     use std::hash::{BuildHasher, RandomState};
     let mut id = [0; 16];

@@ -1,4 +1,4 @@
-//! A sink: many records in, one wait at the end.
+//! A sink: appends many records, and waits once at the end.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,13 +10,17 @@ use crate::runtime::waiters::{For, Key};
 use crate::write::input::Append;
 use crate::write::ticket::{Appended, Ticket};
 
-/// Appends records without waiting for each, and waits for all at [`Sink::blocking_flush`].
+/// Appends records without waiting for each one; [`Sink::blocking_flush`] waits for all of them.
 ///
-/// It is a [`futures_sink::Sink`] too; [`Sink::blocking_flush`] blocks, and `SinkExt::flush(&mut sink)` is the
-/// one to await. The staging memory of the log is its buffer: a record that
-/// was pushed is accepted, and dropping the sink loses none; but only a flush that returned `Ok`
-/// says that they are durable. After a failed or cancelled flush the sink can be used on, as far as
-/// the log can: [`Sink::last`] tells the last record pushed, [`Log::durable`] how far it got.
+/// It is also a [`futures_sink::Sink`]. [`Sink::blocking_flush`] blocks; in async code, await
+/// `SinkExt::flush(&mut sink)`. The log's staging memory is the buffer: a pushed record is
+/// accepted, and dropping the sink loses none.
+///
+/// After a failed or cancelled flush the sink stays usable if the log does. [`Sink::last`] returns
+/// the last record pushed, and [`Log::durable`] how far the log is durable.
+///
+/// # Durability
+/// Pushed records are durable only once a flush has returned `Ok`.
 #[derive(Debug)]
 pub struct Sink {
     log: Log,
@@ -26,7 +30,7 @@ pub struct Sink {
 }
 
 impl Log {
-    /// A sink for this log. There may be any number of them.
+    /// Returns a sink for this log. A log may have any number of sinks.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -37,7 +41,7 @@ impl Log {
         Ok(Sink { log: self.clone(), last: None, pushed: self.accepted(), room: None })
     }
 
-    /// A sink, if the log has room for a record right now.
+    /// Returns a sink if the log has room for a record now.
     ///
     /// # Errors
     /// [`Error::Closed`].
@@ -47,7 +51,7 @@ impl Log {
 }
 
 impl Sink {
-    /// Appends a record. Waits, blocking, while the staging memory is full.
+    /// Appends a record. Blocks while the staging memory is full.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -67,8 +71,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Blocks until everything pushed is durable. Without anything pushed since the last flush it
-    /// does nothing.
+    /// Blocks until everything pushed is durable. Does nothing if nothing was pushed since the last
+    /// flush.
     ///
     /// # Errors
     /// As [`Ticket::wait`].
@@ -76,14 +80,15 @@ impl Sink {
         self.last.take().map(Ticket::wait).transpose()
     }
 
-    /// The number of the last record pushed, or of the last one accepted before the sink was made.
+    /// Returns the number of the last record pushed, or else of the last one accepted before the
+    /// sink was created.
     pub fn last(&self) -> Seq {
         self.pushed
     }
 
     fn keep(&mut self, ticket: Ticket) {
         self.pushed = ticket.seq();
-        // The ticket before asks, as it is dropped, for what the policy owes to those who do not
+        // Dropping the previous ticket requests what the policy guarantees to callers that do not
         // wait.
         self.last = Some(ticket);
     }
@@ -117,7 +122,8 @@ impl<A: Append> futures_sink::Sink<A> for Sink {
     }
 
     /// # Errors
-    /// [`Error::Full`] where others took the room meanwhile, and as [`Log::append`].
+    /// [`Error::Full`] when other appenders used up the room since `poll_ready`, and as
+    /// [`Log::append`].
     fn start_send(mut self: Pin<&mut Self>, record: A) -> Result<()> {
         let ticket = self.log.write.try_append_here(&record)?;
         self.keep(ticket);

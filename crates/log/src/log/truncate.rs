@@ -1,4 +1,4 @@
-//! Dropping the oldest records by hand.
+//! Dropping the oldest records on request.
 
 use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
@@ -6,14 +6,14 @@ use crate::commit::maintenance;
 use crate::log::Log;
 
 impl Log {
-    /// Drops every record below `seq`, durably. The space of whole segments is freed; the rest of a
-    /// segment cannot be read any more and goes with its segment. A `seq` at or below the oldest
-    /// record changes nothing.
+    /// Drops every record below `seq`, durably. Whole segments are freed. The records dropped from
+    /// the remaining segment can no longer be read; their space is freed with that segment. A `seq`
+    /// at or below the oldest record changes nothing.
     ///
     /// # Errors
     /// [`Error::NotFound`] when a record below `seq` is not durable or does not exist yet,
-    /// [`Error::Io`], after which the log is poisoned, [`Error::Poisoned`] when it was before,
-    /// [`Error::Closed`].
+    /// [`Error::Io`], after which the log is poisoned, [`Error::Poisoned`] when it was poisoned
+    /// before, [`Error::Closed`].
     pub fn truncate_before(&self, seq: impl Into<Seq>) -> Result<()> {
         self.refuse_if_closed()?;
         let outcome = maintenance::truncate_before(&self.write, seq.into());

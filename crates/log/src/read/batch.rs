@@ -1,4 +1,4 @@
-//! Records handed to a reader, without copying them.
+//! Records returned to a reader, without copying.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::format::record::RECORD_HEADER;
 use crate::staging::buffer::StagingBuffer;
 use crate::staging::staged::Staged;
 
-/// Memory that holds a checked piece of a segment, counted by reference.
+/// Reference-counted memory that holds checked bytes of a segment.
 #[derive(Clone)]
 pub(crate) enum Memory {
     StagingBuffer(Arc<StagingBuffer>),
-    /// Bytes read from the file, and the offset in the segment of the first.
+    /// Bytes read from the file, and the segment offset of the first byte.
     Read(Arc<AlignedBuf>, u32),
 }
 
@@ -36,7 +36,7 @@ impl Memory {
     }
 }
 
-/// One record, seen where it lies. It borrows from the [`Batch`] or [`View`] that it came from.
+/// One record, in place. It borrows from its [`Batch`] or [`View`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record<'a> {
     /// The record's number.
@@ -45,59 +45,59 @@ pub struct Record<'a> {
     pub prev: Seq,
     /// The record's position in the log.
     pub position: Position,
-    /// What was appended.
+    /// The payload that was appended.
     pub payload: &'a [u8],
 }
 
-/// Some records in order, without gaps, as many as were at hand. Cheap to clone; iterable as often
-/// as wanted. It keeps the memory that holds them, about a megabyte, until it is dropped.
+/// Consecutive records without gaps, as many as were available. Cheap to clone; may be iterated any
+/// number of times. It keeps the memory of its records, about a megabyte, until it is dropped.
 #[derive(Debug, Clone)]
 pub struct Batch {
     memory: Memory,
     base: u64,
     offsets: Range<u32>,
-    /// Records up to this number were not asked for.
+    /// Records up to this number were not requested and are skipped.
     after: u64,
-    /// The number before the first record, where the bytes do not begin with a unit.
+    /// The number before the first record, if the bytes do not begin with a unit header.
     prev_seq: u64,
 }
 
 impl Batch {
-    /// A batch over whole units that were checked.
+    /// A batch of whole units that were checked.
     pub(crate) fn new(memory: Memory, base: u64, offsets: Range<u32>, after: u64) -> Self {
         Self { memory, base, offsets, after, prev_seq: 0 }
     }
 
-    /// A batch over records that were accepted and are not durable.
+    /// A batch of records that are accepted but not durable.
     pub(crate) fn of_staged(staged: Staged) -> Self {
         let Staged { buffer, records, prev_seq, .. } = staged;
         let base = buffer.base;
         Self { memory: Memory::StagingBuffer(buffer), base, offsets: records, after: 0, prev_seq }
     }
 
-    /// The records.
+    /// Iterates over the records.
     pub fn iter(&self) -> BatchIter<'_> {
         let bytes = self.memory.bytes(self.offsets.clone());
         let records = Records::new(bytes, self.offsets.start, self.prev_seq);
         BatchIter { records, base: self.base, after: self.after }
     }
 
-    /// Whether there is no record in it. Readers are never given such a batch.
+    /// Returns whether the batch has no records. Readers never get such a batch.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// The number of the last record. Walks over all of them.
+    /// Returns the number of the last record. Iterates over all of them.
     pub fn last(&self) -> Option<Seq> {
         self.iter().last().map(|record| record.seq)
     }
 
-    /// The record with this number alone.
+    /// Returns a view of the record with this number.
     pub(crate) fn view_of(&self, seq: Seq) -> Option<View> {
         self.view_where(|record| record.seq == seq)
     }
 
-    /// The record at this position alone.
+    /// Returns a view of the record at this position.
     pub(crate) fn view_at(&self, position: Position) -> Option<View> {
         self.view_where(|record| record.position == position)
     }
@@ -113,7 +113,7 @@ impl Batch {
         Some(View::new(self.memory.clone(), self.base, found))
     }
 
-    /// Bytes of log that the batch covers, headers and padding included.
+    /// Returns the bytes of the log that the batch covers, including headers and padding.
     pub fn stored_bytes(&self) -> u64 {
         u64::from(self.offsets.end - self.offsets.start)
     }
@@ -161,7 +161,7 @@ pub struct View {
     seq: Seq,
     prev: Seq,
     position: Position,
-    /// Of the payload in the segment.
+    /// The payload's offsets in the segment.
     offsets: Range<u32>,
 }
 
@@ -178,7 +178,7 @@ impl View {
         }
     }
 
-    /// The record.
+    /// Returns the record.
     pub fn record(&self) -> Record<'_> {
         Record {
             seq: self.seq,
@@ -188,7 +188,7 @@ impl View {
         }
     }
 
-    /// The payload.
+    /// Returns the payload.
     pub fn payload(&self) -> &[u8] {
         self.record().payload
     }

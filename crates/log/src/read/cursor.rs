@@ -1,4 +1,4 @@
-//! Going through a log in order: from memory while it is there, from the files where it is not.
+//! Reading a log in order: from memory where possible, else from the files.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,23 +24,23 @@ const READ: u32 = 256 << 10;
 /// Where a stream starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest record that is stored.
+    /// With the oldest stored record.
     Oldest,
     /// With the first record that becomes durable after the call.
     Tip,
-    /// With the record behind this number.
+    /// With the first record after this number.
     After(Seq),
     /// With the first record at or above this number.
     From(Seq),
 }
 
-/// A place in a log, always at the start of a unit.
+/// A position in a log, always at the start of a unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor {
     position: u64,
-    /// Records up to this number are not wanted.
+    /// Records up to this number are skipped.
     after: u64,
-    /// Whether the next batch may begin with such records.
+    /// Whether the next batch may begin with skipped records.
     skipping: bool,
 }
 
@@ -71,16 +71,16 @@ impl Cursor {
         Ok(Self { position, after, skipping: true })
     }
 
-    /// The next records, or `None` at the limit. Waits for the disk.
+    /// The next records, or `None` at the limit. Blocks for the disk.
     pub(crate) fn next(&mut self, source: &dyn Source) -> Result<Option<Batch>> {
         match self.step(source, Wait::Block)? {
             Poll::Ready(batch) => Ok(batch),
-            // Nobody who blocks is told to look again.
+            // Unreachable for a blocking caller.
             Poll::Pending => Ok(None),
         }
     }
 
-    /// The next records, or `None` at the limit.
+    /// The next records, or `None` at the limit. May return `Pending` with [`Wait::Wake`].
     pub(crate) fn step(
         &mut self,
         source: &dyn Source,
@@ -105,14 +105,14 @@ impl Cursor {
             let offset = ((self.position - segment.header.base) as u32).max(BLOCK);
             let end = segments.readable(&segment, limit);
             if offset >= end {
-                // Nothing more here; the next segment begins where this one ends.
+                // No more units here; the next segment begins where this one ends.
                 self.position = segment.header.base + u64::from(end);
                 if self.position >= limit || segments.after(segment.number()).is_none() {
                     return Ok(Poll::Ready(None));
                 }
                 continue;
             }
-            // Whoever has had a batch goes on behind the next.
+            // A reader that already got a batch is reading sequentially.
             let want = Want { segment: &segment, offset, end, ahead: !self.skipping };
             let read = match source.buffer(segment.number(), offset) {
                 Some((buffer, stop)) => Ok((Memory::StagingBuffer(buffer), offset..stop.min(end))),
@@ -125,7 +125,7 @@ impl Cursor {
                 Ok(read) => read,
                 Err(Error::Quarantined { from, to }) => {
                     self.pass_gap(&segment, offset)?;
-                    // A header was damaged and no record, or nobody asked for these.
+                    // Only a header was corrupt, or the caller skips these records.
                     if from == to || (self.skipping && to.0 <= self.after) {
                         continue;
                     }
@@ -146,24 +146,25 @@ impl Cursor {
                 continue;
             }
             self.skipping = false;
-            // From here on everything behind the position is wanted.
+            // From here on every record is wanted.
             self.after = 0;
             return Ok(Poll::Ready(Some(batch)));
         }
     }
 
-    /// A reader that meets a bad unit looks at the floor first: the bytes may have left the log.
+    /// On a bad unit, checks the trim point first: the bytes may have left the log.
     fn explain(&self, source: &dyn Source, error: Error) -> Error {
         let low = source.low();
-        // One byte further: the floor may lie inside the very unit that is bad.
+        // Plus one, because the trim point may be inside the bad unit itself.
         if self.position + 1 < low.position {
             return Error::Trimmed { oldest: Seq(low.seq + 1) };
         }
         error
     }
 
-    /// Goes on behind damage that concerns no record that is wanted: to a sound unit that begins at
-    /// or below the last unwanted number, and ends above it. `false` where there is none.
+    /// Skips corruption that affects no wanted record. It continues at a valid unit whose
+    /// `prev_seq` is at or below the last skipped number and whose last record is above it. Returns
+    /// `false` if there is none.
     fn pass_damage(&mut self, segment: &Segment, offset: u32, end: u32) -> Result<bool> {
         let mut image = SegmentReader::new(Arc::clone(&segment.reader))?;
         let mut at = offset + BLOCK;
@@ -192,12 +193,12 @@ impl Cursor {
     }
 }
 
-/// The error for a place that was dropped. The number is a lower bound; see [`exactly`].
+/// The error for a position that was dropped. The number is a lower bound; see [`exactly`].
 pub(crate) fn trimmed(source: &dyn Source) -> Error {
     Error::Trimmed { oldest: Seq(source.low().seq.saturating_add(1)) }
 }
 
-/// The same error with the number of the oldest record that there is.
+/// The same error with the exact number of the oldest record.
 pub(crate) fn exactly(source: &dyn Source, error: Error) -> Error {
     match error {
         Error::Trimmed { .. } => Error::Trimmed { oldest: oldest(source) },
@@ -205,12 +206,13 @@ pub(crate) fn exactly(source: &dyn Source, error: Error) -> Error {
     }
 }
 
-/// The number of the oldest record, or what would be the next one in an empty log.
+/// The number of the oldest record, or of the next one in an empty log.
 pub(crate) fn oldest(source: &dyn Source) -> Seq {
     let low = source.low();
     let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
     let mut cursor = Cursor { position: start, after: low.seq, skipping: true };
-    // Gaps that `repair` left come first, where the oldest records are gone. Each is met once.
+    // Where the oldest records were corrupt, the gaps that `repair` left come first. Each is
+    // returned once.
     loop {
         match cursor.next(source) {
             Ok(Some(batch)) => {
@@ -228,7 +230,7 @@ pub(crate) fn oldest(source: &dyn Source) -> Seq {
 /// Reads and checks whole units from a file: at least one, and as many as one read holds.
 pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Memory, Range<u32>)> {
     let left = end - offset;
-    // What cannot be read may lie behind this unit.
+    // The unreadable bytes may come after this unit.
     let (mut buffer, mut got) =
         load(segment, offset, READ.min(left)).or_else(|_| load(segment, offset, BLOCK))?;
     if let Ok((header, _)) = UnitHeader::parse(&buffer[..got], segment.salt, offset) {
@@ -247,14 +249,14 @@ pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Me
             Err(decode_error) if at == 0 => {
                 return Err(damage(segment, offset, decode_error));
             }
-            // A gap, the end of what was read, or damage: the next read tells which.
+            // A gap, the end of the bytes read, or corruption: the next read distinguishes them.
             _ => break,
         }
     }
     Ok((Memory::Read(Arc::new(buffer), offset), offset..offset + at))
 }
 
-/// The error for a flaw at an offset: it names the unit, and the last sound record before it.
+/// The error for invalid bytes at an offset. It names the unit and the last valid record before it.
 fn damage(segment: &Segment, offset: u32, decode_error: DecodeError) -> Error {
     let mut unit = segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit);
     let before = segment.seek_offset(unit.saturating_sub(1));
@@ -275,14 +277,14 @@ fn damage(segment: &Segment, offset: u32, decode_error: DecodeError) -> Error {
     damage_at(&segment.path, unit.min(offset), after, decode_error)
 }
 
-/// Reads from a segment's file; fewer bytes where it ends.
+/// Reads from a segment's file. Returns fewer bytes at the end of the file.
 fn load(segment: &Segment, offset: u32, len: u32) -> Result<(AlignedBuf, usize)> {
     let mut buffer = AlignedBuf::new(len as usize);
     let got = read_full_at(&*segment.reader, &mut buffer, u64::from(offset))?;
     Ok((buffer, got))
 }
 
-/// Finds one record.
+/// Returns one record.
 pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     let (_, last) = source.limit();
     let (limit, _) = source.limit();
@@ -326,11 +328,11 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
         }
         Found::Passed => Err(not_found),
         Found::Gap { from, to } => Err(Error::Quarantined { from: Seq(from), to: Seq(to) }),
-        Found::DecodeError { offset, decode_error } => {
+        Found::Invalid { offset, decode_error } => {
             if seq.0 <= source.low().seq {
                 return Err(trimmed(source));
             }
-            // The damage may be in a record before it.
+            // The corruption may be in an earlier record.
             match scan_for(source, seq) {
                 Err(Error::Corrupted(_) | Error::NotFound { .. }) => {
                     Err(damage(&segment, offset, decode_error))
@@ -341,7 +343,7 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     }
 }
 
-/// Goes through the units from the start of the segment, where the index does not help.
+/// Scans units in order for a record, if the index does not help.
 fn scan_for(source: &dyn Source, seq: Seq) -> Result<View> {
     let mut cursor = Cursor::new(source, Start::From(seq))?;
     match cursor.next(source)? {
@@ -353,7 +355,7 @@ fn scan_for(source: &dyn Source, seq: Seq) -> Result<View> {
     }
 }
 
-/// The record at a position that a ticket, or a record, told.
+/// Returns the record at a position taken from a ticket or a record.
 pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
     let (limit, _) = source.limit();
     let wrong = Error::InvalidPosition { position };
@@ -383,7 +385,7 @@ pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
                 }
             }
             Ok(None) => break,
-            // Another record's.
+            // The gap concerns other records.
             Err(Error::Quarantined { .. }) if cursor.position <= position.0 => {}
             Err(error) => return Err(error),
         }

@@ -1,7 +1,8 @@
-//! Reading records of a log that is open in this process, or in another one.
+//! Reading records of a log that this process has open, or that another process writes.
 //!
-//! `source` is what they need of it; `cursor` goes through the units of a source in order; `stream` follows a log; `lookup` finds single records;
-//! `batch` is what readers get; `cache` shares what is read from files among all readers.
+//! `source` is the interface to the log. `cursor` iterates over its units in order and finds single
+//! records. `stream` follows a log. `batch` holds the records that readers get. `cache` shares file
+//! reads among all readers.
 
 pub(crate) mod batch;
 pub(crate) mod cache;

@@ -1,4 +1,4 @@
-//! The reading side of a log that is open in this process: what streams and lookups share.
+//! The reading half of a log that is open in this process: the state shared by streams and lookups.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -29,7 +29,7 @@ pub(crate) struct ReadHalf {
     pub(crate) tail: Arc<TailCache>,
     pub(crate) trim_point: Arc<TrimPoint>,
     pub(crate) cache: ReadCache,
-    /// The engine's queue for reads has this log.
+    /// Whether this log is in the engine's read queue.
     pub(crate) reads_queued: AtomicBool,
     pub(crate) closed: Arc<AtomicBool>,
     pub(crate) weak_self: Weak<ReadHalf>,
@@ -44,7 +44,7 @@ impl ReadHalf {
         if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Asks a thread of the engine for the loads that are queued; `false` where there is none.
+    /// Requests the queued loads from an engine thread; `false` if there is none.
     fn request_load(&self) -> bool {
         if self.engine.is_stopped() {
             return false;

@@ -1,4 +1,5 @@
-//! What the reading code needs of a log: one that is open here, or one that another process writes.
+//! The interface between the reading code and a log: opened by this process, or written by another
+//! process.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,45 +11,46 @@ use crate::staging::buffer::StagingBuffer;
 use crate::store::segment_table::{Segment, SegmentTable};
 use crate::store::trim_point::Trim;
 
-/// What a cursor reads: a log that is open here, or one that another process writes.
+/// The log that a cursor reads: opened by this process, or written by another process.
 pub(crate) trait Source: Send + Sync + std::fmt::Debug {
-    /// A position up to which may be read, and then the number of the last such record: it may be
-    /// later than the position, never before it.
+    /// A position up to which reading is allowed, and the number of the last durable record, read
+    /// after it. That record may be after the position, never before it.
     fn limit(&self) -> (u64, u64);
-    /// The lower end.
+    /// The lower end of the log: the trim point.
     fn low(&self) -> Trim;
     fn segments(&self) -> &SegmentTable;
-    /// The window in memory over this place, and the offset where its units end.
+    /// The staging buffer that covers this offset, and the offset where its units end.
     fn buffer(&self, segment: u64, offset: u32) -> Option<(Arc<StagingBuffer>, u32)>;
-    /// Whole sound units from the file: at least one, unless the waker is told when to look again.
+    /// Whole valid units from the file, at least one; or `Pending` if the waker will be woken to
+    /// retry.
     fn units(&self, want: &Want<'_>, wait: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>>;
 }
 
-/// A log whose readers share what they read.
+/// A log whose readers share a read cache.
 pub(crate) trait ReadSource: Source {
-    /// Whether there are no threads but those of the callers.
+    /// Whether there are no threads except those of the callers.
     fn is_manual(&self) -> bool;
-    /// Asks another thread for [`ReadCache::load_next`]; `false` where there is none.
+    /// Requests a [`ReadCache::load_next`] from another thread; `false` if there is none.
     fn ask_to_load(&self) -> bool;
-    /// What moves with each commit.
+    /// A value that advances with each commit.
     fn mark(&self) -> u64;
 }
 
-/// How a reader waits for a piece.
+/// How a reader waits for a chunk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wait<'a> {
     Block,
     Wake(&'a Waker),
 }
 
-/// What a reader wants.
+/// The request of a reader.
 #[derive(Debug)]
 pub(crate) struct Want<'a> {
     pub(crate) segment: &'a Arc<Segment>,
     /// The start of a unit.
     pub(crate) offset: u32,
-    /// Bytes below this are durable.
+    /// Bytes below this offset are durable.
     pub(crate) end: u32,
-    /// The reader will go on behind it.
+    /// The reader will continue past these units.
     pub(crate) ahead: bool,
 }

@@ -1,4 +1,4 @@
-//! Streams: reading a log in order, waiting for what is yet to come or not.
+//! Streams: read a log in order, and wait for new records if requested.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,13 +12,16 @@ use crate::read::read_half::ReadHalf;
 use crate::read::source::{Source, Wait};
 use crate::runtime::waiters::{For, Key, park, thread_waker};
 
-/// Durable records in order, from a place on, in batches.
+/// A stream of durable records, in order and in batches, from a start point on.
 ///
-/// It is a [`futures_core::Stream`] that waits for records yet to come, and offers the same to
-/// threads: [`Stream::next_blocking`], [`Stream::try_next`], and [`Stream::iter`]. All of them are
-/// cancel-safe: a batch is delivered or still to come. A stream holds no buffer between two
-/// batches, and lagging behind never slows a writer; one that lags behind the retention gets
-/// [`Error::Trimmed`] and can go on with a new stream from [`Start::Oldest`].
+/// It is a [`futures_core::Stream`] that waits for new records. Threads use
+/// [`Stream::next_blocking`], [`Stream::try_next`] and [`Stream::iter`] instead. A stream holds no
+/// buffer between two batches. A stream that lags never slows a writer. One that lags past the
+/// retention gets [`Error::Trimmed`]; the reader can continue with a new stream from
+/// [`Start::Oldest`].
+///
+/// # Cancel safety
+/// All methods are cancel-safe: a cancelled call loses no batch.
 #[derive(Debug)]
 pub struct Stream {
     source: Arc<ReadHalf>,
@@ -34,11 +37,12 @@ impl Stream {
         Ok(Self { source: Arc::clone(source), cursor, key: None, ended: false })
     }
 
-    /// The next batch, without waiting; `None` when the stream has caught up with the log.
+    /// Returns the next batch without waiting for new records; `None` when the stream has caught up
+    /// with the log.
     ///
     /// # Errors
-    /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, behind which the stream goes
-    /// on; [`Error::Corrupted`] and [`Error::Io`]; [`Error::Closed`] once the log is closed.
+    /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, after which the stream
+    /// continues; [`Error::Corrupted`] and [`Error::Io`]; [`Error::Closed`] once the log is closed.
     pub fn try_next(&mut self) -> Result<Option<Batch>> {
         if self.source.is_closed() {
             return Err(Error::Closed);
@@ -47,16 +51,16 @@ impl Stream {
         self.cursor.next(source).map_err(|error| exactly(source, error))
     }
 
-    /// The next batch; blocks until there is one.
+    /// Returns the next batch; blocks until there is one.
     ///
     /// # Errors
-    /// As [`Stream::try_next`], and the reason why the log takes no more records, once all that is
+    /// As [`Stream::try_next`], and the reason why the log accepts no more records, once everything
     /// durable was delivered.
     pub fn next_blocking(&mut self) -> Result<Batch> {
         self.block(None)
     }
 
-    /// The next batch; blocks until there is one, or the time has passed.
+    /// Returns the next batch; blocks until there is one or the time has passed.
     ///
     /// # Errors
     /// As [`Stream::next_blocking`], and [`Error::Timeout`].
@@ -64,7 +68,7 @@ impl Stream {
         self.block(Instant::now().checked_add(timeout))
     }
 
-    /// The batches as a blocking iterator, which ends after the first error other than
+    /// Returns the batches as a blocking iterator. It ends after the first error other than
     /// [`Error::Quarantined`].
     pub fn iter(&mut self) -> impl Iterator<Item = Result<Batch>> + '_ {
         std::iter::from_fn(|| {
@@ -102,7 +106,7 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::try_next`], but a read from the disk is a pending future.
+    /// As [`Stream::try_next`], but returns `Pending` instead of blocking on a disk read.
     fn step(&mut self, cx: &Context<'_>) -> Result<Poll<Option<Batch>>> {
         if self.source.is_closed() {
             return Err(Error::Closed);
@@ -116,7 +120,7 @@ impl Stream {
         self.source.watermark.is_terminal()
     }
 
-    /// When nothing more can come, says why.
+    /// Returns the reason if no more records can follow.
     fn refuse_if_over(&self) -> Result<()> {
         if self.is_over()
             && let Some(terminal) = self.source.terminal.get()

@@ -1,37 +1,38 @@
-//! Reclaiming space: for components that keep an index of the records of a log.
+//! Reclaims space, for components that keep an index of the records of a log.
 //!
-//! A log drops its oldest segments whole. A component calls a record *live* when its index names it.
-//! Before a segment is dropped, its live records are appended again at the tail, and the index names the
-//! copies. [`Plan`] decides which segments are worth that, without any I/O; [`run`] does it, for anything
-//! that implements [`Owner`].
+//! A log drops its oldest segments whole. A record is *live* when the component's index names it.
+//! Before a segment is dropped, its live records are appended again at the tail, and the index is
+//! moved to the copies. [`Plan`] decides which segments are worth dropping, without any I/O.
+//! [`run`] drops them, for any implementation of [`Owner`].
 //!
 //! # The crash argument
 //!
-//! One pass does this, in this order:
+//! One pass takes these steps, in this order:
 //!
-//! 1. It lists the full segments, and then waits until every append that came before is in the index
-//!    ([`Owner::barrier`]). From here on a record in those segments that the index does not name is dead for
-//!    ever: an index never names an older record than before.
-//! 2. It reads the live records of the segments in the order of the log, and appends each again if, under the
-//!    lock of its key, the index still names it ([`Owner::append_again`]): otherwise a value that was
-//!    overwritten meanwhile would come back.
-//! 3. When the copies are durable, the index names them, wherever it still names the originals
-//!    ([`Owner::moved`]).
-//! 4. The owner makes durable whatever else an opening would look for before the cut
+//! 1. It lists the full segments. Then it waits until every earlier append is in the index
+//!    ([`Owner::barrier`]). From here on, a record in those segments that the index does not name
+//!    is dead for ever: an index entry never changes to an older record.
+//! 2. It reads the live records of the segments in log order. It appends each again if, under the
+//!    lock of its key, the index still names it ([`Owner::append_again`]). Otherwise a value that
+//!    was overwritten meanwhile would come back.
+//! 3. When the copies are durable, each index entry that still names the original is changed to
+//!    name the copy ([`Owner::moved`]).
+//! 4. The owner makes durable everything else that an opening would look for before the cut
 //!    ([`Owner::before_drop`]). For an index with checkpoints this is a checkpoint.
 //! 5. The log drops its prefix, durably.
 //!
-//! After a crash before 5 is durable, the originals are all there, and the copies say again what is so:
-//! replaying both must come to the same state. After it, the copies are durable (3), and so is what names
-//! them (4). A pass that is cut short by a crash, an error or a close leaves copies that nothing names,
-//! and the next pass finds them dead. Two crashes in a row are two such passes.
+//! After a crash before step 5 is durable, all originals are still there, and the copies repeat
+//! them. Replaying both must reach the same state. After step 5, the copies are durable (step 3),
+//! and so is what names them (step 4). A crash, an error or a close may end a pass early. Then some
+//! copies are named by nothing, and the next pass finds them dead. Two crashes in a row are two
+//! such passes.
 //!
 //! # Bounds
 //!
-//! A pass copies at most about [`COPIES`] bytes, or one step of the rule if that is more. It keeps the
-//! numbers of at most [`NUMBERS`] live records in memory, and one batch of records. After each
-//! [`PIECE`] bytes it waits until the copies are durable and calls [`Owner::pace`], which may pause, or end
-//! the pass.
+//! A pass copies at most about [`COPIES`] bytes, or one step of the rule if that is more. It keeps
+//! at most [`NUMBERS`] sequence numbers of live records in memory, and one batch of records. After
+//! each [`PIECE`] bytes it waits until the copies are durable and calls [`Owner::pace`], which may
+//! pause or end the pass.
 
 mod plan;
 
@@ -47,17 +48,18 @@ use crate::write::ticket::Ticket;
 
 pub use plan::{Effort, Plan, Usage};
 
-/// The bytes that are copied between two pauses.
+/// The number of bytes copied between two calls of [`Owner::pace`].
 pub const PIECE: u64 = 256 << 10;
 /// About the most bytes that one pass copies.
 pub const COPIES: u64 = 64 << 20;
-/// The most numbers of live records that are kept in memory at a time.
+/// The most sequence numbers of live records kept in memory at a time.
 pub const NUMBERS: usize = 1 << 19;
-/// Dead records that are read over on the way to a live one, rather than begin a read anew.
+/// If the next live record is at most this many sequence numbers away, the read continues over the
+/// dead records between; otherwise a new read begins.
 const NEAR: u64 = 4096;
 
-/// What a record with a payload of this length takes in a segment, in bytes. Padding of whole commit units
-/// is not in it.
+/// The size of a record with a payload of this length in a segment, in bytes. Excludes the padding
+/// of whole commit units.
 pub fn stored_size(payload: usize) -> u64 {
     (u64::from(crate::format::record::RECORD_HEADER) + payload as u64).next_multiple_of(8)
 }
@@ -66,11 +68,11 @@ pub fn stored_size(payload: usize) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Live {
-    /// Its number.
+    /// Its sequence number.
     pub seq: Seq,
-    /// About what it takes in the log, in bytes; see [`stored_size`]. Never 0.
+    /// About its size in the log, in bytes; see [`stored_size`]. Never 0.
     pub bytes: u64,
-    /// [`Owner::before_drop`] writes it anew, and it is not copied: a part of a checkpoint.
+    /// [`Owner::before_drop`] rewrites it, so it is not copied: a part of a checkpoint.
     pub rewritten: bool,
 }
 
@@ -80,7 +82,7 @@ impl Live {
         Self { seq, bytes, rewritten: false }
     }
 
-    /// A record that [`Owner::before_drop`] writes anew.
+    /// A record that [`Owner::before_drop`] rewrites.
     pub const fn rewritten(seq: Seq, bytes: u64) -> Self {
         Self { seq, bytes, rewritten: true }
     }
@@ -88,21 +90,21 @@ impl Live {
 
 /// A component with an index of the records of a log.
 ///
-/// Any method may end the pass with an error: nothing is lost by that.
+/// Any method may end the pass with an error. No record is lost by that.
 pub trait Owner {
-    /// An error of the component.
+    /// The error type of the component.
     type Error: From<Error>;
-    /// Where the index names a record: a slot, a key.
+    /// The key under which the index names a record, such as a slot.
     type Key;
 
-    /// Returns when every append that began before this call is in the index, or failed.
+    /// Returns when every append that began before this call is in the index, or has failed.
     ///
     /// # Errors
     /// Ends the pass.
     fn barrier(&self) -> Result<(), Self::Error>;
 
-    /// Visits every live record, in any order. What changes meanwhile may be visited or not, and
-    /// what is live throughout is visited.
+    /// Visits every live record, in any order. A record that is live throughout the call is
+    /// visited. A record whose state changes meanwhile may or may not be.
     ///
     /// # Errors
     /// Ends the pass.
@@ -116,38 +118,39 @@ pub trait Owner {
     fn append_again(&self, record: &Record<'_>)
     -> Result<Option<(Self::Key, Ticket)>, Self::Error>;
 
-    /// The copy is durable. The index names it from here on, if it still names the original.
+    /// Reports that the copy is durable. The index must name it now, if it still names the
+    /// original.
     ///
     /// # Errors
     /// Ends the pass.
     fn moved(&self, key: Self::Key, from: Seq, to: Seq) -> Result<(), Self::Error>;
 
-    /// Makes durable whatever an opening would look for before `cut`, except for records that were
-    /// copied.
+    /// Makes durable everything that an opening would look for before `cut`, except the records
+    /// that were copied.
     ///
     /// # Errors
     /// Ends the pass.
     fn before_drop(&self, cut: Seq) -> Result<(), Self::Error>;
 
-    /// A piece of work took so long. A background pass pauses here, and ends with an error when the
-    /// component is being closed.
+    /// Reports how long a part of the work took. A background pass pauses here. It returns an error
+    /// when the component is being closed.
     ///
     /// # Errors
     /// Ends the pass.
     fn pace(&self, took: Duration) -> Result<(), Self::Error>;
 }
 
-/// What was reclaimed.
+/// The result of a pass, or the sum of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Reclaimed {
     /// Segments dropped.
     pub segments: u64,
-    /// Bytes in them.
+    /// Bytes in the dropped segments.
     pub bytes_freed: u64,
     /// Live records that were appended again.
     pub records_copied: u64,
-    /// Bytes of these in the log. What [`Owner::before_drop`] wrote is not in it.
+    /// Bytes of these in the log. Excludes what [`Owner::before_drop`] wrote.
     pub bytes_copied: u64,
 }
 
@@ -160,20 +163,21 @@ impl std::ops::AddAssign for Reclaimed {
     }
 }
 
-/// One pass: plans, copies what is live, and drops segments. What it returns has no segments when none is worth
-/// dropping; otherwise another pass may find more. The caller sees to it that there is one pass at a time.
+/// Runs one pass: plans, copies the live records, and drops segments. The result has no segments
+/// when none is worth dropping; otherwise another pass may find more. The caller must run one pass
+/// at a time.
 ///
 /// # Durability
-/// What was dropped is durably gone when this returns, and every live record is durable.
+/// When this returns, the drop is durable, and so is every live record.
 ///
 /// # Errors
-/// Those of the owner, and the log's own: a live record that cannot be read ends the pass, and its segment
-/// stays.
+/// Those of the owner and of the log. A live record that cannot be read ends the pass, and its
+/// segment stays.
 pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
     let mut done = Reclaimed::default();
     let began = Instant::now();
     let mut spans = log.segments();
-    // The newest is written to.
+    // The newest segment is still written to.
     if spans.pop().is_none() || spans.is_empty() {
         return Ok(done);
     }
@@ -190,7 +194,7 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
     let Some(plan) = Plan::new(&usage, size, effort, COPIES) else { return Ok(done) };
     if plan.live > 0 {
         copy(log, owner, plan.cut, &mut done)?;
-        // Whatever went wrong: nothing is dropped that the index still names.
+        // A final check: no segment is dropped that the index still names, whatever failed before.
         let (left, _) = numbers(owner, Seq::ZERO, plan.cut)?;
         if let Some(seq) = left.first().copied() {
             return Err(Error::NotFound { seq }.into());
@@ -219,7 +223,8 @@ fn copy<O: Owner>(log: &Log, owner: &O, cut: Seq, done: &mut Reclaimed) -> Resul
     }
 }
 
-/// The lowest numbers of live records from one on and before the cut, in order, and whether these are all.
+/// The lowest sequence numbers of live records from `from` on and before the cut, in order, and
+/// whether these are all.
 fn numbers<O: Owner>(owner: &O, from: Seq, cut: Seq) -> Result<(Vec<Seq>, bool), O::Error> {
     let mut numbers = Vec::new();
     let mut end = cut;
@@ -239,7 +244,7 @@ fn numbers<O: Owner>(owner: &O, from: Seq, cut: Seq) -> Result<(Vec<Seq>, bool),
     Ok((numbers, end == cut))
 }
 
-/// Copies that are not known to be durable.
+/// Copies whose durability is not yet confirmed.
 struct Piece<K> {
     copies: Vec<(K, Seq, Ticket)>,
     bytes: u64,
@@ -251,7 +256,7 @@ impl<K> Piece<K> {
         Self { copies: Vec::new(), bytes: 0, began: Instant::now() }
     }
 
-    /// Waits until the copies are durable, and hands them to the index.
+    /// Waits until the copies are durable, and reports them to the index.
     fn end<O: Owner<Key = K>>(self, owner: &O, done: &mut Reclaimed) -> Result<(), O::Error> {
         let Self { mut copies, bytes, began } = self;
         if let Some((key, from, last)) = copies.pop() {
@@ -267,7 +272,7 @@ impl<K> Piece<K> {
     }
 }
 
-/// Appends these records again, as far as they are live.
+/// Appends again those of these records that are still live.
 fn copy_these<O: Owner>(
     log: &Log,
     owner: &O,
@@ -286,7 +291,7 @@ fn copy_these<O: Owner>(
             None => log.stream(Start::From(*next)).and_then(|new| stream.insert(new).try_next()),
         };
         let Ok(Some(batch)) = batch else {
-            // Something near it cannot be read. If that is another record, this one still can.
+            // A record in this batch cannot be read. If that is another record, this one still can.
             let view = log.read(*next)?;
             again(owner, &view.record(), &mut piece)?;
             (stream, reached, numbers) = (None, *next, rest);
@@ -306,7 +311,7 @@ fn copy_these<O: Owner>(
                 std::mem::replace(&mut piece, Piece::new()).end(owner, done)?;
             }
         }
-        // Reading counts, too.
+        // Time spent reading only dead records counts too.
         if piece.bytes == 0 {
             std::mem::replace(&mut piece, Piece::new()).end(owner, done)?;
         }

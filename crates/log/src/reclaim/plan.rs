@@ -1,61 +1,62 @@
-//! Which segments are worth dropping: pure arithmetic.
+//! Decides which segments are worth dropping: pure arithmetic.
 
 use crate::base::position::Seq;
 
-/// One segment, as far as the rule needs to know it.
+/// The usage of one segment, as the rule needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// The number of its last record.
+    /// The sequence number of its last record.
     pub last: Seq,
     /// Bytes in it, headers and padding included.
     pub bytes: u64,
-    /// Bytes of the records in it that are live, as they are stored.
+    /// Stored bytes of its live records.
     pub live: u64,
 }
 
 impl Usage {
-    /// A segment that ends with this record, has so many bytes, and so many live ones.
+    /// The usage of a segment with this last record, size and live bytes.
     pub const fn new(last: Seq, bytes: u64, live: u64) -> Self {
         Self { last, bytes, live }
     }
 }
 
-/// How hard to try.
+/// When to copy live records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Effort {
-    /// Live records are copied only while dead bytes exceed the live ones by more than a segment. In
-    /// a log that is truncated in order this copies nothing: each segment is dead soon. So space is
-    /// bounded by twice the live bytes and two segments.
+    /// Live records are copied only while dead bytes exceed live bytes by more than one segment. In
+    /// a log that is truncated in order this copies nothing, because each segment is soon dead. So
+    /// space is bounded by twice the live bytes plus two segments.
     #[default]
     Lazy,
     /// Live records are copied wherever the rule allows it.
     Full,
 }
 
-/// Segments to drop, oldest first, and what that takes.
+/// The segments to drop, oldest first, and the cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// How many segments go.
+    /// The number of segments to drop.
     pub segments: usize,
-    /// The number of the first record that stays.
+    /// The sequence number of the first record that stays.
     pub cut: Seq,
-    /// Bytes in the segments that go.
+    /// Bytes in the dropped segments.
     pub bytes: u64,
     /// Live bytes in them, which are copied first.
     pub live: u64,
 }
 
 impl Plan {
-    /// Applies the rule to segments in order, the oldest first. `None` when no segment goes.
+    /// Applies the rule to segments in order, oldest first. `None` when no segment is to be
+    /// dropped.
     ///
-    /// The rule is *marginal*: from a cut, the segments up to some later one are added only when at
-    /// most half of the bytes of **these** segments are live. So what was freed before never pays for
-    /// copies that are worth nothing by themselves. Wholly dead segments at the front go alone, before
-    /// anything is copied: that takes no space. `most` bounds the live bytes of one plan, after its
-    /// first step.
+    /// The rule is *marginal*: segments after a cut are added, up to some later one, only when at
+    /// most half of the bytes of **these** segments are live. So bytes freed earlier never justify
+    /// copies that are not worth it by themselves. Wholly dead segments at the front are dropped
+    /// alone, before anything is copied, because that takes no space. `most` bounds the live bytes
+    /// of one plan, after its first step.
     pub fn new(segments: &[Usage], segment_size: u64, effort: Effort, most: u64) -> Option<Self> {
         let dead = segments.iter().take_while(|segment| segment.live == 0).count();
         if dead > 0 {
@@ -112,12 +113,12 @@ mod tests {
 
     #[test]
     fn what_was_freed_before_pays_for_no_copies() {
-        // By a cumulative rule all four go: 170 of 400 bytes are live.
+        // By a cumulative rule all four would be dropped: 170 of 400 bytes are live.
         let shares = [(100, 10), (100, 0), (100, 80), (100, 80)];
         assert_eq!(cut(&shares, Effort::Full), 2);
         assert_eq!(cut(&[(100, 50), (100, 51)], Effort::Full), 1);
         assert_eq!(cut(&[(100, 51), (100, 51)], Effort::Full), 0);
-        // A full one goes together with the dead ones that it holds back.
+        // A full segment is dropped together with the dead ones after it.
         assert_eq!(cut(&[(100, 90), (100, 40), (100, 10)], Effort::Full), 3);
         assert_eq!(cut(&[(100, 90), (100, 10)], Effort::Full), 2);
     }
@@ -134,10 +135,10 @@ mod tests {
 
     #[test]
     fn a_lazy_one_waits_until_more_is_dead_than_alive() {
-        // A log that is truncated in order: the oldest segment is dead soon.
+        // In a log that is truncated in order, the oldest segment is soon dead.
         let shares = [(100, 10), (100, 100), (100, 100)];
         assert_eq!((cut(&shares, Effort::Lazy), cut(&shares, Effort::Full)), (0, 1));
-        // One old record holds everything back.
+        // One old record keeps all later dead segments from being dropped.
         let shares = [(100, 1), (100, 0), (100, 0), (100, 10)];
         assert_eq!(cut(&shares, Effort::Lazy), 4);
     }
@@ -152,8 +153,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the segments: what goes is at most half live; no shorter end of it is more than
-        /// half live; and once nothing more goes, the bound on space holds.
+        /// For any segments: the dropped ones are at most half live, and some suffix of them is at
+        /// most half live by itself. Once nothing more is dropped, the bound on space holds.
         #[test]
         fn the_rule_holds(
             shares in prop::collection::vec((1u64..1000, 0u64..1000), 0..12),
@@ -171,7 +172,7 @@ mod tests {
                     let (bytes, live) = sums(&all[..plan.segments]);
                     prop_assert_eq!((plan.bytes, plan.live), (bytes, live));
                     prop_assert!(live <= bytes / 2);
-                    // The last step by itself: some end of it is at most half live.
+                    // The last step by itself: some suffix is at most half live.
                     let step = (0..plan.segments).any(|from| {
                         let (bytes, live) = sums(&all[from..plan.segments]);
                         live <= bytes / 2
@@ -184,7 +185,7 @@ mod tests {
                     prop_assert!(all.first().is_none_or(|first| first.live > 0));
                     prop_assert!(bytes <= 2 * live + 100 || !all.is_empty());
                     if lazy {
-                        // Either there is little that is dead, or the rule allows nothing.
+                        // Either few bytes are dead, or the rule allows no drop.
                         let full = Plan::new(&all, 100, Effort::Full, u64::MAX);
                         prop_assert!(bytes - live <= live + 100 || full.is_none());
                     }

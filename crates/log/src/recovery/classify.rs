@@ -1,7 +1,7 @@
-//! Judging the places where sound units stop: a torn tail, or damage.
+//! Classifies the places where valid units stop: a torn tail, or corruption.
 //!
-//! Opening asks at the first such place, and [`verify`](crate::verify) and
-//! [`repair`](crate::recovery::repair) at each; what decides is the same.
+//! Opening classifies the first such place, [`verify`](crate::verify) and
+//! [`repair`](crate::recovery::repair) each of them, with the same criteria.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::{TailScan, orphan_units, valid_unit};
 use crate::store::segment_table::Segment;
 
-/// At least so far behind the end of small commits the blocks of a file that is used again are
+/// After the end of small commits, at least this many bytes of a reused file are prewritten with
 /// zeros.
 const AHEAD: u32 = 256 << 10;
 
 pub(crate) const MISSING: &str = "the segment is missing";
 
-/// Whether the units that stop behind this record are damaged. Where nothing sound says that more
-/// was durable, a crash may have left any of the units behind, and they are a torn tail.
+/// Whether it is corruption that the valid units stop after this record. If no durable lower bound
+/// is higher, a crash may have left any subset of the later units: they are a torn tail.
 pub(crate) fn is_damage(durable_bound: u64, after: u64) -> bool {
     durable_bound > after
 }
@@ -33,16 +33,16 @@ pub(crate) fn never_began(manifest: &Manifest, durable_bound: u64) -> bool {
     manifest.trim_segment == 0 && !is_damage(durable_bound, manifest.trim_seq)
 }
 
-/// Whether records are missing before the oldest segment that is left. The manifest names the segment
-/// that the log begins with and the last record before it. Recovery may have put a later segment in its
-/// place, which then follows the same record.
+/// Whether records are missing before the oldest segment found. The manifest names the first
+/// segment of the log and the last record before it. Recovery may have replaced that segment by
+/// one with a higher number, which then follows the same record.
 pub(crate) fn is_front_missing(manifest: &Manifest, oldest: u64, prev_seq: u64) -> bool {
     manifest.trim_segment > 0 && oldest > manifest.trim_segment && prev_seq > manifest.trim_seq
 }
 
-/// Whether the log begins with the segment of this header. The manifest may be older than the removal
-/// of the segments before: one of which every record was dropped is not missed where it is gone, or what
-/// has its name is no segment. `is_sound`: whether a segment has a sound header.
+/// Whether the log begins with the segment of this header. The manifest may be older than the
+/// removal of the preceding segments. A segment whose records were all dropped is not missing when
+/// its file is gone or holds no segment. `is_sound`: whether a segment has a valid header.
 pub(crate) fn begins_with(
     manifest: &Manifest,
     header: &SegmentHeader,
@@ -53,32 +53,32 @@ pub(crate) fn begins_with(
     before < manifest.trim_segment.max(1) || is_dropped && !is_sound(before)
 }
 
-/// Whether the header of a unit behind the end of those of a session is believed. What an older
-/// session left behind a newer one is dead.
+/// Whether a unit header after the end of a session's units is trusted. Units of an older session
+/// that follow a newer one are dead.
 pub(crate) fn is_current_session(orphan: &UnitHeader, session: u64) -> bool {
     orphan.session >= session
 }
 
-/// Where the sound units stop.
+/// The place where the valid units stop.
 pub(super) struct Break {
     /// Index in the chain of live segments.
     pub(super) at: usize,
     pub(super) decode_error: DecodeError,
 }
 
-/// Whether a header is there and is no good.
+/// Whether a header is present but not valid.
 fn is_lost(head: &Head) -> bool {
-    matches!(head, Err(HeaderError::DecodeError(decode_error)) if *decode_error != DecodeError::Blank)
+    matches!(head, Err(HeaderError::Invalid(decode_error)) if *decode_error != DecodeError::Blank)
 }
 
-/// Whether a commit was torn behind the end. Its first block may be missing. In a file that was used
-/// before, what stands further behind than is written ahead of need is of its earlier life.
+/// Whether a commit was torn after the end. Its first block may be missing. In a reused file,
+/// blocks beyond the prewritten range belong to the file's earlier life.
 fn is_torn(rest: TailScan, end: u32) -> bool {
     rest.first.is_some_and(|first| !rest.earlier_life || first - end < AHEAD)
 }
 
 impl DirScanner<'_> {
-    /// Decides whether the units that stop here are a torn tail or damage.
+    /// Decides whether the units that stop here are a torn tail or corruption.
     pub(super) fn classify_break(&self, scan: &mut DirScan, stop: &Break) -> Result<()> {
         let Live { segment: broken, units, .. } = &scan.live[stop.at];
         let newest = units.iter().flatten().next_back().map(|unit| unit.header.session);
@@ -88,9 +88,9 @@ impl DirScanner<'_> {
             (state.end, state.last_seq)
         };
         let mut durable_bound = scan.durable_bound;
-        // The bytes of units behind the break that count for nothing.
+        // The bytes of units after the break that are discarded.
         let mut lost = 0u64;
-        // The first later segment with units and without a header.
+        // The first later segment that has units but no header.
         let mut missing_header = None;
         let mut look = |number: u64, salt: Salt, from: u32| -> Result<TailScan> {
             let Some((file, _)) = self.heads.get(&number) else {
@@ -118,7 +118,8 @@ impl DirScanner<'_> {
         }
         scan.durable_bound = durable_bound.max(scan.durable_bound);
         if is_damage(scan.durable_bound, last) {
-            // A claim past the newest sound segment may mean that the one behind lost its header.
+            // A durable lower bound above the newest valid segment may mean that its successor lost
+            // its header.
             let later = |number: &u64| *number > broken.number();
             let is_newest =
                 !self.heads.iter().any(|(number, (_, head))| later(number) && head.is_ok());
@@ -126,7 +127,7 @@ impl DirScanner<'_> {
             let missing_header = missing_header
                 .or(self.manifest.clean.map(|clean| clean.segment))
                 .or(lost.map(|(number, _)| *number))
-                .or(self.told);
+                .or(self.stored);
             let (path, offset) = match missing_header.filter(later).filter(|_| is_newest) {
                 Some(number) => (self.path(number), 0),
                 None => (broken.path.clone(), end),
@@ -148,21 +149,21 @@ impl DirScanner<'_> {
         Ok(())
     }
 
-    /// No segment has a sound header: a log that was just created, or one that lost everything.
+    /// Classifies a log in which no segment has a valid header: just created, or everything lost.
     pub(super) fn classify_empty(&self, scan: &mut DirScan) {
         if never_began(&self.manifest, scan.durable_bound) {
             return;
         }
         let number = self.heads.keys().next().copied().unwrap_or(self.manifest.trim_segment);
         let what = match self.heads.get(&number) {
-            Some((_, Err(HeaderError::DecodeError(decode_error)))) => decode_error.to_string(),
+            Some((_, Err(HeaderError::Invalid(decode_error)))) => decode_error.to_string(),
             _ => MISSING.into(),
         };
         scan.damage = Some(damage_of(&self.path(number), 0, 0, what));
     }
 
-    /// Whether a unit of a session that the manifest does not know follows the clean end: then it is
-    /// the manifest that is of an earlier time.
+    /// Whether a unit of a session unknown to the manifest follows the clean end. Then the manifest
+    /// is an outdated one.
     fn goes_on(&self, segment: &Segment, end: u32, chain: u32) -> bool {
         let unit = SegmentReader::watched(Arc::clone(&segment.reader), Some(&self.read_errors))
             .and_then(|mut image| valid_unit(&mut image, segment.salt, end, |_| {}));
@@ -173,7 +174,7 @@ impl DirScanner<'_> {
         })
     }
 
-    /// After a clean close the log ends where the manifest says, or it is damaged.
+    /// After a clean close, a log that does not end where the manifest says is corrupt.
     pub(super) fn check_clean_end(&self, scan: &DirScan) -> Option<Corruption> {
         let (Some(clean), Some(live)) = (&self.manifest.clean, scan.live.last()) else {
             return None;

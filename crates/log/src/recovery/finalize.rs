@@ -1,5 +1,5 @@
-//! Making what was found durable, and cutting what does not count. See the crash argument in the
-//! module above.
+//! Makes the result of a scan durable and cuts the dead tail. See the crash argument in the parent
+//! module.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use crate::store::segment_scan::ValidUnit;
 use crate::store::segment_table::Segment;
 use crate::store::watermark_page::WatermarkPage;
 
-/// When a crash left no more than this in the newest segment, all of it is copied, so that a
-/// program that crashes again and again does not leave a segment each time.
+/// When a crash left no more than this in the newest segment, all of it is copied. So a program
+/// that crashes repeatedly does not leave a segment each time.
 const COPY_WHOLE: u32 = 256 << 10;
 
-/// A log that is ready to go on.
+/// A log that is ready for appends.
 #[derive(Debug)]
 pub(crate) struct Finalized {
     pub(crate) manifest: Manifest,
@@ -48,7 +48,7 @@ pub(crate) fn create(dir: &dyn Dir, log: LogId) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// Takes over a log for writing.
+/// Opens a scanned log for writing.
 pub(crate) fn finalize(
     dir: &dyn Dir,
     options: &Options,
@@ -60,7 +60,7 @@ pub(crate) fn finalize(
     for name in &scan.aside {
         dir.unlink(name)?;
     }
-    // They hold nothing, and may be what the disk is full of.
+    // Blank segments hold nothing, and may be what fills the disk.
     for number in &scan.blank {
         dir.unlink(&paths::segment(*number))?;
     }
@@ -68,14 +68,14 @@ pub(crate) fn finalize(
     if let Some(oldest) = scan.live.first()
         && manifest.trim_segment > 0
     {
-        // Segments before it may have left the log without a manifest that says so.
+        // The preceding segments may have left the log before a manifest recorded it.
         manifest.trim_segment = oldest.segment.number();
     }
-    // The clean end goes, and what it said was durable must not go with it.
+    // The clean end is dropped, but its durable lower bound must be kept.
     manifest.durable = manifest.durable.max(scan.durable_bound);
     manifest.write(dir)?;
-    // After the manifest is durable: a page without one means that a log was lost. Its name is synced
-    // with those of the segments.
+    // After the manifest is durable: a page without a manifest means that a log was lost. The
+    // page's name is synced with those of the segments.
     let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, manifest.trim_seq)?;
 
     let mut recovery = Recovery {
@@ -105,7 +105,7 @@ pub(crate) fn finalize(
             if manifest.trim_segment == 0 {
                 manifest.trim_segment = live.first().map_or(number, |live| live.segment.number());
             }
-            // What was copied is durable now, and until the next commit only its own segment says so.
+            // The copy is durable now. Until the next commit only its own segment records that.
             manifest.durable = last;
             manifest.write(dir)?;
         }
@@ -146,7 +146,7 @@ pub(crate) fn finalize(
     })
 }
 
-/// Cuts off what stands behind the end of a log that was closed cleanly: it is not the log's.
+/// Cuts off the bytes after the end of a cleanly closed log: they do not belong to it.
 fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<TruncatedTail>> {
     let Some(newest) = live.last() else {
         return Ok(None);
@@ -166,11 +166,11 @@ fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<TruncatedTail>> {
 struct Copied {
     live: Live,
     copied: u64,
-    /// Segments that the new one replaces whole.
+    /// Segments that the new one replaces completely.
     dead: Vec<u64>,
 }
 
-/// Makes the new segment, and shortens `live` to what it follows.
+/// Writes the new segment, and shortens `live` to the segments before it.
 fn copy_tail(
     dir: &dyn Dir,
     options: &Options,
@@ -180,7 +180,7 @@ fn copy_tail(
     durable_bound: u64,
     time_ms: u64,
 ) -> Result<Copied> {
-    // From the end backward: whole segments above the claim, then the part of one.
+    // From the end backward: whole segments above the durable lower bound, then part of one.
     let mut tail: Vec<(Live, Vec<ValidUnit>)> = Vec::new();
     let mut dead = Vec::new();
     let mut last = live.last().map_or(0, |live| live.segment.state.read().last_seq);
@@ -197,7 +197,7 @@ fn copy_tail(
         if cut - BLOCK <= COPY_WHOLE {
             dead.push(newest.segment.number());
             let units = units.clone();
-            // Whatever lies above the claim may be in the page cache alone, in whichever segment.
+            // Anything above the bound may be only in the page cache, in any segment.
             let above_before = live
                 .last()
                 .is_some_and(|before| before.segment.state.read().last_seq > durable_bound);
@@ -242,7 +242,7 @@ fn copy_tail(
             let end = before.header.base + u64::from(state.end);
             (before.number(), end, state.last_seq, state.chain)
         }
-        // The oldest segment is replaced: the new one follows what the old one followed.
+        // The oldest segment is replaced: the new one gets its predecessor.
         (None, Some((first, _))) => {
             let header = &first.segment.header;
             (header.prev_segment, header.base, header.prev_seq, header.chain)
@@ -279,7 +279,7 @@ fn copy_tail(
     Ok(Copied { live, copied, dead })
 }
 
-/// The most bytes that a segment with these units takes, when they are put together anew.
+/// An upper bound for the size of a rewritten segment with these units, in bytes.
 pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>) -> u64 {
     let block = u64::from(BLOCK);
     let (mut bytes, mut gaps) = (0, 0);
@@ -289,7 +289,7 @@ pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>) -> u64 {
             UnitKind::Gap => gaps += 1,
         }
     }
-    // Behind a gap and behind each megabyte a unit begins, with a header and on a block of its own.
+    // After a gap and after each megabyte a new unit begins, with a header and in a new block.
     let begun = bytes / u64::from(UNIT) + gaps + 1;
     let room = block * (1 + gaps) + bytes + begun * (block + u64::from(UNIT_HEADER));
     room.next_multiple_of(block)
@@ -312,7 +312,7 @@ fn open_new(dir: &dyn Dir, options: &Options, new: Rewritten) -> Result<Live> {
     Ok(Live { segment, units: None, file_len })
 }
 
-/// Gives a segment that is not the newest its end and its footer.
+/// Truncates a segment that is not the newest at its end, and writes its footer.
 fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
     let segment = &live.segment;
     if segment.state.read().footed {
@@ -325,7 +325,7 @@ fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
         file.sync_data()?;
     }
     match write_footer(&*file, segment) {
-        // It is a convenience.
+        // The footer is optional.
         Err(error) if error.is_no_space() => Ok(()),
         end => end.map(drop),
     }

@@ -1,4 +1,4 @@
-//! What a scan of the directory finds.
+//! Results of a directory scan.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::store::segment_reader::ReadErrors;
 use crate::store::segment_scan::ValidUnit;
 use crate::store::segment_table::Segment;
 
-/// A log as its files tell it.
+/// A log as found in its files.
 #[derive(Debug)]
 pub(crate) struct DirScan {
     pub(crate) manifest: Manifest,
@@ -23,22 +23,22 @@ pub(crate) struct DirScan {
     pub(crate) live: Vec<Live>,
     /// Numbers of segment files that are not live.
     pub(crate) dead: Vec<u64>,
-    /// Those of them that never got a header.
+    /// Numbers of dead segment files that never got a header.
     pub(crate) blank: Vec<u64>,
     /// Numbers of spare files.
     pub(crate) spares: Vec<u64>,
-    /// Files that did not get their name.
+    /// Temporary files that were never renamed.
     pub(crate) aside: Vec<String>,
     pub(crate) highest_number: u64,
-    /// Records up to this number were durable at some time.
+    /// The highest durable lower bound: records up to this number were durable at some time.
     pub(crate) durable_bound: u64,
     pub(crate) cut: Option<TruncatedTail>,
-    /// The first damage. `live` then ends before it.
+    /// The first corruption. `live` then ends before it.
     pub(crate) damage: Option<Corruption>,
 }
 
 impl DirScan {
-    /// The survey, unless there is damage.
+    /// Returns the scan, or an error if it found corruption.
     pub(crate) fn undamaged(self) -> Result<Self> {
         match self.damage {
             Some(damage) => Err(Error::Corrupted(damage)),
@@ -46,8 +46,8 @@ impl DirScan {
         }
     }
 
-    /// The position and the number up to which everything was durable at some time, and the bytes
-    /// of sound units behind.
+    /// The highest durable lower bound as a position and a sequence number, and the bytes of valid
+    /// units after it.
     pub(crate) fn durable_end(&self) -> (u64, u64, u64) {
         let mut behind = 0;
         for (n, live) in self.live.iter().enumerate().rev() {
@@ -71,7 +71,7 @@ impl DirScan {
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) segment: Arc<Segment>,
-    /// Its units, where it was scanned rather than believed by its footer.
+    /// Its units, if the segment was scanned; `None` if its footer was used.
     pub(crate) units: Option<Vec<ValidUnit>>,
     pub(crate) file_len: u64,
 }
@@ -85,6 +85,6 @@ pub(super) struct DirScanner<'a> {
     pub(super) manifest: Manifest,
     pub(super) heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
     pub(super) read_errors: ReadErrors,
-    /// The segment that the mark page names.
-    pub(super) told: Option<u64>,
+    /// The segment that the watermark page names.
+    pub(super) stored: Option<u64>,
 }

@@ -1,35 +1,42 @@
-//! Opening a log: what is there, what of it counts, and making that durable before anything new.
+//! Opening a log: scan the directory, classify its end, and make the result durable before any
+//! append.
 //!
-//! Three answers are possible. The log is **whole**: it was closed cleanly, and ends where the
-//! manifest says. It has a **tail** that a crash left: what is sound is kept, what is torn is cut.
-//! It is **damaged**: bytes that were durable are not what was written.
+//! There are three outcomes. The log is **clean**: it was closed cleanly, and ends where the
+//! manifest says. It has a **torn tail** from a crash: valid units are kept, the rest is cut. It
+//! is **corrupt**: durable bytes are not what was written.
 //!
-//! The difference between a torn tail and damage is a claim. A unit says how far the log was
-//! durable when it was submitted; so do a footer, a segment's header, the mark page and the clean
-//! end. When units stop making sense behind record *n*, and nothing that is sound claims more than
-//! *n*, then everything behind was never durable: a crash may leave such units in any subset. When
-//! something claims more, durable records are missing: damage.
+//! A durable lower bound separates a torn tail from corruption. A unit records how far the log was
+//! durable when the unit was submitted. So do a footer, a segment header, the watermark page and
+//! the clean end in the manifest. Suppose the valid units end at record *n*. If no valid durable
+//! lower bound is above *n*, nothing after *n* was known to be durable. A crash may leave any
+//! subset of such units. If a bound is above *n*, durable records are missing: that is corruption.
 //!
 //! # The crash argument
 //!
-//! [`scan()`] only reads. [`finalize()`] then changes the directory in this order, each step durable
-//! before the next:
+//! [`scan_dir()`] only reads. [`finalize()`] then changes the directory in this order, each step
+//! durable before the next:
 //!
-//! 1. The manifest gets the next session and loses the clean end. (A crash here: the next opening
-//!    finds a tail without a clean end and does all this again.)
-//! 2. After a clean close that is all: the log goes on behind its last unit, where nothing was ever
-//!    written. Otherwise the records above the highest claim are copied into a new segment, under a
-//!    number that no file had: written aside, synced, renamed, directory synced. Its header names
-//!    the segment before it and the place where that ends. This header is the cut: whatever stands
-//!    behind that place is dead, whichever number it has. What is below the claim was durable and
-//!    stays where it is; what was above may have been in the page cache alone, and is not trusted
-//!    until its copy is synced. (A crash before the rename: as before, the file aside is removed. A
-//!    crash behind it: the next opening finds the new segment as the newest.) Then the manifest says
-//!    that the copy is durable. (A crash before that: the header of the new segment says it.)
-//! 3. Only now the old tail goes: dead segments are removed, and the cut one ends at the cut.
+//! 1. The manifest gets the next session and loses the clean end. (After a crash here, the next
+//!    opening finds a tail without a clean end and starts over.)
+//! 2. After a clean close nothing else changes. The log continues after its last unit, in bytes
+//!    that were never written. Otherwise the records above the highest durable lower bound are
+//!    copied into a new segment, with a number that no file had. The new segment is written to a
+//!    temporary file, synced and renamed, and the directory is synced.
 //!
-//! So a position in a segment file is written in one life only: the sole exception, going on after
-//! a clean close, has nothing behind the end. No dead unit can ever lie behind a new one and be
+//!    The new header names the previous segment and the position where that ends. This header is
+//!    the cut: anything after that position is dead, whichever segment number it has. Records at or
+//!    below the bound were durable and stay in place. Records above it may have been only in the
+//!    page cache, and are not trusted until their copy is synced. (After a crash before the rename
+//!    the next opening removes the temporary file and starts over. After a crash that follows the
+//!    rename, it finds the new segment as the newest.)
+//!
+//!    Then the manifest records that the copy is durable. (After a crash before that, the header of
+//!    the new segment says so.)
+//! 3. Only now the old tail is removed: dead segments are unlinked, and the cut segment is
+//!    truncated at the cut.
+//!
+//! So a position in a segment file is written in one life only. The sole exception is continuing
+//! after a clean close, where nothing follows the end. No dead unit can follow a new one and be
 //! taken for its successor.
 
 mod classify;

@@ -4,27 +4,28 @@ use std::path::PathBuf;
 
 use crate::base::position::Seq;
 
-/// What opening a log found and did.
+/// The result of opening a log for writing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovery {
-    /// How the log was left.
+    /// How the previous session ended.
     pub prior_shutdown: PriorShutdown,
-    /// The number of this opening for writing, from 1. No two openings have the same.
+    /// The number of this opening for writing, from 1. No two openings have the same number.
     pub session: u64,
     /// The last record.
     pub last: Seq,
-    /// What was cut off behind it, if anything.
+    /// What was cut off after the last record, if anything.
     pub truncated_tail: Option<TruncatedTail>,
-    /// The records above the highest claim, which were copied and made durable.
+    /// The number of records above the highest durable lower bound. They were copied and made
+    /// durable.
     pub copied: u64,
 }
 
-/// How a log was left by whoever had it open before.
+/// How the previous session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PriorShutdown {
-    /// There was none; it was created.
+    /// The log was created: it had no segment yet.
     New,
     /// Closed cleanly.
     Clean,
@@ -32,16 +33,16 @@ pub enum PriorShutdown {
     Unclean,
 }
 
-/// Bytes that did not count and were cut off: never durable, or not the log's.
+/// Bytes that recovery cut off because they were never durable, or do not belong to the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TruncatedTail {
     /// The segment file.
     pub file: PathBuf,
-    /// The byte in it from which on nothing counted.
+    /// The offset of the first byte that was cut.
     pub offset: u64,
-    /// How many bytes of units or strangers lay behind, as far as they could be told from padding.
+    /// The number of bytes cut in units or foreign data, as far as they differ from padding.
     pub bytes: u64,
-    /// What was wrong with the first of them.
+    /// Why the first cut unit is not valid.
     pub what: String,
 }

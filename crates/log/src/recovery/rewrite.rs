@@ -1,4 +1,4 @@
-//! Writing a segment aside, with the records that recovery copies.
+//! Writes a new segment to a temporary file, from the records that recovery copies.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::store::segment_scan::{Density, ValidUnit};
 use crate::store::segment_table::State;
 use crate::store::space_reserve;
 
-/// Units are closed when they reach this size.
+/// A unit is closed when it reaches this size, in bytes.
 pub(super) const UNIT: u32 = 1 << 20;
 
 pub(crate) struct Rewriter<'a> {
@@ -40,7 +40,7 @@ pub(crate) struct Rewriter<'a> {
     unit_prev: u64,
 }
 
-/// A segment that has its name.
+/// A segment that was renamed to its final name.
 pub(crate) struct Rewritten {
     pub(crate) header: SegmentHeader,
     pub(crate) header_crc: u32,
@@ -48,8 +48,8 @@ pub(crate) struct Rewritten {
 }
 
 impl<'a> Rewriter<'a> {
-    /// Starts a segment that takes `room` bytes at most; `header.durable_bound` is the last record that will
-    /// be in it. Where there is no space for it the reserve is used.
+    /// Starts a segment of at most `room` bytes. `header.durable_bound` is the last record that
+    /// will be in it. Takes space from the reserve if the disk has no other.
     pub(crate) fn new(
         dir: &'a dyn Dir,
         header: SegmentHeader,
@@ -111,7 +111,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// Copies the records of units that stand in a segment, and tells each number.
+    /// Copies the records of these units of a segment, and calls `each` with each sequence number.
     pub(crate) fn copy(
         &mut self,
         file: &Arc<dyn File>,
@@ -136,7 +136,7 @@ impl<'a> Rewriter<'a> {
                 }
             });
             outcome?;
-            // It was sound a moment ago; if it is not now, nothing can be promised.
+            // The unit was valid when it was scanned. If it is not now, no result can be trusted.
             if let Err(decode_error) = checked {
                 if let (_, Some(cause)) = read_errors.seen() {
                     return Err(cause.into());
@@ -147,14 +147,14 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// A gap that an earlier repair left between two numbers.
+    /// Copies a gap that an earlier repair left between two sequence numbers.
     pub(crate) fn gap(&mut self, from: u64, to: u64) -> Result<()> {
         self.close_unit()?;
         let header = UnitHeader {
             kind: UnitKind::Gap,
             used: BLOCK,
             records: 0,
-            // The unit behind names this as its predecessor; any number will do.
+            // The next unit chains to this value; any value is valid.
             digest: 0,
             prev_seq: from,
             last_seq: to,
@@ -200,7 +200,7 @@ impl<'a> Rewriter<'a> {
         Ok(())
     }
 
-    /// Writes the header, makes everything durable and gives the segment its name.
+    /// Writes the header, syncs the file and renames it to its final name.
     pub(crate) fn finish(mut self) -> Result<Rewritten> {
         self.close_unit()?;
         let (block, _) = self.header.to_block();

@@ -1,4 +1,4 @@
-//! Finding out what is in a log's directory. Reads only.
+//! Scans the directory of a log. Reads only.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,11 +30,11 @@ pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Re
     Ok(SegmentHeader::parse(&block[..got], manifest.log, number))
 }
 
-/// Surveys the directory of a log that has this manifest.
+/// Scans the directory of a log with this manifest.
 ///
 /// # Errors
-/// `Version` or `Foreign` for files that are not this log's, and failures of the disk. Corruption is in
-/// the survey.
+/// `UnsupportedVersion` or `ForeignFile` for files that are not this log's, and disk errors.
+/// Corruption is reported in the result.
 pub(crate) fn scan_dir(
     dir: &dyn Dir,
     options: &Options,
@@ -48,7 +48,7 @@ pub(crate) fn scan_dir(
         manifest,
         heads: BTreeMap::new(),
         read_errors: ReadErrors::default(),
-        told: None,
+        stored: None,
     };
     let mut scan = DirScan {
         manifest,
@@ -65,13 +65,13 @@ pub(crate) fn scan_dir(
     for name in dir.list()? {
         match paths::classify(&name) {
             Name::Segment(number) if number < manifest.trim_segment => {
-                // Opening removes it: it must be this log's.
+                // Opening removes this file, so it must belong to this log.
                 scanner.refuse_foreign(number)?;
                 scan.dead.push(number);
             }
             Name::Segment(number) => scanner.open(number)?,
             Name::Spare(number) => scan.spares.push(number),
-            Name::QuarantinedRange => scan.aside.push(name),
+            Name::Temporary => scan.aside.push(name),
             Name::Known | Name::Unknown => continue,
         }
     }
@@ -80,18 +80,18 @@ pub(crate) fn scan_dir(
     scan.highest_number =
         scan.spares.iter().chain(&scan.dead).copied().fold(scan.highest_number, u64::max);
     let look = PageReader::of_any_log(dir)?;
-    // A crash may have torn a slot for good.
+    // Retry once, then ignore the page: a crash may have torn a slot for good.
     let page = look.and_then(|look| look.stored().or_else(|_| look.stored()).ok().flatten());
-    if let Some(told) = page.filter(|told| told.log == manifest.log) {
-        scan.durable_bound = scan.durable_bound.max(told.seq);
-        scanner.told = Some(told.segment);
+    if let Some(stored) = page.filter(|stored| stored.log == manifest.log) {
+        scan.durable_bound = scan.durable_bound.max(stored.seq);
+        scanner.stored = Some(stored.segment);
     }
     scanner.follow_chain(&mut scan)?;
     if scan.live.is_empty() {
         refuse_foreign_page(dir, page, manifest.log)?;
     }
-    // A crash may leave one block that cannot be read, in the tail that it tore. More than that, or
-    // one where records are missing, or after a clean close, is the device: it may come back.
+    // A crash may leave one unreadable block in the tail that it tore. More blocks, a block where
+    // records are missing, or one after a clean close is a device error, which may be transient.
     let (blocks, cause) = scanner.read_errors.seen();
     let torn = blocks == 1 && scan.damage.is_none() && manifest.clean.is_none();
     match cause {
@@ -108,7 +108,7 @@ impl DirScanner<'_> {
 
     /// Refuses a segment that another log wrote.
     fn refuse_foreign(&self, number: u64) -> Result<()> {
-        // It may be gone, or not readable: then nobody knows whose it is.
+        // A missing or unreadable file cannot be attributed to any log.
         let name = paths::segment(number);
         let Ok(file) = self.dir.open(&name, Open::read().direct(self.direct)) else {
             return Ok(());
@@ -127,7 +127,7 @@ impl DirScanner<'_> {
             Ok(head) => head,
             Err(Error::Io(cause)) => {
                 self.read_errors.note(0, &cause);
-                Err(HeaderError::DecodeError(DecodeError::Unreadable))
+                Err(HeaderError::Invalid(DecodeError::Unreadable))
             }
             Err(error) => return Err(error),
         };
@@ -144,9 +144,9 @@ impl DirScanner<'_> {
         Ok(())
     }
 
-    /// The chain of headers that ends with the newest sound one, oldest first. Where a link is
-    /// missing or damaged: the chain before it, and the damage that this is if anything claims what
-    /// stands behind.
+    /// The chain of headers that ends with the newest valid one, oldest first. If a link is missing
+    /// or corrupt, returns the chain before it and the corruption to report if a durable lower
+    /// bound covers what follows.
     fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Corruption>) {
         let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
         let mut chain: Vec<_> = newest.into_iter().collect();
@@ -163,8 +163,8 @@ impl DirScanner<'_> {
         (chain, None)
     }
 
-    /// The chain from the oldest segment up to the first broken link, which is the one below this
-    /// header or one before it.
+    /// The chain from the oldest segment up to the first broken link: the link below this header or
+    /// an earlier one.
     fn chain_up_to(
         &self,
         above: &SegmentHeader,
@@ -180,7 +180,7 @@ impl DirScanner<'_> {
                     above = *first;
                 }
                 _ => {
-                    // What is sound between the two may hang on another that is lost.
+                    // A valid segment between the two may follow another segment that is lost.
                     let last = chain.last().map_or(0, |(last, _)| last.segment);
                     let between = self.heads.range(last + 1..number);
                     let cut_off = between
@@ -200,11 +200,11 @@ impl DirScanner<'_> {
         })
     }
 
-    /// The header of the segment that another names as the one before it.
+    /// The header of the segment that this header names as its predecessor.
     fn link(&self, header: &SegmentHeader) -> std::result::Result<(SegmentHeader, u32), String> {
         match self.heads.get(&header.prev_segment) {
             None => Err(MISSING.into()),
-            Some((_, Err(HeaderError::DecodeError(decode_error)))) => Err(decode_error.to_string()),
+            Some((_, Err(HeaderError::Invalid(decode_error)))) => Err(decode_error.to_string()),
             Some((_, Err(_))) => Err(DecodeError::NotAUnit.to_string()),
             Some((_, Ok(before))) => {
                 let length = header.base.checked_sub(before.0.base);
@@ -252,7 +252,7 @@ impl DirScanner<'_> {
                 scan.dead.extend(chain[n + 1..].iter().map(|(header, _)| header.segment));
                 self.classify_break(scan, &Break { at: n, decode_error })?;
                 if n + 1 == chain.len() && scan.damage.is_some() && broken_link.is_some() {
-                    // The missing link says better what is wrong.
+                    // The missing link is the more precise cause.
                     let after = scan.damage.as_ref().map_or(Seq::ZERO, |damage| damage.after);
                     scan.damage = broken_link.clone().map(|damage| Corruption { after, ..damage });
                 }
@@ -276,7 +276,7 @@ impl DirScanner<'_> {
         let blank = |number: &u64| {
             matches!(
                 self.heads.get(number),
-                Some((_, Err(HeaderError::DecodeError(DecodeError::Blank))))
+                Some((_, Err(HeaderError::Invalid(DecodeError::Blank))))
             )
         };
         scan.blank = scan.dead.iter().copied().filter(blank).collect();
@@ -292,7 +292,8 @@ impl DirScanner<'_> {
         Ok(())
     }
 
-    /// One live segment, by its footer or by a scan, and the flaw that ends it short of `next`.
+    /// Reads one live segment, by its footer or by a scan. Also returns the decode error that ends
+    /// it before `next`.
     fn live(
         &self,
         header: &SegmentHeader,
@@ -356,7 +357,7 @@ pub(crate) fn density(options: &Options) -> Density {
     Density { bytes: options.index_bytes, records: options.index_records }
 }
 
-/// What the footer of a segment says, where that is there and the header of the next segment agrees.
+/// The state from a segment's footer, if there is one and the next segment's header agrees.
 fn footed(file: &Arc<dyn File>, header: &SegmentHeader, next: &SegmentHeader) -> Option<State> {
     let end = next.base.checked_sub(header.base)?;
     let footer = read_footer(file, header, end as u32)?;
@@ -375,12 +376,12 @@ fn footed(file: &Arc<dyn File>, header: &SegmentHeader, next: &SegmentHeader) ->
     })
 }
 
-/// The same of a segment that is being read.
+/// As [`footed`], for a segment that is being read.
 pub(crate) fn read_footed(segment: &Segment, next: &SegmentHeader) -> Option<State> {
     footed(&segment.reader, &segment.header, next)
 }
 
-/// The footer at `end`, where there is a sound one.
+/// The footer at `end`, if there is a valid one.
 fn read_footer(file: &Arc<dyn File>, header: &SegmentHeader, end: u32) -> Option<Footer> {
     let mut first = AlignedBuf::new(BLOCK as usize);
     let got = read_full_at(&**file, &mut first, u64::from(end)).ok()?;

@@ -1,21 +1,23 @@
-//! An engine whose threads stay on one processor.
+//! Engines whose threads are pinned to one processor.
 //!
-//! On Linux a thread begins with the affinity of the thread that started it. So an engine is pinned by
-//! being started from a thread that is: nothing in the engine knows of it, and no thread that commits ever
-//! runs elsewhere. Those that read from files for tasks start later, with the first such read, and run where
-//! the task may: they wait for the disk, and a commit should not wait for them.
+//! On Linux a thread inherits the affinity of the thread that starts it. So an engine is pinned by
+//! starting it from a pinned thread: the engine itself is unaware of it, and no commit thread ever
+//! runs elsewhere. The threads that read from files for tasks start later, with the first such
+//! read, and run where the task may: they wait for the disk, and a commit should not wait for them.
 
 use std::io;
 
 use crate::runtime::engine::Engine;
 
 impl Engine {
-    /// An engine as [`Engine::new`] makes it, whose threads run on this processor alone, counted from 0;
-    /// but for those that read from files for tasks, which start with the first such read.
+    /// An engine as [`Engine::new`] creates it, whose threads run on this processor only, counted
+    /// from 0. The threads that read from files for tasks are not pinned; they start with the first
+    /// such read.
     ///
     /// # Errors
-    /// `InvalidInput` when this process may not use the processor, or there is none of that number;
-    /// `Unsupported` on another system than Linux; and when the system gives no thread.
+    /// `InvalidInput` when there is no such processor, or this process may not use it.
+    /// `Unsupported` on systems other than Linux. An error of the system when it fails to start a
+    /// thread.
     pub fn pinned(threads: usize, processor: usize) -> io::Result<Self> {
         let starter = std::thread::Builder::new().name("esker-start".into());
         let started = starter.spawn(move || {
@@ -26,7 +28,7 @@ impl Engine {
     }
 }
 
-/// Whether this process may run on a processor of this number.
+/// Whether this process may run on the processor with this number.
 pub(crate) fn may_use(processor: usize) -> bool {
     imp::may_use(processor)
 }

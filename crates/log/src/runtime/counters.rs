@@ -1,4 +1,4 @@
-//! What a log did since it was opened.
+//! Counters of what a log did since it was opened.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +9,7 @@ pub(crate) struct Counters {
     bytes: AtomicU64,
 }
 
-/// What a log did since it was opened.
+/// Counters of a log since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
@@ -19,7 +19,7 @@ pub struct LogStats {
     pub syncs: u64,
     /// Bytes of commit units, headers and padding included.
     pub bytes: u64,
-    /// Records written, as far as there is none before them that is not.
+    /// Records written, up to the first that is not.
     pub records: u64,
 }
 

@@ -1,14 +1,16 @@
-//! The threads that commit, shared by any number of logs.
+//! The engine: the commit threads, shared by any number of logs.
 //!
-//! A log with something to commit stands in the queue once, and once more when its timer rang, so the
-//! queue is bounded by the number of open logs. Slow work, the preparation of segments and the dropping
-//! of old ones, has a thread of its own, so that it never stands before a commit; and so have the
-//! timers, so that a commit on a disk that hangs does not hold up those of other logs. Reads for tasks
-//! that follow a log from far behind have threads that start with the first of them.
+//! A log with something to commit is in the queue once, and once more when its timer expired, so
+//! the queue is bounded by the number of open logs.
 //!
-//! A *manual* engine has no thread: its owner calls [`Engine::run`] and [`Engine::advance`]. Waiting
-//! callers drive their own commits, so that everything happens in a known order on one thread. That
-//! is for tests, and for programs that want no threads.
+//! Slow work, which is preparing segments and dropping old ones, has a thread of its own, so that
+//! no commit queues after it. Timers have a thread of their own, so that a commit on a disk that
+//! hangs does not delay those of other logs. Cold reads for tasks have threads that start with the
+//! first such read.
+//!
+//! A *manual* engine has no thread: its owner calls [`Engine::run`] and [`Engine::advance`].
+//! Waiting callers drive their own commits, so that everything happens in a known order on one
+//! thread. It is for tests, and for programs that want no threads.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -19,7 +21,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 
-/// Threads for reads.
+/// The most threads for reads.
 const READERS: usize = 3;
 
 /// Work that the engine does for the writing side of a log.
@@ -28,7 +30,7 @@ pub(crate) trait CommitWork: Send + Sync {
     fn commit(&self);
     /// Does the maintenance that is due.
     fn maintain(&self);
-    /// The period of the policy is over.
+    /// Runs when the period of the policy is over.
     fn period(&self);
     /// The engine stopped, or panicked while it worked for this log.
     fn stopped(&self, panicked: bool);
@@ -36,22 +38,22 @@ pub(crate) trait CommitWork: Send + Sync {
 
 /// Work that the engine does for readers of files.
 pub(crate) trait ReadWork: Send + Sync {
-    /// Loads the next chunk of the queue.
+    /// Loads the next chunk in the queue.
     fn load(&self);
-    /// Segments below this number left the log.
+    /// Runs after segments below this number left the log.
     fn dropped_below(&self, segment: u64);
     /// The engine stopped, or panicked while it worked for these readers.
     fn stopped(&self);
 }
 
-/// The threads that commit. Cheap to clone; the threads end with the last clone.
+/// A handle to the commit threads. Cheap to clone; the threads end with the last clone.
 #[derive(Debug, Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
     _owner: Option<Arc<Owner>>,
 }
 
-/// Stops the threads when the last handle goes.
+/// Stops the threads when the last handle is dropped.
 #[derive(Debug)]
 struct Owner(Arc<Shared>);
 
@@ -82,16 +84,16 @@ struct Queues {
     commits: VecDeque<Due>,
     maintenance: VecDeque<Arc<dyn CommitWork>>,
     reads: VecDeque<Arc<dyn ReadWork>>,
-    /// Threads for reads that were started.
+    /// The number of threads for reads that were started.
     readers: usize,
     timers: BinaryHeap<Reverse<Timer>>,
-    /// Everything on this engine that is notified when it stops.
+    /// The logs on this engine, and below the read sources, to notify when it stops.
     logs: Vec<Weak<dyn CommitWork>>,
     sources: Vec<Weak<dyn ReadWork>>,
     stopped: bool,
 }
 
-/// What a log is queued for.
+/// The reason why a log is queued.
 enum Due {
     Commit(Arc<dyn CommitWork>),
     Period(Arc<dyn CommitWork>),
@@ -144,11 +146,11 @@ enum Clock {
 }
 
 impl Engine {
-    /// An engine with this many threads for commits, at least one, one for slow work and one for
-    /// timers.
+    /// Starts an engine with this many commit threads, at least one, one thread for slow work and
+    /// one for timers.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// An error of the system when it fails to start a thread.
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let (shared, owner) = Shared::real(threads.max(1));
         for _ in 0..shared.threads {
@@ -157,7 +159,7 @@ impl Engine {
             thread.spawn(move || shared.commit_thread())?;
         }
         let slow = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("esker-upkeep".into());
+        let thread = std::thread::Builder::new().name("esker-maintain".into());
         thread.spawn(move || slow.maintenance_thread())?;
         let timer = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("esker-timer".into());
@@ -165,13 +167,13 @@ impl Engine {
         Ok(Self { shared, _owner: Some(owner) })
     }
 
-    /// An engine without threads and with a clock of its own, which stands still.
+    /// An engine without threads, whose own clock only [`Engine::advance`] moves.
     pub fn manual() -> Self {
         let shared = Shared::new(Clock::Manual(AtomicU64::new(0)), 0);
         Self { shared: Arc::new(shared), _owner: None }
     }
 
-    /// An engine that only reads, and has no thread before the first read.
+    /// An engine that only reads and has no thread before the first read.
     pub(crate) fn for_reads() -> Self {
         let (shared, owner) = Shared::real(0);
         Self { shared, _owner: Some(owner) }
@@ -180,7 +182,7 @@ impl Engine {
     /// The engine that all logs of this process share unless they are given another.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// An error of the system when it fails to start a thread.
     pub fn shared() -> std::io::Result<Self> {
         static SHARED: OnceLock<Engine> = OnceLock::new();
         if let Some(engine) = SHARED.get() {
@@ -190,27 +192,27 @@ impl Engine {
         Ok(SHARED.get_or_init(|| made).clone())
     }
 
-    /// Does everything that is queued, on this thread. For a manual engine; on another it only
-    /// takes work from the threads.
+    /// Runs everything that is queued, on this thread. Meant for a manual engine; on another it
+    /// only takes work from the threads.
     pub fn run(&self) {
         loop {
-            let (commit, upkeep) = {
+            let (commit, maintenance) = {
                 let mut queues = self.shared.queues.lock();
                 (queues.commits.pop_front(), queues.maintenance.pop_front())
             };
-            if commit.is_none() && upkeep.is_none() {
+            if commit.is_none() && maintenance.is_none() {
                 return;
             }
             if let Some(due) = commit {
                 due.run();
             }
-            if let Some(log) = upkeep {
+            if let Some(log) = maintenance {
                 log.maintain();
             }
         }
     }
 
-    /// Moves the clock of a manual engine forward, and does what came due, timers first.
+    /// Moves the clock of a manual engine forward and runs what is due, timers first.
     pub fn advance(&self, by: Duration) {
         if let Clock::Manual(now) = &self.shared.clock {
             now.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
@@ -225,23 +227,24 @@ impl Engine {
         self.run();
     }
 
-    /// Stops the engine. Every log on it answers [`Error::Stopped`](crate::Error::Stopped) from
-    /// here on, except to reads.
+    /// Stops the engine. From then on every operation but reads of a log on it returns
+    /// [`Error::Stopped`](crate::Error::Stopped).
     pub fn stop(&self) {
         self.shared.stop();
     }
 
-    /// Whether it was made by [`Engine::manual`]: it has no threads, and whoever waits does the work.
+    /// Whether [`Engine::manual`] created it: it has no threads, and the waiting caller does the
+    /// work.
     pub fn is_manual(&self) -> bool {
         matches!(self.shared.clock, Clock::Manual(_))
     }
 
-    /// Time since the engine was made.
+    /// The time since the engine was created.
     pub(crate) fn now(&self) -> Duration {
         self.shared.now()
     }
 
-    /// The wall clock, in milliseconds since 1970; a manual engine's clock starts there.
+    /// The wall clock in milliseconds since 1970. The clock of a manual engine starts there.
     pub(crate) fn wall_ms(&self) -> u64 {
         match &self.shared.clock {
             Clock::Manual(now) => now.load(Ordering::SeqCst) / 1_000_000,
@@ -252,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// Makes a log known, so that it is notified when the engine stops.
+    /// Registers a log to be notified when the engine stops.
     pub(crate) fn register(&self, log: Weak<dyn CommitWork>) {
         let mut queues = self.shared.queues.lock();
         queues.logs.retain(|log| log.strong_count() > 0);
@@ -264,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// The same, for readers of files.
+    /// Registers a source of reads to be notified when the engine stops.
     pub(crate) fn register_reads(&self, source: Weak<dyn ReadWork>) {
         let mut queues = self.shared.queues.lock();
         queues.sources.retain(|source| source.strong_count() > 0);
@@ -276,8 +279,8 @@ impl Engine {
         }
     }
 
-    /// Queues a log for a commit. The caller sees to it that it is queued once. A stopped engine has
-    /// told the log, or is about to.
+    /// Queues a log for a commit. The caller ensures that it is queued only once. A stopped engine
+    /// has notified the log, or is about to.
     pub(crate) fn commit(&self, log: Arc<dyn CommitWork>) {
         let mut queues = self.shared.queues.lock();
         if !queues.stopped {
@@ -287,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// Queues a log for slow work. The caller sees to it that it is queued once.
+    /// Queues a log for slow work. The caller ensures that it is queued only once.
     pub(crate) fn maintain(&self, log: Arc<dyn CommitWork>) {
         let mut queues = self.shared.queues.lock();
         if !queues.stopped {
@@ -297,8 +300,8 @@ impl Engine {
         }
     }
 
-    /// Queues a log for a read. The caller sees to it that it is queued once. The threads for that start
-    /// with the first reads; `false` where there is none.
+    /// Queues a source for a read. The caller ensures that it is queued only once. The threads for
+    /// reads start with the first reads. Returns `false` where there is none.
     pub(crate) fn read(&self, source: Arc<dyn ReadWork>) -> bool {
         let mut queues = self.shared.queues.lock();
         if queues.stopped || self.is_manual() {
@@ -316,12 +319,12 @@ impl Engine {
         queues.readers > 0
     }
 
-    /// Whether it does nothing more.
+    /// Whether the engine is stopped.
     pub(crate) fn is_stopped(&self) -> bool {
         self.shared.queues.lock().stopped
     }
 
-    /// Calls `period` of a log at this time.
+    /// Schedules a call of the log's `period` at this time.
     pub(crate) fn at(&self, at: Duration, log: Weak<dyn CommitWork>) {
         let mut queues = self.shared.queues.lock();
         let sooner = queues.timers.peek().is_none_or(|Reverse(timer)| at < timer.at);
@@ -357,7 +360,7 @@ impl Shared {
         }
     }
 
-    /// For threads, which end when the owner goes.
+    /// Creates the shared state for an engine with threads, which end when the owner is dropped.
     fn real(threads: usize) -> (Arc<Self>, Arc<Owner>) {
         let shared = Arc::new(Self::new(Clock::Real(Instant::now()), threads));
         let owner = Arc::new(Owner(Arc::clone(&shared)));
@@ -462,7 +465,7 @@ impl Shared {
     }
 }
 
-/// A panic in the work for one log stops that log and no other.
+/// Runs work for one log. A panic in it stops that log and no other.
 fn guarded(work: impl FnOnce(), stopped: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         tracing::error!("engine thread panicked; the log it worked for is stopped");

@@ -1,7 +1,8 @@
-//! What everything else runs on: threads, wait queues, counters.
+//! What the other modules run on: threads, wait queues, counters.
 //!
-//! `engine` owns the threads and knows a log only as [`Work`](engine::Work); `waiters` has the wait queues for
-//! durability, staging space and new records; `affinity` pins threads; `sync` is the one place that loom replaces.
+//! `engine` owns the threads and knows a log only as [`CommitWork`](engine::CommitWork) and
+//! [`ReadWork`](engine::ReadWork). `waiters` has the wait queues for durability, staging space and
+//! new records. `affinity` pins threads. `sync` is the one module that loom replaces.
 
 pub(crate) mod affinity;
 pub(crate) mod counters;

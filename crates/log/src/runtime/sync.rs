@@ -1,4 +1,4 @@
-//! The atomics and cells of the hand-made concurrent structures, in one place so that the model
-//! checker can stand in for them.
+//! The atomics of the hand-written concurrent structures, in one place so that the model checker
+//! (loom) can replace them.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

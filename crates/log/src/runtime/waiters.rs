@@ -1,7 +1,7 @@
-//! Who waits for what, and waking exactly those whose time has come.
+//! Wait queues for durability, buffer space and new records.
 //!
-//! A waiter looks, registers, and looks again; the committer publishes first and wakes after. So
-//! whichever comes second sees the other, and no wake-up is lost.
+//! A waiter checks, registers, and checks again. The committer publishes first and wakes after. So
+//! the one that comes second sees the other, and no wake-up is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use slab::Slab;
 
-/// What a waiter waits for.
+/// The condition that a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
-    /// The caller's own record, or another one that it asked for, to be durable.
+    /// A record, the caller's own or another one that it asked for, is durable.
     Durable(u64),
-    /// Room for another record.
+    /// There is room for another record.
     Room,
-    /// A reader: any record from this number on.
+    /// For readers: any record from this sequence number on is durable.
     Record(u64),
 }
 
 impl For {
-    /// Whether a commit up to here is what it waits for. Any commit makes room.
+    /// Whether a commit up to this record meets the condition. Any commit makes room.
     fn is_due(self, durable: u64) -> bool {
         match self {
             Self::Durable(seq) | Self::Record(seq) => seq <= durable,
@@ -43,23 +43,24 @@ struct Waiter {
 
 type List = Mutex<Slab<Waiter>>;
 
-/// Lists of readers. There may be thousands, on all cores, and a list is locked by whoever waits.
+/// The number of reader lists. There may be thousands of readers, on all cores, and each one that
+/// waits locks a list.
 const LISTS: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     callers: List,
     readers: [List; LISTS],
-    /// Readers that were put on a list, to spread them.
+    /// The number of readers that were ever added to a list, to spread them.
     spread: AtomicUsize,
-    /// Readers with a waker on a list.
+    /// The number of readers with a waker on a list.
     waiting: AtomicUsize,
 }
 
-/// A place on a list. Given back by [`Waiters::remove`].
+/// An entry of a list. Removed with [`Waiters::remove`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key {
-    /// That of the callers is behind those of the readers.
+    /// The index of the list. The list of callers comes after those of the readers.
     list: u32,
     index: u32,
 }
@@ -69,10 +70,10 @@ impl Waiters {
         self.readers.get(key.list as usize).unwrap_or(&self.callers)
     }
 
-    /// Puts a waiter on a list, or renews the one that is there.
+    /// Adds a waiter to a list, or updates its existing entry.
     pub(crate) fn register(&self, place: &mut Option<Key>, what: For, waker: &Waker) {
         let reads = matches!(what, For::Record(_));
-        // Cloned and dropped without the lock: a waker is somebody else's code.
+        // Cloned and dropped without the lock: a waker is the caller's code.
         let waker = waker.clone();
         if let Some(key) = *place {
             let mut list = self.list(key).lock();
@@ -98,15 +99,15 @@ impl Waiters {
     }
 
     pub(crate) fn remove(&self, key: Key) {
-        // Dropped without the lock: a waker is somebody else's code.
+        // Dropped without the lock: a waker is the caller's code.
         let removed = self.list(key).lock().try_remove(key.index as usize);
         if let Some(Waiter { what: For::Record(_), waker: Some(_) }) = removed {
             self.waiting.fetch_sub(1, SeqCst);
         }
     }
 
-    /// Moves the wakers of the callers whose time has come to `into`, to be woken without the lock;
-    /// how many of them waited for a record.
+    /// Moves the wakers of the callers that are due to `into`, to be woken without the lock.
+    /// Returns how many of them waited for a record.
     pub(crate) fn take_callers(&self, durable: u64, into: &mut Vec<Waker>) -> usize {
         let mut records = 0;
         for (_, waiter) in self.callers.lock().iter_mut().filter(|(_, w)| w.what.is_due(durable)) {
@@ -117,7 +118,7 @@ impl Waiters {
         records
     }
 
-    /// Wakes the readers whose time has come, list by list.
+    /// Wakes the readers that are due, list by list.
     pub(crate) fn wake_readers(&self, durable: u64, emptied: &mut Vec<Waker>) {
         for list in &self.readers {
             if !self.has_readers() {
@@ -131,7 +132,7 @@ impl Waiters {
         }
     }
 
-    /// Wakes everybody.
+    /// Wakes all waiters.
     pub(crate) fn wake_all(&self) {
         let mut wakers = Vec::new();
         self.take_callers(u64::MAX, &mut wakers);
@@ -139,7 +140,7 @@ impl Waiters {
         self.wake_readers(u64::MAX, &mut wakers);
     }
 
-    /// Whether a reader waits.
+    /// Whether a reader is waiting.
     pub(crate) fn has_readers(&self) -> bool {
         self.waiting.load(SeqCst) > 0
     }
@@ -149,8 +150,8 @@ impl Waiters {
     }
 }
 
-/// Wakes a task. A waker is the caller's code: one that panics stops neither the commit nor the tasks
-/// that are woken after it.
+/// Wakes a task. A waker is the caller's code: one that panics stops neither the commit nor the
+/// wake-ups after it.
 pub(crate) fn wake(waker: Waker) {
     if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
         tracing::error!("a waker panicked; the task that it belongs to was not woken");
@@ -174,15 +175,15 @@ thread_local! {
     static PARKED: Waker = Arc::new(Unpark(std::thread::current())).into();
 }
 
-/// This thread's waker, made once.
+/// The waker of this thread, made once.
 pub(crate) fn thread_waker() -> Waker {
-    // A thread that is being torn down has no waker of its own any more; it gets a fresh one.
+    // A thread that is being torn down has no thread-local waker any more; it gets a new one.
     PARKED
         .try_with(Waker::clone)
         .unwrap_or_else(|_| Arc::new(Unpark(std::thread::current())).into())
 }
 
-/// Parks until woken, or the deadline. `false` once the deadline has passed.
+/// Parks until woken or until the deadline. Returns `false` once the deadline has passed.
 pub(crate) fn park(deadline: Option<Instant>) -> bool {
     match deadline {
         None => std::thread::park(),
@@ -194,7 +195,7 @@ pub(crate) fn park(deadline: Option<Instant>) -> bool {
     true
 }
 
-/// A place on the list of waiters that is given back when a future is dropped.
+/// An entry in the wait queues that is removed when it is dropped.
 pub(crate) struct Registered<'a> {
     waiters: &'a Waiters,
     pub(crate) key: Option<Key>,

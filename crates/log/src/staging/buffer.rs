@@ -1,22 +1,22 @@
-//! A window: the image in memory of a piece of a segment.
+//! A staging buffer: the bytes of a part of a segment, in memory.
 //!
-//! Payloads are copied once, to the place in the window that mirrors their place in the file. The
+//! Payloads are copied once, to the offset in the buffer that mirrors their offset in the file. The
 //! commit writes from there, and readers at the tip read from there.
 //!
-//! # Why this is sound
+//! # Soundness
 //!
-//! The memory of a window is shared between appenders, the committer and readers, without a lock,
-//! because they never touch the same bytes at the same time:
+//! Appenders, the committer and readers share the memory of a buffer without a lock, because they
+//! never touch the same bytes at the same time:
 //!
-//! * the core hands out each byte range once, under its lock, as a [`Reservation`]; a place is filled by
-//!   the one appender that got it, and consumed by that;
-//! * the committer takes a unit whose appenders have all finished (see `fill_tracker`), and writes the
-//!   header and the zeros behind the last record, which are in no place;
-//! * [`StagingBuffer::bytes`] is called only for bytes that nobody writes to again: units that were taken by
-//!   the committer, of which readers learn through the durable mark, and records whose appenders
-//!   have finished, without the header before them.
+//! * The commit core hands out each byte range once, under its lock, as a [`Reservation`]. Only the
+//!   appender that got a reservation fills it, and filling consumes it.
+//! * The committer takes a unit whose appenders have all finished (see `fill_tracker`). It writes
+//!   the header and the zeros after the last record, which are in no reservation.
+//! * [`StagingBuffer::bytes`] is called only for bytes that are never written again. These are
+//!   units that the committer has taken, which readers learn of through the durable watermark, and
+//!   records whose appenders have finished, without the header before them.
 //!
-//! A window is used again for another piece only when its `Arc` is unique.
+//! A buffer is reused for another part only when its `Arc` is unique.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -28,7 +28,7 @@ use esker_disk::AlignedBuf;
 use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
 use crate::format::{BLOCK, Salt};
 
-/// The piece of a segment that a window shows.
+/// The part of a segment that a buffer holds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BufferSpan {
     pub(crate) segment: u64,
@@ -38,15 +38,15 @@ pub(crate) struct BufferSpan {
 }
 
 pub(crate) struct StagingBuffer {
-    /// The bytes of all windows of the log, this one's among them.
+    /// The total bytes of all staging buffers of the log, this one included.
     held: Arc<AtomicU64>,
     /// The segment and its incarnation.
     pub(crate) segment: u64,
     /// The position in the log of the segment's first byte.
     pub(crate) base: u64,
-    /// The offset in the segment of the first byte of the window, a multiple of a block.
+    /// The offset in the segment of the first byte of the buffer, a multiple of a block.
     pub(crate) start: u32,
-    /// The offset behind the last byte that units may take here.
+    /// The offset after the last byte that units may take here.
     pub(crate) limit: u32,
     capacity: u32,
     memory: AlignedBuf,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for StagingBuffer {
     }
 }
 
-// SAFETY: see the module: all shared access is to disjoint or to finished ranges.
+// SAFETY: see the module docs: all shared access is to disjoint or to finished ranges.
 unsafe impl Sync for StagingBuffer {}
 
 impl StagingBuffer {
@@ -70,7 +70,7 @@ impl StagingBuffer {
         Self { held, segment, base, start, limit, capacity, memory }
     }
 
-    /// Turns an unshared window to another piece.
+    /// Reassigns an unshared buffer to another part.
     pub(crate) fn turn_to(&mut self, piece: BufferSpan) {
         debug_assert!(piece.limit - piece.start <= self.capacity());
         BufferSpan {
@@ -85,10 +85,10 @@ impl StagingBuffer {
         self.capacity
     }
 
-    /// The bytes at these offsets of the segment, which are finished.
+    /// The bytes at these offsets of the segment, which must be finished.
     pub(crate) fn bytes(&self, offsets: Range<u32>) -> &[u8] {
         let at = self.index(&offsets);
-        // SAFETY: in bounds by `index`; the range is finished, so nobody writes to it.
+        // SAFETY: in bounds by `index`; the range is finished, so no thread writes to it.
         unsafe {
             std::slice::from_raw_parts(
                 self.memory.as_ptr().add(at),
@@ -97,13 +97,15 @@ impl StagingBuffer {
         }
     }
 
-    /// Puts the committer's own bytes: a header, or the zeros behind the last record.
+    /// Writes the committer's own bytes, a header or the zeros after the last record, or the bytes
+    /// of a reservation.
     ///
     /// # Safety
-    /// The range is in a unit that the caller alone is committing, and in no [`Reservation`].
+    /// The caller has exclusive access to the range. It is in the [`Reservation`] that the caller
+    /// consumes, or in no reservation and in a unit that the caller alone is committing.
     unsafe fn put(&self, offset: u32, bytes: &[u8]) {
         let at = self.index(&(offset..offset + bytes.len() as u32));
-        // SAFETY: in bounds by `index`; exclusive by the caller's word.
+        // SAFETY: in bounds by `index`; exclusive by the caller's contract.
         unsafe {
             let to = self.memory.as_ptr().cast_mut().add(at);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -123,32 +125,32 @@ impl Drop for StagingBuffer {
     }
 }
 
-/// Puts the header and the closing zeros of a unit that is complete.
+/// Writes the header and the closing zeros of a complete unit.
 ///
-/// The core gives a unit to one committer at a time, by value, which is what makes this exclusive.
+/// The commit core gives a unit to one committer at a time, by value, so this access is exclusive.
 pub(crate) fn close_unit(buffer: &StagingBuffer, unit: &Range<u32>, used: u32, header: &[u8]) {
     let zeros = [0; BLOCK as usize];
     let padding = (unit.end - unit.start - used) as usize;
-    // SAFETY: places start behind the header and end at `used`.
+    // SAFETY: reservations start after the header and end at `used`.
     unsafe {
         buffer.put(unit.start, header);
         buffer.put(unit.start + used, &zeros[..padding]);
     }
 }
 
-/// A place for one record, handed out once by the core.
+/// The bytes of one record in a buffer, handed out once by the commit core.
 #[derive(Debug)]
 #[must_use = "a place that is not filled holds up the commit"]
 pub(crate) struct Reservation {
     pub(crate) offset: u32,
-    /// The bytes that were given, header and zeros included.
+    /// The length of the range, header and zeros included.
     pub(crate) stored: u32,
     pub(crate) seq: u64,
     pub(crate) salt: Salt,
 }
 
 impl Reservation {
-    /// Copies the record to its place; returns the bytes it takes and its checksum.
+    /// Copies the record to the range. Returns the bytes that it takes and its checksum.
     pub(crate) fn fill(self, buffer: &StagingBuffer, payload: &[u8]) -> (u32, u32) {
         let stored = stored_size(payload.len());
         assert_eq!(stored, self.stored, "the payload is another than the one that was placed");
@@ -156,8 +158,8 @@ impl Reservation {
         let at = self.offset + RECORD_HEADER;
         let behind = at + payload.len() as u32;
         let zeros = [0; 8];
-        // SAFETY: the core handed this range to this place alone, `self` is consumed, and the record
-        // takes as many bytes as the range has.
+        // SAFETY: the commit core handed this range to this reservation alone, `self` is consumed,
+        // and the record takes as many bytes as the range has.
         unsafe {
             buffer.put(self.offset, &header.to_bytes());
             buffer.put(at, payload);

@@ -1,7 +1,8 @@
-//! Memory between append and disk: what appenders fill, what commits write, what readers of the tail see.
+//! Memory between append and disk: appenders fill it, commits write it, and readers of the tail
+//! read it.
 //!
-//! `buffer` is one staging buffer, `fill_tracker` counts how much of a unit is filled, `tail_cache` keeps the buffers
-//! until nobody reads them, and `watermark` publishes how far the log is durable.
+//! `buffer` is one staging buffer. `fill_tracker` counts how much of a unit is filled. `tail_cache`
+//! keeps the buffers until no reader uses them. `watermark` publishes how far the log is durable.
 
 pub(crate) mod buffer;
 pub(crate) mod fill_tracker;

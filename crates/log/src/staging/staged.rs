@@ -1,4 +1,4 @@
-//! The records of units that are accepted and not durable.
+//! The records of units that are accepted but not durable.
 
 use std::ops::Range;
 use std::sync::Arc;

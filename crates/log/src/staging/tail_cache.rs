@@ -1,5 +1,5 @@
-//! The newest windows of the log, in order: those being filled, those being written, and the last
-//! durable ones, kept for readers at the tip.
+//! The newest staging buffers of the log, in order: those being filled, those being written, and
+//! the last durable ones, kept for readers at the tip.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,27 +15,28 @@ use crate::staging::buffer::{BufferSpan, StagingBuffer};
 #[derive(Debug)]
 pub(crate) struct TailCache {
     buffers: RwLock<VecDeque<Kept>>,
-    /// How many bytes of finished windows are kept.
+    /// The size of the cache in bytes. Above it the oldest finished buffers are evicted.
     cache: u64,
-    /// How many bytes of others readers may hold before they are given no more.
+    /// The bytes of evicted buffers that readers may hold. Above it they get no more buffers.
     lent: u64,
-    /// The bytes of the windows here.
+    /// The bytes of the buffers in the cache.
     kept: AtomicU64,
-    /// The bytes of all windows that there are: those here, and those that readers still hold.
+    /// The bytes of all existing buffers: those in the cache, and those that only readers still
+    /// hold.
     held: Arc<AtomicU64>,
-    /// Where usual windows are, if not in ordinary memory.
+    /// The memory of buffers of the usual size, if not ordinary memory.
     huge: Option<HugePages>,
 }
 
 #[derive(Debug)]
 struct Kept {
     buffer: Arc<StagingBuffer>,
-    /// The position behind the last unit in the window, once the next window is open.
+    /// The position after the last unit in the buffer, once the next buffer is open.
     end: u64,
 }
 
 impl TailCache {
-    /// An empty tail, with the memory of its windows where the options want that beforehand.
+    /// An empty cache. Reserves the memory of its buffers now where the options use huge pages.
     pub(crate) fn new(options: &Options) -> Result<Self> {
         let (size, cache) = (options.buffer_size, options.tail_cache);
         let huge = options.huge_pages.then(|| {
@@ -52,20 +53,21 @@ impl TailCache {
         self.buffers.read().back().map(|kept| Arc::clone(&kept.buffer))
     }
 
-    /// How many windows hold bytes behind this position.
+    /// The number of buffers that hold bytes after this position.
     pub(crate) fn staged(&self, released: u64) -> usize {
         let buffers = self.buffers.read();
         buffers.iter().rev().take_while(|kept| kept.end > released).count()
     }
 
-    /// Whether readers hold so much that left the tail that they are given no more.
+    /// Whether readers hold so many bytes of evicted buffers that they get no more.
     fn is_lent_out(&self) -> bool {
-        // The windows are counted before they are here, and not here before they are gone.
+        // `held` changes before `kept`, both when a buffer is added and when an evicted one is
+        // freed. So `kept` may be larger for a moment.
         self.bytes().saturating_sub(self.kept.load(Ordering::Relaxed)) > self.lent
     }
 
-    /// The window over this offset, and the offset behind the last unit that it will ever hold.
-    /// Nothing for readers who hold too much: they read from the files.
+    /// The buffer over this offset, and the offset after the last unit that it will ever hold.
+    /// `None` also while readers hold too much: they read from the files.
     pub(crate) fn at(&self, segment: u64, offset: u32) -> Option<(Arc<StagingBuffer>, u32)> {
         if self.is_lent_out() {
             return None;
@@ -80,8 +82,8 @@ impl TailCache {
         (offset < end).then(|| (Arc::clone(&found.buffer), end))
     }
 
-    /// Opens a window on a new piece, in the memory of an old one if nobody reads that any more.
-    /// `behind` is the position where the window before it ends.
+    /// Opens a buffer for a new part of a segment, in the memory of an old one if no reader uses
+    /// that any more. `behind` is the position where the previous buffer ends.
     pub(crate) fn open(
         &self,
         piece: BufferSpan,
@@ -121,7 +123,7 @@ impl TailCache {
         buffer
     }
 
-    /// Bytes of memory in windows, those that only a reader holds among them.
+    /// The bytes of memory in buffers, those that only a reader holds included.
     pub(crate) fn bytes(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }

@@ -1,10 +1,12 @@
-//! Why the log takes no more records, for streams that have delivered all that is durable.
+//! The reason why the log accepts no more records, for streams that have delivered all durable
+//! ones.
 
 use parking_lot::Mutex;
 
 use crate::base::error::Terminal;
 
-/// Set before the watermark says that the log stopped, so whoever sees that finds the reason here.
+/// The terminal state. It is set before the watermark shows that the log stopped, so a stream that
+/// sees the flag finds the reason here.
 #[derive(Debug, Default)]
 pub(crate) struct TerminalCell(Mutex<Option<Terminal>>);
 

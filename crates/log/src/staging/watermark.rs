@@ -1,9 +1,9 @@
-//! How far the log is durable, for everybody to read without a lock.
+//! The durable watermark: how far the log is durable, readable without a lock.
 
 use crate::runtime::sync::{AtomicBool, AtomicU64, Ordering};
 
-/// The durable mark. The position is stored first: whoever sees the number sees a position at
-/// least as far.
+/// The durable watermark. The position is stored first, so that a reader of the sequence number
+/// sees a position at least as far.
 #[derive(Debug)]
 pub(crate) struct DurableWatermark {
     position: AtomicU64,
@@ -25,13 +25,13 @@ impl DurableWatermark {
         self.seq.store(seq, Ordering::SeqCst);
     }
 
-    /// The number of the last durable record.
+    /// The sequence number of the last durable record.
     #[inline]
     pub(crate) fn seq(&self) -> u64 {
         self.seq.load(Ordering::SeqCst)
     }
 
-    /// The position behind it.
+    /// The position after that record.
     pub(crate) fn position(&self) -> u64 {
         self.position.load(Ordering::Acquire)
     }
@@ -40,7 +40,7 @@ impl DurableWatermark {
         self.terminal.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the log may have stopped taking records.
+    /// Whether the log may have stopped accepting records.
     pub(crate) fn is_terminal(&self) -> bool {
         self.terminal.load(Ordering::SeqCst)
     }

@@ -1,18 +1,23 @@
-//! App metadata: a small fact that a component keeps beside its log, and whose log it is.
+//! App metadata: small data that a component keeps beside its log, and the identity of that
+//! component.
 //!
-//! It is a sealed file, as the manifest is: replaced as a whole, durable when the call returns, and
-//! after a crash the old one or the new. Its magic number is that of the component, so it says which
-//! component the log belongs to; a plain log has none. The content should say nothing that the records
-//! do not say: it may be older than they are.
+//! App metadata are a sealed file, as the manifest is: replaced as a whole, durable when the call
+//! returns, and after a crash the old content or the new. The magic number is that of the component
+//! that the log belongs to; a plain log has no such file. The content should hold nothing that the
+//! records do not, because it may be older than they are.
 //!
 //! # The crash argument
 //!
 //! A log that a component creates gets its app metadata, durably, before its manifest and its first
-//! segment. So wherever a crash cuts the creation short, a directory with a manifest or a segment but
-//! without app metadata is a plain log (or somebody removed the file), and one with app metadata alone
-//! is no log yet, which only its component goes on with. Opening looks before it creates a file, takes
-//! the lock or raises the session, and looks again under the lock, because another process may have
-//! created a log in between.
+//! segment. So wherever a crash interrupts the creation:
+//!
+//! * A directory with a manifest or a segment but without app metadata is a plain log (or a user
+//!   removed the file).
+//! * A directory with app metadata alone is no log yet, and only its component continues the
+//!   creation.
+//!
+//! Opening checks before it creates a file, takes the lock or raises the session. It checks again
+//! under the lock, because another process may have created a log in between.
 
 use std::path::Path;
 
@@ -27,11 +32,12 @@ use crate::store::sealed_file;
 /// The largest app metadata in bytes.
 pub(crate) const LIMIT: usize = 64 << 10;
 
-/// The component that the log in `dir` belongs to; `None` for a plain log, and where there is none.
-/// Takes no lock and changes nothing.
+/// The component that the log in `dir` belongs to; `None` for a plain log, and where there is no
+/// log. Takes no lock and changes nothing.
 ///
 /// # Errors
-/// [`Error::Corrupted`] where the app metadata are damaged, [`Error::UnsupportedVersion`], [`Error::Io`].
+/// [`Error::Corrupted`] where the app metadata are corrupt, [`Error::UnsupportedVersion`],
+/// [`Error::Io`].
 pub fn component(dir: impl AsRef<Path>, options: &Options) -> Result<Option<Component>> {
     match options.disk.open_dir(dir.as_ref()) {
         Ok(dir) => Ok(read(&*dir)?.map(|(component, _)| component)),
@@ -52,8 +58,8 @@ pub(crate) fn write(dir: &dyn Dir, component: Component, content: &[u8]) -> Resu
     sealed_file::write(dir, paths::APP_METADATA, component.0, content)
 }
 
-/// The component that is found where this one is expected. App metadata that cannot be read are an aid
-/// to their component, which does without; a plain log has none, so that they are an error there.
+/// The component found where `expected` is expected. App metadata are optional for a component: if
+/// they cannot be read, it continues without them. A plain log has none, so there that is an error.
 pub(crate) fn owner(dir: &dyn Dir, expected: Option<Component>) -> Result<Option<Component>> {
     match read(dir) {
         Ok(found) => Ok(found.map(|(found, _)| found)),
@@ -66,7 +72,7 @@ pub(crate) fn owner(dir: &dyn Dir, expected: Option<Component>) -> Result<Option
     }
 }
 
-/// Refuses the directory, with these names in it, where it holds the log of another component.
+/// Refuses a directory, which holds these names, if it has the log of another component.
 pub(crate) fn check(dir: &dyn Dir, names: &[String], options: &Options) -> Result<()> {
     let expected = options.component;
     let found = owner(dir, expected)?;
@@ -77,7 +83,7 @@ pub(crate) fn check(dir: &dyn Dir, names: &[String], options: &Options) -> Resul
     Ok(())
 }
 
-/// Says whose log is about to be created.
+/// Durably stores the component of the log that is about to be created.
 pub(crate) fn create(dir: &dyn Dir, options: &Options) -> Result<()> {
     match options.component {
         Some(component) => write(dir, component, &[]),

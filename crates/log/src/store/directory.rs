@@ -1,15 +1,15 @@
-//! Coming into a log's directory, and having it alone.
+//! Opening and locking a log's directory.
 //!
-//! The path that a user gives is resolved once. What is done from there on is relative to the
-//! directory that was opened, and the lock is on that directory itself. So whoever renames it takes
-//! the log, its writer and its lock along; what takes its place at the old path is another log; and
-//! removing the file `lock` changes nothing but a message.
+//! The path that a user gives is resolved once. Everything after that is relative to the directory
+//! that was opened, and the lock is on that directory itself. Renaming the directory takes the log,
+//! its writer and its lock along. A directory that replaces it at the old path is another log.
+//! Removing the file `lock` changes nothing but a message.
 //!
 //! # Two writers
 //!
-//! *No file of a log is changed by two writers.* A writer changes files only through the handle that
-//! it locked ([`lock`] and everything after it take the same [`Dir`]), and the lock belongs to the
-//! directory, not to a name: two handles that lead to one directory, by whatever paths, meet at the
+//! *No file of a log is changed by two writers.* A writer changes files only through the handle
+//! that it locked ([`lock`] and everything after it take the same [`Dir`]). The lock belongs to the
+//! directory, not to a name: two handles to one directory, opened by any paths, contend for the
 //! same lock.
 
 use std::io::ErrorKind;
@@ -23,15 +23,15 @@ use crate::base::options::Options;
 use crate::store::app_metadata;
 use crate::store::paths::{self, LOCK};
 
-/// The bytes of the file `lock`: a process number, spaces, and the end of a line. Always as many, so
-/// that a shorter number leaves nothing of a longer one.
+/// The length of the file `lock`: a process id, spaces, and a newline. It is constant, so that a
+/// shorter id leaves nothing of a longer one.
 const PID: usize = 11;
 
 pub(crate) fn not_a_log(dir: &Path, found: &str) -> Error {
     Error::NotALog { dir: dir.into(), found: found.into() }
 }
 
-/// Opens the directory of a log that has to be there.
+/// Opens the directory of a log that must exist.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
     options.disk.open_dir(path).map_err(|cause| no_directory(path, cause))
 }
@@ -44,7 +44,7 @@ fn no_directory(path: &Path, cause: esker_disk::Error) -> Error {
     }
 }
 
-/// Opens a directory that is, or can become, a log's, and makes it where it is missing.
+/// Opens a directory that is, or can become, a log's, and creates it where it is missing.
 pub(crate) fn enter(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
     let dir = match options.disk.open_dir(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound && !options.must_exist => {
@@ -63,14 +63,14 @@ pub(crate) fn enter(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
     if options.must_exist {
         return Err(not_a_log(path, "it is empty"));
     }
-    // Whoever made the directory may have died before its name was durable.
+    // The process that created the directory may have died before its name was durable.
     Ok(options.disk.create_dir(path)?)
 }
 
-/// Has the directory alone, and says so in the file `lock`.
+/// Takes the exclusive lock of the directory, and writes the process id to the file `lock`.
 ///
-/// The file is for messages. It is not synced, and that it cannot be written (on a full disk, for
-/// instance) is no failure of the log's. Something else under its name is one.
+/// The file is for messages only. It is not synced, and a failure to write it (on a full disk, for
+/// instance) does not fail the log. Another kind of file under its name does.
 pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
     let held = dir.lock().map_err(|cause| match cause.kind() {
         ErrorKind::WouldBlock => Error::Locked { dir: dir.path().into(), pid: holder(dir) },
@@ -81,7 +81,7 @@ pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
         opened => opened?,
     };
     let line = format!("{:<width$}\n", std::process::id(), width = PID - 1);
-    if line_of(&*file).is_none_or(|told| told != line)
+    if line_of(&*file).is_none_or(|stored| stored != line)
         && let Err(error) = write_all_at(&*file, line.as_bytes(), 0)
     {
         tracing::warn!(%error, "the file does not name the process that has the log open");

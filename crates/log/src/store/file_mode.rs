@@ -2,7 +2,7 @@
 
 use esker_disk::Open;
 
-/// How the files of a log are opened.
+/// The flags with which the files of a log are opened.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FileMode {
     pub(crate) direct: bool,

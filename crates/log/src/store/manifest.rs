@@ -1,4 +1,4 @@
-//! The manifest: the few facts about a log that are not in its segments.
+//! The manifest: the facts about a log that are not in its segments.
 
 use esker_disk::Dir;
 use zerocopy::little_endian::{U32, U64};
@@ -22,9 +22,9 @@ pub(crate) struct Manifest {
     pub(crate) trim_segment: u64,
     /// Records up to this number were dropped.
     pub(crate) trim_seq: u64,
-    /// The log was durable up to this record when the manifest was written: a durable lower bound.
+    /// A durable lower bound: the log was durable up to this record when the manifest was written.
     pub(crate) durable: u64,
-    /// Where the log ends, after a clean close and until the next opening for writing.
+    /// The end of the log, after a clean close and until the next opening for writing.
     pub(crate) clean: Option<End>,
 }
 
@@ -76,8 +76,8 @@ impl Manifest {
         sealed_file::write(dir, MANIFEST, MAGIC, raw.as_bytes())
     }
 
-    /// The highest record that the manifest says was durable. What was dropped was durable before, so
-    /// the trim point counts; a log that ends below it would give its numbers out again.
+    /// The highest durable lower bound in the manifest. What was dropped was durable before, so the
+    /// trim point counts; a log that ended below it would assign its sequence numbers again.
     pub(crate) fn durable_bound(&self) -> u64 {
         self.clean.map_or(0, |clean| clean.seq).max(self.durable).max(self.trim_seq)
     }
@@ -112,8 +112,8 @@ impl Manifest {
         }))
     }
 
-    /// Reads the manifest of a log that somebody wants to read; where there is none, says whether
-    /// that is damage, or no log.
+    /// Reads the manifest for a reader of the log. The error for a missing one says whether that is
+    /// corruption or the directory holds no log.
     pub(crate) fn of_log(dir: &dyn Dir) -> Result<Self> {
         match Self::read(dir)? {
             Some(manifest) => Ok(manifest),
@@ -123,7 +123,7 @@ impl Manifest {
     }
 }
 
-/// The error for a log of which files are there, and the manifest is not.
+/// The error for a log whose manifest is missing while its other files are there.
 pub(crate) fn lost(dir: &dyn Dir) -> Error {
     damaged(dir, "the manifest is missing, and other files of the log are there")
 }

@@ -1,15 +1,15 @@
 //! The names in a log's directory.
 //!
 //! ```text
-//! lock                    the process number of the last writer (the lock is on the directory)
-//! manifest                whose log this is, its session, its floor, its clean end (a sealed file)
-//! mark                    how far the log is durable, for other processes
+//! lock                    the process id of the last writer (the lock is on the directory)
+//! manifest                the log id, session, trim point and clean end (a sealed file)
+//! mark                    the watermark page: how far the log is durable, for other processes
 //! 00000000000000000001.seg  segments, by number
 //! 3.spare                 a segment that left the log and waits to be used again
 //! manifest.next, note.next  the temporary files of the two, which keep their blocks
 //! reserve                 space for recovery and internal appends
-//! note                    app metadata: whose log this is, and a small fact (a sealed file)
-//! quarantine/             what `repair` put aside
+//! note                    app metadata: component of the log, and its small data (a sealed file)
+//! quarantine/             what `repair` quarantined
 //! ```
 
 pub(crate) const MANIFEST: &str = "manifest";
@@ -18,10 +18,10 @@ pub(crate) const LOCK: &str = "lock";
 pub(crate) const APP_METADATA: &str = "note";
 pub(crate) const RESERVE: &str = "reserve";
 pub(crate) const QUARANTINE: &str = "quarantine";
-/// Ends the name of a file that has not got its own yet.
+/// The suffix of a temporary file that is renamed once it is complete.
 pub(crate) const ASIDE: &str = ".new";
 
-/// Ends the name of a sealed file's temporary file.
+/// The suffix of a sealed file's temporary file.
 const NEXT: &str = ".next";
 
 pub(crate) fn segment(number: u64) -> String {
@@ -36,18 +36,18 @@ pub(crate) fn aside(name: &str) -> String {
     format!("{name}{ASIDE}")
 }
 
-/// The temporary file of a sealed file, which stays.
+/// The temporary file of a sealed file. It is kept after each replacement.
 pub(crate) fn next(name: &str) -> String {
     format!("{name}{NEXT}")
 }
 
-/// What a name in the directory stands for.
+/// What a name in the directory refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
     Segment(u64),
     Spare(u64),
-    /// A file that did not get its name, or a probe of what the disk can do.
-    QuarantinedRange,
+    /// A temporary file that did not get its final name, or a probe of what the disk supports.
+    Temporary,
     /// One of the log's other files.
     Known,
     Unknown,
@@ -61,12 +61,12 @@ pub(crate) fn classify(name: &str) -> Name {
         return Name::Known;
     }
     if name.starts_with(".esker-probe-") {
-        return Name::QuarantinedRange;
+        return Name::Temporary;
     }
     if let Some(name) = name.strip_suffix(ASIDE) {
         let ours =
             name == MANIFEST || name == APP_METADATA || matches!(classify(name), Name::Segment(_));
-        return if ours { Name::QuarantinedRange } else { Name::Unknown };
+        return if ours { Name::Temporary } else { Name::Unknown };
     }
     if let Some(number) = numbered(name, ".seg") {
         return Name::Segment(number);
@@ -77,8 +77,8 @@ pub(crate) fn classify(name: &str) -> Name {
     Name::Unknown
 }
 
-/// Whether a directory with these names is a log's, or what is left of one. The manifest is the first
-/// durable file of a log but for its app metadata, so each of the others means that there was one.
+/// Whether a directory with these names is a log, or the remains of one. Only app metadata become
+/// durable before the manifest, so each of the other files implies that there was a manifest.
 pub(crate) fn is_a_log(names: &[String]) -> bool {
     let first = [MANIFEST, MARK, QUARANTINE];
     let tells = |name: &String| {
@@ -87,7 +87,8 @@ pub(crate) fn is_a_log(names: &[String]) -> bool {
     names.iter().any(tells)
 }
 
-/// The number in a name that a log would give. Those of a log in use are far below 2^63.
+/// Parses the number in a name exactly as a log formats it. Numbers of a log in use are far below
+/// 2^63.
 fn numbered(name: &str, suffix: &str) -> Option<u64> {
     let number = name.strip_suffix(suffix)?.parse().ok()?;
     let given = match suffix {
@@ -106,14 +107,14 @@ mod tests {
         assert_eq!(classify(&segment(7)), Name::Segment(7));
         assert_eq!(classify(&segment(u64::MAX)), Name::Unknown);
         assert_eq!(classify(&spare(7)), Name::Spare(7));
-        assert_eq!(classify(&aside(&segment(7))), Name::QuarantinedRange);
+        assert_eq!(classify(&aside(&segment(7))), Name::Temporary);
         assert_eq!(classify("manifest"), Name::Known);
         assert_eq!(classify("7.seg"), Name::Unknown);
         assert_eq!(classify("notes.txt"), Name::Unknown);
         assert_eq!(classify("thesis.new"), Name::Unknown);
         assert_eq!(classify("+5.spare"), Name::Unknown);
-        assert_eq!(classify("manifest.new"), Name::QuarantinedRange);
+        assert_eq!(classify("manifest.new"), Name::Temporary);
         assert_eq!(classify("note"), Name::Known);
-        assert_eq!(classify("note.new"), Name::QuarantinedRange);
+        assert_eq!(classify("note.new"), Name::Temporary);
     }
 }

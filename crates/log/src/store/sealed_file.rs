@@ -1,22 +1,25 @@
-//! The sealed file: the second of the two shapes that durable bytes have, for small facts that
-//! change as a whole.
+//! The sealed file: the second of the two shapes of durable bytes, for small data that changes as a
+//! whole.
 //!
-//! Written to a temporary file, synced, exchanged with the old one, directory synced, and checksummed
-//! whole: after a crash either the old content is there or the new, never a mixture, and anything else
-//! is damage.
+//! The content is written to a temporary file and synced. Then that file is exchanged with the old
+//! one, and the directory is synced. A checksum covers the whole file. After a crash either the old
+//! content is there or the new, never a mixture; anything else is corruption.
 //!
-//! The file that had the name before becomes the temporary file and keeps its blocks, so that replacing
-//! a sealed file allocates nothing and works on a full disk. Where files cannot be exchanged the
-//! temporary file is renamed over the old one, and made anew behind that while there is room.
+//! The old file becomes the temporary file and keeps its blocks, so that replacing a sealed file
+//! allocates nothing and works on a full disk. Where files cannot be exchanged, the temporary file
+//! is renamed over the old one. A new temporary file is then created afterwards, while there is
+//! room.
 //!
 //! # The crash argument of the exchange
 //!
-//! The exchange is one step, so that a crash leaves each of the two files under one of the two names,
-//! and both were synced whole before: the new one just now, the old one when it was written. Only the
-//! next replacement overwrites a file, the temporary one, and not before the directory was synced:
-//! until then the medium may still give that file the name. Nobody reads the temporary file. A reader
-//! that opened the file before it was exchanged may meet the next replacement in it: what does not
-//! check is opened and read again.
+//! The exchange is one step, so that a crash leaves each of the two files under one of the two
+//! names. Both were synced whole before: the new one just now, the old one when it was written.
+//!
+//! Only the next replacement overwrites a file, the temporary one, and only after it synced the
+//! directory. Until then the medium may still give that file the final name. No reader opens the
+//! temporary file. A reader that opened the file before the exchange may see the next replacement
+//! being written to it. A read whose checksum does not match therefore opens the file and reads
+//! again.
 //!
 //! ```text
 //! 0        8         12    16       20              20+len
@@ -33,12 +36,12 @@ use crate::base::position::Seq;
 use crate::format::{VERSION, crc};
 use crate::store::paths;
 
-/// How often a file is read that may be replaced meanwhile.
+/// The most reads of a file that may be replaced meanwhile.
 const READS: u32 = 4;
 const HEADER: usize = 20;
-/// In the length: zeros follow the content up to the end of its last block.
+/// A flag in the length: zeros follow the content up to the end of its last block.
 const PADDED: u32 = 1 << 31;
-/// Larger than any content; a length above is nonsense and is not allocated.
+/// An upper bound of any content. A longer file is corrupt, and no memory is allocated for it.
 const LIMIT: usize = 1 << 20;
 
 /// Replaces the content of a file, durably.
@@ -54,7 +57,7 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
 
     let next = paths::next(name);
     let file = spare(dir, &next, bytes.len())?;
-    // Whole blocks: what a crash left there may not be readable, and what is allocated is to stay.
+    // Whole blocks: what a crash left there may be unreadable, and the allocated block is to stay.
     bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
     blank(&*file, bytes.len())?;
     write_all_at(&*file, &bytes, 0)?;
@@ -67,7 +70,7 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
     }
     dir.sync()?;
     if !exchanged && let Err(error) = spare(dir, &next, bytes.len()) {
-        // The next one is made when it is needed, if there is room.
+        // The next replacement creates the temporary file if there is room.
         tracing::debug!(%error, name, "failed to keep a temporary file allocated");
     }
     Ok(())
@@ -80,7 +83,7 @@ fn is_there(dir: &dyn Dir, name: &str) -> Result<bool> {
     }
 }
 
-/// `false` where the file system cannot do that.
+/// Exchanges the names of two files. Returns `false` where the file system does not support that.
 fn exchange(dir: &dyn Dir, a: &str, b: &str) -> Result<bool> {
     match dir.exchange(a, b) {
         Err(cause) if cause.refusal() == Some(Refusal::Exchange) => Ok(false),
@@ -88,39 +91,40 @@ fn exchange(dir: &dyn Dir, a: &str, b: &str) -> Result<bool> {
     }
 }
 
-/// Durably overwrites what the temporary file had. That is the version before the last, checksum and
-/// all: a device that loses the write to come would bring it back, and nothing would tell.
+/// Durably overwrites the content of the temporary file with zeros. That content is the version
+/// before the last, with a valid checksum. If the device lost the next write, it would come back
+/// undetected.
 fn blank(file: &dyn File, len: usize) -> Result<()> {
     write_all_at(file, &vec![0; len], 0)?;
     Ok(file.sync_data()?)
 }
 
-/// The temporary file, with room for so many bytes. Where it is there already this takes no space.
+/// Opens the temporary file with room for this many bytes. An existing one needs no new space.
 fn spare(dir: &dyn Dir, next: &str, len: usize) -> Result<Arc<dyn File>> {
-    // What it is written over may have had the other name a moment ago.
+    // The file to overwrite may have had the final name a moment ago.
     dir.sync()?;
     let file = dir.open(next, Open::create())?;
     let before = file.len()?;
     if let Err(cause) = file.preallocate(0, len.max(BLOCK) as u64) {
-        // A full disk is met here, where nothing was written.
+        // A full disk fails here, where nothing was written.
         file.set_len(before)?;
         return Err(cause.into());
     }
     Ok(file)
 }
 
-/// Gives a file that was written and synced aside its name, durably.
+/// Durably renames a file that was written and synced under a temporary name.
 pub(crate) fn publish(dir: &dyn Dir, aside: &str, name: &str) -> Result<()> {
     dir.rename(aside, name)?;
     Ok(dir.sync()?)
 }
 
-/// The content of a sealed file with this magic number.
+/// Reads the content of a sealed file with this magic number.
 pub(crate) fn read(dir: &dyn Dir, name: &str, magic: [u8; 8]) -> Result<Vec<u8>> {
     Ok(read_where(dir, name, |found| found == magic)?.1)
 }
 
-/// The magic number and the content of a sealed file.
+/// Reads the magic number and the content of a sealed file.
 pub(crate) fn read_any(dir: &dyn Dir, name: &str) -> Result<([u8; 8], Vec<u8>)> {
     read_where(dir, name, |_| true)
 }
@@ -214,8 +218,8 @@ mod tests {
         }
     }
 
-    /// The two files change names. A rename would free the block of the old one, and another program on a
-    /// full disk could take it before the next temporary file does.
+    /// The two files exchange names. A rename would free the block of the old one, and another
+    /// program on a full disk could take it before the next temporary file does.
     #[test]
     fn the_file_that_is_replaced_is_the_next_temporary_one() {
         let disk = SimDisk::new(1);
@@ -231,7 +235,8 @@ mod tests {
         }
     }
 
-    /// The process dies at any operation of a replacement, and the power goes at any of the next one.
+    /// The process is killed at any operation of a replacement, and the power fails at any
+    /// operation of the next one.
     #[test]
     fn two_replacements_and_two_crashes_leave_one_of_the_three() {
         let disk = SimDisk::new(1);

@@ -6,8 +6,8 @@ use crate::base::error::Result;
 use crate::format::Footer;
 use crate::store::segment_table::{Segment, State};
 
-/// Writes the footer of a segment that is full and durable, and makes it durable.
-/// Gives the offset behind it.
+/// Writes the footer of a segment that is full and durable, and makes the footer durable. Returns
+/// the offset after it.
 pub(crate) fn write_footer(file: &dyn esker_disk::File, segment: &Segment) -> Result<u64> {
     let bytes = {
         let state = segment.state.read();

@@ -1,4 +1,4 @@
-//! Reading a segment file from front to back without holding more of it than needed.
+//! Reading a segment file from front to back with bounded memory.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use esker_disk::{AlignedBuf, BLOCK, File, read_full_at};
 use crate::base::error::Result;
 use crate::format::SEGMENT_MAX;
 
-/// What a device did not give, over several images of one directory.
+/// The blocks that a device failed to read, over several readers of one directory.
 #[derive(Debug, Default)]
 pub(crate) struct ReadErrors(RefCell<Seen>);
 
@@ -22,17 +22,17 @@ struct Seen {
 }
 
 impl ReadErrors {
-    /// A block could not be read, twice.
+    /// Records a block that could not be read in two attempts.
     pub(crate) fn note(&self, offset: u64, cause: &esker_disk::Error) {
         let mut seen = self.0.borrow_mut();
-        // More than a few is not counted: it is too much already.
+        // The count stops at 64 blocks: that is too many already.
         if seen.blocks.len() < 64 {
             seen.blocks.insert((cause.path(), offset));
         }
         seen.cause.get_or_insert_with(|| cause.clone());
     }
 
-    /// How many blocks could not be read, and why the first of them.
+    /// How many blocks could not be read, and the cause of the first failure.
     pub(crate) fn seen(&self) -> (usize, Option<esker_disk::Error>) {
         let seen = self.0.borrow();
         (seen.blocks.len(), seen.cause.clone())
@@ -41,7 +41,7 @@ impl ReadErrors {
 
 const CHUNK: usize = 1 << 20;
 
-/// A sliding view of a file. Offsets asked for are multiples of a block.
+/// A sliding view of a file. Callers ask for offsets that are multiples of a block.
 #[derive(Debug)]
 pub(crate) struct SegmentReader<'a> {
     read_errors: Option<&'a ReadErrors>,
@@ -49,7 +49,7 @@ pub(crate) struct SegmentReader<'a> {
     len: u64,
     buffer: AlignedBuf,
     loaded: Range<u64>,
-    /// Blocks that the device does not give. They read as zeros.
+    /// Blocks that the device fails to read. They read as zeros.
     unreadable: Vec<u64>,
 }
 
@@ -58,19 +58,19 @@ impl<'a> SegmentReader<'a> {
         Self::watched(file, None)
     }
 
-    /// An image that notes what could not be read.
+    /// A reader that records what could not be read.
     pub(crate) fn watched(
         file: Arc<dyn File>,
         read_errors: Option<&'a ReadErrors>,
     ) -> Result<Self> {
-        // No segment is longer; what goes on behind is not the log's.
+        // No segment is longer; what follows is not part of the log.
         let len = file.len()?.min(u64::from(SEGMENT_MAX));
         let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
         let buffer = AlignedBuf::new(size);
         Ok(Self { read_errors, file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
     }
 
-    /// The image ends here: what stands behind is not even read.
+    /// Ends the view at this offset. What follows is not even read.
     pub(crate) fn end_at(&mut self, end: u64) {
         self.len = self.len.min(end);
     }
@@ -79,7 +79,7 @@ impl<'a> SegmentReader<'a> {
         self.len
     }
 
-    /// At most `len` bytes from `offset`: fewer where the file ends.
+    /// At most `len` bytes from `offset`; fewer where the file ends.
     pub(crate) fn at(&mut self, offset: u64, len: usize) -> Result<&[u8]> {
         let end = (offset + len as u64).min(self.len).max(offset);
         if offset < self.loaded.start || end > self.loaded.end {
@@ -119,7 +119,7 @@ impl<'a> SegmentReader<'a> {
     }
 }
 
-/// Reads what can be read, and tells the blocks that cannot. Those read as zeros.
+/// Reads each block separately. Returns the offsets of those that fail; they read as zeros.
 fn block_by_block(
     file: &dyn File,
     buffer: &mut [u8],

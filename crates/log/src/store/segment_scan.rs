@@ -1,5 +1,5 @@
-//! Reading one segment unit by unit, believing nothing: what stands in it, where it stops making
-//! sense, and what lies behind that.
+//! Reading one segment unit by unit, without trusting it: its units, where they stop being valid,
+//! and what follows.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, DecodeError, IndexEntry, Salt, UnitHeader};
 use crate::store::segment_reader::{ReadErrors, SegmentReader};
 
-/// Where a scan begins, and what the first unit must continue.
+/// The start of a scan, and what the first unit must continue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct From {
     pub(crate) salt: Salt,
@@ -22,12 +22,12 @@ pub(crate) struct From {
     pub(crate) session: u64,
 }
 
-/// A sound unit.
+/// A valid unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ValidUnit {
     pub(crate) offset: u32,
     pub(crate) header: UnitHeader,
-    /// What the unit behind must chain to.
+    /// What the next unit must chain to.
     pub(crate) chain: u32,
 }
 
@@ -37,31 +37,32 @@ impl ValidUnit {
     }
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// The sound units, each continuing the one before.
+    /// The valid units, each continuing the one before.
     pub(crate) units: Vec<ValidUnit>,
     pub(crate) index: Vec<IndexEntry>,
-    /// Where the sound units end, and what they end with.
+    /// The offset where the valid units end. `seq`, `chain`, `session` and `time_ms` are of the
+    /// last one.
     pub(crate) end: u32,
     pub(crate) seq: u64,
     pub(crate) chain: u32,
     pub(crate) session: u64,
     pub(crate) records: u64,
     pub(crate) time_ms: u64,
-    /// Why the scan stopped, where it did not come to `until`.
+    /// Why the scan stopped before `until`.
     pub(crate) decode_error: Option<DecodeError>,
 }
 
-/// How dense the index is.
+/// The density of the sparse index: an entry at least every so many bytes or records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Density {
     pub(crate) bytes: u32,
     pub(crate) records: u32,
 }
 
-/// Scans from `from` until the offset `until`, or the first flaw.
+/// Scans from `from` up to the offset `until`, or up to the first error.
 pub(crate) fn scan(
     file: &Arc<dyn File>,
     from: From,
@@ -147,27 +148,27 @@ pub(crate) fn valid_unit(
     })
 }
 
-/// A sound unit header that stands anywhere behind a flaw.
+/// A valid unit header anywhere after the end of the valid units.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OrphanUnit {
     pub(crate) offset: u32,
     pub(crate) header: UnitHeader,
 }
 
-/// What stands in the blocks that were looked at for strays.
+/// What the blocks hold that were scanned for orphan units.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TailScan {
-    /// The first block that has anything in it.
+    /// The first block that is not zero.
     pub(crate) first: Option<u32>,
-    /// Behind the last one.
+    /// The offset after the last such block, or after the valid unit that starts there.
     pub(crate) end: u32,
-    /// There are units that do not check: the file was used before.
+    /// A unit header does not match its checksum: the file was used before.
     pub(crate) earlier_life: bool,
 }
 
-/// Looks at every block from `offset` to the end of the file, or `until`, for headers of units that
-/// belong to this life of the segment, and hands them over with whether the whole unit is sound.
-/// A sound unit's inside is passed over.
+/// Scans every block from `offset` to the end of the file, or to `until`, for unit headers that
+/// belong to this incarnation of the segment. Calls `each` with the unit and whether the whole unit
+/// is valid. Skips the inside of a valid unit.
 pub(crate) fn orphan_units(
     file: &Arc<dyn File>,
     salt: Salt,

@@ -12,31 +12,31 @@ use crate::store::paths;
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::valid_unit;
 
-/// One segment. What changes is behind a lock that is held for a lookup or the push of an entry.
+/// One segment. Its mutable state has a lock, held only for a lookup or the push of an entry.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
     /// The checksum that the first unit chains to.
     pub(crate) header_crc: u32,
     pub(crate) salt: Salt,
-    /// For messages.
+    /// Used in messages.
     pub(crate) path: PathBuf,
-    /// For reading; opened once.
+    /// The file, opened once for reading.
     pub(crate) reader: Arc<dyn File>,
     pub(crate) state: RwLock<State>,
 }
 
-/// What is known of a segment's units: those that are durable, and those on their way to that. Readers
-/// go no further than the durable mark.
+/// The state of a segment's units: those that are durable, and those that are being committed.
+/// Readers go no further than the durable watermark.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
-    /// Offset behind the last unit.
+    /// The offset after the last unit.
     pub(crate) end: u32,
     pub(crate) last_seq: u64,
     pub(crate) chain: u32,
     pub(crate) records: u64,
     pub(crate) time_ms: u64,
-    /// Nothing more will be written but the footer.
+    /// Nothing but the footer will still be written.
     pub(crate) full: bool,
     pub(crate) footed: bool,
     pub(crate) index: Vec<IndexEntry>,
@@ -52,13 +52,13 @@ impl Segment {
         paths::segment(self.number())
     }
 
-    /// The position in the log behind the last unit.
+    /// The position in the log after the last unit.
     pub(crate) fn end_position(&self) -> u64 {
         self.header.base + u64::from(self.state.read().end)
     }
 
-    /// The last index entry at or before a number, and of the next one, where there is one, the
-    /// offset and the number before it.
+    /// The last index entry at or before a sequence number. Of the next entry, if there is one, it
+    /// also returns the record's offset and the number before it.
     pub(crate) fn seek(&self, seq: u64) -> Option<(IndexEntry, Option<(u32, u64)>)> {
         let state = self.state.read();
         let after = state.index.partition_point(|entry| entry.seq <= seq);
@@ -73,9 +73,10 @@ impl Segment {
         state.index.get(after.checked_sub(1)?).copied()
     }
 
-    /// Where a run of whole units ends that begins with the one at `offset` and takes `len` bytes, or
-    /// one unit if that is longer: `end` at most, behind which nothing may be read. `None` where the
-    /// index does not know that.
+    /// The end of a run of whole units that starts with the one at `offset`. The run takes at most
+    /// `len` bytes, or reaches the next indexed unit if that is farther. It ends at `end` at the
+    /// latest, after which nothing may be read. `None` where the index has no unit to end at, and
+    /// the rest exceeds `len`.
     pub(crate) fn units_until(&self, offset: u32, len: u32, end: u32) -> Option<u32> {
         let state = self.state.read();
         let behind = state.index.partition_point(|entry| entry.unit <= offset);
@@ -85,7 +86,7 @@ impl Segment {
         known.or_else(|| (end - offset <= len).then_some(end))
     }
 
-    /// How many records with numbers up to this one are in sound units.
+    /// The number of records with sequence numbers up to this one in valid units.
     pub(crate) fn records_up_to(&self, seq: u64) -> u64 {
         let end = self.state.read().end;
         let (mut count, mut at) = (0, BLOCK);
@@ -121,7 +122,7 @@ impl SegmentTable {
         self.table.write().push(segment);
     }
 
-    /// Takes out the segments below a number.
+    /// Removes and returns the segments below a number.
     pub(crate) fn drop_below(&self, number: u64) -> Vec<Arc<Segment>> {
         let mut table = self.table.write();
         let keep = table.partition_point(|segment| segment.number() < number);
@@ -144,8 +145,8 @@ impl SegmentTable {
         self.table.read().first().cloned()
     }
 
-    /// The segment that holds the record with this number, or would: the last one whose records
-    /// all follow a smaller number.
+    /// The segment that holds, or would hold, the record with this number: the last one whose
+    /// records all follow a smaller number.
     pub(crate) fn of_seq(&self, seq: u64) -> Option<Arc<Segment>> {
         let table = self.table.read();
         let after = table.partition_point(|segment| segment.header.prev_seq < seq);
@@ -159,13 +160,13 @@ impl SegmentTable {
         table.get(after.saturating_sub(1)).cloned()
     }
 
-    /// Where the bytes of a segment end that lie below a position.
+    /// The end offset of the bytes of a segment that are below a position.
     pub(crate) fn readable(&self, segment: &Segment, position: u64) -> u32 {
         let next = self.after(segment.number()).map_or(u64::MAX, |next| next.header.base);
         next.min(position).saturating_sub(segment.header.base) as u32
     }
 
-    /// The segment behind one with this number.
+    /// The segment after the one with this number.
     pub(crate) fn after(&self, number: u64) -> Option<Arc<Segment>> {
         let table = self.table.read();
         table.get(table.partition_point(|segment| segment.number() <= number)).cloned()

@@ -1,7 +1,8 @@
 //! Preallocated space for recovery and internal appends.
 //!
-//! The reserve is a file that nothing is ever written to. It becomes a segment by one rename, so that a
-//! crash leaves it whole under one of two names, and under neither does it count before it has a header.
+//! The reserve is a file that is never written to. One rename turns it into a segment, so that a
+//! crash leaves it whole under one of two names. Under neither name does it count before it has a
+//! header.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::base::options::Options;
 use crate::format::BLOCK;
 use crate::store::paths::RESERVE;
 
-/// The smallest reserve.
+/// The smallest reserve in bytes.
 pub(crate) const RESERVE_LEAST: u64 = 64 << 10;
 
 /// The reserve of an open log.
@@ -20,12 +21,13 @@ pub(crate) const RESERVE_LEAST: u64 = 64 << 10;
 pub(crate) struct Reserve {
     /// The size of the file, 0 when there is none.
     pub(crate) bytes: u64,
-    /// The largest size that it had: so much is its own, and beyond that it takes half of what is left.
+    /// The largest size that it had. It takes free space up to this size, and beyond that at most
+    /// half of what is left.
     had: u64,
 }
 
 impl Reserve {
-    /// The reserve that stands in the directory, made or filled up as far as there is room.
+    /// Opens the reserve in the directory, and creates or fills it as far as there is room.
     pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64) -> Result<Self> {
         let bytes = size(dir, RESERVE)?;
         let mut reserve = Self { bytes, had: had.max(bytes) };
@@ -33,13 +35,13 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// Whether so little of it is left that ordinary appends have to wait for more.
+    /// Whether it is so small that ordinary appends are refused until it is filled.
     pub(crate) fn is_low(&self, options: &Options) -> bool {
         let least = (self.had / 2).max(RESERVE_LEAST).min(options.reserve_bytes());
         self.bytes < least
     }
 
-    /// Fills the reserve up to what it was.
+    /// Fills the reserve up to its former size.
     pub(crate) fn restore(&mut self, dir: &dyn Dir, options: &Options) -> Result<()> {
         let wanted = options.reserve_bytes();
         let most = if self.bytes == 0 { wanted } else { self.had.min(wanted) };
@@ -61,9 +63,9 @@ impl Reserve {
         };
         let block = u64::from(BLOCK);
         let mut size = most;
-        // Half as much more each time.
+        // Each attempt adds half as much as the one before.
         while size > self.bytes && size >= RESERVE_LEAST.min(most) {
-            // Beyond what was its own it leaves as much to others as it takes.
+            // Beyond its former size it leaves as much free space to others as it takes.
             let own = self.had.max(self.bytes);
             match file.preallocate(0, size + size.saturating_sub(own)) {
                 Ok(()) => {
@@ -97,8 +99,9 @@ pub(crate) fn size(dir: &dyn Dir, name: &str) -> Result<u64> {
     }
 }
 
-/// A new file with room for so many bytes: of the free space, or of the reserve. Of that a part is
-/// given up, which is then free; where somebody else takes it, the rest becomes the file.
+/// Creates a file with this much room, from free space or else from the reserve. In the second case
+/// it first releases part of the reserve. If another program takes that space, the rest of the
+/// reserve becomes the file.
 pub(crate) fn file_with_room(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc<dyn File>> {
     let full = match new_file(dir, name, room) {
         Err(Error::Io(cause)) if cause.is_no_space() => cause,
@@ -108,7 +111,7 @@ pub(crate) fn file_with_room(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc
     if have < room {
         return Err(Error::Io(full));
     }
-    // Two blocks more, for a name and the file itself.
+    // Two more blocks, for a directory entry and the file itself.
     let rest = have.saturating_sub(room + 2 * u64::from(BLOCK)) / u64::from(BLOCK);
     let file = dir.open(RESERVE, Open::write())?;
     file.set_len(rest * u64::from(BLOCK))?;

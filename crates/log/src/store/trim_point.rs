@@ -1,10 +1,10 @@
-//! The lower end of what may be read.
+//! The trim point: the lower end of what may be read.
 
 use parking_lot::RwLock;
 
 use crate::store::segment_table::SegmentTable;
 
-/// Records up to `seq` were dropped. A reader at or behind `position` has missed none of the rest.
+/// Records up to `seq` were dropped. A reader at or after `position` has missed none of the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trim {
     pub(crate) seq: u64,
@@ -19,8 +19,8 @@ impl TrimPoint {
         Self(RwLock::new(Self::locate(segments, seq)))
     }
 
-    /// Where the records above a number begin: at the start of the log, or behind the unit
-    /// boundary below it.
+    /// Locates the records above a sequence number: at the start of the log, or after the unit
+    /// boundary below them.
     pub(crate) fn locate(segments: &SegmentTable, seq: u64) -> Trim {
         let oldest = segments.oldest();
         let (first, base) =
@@ -31,8 +31,8 @@ impl TrimPoint {
         let Some(segment) = segments.of_seq(seq.saturating_add(1)) else {
             return Trim { seq, position: base };
         };
-        // One byte past the unit's start: a reader that stands at the start has not read the
-        // records below the floor.
+        // One byte past the unit's start: a reader at the start has not read the records below the
+        // trim point.
         let base = segment.header.base;
         let inside = || base + u64::from(segment.unit_before(seq.saturating_add(1))) + 1;
         let position = if seq <= segment.header.prev_seq { base } else { inside() };
@@ -43,7 +43,7 @@ impl TrimPoint {
         *self.0.read()
     }
 
-    /// Raises the floor; it never goes down.
+    /// Raises the trim point. It is never lowered.
     pub(crate) fn raise(&self, low: Trim) {
         let mut current = self.0.write();
         if low.seq > current.seq || low.position > current.position {

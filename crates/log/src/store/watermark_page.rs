@@ -1,29 +1,30 @@
-//! The watermark page: one small file that the writer overwrites after each commit, so that other
-//! processes know how far they may read, and recovery knows what must be there.
+//! The watermark page: one small file that the writer overwrites after each commit. It tells other
+//! processes how far they may read, and recovery what must be there.
 //!
-//! What a slot says was true before it was stored, wherever the page lives. Its sequence number is a
-//! durable lower bound for ever. Its position holds for its session, because recovery may move the
-//! last records.
+//! The content of a slot was true before it was stored, even if the page never reaches the disk.
+//! Its sequence number is a durable lower bound for ever. Its position is valid for its session
+//! only, because recovery may move the last records.
 //!
 //! # Two slots
 //!
-//! The file has two blocks, and each holds a slot: a checksummed copy of all facts. Stores go to them
-//! in turn, and a reader takes the newest slot that checks. So a store that a crash tears damages the
-//! older of the two facts, and a reader that meets a store under way has the one before it.
+//! The file has two blocks, and each holds a slot: a checksummed copy of all fields. Stores
+//! alternate between the slots, and a reader takes the newest valid slot. So a store that a crash
+//! tears corrupts only the older slot, and a reader that meets a store under way gets the previous
+//! one.
 //!
 //! # When it is synced
 //!
 //! Under most policies never: each commit unit carries the durable lower bound of the moment before
-//! its submission, so the page adds only what the last units in flight do not say.
+//! its submission, so the page adds only what the last units in flight do not carry.
 //!
-//! Under [`Policy::OsBuffered`] units are written before anything is durable, and one sync makes any
-//! number of them durable at once. None of them says so. There the page is stored and synced after
-//! each sync of the segments and before a ticket resolves ([`WatermarkPage::store_durably`]). A power cut
-//! during that leaves the slot of the sync before, whose store was synced, and no caller was told of
-//! more. The first store of a session is not synced: the manifest and the header of the newest
-//! segment say as much as it does.
+//! Under [`Policy::OsBuffered`] units are written before anything is durable, and one sync makes
+//! any number of them durable at once. None of them records that. There the page is stored and
+//! synced after each sync of the segments and before a ticket resolves
+//! ([`WatermarkPage::store_durably`]). A power cut during that leaves the slot of the previous
+//! sync, whose store was synced. No ticket above that slot has resolved. The first store of a
+//! session is not synced: the manifest and the header of the newest segment carry the same bound.
 //!
-//! A truncation syncs the page, too: the trim point is then in two files.
+//! A truncation syncs the page, too, so that the trim point is in two files.
 //!
 //! [`Policy::OsBuffered`]: crate::Policy::OsBuffered
 
@@ -40,17 +41,17 @@ use crate::store::paths::MARK;
 
 const MAGIC: u32 = 0xE5CE_3A4C;
 const SLOTS: usize = 2;
-/// How often a slot that does not check is read again, because a store may be under way.
+/// The most reads of a slot that does not check, because a store may be under way.
 const TRIES: usize = 8;
 
-/// What the page says.
+/// The content of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoredWatermark {
     pub(crate) log: LogId,
     pub(crate) session: u64,
     pub(crate) position: u64,
     pub(crate) seq: u64,
-    /// The segment that holds the record.
+    /// The segment that holds the record `seq`.
     pub(crate) segment: u64,
     /// Records up to this number were dropped.
     pub(crate) trim: u64,
@@ -81,7 +82,7 @@ impl Raw {
         crc(&bytes[8..])
     }
 
-    /// What a slot says; `Err` when it holds something that does not check.
+    /// Parses a slot. Returns `Err` when its content does not check.
     fn parse(bytes: &[u8]) -> std::result::Result<Option<StoredWatermark>, ()> {
         let Ok((raw, _)) = Self::read_from_prefix(bytes) else {
             return Ok(None);
@@ -104,7 +105,7 @@ impl Raw {
     }
 }
 
-/// The page, open for writing.
+/// The page, opened for writing.
 #[derive(Debug)]
 pub(crate) struct WatermarkPage {
     file: Arc<dyn File>,
@@ -117,7 +118,8 @@ pub(crate) struct WatermarkPage {
 }
 
 impl WatermarkPage {
-    /// Opens the page for a session, making it where it is missing. The caller syncs the directory.
+    /// Opens the page for a session, and creates it where it is missing. The caller syncs the
+    /// directory.
     pub(crate) fn open(dir: &dyn Dir, log: LogId, session: u64, trim: u64) -> Result<Self> {
         let file = dir.open(MARK, Open::create())?;
         let slots: [Option<StoredWatermark>; SLOTS] = std::array::from_fn(|slot| {
@@ -125,7 +127,7 @@ impl WatermarkPage {
         });
         let age =
             |slot: usize| slots[slot].filter(|stored| stored.log == log).map(|stored| stored.age());
-        // The newest slot that checks stays until a newer one is there.
+        // The newest valid slot stays until a newer one is stored.
         let slot = usize::from(age(0) > age(1));
         for missing in (file.len()? as usize / BLOCK)..SLOTS {
             write_all_at(&*file, &[0; BLOCK], (missing * BLOCK) as u64)?;
@@ -133,7 +135,7 @@ impl WatermarkPage {
         Ok(Self { file, log, session, trim, stored: None, slot })
     }
 
-    /// Stores a mark, unless a later one was stored.
+    /// Stores a watermark, unless one with the same or a higher sequence number was stored.
     pub(crate) fn store(&mut self, mark: Mark) -> Result<()> {
         if self.stored.is_some_and(|stored| mark.seq <= stored.seq) {
             return Ok(());
@@ -141,13 +143,14 @@ impl WatermarkPage {
         self.write(mark)
     }
 
-    /// Stores a mark, and returns when the page is durable.
+    /// Stores a watermark, and returns when the page is durable.
     pub(crate) fn store_durably(&mut self, mark: Mark) -> Result<()> {
         self.store(mark)?;
         Ok(self.file.sync_data()?)
     }
 
-    /// Records up to this number are dropped; returns when the page says so durably.
+    /// Raises the trim point: records up to this number are dropped. Returns when the page is
+    /// durable.
     pub(crate) fn store_trim(&mut self, trim: u64) -> Result<()> {
         self.trim = self.trim.max(trim);
         if let Some(mark) = self.stored {
@@ -156,8 +159,8 @@ impl WatermarkPage {
         Ok(self.file.sync_data()?)
     }
 
-    /// Makes both slots say no more than this, durably. Only a truncating `repair` takes back what
-    /// was durable.
+    /// Durably lowers both slots to this watermark. Only a truncating `repair` takes back what was
+    /// durable.
     pub(crate) fn take_back(&mut self, mark: Mark) -> Result<()> {
         for _ in 0..SLOTS {
             self.write(mark)?;
@@ -177,7 +180,7 @@ impl WatermarkPage {
             trim: U64::new(self.trim),
         };
         raw.crc = U32::new(raw.sum());
-        // A whole block: the old one may not be readable.
+        // A whole block: the old one may be unreadable.
         let mut block = [0; BLOCK];
         block[..size_of::<Raw>()].copy_from_slice(raw.as_bytes());
         write_all_at(&*self.file, &block, (self.slot * BLOCK) as u64)?;
@@ -195,7 +198,7 @@ fn read_slot(file: &dyn File, slot: usize) -> std::result::Result<Slot, esker_di
     Ok(Raw::parse(&bytes[..got]))
 }
 
-/// The page, open for reading.
+/// The page, opened for reading.
 #[derive(Debug)]
 pub(crate) struct PageReader {
     file: Arc<dyn File>,
@@ -203,12 +206,12 @@ pub(crate) struct PageReader {
 }
 
 impl PageReader {
-    /// `None` when there is no page.
+    /// Opens the page of this log. Returns `None` when there is none.
     pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
         Ok(Self::of_any_log(dir)?.map(|look| Self { log: Some(log), ..look }))
     }
 
-    /// The page of a log whose id is not known.
+    /// Opens the page without checking its log id.
     pub(crate) fn of_any_log(dir: &dyn Dir) -> Result<Option<Self>> {
         match dir.open(MARK, Open::read()) {
             Ok(file) => Ok(Some(Self { file, log: None })),
@@ -217,11 +220,11 @@ impl PageReader {
         }
     }
 
-    /// What the page says; `None` when it says nothing that can be believed. A read that meets a
-    /// store may see half of it, so a slot that does not check is read again, a few times.
+    /// The content of the page; `None` when no slot is valid. A read during a store may see half of
+    /// it, so the slots are read again a few times while one does not check.
     ///
     /// # Errors
-    /// The device does not give either slot.
+    /// The device fails to read both slots.
     pub(crate) fn stored(&self) -> std::result::Result<Option<StoredWatermark>, esker_disk::Error> {
         let mut newest = None;
         for _ in 0..TRIES {
@@ -242,8 +245,8 @@ impl PageReader {
     }
 }
 
-/// Refuses the watermark page of another log. Called where no segment header is sound: then the manifest
-/// may be the foreign file.
+/// Refuses the watermark page of another log. Called where no segment header is valid: then the
+/// manifest may be the file of the other log.
 pub(crate) fn refuse_foreign_page(
     dir: &dyn Dir,
     page: Option<StoredWatermark>,
@@ -264,8 +267,8 @@ mod tests {
 
     use super::*;
 
-    /// Stores go to the slots in turn: one that is damaged, as a crash in the middle of a store leaves
-    /// it, takes nothing of the store before it along.
+    /// Stores alternate between the slots. A corrupt one, as a crash during a store leaves it, does
+    /// not affect the store before it.
     #[test]
     fn a_damaged_store_leaves_the_one_before() {
         let log = LogId([7; 16]);

@@ -1,4 +1,4 @@
-//! Appending: from a payload to a place in the order and a ticket.
+//! Appending: assigns a payload its place in the order, and returns a ticket.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -15,7 +15,7 @@ use crate::write::ticket::Ticket;
 pub(crate) type Accepted = (u64, u64, crate::base::position::Position);
 
 impl WriteHalf {
-    /// Accepts a record without waiting for room, nor for space to be reserved on the disk.
+    /// Accepts a record without waiting for room or for disk space to be reserved.
     pub(crate) fn try_append(&self, record: Input<'_>) -> Result<Ticket> {
         self.try_while(record, |need| match self.reserves_itself() {
             true => self.reserve(need),
@@ -23,7 +23,7 @@ impl WriteHalf {
         })
     }
 
-    /// The same, but reserves space on this thread.
+    /// As `try_append`, but reserves space on this thread.
     pub(crate) fn try_append_here(&self, record: &impl Append) -> Result<Ticket> {
         self.try_while(Input::take(record), |need| self.reserve(need))
     }
@@ -66,7 +66,7 @@ impl WriteHalf {
                 registered = true;
                 shared.waiters.register(&mut place.key, For::Room, cx.waker());
                 match need {
-                    // Asked behind the registration, so that the answer is not missed.
+                    // Ask after registering, so that the answer is not missed.
                     Some(need) => match shared.ask_for_space(need, &mut asking) {
                         Ok(()) => return Poll::Pending,
                         Err(error) => return Poll::Ready(Err(error)),
@@ -99,7 +99,7 @@ impl WriteHalf {
         self.with_room(deadline, || self.accept(record, false))
     }
 
-    /// Takes a place under the lock, and fills it without.
+    /// Takes a place under the lock, and fills it without the lock.
     pub(crate) fn accept(
         &self,
         record: Input<'_>,
@@ -134,7 +134,7 @@ impl WriteHalf {
         }
         state.core.prepare_batch(records.len() as u64, stored)?;
         let mut last = None;
-        // The places are filled under the lock, one after another: the unit cannot be sealed
+        // The places are filled under the lock, one after another, so the unit cannot be sealed
         // between them.
         for &Input { numbering, payload } in records {
             let placed = state.core.reserve_prepared(numbering, payload.len())?;
@@ -152,13 +152,13 @@ impl WriteHalf {
         self.lock().core.has_room()
     }
 
-    /// Whether there is no thread that would reserve space for a caller.
+    /// Whether there is no engine thread that would reserve space for a caller.
     fn reserves_itself(&self) -> bool {
         self.engine.is_manual()
     }
 
-    /// Tries until there is room. A wait ends with a commit, which the caller drives itself if nobody
-    /// else does. Space is reserved on this thread, but for callers with a deadline.
+    /// Retries until there is room. A commit ends a wait, and the caller runs it if no other thread
+    /// does. Space is reserved on this thread, except for callers with a deadline.
     pub(crate) fn with_room<T>(
         &self,
         deadline: Option<Instant>,
@@ -192,8 +192,8 @@ impl WriteHalf {
                         return Err(Error::Timeout);
                     }
                     if !self.drive_one(deadline) {
-                        // Registered before the next attempt, so that a commit that ends between
-                        // the two is not missed.
+                        // Register before the next attempt, so that a commit that ends in between
+                        // is not missed.
                         self.waiters.register(&mut place.key, For::Room, &thread_waker());
                         registered = true;
                     }

@@ -1,4 +1,4 @@
-//! Closing a log: everything durable, the end marked, the lock given up.
+//! Closing a log: makes everything durable, writes the clean-close marker, releases the lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
@@ -29,9 +29,9 @@ impl WriteHalf {
         };
         let durable_or_failed = self.await_durable(unit, deadline);
         let outcome = self.take_committer(deadline).and_then(|committer| {
-            // Whatever comes of it: nobody works on the directory once the lock is given up.
+            // Whatever the outcome, no maintenance may run after the directory lock is released.
             let _changing = self.segment_set_lock.lock();
-            // Nobody reserves any more behind whoever does.
+            // Wait for a running reservation. A later one sees the terminal state and returns.
             drop(self.reserve.lock());
             let unused = self.preallocator.close();
             let Some(mut committer) = committer else {
@@ -50,7 +50,7 @@ impl WriteHalf {
         outcome
     }
 
-    /// Waits for the end of the commits in flight. `None` when whoever had the committer died.
+    /// Waits until no commit is in flight. `None` when the thread that had the committer panicked.
     fn take_committer(&self, deadline: Option<Instant>) -> Result<Option<Box<Committer>>> {
         let mut state = self.lock();
         loop {
@@ -74,7 +74,7 @@ impl WriteHalf {
         }
     }
 
-    /// Waits until the unit is durable, or cannot become it any more.
+    /// Waits until the unit is durable, or can no longer become durable.
     fn await_durable(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
         let mut place = Registered::new(&self.waiters);
         loop {
@@ -86,7 +86,7 @@ impl WriteHalf {
             }
             let last = self.lock().core.last_seq();
             self.waiters.register(&mut place.key, For::Durable(last), &thread_waker());
-            // The commit in flight may have ended, or failed, before this thread was on the list.
+            // The commit in flight may have ended, or failed, before this thread was registered.
             if self.durable_or_failed(unit).is_none() && !park(deadline) {
                 return Err(Error::Timeout);
             }
@@ -101,9 +101,9 @@ impl WriteHalf {
         }
     }
 
-    /// Everything is durable: leaves the directory as a closed log's.
+    /// Everything is durable: leaves the directory in the state of a closed log.
     fn end(&self, committer: &mut Committer, unused: VecDeque<(u64, ReadySegment)>) -> Result<()> {
-        // Slow work may have failed since everything was durable.
+        // Maintenance may have failed after everything became durable.
         if let Some(terminal) = self.lock().core.failure() {
             return Err(terminal.refusal());
         }

@@ -1,27 +1,28 @@
-//! What a caller appends: a payload that the log numbers, or a [`Numbered`] record.
+//! The input of an append: a payload that the log numbers, or a [`Numbered`] record.
 //!
-//! A payload is anything that is `AsRef<[u8]>`, so taking it runs code of the caller: it may answer
-//! differently each time, call the log, or panic. Each append therefore takes every record exactly
-//! once, before it checks a length, takes a lock or gives a place, and works from the slice that it
-//! got. A panic in the caller's code so leaves nothing behind: no lock is held, no place is given.
+//! A payload is any `AsRef<[u8]>`, so taking it runs the caller's code. That code may answer
+//! differently each time, call the log, or panic. So each append takes every record exactly once,
+//! before it checks a length, takes a lock or assigns a place, and then uses that slice. A panic in
+//! the caller's code therefore has no effect on the log: no lock is held and no place is assigned.
 
 use crate::base::position::Seq;
 use crate::commit::core::Numbering;
 
-/// A record with the number that the caller gives it, and the number that it must follow.
+/// A record with a number that the caller assigns, and the number that it must follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Numbered<'a> {
     /// The record's number, above `prev`.
     pub seq: Seq,
-    /// The number of the last record of the log, or the append is refused.
+    /// The number of the log's last record; if it differs, the append is refused. The first record
+    /// of an empty log may follow any number.
     pub prev: Seq,
     /// The payload.
     pub payload: &'a [u8],
 }
 
-/// Anything that can be appended: a payload that the log numbers, or a [`Numbered`] record.
+/// A record to append: a payload that the log numbers, or a [`Numbered`] record.
 ///
-/// [`AsRef::as_ref`] of a payload is called once for each append, outside of every lock.
+/// [`AsRef::as_ref`] of a payload is called once for each append, outside every lock.
 pub trait Append: sealed::Sealed {
     #[doc(hidden)]
     fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]);
@@ -45,7 +46,7 @@ impl Append for Numbered<'_> {
     }
 }
 
-/// A record as its caller gave it, once.
+/// A record as taken, once, from its caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Input<'a> {
     pub(crate) numbering: Numbering,
@@ -55,7 +56,7 @@ pub(crate) struct Input<'a> {
 impl<'a> Input<'a> {
     const EMPTY: Self = Self { numbering: Numbering::Next, payload: &[] };
 
-    /// Runs the caller's code.
+    /// Takes the record. Runs the caller's code.
     pub(crate) fn take(record: &'a impl Append) -> Self {
         let (number, payload) = record.parts();
         let numbering = match number {
@@ -65,26 +66,26 @@ impl<'a> Input<'a> {
         Self { numbering, payload }
     }
 
-    /// What the core wants to know of it.
+    /// The number and the payload size, for the core.
     pub(crate) fn size(&self) -> (Numbering, usize) {
         (self.numbering, self.payload.len())
     }
 }
 
-/// Batches up to this many records need no memory of the heap.
+/// Batches of at most this many records need no heap allocation.
 const FEW: usize = 32;
 
 /// The records of a batch, each taken once.
 pub(crate) struct Inputs<'a> {
     few: [Input<'a>; FEW],
-    /// How many of these there are.
+    /// The number of records in `few`.
     len: usize,
-    /// All of them, where they are too many.
+    /// All records, if there are more than `FEW`.
     many: Vec<Input<'a>>,
 }
 
 impl<'a> Inputs<'a> {
-    /// Runs the caller's code.
+    /// Takes the records. Runs the caller's code.
     pub(crate) fn take<A: Append>(records: &'a [A]) -> Self {
         let mut few = [Input::EMPTY; FEW];
         if records.len() > FEW {

@@ -1,4 +1,4 @@
-//! The caller's side of writing: append, the ticket that resolves when the record is durable, and closing.
+//! The caller's side of writing: appending, tickets and closing.
 
 pub(crate) mod append;
 pub(crate) mod close;

@@ -1,4 +1,4 @@
-//! The promise that a record becomes durable, and the ways to wait for it.
+//! Tickets: resolve when a record is durable.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,15 +11,17 @@ use crate::base::position::{Position, Seq};
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Key, park, thread_waker};
 
-/// A record, or the last one of a batch, that has its place in the order and becomes durable.
+/// A handle to an accepted record, or the last one of a batch, that resolves when it is durable.
 ///
-/// Await it, or block on it with [`Ticket::wait`]; both ask for a commit, under every policy. When
-/// it resolves with `Ok`, the record and everything before it is on stable storage. When it
-/// resolves with an error, the record may or may not survive: reopening decides.
+/// Await it, or block with [`Ticket::wait`]; both request a commit, under every policy.
 ///
 /// Dropping a ticket does not take the record back. Under [`Policy::Always`](crate::Policy::Always)
-/// it asks for a commit, so that nothing stays behind; a ticket that is kept and never looked at
-/// asks for nothing.
+/// it requests a commit, so that the record is not left pending. A ticket that is kept and never
+/// polled requests nothing.
+///
+/// # Durability
+/// When the ticket resolves with `Ok`, the record and everything before it is on stable storage.
+/// When it resolves with an error, the record may or may not survive; reopening the log decides.
 #[derive(Debug)]
 #[must_use = "wait for the ticket to know that the record is durable, or drop it on purpose"]
 pub struct Ticket {
@@ -31,16 +33,16 @@ pub struct Ticket {
     resolved: bool,
 }
 
-/// Where a record that is durable now stands.
+/// The number and position of a record that is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Its number.
+    /// The record's number.
     pub seq: Seq,
-    /// Its position.
+    /// The record's position.
     pub position: Position,
 }
 
-/// Another ticket for the same record, which waits by itself.
+/// Returns another ticket for the same record, which waits independently.
 impl Clone for Ticket {
     fn clone(&self) -> Self {
         let Self { shared, seq, unit, position, resolved, .. } = self;
@@ -55,35 +57,37 @@ impl Ticket {
         Self { shared, seq, unit, position, key: None, resolved: false }
     }
 
-    /// The record's number, known as soon as it is accepted. For a batch, that of its last record.
+    /// Returns the record's number, known once it is accepted. For a batch, that of its last
+    /// record.
     pub fn seq(&self) -> Seq {
         Seq(self.seq)
     }
 
-    /// The record's position in the log.
+    /// Returns the record's position in the log.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// Whether it is durable already. Asks for nothing.
+    /// Returns whether the record is durable now. Requests no commit.
     pub fn is_durable(&self) -> bool {
         self.shared.watermark.seq() >= self.seq
     }
 
-    /// Blocks until the record is durable. If nobody is committing, the caller does it itself.
+    /// Blocks until the record is durable. If no other thread is committing, this call runs the
+    /// commit.
     ///
     /// # Errors
-    /// [`Error::Io`] when the write or sync that carried the record failed, [`Error::Poisoned`] when
-    /// an earlier one did, [`Error::Stopped`] when the engine is gone.
+    /// [`Error::Io`] when the write or sync that carried the record failed, [`Error::Poisoned`]
+    /// when an earlier one did, [`Error::Stopped`] when the engine is gone.
     pub fn wait(mut self) -> Result<Appended> {
         self.block(None)
     }
 
-    /// Blocks until the record is durable or the time has passed.
+    /// Blocks until the record is durable or the time has passed. The engine runs the commit, so
+    /// that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Ticket::wait`], and [`Error::Timeout`]; the record may become durable after that. The
-    /// commit is left to the engine, so that a disk that hangs does not hold up this call.
+    /// As [`Ticket::wait`], and [`Error::Timeout`]; the record may still become durable after that.
     pub fn wait_timeout(mut self, timeout: Duration) -> Result<Appended> {
         self.block(Instant::now().checked_add(timeout))
     }
@@ -119,7 +123,8 @@ impl Ticket {
 impl Future for Ticket {
     type Output = Result<Appended>;
 
-    /// Cancel-safe: dropping the future loses the notification and nothing else.
+    /// # Cancel safety
+    /// Cancel-safe: dropping the future loses only the notification.
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let Some(outcome) = self.outcome() {
             return Poll::Ready(outcome);

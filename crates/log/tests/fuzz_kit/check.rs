@@ -42,7 +42,7 @@ impl<'a> Corruption<'a> {
                 && record.written().as_ref().is_some_and(untouched)
         });
         let claimed = claimed.map(|(seq, _)| *seq).collect();
-        let trace = sample.history.traces.told(&sample.files, changes);
+        let trace = sample.history.traces.reported(&sample.files, changes);
         let intact = intact.map(|(seq, _)| *seq).collect();
         let is_rolled_back = is_rolled_back(sample, damaged, changes);
         Self { sample, changes, claimed, trace, intact, is_rolled_back }

@@ -44,7 +44,8 @@ pub struct ConsensusBenchArguments {
     /// The length of each timed part of the durable works [default: 2]
     #[arg(long, value_name = "N", conflicts_with = "count", value_parser = quantity::seconds)]
     pub seconds: Option<f64>,
-    /// The operations of each timed part, rounded to what the work does at once [default: what suits the work]
+    /// The operations of each timed part, rounded to what the work does at once [default: what
+    /// suits the work]
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub count: Option<u64>,
     /// Entries in the log that is opened
@@ -73,7 +74,7 @@ impl ConsensusBenchArguments {
     pub fn params(&self, options: &Options) -> Map<String, Value> {
         let mut params = Map::new();
         let mode = if options.mode == Mode::Durable { "durable" } else { "volatile" };
-        let told = [
+        let reported = [
             ("mode", json!(mode)),
             ("size", json!(self.size)),
             ("sync_on_commit", json!(options.sync_on_commit)),
@@ -82,7 +83,7 @@ impl ConsensusBenchArguments {
             ("segment_size", json!(options.segment_size)),
             ("checkpoint_every", json!(options.checkpoint_every)),
         ];
-        params.extend(told.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        params.extend(reported.into_iter().map(|(name, value)| (name.to_owned(), value)));
         params
     }
 }

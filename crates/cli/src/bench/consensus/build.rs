@@ -1,5 +1,5 @@
-//! The process that builds a log for `consensus/recover`, and that is killed in the middle of its work
-//! when that is what is measured.
+//! The process that builds a log for `consensus/recover`, and that is killed in the middle of its
+//! work when that is what is measured.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -36,23 +36,23 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(crate::exit::Status::Failed as i32);
     });
-    let told = |error| Failure::of_consensus(&error, &arguments.dir);
+    let reported = |error| Failure::of_consensus(&error, &arguments.dir);
     let options = consensus_options(&arguments.writing, Mode::Volatile, true);
-    let log = ConsensusLog::open(&arguments.dir, options).map_err(told)?;
+    let log = ConsensusLog::open(&arguments.dir, options).map_err(reported)?;
     let mut value = vec![0; arguments.size as usize];
     let mut last = None;
     for slot in 0..arguments.entries {
         value_of(slot, &mut value);
         let accepted = log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait());
-        last = Some(accepted.and_then(|()| log.commit(slot, BALLOT)).map_err(told)?);
+        last = Some(accepted.and_then(|()| log.commit(slot, BALLOT)).map_err(reported)?);
     }
-    last.map_or(Ok(()), |ticket| ticket.wait()).map_err(told)?;
+    last.map_or(Ok(()), |ticket| ticket.wait()).map_err(reported)?;
     let count = log.frontier().map_or(0, |frontier| frontier + 1);
     output::print(&format!("{count}\n"))?;
     if arguments.then == After::Close {
-        return log.close().map_err(told);
+        return log.close().map_err(reported);
     }
     loop {
-        log.promise(BALLOT, count).and_then(|ticket| ticket.wait()).map_err(told)?;
+        log.promise(BALLOT, count).and_then(|ticket| ticket.wait()).map_err(reported)?;
     }
 }

@@ -8,8 +8,8 @@ use esker_consensus::ConsensusLog;
 use super::timed::Bench;
 use crate::exit::{Failure, Outcome};
 
-/// Makes a value that of a slot: its number at both ends, so that making it takes nothing of what is
-/// timed. The rest is as it was.
+/// Makes a value that of a slot: its number at both ends, so that making it takes nothing of what
+/// is timed. The rest is as it was.
 pub fn value_of(slot: u64, value: &mut [u8]) {
     let stamp = slot.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
     let len = value.len();

@@ -1,4 +1,5 @@
-//! The durable works: accepting and committing, by one caller or many, and many commits in one sync.
+//! The durable works: accepting and committing, by one caller or many, and many commits in one
+//! sync.
 
 use std::time::{Duration, Instant};
 
@@ -94,7 +95,7 @@ impl Bench<'_> {
         let mode = Mode::Durable;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("batch", options.clone())?;
-        let told = |error| Failure::of_consensus(&error, &dir);
+        let reported = |error| Failure::of_consensus(&error, &dir);
         let (most, span) = self.until(BATCH);
         let size = self.arguments.size as usize;
         let mut latencies = Latencies::new();
@@ -106,19 +107,19 @@ impl Bench<'_> {
             let mut values = vec![vec![0; size]; BATCH as usize];
             slots.clone().zip(&mut values).for_each(|(slot, value)| value_of(slot, value));
             let pairs: Vec<_> = slots.clone().zip(values.iter().map(Vec::as_slice)).collect();
-            log.accept_batch(BALLOT, &pairs).and_then(|ticket| ticket.wait()).map_err(told)?;
+            log.accept_batch(BALLOT, &pairs).and_then(|ticket| ticket.wait()).map_err(reported)?;
             let marks: Vec<_> = slots.map(|slot| (slot, BALLOT)).collect();
             let before = log.stats().log.activity.syncs;
             let one = Instant::now();
-            let done = log.commit_batch(&marks).map_err(told)?;
-            done.ticket.wait().map_err(told)?;
+            let done = log.commit_batch(&marks).map_err(reported)?;
+            done.ticket.wait().map_err(reported)?;
             let took = one.elapsed();
             latencies.add(took);
             time += took;
             syncs += log.stats().log.activity.syncs - before;
             rounds += 1;
             for result in done.results {
-                result.map_err(told)?;
+                result.map_err(reported)?;
             }
         }
         let used = Used { resident: resources::peak(), ..mark.used() };

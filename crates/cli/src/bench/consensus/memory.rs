@@ -18,8 +18,8 @@ const READ_FROM: u64 = 10_000;
 const UNDER_ONE_GUARD: u64 = 1024;
 
 impl Bench<'_> {
-    /// In the steady state: rounds of accepts, which are timed, and between them their commits and a
-    /// checkpoint, which are not and make room. The first rounds are not counted.
+    /// In the steady state: rounds of accepts, which are timed, and between them their commits and
+    /// a checkpoint, which are not and make room. The first rounds are not counted.
     pub fn accept(&self, threads: usize) -> Outcome<Measured> {
         const ROUNDS: u64 = 10;
         const WARM_UP: u64 = 5;
@@ -30,7 +30,7 @@ impl Bench<'_> {
         // What is committed leaves memory early, so that the next round finds it free.
         options.cache_size = each * u64::from(self.arguments.size).max(64);
         let (log, dir) = self.open("accept", options.clone())?;
-        let told = |error| Failure::of_consensus(&error, &dir);
+        let reported = |error| Failure::of_consensus(&error, &dir);
         let mut outcome = (Duration::ZERO, Latencies::new(), Used::default());
         for round in 0..ROUNDS {
             let (time, latencies, used) =
@@ -46,9 +46,9 @@ impl Bench<'_> {
             }
             log.commit_through((round + 1) * each - 1)
                 .and_then(|ticket| ticket.wait())
-                .map_err(told)?;
+                .map_err(reported)?;
             // One that those commits made due would run beside the next round and be timed with it.
-            log.checkpoint().map_err(told)?;
+            log.checkpoint().map_err(reported)?;
         }
         self.compare_committed(&log, ROUNDS * each)?;
         let below = self.end(&log, &dir)?;
@@ -80,14 +80,14 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("read", options.clone())?;
-        let told = |error| Failure::of_consensus(&error, &dir);
+        let reported = |error| Failure::of_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..READ_FROM {
             value_of(slot, &mut value);
-            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(told)?;
+            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(reported)?;
         }
         if committed {
-            log.commit_through(READ_FROM - 1).and_then(|ticket| ticket.wait()).map_err(told)?;
+            log.commit_through(READ_FROM - 1).and_then(|ticket| ticket.wait()).map_err(reported)?;
         }
         // Each operation of the timed part is a guard and as many reads as are made under one.
         let rounds = self.arguments.count.unwrap_or(16 << 20).div_ceil(UNDER_ONE_GUARD).max(2) / 2;
@@ -108,7 +108,7 @@ impl Bench<'_> {
             }
             Ok(())
         })?;
-        outcome.1 = single_reads(&log, committed).map_err(told)?;
+        outcome.1 = single_reads(&log, committed).map_err(reported)?;
         if committed {
             self.compare_committed(&log, READ_FROM)?;
         } else {
@@ -132,11 +132,11 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("scan", options.clone())?;
-        let told = |error| Failure::of_consensus(&error, &dir);
+        let reported = |error| Failure::of_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..SCANNED {
             value_of(slot, &mut value);
-            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(told)?;
+            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(reported)?;
         }
         let count = self.arguments.count.unwrap_or(20_000).min(1_000_000);
         let outcome = self.timed(1, count, |_, _| {

@@ -1,7 +1,8 @@
 //! `esker consensus bench`: one figure for each operation, beside the floor of the same run.
 //!
 //! Every work gets a log of its own, and compares everything that it wrote, or read, with what it
-//! should be. Only accepting is warmed up; elsewhere memory that is touched for the first time counts.
+//! should be. Only accepting is warmed up; elsewhere memory that is touched for the first time
+//! counts.
 
 mod arguments;
 mod build;
@@ -16,15 +17,15 @@ use self::arguments::WORKS;
 pub use self::build::{ConsensusBuildArguments, run as run_build};
 use self::timed::Bench;
 use crate::bench::machine::floor::Floor;
-use crate::bench::workdir::Place;
+use crate::bench::workdir::Workdir;
 use crate::exit::Outcome;
 
 /// Measures, reads back, prints.
 pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
-    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
-    let mut floor = Floor::prepare(&place.floor())?;
+    let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
+    let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let mut bench = Bench { arguments, dir: place.log(), floor };
+    let mut bench = Bench { arguments, dir: workdir.log(), floor };
     let wants =
         |work: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == work);
     for threads in [1, 2] {
@@ -58,7 +59,7 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
         bench.print(measured)?;
     }
     if wants("recover") {
-        recover::run(arguments, &place, &mut bench.floor)?;
+        recover::run(arguments, &workdir, &mut bench.floor)?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! `consensus/recover`: how long opening takes, after a clean close and after a kill.
 //!
-//! Another process builds the log. It is killed with SIGKILL in the middle of writing promises, so that
-//! the log has exactly the entries that were asked for, and every one has to be there. Opening mends what a
-//! kill left: so each opening after a kill is of a copy.
+//! Another process builds the log. It is killed with SIGKILL in the middle of writing promises, so
+//! that the log has exactly the entries that were asked for, and every one has to be there. Opening
+//! mends what a kill left: so each opening after a kill is of a copy.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -22,16 +22,16 @@ use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Mark, Used};
 use crate::bench::page_cache::forget_pages;
-use crate::bench::workdir::Place;
+use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome};
 
 /// How often each opening is measured.
 const TIMES: u64 = 3;
 
 /// Builds, kills or closes, opens, reads back, prints.
-pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor) -> Outcome {
+pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut Floor) -> Outcome {
     for after in [After::Close, After::Kill] {
-        let built = place.log().join(format!("recover-{}", after.name()));
+        let built = workdir.log().join(format!("recover-{}", after.name()));
         build(arguments, &built, after)?;
         let options = arguments.options(Mode::Volatile, true);
         let (mut latencies, mut time, mut used) =
@@ -110,20 +110,22 @@ pub fn run(arguments: &ConsensusBenchArguments, place: &Place, floor: &mut Floor
 }
 
 fn remove(dir: &Path) -> Outcome {
-    let told = |error| Failure::of_io(format_args!("remove {}", dir.display()), &error);
-    std::fs::remove_dir_all(dir).map_err(told)
+    let reported = |error| Failure::of_io(format_args!("remove {}", dir.display()), &error);
+    std::fs::remove_dir_all(dir).map_err(reported)
 }
 
 /// The log once more, beside it.
 fn copy(built: &Path) -> Outcome<PathBuf> {
     let dir = built.with_extension("copy");
-    let told = |error| Failure::of_io(format_args!("copy {}", built.display()), &error);
-    std::fs::create_dir(&dir).map_err(told)?;
-    for entry in std::fs::read_dir(built).map_err(told)? {
-        let entry = entry.map_err(told)?;
-        std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(told)?;
+    let reported = |error| Failure::of_io(format_args!("copy {}", built.display()), &error);
+    std::fs::create_dir(&dir).map_err(reported)?;
+    for entry in std::fs::read_dir(built).map_err(reported)? {
+        let entry = entry.map_err(reported)?;
+        std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(reported)?;
         // What is dirty cannot be dropped from the page cache.
-        File::open(dir.join(entry.file_name())).and_then(|file| file.sync_all()).map_err(told)?;
+        File::open(dir.join(entry.file_name()))
+            .and_then(|file| file.sync_all())
+            .map_err(reported)?;
     }
     Ok(dir)
 }
@@ -151,8 +153,8 @@ fn build(arguments: &ConsensusBenchArguments, dir: &Path, then: After) -> Outcom
     let _leash = child.stdin.take();
     let Some(out) = child.stdout.take() else { return Err(failed("has no output")) };
     let mut line = String::new();
-    let told = BufReader::new(out).read_line(&mut line);
-    if told.ok().and_then(|_| line.trim().parse().ok()) != Some(arguments.entries) {
+    let reported = BufReader::new(out).read_line(&mut line);
+    if reported.ok().and_then(|_| line.trim().parse().ok()) != Some(arguments.entries) {
         let _ = child.kill();
         let _ = child.wait();
         return Err(failed("ended early"));

@@ -67,14 +67,14 @@ impl Bench<'_> {
 
     /// Closes the log and removes it; what it told of itself before.
     pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<Metadata> {
-        let told = log.stats().log;
+        let reported = log.stats().log;
         log.close().map_err(|error| Failure::of_consensus(&error, dir))?;
         if !self.arguments.keep {
             std::fs::remove_dir_all(dir).map_err(|error| {
                 Failure::of_io(format_args!("remove {}", dir.display()), &error)
             })?;
         }
-        Ok(told)
+        Ok(reported)
     }
 
     /// Runs the same work on some threads, on slots of their own, and times it.

@@ -1,8 +1,8 @@
 //! The concurrent callers of a benchmark, as async tasks or as threads.
 //!
 //! A crew works in slices, so that the floor can be sampled between them. A slice begins when every
-//! caller stands ready, and ends when the last has its answer and a flush went through: all of that is
-//! timed. Nothing in the loops allocates, so that every allocation counted is the engine's.
+//! caller stands ready, and ends when the last has its answer and a flush went through: all of that
+//! is timed. Nothing in the loops allocates, so that every allocation counted is the engine's.
 
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
@@ -16,7 +16,8 @@ use crate::bench::measure::resources::{self, Mark, Used};
 use crate::bench::records::payload::{Payload, Recipe};
 use crate::exit::{Failure, Outcome};
 
-/// Callers that do not wait time every so many-th call, because two looks at the clock cost as much.
+/// Callers that do not wait time every so many-th call, because two looks at the clock cost as
+/// much.
 pub const TIMED_EVERY: u64 = 16;
 /// Async callers that never have to wait let others run after so many calls.
 const YIELD_EVERY: u64 = 64;
@@ -54,7 +55,7 @@ pub struct Slice {
 
 /// All callers, between slices.
 #[derive(Debug)]
-pub struct Crew {
+pub struct Callers {
     log: Log,
     work: Work,
     callers: Vec<Caller>,
@@ -62,7 +63,7 @@ pub struct Crew {
     runtime: Option<Runtime>,
 }
 
-impl Crew {
+impl Callers {
     /// Callers that have not begun.
     pub fn new(log: &Log, work: Work, recipe: &Recipe) -> Outcome<Self> {
         let callers = (0..work.writers).map(|writer| Caller::new(recipe, writer, work)).collect();
@@ -316,8 +317,8 @@ impl Caller {
     }
 }
 
-/// The memory of a list of slices for other slices. (Collecting an emptied vector gives its own memory
-/// back.)
+/// The memory of a list of slices for other slices. (Collecting an emptied vector gives its own
+/// memory back.)
 pub(super) fn reuse<'a>(mut slices: Vec<&[u8]>) -> Vec<&'a [u8]> {
     slices.clear();
     slices.into_iter().map(|_| -> &'a [u8] { &[] }).collect()

@@ -1,9 +1,9 @@
 //! When records became durable, for the lag of those who read them.
 //!
-//! A watcher waits for the log as the readers do, and is the first in line; where it is woken, in the
-//! thread that published the durable mark, it notes mark and time. A reader that is faster than the
-//! note has what it has at no lag, and notes that itself. So a lag may be told a few microseconds too
-//! short, never too long.
+//! A watcher waits for the log as the readers do, and is the first in line; where it is woken, in
+//! the thread that published the durable mark, it notes mark and time. A reader that is faster than
+//! the note has what it has at no lag, and notes that itself. So a lag may be told a few
+//! microseconds too short, never too long.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,16 +14,17 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Result, Start};
 use futures_core::Stream as _;
 
-/// The most that is remembered: a reader that lags by more commits than this gets the oldest of them.
+/// The most that is remembered: a reader that lags by more commits than this gets the oldest of
+/// them.
 const MOST: usize = 1 << 16;
 
 /// Numbers that the durable mark reached, and when, in order.
 #[derive(Debug)]
-pub struct Moments {
+pub struct DurableTimes {
     noted: RwLock<VecDeque<(u64, Instant)>>,
 }
 
-impl Moments {
+impl DurableTimes {
     /// None yet.
     pub fn new() -> Self {
         Self { noted: RwLock::new(VecDeque::with_capacity(MOST)) }
@@ -57,33 +58,37 @@ impl Moments {
 /// Notes the moment, and has the watcher look again.
 struct Noting {
     log: Log,
-    moments: Arc<Moments>,
+    durable_times: Arc<DurableTimes>,
     watcher: Waker,
 }
 
 impl Wake for Noting {
     fn wake(self: Arc<Self>) {
-        self.moments.note(self.log.durable().0, Instant::now());
+        self.durable_times.note(self.log.durable().0, Instant::now());
         self.watcher.wake_by_ref();
     }
 }
 
-/// Waits for the log without an end and notes what becomes durable when. Has to stand in line before
-/// the readers do: `standing` is called when it does.
-pub async fn watch(log: Log, moments: Arc<Moments>, standing: impl FnOnce()) -> Result<()> {
+/// Waits for the log without an end and notes what becomes durable when. Has to stand in line
+/// before the readers do: `standing` is called when it does.
+pub async fn watch(
+    log: Log,
+    durable_times: Arc<DurableTimes>,
+    standing: impl FnOnce(),
+) -> Result<()> {
     let mut stream = log.stream(Start::Tip)?;
     let mut standing = Some(standing);
     let mut noting: Option<Waker> = None;
     std::future::poll_fn(|cx: &mut Context<'_>| {
         let watcher = cx.waker();
         let noting = noting.get_or_insert_with(|| {
-            let (log, moments) = (log.clone(), Arc::clone(&moments));
-            Arc::new(Noting { log, moments, watcher: watcher.clone() }).into()
+            let (log, durable_times) = (log.clone(), Arc::clone(&durable_times));
+            Arc::new(Noting { log, durable_times, watcher: watcher.clone() }).into()
         });
         let mut cx = Context::from_waker(noting);
         loop {
             match Pin::new(&mut stream).poll_next(&mut cx) {
-                Poll::Ready(Some(Ok(_))) => moments.note(log.durable().0, Instant::now()),
+                Poll::Ready(Some(Ok(_))) => durable_times.note(log.durable().0, Instant::now()),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(error)),
                 Poll::Ready(None) => return Poll::Ready(Ok(())),
                 Poll::Pending => {
@@ -104,28 +109,28 @@ mod tests {
 
     #[test]
     fn a_lag_counts_from_the_first_mark_at_or_above_the_record() {
-        let moments = Moments::new();
+        let durable_times = DurableTimes::new();
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
-        moments.note(10, at(1));
-        moments.note(20, at(5));
-        moments.note(20, at(9));
-        moments.note(15, at(9));
+        durable_times.note(10, at(1));
+        durable_times.note(20, at(5));
+        durable_times.note(20, at(9));
+        durable_times.note(15, at(9));
         for (seq, ms) in [(10, 9), (11, 5), (20, 5)] {
-            assert_eq!(moments.lag(seq, at(10)), Duration::from_millis(ms), "{seq}");
+            assert_eq!(durable_times.lag(seq, at(10)), Duration::from_millis(ms), "{seq}");
         }
         // Nobody noted it yet: whoever has it, does.
-        assert_eq!(moments.lag(30, at(11)), Duration::ZERO);
-        assert_eq!(moments.lag(25, at(12)), Duration::from_millis(1));
+        assert_eq!(durable_times.lag(30, at(11)), Duration::ZERO);
+        assert_eq!(durable_times.lag(25, at(12)), Duration::from_millis(1));
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let moments = Moments::new();
+        let durable_times = DurableTimes::new();
         let begin = Instant::now();
         for seq in 0..2 * MOST as u64 {
-            moments.note(seq, begin);
+            durable_times.note(seq, begin);
         }
-        assert_eq!(moments.noted.read().unwrap().len(), MOST);
+        assert_eq!(durable_times.noted.read().unwrap().len(), MOST);
     }
 }

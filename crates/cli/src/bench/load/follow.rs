@@ -1,5 +1,6 @@
-//! The process that reads a log which another one writes, for the figures of followers. It is told on its
-//! standard input how far to read, and tells on its standard output what it was given and when.
+//! The process that reads a log which another one writes, for the figures of followers. It is told
+//! on its standard input how far to read, and tells on its standard output what it was given and
+//! when.
 //!
 //! A moment is told by the clock that all processes of the machine share.
 
@@ -89,9 +90,9 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
 fn listen(goal: &AtomicU64) {
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
-    let told = input.read_line(&mut line).ok().and_then(|_| line.trim().parse().ok());
-    if let Some(told) = told {
-        goal.store(told, SeqCst);
+    let reported = input.read_line(&mut line).ok().and_then(|_| line.trim().parse().ok());
+    if let Some(reported) = reported {
+        goal.store(reported, SeqCst);
         let _ = input.read_to_end(&mut Vec::new());
     }
     std::process::exit(crate::exit::Status::Failed as i32);
@@ -120,8 +121,8 @@ impl<W: Write> Follower<W> {
     fn take(&mut self, batch: &Batch) -> Outcome {
         let delivered = shared_clock().as_nanos();
         self.tally = self.tally.and(self.expected.check(0, &mut self.seen, batch)?);
-        let told = writeln!(self.out, "at {} {delivered}", self.seen);
-        told.map_err(|error| Failure::of_io("tell what was read", &error))
+        let reported = writeln!(self.out, "at {} {delivered}", self.seen);
+        reported.map_err(|error| Failure::of_io("tell what was read", &error))
     }
 
     fn flush(&mut self) -> Outcome {

@@ -1,4 +1,5 @@
-//! A process that follows the log of a benchmark: started, told how far to read, and asked what it got.
+//! A process that follows the log of a benchmark: started, told how far to read, and asked what it
+//! got.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use crate::bench::arguments::LogBenchArguments;
-use crate::bench::load::durable_times::Moments;
+use crate::bench::load::durable_times::DurableTimes;
 use crate::bench::load::follow::shared_clock;
 use crate::bench::measure::figure::rounded;
 use crate::bench::measure::latency::Latencies;
@@ -30,7 +31,7 @@ pub struct Follower {
     goal: Option<ChildStdin>,
     lags: Arc<Mutex<Latencies>>,
     hearing: Option<JoinHandle<()>>,
-    told: Receiver<String>,
+    reported: Receiver<String>,
     open_ms: f64,
 }
 
@@ -45,27 +46,29 @@ pub struct Followed {
 }
 
 impl Follower {
-    /// Starts it, and waits until it has opened the log. With `moments` it is asked for its lags.
+    /// Starts it, and waits until it has opened the log. With `durable_times` it is asked for its
+    /// lags.
     pub fn start(
         arguments: &LogBenchArguments,
         dir: &Path,
-        moments: Option<Arc<Moments>>,
+        durable_times: Option<Arc<DurableTimes>>,
     ) -> Outcome<Self> {
         let mut child = spawn(arguments, dir)?;
         let lags = Arc::new(Mutex::new(Latencies::new()));
-        let (tell, told) = sync_channel(1);
+        let (tell, reported) = sync_channel(1);
         let out = child.stdout.take();
         let sums = Arc::clone(&lags);
         let hearing = std::thread::spawn(move || {
             if let Some(out) = out {
-                for line in hear(out, moments.as_deref(), &sums) {
+                for line in hear(out, durable_times.as_deref(), &sums) {
                     // Nobody listens any more when the benchmark has failed.
                     let _ = tell.send(line);
                 }
             }
         });
         let goal = child.stdin.take();
-        let mut follower = Self { child, goal, lags, hearing: Some(hearing), told, open_ms: 0.0 };
+        let mut follower =
+            Self { child, goal, lags, hearing: Some(hearing), reported, open_ms: 0.0 };
         let line = follower.line()?;
         let micros = line.strip_prefix("open ").and_then(|us| us.trim().parse::<f64>().ok());
         follower.open_ms = micros.ok_or_else(|| unclear(&line))? / 1e3;
@@ -81,15 +84,15 @@ impl Follower {
     /// Has it read up to a record and end; what it read.
     pub fn read_to(&mut self, last: u64) -> Outcome<Followed> {
         if let Some(goal) = &mut self.goal {
-            let told = writeln!(goal, "{last}").and_then(|()| goal.flush());
+            let reported = writeln!(goal, "{last}").and_then(|()| goal.flush());
             // If it is gone, it has said why.
-            let _ = told;
+            let _ = reported;
         }
         let line = self.line()?;
-        let told: Value = serde_json::from_str(&line).map_err(|_| unclear(&line))?;
-        let whole = |key: &str| told[key].as_u64().ok_or_else(|| unclear(&line));
+        let reported: Value = serde_json::from_str(&line).map_err(|_| unclear(&line))?;
+        let whole = |key: &str| reported[key].as_u64().ok_or_else(|| unclear(&line));
         let seconds = |key: &str| {
-            told[key].as_f64().map(Duration::from_secs_f64).ok_or_else(|| unclear(&line))
+            reported[key].as_f64().map(Duration::from_secs_f64).ok_or_else(|| unclear(&line))
         };
         let tally = Tally {
             records: whole("records")?,
@@ -110,7 +113,7 @@ impl Follower {
 
     /// What it says beside its lags; what it complained of if it says nothing.
     fn line(&mut self) -> Outcome<String> {
-        match self.told.recv_timeout(DRAIN) {
+        match self.reported.recv_timeout(DRAIN) {
             Ok(line) => Ok(line),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
                 Err(Failure::failed("the follower does not come to its end"))
@@ -158,16 +161,18 @@ impl Followed {
 /// Adds up the lags, and gives every other line.
 fn hear<'a>(
     out: ChildStdout,
-    moments: Option<&'a Moments>,
+    durable_times: Option<&'a DurableTimes>,
     lags: &'a Mutex<Latencies>,
 ) -> impl Iterator<Item = String> + 'a {
     BufReader::new(out).lines().map_while(Result::ok).filter(move |line| {
-        let Some(told) = line.strip_prefix("at ") else { return true };
-        let mut numbers = told.split(' ').map_while(|number| number.parse::<u64>().ok());
-        if let (Some(moments), Some(seq), Some(at)) = (moments, numbers.next(), numbers.next()) {
+        let Some(reported) = line.strip_prefix("at ") else { return true };
+        let mut numbers = reported.split(' ').map_while(|number| number.parse::<u64>().ok());
+        if let (Some(durable_times), Some(seq), Some(at)) =
+            (durable_times, numbers.next(), numbers.next())
+        {
             let ago = shared_clock().saturating_sub(Duration::from_nanos(at));
             let delivered = Instant::now().checked_sub(ago).unwrap_or_else(Instant::now);
-            let lag = moments.lag(seq, delivered);
+            let lag = durable_times.lag(seq, delivered);
             lags.lock().unwrap_or_else(PoisonError::into_inner).add(lag);
         }
         false

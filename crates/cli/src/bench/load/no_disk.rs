@@ -1,8 +1,8 @@
 //! A disk for the log alone, without the disk: once it is told to, what is written to segments goes
 //! nowhere, and nothing is synced. What is left to measure is the log's own work on a record.
 //!
-//! Everything else, names and the small files, is done as ever, so that the log notices nothing. It can
-//! not be read back.
+//! Everything else, names and the small files, is done as ever, so that the log notices nothing. It
+//! can not be read back.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! One writer whose appends arrive at a rate, whether or not the one before is durable.
 //!
-//! The latency of an append counts from the moment it was due, not from when the writer came to it: a
-//! log that holds the writer up is charged for every append that had to wait behind it.
+//! The latency of an append counts from the moment it was due, not from when the writer came to it:
+//! a log that holds the writer up is charged for every append that had to wait behind it.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::bench::records::payload::{Payload, Recipe};
 
 /// The writer, between slices.
 #[derive(Debug)]
-pub struct Pace {
+pub struct OpenLoop {
     log: Log,
     payloads: Vec<Payload>,
     /// Bytes in a second; without it each append is due when the one before is durable.
@@ -49,7 +49,7 @@ impl Wrote {
     }
 }
 
-impl Pace {
+impl OpenLoop {
     /// A writer that has not begun, of `batch` records an append.
     pub fn new(log: &Log, recipe: &Recipe, batch: u32, rate: Option<f64>) -> io::Result<Self> {
         Ok(Self {
@@ -134,8 +134,8 @@ impl Pace {
     }
 }
 
-/// Wakes the writer when an append is due. A thread of its own, because the runtime's timers come up to
-/// two milliseconds late, which would be told as the log's latency.
+/// Wakes the writer when an append is due. A thread of its own, because the runtime's timers come
+/// up to two milliseconds late, which would be told as the log's latency.
 #[derive(Debug)]
 struct Alarm {
     set: SyncSender<Instant>,

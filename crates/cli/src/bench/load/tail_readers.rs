@@ -1,8 +1,8 @@
 //! A crowd of readers that wait at the tip of one log, each a task.
 //!
-//! Each counts what it really got, checks it, and hands its tally over when it has reached the record
-//! that was named as its goal and waits again. An error of one fails the whole: none is left out of the
-//! count in silence.
+//! Each counts what it really got, checks it, and hands its tally over when it has reached the
+//! record that was named as its goal and waits again. An error of one fails the whole: none is left
+//! out of the count in silence.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::bench::load::durable_times::Moments;
+use crate::bench::load::durable_times::DurableTimes;
 use crate::bench::measure::latency::Latencies;
 use crate::bench::records::verify::{Expected, Tally};
 use crate::exit::{Failure, Outcome};
@@ -31,11 +31,11 @@ const NO_GOAL: u64 = u64::MAX;
 
 /// What the readers share.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct TailReaders {
     dir: PathBuf,
     readers: u32,
     expected: Expected,
-    moments: Arc<Moments>,
+    durable_times: Arc<DurableTimes>,
     /// The record after which a reader hands its tally over.
     goal: AtomicU64,
     /// The goal is the end.
@@ -52,14 +52,19 @@ struct State {
     failure: Option<Failure>,
 }
 
-impl Crowd {
+impl TailReaders {
     /// Nobody yet. `dir` is for what is said of failures.
-    pub fn new(dir: PathBuf, readers: u32, expected: Expected, moments: Arc<Moments>) -> Self {
+    pub fn new(
+        dir: PathBuf,
+        readers: u32,
+        expected: Expected,
+        durable_times: Arc<DurableTimes>,
+    ) -> Self {
         Self {
             dir,
             readers,
             expected,
-            moments,
+            durable_times,
             goal: AtomicU64::new(NO_GOAL),
             last: AtomicBool::new(false),
             arrived: AtomicU64::new(0),
@@ -69,9 +74,9 @@ impl Crowd {
         }
     }
 
-    /// Opens a stream at the tip for each reader and has it read. The tasks go into `tasks`, which has
-    /// room for them.
-    pub fn gather(
+    /// Opens a stream at the tip for each reader and has it read. The tasks go into `tasks`, which
+    /// has room for them.
+    pub fn merge(
         self: &Arc<Self>,
         log: &Log,
         runtime: &Handle,
@@ -80,26 +85,26 @@ impl Crowd {
         let (readers, seen) = (self.readers, log.durable().0);
         for reader in 0..readers {
             let stream = log.stream(Start::Tip)?;
-            let crowd = Arc::clone(self);
+            let tail_readers = Arc::clone(self);
             tasks.push(runtime.spawn(async move {
-                if let Err(failure) = crowd.follow(reader, stream, seen).await {
-                    crowd.fail(failure.and(format_args!("reader {reader} of {readers}")));
+                if let Err(failure) = tail_readers.follow(reader, stream, seen).await {
+                    tail_readers.fail(failure.and(format_args!("reader {reader} of {readers}")));
                 }
             }));
         }
         Ok(())
     }
 
-    /// Names the record after which the readers are waited for, before it is appended; whether it is
-    /// the last of all, after which they end.
+    /// Names the record after which the readers are waited for, before it is appended; whether it
+    /// is the last of all, after which they end.
     pub fn name_goal(&self, seq: u64, last: bool) {
         self.last.store(last, SeqCst);
         self.goal.store(seq, SeqCst);
     }
 
-    /// Waits until every reader has reached the goal, and gives what all of them read since they last
-    /// did. Fails when one of them did.
-    pub async fn gathered(&self, at_most: Duration) -> Outcome<Tally> {
+    /// Waits until every reader has reached the goal, and gives what all of them read since they
+    /// last did. Fails when one of them did.
+    pub async fn merged(&self, at_most: Duration) -> Outcome<Tally> {
         let readers = u64::from(self.readers);
         let late = tokio::time::sleep(at_most);
         tokio::pin!(late);
@@ -202,7 +207,7 @@ impl Crowd {
         };
         let batch = next.map_err(|error| Failure::of_log(&error, &self.dir))?;
         let tally = self.expected.check(u64::from(reader), seen, &batch)?;
-        let lag = self.moments.lag(*seen, delivered);
+        let lag = self.durable_times.lag(*seen, delivered);
         let shard = &self.lags[reader as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner).add(lag);
         Ok(tally)
@@ -218,16 +223,19 @@ mod tests {
     const SOON: Duration = Duration::from_millis(50);
     const LATE: Duration = Duration::from_secs(60);
 
-    fn crowd(readers: u32) -> (tempfile::TempDir, Log, Arc<Crowd>, Vec<JoinHandle<()>>) {
+    fn tail_readers(
+        readers: u32,
+    ) -> (tempfile::TempDir, Log, Arc<TailReaders>, Vec<JoinHandle<()>>) {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::open(dir.path().join("log"), esker_log::Options::default()).unwrap();
         let expected = Expected::new(&Recipe { seed: 1, sizes: 10..=20 }, Verify::Full);
-        let moments = Arc::new(Moments::new());
-        let crowd = Arc::new(Crowd::new(dir.path().into(), readers, expected, moments));
+        let durable_times = Arc::new(DurableTimes::new());
+        let tail_readers =
+            Arc::new(TailReaders::new(dir.path().into(), readers, expected, durable_times));
         let mut tasks = Vec::new();
-        crowd.name_goal(0, false);
-        crowd.gather(&log, &Handle::current(), &mut tasks).unwrap();
-        (dir, log, crowd, tasks)
+        tail_readers.name_goal(0, false);
+        tail_readers.merge(&log, &Handle::current(), &mut tasks).unwrap();
+        (dir, log, tail_readers, tasks)
     }
 
     async fn append(log: &Log, from: u64, to: u64) -> u64 {
@@ -242,42 +250,42 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_told_was_read() {
-        let (_dir, log, crowd, tasks) = crowd(3);
-        assert_eq!(crowd.gathered(LATE).await.unwrap(), Tally::default());
+    async fn reported_records_were_read() {
+        let (_dir, log, tail_readers, tasks) = tail_readers(3);
+        assert_eq!(tail_readers.merged(LATE).await.unwrap(), Tally::default());
         for (from, to, last) in [(0, 10, false), (10, 15, false), (15, 40, true)] {
-            crowd.name_goal(to, last);
+            tail_readers.name_goal(to, last);
             let bytes = 3 * append(&log, from, to).await;
             let records = 3 * (to - from);
-            let read = crowd.gathered(LATE).await.unwrap();
+            let read = tail_readers.merged(LATE).await.unwrap();
             assert_eq!(read, Tally { records, bytes, touched: bytes });
         }
         for task in tasks {
             task.await.unwrap();
         }
-        assert!(crowd.take_lags().count() > 0);
-        assert_eq!(crowd.take_lags().count(), 0);
+        assert!(tail_readers.take_lags().count() > 0);
+        assert_eq!(tail_readers.take_lags().count(), 0);
     }
 
     #[tokio::test]
     async fn a_reader_that_is_gone_is_not_counted() {
-        let (_dir, log, crowd, tasks) = crowd(3);
-        crowd.gathered(LATE).await.unwrap();
+        let (_dir, log, tail_readers, tasks) = tail_readers(3);
+        tail_readers.merged(LATE).await.unwrap();
         tasks[1].abort();
-        crowd.name_goal(5, true);
+        tail_readers.name_goal(5, true);
         append(&log, 0, 5).await;
-        let said = crowd.gathered(SOON).await.unwrap_err();
+        let said = tail_readers.merged(SOON).await.unwrap_err();
         assert!(format!("{said:?}").contains("of 3 readers have not got everything"), "{said:?}");
     }
 
     #[tokio::test]
-    async fn an_error_of_the_stream_fails_the_crowd() {
-        let (_dir, log, crowd, _tasks) = crowd(3);
-        crowd.gathered(LATE).await.unwrap();
-        crowd.name_goal(5, true);
+    async fn a_stream_error_fails_the_tail_readers() {
+        let (_dir, log, tail_readers, _tasks) = tail_readers(3);
+        tail_readers.merged(LATE).await.unwrap();
+        tail_readers.name_goal(5, true);
         append(&log, 0, 4).await;
         log.close().unwrap();
-        let said = crowd.gathered(LATE).await.unwrap_err();
+        let said = tail_readers.merged(LATE).await.unwrap_err();
         assert!(format!("{said:?}").contains("of 3"), "{said:?}");
     }
 }

@@ -11,7 +11,7 @@ use crate::bench::machine::floor::{Floor, IN_FLIGHT};
 use crate::bench::machine::raw::{self, RawArguments};
 use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::resources::{self, Mark, Used};
-use crate::bench::workdir::Place;
+use crate::bench::workdir::Workdir;
 use crate::exit::Outcome;
 use crate::quantity;
 const EXAMPLES: &str = "\
@@ -48,27 +48,27 @@ pub fn run(arguments: &FloorArguments) -> Outcome {
         let dir = arguments.dir.as_deref();
         return raw::run(&arguments.raw, dir, arguments.seconds, arguments.json);
     }
-    let place = Place::make(arguments.dir.as_deref(), false)?;
-    let mut floor = Floor::prepare(&place.floor())?;
+    let workdir = Workdir::make(arguments.dir.as_deref(), false)?;
+    let mut floor = Floor::prepare(&workdir.floor())?;
     let (begin, mark) = (Instant::now(), Mark::now());
     floor.sample()?;
     while begin.elapsed().as_secs_f64() < arguments.seconds {
         floor.sample()?;
     }
     let used = Used { resident: resources::peak(), ..mark.used() };
-    let told = floor.medians();
+    let reported = floor.medians();
     let (syncs, sync_time) = floor.syncs();
     let ops = syncs.count();
     Figure {
         params: json!({
             "seconds": arguments.seconds,
-            "samples": told.samples,
+            "samples": reported.samples,
             "direct": floor.is_direct(),
             "in_flight": IN_FLIGHT,
             "operation": "overwrite 4 KiB of written blocks + fdatasync",
         }),
         latencies: syncs.clone(),
-        floor: told,
+        floor: reported,
         used,
         verified: false,
         ..Figure::of("floor", ops, ops * BLOCK as u64, sync_time)

@@ -1,5 +1,5 @@
-//! Raw I/O without a log: one writer that goes through a file from front to back, and readers that read
-//! at random places of it, each with one transfer in flight.
+//! Raw I/O without a log: one writer that goes through a file from front to back, and readers that
+//! read at random places of it, each with one transfer in flight.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Mark, Used};
 use crate::bench::records::payload::mix;
-use crate::bench::workdir::Place;
+use crate::bench::workdir::Workdir;
 use crate::choices::{Choice, DiskChoice};
 use crate::exit::{Failure, Outcome};
 use crate::quantity;
@@ -55,7 +55,8 @@ pub struct RawArguments {
     /// With --raw and --disk uring: buffers and file are registered with the kernel
     #[arg(long, aliases = ["register-file", "register-buf"], requires = "raw")]
     register: bool,
-    /// With --raw: buffers on huge pages; --buffer-size is then a multiple of their size, usually 2M
+    /// With --raw: buffers on huge pages; --buffer-size is then a multiple of their size, usually
+    /// 2M
     #[arg(long, requires = "raw")]
     huge_pages: bool,
 }
@@ -102,8 +103,8 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
     if arguments.no_writer && arguments.readers == 0 {
         return Err(Failure::usage("--no-writer with --readers 0 leaves nothing to measure"));
     }
-    let place = Place::make(dir, false)?;
-    let dir = place.floor();
+    let workdir = Workdir::make(dir, false)?;
+    let dir = workdir.floor();
     let huge = arguments.huge_pages.then(|| {
         let threads = arguments.readers + u32::from(!arguments.no_writer);
         HugePages::reserve(arguments.buffer_size as usize, threads.max(1) as usize)
@@ -225,8 +226,8 @@ impl<'a> Raw<'a> {
             let reads: Vec<_> = (1_u64..)
                 .zip(&mut readers)
                 .map(|(reader, file)| {
-                    let place = move |n| mix(reader << 32 | n) % self.count * self.len;
-                    scope.spawn(move || repeat(over, |n| file.read(place(n))))
+                    let workdir = move |n| mix(reader << 32 | n) % self.count * self.len;
+                    scope.spawn(move || repeat(over, |n| file.read(workdir(n))))
                 })
                 .collect();
             std::thread::sleep(time);

@@ -1,8 +1,8 @@
-//! Counting heap allocations and their bytes, so that "no allocation per append" and "an idle reader
-//! costs bytes" can be seen and not only claimed.
+//! Counting heap allocations and their bytes, so that "no allocation per append" and "an idle
+//! reader costs bytes" can be seen and not only claimed.
 //!
-//! Each counter is one relaxed addition an allocation; what is measured allocates next to nothing, so
-//! that it costs next to nothing.
+//! Each counter is one relaxed addition an allocation; what is measured allocates next to nothing,
+//! so that it costs next to nothing.
 
 #![allow(unsafe_code)]
 
@@ -16,8 +16,8 @@ static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
 /// The system's allocator, counted.
 pub struct CountingAllocator;
 
-// SAFETY: every call goes to the system's allocator as it came, and so does its answer; the counters
-// are no part of either.
+// SAFETY: every call goes to the system's allocator as it came, and so does its answer; the
+// counters are no part of either.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size());

@@ -30,7 +30,7 @@ pub struct Figure {
     pub open_ms: Option<f64>,
     /// What only this figure has.
     pub more: Map<String, Value>,
-    /// What people are told beside the rate.
+    /// Additional text beside the rate.
     pub summary: Option<Summary>,
 }
 
@@ -54,7 +54,7 @@ pub enum Shape {
 
 /// The keys are interface.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Reported<'a> {
     bench: &'a str,
     params: &'a Value,
     ops: u64,
@@ -101,20 +101,20 @@ impl Figure {
 
     /// Prints it on standard output.
     pub fn print(&self, as_json: bool, shape: Shape) -> Outcome {
-        let told = self.told(shape);
+        let reported = self.reported(shape);
         if as_json {
-            output::print_json(&told)
+            output::print_json(&reported)
         } else {
-            output::print(&text(&told, shape, self.summary.as_ref()))
+            output::print(&text(&reported, shape, self.summary.as_ref()))
         }
     }
 
-    fn told(&self, shape: Shape) -> Told<'_> {
+    fn reported(&self, shape: Shape) -> Reported<'_> {
         let seconds = self.time.as_secs_f64().max(1e-9);
         let ops = self.ops.max(1) as f64;
         let mb_per_s = self.bytes as f64 / seconds / 1e6;
         let p50_us = self.latencies.quantile_us(0.5);
-        Told {
+        Reported {
             bench: self.bench,
             params: &self.params,
             ops: self.ops,
@@ -148,13 +148,13 @@ impl Figure {
     }
 }
 
-fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
+fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> String {
     let mut text = String::new();
-    let floor = &told.floor;
+    let floor = &reported.floor;
     // Given where the operations are something else: what was there after each opening.
-    let openings = told.params.get("openings").and_then(Value::as_u64);
+    let openings = reported.params.get("openings").and_then(Value::as_u64);
     if shape != Shape::Floor {
-        let _ = writeln!(text, "{}  {}", told.bench, circumstances(told.params));
+        let _ = writeln!(text, "{}  {}", reported.bench, circumstances(reported.params));
     }
     match shape {
         Shape::Rate => {
@@ -165,22 +165,22 @@ fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
                 text,
                 "  {}{:.3} s, {:.0} records/s, {:.1} MB/s; latency p50 {}, p99 {}, p99.9 {}, max {}",
                 if summary.is_some() { "Writer:  " } else { "" },
-                told.seconds,
-                told.ops_per_s,
-                told.mb_per_s,
-                time(told.p50_us),
-                time(told.p99_us),
-                time(told.p999_us),
-                time(told.max_us)
+                reported.seconds,
+                reported.ops_per_s,
+                reported.mb_per_s,
+                time(reported.p50_us),
+                time(reported.p99_us),
+                time(reported.p999_us),
+                time(reported.max_us)
             );
             if let Some(Summary { readers, .. }) = summary {
                 let _ = writeln!(text, "  Readers: {readers}");
             }
         }
         Shape::Reading => {
-            let (records, mb) = (told.ops_per_s, told.mb_per_s);
+            let (records, mb) = (reported.ops_per_s, reported.mb_per_s);
             let _ = writeln!(text, "  {records:.0} records/s, {mb:.1} MB/s read");
-            for (name, value) in told.more {
+            for (name, value) in reported.more {
                 let _ = writeln!(text, "  {name}: {value}");
             }
         }
@@ -188,9 +188,9 @@ fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
             let _ = writeln!(
                 text,
                 "  {:.1} ms to open, the median of {}; the slowest {:.1} ms",
-                told.open_ms.unwrap_or_default(),
-                openings.unwrap_or(told.ops),
-                told.max_us / 1e3
+                reported.open_ms.unwrap_or_default(),
+                openings.unwrap_or(reported.ops),
+                reported.max_us / 1e3
             );
         }
         Shape::Floor => {}
@@ -210,14 +210,14 @@ fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
         let _ = writeln!(
             text,
             "  against it: p50 {} x overwrite + sync, {} x the write rate",
-            told.ratio["p50_to_sync"], told.ratio["mb_per_s_to_seq"]
+            reported.ratio["p50_to_sync"], reported.ratio["mb_per_s_to_seq"]
         );
     }
     if shape == Shape::Reading {
         let _ = writeln!(
             text,
             "  against it: {} x the read rate, {} x memcpy",
-            told.ratio["mb_per_s_to_read"], told.ratio["mb_per_s_to_memcpy"]
+            reported.ratio["mb_per_s_to_read"], reported.ratio["mb_per_s_to_memcpy"]
         );
     }
     if shape != Shape::Floor {
@@ -226,7 +226,7 @@ fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
             Shape::Opening => "opening",
             _ => "record",
         };
-        let verified = match (told.verified, shape) {
+        let verified = match (reported.verified, shape) {
             (false, _) => "not verified",
             (true, Shape::Reading) => "checked as it was read",
             (true, _) => "read back and compared",
@@ -234,7 +234,7 @@ fn text(told: &Told<'_>, shape: Shape, summary: Option<&Summary>) -> String {
         let _ = writeln!(
             text,
             "  {:.2} s processor, {:.0} MB resident, {} allocations per {what}; {verified}",
-            told.cpu_seconds, told.rss_mb, told.allocs_per_op
+            reported.cpu_seconds, reported.rss_mb, reported.allocs_per_op
         );
     }
     text

@@ -78,8 +78,8 @@ mod tests {
         even.merge(&odd);
         assert_eq!(even.count(), 1000);
         for (share, us) in [(0.5, 500.0), (0.99, 990.0), (1.0, 1000.0)] {
-            let told = even.quantile_us(share);
-            assert!((told - us).abs() / us < 0.002, "{share}: {told}");
+            let reported = even.quantile_us(share);
+            assert!((reported - us).abs() / us < 0.002, "{share}: {reported}");
         }
         assert!((even.max_us() - 1000.0).abs() < 2.0);
         assert_eq!(Latencies::new().quantile_us(0.5), 0.0);

@@ -1,11 +1,11 @@
 //! One latency histogram for each thread that runs callers, however many callers there are.
 //!
-//! A histogram takes more than 100 KB, and the counters that a run touches are spread over a tenth of
-//! it. One for each of thousands of callers is more than the caches and the translation buffers hold,
-//! and then the benchmark measures its own misses.
+//! A histogram takes more than 100 KB, and the counters that a run touches are spread over a tenth
+//! of it. One for each of thousands of callers is more than the caches and the translation buffers
+//! hold, and then the benchmark measures its own misses.
 //!
-//! Recording allocates nothing and shares no cache line: a thread has a slot of its own, and the lock in
-//! it is never waited for.
+//! Recording allocates nothing and shares no cache line: a thread has a slot of its own, and the
+//! lock in it is never waited for.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,9 +1,9 @@
 //! Records that can be computed again: every byte follows from a seed, the writer, and the writer's
 //! count, so that what is read back can be compared and not only counted.
 //!
-//! A record begins with its writer and count. The rest is noise of that writer with a stamp in each 512
-//! bytes that no other record has, so that a sector of another record, or of nothing, is seen. Making
-//! one costs a few stamps and no copy, so that the benchmark measures the log.
+//! A record begins with its writer and count. The rest is noise of that writer with a stamp in each
+//! 512 bytes that no other record has, so that a sector of another record, or of nothing, is seen.
+//! Making one costs a few stamps and no copy, so that the benchmark measures the log.
 
 use std::ops::RangeInclusive;
 
@@ -91,8 +91,8 @@ impl Payload {
         let mut head = [0; HEAD];
         head[..4].copy_from_slice(&self.writer.to_le_bytes());
         head[4..].copy_from_slice(&count.to_le_bytes());
-        let told = record.len().min(HEAD);
-        if record[..told] != head[..told] {
+        let reported = record.len().min(HEAD);
+        if record[..reported] != head[..reported] {
             return false;
         }
         let mut stamp = key;

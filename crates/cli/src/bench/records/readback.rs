@@ -1,5 +1,5 @@
-//! Reading back what a benchmark wrote, after the log was closed and opened again, and comparing every
-//! byte and every writer's order. Where the log is a ring, what it kept is compared.
+//! Reading back what a benchmark wrote, after the log was closed and opened again, and comparing
+//! every byte and every writer's order. Where the log is a ring, what it kept is compared.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::exit::{Failure, Outcome};
 /// What stands in the log.
 #[derive(Debug)]
 pub struct Compared {
-    /// How many records each writer wrote, by the last one of it that is there; `None` for one of which a
-    /// ring kept nothing.
+    /// How many records each writer wrote, by the last one of it that is there; `None` for one of
+    /// which a ring kept nothing.
     pub counts: Vec<Option<u64>>,
     /// The records that were compared, and their bytes.
     pub records: u64,
@@ -24,7 +24,8 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Fails unless what is there ends with the last of all records, and with the last of each writer.
+    /// Fails unless what is there ends with the last of all records, and with the last of each
+    /// writer.
     pub fn ends_with(&self, written: &[u64]) -> Outcome {
         let each = self.counts.iter().zip(written);
         let ends = each.clone().all(|(read, wrote)| read.is_none_or(|read| read == *wrote));
@@ -35,8 +36,8 @@ impl Compared {
     }
 }
 
-/// Reads the whole log in `dir` and compares it with what `writers` writers must have written, whose
-/// counts begin at 0; the first of them may be gone where the options keep a ring.
+/// Reads the whole log in `dir` and compares it with what `writers` writers must have written,
+/// whose counts begin at 0; the first of them may be gone where the options keep a ring.
 ///
 /// Fails at the first record that is not the next one of its writer, byte for byte.
 pub fn compare(dir: &Path, options: &Options, recipe: &Recipe, writers: u32) -> Outcome<Compared> {
@@ -81,7 +82,7 @@ struct Next {
 
 fn is_next(writers: &mut [Next], before: u64, record: &[u8]) -> bool {
     let (writer, count) = match head_of(record) {
-        Some(told) => told,
+        Some(reported) => reported,
         // Too short to tell: then there is one writer, and the record's number does.
         None if record.len() < HEAD && writers.len() == 1 => (0, before),
         None => return false,

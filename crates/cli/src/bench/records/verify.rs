@@ -1,7 +1,7 @@
 //! What a reader checks of the records that it is given, and what it counts.
 //!
-//! One writer's records are numbered from 1, so that everything about a record follows from its number.
-//! What is expected is shared by all readers and never written to.
+//! One writer's records are numbered from 1, so that everything about a record follows from its
+//! number. What is expected is shared by all readers and never written to.
 
 use clap::ValueEnum;
 use esker_log::Batch;
@@ -70,8 +70,8 @@ impl Expected {
         Self { how, recipe: recipe.clone(), payload: recipe.of(0) }
     }
 
-    /// Checks and counts the records of a batch, which follows the record `seen`, and moves that on.
-    /// Readers compare different records byte for byte: `offset` is a reader's own.
+    /// Checks and counts the records of a batch, which follows the record `seen`, and moves that
+    /// on. Readers compare different records byte for byte: `offset` is a reader's own.
     ///
     /// Fails at the first record that is not the one that had to come.
     pub fn check(&self, offset: u64, seen: &mut u64, batch: &Batch) -> Outcome<Tally> {

@@ -7,23 +7,23 @@ use esker_log::Log;
 use serde_json::{Value, json};
 
 use crate::bench::arguments::{LogBenchArguments, SECONDS};
-use crate::bench::load::callers::{Crew, Slice, TIMED_EVERY, Until, WORKERS, Work};
+use crate::bench::load::callers::{Callers, Slice, TIMED_EVERY, Until, WORKERS, Work};
 use crate::bench::load::no_disk::NoDisk;
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape, Summary};
 use crate::bench::records::readback::{self, Compared};
-use crate::bench::workdir::Place;
+use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome, complain};
 
-/// Work before the timed part, so that the steady state is measured: at most so long, and at most such a
-/// part of the timed part.
+/// Work before the timed part, so that the steady state is measured: at most so long, and at most
+/// such a part of the timed part.
 const WARM_UP_S: f64 = 0.3;
 const WARM_UP_PART: f64 = 0.2;
 
 /// Runs, reads back, prints.
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
-    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
-    let dir = place.log();
+    let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
+    let dir = workdir.log();
     let of_log = |error| Failure::of_log(&error, &dir);
     let mut options = arguments.options();
     let switch = arguments.no_disk.then(|| {
@@ -40,7 +40,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         delay: Duration::from_millis(arguments.delay),
     };
 
-    let mut floor = Floor::prepare(&place.floor())?;
+    let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let begin = Instant::now();
     let log = Log::open(&dir, options.clone()).map_err(of_log)?;
@@ -48,10 +48,10 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     if let Some(switch) = switch {
         switch.throw();
     }
-    let mut crew = Crew::new(&log, work, &recipe)?;
+    let mut callers = Callers::new(&log, work, &recipe)?;
     let plan = Plan::of(arguments);
-    crew.run(plan.warm_up).map_err(of_log)?;
-    crew.take_latencies();
+    callers.run(plan.warm_up).map_err(of_log)?;
+    callers.take_latencies();
     let mut total = Slice::default();
     for (index, until) in plan.slices.iter().enumerate() {
         if index > 0 {
@@ -65,7 +65,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
                 total.ops
             ));
         }
-        let slice = crew.run(*until).map_err(of_log)?;
+        let slice = callers.run(*until).map_err(of_log)?;
         total = Slice {
             ops: total.ops + slice.ops,
             bytes: total.bytes + slice.bytes,
@@ -74,9 +74,9 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         };
     }
     floor.sample()?;
-    let (latencies, counts) = (crew.take_latencies(), crew.counts());
+    let (latencies, counts) = (callers.take_latencies(), callers.counts());
     let metadata = log.metadata();
-    drop(crew);
+    drop(callers);
     log.close().map_err(of_log)?;
 
     let mut params = arguments.params(&options);

@@ -1,5 +1,5 @@
-//! The process that builds a log for `log/open`, and that is killed in the middle of its work when that
-//! is what is measured.
+//! The process that builds a log for `log/open`, and that is killed in the middle of its work when
+//! that is what is measured.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -33,8 +33,8 @@ pub struct BuildArguments {
     writing: WritingArguments,
 }
 
-/// Appends behind what is there, says how far the log is durable, and closes it, or goes on until it is
-/// killed.
+/// Appends behind what is there, says how far the log is durable, and closes it, or goes on until
+/// it is killed.
 pub fn run(arguments: &BuildArguments) -> Outcome {
     // If whoever wants the log dies, so does this.
     std::thread::spawn(|| {

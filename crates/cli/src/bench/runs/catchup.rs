@@ -1,9 +1,9 @@
-//! `log/catchup`: a reader that begins at the oldest record of a large log: alone, and beside a writer
-//! at full speed, which in turn is measured with and without the reader. The same files are read
-//! without a log, too: that is the reader's own floor.
+//! `log/catchup`: a reader that begins at the oldest record of a large log: alone, and beside a
+//! writer at full speed, which in turn is measured with and without the reader. The same files are
+//! read without a log, too: that is the reader's own floor.
 //!
-//! The disk is what is measured: where the log does not read past the page cache by itself, the system
-//! is asked to forget the pages of the segments before each reading.
+//! The disk is what is measured: where the log does not read past the page cache by itself, the
+//! system is asked to forget the pages of the segments before each reading.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use esker_log::{Log, Start};
 use serde_json::{Map, Value, json};
 
 use crate::bench::arguments::{LogBenchArguments, SECONDS};
-use crate::bench::load::callers::{Crew, Slice, Until, Work};
+use crate::bench::load::callers::{Callers, Slice, Until, Work};
 use crate::bench::load::follower::{Followed, Follower};
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape, rounded};
@@ -22,25 +22,25 @@ use crate::bench::measure::resources::{self, Mark, Used};
 use crate::bench::page_cache::{forget_pages, read_raw};
 use crate::bench::records::verify::{Expected, Tally, Verify};
 use crate::bench::runs::open::BYTES;
-use crate::bench::workdir::Place;
+use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome};
 
 /// Runs, checks what is read, prints.
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
-    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
-    let dir = place.log();
+    let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
+    let dir = workdir.log();
     let of_log = |error| Failure::of_log(&error, &dir);
     let (options, recipe) = (arguments.options(), arguments.recipe());
     let delay = Duration::ZERO;
     let work =
         Work { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
-    let mut floor = Floor::prepare(&place.floor())?;
+    let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let log = Log::open(&dir, options.clone()).map_err(of_log)?;
-    let mut crew = Crew::new(&log, work, &recipe)?;
+    let mut callers = Callers::new(&log, work, &recipe)?;
     let asked = arguments.bytes.unwrap_or(BYTES);
     let records = asked.div_ceil(mean_size(arguments)).max(1);
-    let built = crew.run(Until::Records(records)).map_err(of_log)?;
+    let built = callers.run(Until::Records(records)).map_err(of_log)?;
     let direct = log.metadata().direct;
     let reading = Reading {
         log: &log,
@@ -73,12 +73,12 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let seconds = arguments.seconds.unwrap_or(SECONDS);
     let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
     // A disk changes from minute to minute: the writer alone is measured before and after.
-    let before = crew.run(time(seconds / 2.0)).map_err(of_log)?;
-    let (with_reader, beside) = reading.beside(&mut crew, time(seconds))?;
-    let after = crew.run(time(seconds / 2.0)).map_err(of_log)?;
+    let before = callers.run(time(seconds / 2.0)).map_err(of_log)?;
+    let (with_reader, beside) = reading.beside(&mut callers, time(seconds))?;
+    let after = callers.run(time(seconds / 2.0)).map_err(of_log)?;
     floor.sample()?;
     let metadata = log.metadata();
-    drop(crew);
+    drop(callers);
     log.close().map_err(of_log)?;
 
     let mut params = arguments.params(&options);
@@ -203,7 +203,7 @@ impl Reading<'_> {
     }
 
     /// Reads lap after lap for as long as the writer writes.
-    fn beside(&self, crew: &mut Crew, until: Until) -> Outcome<(Slice, Read)> {
+    fn beside(&self, callers: &mut Callers, until: Until) -> Outcome<(Slice, Read)> {
         let over = AtomicBool::new(false);
         let (wrote, read) = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -217,7 +217,7 @@ impl Reading<'_> {
                 }
                 Ok(all)
             });
-            let wrote = crew.run(until);
+            let wrote = callers.run(until);
             over.store(true, Relaxed);
             let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (wrote, read)

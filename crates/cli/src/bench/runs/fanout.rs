@@ -1,8 +1,8 @@
 //! `log/fanout`: many readers at the tip of one log, while one writer appends.
 //!
-//! The run goes in slices. A slice ends when every reader has got its last record and waits again, so
-//! that nothing is left out of the count and the floor can be sampled between slices. With `--rate 0`
-//! each append is a slice of its own: it finds all readers idle.
+//! The run goes in slices. A slice ends when every reader has got its last record and waits again,
+//! so that nothing is left out of the count and the floor can be sampled between slices. With
+//! `--rate 0` each append is a slice of its own: it finds all readers idle.
 
 use std::mem::size_of;
 use std::path::Path;
@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 
 use crate::bench::arguments::{LogBenchArguments, SECONDS};
 use crate::bench::load::callers::{Until, WORKERS};
-use crate::bench::load::durable_times::{self, Moments};
+use crate::bench::load::durable_times::{self, DurableTimes};
 use crate::bench::load::follower::Follower;
-use crate::bench::load::open_loop::{Pace, Wrote};
-use crate::bench::load::tail_readers::Crowd;
+use crate::bench::load::open_loop::{OpenLoop, Wrote};
+use crate::bench::load::tail_readers::TailReaders;
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::allocations;
 use crate::bench::measure::figure::{Figure, Shape, rounded};
@@ -27,7 +27,7 @@ use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Mark, Used};
 use crate::bench::records::readback;
 use crate::bench::records::verify::{Expected, Tally, Verify};
-use crate::bench::workdir::Place;
+use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome};
 
 /// Slices of the timed part.
@@ -41,11 +41,11 @@ const DRAIN: Duration = Duration::from_secs(120);
 
 /// Runs, reads back, prints.
 pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
-    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
-    let dir = place.log();
+    let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
+    let dir = workdir.log();
     let of_log = |error| Failure::of_log(&error, &dir);
     let (options, recipe) = (arguments.options(), arguments.recipe());
-    let mut floor = Floor::prepare(&place.floor())?;
+    let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let log = Log::open(&dir, options.clone()).map_err(of_log)?;
     let runtime = Builder::new_multi_thread()
@@ -56,22 +56,27 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let of_io = |error| Failure::of_io("start a thread", &error);
 
     let rate = arguments.rate.filter(|rate| *rate > 0).map(|rate| rate as f64);
-    let moments = Arc::new(Moments::new());
+    let durable_times = Arc::new(DurableTimes::new());
     let expected = Expected::new(&arguments.expected_recipe(), arguments.verify());
     let follower = arguments.follower.then(|| {
-        let moments = Some(Arc::clone(&moments));
-        Follower::start(arguments, &dir, moments)
+        let durable_times = Some(Arc::clone(&durable_times));
+        Follower::start(arguments, &dir, durable_times)
     });
     let mut fanout = Fanout {
         follower: follower.transpose()?,
-        crowd: Arc::new(Crowd::new(dir.clone(), readers, expected, Arc::clone(&moments))),
-        pace: Some(Pace::new(&log, &recipe, arguments.batch(), rate).map_err(of_io)?),
+        tail_readers: Arc::new(TailReaders::new(
+            dir.clone(),
+            readers,
+            expected,
+            Arc::clone(&durable_times),
+        )),
+        pace: Some(OpenLoop::new(&log, &recipe, arguments.batch(), rate).map_err(of_io)?),
         blocking: arguments.blocking,
         runtime,
         dir: &dir,
         tasks: Vec::with_capacity(readers as usize),
     };
-    let idle_bytes = fanout.gather(&log, moments)?;
+    let idle_bytes = fanout.merge(&log, durable_times)?;
     let total = fanout.measure(arguments, &mut floor)?;
     fanout.end()?;
     let follower = fanout.follower.take();
@@ -165,9 +170,9 @@ fn seconds(arguments: &LogBenchArguments) -> f64 {
 struct Fanout<'a> {
     /// Another process that reads the same.
     follower: Option<Follower>,
-    crowd: Arc<Crowd>,
+    tail_readers: Arc<TailReaders>,
     /// Away while a slice runs.
-    pace: Option<Pace>,
+    pace: Option<OpenLoop>,
     /// The writer has a thread of its own.
     blocking: bool,
     runtime: Runtime,
@@ -190,20 +195,20 @@ struct Total {
 
 impl Fanout<'_> {
     /// Opens the readers and waits until all are idle; the bytes of heap that this took.
-    fn gather(&mut self, log: &Log, moments: Arc<Moments>) -> Outcome<u64> {
+    fn merge(&mut self, log: &Log, durable_times: Arc<DurableTimes>) -> Outcome<u64> {
         let of_log = |error| Failure::of_log(&error, self.dir);
         let (standing, stands) = std::sync::mpsc::sync_channel::<()>(1);
         let watched = log.clone();
         self.runtime.spawn(async move {
             // What fails here fails for the readers and the writer, too, and they tell.
-            let _ = durable_times::watch(watched, moments, move || drop(standing)).await;
+            let _ = durable_times::watch(watched, durable_times, move || drop(standing)).await;
         });
         // It says nothing and lets go.
         let _ = stands.recv();
         let before = allocations::live_bytes();
-        self.crowd.name_goal(0, false);
-        self.crowd.gather(log, self.runtime.handle(), &mut self.tasks).map_err(of_log)?;
-        self.runtime.block_on(self.crowd.gathered(DRAIN))?;
+        self.tail_readers.name_goal(0, false);
+        self.tail_readers.merge(log, self.runtime.handle(), &mut self.tasks).map_err(of_log)?;
+        self.runtime.block_on(self.tail_readers.merged(DRAIN))?;
         Ok(allocations::live_bytes().saturating_sub(before))
     }
 
@@ -261,10 +266,10 @@ impl Fanout<'_> {
     fn slice(&mut self, until: Until, last: bool, total: &mut Total) -> Outcome {
         let of_log = |error| Failure::of_log(&error, self.dir);
         let Some(mut pace) = self.pace.take() else { unreachable!("there between slices") };
-        let crowd = Arc::clone(&self.crowd);
+        let tail_readers = Arc::clone(&self.tail_readers);
         let (begin, mark) = (Instant::now(), Mark::now());
         let work = async move {
-            let wrote = pace.slice(until, |seq| crowd.name_goal(seq, last)).await;
+            let wrote = pace.slice(until, |seq| tail_readers.name_goal(seq, last)).await;
             (pace, wrote)
         };
         let (mut pace, wrote) = if self.blocking {
@@ -274,7 +279,7 @@ impl Fanout<'_> {
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
         };
         let wrote = wrote.map_err(of_log)?;
-        let read = self.runtime.block_on(self.crowd.gathered(DRAIN))?;
+        let read = self.runtime.block_on(self.tail_readers.merged(DRAIN))?;
         let used = Used { resident: resources::peak(), ..mark.used() };
         total.time += begin.elapsed();
         total.latencies.merge(&pace.take_latencies());
@@ -290,7 +295,7 @@ impl Fanout<'_> {
         total.wrote = total.wrote.and(wrote);
         total.read = total.read.and(read);
         total.used = total.used.and(used);
-        total.lags.merge(&self.crowd.take_lags());
+        total.lags.merge(&self.tail_readers.take_lags());
         total.slices += 1;
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! `log/open`: how long opening takes, after a kill and after a clean close.
 //!
-//! Another process builds the log. It is killed with SIGKILL in the middle of appending, and what it had
-//! reported as durable has to be there. Before each opening the system is asked to forget the pages of
-//! the segments, so that the disk is read; whatever it keeps nevertheless is not under a program's
-//! control.
+//! Another process builds the log. It is killed with SIGKILL in the middle of appending, and what
+//! it had reported as durable has to be there. Before each opening the system is asked to forget
+//! the pages of the segments, so that the disk is read; whatever it keeps nevertheless is not under
+//! a program's control.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::bench::measure::resources::{self, Mark, Used};
 use crate::bench::page_cache::forget_pages;
 use crate::bench::records::payload::mix;
 use crate::bench::records::readback;
-use crate::bench::workdir::Place;
+use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome};
 use crate::quantity;
 
@@ -34,12 +34,12 @@ const MORE: u64 = 1 << 20;
 
 /// Builds, kills, opens, reads back, prints.
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
-    let place = Place::make(arguments.dir.as_deref(), arguments.keep)?;
+    let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let mut opening = Opening {
         arguments,
         options: arguments.options(),
-        floor: Floor::prepare(&place.floor())?,
-        dir: &place.log(),
+        floor: Floor::prepare(&workdir.floor())?,
+        dir: &workdir.log(),
         bytes: arguments.bytes.unwrap_or(BYTES),
         least: 0,
     };
@@ -127,8 +127,8 @@ impl Opening<'_> {
         let _leash = child.stdin.take();
         let Some(out) = child.stdout.take() else { return Err(failed("has no output")) };
         let mut line = String::new();
-        let told = BufReader::new(out).read_line(&mut line);
-        let Some(count) = told.ok().and_then(|_| line.trim().parse().ok()) else {
+        let reported = BufReader::new(out).read_line(&mut line);
+        let Some(count) = reported.ok().and_then(|_| line.trim().parse().ok()) else {
             let _ = child.kill();
             let _ = child.wait();
             return Err(failed("ended early"));

@@ -1,11 +1,13 @@
-//! Any operations between the pages of a checkpoint, and a crash anywhere: what opens with the note is
-//! what opens without it, when every record is replayed.
+//! Random operations between the pages of a checkpoint, and a crash at any point. Opening with the
+//! app metadata must reach the same state as opening without them, when every record is replayed.
 //!
-//! Guards against a replay point that comes too late; a replay that counts twice or takes back what the
-//! copy of a page has; a cut, a floor or an install that a copied page survives; a root that forgets what
-//! was appended and not yet durable.
+//! Guards against:
+//! - a replay point that is too late
+//! - a replay that counts twice, or undoes a change that the page copy includes
+//! - a cut, a floor or an install that a copied page survives
+//! - a root that omits records that were appended and not yet durable
 //!
-//! `ESKER_SOAK=n` goes through n cases.
+//! `ESKER_SOAK=n` runs n cases.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ops::ControlFlow;
@@ -30,10 +32,11 @@ use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::ConsensusLog;
 
 const DIR: &str = "/consensus";
-/// Logical slots: a third of them each above three multiples of a page.
+/// The number of logical slots: ten from the floor on, and ten at the start of each of the next two
+/// pages.
 const PLACES: u64 = 30;
 
-/// One step. Slots are logical; where `wait` is, the ticket is waited for or dropped.
+/// One step. Slots are logical. `wait` says whether the ticket is awaited or dropped.
 #[derive(Debug, Clone)]
 enum Step {
     Promise {
@@ -67,7 +70,7 @@ enum Step {
         ahead: u64,
         wait: bool,
     },
-    /// Truncation appends a slot's value again; later the index names that.
+    /// Appends a slot's value again, as truncation does. A later `NameCopies` updates the index.
     CopyForward {
         place: u64,
     },
@@ -102,12 +105,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// How a life ends: at an operation of the disk from its beginning on, or after its last step.
+/// How a session ends: at a disk operation counted from its start, or after its last step.
 #[derive(Debug, Clone)]
 enum End {
     CutAt(u64, Persist),
     Cut(Persist),
-    /// Everything is made durable first, and must be there.
+    /// Everything is made durable first, and must be recovered.
     Killed,
     Closed,
 }
@@ -122,16 +125,16 @@ fn end() -> impl Strategy<Value = End> {
     ]
 }
 
-/// Everything that can be seen of a log.
+/// The observable state of a log.
 #[derive(Debug, PartialEq)]
 struct Seen {
     promised: Ballot,
     bounds: (Option<u64>, Option<u64>),
     committed: Option<CommittedRange>,
     slots: Vec<(u64, Ballot, Vec<u8>, bool)>,
-    /// Slots uncommitted, and the bytes of the region.
+    /// The number of uncommitted slots, and the bytes used in the mutable region.
     open: (u64, u64),
-    /// Of each page, how many slots are committed.
+    /// For each page, how many slots are committed.
     pages: Vec<(u64, u64)>,
 }
 
@@ -165,7 +168,7 @@ impl Life {
         }
     }
 
-    /// From the floor on: dense at first, then at the beginnings of the next pages.
+    /// Maps a logical slot: dense from the floor on, then at the starts of the next pages.
     fn slot(&self, place: u64) -> u64 {
         let start = self.log.inner.start();
         match place / 10 {
@@ -185,7 +188,7 @@ impl Life {
         Ballot::new((promised.number + rise).max(1), 1)
     }
 
-    /// What is refused is refused; the records decide what counts.
+    /// Runs one step. Refusals are expected; the records decide the state.
     fn step(&mut self, step: &Step) -> Result<()> {
         let inner = Arc::clone(&self.log.inner);
         match *step {
@@ -304,7 +307,7 @@ fn with_note(disk: &SimDisk) -> bool {
     disk.files(Path::new(DIR)).is_ok_and(|names| names.iter().any(|name| name == "note"))
 }
 
-/// Lives one life; then, with and without the note, the disk must tell the same.
+/// Runs one session. Then the disk must open to the same state with and without the app metadata.
 fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::Result<(), String> {
     let told = |error: crate::outcome::Error| format!("{error:?}");
     let mut must = None;
@@ -314,7 +317,7 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
     match Life::open(disk, value) {
         Ok(mut life) => {
             for step in steps {
-                // An acceptor refuses now and then; a dead disk refuses everything.
+                // An acceptor refuses some steps; a disk without power refuses all.
                 drop(life.step(step));
             }
             if matches!(end, End::Killed | End::Closed) {
@@ -379,7 +382,7 @@ fn a_checkpoint_taken_beside_callers_says_what_all_records_say() {
     }
 }
 
-/// A log on a new disk, and what follows a kill of its process.
+/// A log on a new disk.
 fn new_life() -> (SimDisk, Life) {
     let disk = SimDisk::new(1);
     let life = Life::open(&disk, 0).unwrap();
@@ -394,7 +397,7 @@ fn kill(disk: &SimDisk, life: Life) -> Life {
     Life::open(disk, 0).unwrap()
 }
 
-/// Guards against a root that names a page so far above its own floor that it cannot be opened.
+/// Guards against a root that names a page too far above its own floor to be opened.
 #[test]
 fn a_page_that_only_a_later_floor_reaches_is_left_out() {
     let (disk, mut life) = new_life();
@@ -409,7 +412,8 @@ fn a_page_that_only_a_later_floor_reaches_is_left_out() {
     assert_eq!(kill(&disk, life).seen(), seen);
 }
 
-/// Guards against a replay that overwrites what a copied page has: here it would store the page again.
+/// Guards against a replay that overwrites what a copied page includes: it would store the page
+/// again.
 #[test]
 fn what_a_copied_page_has_is_not_replayed() {
     let (disk, mut life) = new_life();

@@ -1,26 +1,26 @@
-//! The commit core: who comes after whom, what is staged, what is written, what is durable.
+//! The commit core: tracks the order of records and what is staged, written and durable.
 //!
-//! A pure state machine: it does no I/O, takes no lock, asks no clock and starts nothing. Appends
-//! go in and places come out; [`Core::next_job`] says what to write or sync next, and
-//! [`Core::complete`] takes the outcome. Whoever drives it, a waiting caller, an engine thread or a
-//! test, drives the same code.
+//! A pure state machine: it does no I/O, takes no lock, reads no clock and starts nothing. Appends
+//! go in and places come out. [`Core::next_job`] returns what to write or sync next, and
+//! [`Core::complete`] takes the outcome. Waiting callers, engine threads and tests all drive the
+//! same code.
 //!
-//! **Order.** Places are given in order under the caller's lock, across units and segments. A unit
-//! is a run of places; it is *open* until it is full or a commit is asked for, then *sealed*, then
-//! *written*, then *durable*, and units go through these states in order.
+//! **Order.** Places are assigned in order under the caller's lock, across units and segments. A
+//! unit is a run of places. It is *open* until it is full or a commit is requested, then *sealed*,
+//! then *written*, then *durable*. Units go through these states in order.
 //!
 //! **Fresh blocks.** A unit begins where the last one ended, rounded up to a block. No byte of an
 //! earlier unit is ever in a later one's range.
 //!
-//! **Flights.** A unit that is being written is in flight; so may be a few behind it, which the device
-//! ends in any order. What is written and what is durable moves on in order all the same: a flight
-//! that landed counts once all before it did.
+//! **In-flight commits.** A unit that is being written is in flight. A few later units may be, too,
+//! and the device completes them in any order. The written and durable positions still advance in
+//! order: a completed commit counts once all earlier ones are complete.
 //!
-//! **Bounds.** At most `buffers` windows hold units that are not durable, and at most
-//! twice as many units are not written. When either is reached the answer is [`Refusal::Full`], and
-//! the caller waits or gives up.
+//! **Bounds.** At most `buffers` staging buffers hold units that are not durable, and at most twice
+//! as many units are not written. At either bound the answer is [`Refusal::Full`], and the caller
+//! waits or gives up.
 //!
-//! **Space.** No place is given in a file that is not reserved: see [`space`].
+//! **Space.** Records are placed only in fully reserved file ranges: see [`space`].
 
 mod reserve;
 mod schedule;
@@ -42,7 +42,7 @@ use crate::staging::fill_tracker::FillTracker;
 use crate::staging::staged::Staged;
 use crate::staging::tail_cache::TailCache;
 
-/// A sealed unit on its way to the disk.
+/// A sealed unit that is to be written.
 #[derive(Debug)]
 pub(crate) struct Unit {
     pub(crate) number: u64,
@@ -59,12 +59,12 @@ pub(crate) struct Unit {
 }
 
 impl Unit {
-    /// The bytes that appenders fill.
+    /// The number of bytes that appenders fill.
     pub(crate) fn filling(&self) -> u32 {
         self.used - UNIT_HEADER
     }
 
-    /// The mark that holds once this unit is.
+    /// The mark that is reached once this unit is written or durable.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             unit: self.number,
@@ -75,12 +75,12 @@ impl Unit {
     }
 }
 
-/// What the disk should do next.
+/// The next I/O request of the core.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Write the unit and, if asked, make it and all before it durable.
+    /// Write the unit and, if `sync` is set, make it and all earlier units durable.
     Write { unit: Unit, sync: bool },
-    /// Make all that was written, through this unit, durable.
+    /// Make all written units, through this mark, durable.
     Sync { through: Mark },
 }
 
@@ -93,7 +93,7 @@ impl Job {
         }
     }
 
-    /// How far everything is written once it is done.
+    /// The mark up to which everything is written once the job is done.
     pub(crate) fn mark(&self) -> Mark {
         match self {
             Self::Write { unit, .. } => unit.mark(),
@@ -101,7 +101,7 @@ impl Job {
         }
     }
 
-    /// The last record that it makes durable.
+    /// The last record that it writes.
     pub(crate) fn last_seq(&self) -> Option<u64> {
         match self {
             Self::Write { unit, .. } => Some(unit.last_seq),
@@ -110,7 +110,7 @@ impl Job {
     }
 }
 
-/// A job that was given out.
+/// A job that was handed out and is not yet accounted for.
 #[derive(Debug)]
 struct InFlightCommit {
     mark: Mark,
@@ -127,14 +127,14 @@ enum IoState {
     Failed,
 }
 
-/// Why no place was given.
+/// The reason why a record was not placed.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     /// There is no room until a commit ends. The caller may wait for one.
     Full,
     /// There is no reserved space. The caller may reserve some.
     NeedsSpace(Need),
-    /// Not now and not later.
+    /// The record cannot be accepted now or later.
     Error(Error),
 }
 
@@ -149,28 +149,28 @@ impl From<Error> for Refusal {
 pub(crate) struct Need {
     /// Whole blocks.
     pub(crate) bytes: u32,
-    /// An internal append, which may use the reserve.
+    /// Set for an internal append, which may use the reserve.
     pub(crate) internal: bool,
 }
 
-/// Space to reserve, so that there is a place for a unit. Offsets are those past the last byte that
-/// units take: the file is longer, by its footer.
+/// Space to reserve so that a unit can be placed. Offsets are those past the last byte that units
+/// take. The file is longer, by its footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// More of a segment that is reserved up to `from`.
     Extend { segment: u64, from: u32, least: u32, best: u32 },
     /// The next segment.
     Make { segment: u64, least: u32, best: u32 },
-    /// The reserve: the segment was taken of it, and ordinary appends may go on there only when it
-    /// is filled again.
+    /// The reserve must be filled again. The segment was made from it, and ordinary appends may use
+    /// the segment only after that.
     Release,
 }
 
-/// A segment whose file is reserved and that nothing was placed in.
+/// A segment whose file is reserved and that holds no units yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reserved {
     pub(crate) segment: u64,
-    /// The offset past the last byte that may be given.
+    /// The offset past the last byte that units may take.
     pub(crate) limit: u32,
     /// The offset at which the segment is full; `limit` may grow up to here.
     pub(crate) full: u32,
@@ -178,16 +178,16 @@ pub(crate) struct Reserved {
     pub(crate) internal: bool,
 }
 
-/// The order that a caller demands for a record.
+/// The sequence number of a record, as its caller requests it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Numbering {
-    /// The log gives the next number.
+    /// The log assigns the next number.
     Next,
-    /// The caller brings it, and says what it must follow.
+    /// The caller provides the number and the number that it must follow.
     Given { seq: u64, prev: u64 },
 }
 
-/// Where a place is, for the one who fills it.
+/// The place of a record, for the appender that fills it.
 #[derive(Debug)]
 pub(crate) struct Placement {
     pub(crate) place: Reservation,
@@ -218,7 +218,7 @@ impl Open {
     }
 }
 
-/// Where the next segment-sized decision is taken.
+/// The end of what was placed: the current segment, and where its next unit begins.
 #[derive(Debug, Clone, Copy)]
 struct Frontier {
     segment: u64,
@@ -251,16 +251,16 @@ pub(crate) struct Core {
     limits: Limits,
     policy: Policy,
     frontier: Frontier,
-    /// The segment behind it, where that is made.
+    /// The segment after it, once created.
     next: Option<Reserved>,
-    /// The last number given.
+    /// The last sequence number assigned.
     last: u64,
     next_unit: u64,
     open: Option<Open>,
     sealed: VecDeque<Unit>,
-    /// Jobs that were given out, in order.
+    /// Jobs that were handed out, in order.
     in_flight: VecDeque<InFlightCommit>,
-    /// The most of them.
+    /// The most jobs in flight at a time.
     depth: usize,
     /// The records of sealed units that are not durable.
     staged: VecDeque<Staged>,
@@ -270,14 +270,15 @@ pub(crate) struct Core {
     accepted_records: u64,
     durable_records: u64,
     written_records: u64,
-    /// Units up to this number should be written, and made durable, without waiting for more.
+    /// Units up to these numbers are to be written, and made durable, without waiting for more
+    /// records.
     asked_write: u64,
     asked_sync: u64,
     terminal: Option<Terminal>,
     tail: Arc<TailCache>,
-    /// One for each unit that is not written yet, used in turn.
+    /// One for each unit that is not yet written, used in turn.
     fill_tracker: Arc<[FillTracker]>,
-    /// Index entries since the last one: bytes and records.
+    /// Bytes and records since the last index entry.
     since_index: (u32, u32),
     spare_index: Vec<Vec<IndexEntry>>,
     commit_delay: CommitDelay,
@@ -312,7 +313,7 @@ impl Core {
                 base: start.base,
                 offset: start.offset,
                 records: start.records,
-                // What stands there already; anything more has to be reserved.
+                // Only what exists already; anything more has to be reserved.
                 limit: start.offset,
                 full: options.segment_size,
                 internal: false,
@@ -349,7 +350,7 @@ impl Core {
         self.written
     }
 
-    /// How far memory is no longer needed: what the policy promises is kept elsewhere.
+    /// The mark up to which staging memory may be reused: the policy no longer needs it.
     fn released(&self) -> Mark {
         match self.policy {
             Policy::OsBuffered => self.written,
@@ -361,7 +362,7 @@ impl Core {
         self.last
     }
 
-    /// Records that are accepted and not durable.
+    /// Records that are accepted but not durable.
     pub(crate) fn pending_records(&self) -> u64 {
         self.accepted_records - self.durable_records
     }
@@ -371,7 +372,7 @@ impl Core {
         self.written_records
     }
 
-    /// The segment, and the offset in it, behind everything that was placed.
+    /// The segment, and the offset in it, after everything that was placed.
     pub(crate) fn frontier(&self) -> (u64, u32) {
         let offset = match &self.open {
             Some(open) => block_up(open.start + open.used),
@@ -388,14 +389,15 @@ impl Core {
         self.terminal.as_ref()
     }
 
-    /// Accepts nothing more. The first reason stays, but a failure outranks a close.
+    /// Enters a terminal state: no more records are accepted. The first reason stays, but a failure
+    /// replaces a close.
     pub(crate) fn set_terminal(&mut self, terminal: Terminal) {
         if matches!(self.terminal, None | Some(Terminal::Closed)) {
             self.terminal = Some(terminal);
         }
     }
 
-    /// Why nothing more is to be written, where that is so.
+    /// The reason why nothing more may be written, if there is one.
     pub(crate) fn failure(&self) -> Option<&Terminal> {
         self.terminal.as_ref().filter(|terminal| !matches!(terminal, Terminal::Closed))
     }

@@ -1,4 +1,4 @@
-//! Appending: who gets which place, and who must wait.
+//! Appending: assigns places to records, or refuses.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::format::{BLOCK, IndexEntry, Salt, UNIT_MAX, block_up};
 use crate::staging::buffer::{BufferSpan, Reservation};
 
 impl Core {
-    /// Gives the next record its place, or says why not. Nothing changes on a refusal.
+    /// Assigns the next record its place, or returns why not. A refusal changes nothing.
     ///
     /// An `internal` record may use the reserve.
     pub(crate) fn reserve(
@@ -31,8 +31,8 @@ impl Core {
         self.take(seq, prev, stored)
     }
 
-    /// Gives a record of an atomic batch its place. [`Core::prepare_batch`] made room for all of it
-    /// in one unit; nothing here may begin another.
+    /// Assigns a record of an atomic batch its place. [`Core::prepare_batch`] made room for the
+    /// whole batch in one unit, so this never begins another unit.
     pub(crate) fn reserve_prepared(
         &mut self,
         numbering: Numbering,
@@ -42,8 +42,8 @@ impl Core {
         self.take(seq, prev, stored_size(size))
     }
 
-    /// Makes sure that an atomic batch of so many records and bytes can be placed in one unit, by
-    /// calls of [`Core::reserve_prepared`] that follow under the same lock.
+    /// Makes sure that an atomic batch of this many records and bytes fits in one unit. The
+    /// [`Core::reserve_prepared`] calls must follow under the same lock.
     pub(crate) fn prepare_batch(&mut self, records: u64, stored: u64) -> Result<(), Refusal> {
         self.refuse_if_terminal()?;
         let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK);
@@ -54,7 +54,8 @@ impl Core {
         self.make_room(stored as u32, false)
     }
 
-    /// Checks the numbers and sizes of a batch before any of it is placed; the bytes that it takes.
+    /// Checks the numbers and sizes of a batch before any of it is placed. Returns the bytes that
+    /// it takes.
     pub(crate) fn check_batch(
         &self,
         records: impl Iterator<Item = (Numbering, usize)>,
@@ -100,8 +101,8 @@ impl Core {
         }
     }
 
-    /// Two claims to the same place are a conflict as long as the winner is not durable; after that
-    /// the loser is simply out of order.
+    /// If two callers give the same `prev`, the loser gets a conflict while the winner is not
+    /// durable. After that, the loser is out of order.
     fn check_number(&self, last: u64, seq: u64, prev: u64) -> Result<(), Error> {
         let anywhere = last == 0 && self.accepted_records == 0;
         if seq > prev && (prev == last || anywhere) {
@@ -113,7 +114,7 @@ impl Core {
         Err(Error::Sequence { seq: Seq(seq), prev: Seq(prev), expected: Seq(last) })
     }
 
-    /// Whether the policy's window allows so many more records.
+    /// Whether the policy allows this many more records that are not durable.
     fn check_window(&mut self, records: u64) -> Result<(), Refusal> {
         let Policy::Batch(n) = self.policy else {
             return Ok(());
@@ -126,7 +127,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the open unit one with room for so many bytes, sealing the one that has not enough.
+    /// Ensures that the open unit has room for this many bytes; if not, seals it and opens another.
     fn make_room(&mut self, stored: u32, internal: bool) -> Result<(), Refusal> {
         let segment_full = self.frontier.records >= self.limits.segment_records;
         let mut offset = self.frontier.offset;
@@ -170,7 +171,7 @@ impl Core {
             _ => {
                 let released = self.released().position;
                 if self.tail.staged(released) >= self.limits.buffers {
-                    // What is in memory must get out before more comes in.
+                    // Memory must be released before more is accepted.
                     self.ask_all();
                     return Err(Refusal::Full);
                 }
@@ -241,7 +242,7 @@ impl Core {
         Ok(placed)
     }
 
-    /// Ends the open unit; the next begins on the next block.
+    /// Ends the open unit; the next one begins on the next block.
     pub(super) fn seal(&mut self) {
         let Some(open) = self.open.take() else {
             return;
@@ -264,7 +265,7 @@ impl Core {
         });
     }
 
-    /// Whether another record would get a place whatever its size, or be refused for good.
+    /// Whether another record would be placed whatever its size, or refused for good.
     pub(crate) fn has_room(&mut self) -> bool {
         self.terminal.is_some()
             || (self.check_window(1).is_ok()
@@ -273,7 +274,7 @@ impl Core {
     }
 }
 
-/// The answer when 2^64 - 1 was used as a number.
+/// The error once the last number, 2^64 - 1, is used.
 fn exhausted(last: u64) -> Error {
     Error::Sequence { seq: Seq(u64::MAX), prev: Seq(last), expected: Seq(last) }
 }

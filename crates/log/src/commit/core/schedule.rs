@@ -1,4 +1,4 @@
-//! Committing: what was asked for, what is due, and what became of it.
+//! Scheduling commits: what was requested, what is due, and the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use crate::format::IndexEntry;
 use crate::staging::fill_tracker::FillTracker;
 use crate::staging::staged::Staged;
 
-/// Commits up to this size are in flight side by side.
+/// Commits up to this size may be in flight concurrently.
 const SMALL: u32 = 64 << 10;
 
 impl Core {
-    /// The unit that holds the last record accepted.
+    /// The unit that holds the last accepted record.
     pub(crate) fn last_unit(&self) -> u64 {
         self.next_unit - 1
     }
 
-    /// Asks that units up to this one become durable.
+    /// Requests that units up to this one become durable.
     pub(crate) fn ask_sync(&mut self, unit: u64) {
         let unit = unit.min(self.last_unit());
         self.asked_sync = self.asked_sync.max(unit);
         self.asked_write = self.asked_write.max(unit);
     }
 
-    /// Asks that units up to this one be handed to the system.
+    /// Requests that units up to this one be written to the operating system.
     pub(crate) fn ask_write(&mut self, unit: u64) {
         self.asked_write = self.asked_write.max(unit.min(self.last_unit()));
     }
@@ -38,7 +38,7 @@ impl Core {
         }
     }
 
-    /// Asks for what a caller that does not wait is owed under the policy.
+    /// Requests what the policy guarantees to a caller that does not wait.
     pub(crate) fn ask_unawaited(&mut self, unit: u64) {
         match self.policy {
             Policy::Always => self.ask_sync(unit),
@@ -47,7 +47,7 @@ impl Core {
         }
     }
 
-    /// Whether there is something to do, and room for it in flight.
+    /// Whether there is a job, and room for it in flight.
     pub(crate) fn has_job(&self) -> bool {
         if self.has_failed() {
             return false;
@@ -56,7 +56,7 @@ impl Core {
             && (!self.sealed.is_empty() || self.open_is_due() || self.sync_is_due())
     }
 
-    /// Whether the next job brings this unit nearer to being durable.
+    /// Whether the next job helps to make this unit durable.
     pub(crate) fn helps(&self, unit: u64) -> bool {
         let next = self.in_flight.back().map_or(self.written.unit, |commit| commit.mark.unit) + 1;
         self.sync_is_due() || next <= unit
@@ -66,10 +66,11 @@ impl Core {
         let Some(open) = self.open.as_ref().filter(|open| open.records > 0) else {
             return false;
         };
-        // Where commits are large the device gains nothing by a second one, and the commit gains by
-        // those that come while it waits. A unit that is full gains nothing and does not wait.
-        // Nor does it gain where callers would be parted that come back together, or by a few records
-        // beside many: they would go on taking turns.
+        // Large commits gain nothing from a second one in flight: the device is no faster, and
+        // waiting lets more records join. A full unit gains nothing from waiting and does not wait.
+        // A second commit also does not pay off where it would split callers that come back
+        // together, or where it carries fewer records than the one in flight: the callers would go
+        // on taking turns.
         let small =
             |commit: &InFlightCommit| commit.bytes <= SMALL && commit.records <= open.records;
         let beside = || {
@@ -80,13 +81,13 @@ impl Core {
         open.number <= self.asked_write && (self.in_flight.is_empty() || beside())
     }
 
-    /// A commit landed that took this long and woke so many callers.
+    /// A commit completed after `took` and woke this many callers.
     pub(crate) fn commit_completed(&mut self, callers: usize, took: Duration) {
         self.commit_delay.completed(self.open_records(), callers, took);
     }
 
-    /// How long whoever commits next waits for callers to come back, at most. It then does, until
-    /// [`Core::end_delay`].
+    /// Returns the longest commit delay for the calling thread; `None` for no delay. The thread
+    /// then waits, until [`Core::end_delay`].
     pub(crate) fn begin_delay(&mut self) -> Option<Duration> {
         if !self.in_flight.is_empty() || !self.sealed.is_empty() || self.sync_is_due() {
             return None;
@@ -94,12 +95,13 @@ impl Core {
         self.commit_delay.begin(self.open_records())
     }
 
-    /// Whether a thread waits for callers to come back.
+    /// Whether a thread is in the commit delay.
     pub(crate) fn is_delaying(&self) -> bool {
         self.commit_delay.is_waiting()
     }
 
-    /// Whether a thread waits, and need not any more: as many are back, or the unit is full.
+    /// Whether a thread is in the commit delay and may stop: enough callers are back, or the unit
+    /// is full.
     pub(crate) fn delay_is_met(&self) -> bool {
         let full = self.commit_delay.is_waiting() && !self.sealed.is_empty();
         full || self.commit_delay.is_met(self.open_records())
@@ -118,13 +120,12 @@ impl Core {
         self.durable.unit < asked
     }
 
-    /// The next thing for the one committer to do. It is in flight from here on, until
-    /// [`Core::complete`] or [`Core::fail`].
+    /// Hands out the next job. It is in flight until [`Core::complete`] or [`Core::fail`].
     pub(crate) fn next_job(&mut self) -> Option<Job> {
         if !self.has_job() {
             return None;
         }
-        // Before more is written: somebody waits, or too much is at risk.
+        // Sync before writing more: a caller waits, or too much is at risk.
         if self.sync_is_due() {
             self.start_io(self.written, 0, 0, true);
             return Some(Job::Sync { through: self.written });
@@ -142,7 +143,8 @@ impl Core {
         self.in_flight.push_back(InFlightCommit { mark, bytes, records, sync, state: IoState::Up });
     }
 
-    /// A job is done. Whether that moved the written mark: not while one before it is in flight.
+    /// A job completed. Returns whether the written mark advanced: it does not while an earlier job
+    /// is in flight.
     pub(crate) fn complete(&mut self, commit: u64) -> bool {
         self.finish_io(commit, IoState::Landed);
         let in_flight = self.in_flight.len();
@@ -159,7 +161,7 @@ impl Core {
         self.in_flight.len() < in_flight
     }
 
-    /// A job failed. Nothing from it on will ever count as written.
+    /// A job failed. Neither it nor any later job will count as written.
     pub(crate) fn fail(&mut self, commit: u64) {
         self.finish_io(commit, IoState::Failed);
     }
@@ -175,8 +177,8 @@ impl Core {
         self.in_flight.iter().any(|commit| commit.state == IoState::Up)
     }
 
-    /// Whether more may become durable although the log takes no more: a job is in flight, and nothing
-    /// before it failed.
+    /// Whether more records may become durable although the log accepts no more: a job is in
+    /// flight, and no earlier one failed.
     pub(crate) fn is_open(&self) -> bool {
         let mut whole = self.in_flight.iter().take_while(|commit| commit.state != IoState::Failed);
         whole.any(|commit| commit.state == IoState::Up)
@@ -189,13 +191,13 @@ impl Core {
         }
     }
 
-    /// The records that are accepted and not durable, in order.
+    /// The records that are accepted but not durable, in order.
     pub(crate) fn staged(&self) -> impl Iterator<Item = Staged> {
         let open = self.open.as_ref().filter(|open| open.records > 0).map(Open::staged);
         self.staged.iter().cloned().chain(open)
     }
 
-    /// Takes back an emptied list of index entries, to be filled again.
+    /// Takes back an emptied list of index entries, for reuse.
     pub(crate) fn return_index(&mut self, mut index: Vec<IndexEntry>) {
         if index.capacity() > 0 && self.spare_index.len() < self.fill_tracker.len() {
             index.clear();
@@ -203,7 +205,7 @@ impl Core {
         }
     }
 
-    /// The count of a unit that is not written yet.
+    /// The fill tracker of a unit that is not yet written.
     pub(crate) fn fill_tracker(&self, unit: u64) -> &FillTracker {
         &self.fill_tracker[(unit % self.fill_tracker.len() as u64) as usize]
     }

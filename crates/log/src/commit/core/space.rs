@@ -1,15 +1,15 @@
-//! Which bytes of which segment files are reserved, and so may be given.
+//! Tracks which bytes of which segment files are reserved.
 //!
-//! A place is given only in a file that is fully reserved up to the end of its unit: a write there
-//! needs no space, and a full disk is met before anything was accepted. Where space is missing the
-//! answer is [`Refusal::NeedsSpace`](super::Refusal); the caller reserves it without the state lock,
-//! says so by [`Core::extended`] or [`Core::made`], and tries again. At most one segment is reserved
-//! ahead of the one that records are placed in.
+//! A record is placed only in a file that is fully reserved up to the end of its unit. A write
+//! there needs no space, so a full disk is detected before anything was accepted. If space is
+//! missing, the answer is [`Refusal::NeedsSpace`](super::Refusal). The caller then reserves it
+//! without the state lock, reports it with [`Core::extended`] or [`Core::made`], and retries. At
+//! most one segment is reserved ahead of the current one.
 
 use super::{Core, Need, Reserved, Wanted};
 use crate::format::BLOCK;
 
-/// Where a unit goes.
+/// Where a unit fits: in the current segment, in the next one, or in neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     Here,
@@ -17,11 +17,11 @@ pub(super) enum Fit {
     Nowhere,
 }
 
-/// The least that a segment is extended by.
+/// The least number of bytes that a segment is extended by.
 const STEP: u32 = 1 << 20;
 
 impl Core {
-    /// Where a unit of this size goes, if the one that is open ends at `offset`.
+    /// Where a unit of this size fits, if the open unit ends at `offset`.
     pub(super) fn fit(&self, offset: u32, need: Need) -> Fit {
         let here = &self.frontier;
         let ends = self.ends(offset, need);
@@ -40,7 +40,7 @@ impl Core {
         }
     }
 
-    /// Whether the segment is full for a unit of this size, however much is reserved.
+    /// Whether the segment is too full for a unit of this size, however much is reserved.
     fn ends(&self, offset: u32, need: Need) -> bool {
         let here = &self.frontier;
         offset > BLOCK
@@ -48,7 +48,7 @@ impl Core {
                 || offset.saturating_add(need.bytes) > here.full)
     }
 
-    /// What has to be reserved before a unit of this size gets its place; `None` where it would.
+    /// What has to be reserved before a unit of this size can be placed; `None` if it fits now.
     pub(crate) fn wanted(&self, need: Need) -> Option<Wanted> {
         let (segment, offset) = self.frontier();
         if self.fit(offset, need) != Fit::Nowhere {
@@ -73,8 +73,8 @@ impl Core {
         })
     }
 
-    /// What is worth reserving before it is needed: more of the segment once half of what is
-    /// reserved is used, and the next segment once this one is half full.
+    /// What to reserve before it is needed: more of the segment once half of what is reserved is
+    /// used, and the next segment once this one is half full.
     pub(crate) fn ahead(&self) -> Option<Wanted> {
         let (segment, offset) = self.frontier();
         let here = &self.frontier;
@@ -89,7 +89,7 @@ impl Core {
         Some(Wanted::Make { segment: segment + 1, least: 2 * BLOCK, best })
     }
 
-    /// A segment is reserved up to this offset now.
+    /// Records that a segment is reserved up to this offset.
     pub(crate) fn extended(&mut self, segment: u64, limit: u32) {
         if self.frontier.segment == segment {
             self.frontier.limit = self.frontier.limit.max(limit);
@@ -98,18 +98,18 @@ impl Core {
         }
     }
 
-    /// The next segment is made.
+    /// Adds the next segment, which was created.
     pub(crate) fn made(&mut self, next: Reserved) {
         debug_assert!(self.next.is_none() && next.segment == self.frontier.segment + 1);
         self.next = Some(next);
     }
 
-    /// Whether this segment comes next and is not made.
+    /// Whether this segment comes next and is not yet created.
     pub(crate) fn has_no_next(&self, segment: u64) -> bool {
         self.next.is_none() && segment == self.frontier.segment + 1
     }
 
-    /// The reserve is filled again: what was taken of it is ordinary space.
+    /// The reserve is filled again: segments made from it become ordinary space.
     pub(crate) fn release(&mut self) {
         self.frontier.internal = false;
         if let Some(next) = &mut self.next {

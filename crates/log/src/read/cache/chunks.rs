@@ -1,4 +1,4 @@
-//! The pieces that are there, are being loaded, or are to be: which stay, and which go first.
+//! The chunks of the read cache: loaded, loading or queued. Decides which are evicted first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -14,22 +14,22 @@ use crate::read::batch::Memory;
 use crate::read::source::{ReadSource, Want};
 use crate::store::segment_table::Segment;
 
-/// Bytes read at once, unless a unit is larger.
+/// Bytes per read, unless a unit is larger.
 const PIECE: u32 = 1 << 20;
-/// Pieces that are loaded ahead of a reader.
+/// The number of chunks loaded ahead of a reader.
 const AHEAD: usize = 3;
-/// A reader that did not come for so long to what was loaded ahead of it is not waited for.
+/// A chunk loaded ahead counts as awaited for this long; after that its reader is not expected.
 const GONE: Duration = Duration::from_secs(1);
-/// Buffers kept for the next loads; each is as large as the piece that it held.
+/// Buffers kept for the next loads; each is as large as the chunk that it held.
 const SPARE: usize = 4;
 
-/// Where a piece begins: segment and offset.
+/// The start of a chunk: segment and offset.
 pub(super) type ChunkId = (u64, u32);
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) pieces: BTreeMap<ChunkId, Chunk>,
-    /// Those that a thread of the engine is to load, in order.
+    /// Chunks that an engine thread is to load, in order.
     pub(super) queue: VecDeque<ChunkId>,
     pub(super) loading: usize,
     pub(super) bytes: u64,
@@ -41,13 +41,13 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) end: u32,
-    /// How far it may go. Further than `end` while it is open.
+    /// The offset that it may extend to. Above `end` while the chunk is open.
     pub(super) most: u32,
     pub(super) content: Content,
     pub(super) used: u64,
-    /// A reader is to come to it, since then.
+    /// When a reader was first expected; `None` once it came.
     awaited: Option<Instant>,
-    /// It was put in the queue.
+    /// Whether it was ever put in the queue.
     listed: bool,
     pub(super) wakers: Vec<Waker>,
 }
@@ -56,17 +56,17 @@ pub(super) struct Chunk {
 pub(super) enum Content {
     Queued(Arc<Segment>),
     Loading,
-    /// Sound units from the beginning to here.
+    /// Valid units from the start of the chunk up to this offset.
     Loaded(Arc<AlignedBuf>, u32),
-    /// Not one sound unit, or it could not be read.
+    /// It holds no valid unit, or could not be read.
     Unsound,
 }
 
-/// How a piece was found.
+/// The result of looking up a chunk.
 pub(super) enum Lookup {
     Queued,
     Loading,
-    /// `None` where there is nothing sound at the offset.
+    /// `None` if there is no valid unit at the offset.
     Loaded(Option<(Memory, Range<u32>)>),
 }
 
@@ -80,7 +80,7 @@ impl Chunk {
         self.awaited.is_some_and(|since| now.saturating_duration_since(since) < GONE)
     }
 
-    /// Whether nobody knows yet where it ends.
+    /// Whether the end of the chunk is still unknown.
     pub(super) fn is_open(&self) -> bool {
         self.most > self.end
     }
@@ -94,7 +94,7 @@ impl Chunk {
 }
 
 impl State {
-    /// How it stands with the piece over an offset. A new one is there if none was.
+    /// Looks up the chunk that covers an offset. Inserts a queued one if there is none.
     pub(super) fn look(&mut self, want: &Want<'_>) -> (ChunkId, Lookup) {
         self.clock += 1;
         let place = self.over(want.segment.number(), want.offset).unwrap_or_else(|| {
@@ -121,13 +121,13 @@ impl State {
         (place, look)
     }
 
-    /// The place of the piece over this offset.
+    /// The start of the chunk that covers this offset.
     fn over(&self, segment: u64, offset: u32) -> Option<ChunkId> {
         let (place, piece) = self.pieces.range(..=(segment, offset)).next_back()?;
         (place.0 == segment && offset < piece.end).then_some(*place)
     }
 
-    /// Puts a piece where none is.
+    /// Inserts a queued chunk at an offset that no chunk covers.
     fn insert(&mut self, segment: &Arc<Segment>, offset: u32, end: u32) {
         let content = Content::Queued(Arc::clone(segment));
         let (end, most) = match segment.units_until(offset, PIECE, end) {
@@ -147,7 +147,8 @@ impl State {
         self.pieces.insert((segment.number(), offset), piece);
     }
 
-    /// Has a task woken when the piece is loaded. A waker that is not needed is left where it is.
+    /// Registers a waker for the end of the load. Takes it only if no equivalent waker is
+    /// registered.
     pub(super) fn wake(&mut self, place: ChunkId, waker: &mut Option<Waker>) {
         if let Some(Chunk { wakers, .. }) = self.pieces.get_mut(&place)
             && !waker.as_ref().is_some_and(|new| wakers.iter().any(|old| old.will_wake(new)))
@@ -163,8 +164,8 @@ impl State {
         }
     }
 
-    /// Queues what lies behind this offset, as long as no more than so many bytes wait for a reader;
-    /// whether there was anything.
+    /// Queues chunks from this offset on, as long as at most `most` bytes await a reader. Returns
+    /// whether it queued any.
     pub(super) fn ahead(
         &mut self,
         log: &dyn ReadSource,
@@ -180,7 +181,7 @@ impl State {
                 (segment, offset) = (next, BLOCK);
                 end = log.segments().readable(&segment, log.limit().0);
             }
-            // What the tail holds need not be read.
+            // Bytes that the tail cache holds need not be read.
             if offset >= end || log.buffer(segment.number(), offset).is_some() {
                 break;
             }
@@ -202,15 +203,15 @@ impl State {
         queued
     }
 
-    /// Bytes that readers are to come to.
+    /// Bytes of chunks that await a reader.
     fn awaited(&self) -> u64 {
         let now = Instant::now();
         let awaited = self.pieces.iter().filter(|(_, piece)| piece.is_awaited(now));
         awaited.map(|(place, piece)| u64::from(piece.end - place.1)).sum()
     }
 
-    /// Lets go of the pieces that nobody used for longest, but for this one. Those that readers
-    /// are to come to go last.
+    /// Evicts the least recently used chunks, except `but`, down to the budget. Chunks that await a
+    /// reader are evicted last.
     pub(super) fn evict(&mut self, budget: u64, but: ChunkId) {
         let now = Instant::now();
         while self.bytes > budget {
@@ -232,7 +233,7 @@ impl State {
         }
     }
 
-    /// A buffer for a load, if there is one: memory that was never touched costs as much as the read.
+    /// A used buffer for a load, if there is one. Fresh memory costs as much as the read itself.
     pub(super) fn take_spare(&mut self, len: usize) -> Option<AlignedBuf> {
         let fits = self.spare.iter().position(|spare| spare.len() >= len)?;
         Some(self.spare.swap_remove(fits))

@@ -1,26 +1,28 @@
-//! Reading from the files: once for all readers of a place, ahead of them, and never so much that
-//! the writer starves.
+//! The read cache: reads each part of a file once for all its readers, reads ahead of them, and is
+//! throttled so that the writer does not starve.
 //!
-//! A *piece* is a run of whole commit units, about a megabyte, that were read at once and checked. The
-//! sparse index says where units begin, so that readers who come from different places soon ask for the
-//! same pieces. A piece is loaded by the first who needs it: a thread that waits loads it by itself,
-//! a task is woken when a thread of the engine has done so. Whoever goes on from one piece to the next
-//! has the three behind it loaded meanwhile.
+//! A *chunk* is a run of whole commit units, about a megabyte, that were read at once and checked.
+//! The sparse index gives the starts of units, so readers that come from different offsets soon ask
+//! for the same chunks. A chunk is loaded by the first reader that needs it. A waiting thread loads
+//! it itself; a task is woken when an engine thread has loaded it. For a reader that continues from
+//! one chunk to the next, the next three are loaded meanwhile.
 //!
-//! The log may be open here, or another process may write it: a [`ReadSource`] either way. Of what another
-//! process wrote since it was looked at whole, no index says where units begin. A piece there is *open*: it is
-//! cut anywhere, and once it is read the last whole unit in it is its end, and the next piece begins there. So
-//! one such piece is loaded ahead.
+//! The log is open in this process, or written by another process; either is a [`ReadSource`]. What
+//! another process wrote since the log was last scanned as a whole has no index of unit starts. A
+//! chunk there is *open*: it is cut at any offset. Once it is read, it ends at its last whole unit,
+//! and the next chunk begins there. So only one such chunk is loaded ahead.
 //!
-//! **Bounds.** At most [`LOADS`] pieces are being read at a time, and pieces that nobody holds take no
-//! more than the budget. A piece that a reader holds stays as long as its batches do, and is that
-//! reader's: one piece each. What is loaded ahead takes no more than half of the budget until its reader
-//! comes, and goes last: however many readers there are, none has loaded what is gone before it comes.
+//! **Bounds.** At most [`LOADS`] chunks are read at a time, and chunks that no reader holds take at
+//! most the budget. A chunk that a reader holds lives as long as its batches and counts as that
+//! reader's: one chunk each. Chunks loaded ahead take at most half of the budget until their reader
+//! comes, and are evicted last. So with any number of readers, chunks loaded ahead are not evicted
+//! before their reader comes.
 //!
-//! **Pace.** While commits are made, a load begins no sooner than three times the length of a load
-//! after the last one ended: the disk is the writer's for the rest of the time.
+//! **Throttling.** While commits are running, each load is followed by a pause of three times its
+//! duration. The disk is left to the writer for that time.
 //!
-//! What does not check is not kept: the reader then looks for itself and says what is wrong.
+//! Chunks that fail the check are not kept: the reader then reads the file itself and reports the
+//! error.
 
 mod chunks;
 mod throttle;
@@ -42,14 +44,14 @@ use crate::runtime::waiters::wake;
 use crate::store::segment_table::Segment;
 use chunks::{ChunkId, Content, Lookup, State};
 
-/// Loads at a time.
+/// The most concurrent loads.
 const LOADS: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct ReadCache {
     state: Mutex<State>,
     loaded: Condvar,
-    /// Bytes of pieces kept for others.
+    /// Bytes of chunks kept for other readers.
     budget: u64,
 }
 
@@ -58,8 +60,8 @@ impl ReadCache {
         Self { state: Mutex::default(), loaded: Condvar::new(), budget }
     }
 
-    /// Sound units from this offset on, the bytes below `end` being durable. `None` where the reader
-    /// has to look for itself. With `ahead` what lies behind is loaded meanwhile.
+    /// Valid units from this offset on; the bytes below `end` are durable. `None` if the reader has
+    /// to read the file itself. With `ahead`, the following chunks are loaded meanwhile.
     pub(crate) fn units(
         &self,
         log: &dyn ReadSource,
@@ -67,7 +69,7 @@ impl ReadCache {
         wait: Wait<'_>,
     ) -> Poll<Option<(Memory, Range<u32>)>> {
         let manual = log.is_manual();
-        // The caller's code clones and drops it, outside the lock.
+        // Cloning and dropping a waker runs the caller's code, so it is done outside the lock.
         let mut waker = match wait {
             Wait::Wake(waker) => Some(waker.clone()),
             Wait::Block => None,
@@ -103,12 +105,12 @@ impl ReadCache {
         Poll::Ready(found)
     }
 
-    /// Bytes of the pieces that are kept.
+    /// Bytes of the chunks that are kept.
     pub(crate) fn bytes(&self) -> u64 {
         self.state.lock().bytes
     }
 
-    /// Loads what comes next in the queue, on a thread of the engine.
+    /// Loads the next queued chunk, on an engine thread.
     pub(crate) fn load_next(&self, log: &dyn ReadSource) {
         let mut state = self.state.lock();
         let Some(place) = state.queue.pop_front() else { return };
@@ -118,8 +120,8 @@ impl ReadCache {
         drop(self.load(log, state, place));
     }
 
-    /// Nobody loads what stands in the queue any more: whoever waits looks again, for a load under way
-    /// too, which may take as long as the disk likes.
+    /// Drops the queue, because no thread will load it, and wakes all waiters to retry. This
+    /// includes waiters for a running load, which may take arbitrarily long.
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.queue.clear();
@@ -133,7 +135,7 @@ impl ReadCache {
         wakers.into_iter().for_each(wake);
     }
 
-    /// Segments below this number left the log.
+    /// Evicts chunks of segments below this number, which left the log.
     pub(crate) fn forget_below(&self, segment: u64) {
         let mut guard = self.state.lock();
         let State { pieces, bytes, .. } = &mut *guard;
@@ -144,7 +146,8 @@ impl ReadCache {
         });
     }
 
-    /// Loads a piece, if nobody does yet once there is room for another load.
+    /// Loads a chunk once fewer than [`LOADS`] loads are running, unless another thread got to it
+    /// first.
     fn load<'a>(
         &'a self,
         log: &dyn ReadSource,
@@ -162,7 +165,7 @@ impl ReadCache {
         let spare = state.take_spare((end - place.1) as usize);
         drop(state);
         let mut loading = Loading { cache: self, place, content: Content::Unsound, took: None };
-        // Looking at the mark may be a read, too.
+        // Reading the mark may be I/O, too.
         let mark = log.mark();
         let pause = self.state.lock().pace.pause(mark);
         if !log.is_manual() && !pause.is_zero() {
@@ -179,7 +182,7 @@ impl ReadCache {
     }
 }
 
-/// A load under way. However it ends, those who wait hear of it.
+/// A running load. However it ends, its waiters are woken.
 struct Loading<'a> {
     cache: &'a ReadCache,
     place: ChunkId,
@@ -215,8 +218,9 @@ impl Drop for Loading<'_> {
     }
 }
 
-/// Reads a range of a segment, or one unit that is longer and ends at `most` at the latest, and checks the
-/// units; where the sound ones end, if there are any.
+/// Reads a range of a segment and checks its units. If the first unit is longer, reads that unit
+/// instead, if it ends at or below `most`. Returns the bytes and the offset where the valid units
+/// end; `None` if there are none.
 fn read(
     segment: &Segment,
     range: Range<u32>,
@@ -240,7 +244,7 @@ fn read(
         let unit = check_unit(&buffer[at..got], segment.salt, range.start + at as u32, |_| {});
         match unit {
             Ok((header, _)) if header.kind == UnitKind::Data => at += header.span() as usize,
-            // A gap, or damage: the reader that comes to it finds out.
+            // A gap, or corruption: the reader that reaches it reports it.
             _ => break,
         }
     }

@@ -1,31 +1,31 @@
-//! How much of the disk readers leave to the writer.
+//! Throttles loads of the read cache while commits are running.
 
 use std::time::{Duration, Instant};
 
-/// How much longer than a load the pause behind it is, while commits are made.
+/// While commits are running, the pause after a load is this many times the load's duration.
 const REST: u32 = 3;
-/// No commit for so long: the disk is free.
+/// After this time without a commit the disk counts as free.
 const QUIET: Duration = Duration::from_millis(10);
-/// However slow the disk, a pause ends.
+/// The longest pause, however slow the disk is.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// When the next load may begin.
+/// Decides when the next load may begin.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
-    /// The durable mark when it was last seen to move.
+    /// The durable watermark when it was last seen to advance.
     mark: u64,
     moved: Option<Instant>,
     not_before: Option<Instant>,
-    /// A moving average.
+    /// A moving average of the load time.
     load: Duration,
 }
 
 impl Throttle {
-    /// How long the next load has to wait.
+    /// Returns how long the next load has to wait.
     pub(super) fn pause(&mut self, mark: u64) -> Duration {
         let now = Instant::now();
         if self.mark != mark {
-            // The first look says nothing about when it moved.
+            // The first call cannot know when the watermark advanced.
             self.moved = (self.mark != 0).then_some(now);
             self.mark = mark;
         }

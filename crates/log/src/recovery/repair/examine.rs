@@ -1,4 +1,4 @@
-//! Reading every byte of a log, past every damage.
+//! Reads every byte of a log and continues past all corruption.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,21 +18,22 @@ use crate::store::segment_reader::ReadErrors;
 use crate::store::segment_scan::orphan_units;
 use crate::store::watermark_page::{StoredWatermark, refuse_foreign_page};
 
-/// A log, piece by piece.
+/// The result of examining a log.
 pub(crate) struct Examination {
     /// The live segments, oldest first.
     pub(crate) segments: Vec<Examined>,
-    /// Those that stand behind a torn tail, and count for nothing.
+    /// Segments after a torn tail, which do not count.
     pub(crate) dead: Vec<Examined>,
-    /// The highest number that something sound says was durable.
+    /// The highest durable lower bound found.
     pub(crate) durable_bound: u64,
-    /// The last number before the end of the newest segment: there, or known to be missing.
+    /// The last sequence number before the end of the newest segment, present or known to be
+    /// missing.
     pub(crate) last: u64,
-    /// The log goes on behind the clean end that the manifest tells of.
+    /// The log continues after the clean end that the manifest records.
     pub(crate) clean_lies: bool,
 }
 
-/// Examines a log that has this manifest, and in whose directory a watermark page says this.
+/// Examines a log with this manifest. `page` is the content of the watermark page in its directory.
 pub(crate) fn examine(
     dir: &dyn Dir,
     manifest: &Manifest,
@@ -43,15 +44,15 @@ pub(crate) fn examine(
         let Name::Segment(number) = paths::classify(&name) else { continue };
         let is_dead = number < manifest.trim_segment;
         let file = match dir.open(&name, Open::read()) {
-            // It left the log since it was listed.
+            // It left the log after it was listed.
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => continue,
             Err(_) if is_dead => continue,
             other => other?,
         };
         let head = read_head(&*file, manifest, number)
-            .unwrap_or(Err(HeaderError::DecodeError(DecodeError::NotAUnit)));
+            .unwrap_or(Err(HeaderError::Invalid(DecodeError::NotAUnit)));
         match head {
-            // Opening removes a dead segment of this log, and refuses one of another.
+            // Opening removes a dead segment of this log, and refuses one of another log.
             _ if is_dead && !matches!(head, Err(HeaderError::Foreign(_))) => continue,
             Err(HeaderError::Version(version)) => {
                 return Err(Error::UnsupportedVersion { file: dir.path_of(&name), version });
@@ -65,11 +66,11 @@ pub(crate) fn examine(
     }
 
     let mut durable_bound = manifest.durable_bound();
-    let told = page.filter(|told| told.log == manifest.log);
+    let stored = page.filter(|stored| stored.log == manifest.log);
     if !heads.values().any(|(_, head)| head.is_ok()) {
         refuse_foreign_page(dir, page, manifest.log)?;
     }
-    durable_bound = durable_bound.max(told.map_or(0, |told| told.seq));
+    durable_bound = durable_bound.max(stored.map_or(0, |stored| stored.seq));
     let mut segments = Vec::new();
     for number in live_numbers(&heads, manifest)? {
         let head = heads.get(&number);
@@ -80,7 +81,7 @@ pub(crate) fn examine(
             header: head.and_then(|(_, head)| head.ok()).map(|(header, _)| header),
             header_error: match head {
                 None => Some(MISSING.into()),
-                Some((_, Err(HeaderError::DecodeError(decode_error)))) => {
+                Some((_, Err(HeaderError::Invalid(decode_error)))) => {
                     Some(decode_error.to_string())
                 }
                 Some(_) => None,
@@ -116,7 +117,8 @@ pub(crate) fn examine(
                 if next.is_none() {
                     base = front.unwrap_or(base);
                 }
-                // The first record of a log may follow any number, and the header does not say it.
+                // The first record of a log may follow any number, which the header does not
+                // record.
                 if segment.number == manifest.trim_segment && manifest.trim_seq == 0 {
                     prev_seq = 0;
                 }
@@ -126,8 +128,8 @@ pub(crate) fn examine(
                 (base, prev_seq)
             }
             None => {
-                let told = known_start(segment, footer.as_ref(), next.as_ref(), manifest)?;
-                before.last_mut().map_or(reached, |before| before.reach(reached, told))
+                let stored = known_start(segment, footer.as_ref(), next.as_ref(), manifest)?;
+                before.last_mut().map_or(reached, |before| before.reach(reached, stored))
             }
         };
         if let Some(next) = next {
@@ -149,17 +151,17 @@ pub(crate) fn examine(
     let dead = cut_torn_tail(&mut segments, manifest, durable_bound);
     add_lost_front(dir, &mut segments, manifest);
     let last = segments.last().map_or(manifest.trim_seq, Examined::accounted_to);
-    // Durable records are missing behind the last segment: one that lost its header and all its
-    // units, or that is gone, is what became of them.
+    // Durable records are missing after the last segment. They were in segments that lost their
+    // header and all units, or that are gone.
     let newest = segments.last().map(|newest: &Examined| newest.number);
     let nothing_left = segments.is_empty() && !never_began(manifest, durable_bound);
     if nothing_left || is_damage(durable_bound, last) {
-        let told = told.map(|told| told.segment);
-        for number in lost_segments(&heads, manifest, told, newest) {
+        let stored = stored.map(|stored| stored.segment);
+        for number in lost_segments(&heads, manifest, stored, newest) {
             let file = heads.get(&number).map(|(file, _)| Arc::clone(file));
             let written_to = file.as_ref().map_or(Ok(0), written_to)?;
             let decode_error = match heads.get(&number) {
-                Some((_, Err(HeaderError::DecodeError(decode_error)))) => decode_error.to_string(),
+                Some((_, Err(HeaderError::Invalid(decode_error)))) => decode_error.to_string(),
                 _ => MISSING.into(),
             };
             segments.push(Examined {
@@ -174,13 +176,13 @@ pub(crate) fn examine(
     Ok(Examination { segments, dead, durable_bound, last, clean_lies })
 }
 
-/// Where the oldest segment begins, when it and others after it lost their headers: their footers say
-/// how long each is, and the first sound header where it begins itself.
+/// The base of the oldest segment, if it and later segments lost their headers. The footers give
+/// the length of each, and the first valid header its own base.
 fn front_base(segments: &[Examined], manifest: &Manifest) -> Result<Option<u64>> {
     let mut before = 0;
     let first = segments.first().map_or(0, |first| first.number);
     for (number, segment) in (first..).zip(segments) {
-        // Between two that do not follow each other another may be missing.
+        // If two numbers are not consecutive, a segment between them may be missing.
         if segment.number != number {
             return Ok(None);
         }
@@ -193,8 +195,8 @@ fn front_base(segments: &[Examined], manifest: &Manifest) -> Result<Option<u64>>
     Ok(None)
 }
 
-/// The manifest says with which record the log begins, and which segment it begins with. Where records
-/// are missing between that and the oldest segment, a gap takes the place of the segment.
+/// Inserts a gap if records are missing before the oldest segment. The manifest names the record
+/// and the segment that the log begins with. The gap takes the place of that segment.
 fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manifest) {
     let Some(first) = segments.first_mut() else { return };
     let (from, to) = (BLOCK, 2 * BLOCK);
@@ -204,7 +206,7 @@ fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manife
         return;
     }
     if first.header.take().is_some() {
-        // It names no segment before it.
+        // It names no preceding segment.
         first.header_error = Some("the segment before it is missing".into());
     }
     let gap = Examined {
@@ -218,8 +220,8 @@ fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manife
     segments.insert(0, gap);
 }
 
-/// Takes away what stands behind the first hole that nothing claims to be damage, as opening does.
-/// Gives the segments that are dead by that.
+/// Removes everything after the first hole that no durable lower bound makes corruption, as
+/// opening does. Returns the segments that are therefore dead.
 fn cut_torn_tail(
     segments: &mut Vec<Examined>,
     manifest: &Manifest,
@@ -245,10 +247,11 @@ fn cut_torn_tail(
 type Head = std::result::Result<(SegmentHeader, u32), HeaderError>;
 type Heads = BTreeMap<u64, (Arc<dyn File>, Head)>;
 
-/// The numbers of the live segments. A link that is damaged or missing is passed by its number.
+/// The numbers of the live segments. If a link is corrupt or missing, the next lower number is
+/// used.
 fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
     let valid = |number: u64| heads.get(&number).and_then(|(_, head)| head.ok());
-    // The newest may have lost its header: then it has units, or the clean end knows its number.
+    // The newest may have lost its header. Then it has units, or the clean end names it.
     let mut newest = None;
     for (&number, (file, head)) in heads.iter().rev() {
         let mut counts = head.is_ok() || manifest.clean.is_some_and(|end| end.segment == number);
@@ -262,7 +265,7 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
         }
     }
     let mut numbers: Vec<u64> = newest.into_iter().collect();
-    // The position at which the segments end that are looked for, and the last record before it.
+    // The predecessor must end at or before this position, and before this record.
     let mut limit = (u64::MAX, u64::MAX);
     while let Some(&number) = numbers.last() {
         let before = match valid(number) {
@@ -285,8 +288,8 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// The segment before one that lost its header and stands before the position and the number of `limit`.
-/// One that leaves no room for what is missing is of an earlier time.
+/// The segment before one that lost its header. It must end before the position and the record of
+/// `limit`. A segment that leaves no room for the missing records is of an earlier time.
 fn before_lost_header(heads: &Heads, number: u64, limit: (u64, u64)) -> Result<Option<u64>> {
     for (&before, (file, head)) in heads.range(..number).rev() {
         let Ok((header, _)) = head else { return Ok(Some(before)) };
@@ -304,18 +307,18 @@ fn before_lost_header(heads: &Heads, number: u64, limit: (u64, u64)) -> Result<O
     Ok(None)
 }
 
-/// The segments behind the newest that has anything sound.
+/// The lost segments after the newest one that has valid content.
 fn lost_segments(
     heads: &Heads,
     manifest: &Manifest,
-    told: Option<u64>,
+    stored: Option<u64>,
     newest: Option<u64>,
 ) -> Vec<u64> {
     let is_later = |number: &u64| newest.is_none_or(|newest| *number > newest);
-    let lost = |head: &Head| matches!(head, Err(HeaderError::DecodeError(decode_error)) if *decode_error != DecodeError::Blank);
+    let lost = |head: &Head| matches!(head, Err(HeaderError::Invalid(decode_error)) if *decode_error != DecodeError::Blank);
     let damaged = heads.iter().filter(|(_, (_, head))| lost(head)).map(|(number, _)| *number);
     let closed = manifest.clean.map(|clean| clean.segment);
-    let mut numbers: Vec<u64> = damaged.chain(closed).chain(told).filter(is_later).collect();
+    let mut numbers: Vec<u64> = damaged.chain(closed).chain(stored).filter(is_later).collect();
     if numbers.is_empty() && newest.is_none() {
         numbers.push(manifest.trim_segment.max(1));
     }

@@ -1,4 +1,4 @@
-//! A segment piece by piece, as far as it could be made out.
+//! The examined content of one segment: valid units and corrupt ranges.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ pub(crate) struct Examined {
     pub(crate) path: PathBuf,
     /// `None` when the file is missing.
     pub(crate) file: Option<Arc<dyn File>>,
-    /// `None` when the header is damaged.
+    /// `None` when the header is corrupt.
     pub(crate) header: Option<SegmentHeader>,
     /// What is wrong with the header.
     pub(crate) header_error: Option<String>,
     pub(crate) base: u64,
     /// The number before the first record.
     pub(crate) prev_seq: u64,
-    /// Where the segment behind says that this one ends; `None` for the newest.
+    /// The end according to the next segment; `None` for the newest.
     pub(crate) end: Option<u32>,
-    /// What the segment behind says of the end: its chain and number.
+    /// The chain and the last sequence number at the end, according to the next segment.
     pub(crate) next: Option<(u32, u64)>,
     pub(crate) pieces: Vec<Piece>,
-    /// Behind the last block, after the pieces, that has anything in it.
+    /// The end of the last block with data after the pieces.
     pub(crate) written_to: u32,
 }
 
-/// What is left of a segment says where it begins, as far as anything does.
+/// The start of a segment that lost its header, as far as the rest of the segment gives it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KnownStart {
     pub(crate) base: Option<u64>,
@@ -53,7 +53,7 @@ impl Examined {
         paths::segment(self.number)
     }
 
-    /// The last number that stands in the segment, or before it.
+    /// The last sequence number in the segment, or the one before it if it has no valid unit.
     pub(crate) fn last(&self) -> u64 {
         self.pieces
             .iter()
@@ -65,7 +65,7 @@ impl Examined {
             .unwrap_or(self.prev_seq)
     }
 
-    /// The last number before the end of the segment, there or not.
+    /// The last sequence number before the end of the segment, present or missing.
     pub(crate) fn accounted_to(&self) -> u64 {
         self.next.map_or(self.last(), |(_, last)| last)
     }
@@ -96,7 +96,7 @@ impl Examined {
         self.header.is_none() || self.pieces.iter().any(bad)
     }
 
-    /// What the segment behind this one must chain to, where nothing is damaged.
+    /// The chain value that the next segment must continue, if this one has no corruption.
     pub(crate) fn chain_behind(&self, header: &SegmentHeader) -> u32 {
         match self.pieces.last() {
             Some(Piece::Sound(unit)) => unit.chain,
@@ -104,14 +104,14 @@ impl Examined {
         }
     }
 
-    /// Whether the log was closed where this segment ends.
+    /// Whether the log was closed at the end of this segment.
     pub(crate) fn ends_at(&self, end: &End) -> bool {
         let chain = self.header.map(|header| self.chain_behind(&header));
         (self.number, self.pieces_end(), self.last(), chain)
             == (end.segment, end.offset, end.seq, Some(end.chain))
     }
 
-    /// The units before the first damage.
+    /// The units before the first corruption.
     pub(crate) fn valid_start(&self) -> impl Iterator<Item = ValidUnit> {
         let pieces = if self.header.is_some() { &self.pieces[..] } else { &[] };
         pieces.iter().map_while(|piece| match piece {
@@ -120,7 +120,7 @@ impl Examined {
         })
     }
 
-    /// Offset behind the last piece.
+    /// The offset after the last piece.
     pub(crate) fn pieces_end(&self) -> u32 {
         match self.pieces.last() {
             Some(Piece::Sound(unit)) => unit.end(),
@@ -129,17 +129,18 @@ impl Examined {
         }
     }
 
-    /// The segment behind this one lost its header, and tells where it begins: what lies between is
-    /// a gap, where this one's end is not known better. Gives where the two meet.
-    pub(crate) fn reach(&mut self, (base, seq): (u64, u64), told: KnownStart) -> (u64, u64) {
-        let told_base = told.base.unwrap_or(base).max(base);
-        let told_seq = told.prev_seq.unwrap_or(seq).max(seq);
-        if (told_base, told_seq) == (base, seq) {
+    /// Extends this segment to the known start of the next one, which lost its header. The space
+    /// between becomes a gap, unless this segment's end is known more precisely. Returns where the
+    /// two segments meet.
+    pub(crate) fn reach(&mut self, (base, seq): (u64, u64), stored: KnownStart) -> (u64, u64) {
+        let known_base = stored.base.unwrap_or(base).max(base);
+        let known_seq = stored.prev_seq.unwrap_or(seq).max(seq);
+        if (known_base, known_seq) == (base, seq) {
             return (base, seq);
         }
         let from = self.pieces_end();
-        let to = match told_base.checked_sub(self.base) {
-            Some(end) if told_base > base && end < u64::from(SEGMENT_MAX / 2) => end as u32,
+        let to = match known_base.checked_sub(self.base) {
+            Some(end) if known_base > base && end < u64::from(SEGMENT_MAX / 2) => end as u32,
             _ => self.written_to.max(from + BLOCK),
         };
         match self.pieces.last_mut() {
@@ -151,7 +152,7 @@ impl Examined {
                 decode_error: DecodeError::Blank,
             }),
         }
-        (self.end, self.next) = (Some(to), Some((0, told_seq)));
-        (self.base + u64::from(to), told_seq)
+        (self.end, self.next) = (Some(to), Some((0, known_seq)));
+        (self.base + u64::from(to), known_seq)
     }
 }

@@ -1,4 +1,4 @@
-//! Where a segment begins that lost its header.
+//! Locates the start of a segment that lost its header.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::store::manifest::Manifest;
 use crate::store::segment_reader::{ReadErrors, SegmentReader};
 use crate::store::segment_scan::orphan_units;
 
-/// The footer of a segment, wherever in the file it stands: what a segment that lost its header, or
-/// its successor, is known by.
+/// The footer of a segment, at any block of the file. It locates a segment that lost its header, or
+/// whose successor did.
 pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Option<Footer>> {
     let Some(file) = &segment.file else {
         return Ok(None);
@@ -31,9 +31,9 @@ pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Opt
     Ok(None)
 }
 
-/// Sound units of a segment without a header.
+/// The valid units of a segment without a header.
 struct Units {
-    /// The offset of the first, and the number before it.
+    /// The offset of the first unit, and the sequence number before it.
     first: (u32, u64),
     end: u32,
     last_seq: u64,
@@ -55,8 +55,8 @@ fn units(segment: &Examined, manifest: &Manifest) -> Result<Option<Units>> {
     Ok(units)
 }
 
-/// Where a segment begins whose header is damaged: its footer tells, or its own units. `next` is the
-/// header of the segment behind.
+/// The start of a segment whose header is corrupt, from its footer or its own units. `next` is the
+/// header of the next segment.
 pub(crate) fn known_start(
     segment: &Examined,
     footer: Option<&Footer>,
@@ -78,8 +78,8 @@ pub(crate) fn known_start(
     })
 }
 
-/// Where the oldest segment begins, when its header is damaged: its footer tells, or what stands
-/// behind it, or its own units.
+/// The start of the oldest segment, if its header is corrupt: from its footer, from the next
+/// segment, or from its own units.
 pub(crate) fn first_place(
     segment: &Examined,
     footer: Option<&Footer>,
@@ -94,18 +94,17 @@ pub(crate) fn first_place(
         return Ok((0, manifest.trim_seq));
     };
     let Some(units) = units(segment, manifest)? else {
-        // Nothing is sound: the file's length is what is left to go by. There has to be room for a
-        // gap.
+        // Nothing is valid, so only the file's length is left. There must be room for a gap.
         let (least, most) = (u64::from(2 * BLOCK), u64::from(SEGMENT_MAX / 2));
         let end = file.len()?.clamp(least, most) as u32 / BLOCK * BLOCK;
         return Ok((base(end), manifest.trim_seq));
     };
     let prev_seq = match units.first {
         (BLOCK, prev_seq) => prev_seq,
-        // What stood before the first sound unit is lost, as far as the floor.
+        // The records before the first valid unit are lost, down to the trim point.
         (_, prev_seq) => prev_seq.min(manifest.trim_seq),
     };
-    // Where the last does not lead on, a gap stands behind it.
+    // If the last unit does not lead to the next segment, a gap follows it.
     let room = if next.is_some_and(|next| next.prev_seq > units.last_seq) { BLOCK } else { 0 };
     Ok((base(units.end + room), prev_seq))
 }

@@ -1,4 +1,4 @@
-//! A manifest made anew, from what the segments say.
+//! Rebuilds a manifest from the segments and the watermark page.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::store::watermark_page::{PageReader, refuse_foreign_page};
 
 type Files = BTreeMap<u64, (Arc<dyn File>, Option<SegmentHeader>)>;
 
-/// A manifest made anew.
+/// A rebuilt manifest.
 pub(crate) struct Anew {
     pub(crate) manifest: Manifest,
     /// Records above the first number, up to the second, may have been truncated before.
     pub(crate) may_be_truncated: Option<(Seq, Seq)>,
 }
 
-/// Makes a manifest from what the segments and the watermark page say.
+/// Rebuilds a manifest from the segments and the watermark page, and writes it.
 ///
-/// The trim point is the highest that something proves: the oldest segment's first number, or that of
-/// the watermark page, which each truncation stores and syncs. Where the page is the newest thing in
-/// the log, its trim point is the log's. Otherwise records of the oldest segment above the proven
-/// point may have been truncated. They are kept, because the others must not be lost, and reported.
-/// Only the oldest segment can hold such records: a truncation that returned removed the segments
-/// that it covers whole.
+/// The trim point is the highest one proven: by the oldest segment's first number, or by the
+/// watermark page, which each truncation stores and syncs. If the page is the newest data in the
+/// log, its trim point is the log's. Otherwise records of the oldest segment above the proven trim
+/// point may have been truncated. They are kept, because other records must not be lost, and are
+/// reported. Only the oldest segment can hold such records: a truncation that returned removed the
+/// segments that it covers completely.
 pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     let (files, log) = files(dir)?;
     let page = match PageReader::of_any_log(dir)? {
@@ -54,13 +54,14 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
         durable: page.map_or(0, |page| page.seq),
         ..Manifest::new(log)
     };
-    // The last record, and that of the segment which the manifest begins with.
+    // The last record of the log, and of the segment that the manifest begins with.
     let (mut last, mut last_of_first) = (0, 0);
     for (&number, (file, header)) in files.iter().rev() {
         let (mut has_units, mut last_here) = (false, 0);
         let salt = Salt::new(log, number);
-        // Units may be of later sessions than the header of their segment, but not than the newest
-        // segment's by more than the openings after clean closes; the watermark page knows.
+        // Units may be of later sessions than the header of their segment. They exceed the newest
+        // segment's session at most by the openings after clean closes, which the watermark page
+        // knows.
         orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |orphan, _| {
             has_units = true;
             last_here = orphan.header.last_seq.max(last_here);
@@ -72,20 +73,21 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
         if number == manifest.trim_segment {
             last_of_first = last_here;
         }
-        // Below the oldest header: one that lost its own, as those before it did. What stood in it is
-        // missed from the number on that its units or its footer tell, or else from the first.
+        // Below the oldest valid header: this segment lost its own, and so did those before it. Its
+        // records are missing from the number that its units or footer give, or else from the
+        // first.
         let named = number == before || (manifest.trim_segment < first);
         if number < first && (has_units || named) {
             let lost = Examined::missing_header(dir, number, Some(Arc::clone(file)), String::new());
             let footer = find_footer(&lost, &manifest)?;
-            let told = known_start(&lost, footer.as_ref(), None, &manifest)?;
+            let stored = known_start(&lost, footer.as_ref(), None, &manifest)?;
             manifest.trim_segment = number;
-            manifest.trim_seq = told.prev_seq.unwrap_or(0);
+            manifest.trim_seq = stored.prev_seq.unwrap_or(0);
             last_of_first = last_here;
         }
     }
     if manifest.trim_segment == u64::MAX {
-        // Nothing is sound but the page.
+        // Only the page is valid.
         let named = page.map_or(u64::MAX, |page| page.segment.max(1));
         let oldest = files.keys().next().map_or(u64::MAX, |oldest| *oldest);
         manifest.trim_segment = named.min(oldest);
@@ -97,8 +99,8 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
         manifest.trim_seq = manifest.trim_seq.max(page.trim);
     }
     if manifest.trim_seq > 0 {
-        // What stood before the oldest segment was dropped, or it was lost: nothing tells which. So
-        // this counts as a repair that put something aside.
+        // The records before the oldest segment were dropped or lost; nothing decides which. So
+        // this counts as a repair that quarantined bytes.
         dir.create_dir(paths::QUARANTINE)?;
     }
     manifest.write(dir)?;
@@ -107,7 +109,7 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     Ok(Anew { manifest, may_be_truncated })
 }
 
-/// The segments' files, with those of their headers that are sound, and whose log they are.
+/// The segment files with their valid headers, and the id of the log they belong to.
 fn files(dir: &dyn Dir) -> Result<(Files, Option<LogId>)> {
     let mut files = Files::new();
     let mut log = None;

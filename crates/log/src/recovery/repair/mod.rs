@@ -1,13 +1,13 @@
-//! What to do about damage, once somebody decided to: put the damaged units aside, keep the rest,
-//! and leave in their place a gap that readers are told of.
+//! Repair: quarantines corrupt units, keeps the rest, and leaves a gap in their place, which
+//! readers get as an error.
 //!
 //! # The crash argument
 //!
-//! A repaired segment is written aside, whole, with every sound unit at its old offset, synced, and
-//! renamed over the damaged one. The damaged bytes were copied under `quarantine/` and synced
-//! before. So a crash leaves the damaged segment or the repaired one, and never less than both the
-//! sound units and the damaged bytes. The clean end is dropped from the manifest last; until then
-//! the next opening finds the same damage, or none.
+//! The corrupt bytes are first copied under `quarantine/` and synced. Then the repaired segment is
+//! written completely to a temporary file, with every valid unit at its old offset. It is synced
+//! and renamed over the corrupt one. So a crash leaves the corrupt segment or the repaired one, and
+//! never less than the valid units and the corrupt bytes together. The clean end is dropped from
+//! the manifest last. Until then the next opening finds the same corruption, or none.
 
 mod examine;
 mod examined;
@@ -32,12 +32,12 @@ use rebuild::store_watermark;
 pub use report::{QuarantinedRange, Repaired};
 pub use verify::{VerifyReport, verify};
 
-/// Repairs the log in `dir`: puts damaged commit units aside under `quarantine/` and keeps the rest.
-/// Takes the log's lock. A log without damage is left as it is.
+/// Repairs the log in `dir`: quarantines corrupt commit units under `quarantine/` and keeps the
+/// rest. Takes the log's lock. A log without corruption is left unchanged.
 ///
 /// # Errors
-/// [`Error::Locked`] while somebody writes to the log, [`Error::NotALog`], [`Error::UnsupportedVersion`],
-/// [`Error::ForeignFile`], [`Error::Io`].
+/// [`Error::Locked`] while another handle or process has the log open for writing,
+/// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
 pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
     let dir = &*directory::open(dir.as_ref(), options)?;
     let options = &Options { on_corruption: OnCorruption::Quarantine, ..options.clone() };

@@ -1,4 +1,4 @@
-//! Writing a damaged segment anew, with gaps where its damaged units were.
+//! Rewrites a corrupt segment, with gaps in place of its corrupt units.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::ValidUnit;
 use crate::store::watermark_page::{PageReader, WatermarkPage};
 
-/// How often what a repair left is examined again.
+/// The number of times that the log is examined and repaired at most.
 const ROUNDS: usize = 4;
 
-/// Repairs every segment of a log, and gives the manifest that holds then.
+/// Repairs every segment of a log, and returns the resulting manifest.
 ///
-/// A segment that is written anew may show that another is damaged, or was of an earlier time: the
-/// repair is over when it finds nothing any more.
+/// A rewritten segment may show that another is corrupt, or was of an earlier time. So the repair
+/// is repeated until it finds nothing more, at most [`ROUNDS`] times.
 pub(crate) fn repair_segments(
     dir: &dyn Dir,
     options: &Options,
@@ -53,8 +53,8 @@ fn repair_once(
     mut manifest: Manifest,
 ) -> Result<(Manifest, Vec<QuarantinedRange>)> {
     let page = PageReader::of_any_log(dir)?;
-    let told = page.and_then(|page| page.stored().ok().flatten());
-    let mut found = examine(dir, &manifest, told)?;
+    let stored = page.and_then(|page| page.stored().ok().flatten());
+    let mut found = examine(dir, &manifest, stored)?;
     add_lost_end(&mut found);
     let mut aside = Vec::new();
     if options.on_corruption == OnCorruption::Truncate {
@@ -78,7 +78,7 @@ fn repair_once(
     Ok((manifest, aside))
 }
 
-/// Durable records that should stand behind the last unit and do not are a gap at the end.
+/// Adds a gap at the end for durable records that are missing after the last unit.
 fn add_lost_end(found: &mut Examination) {
     let (durable_bound, last) = (found.durable_bound, found.last);
     if durable_bound > last
@@ -91,7 +91,7 @@ fn add_lost_end(found: &mut Examination) {
     }
 }
 
-/// Gives back what the segment behind must chain to.
+/// Rewrites one segment. Returns the chain value that the next segment must continue.
 fn rebuild(
     dir: &dyn Dir,
     manifest: &Manifest,
@@ -170,14 +170,14 @@ fn rebuild(
             }
         }
     }
-    // The file is as long as its pieces say, so that a gap at the end is a whole one.
+    // The length matches the pieces, so that a gap at the end is complete.
     new.set_len(u64::from(segment.pieces_end()))?;
     new.sync_data()?;
     sealed_file::publish(dir, &aside_name, &name)?;
     Ok(chain)
 }
 
-/// The header that the segment had, if its first unit proves it, or one that leads to that unit.
+/// The original header, if the first unit proves it, or one that leads to that unit.
 fn new_header(
     manifest: &Manifest,
     segment: &Examined,
@@ -215,9 +215,9 @@ fn new_header(
     header
 }
 
-/// Copies damaged bytes under `quarantine/`, durably. `None` when there are none to copy.
+/// Copies corrupt bytes under `quarantine/`, durably. `None` when there are none to copy.
 fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Option<PathBuf>> {
-    // Its being there says that the log was repaired, also where no bytes are left to keep.
+    // The directory's existence records that the log was repaired, even if no bytes are kept.
     let room = dir.create_dir(paths::QUARANTINE)?;
     let Some(file) = &segment.file else { return Ok(None) };
     let taken = room.list()?;
@@ -246,7 +246,7 @@ fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Op
     Ok(Some(room.path_of(&name)))
 }
 
-/// Cuts the log at its first damage. What stands behind is put aside.
+/// Cuts the log at its first corruption. Everything after the cut is quarantined.
 fn truncate(
     dir: &dyn Dir,
     options: &Options,
@@ -278,8 +278,8 @@ fn truncate(
             to: Seq(found.durable_bound.max(found.last)),
         });
     }
-    // Nothing may go on claiming what was given up.
-    // What is left below the trim point stays dropped, and the numbers above go on from here.
+    // No durable lower bound may still cover what is given up.
+    // Records left below the trim point stay dropped. New sequence numbers continue above it.
     manifest.trim_seq = manifest.trim_seq.min(last);
     let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, manifest.trim_seq)?;
     page.take_back(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
@@ -300,7 +300,7 @@ fn truncate(
                 dir.sync()?;
             }
             if first == 0 {
-                // Nothing is left: the log begins again, behind the numbers that it had.
+                // Nothing is left: the log restarts after the numbers that it had.
                 manifest.trim_segment = 0;
                 manifest.trim_seq = last;
             }
@@ -309,8 +309,8 @@ fn truncate(
     Ok(())
 }
 
-/// Syncs all segments, then stores their last record in the watermark page and syncs it. The page may have
-/// been lost with the manifest, and readers in other processes read only up to it.
+/// Syncs all segments, then stores their last record in the watermark page and syncs it. The page
+/// may have been lost with the manifest, and readers in other processes read only up to it.
 pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> {
     let found = examine(dir, manifest, None)?;
     for segment in found.segments.iter().filter(|segment| segment.file.is_some()) {
@@ -325,8 +325,8 @@ pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> 
     Ok(())
 }
 
-/// Writes the records of these units to a segment in place of the one that they stand in. The old
-/// units claim what is no longer there.
+/// Rewrites the records of these units to a segment that replaces their own. The old units carry
+/// durable lower bounds for records that are gone.
 fn write_anew(
     dir: &dyn Dir,
     options: &Options,
@@ -344,7 +344,7 @@ fn write_anew(
     Ok(())
 }
 
-/// Writes bytes at the start of a block, the rest of it zeros.
+/// Writes bytes at the start of a block and zeros to the rest of it.
 fn write_aligned(file: &dyn File, bytes: &[u8], offset: u32) -> Result<()> {
     let mut block = AlignedBuf::new(BLOCK as usize);
     block[..bytes.len()].copy_from_slice(bytes);

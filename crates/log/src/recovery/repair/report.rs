@@ -1,37 +1,37 @@
-//! What a repair reports.
+//! The report of a repair.
 
 use std::path::PathBuf;
 
 use crate::base::position::Seq;
 
-/// A range of a segment file that was put aside.
+/// A range of a segment file that was quarantined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QuarantinedRange {
     /// The segment file.
     pub file: PathBuf,
-    /// The first damaged byte in it.
+    /// The offset of the first corrupt byte.
     pub offset: u64,
-    /// How many bytes were put aside.
+    /// The number of bytes quarantined.
     pub bytes: u64,
-    /// Where they are now.
+    /// The file with the quarantined bytes; `None` if no bytes were left to keep.
     pub kept_in: Option<PathBuf>,
-    /// The last sound record before.
+    /// The last valid record before the range.
     pub from: Seq,
-    /// The last record that is gone.
+    /// The last record that is lost.
     pub to: Seq,
 }
 
-/// What `repair` did.
+/// The result of `repair`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Repaired {
-    /// The ranges put aside, in order. Empty when nothing was damaged.
+    /// The quarantined ranges, in order. Empty when nothing was corrupt.
     pub aside: Vec<QuarantinedRange>,
-    /// The manifest was missing or damaged, and was made anew from the segments.
+    /// Whether the manifest was missing or corrupt, and was rebuilt from the segments.
     pub manifest: bool,
-    /// With a manifest made anew: records above the first number, up to the second, are readable and
-    /// may have been truncated before, because nothing that is left proves the trim point. `None`
-    /// where the watermark page proves it.
+    /// Set with a rebuilt manifest: records above the first number, up to the second, are readable
+    /// and may have been truncated before. Nothing that is left proves the trim point. `None` if
+    /// the watermark page proves it.
     pub may_be_truncated: Option<(Seq, Seq)>,
 }

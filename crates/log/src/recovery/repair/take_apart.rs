@@ -1,4 +1,4 @@
-//! Going through one segment, past every damage.
+//! Splits one segment into valid units and corrupt ranges.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::store::manifest::{End, Manifest};
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::{ValidUnit, valid_unit};
 
-/// What came of going through a segment.
+/// The findings that concern more than the segment itself.
 #[derive(Default)]
 pub(crate) struct Part {
-    /// The highest claim in it.
+    /// The highest durable lower bound in it.
     pub(crate) durable_bound: u64,
-    /// It goes on behind the clean end, in a session that the manifest does not know.
+    /// It continues after the clean end, in a session that the manifest does not know.
     pub(crate) goes_on: bool,
 }
 
-/// Goes through a segment, piece by piece. `clean` is where the log was closed, if in this segment.
+/// Splits a segment into pieces. `clean` is the clean end of the log, if it is in this segment.
 pub(crate) fn take_apart(
     segment: &mut Examined,
     manifest: &Manifest,
@@ -85,7 +85,8 @@ pub(crate) fn take_apart(
         };
         chain = None;
         bad.get_or_insert((offset, decode_error));
-        // A header may be whole where its records are not, and what it claims holds.
+        // A header may be valid although its records are not. Then its durable lower bound still
+        // holds.
         let head = image.at(at, BLOCK as usize)?;
         if let Ok((header, _)) = UnitHeader::parse(head, salt, offset)
             && is_current_session(&header, session)
@@ -97,7 +98,7 @@ pub(crate) fn take_apart(
             segment.written_to = at as u32;
         }
     }
-    // What stands behind the last unit of the newest segment is damage only if a claim says so.
+    // After the last unit of the newest segment, only a durable lower bound makes bytes corruption.
     if let (Some((from, decode_error)), Some(to)) = (bad, segment.end) {
         segment.pieces.push(Piece::Bad { from, to, after: seq, decode_error });
     }
@@ -105,8 +106,8 @@ pub(crate) fn take_apart(
     Ok(Part { durable_bound, goes_on })
 }
 
-/// Units at the end of a segment that are sound, but not what the segment behind continues, are
-/// those of another history: they count as bad.
+/// Marks valid units at the end of a segment as bad if the next segment does not continue them:
+/// they belong to another history.
 fn drop_what_does_not_lead_on(segment: &mut Examined) {
     let (Some((chain, seq)), Some(to)) = (segment.next, segment.end) else {
         return;
@@ -127,7 +128,7 @@ fn drop_what_does_not_lead_on(segment: &mut Examined) {
     }
 }
 
-/// Behind the last block of a file that has anything in it.
+/// The end of the last block of a file that is not all zeros.
 pub(crate) fn written_to(file: &Arc<dyn File>) -> Result<u32> {
     let mut image = SegmentReader::new(Arc::clone(file))?;
     let (mut at, mut end) = (0, 0);

@@ -1,19 +1,20 @@
-//! Reading everything and reporting what is wrong. Changes nothing and needs no lock.
+//! Reads a whole log and reports corruption. Changes nothing and needs no lock.
 //!
-//! # Beside a writer
+//! # Concurrent writer
 //!
-//! A pass reads the watermark page, then the manifest, then the list of files, then the files. So all
-//! that the page says was durable is in the files listed, or has left the log. Then:
+//! A pass reads the watermark page, then the manifest, then the list of files, then the files. So
+//! everything at or below the stored watermark is in the listed files, or has left the log. Then:
 //!
 //! - A segment below the trim point of a manifest read *after* the files has left the log. Its file
-//!   may hold anything, because a file is used again only when that manifest is durable. It does not
+//!   may hold anything, because a file is reused only when that manifest is durable. It does not
 //!   count.
-//! - A unit with a record at or below the watermark was durable before the pass began. If it does not
-//!   check, it is corrupt, whoever writes meanwhile.
-//! - A unit above may be on its way. If the page or the manifest changed during the pass, there is a
-//!   writer, and such a unit is not judged. If neither did, the pass is repeated until two find
-//!   the same: a claim that a later unit makes was true by then, so a sound log has no such hole twice.
-//! - A pass during which the session changed, or which ran beside a recovery, says nothing.
+//! - A unit with a record at or below the watermark was durable before the pass began. If its check
+//!   fails, it is corrupt, whatever a writer does meanwhile.
+//! - A unit above the watermark may still be in flight. If the page or the manifest changed during
+//!   the pass, there is a writer, and such a unit is not classified. If neither changed, the pass
+//!   is repeated until two find the same. By then the durable lower bound in a later unit is true,
+//!   so a valid log does not show such a hole twice.
+//! - A pass during which the session changed, or which overlapped a recovery, decides nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,13 +36,13 @@ use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::{ValidUnit, valid_unit};
 use crate::store::watermark_page::PageReader;
 
-/// What [`verify`] found.
+/// The result of [`verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Live segments.
     pub segments: u64,
-    /// Sound commit units, but for those that were truncated.
+    /// Valid commit units, except those that were truncated.
     pub units: u64,
     /// Records in them that were not truncated.
     pub records: u64,
@@ -49,23 +50,23 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// The number before the first record.
     pub after: Seq,
-    /// The last sound record.
+    /// The last valid record.
     pub last: Seq,
-    /// The highest number that something sound says was durable.
+    /// The highest durable lower bound found.
     pub claimed: Seq,
-    /// Corruption, in order. Empty in a sound log.
+    /// Corruption, in order. Empty in a valid log.
     pub damage: Vec<Corruption>,
-    /// Gaps that an earlier repair left: the last number before, the last number gone.
+    /// Gaps that an earlier repair left: the last number before the gap, and the last number lost.
     pub quarantined: Vec<(Seq, Seq)>,
 }
 
-/// Reads every byte of the log in `dir` that counts, and tells all damage.
+/// Reads every live byte of the log in `dir` and reports all corruption.
 ///
-/// With a writer at work, commits that go on meanwhile are not looked at.
+/// With a concurrent writer, commits made meanwhile are not checked.
 ///
 /// # Errors
-/// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`]. Corruption is no error
-/// here but part of the report; only a damaged or lost manifest is [`Error::Corrupted`].
+/// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
+/// Corruption is part of the report. Only a corrupt or lost manifest is [`Error::Corrupted`].
 ///
 /// [`Error::NotALog`]: crate::Error::NotALog
 /// [`Error::UnsupportedVersion`]: crate::Error::UnsupportedVersion
@@ -98,35 +99,35 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> 
     last.unwrap_or(Ok(VerifyReport::default()))
 }
 
-/// How often a pass is repeated while a writer changes the directory under it.
+/// The number of passes at most, while a writer changes the directory.
 const TRIES: usize = 8;
-/// How long to wait before that.
+/// The pause before a repeated pass.
 const AGAIN: Duration = Duration::from_millis(1);
 
 struct Pass {
     report: VerifyReport,
-    /// What it found holds, whatever a writer did meanwhile.
+    /// The findings hold, whatever a writer did meanwhile.
     is_final: bool,
 }
 
 fn pass(dir: &dyn Dir) -> Result<Pass> {
     let page = PageReader::of_any_log(dir)?;
-    let told = || page.as_ref().and_then(|page| page.stored().ok().flatten());
-    let before = told();
+    let stored = || page.as_ref().and_then(|page| page.stored().ok().flatten());
+    let before = stored();
     let manifest = Manifest::of_log(dir)?;
     let found = examine(dir, &manifest, before)?;
     let now = Manifest::of_log(dir)?;
-    let moved = told() != before || now != manifest;
+    let moved = stored() != before || now != manifest;
     let mut report = report(dir, found, &manifest, &now)?;
     if report.damage.is_empty() {
         return Ok(Pass { report, is_final: true });
     }
-    let before = before.filter(|told| told.log == manifest.log);
-    let session = before.map(|told| told.session);
-    if now.session != manifest.session || session.is_some_and(|told| told != now.session) {
+    let before = before.filter(|stored| stored.log == manifest.log);
+    let session = before.map(|stored| stored.session);
+    if now.session != manifest.session || session.is_some_and(|stored| stored != now.session) {
         return Ok(Pass { report, is_final: false });
     }
-    let durable = before.map_or(0, |told| told.seq);
+    let durable = before.map_or(0, |stored| stored.seq);
     let is_final = report.damage.iter().any(|damage| damage.after.0 < durable);
     if moved {
         report.damage.retain(|damage| damage.after.0 < durable);
@@ -135,7 +136,7 @@ fn pass(dir: &dyn Dir) -> Result<Pass> {
     Ok(Pass { report, is_final })
 }
 
-/// What was found in segments that are still in the log.
+/// Reports the findings in segments that are still in the log.
 fn report(
     dir: &dyn Dir,
     found: Examination,
@@ -189,7 +190,7 @@ fn report(
             what: "the log goes on behind the end that the manifest tells of".into(),
         });
     }
-    // What was dropped meanwhile is not missing. A log that ends below its trim point is damaged.
+    // Records dropped meanwhile are not missing. A log that ends below its trim point is corrupt.
     let missing = if trim == manifest.trim_seq { 0 } else { trim };
     if found.durable_bound > found.last.max(missing)
         && let Some(newest) = segments.last()
@@ -213,7 +214,7 @@ fn report(
     Ok(report)
 }
 
-/// How many records of a unit lie above the trim point.
+/// The number of records of a unit above the trim point.
 fn readable(segment: &Examined, manifest: &Manifest, unit: &ValidUnit, trim: u64) -> Result<u64> {
     let all = u64::from(unit.header.records);
     let Some(file) = segment.file.as_ref().filter(|_| unit.header.prev_seq < trim) else {
