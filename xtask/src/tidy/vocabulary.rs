@@ -9,12 +9,11 @@ use super::source;
 const RULE: &str = "vocabulary";
 
 /// Parts of identifiers, and what to write.
-const IDENTIFIERS: [(&str, &str); 19] = [
+const IDENTIFIERS: [(&str, &str); 18] = [
     ("adopted", "finalized"),
     ("beheaded", "missing_header"),
     ("crew", "callers"),
     ("crowd", "tail_readers"),
-    ("flaw", "decode_error"),
     ("flying", "in_flight"),
     ("gather", "commit_delay"),
     ("gathered", "delay_met"),

@@ -102,7 +102,7 @@ impl ConsensusLog {
     /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
     /// [`Error::Log`].
     pub fn checkpoint(&self) -> Result<()> {
-        let _upkeep = self.inner.maintenance.lock();
+        let _maintenance = self.inner.maintenance.lock();
         self.inner.checkpoint(0)
     }
 }
@@ -139,7 +139,7 @@ impl Inner {
 
     /// The background job. After a failure, the next attempt waits for more records.
     fn automatic_checkpoint(&self) -> Result<()> {
-        let _upkeep = self.maintenance.lock();
+        let _maintenance = self.maintenance.lock();
         if !self.is_checkpoint_due() {
             return Ok(());
         }

@@ -28,7 +28,7 @@ impl Inner {
             return Err(Error::Closed);
         }
         self.background.stop();
-        let _upkeep = self.maintenance.lock();
+        let _maintenance = self.maintenance.lock();
         let mut locks = self.locks.lock_all();
         if locks.promise_state().closed {
             return Err(Error::Closed);

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stock_is_bounded() {
+    fn the_pool_is_bounded() {
         let (mut pool, block) = (ValuePool::new(), bytes_of(SIZES - 1));
         for _ in 0..2 * KEPT / block / BATCH {
             let mut batch: Vec<_> = (0..BATCH).map(|_| value(SMALL, 1)).collect();

@@ -208,7 +208,7 @@ impl Inner {
     /// slots committed. `range` is given if `slots` holds every accepted slot in it.
     fn mark_all(
         self: &Arc<Self>,
-        _alone: &AllLocks<'_>,
+        _all_locks: &AllLocks<'_>,
         mut slots: Vec<u64>,
         range: Option<(u64, u64)>,
         guard: &Guard,

@@ -93,8 +93,8 @@ impl Inspection {
     /// # Errors
     /// [`Error::CorruptedEntry`].
     pub fn value(&self, slot: u64) -> Result<Option<Value>> {
-        let Some(picture) = self.slots.get(&slot) else { return Ok(None) };
-        match self.reader.read(picture.offset) {
+        let Some(summary) = self.slots.get(&slot) else { return Ok(None) };
+        match self.reader.read(summary.offset) {
             Ok(view) => Ok(Some(Value(view))),
             Err(cause) => Err(Error::CorruptedEntry { slot, cause }),
         }
@@ -119,11 +119,11 @@ impl Inspection {
                     Err(what) if !ours && self.records == [0; 6] => {
                         return Err(Error::CorruptedRecord { seq: record.seq.0, what });
                     }
-                    Err(what) => self.flaw(record.seq, what),
+                    Err(what) => self.report_flaw(record.seq, what),
                 }
             }
         }
-        while self.slots.get(&next).is_some_and(|picture| picture.committed) {
+        while self.slots.get(&next).is_some_and(|summary| summary.committed) {
             next += 1;
         }
         self.floor = u64::checked_sub(start, 1);
@@ -139,14 +139,14 @@ impl Inspection {
             }
             Record::Accept { slot, ballot, value } => {
                 self.promised = self.promised.max(ballot);
-                let picture = InspectSummary {
+                let summary = InspectSummary {
                     ballot,
                     committed: false,
                     offset: seq,
                     len: value.len() as u64,
                 };
                 if slot >= *start && self.slots.get(&slot).is_none_or(|known| !known.committed) {
-                    self.slots.insert(slot, picture);
+                    self.slots.insert(slot, summary);
                 }
                 1
             }
@@ -159,7 +159,9 @@ impl Inspection {
                             self.slots.remove(&slot);
                         }
                         Some(known) if known.ballot == ballot => known.committed = true,
-                        Some(_) => self.flaw(seq, "it commits another ballot than was accepted"),
+                        Some(_) => {
+                            self.report_flaw(seq, "it commits another ballot than was accepted")
+                        }
                         // The accept was in a dropped prefix; its copy follows.
                         None => {}
                     }
@@ -182,20 +184,20 @@ impl Inspection {
                 2
             }
             Record::Chosen { slot, ballot, value } => {
-                let picture = InspectSummary {
+                let summary = InspectSummary {
                     ballot,
                     committed: true,
                     offset: seq,
                     len: value.len() as u64,
                 };
                 let other = self.slots.get(&slot).is_some_and(|known| {
-                    known.committed && known.ballot == ballot && known.len != picture.len
+                    known.committed && known.ballot == ballot && known.len != summary.len
                 });
                 if other {
-                    self.flaw(seq, "the slot was committed with another value");
+                    self.report_flaw(seq, "the slot was committed with another value");
                 }
                 if slot >= *start {
-                    self.slots.insert(slot, picture);
+                    self.slots.insert(slot, summary);
                 }
                 3
             }
@@ -224,7 +226,7 @@ impl Inspection {
         self.quarantined.last().map_or(Seq(0), |(_, to)| *to)
     }
 
-    fn flaw(&mut self, seq: Seq, what: &'static str) {
+    fn report_flaw(&mut self, seq: Seq, what: &'static str) {
         if self.flaws.len() < FLAWS {
             self.flaws.push((seq, what));
         }

@@ -225,7 +225,7 @@ impl Life {
             }
             Step::CopyForward { place } => {
                 let (slot, guard) = (self.slot(place), crossbeam_epoch::pin());
-                let _terms = inner.locks.of_slot(slot);
+                let _promise_state = inner.locks.of_slot(slot);
                 let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
                 let word = page.slot(slot).word();
                 if word.state() == State::Empty {
@@ -243,7 +243,7 @@ impl Life {
                 inner.log.barrier()?.wait()?;
                 let guard = crossbeam_epoch::pin();
                 for (slot, from, to) in self.copies.drain(..) {
-                    let _terms = inner.locks.of_slot(slot);
+                    let _promise_state = inner.locks.of_slot(slot);
                     let Some(page) = inner.page(number_of(slot), &guard)? else { continue };
                     let word = page.slot(slot).word();
                     if word.seq() == from && word.state() != State::Empty {
@@ -303,13 +303,13 @@ impl Life {
     }
 }
 
-fn with_note(disk: &SimDisk) -> bool {
+fn with_metadata(disk: &SimDisk) -> bool {
     disk.files(Path::new(DIR)).is_ok_and(|names| names.iter().any(|name| name == "note"))
 }
 
 /// Runs one session. Then the disk must open to the same state with and without the app metadata.
 fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::Result<(), String> {
-    let told = |error: crate::outcome::Error| format!("{error:?}");
+    let reported = |error: crate::outcome::Error| format!("{error:?}");
     let mut must = None;
     if let End::CutAt(at, how) = end {
         disk.cut_power_at(CutPoint::During(disk.operations() + at), *how);
@@ -322,11 +322,11 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
             }
             if matches!(end, End::Killed | End::Closed) {
                 let flushed = life.log.inner.log.barrier().and_then(esker_log::Ticket::wait);
-                flushed.map_err(|error| told(error.into()))?;
+                flushed.map_err(|error| reported(error.into()))?;
                 must = Some(life.seen());
             }
             match end {
-                End::Closed => life.log.close().map_err(told)?,
+                End::Closed => life.log.close().map_err(reported)?,
                 End::Killed => disk.kill(),
                 End::Cut(how) => disk.power_cut(*how),
                 End::CutAt(_, how) if disk.is_on() => disk.power_cut(*how),
@@ -340,7 +340,7 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
     disk.power_on();
     let seen = |note: bool| {
         let fork = disk.fork(value);
-        if !note && with_note(&fork) {
+        if !note && with_metadata(&fork) {
             let dir = fork.process().open_dir(Path::new(DIR)).map_err(|e| format!("{e:?}"))?;
             dir.unlink("note").map_err(|e| format!("{e:?}"))?;
         }
