@@ -39,6 +39,8 @@
 mod base;
 mod component;
 mod durability;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod memory;
 mod options;

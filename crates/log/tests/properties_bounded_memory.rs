@@ -20,7 +20,7 @@ use damage_kit::map::{in_dir, segment_path};
 use damage_kit::reading;
 use damage_kit::sample::{self, Sample, options};
 use esker_disk::sim::SimDisk;
-use esker_log::fuzzing::decode_segment;
+use esker_log::fuzzing::{decode_file, decode_segment};
 use esker_log::{
     Engine, Error, Log, OnCorruption, OpenCheck, Position, Reader, Start, repair, verify,
 };
@@ -166,6 +166,7 @@ fn nonsense_under_a_right_checksum() {
                 let with_reader = cases.is_one_in(20);
                 cases.run(format!("{}, {name}, byte {at}: {value:x?}", sample.name), || {
                     decode_segment(&bytes);
+                    decode_file(&bytes);
                     comes_back(&disk, with_reader)?;
                     let grown = peak().saturating_sub(usual);
                     if grown > LIMIT { Err(format!("{grown} bytes of memory")) } else { Ok(()) }

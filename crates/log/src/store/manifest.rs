@@ -90,14 +90,19 @@ impl Manifest {
             }
             other => other?,
         };
-        let Ok(raw) = Raw::read_from_bytes(&content) else {
-            return Err(damaged(dir, "the content has the wrong length"));
+        Self::parse(&content).map(Some).map_err(|what| damaged(dir, what))
+    }
+
+    /// The manifest in the content of its sealed file.
+    pub(crate) fn parse(content: &[u8]) -> std::result::Result<Self, &'static str> {
+        let Ok(raw) = Raw::read_from_bytes(content) else {
+            return Err("the content has the wrong length");
         };
         let numbers = [raw.session, raw.trim_segment, raw.segment];
         if numbers.iter().any(|number| number.get() >= NUMBER_MAX) {
-            return Err(damaged(dir, "a number is impossible"));
+            return Err("a number is impossible");
         }
-        Ok(Some(Self {
+        Ok(Self {
             log: LogId(raw.log),
             session: raw.session.get(),
             trim_segment: raw.trim_segment.get(),
@@ -109,7 +114,7 @@ impl Manifest {
                 seq: raw.seq.get(),
                 chain: raw.chain.get(),
             }),
-        }))
+        })
     }
 
     /// Reads the manifest for a reader of the log. The error for a missing one says whether that is

@@ -156,7 +156,27 @@ fn read_once(
     if file.len()? > (HEADER + LIMIT) as u64 {
         return Err(damaged("the file is far too long"));
     }
-    let mut bytes = whole(&*file)?;
+    parse(whole(&*file)?, ours).map_err(|error| match error {
+        SealError::Corrupt(what) => damaged(what),
+        SealError::Version(version) => {
+            Error::UnsupportedVersion { file: dir.path_of(name), version }
+        }
+    })
+}
+
+/// Why bytes are not a sealed file of this version.
+#[derive(Debug)]
+pub(crate) enum SealError {
+    Corrupt(&'static str),
+    Version(u32),
+}
+
+/// The magic number and the content of a sealed file, given all of its bytes.
+pub(crate) fn parse(
+    mut bytes: Vec<u8>,
+    ours: impl Fn([u8; 8]) -> bool,
+) -> std::result::Result<([u8; 8], Vec<u8>), SealError> {
+    let damaged = SealError::Corrupt;
     let Some(magic) = bytes.first_chunk().copied().filter(|_| bytes.len() >= HEADER) else {
         return Err(damaged("the file is cut"));
     };
@@ -175,7 +195,7 @@ fn read_once(
         return Err(damaged("the checksum does not match"));
     }
     if version != VERSION {
-        return Err(Error::UnsupportedVersion { file: dir.path_of(name), version });
+        return Err(SealError::Version(version));
     }
     bytes.truncate(end);
     Ok((magic, bytes.split_off(HEADER)))

@@ -258,6 +258,11 @@ pub(crate) fn refuse_foreign_page(
     }
 }
 
+/// Whether these bytes are a slot that checks.
+pub(crate) fn is_valid_slot(bytes: &[u8]) -> bool {
+    matches!(Raw::parse(bytes), Ok(Some(_)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;

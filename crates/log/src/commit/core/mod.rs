@@ -22,6 +22,7 @@
 //!
 //! **Space.** Records are placed only in fully reserved file ranges: see [`space`].
 
+mod invariants;
 mod reserve;
 mod schedule;
 mod space;

@@ -239,6 +239,7 @@ impl Core {
         {
             self.ask_all();
         }
+        self.check_invariants();
         Ok(placed)
     }
 

@@ -24,6 +24,7 @@ impl Core {
         let unit = unit.min(self.last_unit());
         self.asked_sync = self.asked_sync.max(unit);
         self.asked_write = self.asked_write.max(unit);
+        self.check_invariants();
     }
 
     /// Requests that units up to this one be written to the operating system.
@@ -122,6 +123,12 @@ impl Core {
 
     /// Hands out the next job. It is in flight until [`Core::complete`] or [`Core::fail`].
     pub(crate) fn next_job(&mut self) -> Option<Job> {
+        let job = self.take_job();
+        self.check_invariants();
+        job
+    }
+
+    fn take_job(&mut self) -> Option<Job> {
         if !self.has_job() {
             return None;
         }
@@ -158,6 +165,7 @@ impl Core {
             self.in_flight.pop_front();
         }
         self.forget_released();
+        self.check_invariants();
         self.in_flight.len() < in_flight
     }
 

@@ -1,0 +1,60 @@
+//! What holds after every transition of the core. Checked in debug builds, so in every test.
+
+use super::{Core, InFlightCommit};
+use crate::base::log_end::Mark;
+
+impl Core {
+    /// Panics where an invariant is broken. Does nothing in release builds.
+    #[inline]
+    pub(super) fn check_invariants(&self) {
+        if cfg!(debug_assertions) {
+            self.check_marks();
+            self.check_order();
+            self.check_requests();
+        }
+    }
+
+    /// durable <= written <= accepted, in units, positions, sequence numbers and records.
+    fn check_marks(&self) {
+        assert!(is_at_most(self.durable, self.written), "more is durable than written");
+        assert!(self.written.seq <= self.last, "more is written than accepted");
+        assert!(self.written.unit < self.next_unit, "a unit is written that was not begun");
+        assert!(
+            self.durable_records <= self.written_records
+                && self.written_records <= self.accepted_records,
+            "record counts of durable, written and accepted are out of order"
+        );
+    }
+
+    /// Units are in flight, sealed and open in this order, and their ranges are disjoint.
+    fn check_order(&self) {
+        let mut end = self.written;
+        for InFlightCommit { mark, .. } in &self.in_flight {
+            assert!(is_at_most(end, *mark), "commits in flight are out of order");
+            end = *mark;
+        }
+        let mut position = end.position;
+        for unit in &self.sealed {
+            assert_eq!(unit.number, end.unit + 1, "a sealed unit was skipped");
+            let start = unit.buffer.base + u64::from(unit.range.start);
+            assert!(position <= start, "the ranges of two units overlap");
+            end = unit.mark();
+            position = end.position;
+        }
+        if let Some(open) = &self.open {
+            assert_eq!(open.number, end.unit + 1, "the open unit does not come last");
+            let start = open.buffer.base + u64::from(open.start);
+            assert!(position <= start, "the ranges of two units overlap");
+        }
+    }
+
+    /// What is requested was accepted, and what is to be synced is to be written.
+    fn check_requests(&self) {
+        assert!(self.asked_sync <= self.asked_write, "a sync is requested without its write");
+        assert!(self.asked_write < self.next_unit, "a unit is requested that was not begun");
+    }
+}
+
+fn is_at_most(a: Mark, b: Mark) -> bool {
+    a.unit <= b.unit && a.position <= b.position && a.seq <= b.seq && a.segment <= b.segment
+}
