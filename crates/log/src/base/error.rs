@@ -33,6 +33,9 @@ pub enum Error {
     },
     /// The staging buffers are to be on huge pages, and too few are reserved. Nothing was opened.
     HugePages(NoHugePages),
+    /// The system started no thread. Where this ends an opening, nothing was opened; a reader that
+    /// waits can try again.
+    NoThread(Arc<std::io::Error>),
     /// The log was closed.
     Closed,
     /// The engine stopped before the record became durable. Reopening the log shows whether it did.
@@ -187,6 +190,7 @@ impl fmt::Display for Error {
             ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::HugePages(cause) => write!(f, "{cause}"),
+            Error::NoThread(cause) => write!(f, "failed to start a thread: {cause}"),
             Error::Closed => f.write_str("the log is closed"),
             Error::Stopped => f.write_str("the commit engine has stopped; reopen the log to go on"),
             Error::Locked { dir, pid } => {
@@ -265,6 +269,7 @@ impl std::error::Error for Error {
         match self {
             Error::Io(cause) | Error::Poisoned(cause) | Error::NoSpace { cause, .. } => Some(cause),
             Error::HugePages(cause) => Some(cause),
+            Error::NoThread(cause) => Some(&**cause),
             _ => None,
         }
     }

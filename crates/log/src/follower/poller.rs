@@ -127,7 +127,9 @@ impl Poller {
         if !state.runs {
             let (watch, follow) = (Arc::clone(self), Arc::downgrade(follow));
             let thread = std::thread::Builder::new().name("esker-follow".into());
-            thread.spawn(move || watch.look_for_all(&follow)).map_err(no_thread)?;
+            thread
+                .spawn(move || watch.look_for_all(&follow))
+                .map_err(|cause| Error::NoThread(Arc::new(cause)))?;
             state.runs = true;
         }
         Ok(())
@@ -208,10 +210,4 @@ impl Drop for ThreadGuard<'_> {
         drop(state);
         self.0.waiters.wake_all();
     }
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
-fn no_thread(why: std::io::Error) -> Error {
-    let thread = std::path::Path::new("a thread");
-    esker_disk::Error::new(esker_disk::Op::Open, thread, None, why).into()
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use esker_disk::Dir;
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, damage_at};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
@@ -95,7 +95,8 @@ impl Log {
         let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
         let core = Core::new(&start, &options, Arc::clone(&tail), depth);
         let segments = SegmentTable::new(finalized.segments);
-        let newest = segments.newest().ok_or(Error::Closed)?;
+        let newest =
+            segments.newest().ok_or_else(|| damage_at(dir.path(), 0, 0, "no segment is left"))?;
         let committer =
             Committer::new(dir, mode, newest, finalized.chain, finalized.manifest.session)?;
         let prewrites = durable_commits;
@@ -187,9 +188,7 @@ fn engine_of(options: &Options) -> Result<Engine> {
         }
         (None, None) => Engine::shared(),
     };
-    let failed =
-        |why| esker_disk::Error::new(esker_disk::Op::Open, Path::new("a thread"), None, why);
-    Ok(engine.map_err(failed)?)
+    engine.map_err(|cause| Error::NoThread(Arc::new(cause)))
 }
 
 /// Returns the manifest of the log in a locked directory. A new log gets a new manifest. If the

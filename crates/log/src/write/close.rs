@@ -120,7 +120,7 @@ impl WriteHalf {
             self.dir.sync()?;
         }
         committer.end_file(self)?;
-        let newest = self.segments.newest().ok_or(Error::Closed)?;
+        let Some(newest) = self.segments.newest() else { return Err(Error::Stopped) };
         for segment in self.segments.all() {
             let state = segment.state.read();
             let unfooted = state.full && !state.footed;
