@@ -1,4 +1,20 @@
-//! Scheduling commits: what was requested, what is due, and the outcome.
+//! When a commit starts, and what becomes of it.
+//!
+//! | event | `Always` | `Batch(n)` | `Periodic(t)` | `OsBuffered` |
+//! |---|---|---|---|---|
+//! | a ticket is polled or waited for | sync | sync | sync | sync |
+//! | a ticket is dropped unresolved | sync | - | - | write |
+//! | the open unit has n records | - | sync | - | - |
+//! | the timer of a record | sync, 10 ms | - | sync, t | write, 10 ms |
+//! | no room in memory, or at risk | sync | sync | sync | write |
+//! | a unit is full | sync | sync | sync | write |
+//! | two files were written unsynced | - | - | - | sync |
+//! | close | sync | sync | sync | sync |
+//!
+//! *Sync*: the unit is written and made durable, with all units before it; *write*: it is handed to
+//! the system. A request starts a commit at once, unless one is in flight or the commit delay waits
+//! for callers; then it is part of the next one. Requests are numbers of units
+//! ([`Core::ask_sync`], [`Core::ask_write`]), so that a later one covers the earlier ones.
 
 use std::sync::Arc;
 use std::time::Duration;
