@@ -18,6 +18,15 @@
 #[doc(inline)]
 pub use esker_log as log;
 
+/// The items of the log that most programs need, without the name of the module, which hides the
+/// crate `log` where both are in scope.
+#[cfg(feature = "log")]
+#[doc(no_inline)]
+pub use esker_log::{
+    Appended, Batch, Engine, Error, Log, Options, Policy, Position, Reader, Record, Result,
+    Retention, Seq, Sink, Start, Stream, Ticket,
+};
+
 #[cfg(feature = "consensus")]
 #[doc(inline)]
 pub use esker_consensus as consensus;
