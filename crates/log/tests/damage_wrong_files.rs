@@ -204,7 +204,7 @@ fn a_newer_version_is_refused() {
 fn is_version(error: &Error, file: &PathBuf, version: u32) {
     match error {
         Error::UnsupportedVersion { file: told, version: v } => {
-            assert_eq!((told, *v), (file, version))
+            assert_eq!((told, *v), (file, version));
         }
         error => panic!("{error:?}"),
     }

@@ -160,7 +160,7 @@ impl Inspection {
                         }
                         Some(known) if known.ballot == ballot => known.committed = true,
                         Some(_) => {
-                            self.report_flaw(seq, "it commits another ballot than was accepted")
+                            self.report_flaw(seq, "it commits another ballot than was accepted");
                         }
                         // The accept was in a dropped prefix; its copy follows.
                         None => {}

@@ -55,7 +55,7 @@ impl ConsensusLog {
         self.inner.refuse_if_closed()?;
         let mut all = Vec::new();
         self.inner.each_uncommitted(0, &guard.0, |_, resident| {
-            all.push(Entry::borrowed(resident, false))
+            all.push(Entry::borrowed(resident, false));
         });
         Ok(all)
     }

@@ -18,11 +18,13 @@ impl Log {
     /// Allocates no memory per record.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; [`Error::Sequence`] and [`Error::Conflict`] for a numbered record that
-    /// does not follow the last one; [`Error::NoSpace`] on a full disk, after which the log stays
-    /// usable; [`Error::Io`] when creating or extending a segment failed for another reason, after
-    /// which the log is poisoned; [`Error::Poisoned`], [`Error::Closed`], [`Error::Stopped`]. In
-    /// all these cases nothing was accepted.
+    /// [`Error::TooLarge`](crate::Error::TooLarge); [`Error::Sequence`](crate::Error::Sequence) and
+    /// [`Error::Conflict`](crate::Error::Conflict) for a numbered record that does not follow the
+    /// last one; [`Error::NoSpace`](crate::Error::NoSpace) on a full disk, after which the log
+    /// stays usable; [`Error::Io`](crate::Error::Io) when creating or extending a segment failed
+    /// for another reason, after which the log is poisoned;
+    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed),
+    /// [`Error::Stopped`](crate::Error::Stopped). In all these cases nothing was accepted.
     pub fn append(&self, record: impl Append) -> Result<Ticket> {
         self.append_until(&record, None)
     }
@@ -35,7 +37,8 @@ impl Log {
     /// As [`Log::append`].
     ///
     /// # Errors
-    /// As [`Log::append`]; [`Error::NoSpace`] also when the reserve is used up.
+    /// As [`Log::append`]; [`Error::NoSpace`](crate::Error::NoSpace) also when the reserve is used
+    /// up.
     pub fn append_internal(&self, record: impl Append) -> Result<Ticket> {
         let record = Input::take(&record);
         let accepted = self.write.with_room(None, || self.write.accept(record, true))?;
@@ -46,7 +49,8 @@ impl Log {
     /// makes room, so that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::Timeout`] when the record was not accepted in time.
+    /// As [`Log::append`], and [`Error::Timeout`](crate::Error::Timeout) when the record was not
+    /// accepted in time.
     pub fn append_timeout(&self, record: impl Append, timeout: Duration) -> Result<Ticket> {
         self.append_until(&record, Instant::now().checked_add(timeout))
     }
@@ -54,7 +58,7 @@ impl Log {
     /// As [`Log::append`], but waits neither for room nor for disk space to be reserved.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::Full`] when it would have to wait.
+    /// As [`Log::append`], and [`Error::Full`](crate::Error::Full) when it would have to wait.
     pub fn try_append(&self, record: impl Append) -> Result<Ticket> {
         self.write.try_append(Input::take(&record))
     }
@@ -118,7 +122,7 @@ impl Log {
     /// headers together take at most about 88 MiB; the overhead is 16 to 23 bytes per record.
     ///
     /// # Errors
-    /// As [`Log::append`], and [`Error::BatchTooLarge`].
+    /// As [`Log::append`], and [`Error::BatchTooLarge`](crate::Error::BatchTooLarge).
     pub fn append_atomic<A: Append>(&self, records: &[A]) -> Result<Ticket> {
         let records = Inputs::take(records);
         match self.write.with_room(None, || self.write.append_whole(&records))? {
@@ -130,8 +134,8 @@ impl Log {
     /// Returns a ticket that resolves when everything accepted before this call is durable.
     ///
     /// # Errors
-    /// [`Error::Poisoned`], [`Error::Closed`] or [`Error::Stopped`] when the log accepts no more
-    /// records.
+    /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed) or
+    /// [`Error::Stopped`](crate::Error::Stopped) when the log accepts no more records.
     pub fn barrier(&self) -> Result<Ticket> {
         let state = self.write.lock();
         if let Some(terminal) = state.core.terminal() {
