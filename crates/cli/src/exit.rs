@@ -150,7 +150,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
 /// Advice on repairing the log in `dir`.
 fn repair_advice(dir: &Path) -> String {
     let dir = dir.display();
-    format!("; run `esker log repair {dir}` to put the damage aside")
+    format!("; run `esker log repair {dir}` to quarantine the corruption")
 }
 
 fn advice_about(cause: &esker_disk::Error, dir: &Path) -> &'static str {

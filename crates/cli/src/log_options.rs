@@ -117,14 +117,14 @@ fn uring(queue_depth: Option<u8>) -> Arc<dyn Disk> {
     options.in_flight = queue_depth.map_or(options.in_flight, usize::from);
     let (disk, refused) = UringDisk::or_std(options);
     if let Some(why) = refused {
-        complain(&format!("note: io_uring cannot be used here, and ordinary calls are: {why}"));
+        complain(&format!("note: io_uring unavailable ({why}); using standard I/O"));
     }
     disk
 }
 
 #[cfg(not(target_os = "linux"))]
 fn uring(_: Option<u8>) -> Arc<dyn Disk> {
-    complain("note: io_uring is Linux's, and ordinary calls are used");
+    complain("note: io_uring is available on Linux only; using standard I/O");
     Arc::new(esker_disk::StdDisk::new())
 }
 

@@ -182,9 +182,9 @@ impl fmt::Display for Error {
             Error::BatchFailed { accepted, .. } => {
                 write!(f, "{accepted} values of the batch are accepted, and the next is refused")
             }
-            Error::InvalidOffset { offset } => write!(f, "no entry stands at {offset}"),
+            Error::InvalidOffset { offset } => write!(f, "no entry starts at {offset}"),
             Error::ReadOnly => f.write_str(
-                "damaged records of this log were put aside; it is read-only, and its node has to \
+                "corrupt records of this log were quarantined; it is read-only, and its node has to \
                  rejoin under a new number",
             ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),

@@ -15,7 +15,7 @@ Examples:
   esker consensus verify ./node-1
   esker consensus verify ./node-1 --json | jq .damage
 
-It takes no lock and changes nothing. Exit status 0 for a sound log, 3 when durable bytes are damaged or \
+It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable bytes are corrupt or \
 a record contradicts another. A log that `esker log repair` mended is read-only, and says so here.";
 
 /// Arguments of `esker consensus verify`.
@@ -62,7 +62,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = dir.display();
     if let Some(first) = report.damage.first() {
         return Err(Failure::damaged(format!(
-            "{dir} is damaged, first in {} at byte {}; `esker log repair {dir}` puts the damage aside, and \
+            "{dir} is corrupt, first in {} at byte {}; `esker log repair {dir}` quarantines the corruption, and \
              makes this log read-only",
             first.file.display(),
             first.offset
@@ -70,7 +70,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     }
     if !report.quarantined.is_empty() {
         return Err(Failure::damaged(format!(
-            "damaged records of {dir} were put aside: it is read-only, and its node has to rejoin under a \
+            "corrupt records of {dir} were quarantined: it is read-only, and its node has to rejoin under a \
              new number"
         )));
     }

@@ -34,7 +34,7 @@ Examples:
   esker log cat ./esker-data | tail -n 3
 
 Without --follow it ends at the durable mark that it read at its start. Exit status 3 at damage, after \
-printing what stands before it. A range that `esker log repair` put aside is one line on standard \
+printing what comes before it. A range that `esker log repair` quarantined is one line on standard \
 error, and no failure.";
 
 /// Arguments of `esker log cat`.

@@ -76,7 +76,7 @@ fn repaired_json(repaired: &Repaired) -> Value {
 fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String {
     let mut text = String::new();
     if repaired.manifest {
-        text += "the manifest was made anew from the segments\n";
+        text += "the manifest was rebuilt from the segments\n";
         if let Some(first) = first {
             text += &format!(
                 "the log begins with record {first}; those before were truncated, or are lost\n"
@@ -91,7 +91,7 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
     for QuarantinedRange { file, offset, bytes, kept_in, from, to, .. } in &repaired.aside {
         let file = file.display();
         let _ = match kept_in {
-            Some(_) => write!(text, "put aside {bytes} bytes of {file} from byte {offset} on: "),
+            Some(_) => write!(text, "quarantined {bytes} bytes of {file} from byte {offset} on: "),
             None => write!(text, "nothing is left of {file} from byte {offset} on: "),
         };
         let _ = match from < to {
@@ -104,7 +104,7 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
         text.push('\n');
     }
     if text.is_empty() {
-        text = format!("{} is sound; nothing was changed\n", dir.display());
+        text = format!("{} has no corruption; nothing was changed\n", dir.display());
     }
     text
 }

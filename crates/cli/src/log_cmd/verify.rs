@@ -15,8 +15,8 @@ Examples:
   esker log verify ./esker-data
   esker log verify ./esker-data --json | jq .damage
 
-It takes no lock and changes nothing. Exit status 0 for a sound log, 3 when durable records are \
-damaged; `esker log repair` puts the damage aside.";
+It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable \
+records are corrupt; `esker log repair` quarantines the corruption.";
 
 /// Arguments of `esker log verify`.
 #[derive(Debug, Args)]
@@ -42,8 +42,8 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     match report.damage.len() {
         0 => Ok(()),
         places => Err(Failure::damaged(format!(
-            "{} is damaged in {places} {}, first in {} at byte {}; run `esker log repair {}` to put the \
-             damage aside",
+            "{} is corrupt in {places} {}, first in {} at byte {}; run `esker log repair {}` to quarantine \
+             the corruption",
             dir.display(),
             if places == 1 { "place" } else { "places" },
             report.damage[0].file.display(),

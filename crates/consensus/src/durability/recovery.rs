@@ -68,7 +68,7 @@ fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
     let metadata = match log.app_metadata(COMPONENT) {
         Ok(metadata) => metadata?,
         Err(error) => {
-            tracing::warn!(%error, "the last checkpoint is not used");
+            tracing::warn!(%error, "checkpoint ignored");
             return None;
         }
     };
@@ -91,10 +91,7 @@ fn is_in(log: &Log, root: &Root, pages: &[PageAt]) -> bool {
     let whole =
         root.replay >= oldest && pages.iter().filter(is_kept).all(|page| page.seq >= oldest);
     if !whole {
-        tracing::warn!(
-            oldest,
-            "the last checkpoint is not used: records that it needs were dropped"
-        );
+        tracing::warn!(oldest, "checkpoint ignored: records that it needs were dropped");
     }
     whole
 }

@@ -70,7 +70,7 @@ impl Inner {
                 Ok(Some(page)) => page,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "the frontier stands still");
+                    tracing::warn!(%error, "failed to advance the frontier");
                     tracker.stuck = true;
                     return;
                 }

@@ -172,7 +172,7 @@ pub struct Corruption {
 
 impl fmt::Display for Corruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "damaged data in {} at byte {}", self.file.display(), self.offset)?;
+        write!(f, "corruption in {} at byte {}", self.file.display(), self.offset)?;
         if self.after > Seq(0) {
             write!(f, ", after record {}", self.after)?;
         }
@@ -184,15 +184,16 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io(cause) => write!(f, "{cause}"),
-            Error::Poisoned(cause) => write!(
-                f,
-                "the log takes no more records after a failure ({cause}); reopen it to go on"
-            ),
+            Error::Poisoned(cause) => {
+                write!(f, "an earlier failure poisoned the log ({cause}); reopen it to continue")
+            }
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::HugePages(cause) => write!(f, "{cause}"),
             Error::NoThread(cause) => write!(f, "failed to start a thread: {cause}"),
             Error::Closed => f.write_str("the log is closed"),
-            Error::Stopped => f.write_str("the commit engine has stopped; reopen the log to go on"),
+            Error::Stopped => {
+                f.write_str("the commit engine has stopped; reopen the log to continue")
+            }
             Error::Locked { dir, pid } => {
                 write!(f, "{} is open for writing elsewhere", dir.display())?;
                 if let Some(pid) = pid {
@@ -253,7 +254,7 @@ impl fmt::Display for Error {
                 write!(f, "the record was dropped; the oldest stored is {oldest}")
             }
             Error::Quarantined { from, to } => {
-                write!(f, "the records above {from} up to {to} were damaged and are quarantined")
+                write!(f, "the records above {from} up to {to} were corrupt and are quarantined")
             }
             Error::Corrupted(damage) => write!(f, "{damage}"),
             Error::NotFound { seq } => write!(f, "there is no record {seq}"),

@@ -401,7 +401,7 @@ impl CommitWork for WriteHalf {
     fn maintain(&self) {
         self.maintenance_queued.store(false, SeqCst);
         if let Err(error) = maintain(self) {
-            tracing::error!(%error, "slow work failed");
+            tracing::error!(%error, "maintenance failed");
             self.fail(error);
         }
     }

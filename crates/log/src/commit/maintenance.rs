@@ -207,7 +207,7 @@ fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
     while let Some(next) = log.preallocator.next_range() {
         match prewrite(log, next.segment, &next.range) {
             Err(Error::Io(cause)) if cause.is_no_space() => {
-                tracing::warn!(%cause, "no room to write blocks ahead");
+                tracing::warn!(%cause, "no space to prewrite blocks");
                 return Ok(());
             }
             outcome => outcome?,
@@ -224,7 +224,7 @@ fn prewrite(log: &WriteHalf, number: u64, range: &Range<u32>) -> Result<()> {
         let file = match log.dir.open(&paths::segment(number), how) {
             Ok(file) => file,
             Err(error) => {
-                tracing::warn!(%error, "no blocks are written ahead");
+                tracing::warn!(%error, "failed to open a segment to prewrite blocks");
                 return Ok(());
             }
         };

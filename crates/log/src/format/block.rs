@@ -97,9 +97,9 @@ impl std::fmt::Display for DecodeError {
             DecodeError::Cut => "the file ends inside a commit unit",
             DecodeError::Checksum => "the checksum does not match",
             DecodeError::Nonsense => "a length or a number is impossible",
-            DecodeError::Chain => "this does not continue what stands before it",
+            DecodeError::Chain => "the unit does not continue the one before it",
             DecodeError::Padding => "bytes that must be zero are not",
-            DecodeError::Unreadable => "the device does not give the bytes, they could not be read",
+            DecodeError::Unreadable => "the device could not read the bytes",
         })
     }
 }

@@ -37,7 +37,7 @@ impl Owner {
     pub(super) fn close_or_warn(&self) {
         match self.close(None) {
             Ok(()) | Err(Error::Closed) => {}
-            Err(error) => tracing::warn!(%error, "the log was not closed cleanly"),
+            Err(error) => tracing::warn!(%error, "failed to close the log cleanly"),
         }
     }
 }

@@ -79,7 +79,7 @@ impl Log {
         let scan = recovery::scan_dir(dir, &options, manifest, direct)?;
         let scan = match &scan.damage {
             Some(damage) if options.on_corruption != OnCorruption::Fail => {
-                tracing::warn!(%damage, "putting damaged units aside");
+                tracing::warn!(%damage, "quarantining corrupt units");
                 let (manifest, _) = repair::repair_segments(dir, &options, manifest)?;
                 recovery::scan_dir(dir, &options, manifest, direct)?.undamaged()?
             }
@@ -207,7 +207,7 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
     if options.on_corruption == OnCorruption::Fail {
         return Err(lost);
     }
-    tracing::warn!(error = %lost, "making the manifest anew");
+    tracing::warn!(error = %lost, "rebuilding the manifest");
     let repair::Anew { manifest, may_be_truncated } = repair::manifest(dir)?;
     if let Some((from, to)) = may_be_truncated {
         tracing::warn!(%from, %to, "records in this range may have been truncated before");
