@@ -18,8 +18,9 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::error::{Error, Op, Result};
+use crate::file::BLOCK;
 use crate::huge_pages::{self, NoHugePages};
-use crate::{BLOCK, Error, Op, Result};
 
 /// A zeroed buffer that starts at a multiple of [`BLOCK`] and whose length is a multiple of it.
 ///

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{Error, Facts, File, Lock, Op, Open, Refusal, Result};
+use crate::error::{Error, Op, Refusal, Result};
+use crate::file::{Facts, File, Lock, Open};
 
 /// An open directory.
 ///

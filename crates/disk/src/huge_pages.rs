@@ -97,7 +97,7 @@ fn field(meminfo: &str, name: &str) -> Option<usize> {
 #[allow(clippy::unwrap_used, clippy::print_stderr)]
 mod tests {
     use super::*;
-    use crate::HugePages;
+    use crate::aligned::HugePages;
 
     const REPORTED: &str = "MemTotal:  8000000 kB\nHugePages_Total:      10\nHugePages_Free:        7\n\
                         HugePages_Rsvd:        3\nHugepagesize:       2048 kB\n";

@@ -6,7 +6,8 @@
 
 use std::io;
 
-use crate::{BLOCK, Error, File, Op, Result};
+use crate::error::{Error, Op, Result};
+use crate::file::{BLOCK, File};
 
 /// Direct calls in a row that may end within their first block before the transfer fails.
 const STALLS: u32 = 8;

@@ -24,7 +24,7 @@
 //! # let path = place.path();
 //! let dir = StdDisk::new().open_dir(path)?;
 //! let file = dir.open("a", Open::create())?;
-//! write_all_at(&*file, b"settled", 0)?;
+//! write_all_at(&*file, b"durable", 0)?;
 //! file.sync_data()?;
 //! dir.sync()?; // now the name is durable too
 //! # Ok(())
@@ -33,7 +33,9 @@
 
 mod aligned;
 mod dir;
+mod disk;
 mod error;
+mod file;
 mod huge_pages;
 mod io;
 mod std_disk;
@@ -43,156 +45,11 @@ pub mod uring;
 #[cfg(feature = "sim")]
 pub mod sim;
 
-use std::fmt::Debug;
-use std::path::Path;
-use std::sync::Arc;
-
 pub use aligned::{AlignedBuf, HugePages};
 pub use dir::Dir;
+pub use disk::Disk;
 pub use error::{Error, Op, Refusal, Result};
+pub use file::{BLOCK, Facts, File, Lock, Open};
 pub use huge_pages::NoHugePages;
 pub use io::{read_full_at, write_all_at};
 pub use std_disk::StdDisk;
-
-/// The alignment of direct I/O and the size of a block that is written whole: 4096 bytes.
-///
-/// For a file opened with [`Open::direct`], the buffer's address, its length and the file offset
-/// must be multiples of this. [`AlignedBuf`] provides such buffers.
-pub const BLOCK: usize = 4096;
-
-/// A file system: the entry point for opening directories.
-///
-/// A path is resolved once, when a directory is opened. All other operations go through the
-/// [`Dir`]. All methods take `&self` and may be called from any thread. Paths are used as given,
-/// and symbolic links in them are followed.
-pub trait Disk: Debug + Send + Sync {
-    /// Opens a directory.
-    ///
-    /// # Errors
-    /// `NotFound`, and `NotADirectory` for anything else of that name.
-    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
-
-    /// Creates a directory and its missing parents, makes their names durable, and opens it. An
-    /// existing directory is opened.
-    ///
-    /// # Errors
-    /// `NotADirectory` when it or one of its parents exists and is not a directory.
-    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
-}
-
-/// An open file. Dropping it closes it, without a sync.
-pub trait File: Debug + Send + Sync {
-    /// Reads at most `buf.len()` bytes from `offset`; `Ok(0)` at or past the end of the file.
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize>;
-
-    /// Writes at most `buf.len()` bytes at `offset`, extending the file as needed. May be short.
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize>;
-
-    /// Makes every byte written before this call durable, and the file's size.
-    fn sync_data(&self) -> Result<()>;
-
-    /// Returns the size of the file in bytes.
-    fn len(&self) -> Result<u64>;
-
-    /// Returns whether the file is empty.
-    fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
-
-    /// Truncates the file to `len` bytes or extends it with zeros. Durable after
-    /// [`File::sync_data`].
-    fn set_len(&self, len: u64) -> Result<()>;
-
-    /// Reserves space for `offset..offset + len` and extends the file. Unwritten parts of the range
-    /// read as zeros. Where the file system cannot reserve space, the file is only extended.
-    ///
-    /// # Errors
-    /// When there is too little space ([`Error::is_no_space`]), a part may have been reserved and
-    /// the file may be longer. [`File::set_len`] releases that part.
-    fn preallocate(&self, offset: u64, len: u64) -> Result<()>;
-
-    /// Returns the file's path when it was opened. For messages only: it may be out of date.
-    fn path(&self) -> &Path;
-
-    /// Returns whether the file was opened with [`Open::direct`], so that transfers are in whole
-    /// blocks. A wrapper must forward the answer of the file it wraps.
-    fn is_direct(&self) -> bool {
-        false
-    }
-}
-
-/// A held lock; see [`Dir::lock`].
-pub trait Lock: Debug + Send + Sync {}
-
-/// Options for opening a file. Start from [`Open::read`], [`Open::write`], [`Open::create`] or
-/// [`Open::create_new`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Open {
-    /// Allows writing.
-    pub write: bool,
-    /// Creates the file when missing, readable and writable by its owner only.
-    pub create: bool,
-    /// The file must not exist yet.
-    pub create_new: bool,
-    /// Reads and writes bypass the page cache (O_DIRECT). Addresses, lengths and offsets must be
-    /// multiples of [`BLOCK`].
-    pub direct: bool,
-    /// A write is durable when it returns (O_DSYNC).
-    pub dsync: bool,
-}
-
-impl Open {
-    /// Opens an existing file for reading.
-    pub const fn read() -> Self {
-        Self { write: false, create: false, create_new: false, direct: false, dsync: false }
-    }
-
-    /// Opens an existing file for reading and writing.
-    pub const fn write() -> Self {
-        Self { write: true, ..Self::read() }
-    }
-
-    /// Opens for reading and writing; created when missing.
-    pub const fn create() -> Self {
-        Self { create: true, ..Self::write() }
-    }
-
-    /// Opens for reading and writing; an error when the file exists.
-    pub const fn create_new() -> Self {
-        Self { create_new: true, ..Self::create() }
-    }
-
-    /// Sets whether reads and writes bypass the page cache.
-    #[must_use]
-    pub const fn direct(mut self, on: bool) -> Self {
-        self.direct = on;
-        self
-    }
-
-    /// Sets whether every write is durable when it returns.
-    #[must_use]
-    pub const fn dsync(mut self, on: bool) -> Self {
-        self.dsync = on;
-        self
-    }
-}
-
-/// The capabilities of a disk, as returned by [`Dir::facts`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Facts {
-    /// The implementation: `"std"`, `"uring"`, `"sim"`.
-    pub name: &'static str,
-    /// Files can be opened with [`Open::direct`].
-    pub direct: bool,
-    /// Files can be opened with [`Open::dsync`].
-    pub dsync: bool,
-}
-
-impl Facts {
-    /// Capabilities of the disk named `name`.
-    pub const fn new(name: &'static str, direct: bool, dsync: bool) -> Self {
-        Self { name, direct, dsync }
-    }
-}

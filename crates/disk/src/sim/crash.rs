@@ -7,7 +7,7 @@ use super::options::Sector;
 use super::page::{self, Page, Replaced, Tear};
 use super::power::Persist;
 use super::rng::Rng;
-use crate::BLOCK;
+use crate::file::BLOCK;
 
 impl Inode {
     /// Number of sectors whose content a power cut now would decide.

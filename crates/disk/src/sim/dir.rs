@@ -12,8 +12,10 @@ use super::fault::Effect;
 use super::file::SimFile;
 use super::machine::{Call, Count, Machine, Outcome, Shared};
 use super::namespace::{Entry, NodeId};
+use crate::dir::Dir;
 use crate::dir::check_name;
-use crate::{Dir, Facts, File, Lock, Op, Open, Result};
+use crate::error::{Op, Result};
+use crate::file::{Facts, File, Lock, Open};
 
 /// A directory, the process life in which it was opened, and the path it was opened by.
 #[derive(Debug)]

@@ -9,7 +9,9 @@ use super::SimDisk;
 use super::dir::SimDir;
 use super::machine::{Call, Count, Machine};
 use super::namespace::NodeId;
-use crate::{Dir, Disk, Op, Result};
+use crate::dir::Dir;
+use crate::disk::Disk;
+use crate::error::{Op, Result};
 
 impl SimDisk {
     fn call<'a>(&self, op: Op, path: &'a Path, count: Count) -> Call<'a> {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use super::SimDisk;
 use super::inspect::inspecting;
-use crate::Result;
+use crate::error::Result;
 
 impl SimDisk {
     /// Replaces a file's content with these bytes, in the cache and on the medium, and makes its

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::blocking_gate::Gate;
 use super::rng::Rng;
-use crate::Op;
+use crate::error::Op;
 
 /// The effect of a fault on the call it strikes.
 #[derive(Debug, Clone)]

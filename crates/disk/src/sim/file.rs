@@ -10,7 +10,8 @@ use super::inode::Inode;
 use super::machine::{Call, Count, Fate, Machine, Shared};
 use super::namespace::NodeId;
 use crate::aligned::check_direct;
-use crate::{BLOCK, File, Op, Open, Result};
+use crate::error::{Op, Result};
+use crate::file::{BLOCK, File, Open};
 
 /// A file, the process life in which it was opened, and its open options.
 #[derive(Debug)]

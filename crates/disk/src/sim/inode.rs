@@ -22,7 +22,7 @@ use super::extents::Extents;
 use super::options::{CacheAfterFailedSync, Sector};
 use super::page::{self, Page, Replaced};
 use super::rng::Rng;
-use crate::BLOCK;
+use crate::file::BLOCK;
 
 /// Versions kept per page; beyond that, the oldest unsynced version is dropped.
 const VERSIONS: usize = 16;

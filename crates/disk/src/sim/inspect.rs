@@ -14,7 +14,7 @@ use super::power::{CutPoint, End, Persist};
 use super::rng::Rng;
 use super::stats::SimStats;
 use super::{SimDisk, page};
-use crate::{Op, Result};
+use crate::error::{Op, Result};
 
 impl SimDisk {
     /// Creates an empty disk with the default options and this seed.

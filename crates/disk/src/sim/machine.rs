@@ -19,7 +19,7 @@ use super::options::SimOptions;
 use super::power::{CutPoint, End};
 use super::rng::Rng;
 use super::stats::SimStats;
-use crate::{Error, Op, Result};
+use crate::error::{Error, Op, Result};
 
 #[derive(Debug)]
 pub(super) struct Machine {

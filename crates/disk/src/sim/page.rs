@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::options::Sector;
 use super::rng::Rng;
-use crate::BLOCK;
+use crate::file::BLOCK;
 
 /// The bytes of a page, or `None` for zeros.
 pub(super) type Page = Option<Arc<[u8]>>;

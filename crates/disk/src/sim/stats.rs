@@ -1,6 +1,6 @@
 //! Call counters of the disk.
 
-use crate::Open;
+use crate::file::Open;
 
 /// Counters since the disk was created. Failed calls count too; bytes are those transferred.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

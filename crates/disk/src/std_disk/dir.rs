@@ -18,8 +18,10 @@ use rustix::io::Errno;
 
 use super::file::StdFile;
 use super::{FILE_MODE, StdLock, failed, probe, system};
+use crate::dir::Dir;
 use crate::dir::check_name;
-use crate::{Dir, Error, Facts, File, Lock, Op, Open, Refusal, Result};
+use crate::error::{Error, Op, Refusal, Result};
+use crate::file::{Facts, File, Lock, Open};
 
 /// Open flags for directories, by path and by name.
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -188,7 +190,8 @@ fn kind_of(stat: &rustix::fs::Stat) -> FileType {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::{Disk, StdDisk};
+    use crate::disk::Disk;
+    use crate::std_disk::StdDisk;
 
     /// Between fork and exec, a child process holds copies of all descriptors.
     #[test]

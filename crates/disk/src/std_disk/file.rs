@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use super::system;
 use crate::aligned::check_direct;
-use crate::{Error, File, Op, Open, Result};
+use crate::error::{Error, Op, Result};
+use crate::file::{File, Open};
 
 /// A file descriptor, its path and its open options.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ mod tests {
     use rustix::fs::{Mode, OFlags};
 
     use super::*;
-    use crate::write_all_at;
+    use crate::io::write_all_at;
 
     #[test]
     fn a_full_device() {

@@ -26,7 +26,10 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode};
 use rustix::io::Errno;
 
-use crate::{Dir, Disk, Error, Lock, Op, Result};
+use crate::dir::Dir;
+use crate::disk::Disk;
+use crate::error::{Error, Op, Result};
+use crate::file::Lock;
 
 pub(crate) use dir::StdDir;
 #[cfg(target_os = "linux")]

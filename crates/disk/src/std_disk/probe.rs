@@ -7,7 +7,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::StdDir;
-use crate::{AlignedBuf, BLOCK, Dir, Open, read_full_at, write_all_at};
+use crate::aligned::AlignedBuf;
+use crate::dir::Dir;
+use crate::file::{BLOCK, Open};
+use crate::io::{read_full_at, write_all_at};
 
 /// Number of probe files this process has created.
 static PROBES: AtomicU64 = AtomicU64::new(0);
@@ -22,7 +25,7 @@ pub(super) fn works(dir: &StdDir, how: Open) -> bool {
     answer
 }
 
-fn try_block(dir: &StdDir, name: &str, how: Open) -> crate::Result<bool> {
+fn try_block(dir: &StdDir, name: &str, how: Open) -> crate::error::Result<bool> {
     let file = dir.open(name, how)?;
     let mut sent = AlignedBuf::new(BLOCK);
     sent.fill(0xA5);

@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result};
 
-use crate::Open;
+use crate::file::Open;
 
 /// How often an interrupted read or write is retried.
 pub(super) const INTERRUPTIONS: u32 = 64;

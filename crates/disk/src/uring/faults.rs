@@ -16,7 +16,7 @@ mod imp {
     use std::collections::HashMap;
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-    use crate::Op;
+    use crate::error::Op;
     use crate::sim::Gate;
     use crate::uring::PIECES;
 
@@ -137,7 +137,7 @@ mod imp {
 
 #[cfg(not(feature = "sim"))]
 mod none {
-    use crate::Op;
+    use crate::error::Op;
     use crate::uring::PIECES;
 
     #[derive(Debug, Clone, Default)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::pool::Pool;
 use crate::aligned::check_direct;
+use crate::error::{Error, Op, Result};
+use crate::file::File;
 use crate::std_disk::StdFile;
-use crate::{Error, File, Op, Result};
 
 #[derive(Debug)]
 pub(super) struct UringFile {
@@ -78,10 +79,12 @@ impl File for UringFile {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::file::Open;
+    use crate::io::{read_full_at, write_all_at};
+    use crate::std_disk::StdDisk;
     use crate::uring::RINGS;
     use crate::uring::faults::Faults;
     use crate::uring::ring::Ring;
-    use crate::{Open, StdDisk, read_full_at, write_all_at};
 
     /// Runs `then` while `lent` rings are lent out.
     fn without_rings(pool: &Pool, lent: usize, then: &mut dyn FnMut()) {
@@ -127,7 +130,7 @@ mod tests {
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
         let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
         let file = UringFile::new(StdFile::new(fd, path, Open::write()), Arc::new(pool));
-        let error = file.write_at(&crate::AlignedBuf::new(1 << 20), 0).unwrap_err();
+        let error = file.write_at(&crate::aligned::AlignedBuf::new(1 << 20), 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -21,8 +21,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::dir::Dir;
+use crate::disk::Disk;
+use crate::error::Result;
+use crate::file::{Facts, File, Lock, Open};
 use crate::std_disk::StdDir;
-use crate::{Dir, Disk, Facts, File, Lock, Open, Result, StdDisk};
+use crate::std_disk::StdDisk;
 
 use faults::Faults;
 #[cfg(feature = "sim")]

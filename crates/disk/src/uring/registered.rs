@@ -5,8 +5,11 @@ use std::path::Path;
 
 use super::locked;
 use super::ring::Ring;
+use crate::aligned::AlignedBuf;
+use crate::error::{Error, Op, Result};
+use crate::file::{File, Open};
+use crate::std_disk::StdDisk;
 use crate::std_disk::StdFile;
-use crate::{AlignedBuf, Error, File, Op, Open, Result, StdDisk};
 
 /// An open file with registered buffers, on its own ring. Transfers are whole buffers.
 #[derive(Debug)]

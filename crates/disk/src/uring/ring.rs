@@ -33,7 +33,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
 use super::faults::Faults;
-use crate::{AlignedBuf, BLOCK, Op};
+use crate::aligned::AlignedBuf;
+use crate::error::Op;
+use crate::file::BLOCK;
 
 /// Smaller transfers use one piece.
 const PIECE: usize = 256 << 10;
