@@ -8,7 +8,7 @@ use crate::error::Result;
 /// The alignment of direct I/O and the size of a block that is written whole: 4096 bytes.
 ///
 /// For a file opened with [`Open::direct`], the buffer's address, its length and the file offset
-/// must be multiples of this. [`AlignedBuf`] provides such buffers.
+/// must be multiples of this. [`AlignedBuf`](crate::AlignedBuf) provides such buffers.
 pub const BLOCK: usize = 4096;
 
 /// An open file. Dropping it closes it, without a sync.
@@ -38,8 +38,8 @@ pub trait File: Debug + Send + Sync {
     /// read as zeros. Where the file system cannot reserve space, the file is only extended.
     ///
     /// # Errors
-    /// When there is too little space ([`Error::is_no_space`]), a part may have been reserved and
-    /// the file may be longer. [`File::set_len`] releases that part.
+    /// When there is too little space ([`Error::is_no_space`](crate::Error::is_no_space)), a part
+    /// may have been reserved and the file may be longer. [`File::set_len`] releases that part.
     fn preallocate(&self, offset: u64, len: u64) -> Result<()>;
 
     /// Returns the file's path when it was opened. For messages only: it may be out of date.
@@ -52,7 +52,7 @@ pub trait File: Debug + Send + Sync {
     }
 }
 
-/// A held lock; see [`Dir::lock`].
+/// A held lock; see [`Dir::lock`](crate::Dir::lock).
 pub trait Lock: Debug + Send + Sync {}
 
 /// Options for opening a file. Start from [`Open::read`], [`Open::write`], [`Open::create`] or
@@ -109,7 +109,7 @@ impl Open {
     }
 }
 
-/// The capabilities of a disk, as returned by [`Dir::facts`].
+/// The capabilities of a disk, as returned by [`Dir::facts`](crate::Dir::facts).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Facts {
