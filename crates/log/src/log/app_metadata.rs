@@ -17,21 +17,21 @@ impl Log {
         if content.len() > LIMIT {
             return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
         }
-        let shared = &*self.write;
-        let _changing = shared.segment_set_lock.lock();
-        if let Some(terminal) = shared.lock().core.terminal() {
+        let write = &*self.write;
+        let _changing = write.segment_set_lock.lock();
+        if let Some(terminal) = write.lock().core.terminal() {
             return Err(terminal.refusal());
         }
         let expected = Some(component);
-        let found = app_metadata::owner(&*shared.dir, expected)?;
+        let found = app_metadata::owner(&*write.dir, expected)?;
         if found.is_some() && found != expected {
-            return Err(Error::WrongComponent { dir: shared.dir.path().into(), found, expected });
+            return Err(Error::WrongComponent { dir: write.dir.path().into(), found, expected });
         }
-        let (bytes, durable) = (content.len() as u64, shared.watermark.seq());
-        let outcome = app_metadata::write(&*shared.dir, component, content)
-            .map_err(|error| error.for_want_of_space(shared.dir.path(), bytes, durable));
+        let (bytes, durable) = (content.len() as u64, write.watermark.seq());
+        let outcome = app_metadata::write(&*write.dir, component, content)
+            .map_err(|error| error.for_want_of_space(write.dir.path(), bytes, durable));
         if let Err(error @ Error::Io(_)) = &outcome {
-            shared.fail(error.clone());
+            write.fail(error.clone());
         }
         outcome
     }
@@ -42,11 +42,11 @@ impl Log {
     /// [`Error::WrongComponent`], [`Error::Corrupted`], [`Error::UnsupportedVersion`],
     /// [`Error::Io`].
     pub fn app_metadata(&self, component: Component) -> Result<Option<Vec<u8>>> {
-        let shared = &*self.write;
-        match app_metadata::read(&*shared.dir)? {
+        let write = &*self.write;
+        match app_metadata::read(&*write.dir)? {
             Some((found, content)) if found == component => Ok(Some(content)),
             Some((found, _)) => Err(Error::WrongComponent {
-                dir: shared.dir.path().into(),
+                dir: write.dir.path().into(),
                 found: Some(found),
                 expected: Some(component),
             }),

@@ -195,36 +195,36 @@ impl Log {
 
     /// Returns the state and statistics of the log. No I/O.
     pub fn metadata(&self) -> Metadata {
-        let shared = &*self.write;
-        let segments = shared.segments.all();
-        let low = shared.trim_point.low();
+        let write = &*self.write;
+        let segments = write.segments.all();
+        let low = write.trim_point.low();
         let first = segments.first().and_then(|oldest| {
             let start = oldest.header.prev_seq == low.seq;
             oldest.state.read().index.first().filter(|_| start).map(|entry| entry.prev_seq)
         });
         let (accepted, pending, written) = {
-            let core = &shared.lock().core;
+            let core = &write.lock().core;
             (core.last_seq(), core.pending_records(), core.written_records())
         };
         let mut metadata = Metadata {
-            id: shared.id,
+            id: write.id,
             session: self.recovery().session,
             after: Seq(first.unwrap_or(low.seq)),
             durable: self.durable(),
             accepted: Seq(accepted),
-            position: Position(shared.watermark.position()),
+            position: Position(write.watermark.position()),
             records: 0,
             segments: segments.len(),
             disk_bytes: 0,
             index_entries: 0,
-            memory_bytes: shared.tail.bytes(),
+            memory_bytes: write.tail.bytes(),
             cold_bytes: self.read.cache.bytes(),
             pending,
-            waiting: shared.waiters.len(),
+            waiting: write.waiters.len(),
             disk: self.owner.disk_name,
-            direct: shared.mode.direct,
-            dsync: shared.mode.dsync,
-            activity: shared.counters.activity(written),
+            direct: write.mode.direct,
+            dsync: write.mode.dsync,
+            activity: write.counters.activity(written),
         };
         for segment in &segments {
             let state = segment.state.read();

@@ -108,16 +108,16 @@ impl<A: Append> futures_sink::Sink<A> for Sink {
 
     fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
         let this = &mut *self;
-        let shared = &this.log.write;
+        let write = &this.log.write;
         for registered in [false, true] {
-            if shared.has_room() {
+            if write.has_room() {
                 return Poll::Ready(Ok(()));
             }
             if !registered {
-                shared.waiters.register(&mut this.room, For::Room, cx.waker());
+                write.waiters.register(&mut this.room, For::Room, cx.waker());
             }
         }
-        shared.ask_and_kick(u64::MAX);
+        write.ask_and_kick(u64::MAX);
         Poll::Pending
     }
 

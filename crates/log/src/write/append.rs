@@ -47,14 +47,14 @@ impl WriteHalf {
         let mut place = Registered::new(&self.waiters);
         let mut asking = Asking::default();
         poll_fn(|cx| {
-            let shared = self;
+            let log = self;
             let mut registered = false;
             loop {
-                let need = match shared.accept(record, false) {
+                let need = match log.accept(record, false) {
                     Ok(accepted) => return Poll::Ready(Ok(accepted)),
                     Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
-                    Err(Refusal::NeedsSpace(need)) if shared.reserves_itself() => {
-                        match shared.reserve(need) {
+                    Err(Refusal::NeedsSpace(need)) if log.reserves_itself() => {
+                        match log.reserve(need) {
                             Ok(()) => continue,
                             Err(error) => return Poll::Ready(Err(error)),
                         }
@@ -64,10 +64,10 @@ impl WriteHalf {
                 };
                 let last_look = registered;
                 registered = true;
-                shared.waiters.register(&mut place.key, For::Room, cx.waker());
+                log.waiters.register(&mut place.key, For::Room, cx.waker());
                 match need {
                     // Ask after registering, so that the answer is not missed.
-                    Some(need) => match shared.ask_for_space(need, &mut asking) {
+                    Some(need) => match log.ask_for_space(need, &mut asking) {
                         Ok(()) => return Poll::Pending,
                         Err(error) => return Poll::Ready(Err(error)),
                     },
@@ -75,8 +75,8 @@ impl WriteHalf {
                     None => {}
                 }
             }
-            let state = shared.lock();
-            shared.kick(&state);
+            let state = log.lock();
+            log.kick(&state);
             Poll::Pending
         })
         .await

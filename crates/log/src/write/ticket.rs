@@ -17,7 +17,8 @@ use crate::runtime::waiters::{For, Key, park, thread_waker};
 ///
 /// Dropping a ticket does not take the record back. Under [`Policy::Always`](crate::Policy::Always)
 /// it requests a commit, so that the record is not left pending. A ticket that is kept and never
-/// polled requests nothing.
+/// polled requests nothing itself; the timer of the policy commits its record (10 ms under
+/// `Always`, and after 10 ms `OsBuffered` hands it to the system).
 ///
 /// # Durability
 /// When the ticket resolves with `Ok`, the record and everything before it is on stable storage.
@@ -25,7 +26,7 @@ use crate::runtime::waiters::{For, Key, park, thread_waker};
 #[derive(Debug)]
 #[must_use = "wait for the ticket to know that the record is durable, or drop it on purpose"]
 pub struct Ticket {
-    shared: Arc<WriteHalf>,
+    log: Arc<WriteHalf>,
     seq: u64,
     unit: u64,
     position: Position,
@@ -45,16 +46,16 @@ pub struct Appended {
 /// Returns another ticket for the same record, which waits independently.
 impl Clone for Ticket {
     fn clone(&self) -> Self {
-        let Self { shared, seq, unit, position, resolved, .. } = self;
-        let shared = Arc::clone(shared);
+        let Self { log, seq, unit, position, resolved, .. } = self;
+        let log = Arc::clone(log);
         let (seq, unit, position, resolved) = (*seq, *unit, *position, *resolved);
-        Self { shared, seq, unit, position, key: None, resolved }
+        Self { log, seq, unit, position, key: None, resolved }
     }
 }
 
 impl Ticket {
-    pub(crate) fn new(shared: Arc<WriteHalf>, seq: u64, unit: u64, position: Position) -> Self {
-        Self { shared, seq, unit, position, key: None, resolved: false }
+    pub(crate) fn new(log: Arc<WriteHalf>, seq: u64, unit: u64, position: Position) -> Self {
+        Self { log, seq, unit, position, key: None, resolved: false }
     }
 
     /// Returns the record's number, known once it is accepted. For a batch, that of its last
@@ -70,7 +71,7 @@ impl Ticket {
 
     /// Returns whether the record is durable now. Requests no commit.
     pub fn is_durable(&self) -> bool {
-        self.shared.watermark.seq() >= self.seq
+        self.log.watermark.seq() >= self.seq
     }
 
     /// Blocks until the record is durable. If no other thread is committing, this call runs the
@@ -98,14 +99,14 @@ impl Ticket {
                 return outcome;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                self.shared.ask_and_kick(self.unit);
+                self.log.ask_and_kick(self.unit);
                 return Err(Error::Timeout);
             }
-            if self.shared.drive(self.unit, deadline) {
+            if self.log.drive(self.unit, deadline) {
                 continue;
             }
             let waker = thread_waker();
-            self.shared.waiters.register(&mut self.key, For::Durable(self.seq), &waker);
+            self.log.waiters.register(&mut self.key, For::Durable(self.seq), &waker);
             if let Some(outcome) = self.outcome() {
                 return outcome;
             }
@@ -114,7 +115,7 @@ impl Ticket {
     }
 
     fn outcome(&mut self) -> Option<Result<Appended>> {
-        let outcome = self.shared.outcome(self.seq)?;
+        let outcome = self.log.outcome(self.seq)?;
         self.resolved = true;
         Some(outcome.map(|()| Appended { seq: Seq(self.seq), position: self.position }))
     }
@@ -130,11 +131,11 @@ impl Future for Ticket {
             return Poll::Ready(outcome);
         }
         let this = &mut *self;
-        this.shared.waiters.register(&mut this.key, For::Durable(this.seq), cx.waker());
+        this.log.waiters.register(&mut this.key, For::Durable(this.seq), cx.waker());
         if let Some(outcome) = this.outcome() {
             return Poll::Ready(outcome);
         }
-        this.shared.ask_and_kick(this.unit);
+        this.log.ask_and_kick(this.unit);
         Poll::Pending
     }
 }
@@ -142,10 +143,10 @@ impl Future for Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
-            self.shared.waiters.remove(key);
+            self.log.waiters.remove(key);
         }
         if !self.resolved {
-            self.shared.unawaited(self.unit);
+            self.log.unawaited(self.unit);
         }
     }
 }
