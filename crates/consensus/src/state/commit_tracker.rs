@@ -67,6 +67,26 @@ impl CommitTracker {
         self.pending.len()
     }
 
+    /// Panics where an invariant is broken. Does nothing in release builds.
+    #[inline]
+    pub(super) fn check_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        assert!(self.kept <= self.next, "slots are truncated that are not decided");
+        let ends = (self.pending.front(), self.pending.back());
+        if let (Some(first), Some(last)) = ends {
+            assert!(first.0 <= last.0, "pending commits are not in the order of their markers");
+        }
+        if let (Some(first), Some(last)) = (self.raises.front(), self.raises.back()) {
+            assert!(first.record <= last.record, "raises are not in the order of their records");
+        }
+        if let Some(range) = self.range {
+            assert!(range.lowest <= range.highest && range.count > 0, "an empty committed range");
+        }
+        assert!(self.cached == 0 || !self.cache.is_empty(), "bytes are cached without a value");
+    }
+
     /// Sets the state that recovery found.
     pub(crate) fn recovered(&mut self, kept: u64, next: u64, range: Option<CommittedRange>) {
         self.kept = kept;
@@ -88,6 +108,7 @@ impl CommitTracker {
     /// Registers a raise whose record was appended.
     pub(crate) fn raise(&mut self, raise: Raise) {
         self.raises.push_back(raise);
+        self.check_invariants();
     }
 
     /// Applies the raises that are durable. Returns whether there was one.

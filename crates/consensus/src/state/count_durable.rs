@@ -54,6 +54,7 @@ impl Inner {
             self.advance(&mut tracker, visible, guard);
         }
         self.evict(&mut tracker, guard);
+        tracker.check_invariants();
         let moved = tracker.next != before;
         drop(tracker);
         if moved {
