@@ -229,6 +229,28 @@ fn a_panic_in_a_caller_that_commits_stops_the_log() {
     log.close().unwrap();
 }
 
+/// The header of the next segment is written while a commit is prepared. A panic there takes the
+/// committer along, and closing does not wait for it.
+#[test]
+fn a_panic_between_segments_does_not_hang_close() {
+    let disk = SimDisk::new(1);
+    let (mut options, lit) = bomb(&disk);
+    options.engine = Some(Engine::manual());
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 10);
+    // Too large for the rest of the segment.
+    let ticket = log.append(&vec![1; 60 << 10]).unwrap();
+    lit.store(true, Ordering::SeqCst);
+    assert!(std::thread::spawn(move || ticket.wait()).join().is_err());
+    in_time("a call", move || {
+        everything_says_stopped(&log);
+        assert!(matches!(log.close(), Err(Error::Stopped)));
+    });
+    let log = in_time("opening", move || Log::open(DIR, driven(&disk).0).unwrap());
+    assert!(all(&log).starts_with(&payloads(1..=10)));
+    log.close().unwrap();
+}
+
 #[test]
 fn one_engine_serves_many_logs() {
     let disk = SimDisk::new(1);

@@ -152,6 +152,7 @@ fn everybody_who_waits_is_told() {
     assert!(gate.wait_for(1, LONG));
     let tickets: Vec<_> = (3..=10).map(|seq| log.append(&payload(seq)).unwrap()).collect();
     let mut stream = log.stream(Start::Tip).unwrap();
+    let waiting = log.clone();
     in_time("waiting", move || {
         let waits: Vec<_> = tickets
             .into_iter()
@@ -161,6 +162,10 @@ fn everybody_who_waits_is_told() {
             assert_eq!(stream.next_blocking().unwrap().last(), Some(Seq(2)));
             stream.next_blocking()
         });
+        // All of them are parked: a thread that comes later finds the failure by itself.
+        while waiting.metadata().waiting < waits.len() + 1 {
+            std::thread::yield_now();
+        }
         gate.open();
         for wait in waits {
             let error = wait.join().unwrap();
