@@ -18,7 +18,7 @@ impl Log {
 
     /// As [`Log::close`], but gives up at the deadline. The log then accepts no more records, and
     /// staged records may still become durable. A commit may still be in flight, so the lock is
-    /// held until the last handle, ticket and stream of the log is dropped.
+    /// held until that commit has ended and the last handle and ticket of the log are dropped.
     ///
     /// # Errors
     /// As [`Log::close`], and [`Error::Timeout`].
