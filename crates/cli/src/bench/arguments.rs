@@ -1,4 +1,4 @@
-//! What `esker log bench` can be told.
+//! The arguments of `esker log bench`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use crate::exit::{Failure, Outcome};
 use crate::log_options::{KeepingArguments, WritingArguments};
 use crate::quantity;
 
-/// Records in one call where a log is written that somebody catches up with.
+/// Records per call when writing the log that a reader then catches up with.
 const CATCHUP_BATCH: u32 = 64;
 
-/// The timed part, unless it is told.
+/// The default length of the timed part, in seconds.
 pub const SECONDS: f64 = 5.0;
 
 const EXAMPLES: &str = "\
@@ -30,7 +30,7 @@ Examples:
   # 20 threads, records of 512 bytes to 1 MiB, on another disk
   esker log bench --writers 20 --size 512..1M --blocking --dir /data/bench
 
-  # A ring of 4 segments, its segments and index as told; what it kept is compared
+  # A ring of 4 segments, with these segment and index sizes; what it kept is compared
   esker log bench --retain-segments 4 --segment-size 16M --index-bytes 128K --count 1000000
 
   # The log's own work on a record of 90 bytes, without a disk
@@ -294,7 +294,7 @@ impl LogBenchArguments {
         if least == most { json!(least) } else { json!(format!("{least}..{most}")) }
     }
 
-    /// What every figure tells of its circumstances.
+    /// The parameters that every figure carries.
     pub fn params(&self, options: &Options) -> Map<String, Value> {
         let mut params = Map::new();
         let mut put = |name: &str, value: Value| {

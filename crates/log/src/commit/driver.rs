@@ -74,7 +74,7 @@ impl WriteHalf {
     }
 
     pub(crate) fn me(&self) -> Arc<WriteHalf> {
-        self.weak_self.upgrade().unwrap_or_else(|| unreachable!("somebody holds the log"))
+        self.weak_self.upgrade().unwrap_or_else(|| unreachable!("the caller holds a reference"))
     }
 
     /// Requests a commit through this unit and leaves it to the engine.

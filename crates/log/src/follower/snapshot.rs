@@ -1,7 +1,6 @@
 //! The result of one directory scan of a log that another process may be writing.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -14,7 +13,6 @@ use crate::base::options::{Direct, Options};
 use crate::format::BLOCK;
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
-use crate::read::cursor::read_units;
 use crate::read::source::{ReadSource, Source, Wait, Want};
 use crate::recovery::{read_footed, read_head, scan_dir};
 use crate::runtime::engine::{Engine, ReadWork};
@@ -45,8 +43,6 @@ pub(super) struct Snapshot {
     pub(super) damage: Option<Corruption>,
     cache: ReadCache,
     engine: Engine,
-    /// It is in the engine's queue for reads.
-    reads_queued: AtomicBool,
     me: Weak<Snapshot>,
 }
 
@@ -68,10 +64,7 @@ impl Source for Snapshot {
     }
 
     fn units(&self, want: &Want<'_>, wait: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>> {
-        self.cache.units(self, want, wait).map(|found| match found {
-            Some(found) => Ok(found),
-            None => read_units(want.segment, want.offset, want.end),
-        })
+        self.cache.units(self, want, wait)
     }
 }
 
@@ -81,16 +74,7 @@ impl ReadSource for Snapshot {
     }
 
     fn ask_to_load(&self) -> bool {
-        // A stopped engine does not execute queued reads.
-        if self.engine.is_stopped() {
-            return false;
-        }
-        let Some(me) = self.me.upgrade() else { return false };
-        if self.reads_queued.swap(true, SeqCst) || self.engine.read(me) {
-            return true;
-        }
-        self.reads_queued.store(false, SeqCst);
-        false
+        self.cache.request_load(&self.engine, &self.me)
     }
 
     /// The position in the writer's watermark page. A stream that lags far does not read it
@@ -103,7 +87,6 @@ impl ReadSource for Snapshot {
 
 impl ReadWork for Snapshot {
     fn load(&self) {
-        self.reads_queued.store(false, SeqCst);
         self.cache.load_next(self);
     }
 
@@ -186,7 +169,6 @@ impl Snapshot {
             damage: scan.damage,
             cache: ReadCache::new(options.cold_cache),
             engine: engine.clone(),
-            reads_queued: AtomicBool::new(false),
             me: me.clone(),
         });
         let work: Weak<dyn ReadWork> = snapshot.me.clone();

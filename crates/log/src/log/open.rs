@@ -115,7 +115,6 @@ impl Log {
             tail: Arc::clone(&tail),
             trim_point: Arc::clone(&trim_point),
             cache: ReadCache::new(options.cold_cache),
-            reads_queued: AtomicBool::new(false),
             closed: Arc::clone(&closed),
             weak_self: weak_self.clone(),
         });

@@ -8,7 +8,6 @@ use std::task::Poll;
 use crate::base::error::{Error, Result};
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
-use crate::read::cursor::read_units;
 use crate::read::source::{ReadSource, Source, Wait, Want};
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::Waiters;
@@ -29,8 +28,6 @@ pub(crate) struct ReadHalf {
     pub(crate) tail: Arc<TailCache>,
     pub(crate) trim_point: Arc<TrimPoint>,
     pub(crate) cache: ReadCache,
-    /// Whether this log is in the engine's read queue.
-    pub(crate) reads_queued: AtomicBool,
     pub(crate) closed: Arc<AtomicBool>,
     pub(crate) weak_self: Weak<ReadHalf>,
 }
@@ -42,19 +39,6 @@ impl ReadHalf {
 
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
         if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
-    }
-
-    /// Requests the queued loads from an engine thread; `false` if there is none.
-    fn request_load(&self) -> bool {
-        if self.engine.is_stopped() {
-            return false;
-        }
-        let Some(me) = self.weak_self.upgrade() else { return false };
-        if self.reads_queued.swap(true, SeqCst) || self.engine.read(me) {
-            return true;
-        }
-        self.reads_queued.store(false, SeqCst);
-        false
     }
 }
 
@@ -77,10 +61,7 @@ impl Source for ReadHalf {
     }
 
     fn units(&self, want: &Want<'_>, wait: Wait<'_>) -> Poll<Result<(Memory, Range<u32>)>> {
-        self.cache.units(self, want, wait).map(|found| match found {
-            Some(found) => Ok(found),
-            None => read_units(want.segment, want.offset, want.end),
-        })
+        self.cache.units(self, want, wait)
     }
 }
 
@@ -90,7 +71,7 @@ impl ReadSource for ReadHalf {
     }
 
     fn ask_to_load(&self) -> bool {
-        self.request_load()
+        self.cache.request_load(&self.engine, &self.weak_self)
     }
 
     fn mark(&self) -> u64 {
@@ -100,7 +81,6 @@ impl ReadSource for ReadHalf {
 
 impl ReadWork for ReadHalf {
     fn load(&self) {
-        self.reads_queued.store(false, SeqCst);
         self.cache.load_next(self);
     }
 

@@ -70,7 +70,7 @@ impl ConsensusBenchArguments {
         consensus_options(&self.writing, mode, sync_on_commit)
     }
 
-    /// What every figure tells of its circumstances.
+    /// The parameters that every figure carries.
     pub fn params(&self, options: &Options) -> Map<String, Value> {
         let mut params = Map::new();
         let mode = if options.mode == Mode::Durable { "durable" } else { "volatile" };
@@ -88,7 +88,7 @@ impl ConsensusBenchArguments {
     }
 }
 
-/// What a log tells of its disk: what came of the flags.
+/// How the log reaches its disk, as the flags were resolved.
 pub fn circumstances(params: &mut Map<String, Value>, log: &esker_log::Metadata) {
     params.insert("disk".into(), json!(log.disk));
     params.insert("direct".into(), json!(log.direct));

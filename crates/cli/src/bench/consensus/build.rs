@@ -31,7 +31,7 @@ pub struct ConsensusBuildArguments {
 
 /// Accepts and commits, says how many, and closes the log, or writes promises until it is killed.
 pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
-    // If whoever wants the log dies, so does this.
+    // Ends with the process that wants the log.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(crate::exit::Status::Failed as i32);

@@ -65,7 +65,7 @@ impl Bench<'_> {
         Ok((log, dir))
     }
 
-    /// Closes the log and removes it; what it told of itself before.
+    /// Closes the log and removes it. Returns its metadata from before.
     pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<Metadata> {
         let reported = log.stats().log;
         log.close().map_err(|error| Failure::of_consensus(&error, dir))?;

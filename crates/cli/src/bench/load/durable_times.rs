@@ -1,9 +1,9 @@
-//! When records became durable, for the lag of those who read them.
+//! The times at which records became durable, to compute the lag of readers.
 //!
-//! A watcher waits for the log as the readers do, and is the first in line; where it is woken, in
-//! the thread that published the durable mark, it notes mark and time. A reader that is faster than
-//! the note has what it has at no lag, and notes that itself. So a lag may be told a few
-//! microseconds too short, never too long.
+//! A watcher waits for the log as readers do, first in the wait queue. It is woken on the thread
+//! that publishes the durable watermark and records watermark and time. A reader that is faster
+//! than the watcher records the time itself, with no lag. A measured lag may be a few microseconds
+//! too short, never too long.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -14,11 +14,10 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Result, Start};
 use futures_core::Stream as _;
 
-/// The most that is remembered: a reader that lags by more commits than this gets the oldest of
-/// them.
+/// The largest number of commits kept. A reader that lags by more gets the time of the oldest.
 const MOST: usize = 1 << 16;
 
-/// Numbers that the durable mark reached, and when, in order.
+/// Values of the durable watermark with their times, in order.
 #[derive(Debug)]
 pub struct DurableTimes {
     noted: RwLock<VecDeque<(u64, Instant)>>,
@@ -30,7 +29,7 @@ impl DurableTimes {
         Self { noted: RwLock::new(VecDeque::with_capacity(MOST)) }
     }
 
-    /// Everything up to this number is durable now, at the latest.
+    /// Records that all records up to this number are durable by now.
     pub fn note(&self, seq: u64, now: Instant) {
         let mut noted = self.noted.write().unwrap_or_else(PoisonError::into_inner);
         if noted.back().is_some_and(|(newest, _)| *newest >= seq) {
@@ -42,7 +41,7 @@ impl DurableTimes {
         noted.push_back((seq, now));
     }
 
-    /// How long this record had been durable when it was delivered.
+    /// Returns how long this record had been durable when it was delivered.
     pub fn lag(&self, seq: u64, delivered: Instant) -> Duration {
         let noted = self.noted.read().unwrap_or_else(PoisonError::into_inner);
         let at = noted.partition_point(|(mark, _)| *mark < seq);
@@ -55,7 +54,7 @@ impl DurableTimes {
     }
 }
 
-/// Notes the moment, and has the watcher look again.
+/// Records the time and polls the watcher again.
 struct Noting {
     log: Log,
     durable_times: Arc<DurableTimes>,
@@ -69,8 +68,8 @@ impl Wake for Noting {
     }
 }
 
-/// Waits for the log without an end and notes what becomes durable when. Has to stand in line
-/// before the readers do: `standing` is called when it does.
+/// Waits for the log until it is dropped and records when records become durable. It must register
+/// before the readers do: `standing` is called once it has.
 pub async fn watch(
     log: Log,
     durable_times: Arc<DurableTimes>,
@@ -119,7 +118,7 @@ mod tests {
         for (seq, ms) in [(10, 9), (11, 5), (20, 5)] {
             assert_eq!(durable_times.lag(seq, at(10)), Duration::from_millis(ms), "{seq}");
         }
-        // Nobody noted it yet: whoever has it, does.
+        // Not recorded yet: the reader that has it records it.
         assert_eq!(durable_times.lag(30, at(11)), Duration::ZERO);
         assert_eq!(durable_times.lag(25, at(12)), Duration::from_millis(1));
     }

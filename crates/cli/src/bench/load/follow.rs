@@ -1,8 +1,7 @@
-//! The process that reads a log which another one writes, for the figures of followers. It is told
-//! on its standard input how far to read, and tells on its standard output what it was given and
-//! when.
+//! The follower process of a benchmark: it reads a log that another process writes. Standard input
+//! says how far to read; standard output gets what was delivered, and when.
 //!
-//! A moment is told by the clock that all processes of the machine share.
+//! Times are read from the clock that all processes of the machine share.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -22,9 +21,9 @@ use crate::exit::{Failure, Outcome};
 use crate::log_options::WritingArguments;
 use crate::{output, quantity};
 
-/// Nobody said how far to read.
+/// The value while the goal is unknown.
 const NO_GOAL: u64 = u64::MAX;
-/// How often it looks whether somebody did.
+/// How often it checks for the goal.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Arguments of the hidden command.
@@ -46,7 +45,7 @@ pub fn shared_clock() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default()
 }
 
-/// Reads from the oldest record to the one that it is told, and tells what it got.
+/// Reads from the oldest record to the goal and reports what it read.
 pub fn run(arguments: &FollowArguments) -> Outcome {
     let of_log = |error: Error| Failure::of_log(&error, &arguments.dir);
     let goal = Arc::new(AtomicU64::new(NO_GOAL));
@@ -86,7 +85,7 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
     }))
 }
 
-/// Hears how far to read. Whoever wants to know what was read may die: then so does this.
+/// Reads the goal from standard input. Ends the process when its parent ends.
 fn listen(goal: &AtomicU64) {
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
@@ -107,7 +106,7 @@ struct Follower<W: Write> {
 }
 
 impl<W: Write> Follower<W> {
-    /// What is there, or what comes soon; before it waits, it tells what it has.
+    /// Returns the next batch. Reports what was read before it waits.
     fn next(&mut self) -> esker_log::Result<Batch> {
         match self.stream.try_next()? {
             Some(batch) => Ok(batch),

@@ -1,5 +1,5 @@
-//! A process that follows the log of a benchmark: started, told how far to read, and asked what it
-//! got.
+//! The parent's side of a follower process: starts it, sends it the goal, and collects what it
+//! read.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -20,14 +20,14 @@ use crate::bench::records::verify::Tally;
 use crate::choices::DiskChoice;
 use crate::exit::{Failure, Outcome};
 
-/// How long it may take for what is left when the writer has ended.
+/// How long the follower may take for the rest after the writer has ended.
 const DRAIN: Duration = Duration::from_secs(120);
 
-/// The process, which has opened the log.
+/// A running follower process that has opened the log.
 #[derive(Debug)]
 pub struct Follower {
     child: Child,
-    /// It ends when this is closed.
+    /// The process ends when this is closed.
     goal: Option<ChildStdin>,
     lags: Arc<Mutex<Latencies>>,
     hearing: Option<JoinHandle<()>>,
@@ -35,7 +35,7 @@ pub struct Follower {
     open_ms: f64,
 }
 
-/// What it read.
+/// What the follower read.
 #[derive(Debug)]
 pub struct Followed {
     pub tally: Tally,
@@ -46,8 +46,8 @@ pub struct Followed {
 }
 
 impl Follower {
-    /// Starts it, and waits until it has opened the log. With `durable_times` it is asked for its
-    /// lags.
+    /// Starts the process and waits until it has opened the log. With `durable_times` it reports
+    /// its lags.
     pub fn start(
         arguments: &LogBenchArguments,
         dir: &Path,
@@ -61,7 +61,7 @@ impl Follower {
         let hearing = std::thread::spawn(move || {
             if let Some(out) = out {
                 for line in hear(out, durable_times.as_deref(), &sums) {
-                    // Nobody listens any more when the benchmark has failed.
+                    // The receiver is gone when the benchmark has failed.
                     let _ = tell.send(line);
                 }
             }
@@ -75,17 +75,17 @@ impl Follower {
         Ok(follower)
     }
 
-    /// The lags of all batches that were told since the last call of this.
+    /// The lags of all batches reported since the last call.
     pub fn take_lags(&self) -> Latencies {
         let mut lags = self.lags.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut lags, Latencies::new())
     }
 
-    /// Has it read up to a record and end; what it read.
+    /// Makes the process read up to a record and end. Returns what it read.
     pub fn read_to(&mut self, last: u64) -> Outcome<Followed> {
         if let Some(goal) = &mut self.goal {
             let reported = writeln!(goal, "{last}").and_then(|()| goal.flush());
-            // If it is gone, it has said why.
+            // A process that has ended has reported why.
             let _ = reported;
         }
         let line = self.line()?;
@@ -111,7 +111,7 @@ impl Follower {
         })
     }
 
-    /// What it says beside its lags; what it complained of if it says nothing.
+    /// The next line of its output that is not a lag; its error output if there is none.
     fn line(&mut self) -> Outcome<String> {
         match self.reported.recv_timeout(DRAIN) {
             Ok(line) => Ok(line),
@@ -139,7 +139,7 @@ impl Drop for Follower {
 }
 
 impl Followed {
-    /// As the figures tell it.
+    /// As parameters of the figure.
     pub fn tell(&self, more: &mut Map<String, Value>) {
         let mut put = |name: &str, value: Value| {
             more.insert(format!("follower_{name}"), value);
@@ -152,13 +152,13 @@ impl Followed {
         put("open_ms", json!(rounded(self.open_ms, 3)));
     }
 
-    /// Megabytes in a second.
+    /// Megabytes per second.
     pub fn mb_per_s(&self) -> f64 {
         self.tally.bytes as f64 / self.time.as_secs_f64().max(1e-9) / 1e6
     }
 }
 
-/// Adds up the lags, and gives every other line.
+/// Adds up the lags and returns every other line.
 fn hear<'a>(
     out: ChildStdout,
     durable_times: Option<&'a DurableTimes>,

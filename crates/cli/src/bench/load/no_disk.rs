@@ -1,8 +1,8 @@
-//! A disk for the log alone, without the disk: once it is told to, what is written to segments goes
-//! nowhere, and nothing is synced. What is left to measure is the log's own work on a record.
+//! A disk that discards segment writes and skips syncs once a switch is set. What remains to
+//! measure is the log's own work per record.
 //!
-//! Everything else, names and the small files, is done as ever, so that the log notices nothing. It
-//! can not be read back.
+//! Names and small files still go to the real disk, so the log notices nothing. Records cannot be
+//! read back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result};
 
-/// Another disk, of which segments are cut off when the switch is thrown.
+/// Wraps a disk; discards segment writes after the switch is set.
 #[derive(Debug)]
 pub struct NoDisk {
     disk: Arc<dyn Disk>,
     off: Arc<AtomicBool>,
 }
 
-/// Cuts the segments off.
+/// The switch.
 #[derive(Debug, Clone)]
 pub struct Switch(Arc<AtomicBool>);
 
 impl Switch {
-    /// From here on nothing is written to segments.
+    /// Discards all later segment writes.
     pub fn throw(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
 impl NoDisk {
-    /// Around another disk, which is whole until the switch is thrown.
+    /// Wraps a disk. Writes pass through until the switch is set.
     pub fn around(disk: Arc<dyn Disk>) -> (Arc<dyn Disk>, Switch) {
         let off = Arc::new(AtomicBool::new(false));
         (Arc::new(Self { disk, off: Arc::clone(&off) }), Switch(off))
@@ -46,7 +46,7 @@ impl Disk for NoDisk {
     }
 }
 
-/// A directory whose segments are cut off when the switch is thrown.
+/// A directory whose segment writes are discarded after the switch is set.
 #[derive(Debug)]
 struct NoDir {
     dir: Arc<dyn Dir>,
@@ -110,7 +110,7 @@ impl Dir for NoDir {
     }
 }
 
-/// A segment that is cut off when the switch is thrown.
+/// A segment whose writes are discarded after the switch is set.
 #[derive(Debug)]
 struct Nowhere {
     file: Arc<dyn File>,

@@ -1,7 +1,7 @@
 //! One writer whose appends arrive at a rate, whether or not the one before is durable.
 //!
-//! The latency of an append counts from the moment it was due, not from when the writer came to it:
-//! a log that holds the writer up is charged for every append that had to wait behind it.
+//! The latency of an append counts from the time it was due, not from when the writer started it: a
+//! log that delays the writer is charged for every append that waited.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::bench::records::payload::{Payload, Recipe};
 pub struct OpenLoop {
     log: Log,
     payloads: Vec<Payload>,
-    /// Bytes in a second; without it each append is due when the one before is durable.
+    /// Bytes per second. Without it, each append is due when the previous one is durable.
     rate: Option<f64>,
     count: u64,
     latencies: Latencies,
@@ -28,12 +28,12 @@ pub struct OpenLoop {
     alarm: Alarm,
 }
 
-/// What a slice did.
+/// The result of a slice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wrote {
     pub records: u64,
     pub bytes: u64,
-    /// Until the last append was durable.
+    /// The time until the last append was durable.
     pub time: Duration,
 }
 
@@ -50,7 +50,7 @@ impl Wrote {
 }
 
 impl OpenLoop {
-    /// A writer that has not begun, of `batch` records an append.
+    /// A writer that appends `batch` records per call. Not started yet.
     pub fn new(log: &Log, recipe: &Recipe, batch: u32, rate: Option<f64>) -> io::Result<Self> {
         Ok(Self {
             log: log.clone(),
@@ -73,10 +73,10 @@ impl OpenLoop {
         std::mem::replace(&mut self.latencies, Latencies::new())
     }
 
-    /// Appends until the slice ends. Before the last append `name_goal` is told its last number.
+    /// Appends until the slice ends. Calls `name_goal` with the last number before the last append.
     ///
-    /// Where the log does not keep up, the slice ends with its time all the same, and what was due
-    /// stays undone.
+    /// If the log does not keep up, the slice still ends on time and the remaining appends are
+    /// skipped.
     pub async fn slice(&mut self, until: Until, name_goal: impl Fn(u64)) -> Result<Wrote> {
         let begin = Instant::now();
         let first = self.count;
@@ -134,8 +134,8 @@ impl OpenLoop {
     }
 }
 
-/// Wakes the writer when an append is due. A thread of its own, because the runtime's timers come
-/// up to two milliseconds late, which would be told as the log's latency.
+/// Wakes the writer when an append is due. Uses its own thread, because the timers of the runtime
+/// are up to two milliseconds late, which would count as latency of the log.
 #[derive(Debug)]
 struct Alarm {
     set: SyncSender<Instant>,
@@ -156,9 +156,9 @@ impl Alarm {
         Ok(Self { set, rings })
     }
 
-    /// Waits until this moment.
+    /// Waits until this time.
     async fn at(&self, time: Instant) {
-        // One is set at a time, so that there is room; the thread ends when this goes.
+        // Only one timer is set at a time, so the channel has room. Dropping this ends the thread.
         if self.set.send(time).is_ok() {
             self.rings.notified().await;
         }

@@ -34,7 +34,7 @@ pub struct RawArguments {
     /// With --raw: threads that read at random places
     #[arg(long, requires = "raw", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(0..=256))]
     readers: u32,
-    /// With --raw: nobody writes
+    /// With --raw: no writer
     #[arg(long, requires = "raw")]
     no_writer: bool,
     /// With --raw: bytes of one transfer

@@ -118,7 +118,7 @@ fn stamp_place(index: usize, len: usize) -> std::ops::Range<usize> {
     start..len.min(start + STAMP)
 }
 
-/// The writer and count that a record tells of itself.
+/// The writer and count that a record carries.
 pub fn head_of(record: &[u8]) -> Option<(u32, u64)> {
     let (writer, rest) = record.split_first_chunk::<4>()?;
     let (count, _) = rest.split_first_chunk::<8>()?;

@@ -36,7 +36,7 @@ pub struct BuildArguments {
 /// Appends behind what is there, says how far the log is durable, and closes it, or goes on until
 /// it is killed.
 pub fn run(arguments: &BuildArguments) -> Outcome {
-    // If whoever wants the log dies, so does this.
+    // Ends with the process that wants the log.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(crate::exit::Status::Failed as i32);

@@ -28,18 +28,22 @@ mod chunks;
 mod throttle;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use esker_disk::{AlignedBuf, read_full_at};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use crate::base::error::Result;
 use crate::format::decode::check_unit;
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, UnitHeader};
 use crate::read::batch::Memory;
+use crate::read::cursor::read_units;
 use crate::read::source::{ReadSource, Wait, Want};
+use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::wake;
 use crate::store::segment_table::Segment;
 use chunks::{ChunkId, Content, Lookup, State};
@@ -53,16 +57,51 @@ pub(crate) struct ReadCache {
     loaded: Condvar,
     /// Bytes of chunks kept for other readers.
     budget: u64,
+    /// Whether the cache is in the engine's queue for reads.
+    queued: AtomicBool,
 }
 
 impl ReadCache {
     pub(crate) fn new(budget: u64) -> Self {
-        Self { state: Mutex::default(), loaded: Condvar::new(), budget }
+        let (state, queued) = (Mutex::default(), AtomicBool::new(false));
+        Self { state, loaded: Condvar::new(), budget, queued }
     }
 
-    /// Valid units from this offset on; the bytes below `end` are durable. `None` if the reader has
-    /// to read the file itself. With `ahead`, the following chunks are loaded meanwhile.
+    /// Valid units from this offset on; the bytes below `end` are durable. Units that do not check
+    /// are read once more, to report what is wrong. With `ahead`, the following chunks are loaded
+    /// meanwhile.
     pub(crate) fn units(
+        &self,
+        log: &dyn ReadSource,
+        want: &Want<'_>,
+        wait: Wait<'_>,
+    ) -> Poll<Result<(Memory, Range<u32>)>> {
+        self.cached(log, want, wait).map(|found| match found {
+            Some(found) => Ok(found),
+            None => read_units(want.segment, want.offset, want.end),
+        })
+    }
+
+    /// Asks the engine for a thread that loads the queued chunks; `false` if there is none.
+    pub(crate) fn request_load<W: ReadWork + 'static>(
+        &self,
+        engine: &Engine,
+        source: &Weak<W>,
+    ) -> bool {
+        // A stopped engine does not execute queued reads.
+        if engine.is_stopped() {
+            return false;
+        }
+        let Some(source) = source.upgrade() else { return false };
+        if self.queued.swap(true, SeqCst) || engine.read(source) {
+            return true;
+        }
+        self.queued.store(false, SeqCst);
+        false
+    }
+
+    /// `None` if the reader has to read the file itself.
+    fn cached(
         &self,
         log: &dyn ReadSource,
         want: &Want<'_>,
@@ -112,6 +151,7 @@ impl ReadCache {
 
     /// Loads the next queued chunk, on an engine thread.
     pub(crate) fn load_next(&self, log: &dyn ReadSource) {
+        self.queued.store(false, SeqCst);
         let mut state = self.state.lock();
         let Some(place) = state.queue.pop_front() else { return };
         if !state.queue.is_empty() {
