@@ -106,3 +106,17 @@ fn the_lower_bound_is_what_the_first_record_follows() {
     assert_eq!(log.metadata().after, Seq(499));
     log.close().unwrap();
 }
+
+/// Guards: a `{:?}` of a log, a stream or a sink that prints every segment with its index.
+#[test]
+fn debug_output_does_not_grow_with_the_log() {
+    let (log, _disk, _engine) = log();
+    let (stream, sink) = (log.stream(esker_log::Start::Oldest).unwrap(), log.sink().unwrap());
+    let lengths =
+        || [format!("{log:?}"), format!("{stream:?}"), format!("{sink:?}")].map(|s| s.len());
+    let before = lengths();
+    append(&log, 500);
+    for (before, after) in before.into_iter().zip(lengths()) {
+        assert!(after < before + 50, "{after} characters, and {before} of an empty log");
+    }
+}

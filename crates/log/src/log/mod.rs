@@ -1,7 +1,8 @@
 //! The handle to an open log, and its components.
 //!
-//! [`Log`] has a writing half and a reading half. They share only segments, tail cache, watermark,
-//! trim point and wait queues. The files in this folder hold the public methods.
+//! [`Log`] has a writing half and a reading half. They share the engine, the segments, the
+//! tail cache, the watermark, the trim point, the terminal state, the closed flag and the wait
+//! queues, and nothing else. The files in this folder hold the public methods.
 
 mod app_metadata;
 mod append;
@@ -21,7 +22,7 @@ use crate::recovery::Recovery;
 ///
 /// Dropping the last handle closes the log and blocks until it is closed. Call [`Log::close`] to
 /// get the result.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Log {
     pub(crate) write: Arc<WriteHalf>,
     pub(crate) read: Arc<ReadHalf>,
@@ -29,12 +30,17 @@ pub struct Log {
 }
 
 /// Closes the log when the last handle is dropped.
-#[derive(Debug)]
 struct Owner {
     write: Arc<WriteHalf>,
     read: Arc<ReadHalf>,
     recovery: Recovery,
     disk_name: &'static str,
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.write.fmt(f)
+    }
 }
 
 impl Drop for Owner {

@@ -18,7 +18,6 @@ use crate::staging::watermark::DurableWatermark;
 use crate::store::segment_table::SegmentTable;
 use crate::store::trim_point::{Trim, TrimPoint};
 
-#[derive(Debug)]
 pub(crate) struct ReadHalf {
     pub(crate) engine: Engine,
     pub(crate) waiters: Arc<Waiters>,
@@ -30,6 +29,13 @@ pub(crate) struct ReadHalf {
     pub(crate) cache: ReadCache,
     pub(crate) closed: Arc<AtomicBool>,
     pub(crate) weak_self: Weak<ReadHalf>,
+}
+
+/// Short: what readers of log messages want, and not every segment with its index.
+impl std::fmt::Debug for ReadHalf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReadHalf").field("durable", &self.watermark.seq()).finish_non_exhaustive()
+    }
 }
 
 impl ReadHalf {
