@@ -220,7 +220,7 @@ impl Owner for Pass<'_> {
     fn moved(&self, slot: u64, from: Seq, to: Seq) -> Result<()> {
         let inner = self.inner;
         let guard = crossbeam_epoch::pin();
-        let _promise_state = inner.locks.of_slot(slot);
+        let _slot_lock = inner.locks.of_slot(slot);
         let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
         let place = page.slot(slot);
         let word = place.word();

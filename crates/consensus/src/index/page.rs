@@ -3,7 +3,7 @@
 //! A slot has a *word* and a *cell*. The word holds the slot's state and the number of the record
 //! with its value. The cell points to the value while it is in memory. An operation that changes a
 //! slot holds its lock (see `slot_locks`); readers take none. Readers load the cell first: a value
-//! in memory has all its metadata, including its marker. Only if the cell is empty they read the
+//! in memory has its slot, ballot and marker. Only if the cell is empty they read the
 //! word. The slot is then empty, or its value is committed, durable, and read from the log.
 
 use crossbeam_epoch::Guard;

@@ -52,12 +52,12 @@ struct Stored {
 
 impl<'g> Entry<'g> {
     #[inline]
-    pub(crate) fn borrowed(resident: Borrowed<'g, SharedValue>, committed: bool) -> Self {
-        Self { value: Value::Borrowed(resident), standing: Standing::of(committed) }
+    pub(crate) fn borrowed(value: Borrowed<'g, SharedValue>, committed: bool) -> Self {
+        Self { value: Value::Borrowed(value), standing: Standing::of(committed) }
     }
 
-    pub(crate) fn shared(resident: SharedValue, committed: bool) -> Entry<'static> {
-        Entry { value: Value::Shared(resident), standing: Standing::of(committed) }
+    pub(crate) fn shared(value: SharedValue, committed: bool) -> Entry<'static> {
+        Entry { value: Value::Shared(value), standing: Standing::of(committed) }
     }
 
     /// An entry whose record is in the log. The view's payload is longer than `VALUE_AT`.
@@ -70,8 +70,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn slot(&self) -> u64 {
         match &self.value {
-            Value::Borrowed(resident) => resident.slot,
-            Value::Shared(resident) => resident.slot,
+            Value::Borrowed(value) => value.slot,
+            Value::Shared(value) => value.slot,
             Value::Stored(stored) => stored.slot,
         }
     }
@@ -80,8 +80,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn ballot(&self) -> Ballot {
         match &self.value {
-            Value::Borrowed(resident) => resident.ballot,
-            Value::Shared(resident) => resident.ballot,
+            Value::Borrowed(value) => value.ballot,
+            Value::Shared(value) => value.ballot,
             Value::Stored(stored) => stored.ballot,
         }
     }
@@ -96,8 +96,8 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn value(&self) -> &[u8] {
         match &self.value {
-            Value::Borrowed(resident) => resident.value(),
-            Value::Shared(resident) => resident.value(),
+            Value::Borrowed(value) => value.value(),
+            Value::Shared(value) => value.value(),
             Value::Stored(stored) => stored.view.payload().get(VALUE_AT..).unwrap_or_default(),
         }
     }
@@ -110,8 +110,8 @@ impl<'g> Entry<'g> {
     /// The same entry, independent of the guard. Copies no value.
     pub fn into_owned(self) -> Entry<'static> {
         let value = match self.value {
-            Value::Borrowed(resident) => Value::Shared(resident.counted()),
-            Value::Shared(resident) => Value::Shared(resident),
+            Value::Borrowed(value) => Value::Shared(value.counted()),
+            Value::Shared(value) => Value::Shared(value),
             Value::Stored(stored) => Value::Stored(stored),
         };
         Entry { value, standing: self.standing }

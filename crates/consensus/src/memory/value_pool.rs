@@ -59,14 +59,14 @@ pub(crate) fn new_value(slot: u64, ballot: Ballot, value: &[u8], marker: u64) ->
         return SharedValue(ThinArc::from_header_and_slice(head(), value));
     }
     let size = value.len().div_ceil(STEP);
-    if let Some(mut resident) = take(size)
-        && resident.fill(head(), value)
+    if let Some(mut freed) = take(size)
+        && freed.fill(head(), value)
     {
-        return resident;
+        return freed;
     }
-    let mut resident = SharedValue(ThinArc::from_header_and_slice(head(), &ZEROS[..size * STEP]));
-    resident.fill(head(), value);
-    resident
+    let mut freed = SharedValue(ThinArc::from_header_and_slice(head(), &ZEROS[..size * STEP]));
+    freed.fill(head(), value);
+    freed
 }
 
 // SAFETY: `ThinArc` documents this for `into_raw` and `from_raw`.
@@ -93,30 +93,30 @@ pub(crate) fn take(size: usize) -> Option<SharedValue> {
         if free.is_empty() {
             POOL.lock().take(size, free);
         }
-        let resident = free.pop();
+        let freed = free.pop();
         if let Some(next) = free.last() {
             next.is_next();
         }
-        resident
+        freed
     };
     THREAD_CACHE.try_with(mine).ok().flatten()
 }
 
 /// Releases a value that left its cell, once no reader uses it. Small values wait for a batch of
 /// this thread. The caller passes `small`, because reading the length would double the cost.
-pub(crate) fn retire(resident: SharedValue, small: bool, guard: &Guard) {
+pub(crate) fn retire(freed: SharedValue, small: bool, guard: &Guard) {
     if !small {
-        return guard.defer(move || drop(resident));
+        return guard.defer(move || drop(freed));
     }
-    let mut left = Some(resident);
+    let mut left = Some(freed);
     let full = THREAD_CACHE.try_with(|mine| {
         let leaving = &mut mine.try_borrow_mut().ok()?.leaving;
         leaving.extend(left.take());
         (leaving.len() >= BATCH).then(|| std::mem::replace(leaving, Vec::with_capacity(BATCH)))
     });
-    if let Some(resident) = left {
+    if let Some(freed) = left {
         // The thread is ending.
-        guard.defer(move || drop(resident));
+        guard.defer(move || drop(freed));
     }
     if let Ok(Some(batch)) = full {
         // All of them left their cells before now.
@@ -127,8 +127,8 @@ pub(crate) fn retire(resident: SharedValue, small: bool, guard: &Guard) {
 /// Recycles a batch that no reader uses. Blocks above the bound are freed without the lock.
 fn give(mut batch: Vec<SharedValue>) {
     // Reads all sizes first, so that the cache misses overlap.
-    batch.retain(|resident| resident.size() < SIZES);
-    let bytes = batch.iter().map(|resident| bytes_of(resident.size())).sum::<usize>();
+    batch.retain(|freed| freed.size() < SIZES);
+    let bytes = batch.iter().map(|freed| bytes_of(freed.size())).sum::<usize>();
     POOL.lock().put(&mut batch, bytes);
 }
 
@@ -141,8 +141,8 @@ impl ValuePool {
     fn put(&mut self, batch: &mut Vec<SharedValue>, bytes: usize) {
         if self.bytes + bytes <= KEPT {
             self.bytes += bytes;
-            for resident in batch.drain(..) {
-                self.free[resident.size()].push(resident);
+            for freed in batch.drain(..) {
+                self.free[freed.size()].push(freed);
             }
         }
     }
@@ -207,7 +207,7 @@ mod tests {
         }
         let again: Vec<SharedValue> = (0..BATCH).map(|_| value(LEN, 3)).collect();
         assert!(POOL.lock().free[13].is_empty());
-        assert!(again.iter().all(|resident| resident.value() == [3; LEN]));
+        assert!(again.iter().all(|freed| freed.value() == [3; LEN]));
         assert_eq!((kept.slot, kept.value()), (1, &[1; LEN][..]));
     }
 

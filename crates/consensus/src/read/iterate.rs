@@ -300,7 +300,7 @@ impl Inner {
                 continue;
             };
             let place = page.slot(slot);
-            let _promise_state = self.locks.of_slot(slot);
+            let _slot_lock = self.locks.of_slot(slot);
             let word = place.word();
             let here = word.state() == State::Committed && word.seq() == record.seq.0;
             if here && place.resident().load(guard).is_none() {

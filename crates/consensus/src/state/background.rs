@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn an_idle_log_has_no_thread_and_a_queued_job_runs_once() {
         let locks = Arc::new(Mutex::new(()));
-        let resident = locks.lock();
+        let held = locks.lock();
         let waits = Arc::clone(&locks);
         let probe = probe(false, move |_, _| {
             drop(waits.lock());
@@ -246,7 +246,7 @@ mod tests {
         schedule(&probe, Job::Checkpoint);
         wait_until(|| probe.runs.load(SeqCst) == 1);
         (0..10).for_each(|_| schedule(&probe, Job::Checkpoint));
-        drop(resident);
+        drop(held);
         wait_until(|| is_idle(&probe));
         assert_eq!(probe.runs.load(SeqCst), 2);
         // The thread held a reference, so it has ended.

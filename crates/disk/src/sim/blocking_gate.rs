@@ -42,29 +42,32 @@ impl Gate {
 
     /// Waits until `count` operations are held, at most `limit`. Returns whether that happened.
     pub fn wait_for(&self, count: usize, limit: Duration) -> bool {
-        let lock = self.lock();
-        let fewer = |lock: &mut GateState| lock.waiting < count;
-        let (lock, _) =
-            self.0.1.wait_timeout_while(lock, limit, fewer).unwrap_or_else(PoisonError::into_inner);
-        lock.waiting >= count
+        let state = self.lock();
+        let fewer = |state: &mut GateState| state.waiting < count;
+        let (state, _) = self
+            .0
+            .1
+            .wait_timeout_while(state, limit, fewer)
+            .unwrap_or_else(PoisonError::into_inner);
+        state.waiting >= count
     }
 
     /// Waits until the gate is open or `alive` returns `false`.
     pub(crate) fn pass(&self, alive: impl Fn() -> bool) {
-        let mut lock = self.lock();
-        lock.waiting += 1;
+        let mut state = self.lock();
+        state.waiting += 1;
         self.0.1.notify_all();
-        while !lock.open {
+        while !state.open {
             let (next, _) =
-                self.0.1.wait_timeout(lock, LOOK).unwrap_or_else(PoisonError::into_inner);
+                self.0.1.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
             drop(next);
             let alive = alive();
-            lock = self.lock();
+            state = self.lock();
             if !alive {
                 break;
             }
         }
-        lock.waiting -= 1;
+        state.waiting -= 1;
         self.0.1.notify_all();
     }
 

@@ -156,7 +156,7 @@ impl Log {
     /// The reason why the log accepts no more records, when that happens first.
     pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
         let seq = seq.into().0;
-        let mut place = Registered::new(&self.write.waiters);
+        let mut place = Registered::new(&self.read.waiters);
         poll_fn(|cx| {
             self.read.waiters.register(&mut place.key, For::Durable(seq), cx.waker());
             match self.write.outcome(seq) {

@@ -468,7 +468,7 @@ impl Shared {
 /// Runs work for one log. A panic in it stops that log and no other.
 fn guarded(work: impl FnOnce(), stopped: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!("engine thread panicked; the log it worked for is stopped");
+        tracing::error!("engine thread panicked; the log, or its queued reads, are stopped");
         stopped();
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct StagingBuffer {
 
 impl std::fmt::Debug for StagingBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Window({}, {}..{})", self.segment, self.start, self.limit)
+        write!(f, "StagingBuffer({}, {}..{})", self.segment, self.start, self.limit)
     }
 }
 

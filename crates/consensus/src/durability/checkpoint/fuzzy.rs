@@ -225,7 +225,7 @@ impl Life {
             }
             Step::CopyForward { place } => {
                 let (slot, guard) = (self.slot(place), crossbeam_epoch::pin());
-                let _promise_state = inner.locks.of_slot(slot);
+                let _slot_lock = inner.locks.of_slot(slot);
                 let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
                 let word = page.slot(slot).word();
                 if word.state() == State::Empty {
@@ -243,7 +243,7 @@ impl Life {
                 inner.log.barrier()?.wait()?;
                 let guard = crossbeam_epoch::pin();
                 for (slot, from, to) in self.copies.drain(..) {
-                    let _promise_state = inner.locks.of_slot(slot);
+                    let _slot_lock = inner.locks.of_slot(slot);
                     let Some(page) = inner.page(number_of(slot), &guard)? else { continue };
                     let word = page.slot(slot).word();
                     if word.seq() == from && word.state() != State::Empty {
@@ -338,13 +338,13 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
     }
     disk.cancel_cut();
     disk.power_on();
-    let seen = |note: bool| {
+    let seen = |keep_metadata: bool| {
         let fork = disk.fork(value);
-        if !note && with_metadata(&fork) {
+        if !keep_metadata && with_metadata(&fork) {
             let dir = fork.process().open_dir(Path::new(DIR)).map_err(|e| format!("{e:?}"))?;
             dir.unlink("note").map_err(|e| format!("{e:?}"))?;
         }
-        let life = Life::open(&fork, value).map_err(|e| format!("note {note}: {e:?}"))?;
+        let life = Life::open(&fork, value).map_err(|e| format!("note {keep_metadata}: {e:?}"))?;
         Ok::<_, String>(life.seen())
     };
     let (noted, replayed) = (seen(true)?, seen(false)?);

@@ -5,16 +5,17 @@
 //! | a ticket is polled or waited for | sync | sync | sync | sync |
 //! | a ticket is dropped unresolved | sync | - | - | write |
 //! | the open unit has n records | - | sync | - | - |
-//! | the timer of a record | sync, 10 ms | - | sync, t | write, 10 ms |
-//! | no room in memory, or at risk | sync | sync | sync | write |
+//! | the timer, at the latest | sync, 10 ms | - | sync, t | write, 10 ms |
+//! | no room in memory (`Batch`: 2n - 1 at risk) | sync | sync | sync | write |
 //! | a unit is full | sync | sync | sync | write |
-//! | two files were written unsynced | - | - | - | sync |
+//! | two earlier segments are unsynced | - | - | - | sync |
 //! | close | sync | sync | sync | sync |
 //!
 //! *Sync*: the unit is written and made durable, with all units before it; *write*: it is handed to
-//! the system. A request starts a commit at once, unless one is in flight or the commit delay waits
-//! for callers; then it is part of the next one. Requests are numbers of units
-//! ([`Core::ask_sync`], [`Core::ask_write`]), so that a later one covers the earlier ones.
+//! the system. A request starts a commit at once, unless as many are in flight as may be, a second
+//! one beside it would gain nothing, or the commit delay waits for callers. Then it joins the next
+//! one. Requests are numbers of units ([`Core::ask_sync`], [`Core::ask_write`]), so that a later
+//! one covers the earlier ones.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::read::source::{ReadSource, Want};
 use crate::store::segment_table::Segment;
 
 /// Bytes per read, unless a unit is larger.
-const PIECE: u32 = 1 << 20;
+const CHUNK: u32 = 1 << 20;
 /// The number of chunks loaded ahead of a reader.
 const AHEAD: usize = 3;
 /// A chunk loaded ahead counts as awaited for this long; after that its reader is not expected.
@@ -28,14 +28,14 @@ pub(super) type ChunkId = (u64, u32);
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) pieces: BTreeMap<ChunkId, Chunk>,
+    pub(super) chunks: BTreeMap<ChunkId, Chunk>,
     /// Chunks that an engine thread is to load, in order.
     pub(super) queue: VecDeque<ChunkId>,
     pub(super) loading: usize,
     pub(super) bytes: u64,
     pub(super) clock: u64,
     spare: Vec<AlignedBuf>,
-    pub(super) pace: Throttle,
+    pub(super) throttle: Throttle,
 }
 
 #[derive(Debug)]
@@ -101,12 +101,12 @@ impl State {
             self.insert(want.segment, want.offset, want.end);
             (want.segment.number(), want.offset)
         });
-        let Some(piece) = self.pieces.get_mut(&place) else { return (place, Lookup::Loaded(None)) };
-        piece.used = self.clock;
-        if let Content::Loaded(..) = piece.content {
-            piece.awaited = None;
+        let Some(chunk) = self.chunks.get_mut(&place) else { return (place, Lookup::Loaded(None)) };
+        chunk.used = self.clock;
+        if let Content::Loaded(..) = chunk.content {
+            chunk.awaited = None;
         }
-        let look = match &piece.content {
+        let look = match &chunk.content {
             Content::Queued(_) => Lookup::Queued,
             Content::Loading => Lookup::Loading,
             Content::Loaded(buffer, valid) => Lookup::Loaded(
@@ -114,7 +114,7 @@ impl State {
                     .then(|| (Memory::Read(Arc::clone(buffer), place.1), want.offset..*valid)),
             ),
             Content::Unsound => {
-                self.pieces.remove(&place);
+                self.chunks.remove(&place);
                 Lookup::Loaded(None)
             }
         };
@@ -123,19 +123,19 @@ impl State {
 
     /// The start of the chunk that covers this offset.
     fn over(&self, segment: u64, offset: u32) -> Option<ChunkId> {
-        let (place, piece) = self.pieces.range(..=(segment, offset)).next_back()?;
-        (place.0 == segment && offset < piece.end).then_some(*place)
+        let (place, chunk) = self.chunks.range(..=(segment, offset)).next_back()?;
+        (place.0 == segment && offset < chunk.end).then_some(*place)
     }
 
     /// Inserts a queued chunk at an offset that no chunk covers.
     fn insert(&mut self, segment: &Arc<Segment>, offset: u32, end: u32) {
         let content = Content::Queued(Arc::clone(segment));
-        let (end, most) = match segment.units_until(offset, PIECE, end) {
+        let (end, most) = match segment.units_until(offset, CHUNK, end) {
             Some(end) => (end, end),
-            None => (end.min(offset.saturating_add(PIECE)), end),
+            None => (end.min(offset.saturating_add(CHUNK)), end),
         };
         let (used, wakers) = (self.clock, Vec::new());
-        let piece = Chunk {
+        let chunk = Chunk {
             end,
             most,
             content,
@@ -144,13 +144,13 @@ impl State {
             listed: false,
             wakers,
         };
-        self.pieces.insert((segment.number(), offset), piece);
+        self.chunks.insert((segment.number(), offset), chunk);
     }
 
     /// Registers a waker for the end of the load. Takes it only if no equivalent waker is
     /// registered.
     pub(super) fn wake(&mut self, place: ChunkId, waker: &mut Option<Waker>) {
-        if let Some(Chunk { wakers, .. }) = self.pieces.get_mut(&place)
+        if let Some(Chunk { wakers, .. }) = self.chunks.get_mut(&place)
             && !waker.as_ref().is_some_and(|new| wakers.iter().any(|old| old.will_wake(new)))
         {
             wakers.extend(waker.take());
@@ -158,8 +158,8 @@ impl State {
     }
 
     pub(super) fn queue(&mut self, place: ChunkId) {
-        let piece = self.pieces.get_mut(&place);
-        if piece.is_some_and(|piece| !std::mem::replace(&mut piece.listed, true)) {
+        let chunk = self.chunks.get_mut(&place);
+        if chunk.is_some_and(|chunk| !std::mem::replace(&mut chunk.listed, true)) {
             self.queue.push_back(place);
         }
     }
@@ -195,8 +195,8 @@ impl State {
                     (segment.number(), offset)
                 }
             };
-            match self.pieces.get(&there) {
-                Some(piece) if !piece.is_open() => offset = piece.end,
+            match self.chunks.get(&there) {
+                Some(chunk) if !chunk.is_open() => offset = chunk.end,
                 _ => break,
             }
         }
@@ -206,8 +206,8 @@ impl State {
     /// Bytes of chunks that await a reader.
     fn awaited(&self) -> u64 {
         let now = Instant::now();
-        let awaited = self.pieces.iter().filter(|(_, piece)| piece.is_awaited(now));
-        awaited.map(|(place, piece)| u64::from(piece.end - place.1)).sum()
+        let awaited = self.chunks.iter().filter(|(_, chunk)| chunk.is_awaited(now));
+        awaited.map(|(place, chunk)| u64::from(chunk.end - place.1)).sum()
     }
 
     /// Evicts the least recently used chunks, except `but`, down to the budget. Chunks that await a
@@ -216,16 +216,16 @@ impl State {
         let now = Instant::now();
         while self.bytes > budget {
             let kept =
-                self.pieces.iter().filter(|(place, piece)| piece.is_kept() && **place != but);
+                self.chunks.iter().filter(|(place, chunk)| chunk.is_kept() && **place != but);
             let Some(oldest) = kept
-                .min_by_key(|(_, piece)| (piece.is_awaited(now), piece.used))
+                .min_by_key(|(_, chunk)| (chunk.is_awaited(now), chunk.used))
                 .map(|(place, _)| *place)
             else {
                 return;
             };
-            let Some(piece) = self.pieces.remove(&oldest) else { return };
-            self.bytes -= piece.bytes();
-            if let Content::Loaded(buffer, _) = piece.content
+            let Some(chunk) = self.chunks.remove(&oldest) else { return };
+            self.bytes -= chunk.bytes();
+            if let Content::Loaded(buffer, _) = chunk.content
                 && let Some(buffer) = Arc::into_inner(buffer)
             {
                 self.keep_spare(buffer);

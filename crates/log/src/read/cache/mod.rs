@@ -166,9 +166,9 @@ impl ReadCache {
         let mut state = self.state.lock();
         state.queue.clear();
         let mut wakers = Vec::new();
-        state.pieces.retain(|_, piece| {
-            wakers.append(&mut piece.wakers);
-            !matches!(piece.content, Content::Queued(_))
+        state.chunks.retain(|_, chunk| {
+            wakers.append(&mut chunk.wakers);
+            !matches!(chunk.content, Content::Queued(_))
         });
         drop(state);
         self.loaded.notify_all();
@@ -178,10 +178,10 @@ impl ReadCache {
     /// Evicts chunks of segments below this number, which left the log.
     pub(crate) fn forget_below(&self, segment: u64) {
         let mut guard = self.state.lock();
-        let State { pieces, bytes, .. } = &mut *guard;
-        pieces.retain(|place, piece| {
-            let stays = place.0 >= segment || !piece.is_kept();
-            *bytes -= if stays { 0 } else { piece.bytes() };
+        let State { chunks, bytes, .. } = &mut *guard;
+        chunks.retain(|place, chunk| {
+            let stays = place.0 >= segment || !chunk.is_kept();
+            *bytes -= if stays { 0 } else { chunk.bytes() };
             stays
         });
     }
@@ -197,17 +197,17 @@ impl ReadCache {
         while state.loading >= LOADS {
             self.loaded.wait(&mut state);
         }
-        let Some(piece) = state.pieces.get_mut(&place) else { return state };
-        let Content::Queued(segment) = &piece.content else { return state };
-        let (segment, end, most) = (Arc::clone(segment), piece.end, piece.most);
-        piece.content = Content::Loading;
+        let Some(chunk) = state.chunks.get_mut(&place) else { return state };
+        let Content::Queued(segment) = &chunk.content else { return state };
+        let (segment, end, most) = (Arc::clone(segment), chunk.end, chunk.most);
+        chunk.content = Content::Loading;
         state.loading += 1;
         let spare = state.take_spare((end - place.1) as usize);
         drop(state);
         let mut loading = Loading { cache: self, place, content: Content::Unsound, took: None };
         // Reading the mark may be I/O, too.
         let mark = log.mark();
-        let pause = self.state.lock().pace.pause(mark);
+        let pause = self.state.lock().throttle.pause(mark);
         if !log.is_manual() && !pause.is_zero() {
             std::thread::sleep(pause);
         }
@@ -237,19 +237,19 @@ impl Drop for Loading<'_> {
         state.loading -= 1;
         state.clock += 1;
         if let Some(took) = self.took {
-            state.pace.ended(took);
+            state.throttle.ended(took);
         }
         let mut wakers = Vec::new();
-        if let Some(piece) = state.pieces.get_mut(&self.place) {
-            piece.content = std::mem::replace(&mut self.content, Content::Unsound);
-            piece.used = state.clock;
-            if let Content::Loaded(_, valid) = piece.content
-                && piece.is_open()
+        if let Some(chunk) = state.chunks.get_mut(&self.place) {
+            chunk.content = std::mem::replace(&mut self.content, Content::Unsound);
+            chunk.used = state.clock;
+            if let Content::Loaded(_, valid) = chunk.content
+                && chunk.is_open()
             {
-                (piece.end, piece.most) = (valid, valid);
+                (chunk.end, chunk.most) = (valid, valid);
             }
-            wakers = std::mem::take(&mut piece.wakers);
-            state.bytes += piece.bytes();
+            wakers = std::mem::take(&mut chunk.wakers);
+            state.bytes += chunk.bytes();
         }
         state.evict(self.cache.budget, self.place);
         drop(guard);

@@ -49,29 +49,29 @@ mod tests {
 
     #[test]
     fn nobody_rests_while_nobody_commits() {
-        let mut pace = Throttle::default();
+        let mut throttle = Throttle::default();
         for _ in 0..5 {
-            assert_eq!(pace.pause(7), Duration::ZERO);
-            pace.ended(Duration::from_secs(60));
+            assert_eq!(throttle.pause(7), Duration::ZERO);
+            throttle.ended(Duration::from_secs(60));
         }
-        pace.pause(8);
-        assert_eq!(pace.pause(9), PAUSE_MAX);
+        throttle.pause(8);
+        assert_eq!(throttle.pause(9), PAUSE_MAX);
         // The last commit was a while ago.
-        pace.moved = pace.moved.and_then(|moved| moved.checked_sub(2 * QUIET));
-        assert_eq!(pace.pause(9), Duration::ZERO);
-        assert_eq!(pace.not_before, None);
+        throttle.moved = throttle.moved.and_then(|moved| moved.checked_sub(2 * QUIET));
+        assert_eq!(throttle.pause(9), Duration::ZERO);
+        assert_eq!(throttle.not_before, None);
     }
 
     #[test]
     fn while_commits_are_made_each_load_leaves_the_disk_for_longer_than_it_took() {
         let load = Duration::from_secs(60);
-        let mut pace = Throttle { mark: 1, ..Throttle::default() };
-        pace.ended(load);
-        assert_eq!(pace.pause(2), Duration::ZERO);
+        let mut throttle = Throttle { mark: 1, ..Throttle::default() };
+        throttle.ended(load);
+        assert_eq!(throttle.pause(2), Duration::ZERO);
         for mark in 3..6 {
-            let before = pace.not_before;
-            assert_eq!(pace.pause(mark), PAUSE_MAX);
-            assert_eq!(pace.not_before, before.map(|at| at + load * (1 + REST)));
+            let before = throttle.not_before;
+            assert_eq!(throttle.pause(mark), PAUSE_MAX);
+            assert_eq!(throttle.not_before, before.map(|at| at + load * (1 + REST)));
         }
     }
 }
