@@ -7,7 +7,7 @@
 //!
 //! The golden logs serve as seeds: a mutation of a sound segment comes further than random bytes, as
 //! every structure has a checksum. The same function runs as a property test on stable Rust:
-//! `cargo test -p esker-log --test properties_decoder`.
+//! `cargo test -p esker-log --test format decoder::`.
 #![no_main]
 
 use esker_log::fuzzing::decode_segment;

@@ -5,7 +5,8 @@
 #![allow(unsafe_code)] // A global allocator is unsafe to implement; see the one SAFETY comment.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
-mod setting;
+#[path = "kit/fixture.rs"]
+mod fixture;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use esker_log::{Engine, Log, Options, Seq, Start, Ticket};
-use setting::{LONG, block_on};
+use fixture::{LONG, block_on};
 
 /// The system's allocator, which counts.
 struct Counting;

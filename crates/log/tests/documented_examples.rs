@@ -4,13 +4,14 @@
 //! the threads of the process, as a user would run them.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
-mod setting;
+#[path = "kit/fixture.rs"]
+mod fixture;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use esker_log::{Error, Log, Options, Position, PriorShutdown, Seq, Start};
-use setting::{all, block_on, in_time, payload, payloads, read_from, until};
+use fixture::{all, block_on, in_time, payload, payloads, read_from, until};
 
 /// Create, write, read back, close.
 #[test]

@@ -5,14 +5,15 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 
-mod setting;
+#[path = "kit/fixture.rs"]
+mod fixture;
 
 use std::path::Path;
 
 use esker_disk::HugePages;
 use esker_disk::sim::SimDisk;
 use esker_log::{Error, Log, Options, Start};
-use setting::{DIR, all, append, payload, payloads, small};
+use fixture::{DIR, all, append, payload, payloads, small};
 
 /// The smallest log on huge pages; `None` where the kernel has none.
 fn options(disk: &SimDisk) -> Option<(Options, usize)> {

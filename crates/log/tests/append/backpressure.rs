@@ -1,0 +1,191 @@
+//! Staging memory is bounded: appends wait, give up, or are told; and staging does not wait for a
+//! commit in progress.
+//!
+//! Guards L-3, L-5, L-6, W-9b (`try_sink`); and the traps LT-6 (a buffer that exceeds its limit)
+//! and LT-8 (staging behind an fsync).
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::time::{Duration, Instant};
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+use esker_log::{Error, Log, Seq};
+
+use crate::fixture::{
+    self, DIR, LONG, Opens, all, block_on, in_time, payload, payloads, poll_once, small, until,
+};
+
+/// A log whose commits are stuck in the disk until the gate opens.
+fn stuck() -> (Log, SimDisk, Gate, Opens) {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    // Another caller would find the next commit free to be driven, and be stuck in it.
+    options.commits_in_flight = 1;
+    let log = Log::open(DIR, options).unwrap();
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
+    drop(log.append(&payload(1)).unwrap());
+    assert!(gate.wait_for(1, LONG));
+    let opens = Opens(disk.clone(), gate.clone());
+    (log, disk, gate, opens)
+}
+
+/// Appends without waiting until there is no room; the number of the last record that found some.
+fn fill(log: &Log) -> u64 {
+    loop {
+        let next = log.accepted().0 + 1;
+        match log.try_append(&payload(next)) {
+            Ok(ticket) => drop(ticket),
+            Err(Error::Full) => return next - 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn staging_goes_on_while_a_commit_is_stuck() {
+    let (log, disk, gate, _opens) = stuck();
+    for seq in 2..=5 {
+        drop(log.append(&payload(seq)).unwrap());
+    }
+    assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(5)));
+    disk.clear_faults();
+    gate.open();
+    log.barrier().unwrap().wait().unwrap();
+    // Everything that came meanwhile is the next commit.
+    assert_eq!(log.metadata().activity.commits, 2);
+    assert_eq!(all(&log), payloads(1..=5));
+    log.close().unwrap();
+}
+
+#[test]
+fn memory_stays_within_its_bound_and_full_is_told() {
+    let (log, disk, gate, _opens) = stuck();
+    let last = fill(&log);
+    // Two buffers of 8 KiB hold payloads of 750 bytes at the mean.
+    assert!((8..=24).contains(&last), "{last}");
+    assert!(log.metadata().memory_bytes <= 2 * (8 << 10), "{}", log.metadata().memory_bytes);
+    assert!(matches!(log.try_append(&vec![0; 100_000]), Err(Error::Full)));
+    assert!(log.metadata().memory_bytes <= 2 * (8 << 10));
+    assert!(log.try_sink().unwrap().is_none());
+    assert_eq!(log.accepted(), Seq(last), "a refused append leaves nothing");
+    disk.clear_faults();
+    gate.open();
+    until("room", || log.try_sink().unwrap().is_some());
+    drop(log.append(&payload(last + 1)).unwrap());
+    log.barrier().unwrap().wait().unwrap();
+    assert_eq!(all(&log), payloads(1..=last + 1));
+    log.close().unwrap();
+}
+
+/// Each of these records fills a buffer of its own.
+#[test]
+fn large_records_stay_within_the_bound_too() {
+    let (log, disk, gate, _opens) = stuck();
+    drop(log.try_append(&[0; 7000]).unwrap());
+    assert!(matches!(log.try_append(&[0; 7000]), Err(Error::Full)));
+    assert_eq!((log.accepted(), log.metadata().memory_bytes), (Seq(2), 2 * (8 << 10)));
+    disk.clear_faults();
+    gate.open();
+    log.barrier().unwrap().wait().unwrap();
+    log.close().unwrap();
+}
+
+#[test]
+fn twenty_writers_behind_a_stuck_commit_stay_within_the_bound_and_all_come_through() {
+    let (log, disk, gate, _opens) = stuck();
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..20)
+            .map(|n| {
+                let log = &log;
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        log.append(&[n; 900]).unwrap().wait().unwrap();
+                    }
+                })
+            })
+            .collect();
+        until("some writers wait", || log.metadata().waiting >= 10);
+        let memory = log.metadata().memory_bytes;
+        assert!(memory <= 2 * (8 << 10) + 1000, "{memory}");
+        assert!(writers.iter().all(|writer| !writer.is_finished()));
+        disk.clear_faults();
+        gate.open();
+    });
+    assert_eq!(log.durable(), Seq(401));
+    assert_eq!(all(&log).len(), 401);
+    assert_eq!(log.metadata().waiting, 0);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
+    let (log, disk, gate, _opens) = stuck();
+    let last = fill(&log);
+    let start = Instant::now();
+    let late = log.append_timeout(&vec![0; 4000], Duration::from_millis(30)).err();
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert!(start.elapsed() >= Duration::from_millis(30));
+    let late = log.append_timeout(&vec![0; 4000], Duration::ZERO).err();
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert_eq!(log.accepted(), Seq(last));
+    disk.clear_faults();
+    gate.open();
+    let ticket = log.append_timeout(&payload(last + 1), LONG).unwrap();
+    assert_eq!(ticket.wait().unwrap().seq, Seq(last + 1));
+    log.close().unwrap();
+}
+
+#[test]
+fn an_append_that_waits_for_room_is_woken_blocking_or_async() {
+    let (log, disk, gate, _opens) = stuck();
+    let last = fill(&log);
+    let blocking = log.clone();
+    let blocking = std::thread::spawn(move || blocking.append(&vec![1; 4000]).unwrap().wait());
+    let other = log.clone();
+    let task = std::thread::spawn(move || {
+        block_on(async { other.append_async(&vec![2; 4000]).await.unwrap().await })
+    });
+    until("both wait", || log.metadata().waiting == 2);
+    disk.clear_faults();
+    gate.open();
+    in_time("the appends", move || {
+        blocking.join().unwrap().unwrap();
+        task.join().unwrap().unwrap();
+    });
+    assert_eq!(log.durable(), Seq(last + 2));
+    log.close().unwrap();
+}
+
+#[test]
+fn only_those_whose_records_are_durable_are_woken() {
+    let (log, disk, gate, _opens) = stuck();
+    let wakes = [(); 2].map(|()| std::sync::Arc::new(fixture::Wakes::default()));
+    // The second does not fit into the buffer of the first.
+    let mut tickets = [3000, 7000].map(|size| log.append(&vec![0; size]).unwrap());
+    for (ticket, wakes) in tickets.iter_mut().zip(&wakes) {
+        let waker = std::task::Waker::from(std::sync::Arc::clone(wakes));
+        let polled = std::future::Future::poll(
+            std::pin::Pin::new(ticket),
+            &mut std::task::Context::from_waker(&waker),
+        );
+        assert!(polled.is_pending());
+    }
+    // The first commit returns, the second is stuck.
+    let second = Gate::new();
+    let _second = Opens(disk.clone(), second.clone());
+    disk.clear_faults();
+    disk.inject(Fault::on(Op::Write, Effect::Block(second.clone())).path(".seg").after(1));
+    gate.open();
+    assert!(second.wait_for(1, LONG));
+    until("the mark has moved", || log.durable() >= Seq(2));
+    until("the first is woken", || wakes[0].count() == 1);
+    assert_eq!(wakes[1].count(), 0, "woken for another's commit");
+    assert!(poll_once(&mut tickets[1]).is_pending());
+    disk.clear_faults();
+    second.open();
+    log.barrier().unwrap().wait().unwrap();
+    until("the second is woken", || log.durable() == Seq(3));
+    drop(tickets);
+    log.close().unwrap();
+}

@@ -1,0 +1,14 @@
+//! Appending: batches, sequence numbers, limits, sinks, tickets, back-pressure and cancellation.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod backpressure;
+mod batches;
+mod cancellation;
+mod payloads_are_asked_once;
+mod record_limits;
+mod sequence_numbers;
+mod sinks;
+mod sparse_sequence_numbers;
+mod tickets;

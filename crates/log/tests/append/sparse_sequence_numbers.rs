@@ -1,0 +1,105 @@
+//! Numbers that the caller gives, with gaps between them: `oldest`, single reads, streams and counts
+//! agree on what is there, after truncation and after reopening.
+//!
+//! Guards: a number that `oldest` names and that cannot be read, a place that one way of reading calls
+//! trimmed and another does not, and counts of records that nobody can read.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Error, Log, Numbered, Reader, Result, Seq, Start, repair, verify};
+
+use crate::fixture::{self, DIR, all, driven, payload};
+
+fn is_trimmed<T: std::fmt::Debug>(got: Result<T>, oldest: u64) -> bool {
+    match got {
+        Err(Error::Trimmed { oldest: told }) => {
+            assert_eq!(told, Seq(oldest));
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Every way to ask, for every number.
+fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
+    let kept: Vec<u64> = numbers.iter().copied().filter(|seq| *seq > trim).collect();
+    let last = *numbers.last().unwrap();
+    let oldest = kept.first().copied().unwrap_or(last + 1);
+    let reader = Reader::open(DIR, driven(disk).0).unwrap();
+    assert_eq!((log.oldest(), reader.oldest()), (Seq(oldest), Seq(oldest)), "behind {trim}");
+    assert_eq!(all(log).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), kept);
+    assert_eq!(reader.stored().0, kept.len() as u64, "stat, behind {trim}");
+    let report = verify(DIR, &driven(disk).0).unwrap();
+    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert_eq!(report.records, kept.len() as u64, "verify, behind {trim}");
+    for seq in 1..last + 3 {
+        let trimmed = seq <= trim;
+        let there = kept.contains(&seq);
+        for read in [log.read(seq), reader.read(seq)] {
+            match read {
+                Ok(view) => assert!(there && *view == *payload(seq), "read({seq}) behind {trim}"),
+                Err(Error::NotFound { .. }) => assert!(!there && !trimmed, "{seq} behind {trim}"),
+                other => assert!(is_trimmed(other, oldest) && trimmed, "{seq} behind {trim}"),
+            }
+        }
+        let next = kept.iter().copied().find(|kept| *kept >= seq);
+        let from = log.stream(Start::From(Seq(seq))).and_then(|mut stream| stream.try_next());
+        let follow = reader.stream(Start::From(Seq(seq))).and_then(|mut stream| stream.try_next());
+        for first in [from, follow] {
+            match first {
+                Ok(batch) => {
+                    let got = batch.and_then(|batch| batch.iter().next().map(|r| r.seq.0));
+                    assert!(!trimmed, "from {seq} behind {trim}");
+                    assert_eq!(got, next, "from {seq} behind {trim}");
+                }
+                other => assert!(is_trimmed(other, oldest) && trimmed, "from {seq} behind {trim}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_way_to_ask_agrees() {
+    for step in [1, 7] {
+        for cut in [0, 5, 14, 40, 101, 150, 280] {
+            let disk = SimDisk::new(1);
+            let log = Log::open(DIR, driven(&disk).0).unwrap();
+            let numbers: Vec<u64> = (0..40).map(|n| 20 + n * step).collect();
+            let mut prev = Seq(0);
+            for seq in &numbers {
+                let record = Numbered { seq: Seq(*seq), prev, payload: &payload(*seq) };
+                log.append(record).unwrap().wait().unwrap();
+                prev = Seq(*seq);
+            }
+            agree(&disk, &log, &numbers, 0);
+            let cut = cut.min(prev.0 + 1);
+            if cut > 0 {
+                log.truncate_before(cut).unwrap();
+            }
+            let trim = cut.saturating_sub(1);
+            // Whole segments go, and with them the numbers before the first that is left.
+            let trim = trim.max(log.segments().first().map_or(0, |first| first.after.0));
+            let trim = if cut == 0 { 0 } else { trim };
+            agree(&disk, &log, &numbers, trim);
+            log.close().unwrap();
+            let log = Log::open(DIR, driven(&disk).0).unwrap();
+            agree(&disk, &log, &numbers, trim);
+            log.close().unwrap();
+        }
+    }
+}
+
+/// Behind a gap that a repair left at the front, the oldest record is the first that can be read.
+#[test]
+fn the_oldest_behind_a_gap() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    fixture::append(&log, 6);
+    log.close().unwrap();
+    let segment = std::path::Path::new(DIR).join("00000000000000000001.seg");
+    disk.flip_bit(&segment, (4096 + 80) * 8).unwrap();
+    repair(DIR, &driven(&disk).0).unwrap();
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(log.oldest(), Seq(2));
+    assert_eq!(Reader::open(DIR, driven(&disk).0).unwrap().oldest(), Seq(2));
+}

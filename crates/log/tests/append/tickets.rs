@@ -1,0 +1,184 @@
+//! Tickets: a place that is known at once, and the ways to wait until it is durable.
+//!
+//! Guards L-2, L-3, L-4, L-6 and of L-12 the handles, blocking and async; and that nothing counts
+//! as durable before it is.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::time::Duration;
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
+use esker_log::{Error, Log, Policy, Seq};
+
+use crate::fixture::{
+    self, DIR, LONG, all, append, block_on, driven, in_time, log, payload, payloads, poll_once,
+    small, until,
+};
+
+#[test]
+fn a_ticket_knows_its_place_before_it_is_durable() {
+    let (log, ..) = log();
+    append(&log, 2);
+    let ticket = log.append(&payload(3)).unwrap();
+    let position = ticket.position();
+    assert_eq!((ticket.seq(), ticket.is_durable()), (Seq(3), false));
+    assert_eq!((log.accepted(), log.durable()), (Seq(3), Seq(2)));
+    let appended = ticket.wait().unwrap();
+    assert_eq!((appended.seq, appended.position), (Seq(3), position));
+    assert_eq!(log.durable(), Seq(3));
+    assert_eq!(log.read_at(position).unwrap().payload(), payload(3));
+    log.close().unwrap();
+}
+
+#[test]
+fn what_was_waited_for_survives_and_nothing_else_is_promised() {
+    let (log, disk, _) = log();
+    let waited = log.append(&payload(1)).unwrap();
+    waited.wait().unwrap();
+    let kept = log.append(&payload(2)).unwrap();
+    assert!(!kept.is_durable());
+    disk.power_cut(Persist::Nothing);
+    disk.power_on();
+    drop((kept, log));
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(all(&log), payloads(1..=1));
+    log.close().unwrap();
+}
+
+#[test]
+fn one_wait_covers_everything_before_it() {
+    let (log, ..) = log();
+    let tickets: Vec<_> = (1..=5).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let mut tickets = tickets.into_iter().rev();
+    tickets.next().unwrap().wait().unwrap();
+    assert!(tickets.all(|ticket| ticket.is_durable()));
+    assert_eq!(log.metadata().activity.commits, 1);
+    log.close().unwrap();
+}
+
+#[test]
+fn waits_need_no_runtime_and_no_engine_thread() {
+    let (log, _, engine) = log();
+    // Blocking: the caller commits by itself.
+    log.append(&payload(1)).unwrap().wait().unwrap();
+    // As a future: whoever has the engine does, and wakes the task.
+    let mut ticket = log.append(&payload(2)).unwrap();
+    assert!(poll_once(&mut ticket).is_pending());
+    engine.run();
+    let std::task::Poll::Ready(appended) = poll_once(&mut ticket) else { panic!("pending") };
+    assert_eq!(appended.unwrap().seq, Seq(2));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_ticket_can_be_awaited_under_every_policy() {
+    let policies = [
+        Policy::Always,
+        Policy::Batch(1000.try_into().unwrap()),
+        Policy::Periodic(Duration::from_secs(3600)),
+        Policy::OsBuffered,
+    ];
+    for policy in policies {
+        let disk = SimDisk::new(1);
+        let mut options = small(&disk);
+        options.policy = policy;
+        let log = Log::open(DIR, options).unwrap();
+        let log = in_time("awaiting", move || {
+            block_on(async {
+                let appended = log.append_async(&payload(1)).await.unwrap().await.unwrap();
+                assert_eq!((appended.seq, log.durable()), (Seq(1), Seq(1)));
+                drop(log.append(&payload(2)).unwrap());
+                log.barrier().unwrap().await.unwrap();
+            });
+            log.append(&payload(3)).unwrap().wait_timeout(LONG).unwrap();
+            log
+        });
+        disk.power_cut(Persist::Nothing);
+        disk.power_on();
+        drop(log);
+        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        assert_eq!(all(&log), payloads(1..=3), "{policy:?}");
+        log.close().unwrap();
+    }
+}
+
+/// Another thread's commit is stuck in the disk; so the deadline of this one comes first.
+#[test]
+fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    let gate = Gate::new();
+    let _opens = fixture::Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
+    drop(log.append(&payload(1)).unwrap());
+    assert!(gate.wait_for(1, LONG));
+    let late = log.append(&payload(2)).unwrap().wait_timeout(Duration::from_millis(20)).err();
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    let late = log.append(&payload(3)).unwrap().wait_timeout(Duration::ZERO).err();
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(3)));
+    disk.clear_faults();
+    gate.open();
+    block_on(log.wait_durable(3)).unwrap();
+    assert_eq!(all(&log), payloads(1..=3));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_dropped_ticket_leaves_nothing_behind() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    for seq in 1..=20 {
+        drop(log.append(&payload(seq)).unwrap());
+    }
+    // Nobody waits in a way that asks for a commit.
+    block_on(log.wait_durable(20)).unwrap();
+    assert_eq!(all(&log), payloads(1..=20));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_ticket_that_is_kept_and_never_looked_at_leaves_nothing_behind() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    let kept: Vec<_> = (1..=5).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    until("they are durable", || kept.iter().all(|ticket| ticket.is_durable()));
+    log.close().unwrap();
+}
+
+#[test]
+fn flush_is_a_barrier_for_everything_accepted_before() {
+    let (log, disk, _) = log();
+    let kept: Vec<_> = (1..=9).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let flush = log.barrier().unwrap();
+    let behind = log.append(&payload(10)).unwrap();
+    assert_eq!(flush.wait().unwrap().seq, Seq(9));
+    assert!(kept.iter().all(|ticket| ticket.is_durable()));
+    disk.power_cut(Persist::Nothing);
+    disk.power_on();
+    drop((kept, behind, log));
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert!(all(&log).starts_with(&payloads(1..=9)));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_flush_of_nothing_is_done_at_once_and_writes_nothing() {
+    let (log, disk, _) = log();
+    log.barrier().unwrap().wait().unwrap();
+    append(&log, 1);
+    let before = disk.operations();
+    for _ in 0..3 {
+        assert_eq!(log.barrier().unwrap().wait().unwrap().seq, Seq(1));
+    }
+    assert_eq!(disk.operations(), before);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_ticket_outlives_the_handles_of_its_log() {
+    let (log, ..) = log();
+    let ticket = log.append(&payload(1)).unwrap();
+    drop(log);
+    assert_eq!(in_time("the ticket", move || ticket.wait()).unwrap().seq, Seq(1));
+}

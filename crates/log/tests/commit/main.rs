@@ -1,0 +1,9 @@
+//! Commits: policies, commits in flight, syncs and the preallocator.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod in_flight;
+mod policies;
+mod preallocation;
+mod sync_count;

@@ -1,0 +1,188 @@
+//! The four policies: when a commit comes unasked, and what a power cut takes at most.
+//!
+//! Guards W-3a, L-12, and the windows of Batch and Periodic as the contract states them.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::time::Duration;
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
+use esker_log::{Engine, Error, Log, Policy, Seq};
+
+use crate::fixture::{self, DIR, LONG, all, block_on, driven, in_time, payload, payloads, small};
+
+fn open(policy: Policy) -> (Log, SimDisk, Engine) {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = driven(&disk);
+    options.policy = policy;
+    (Log::open(DIR, options).unwrap(), disk, engine)
+}
+
+fn append_and_drop(log: &Log, numbers: std::ops::RangeInclusive<u64>) {
+    for seq in numbers {
+        drop(log.append(&payload(seq)).unwrap());
+    }
+}
+
+/// What a power cut leaves that takes all that was not synced.
+fn after_the_worst_cut(log: Log, disk: &SimDisk, engine: &Engine) -> usize {
+    disk.power_cut(Persist::Nothing);
+    disk.power_on();
+    engine.stop();
+    drop(log);
+    let log = Log::open(DIR, driven(disk).0).unwrap();
+    let left = all(&log);
+    assert_eq!(left, payloads(1..=left.len() as u64));
+    log.close().unwrap();
+    left.len()
+}
+
+#[test]
+fn always_commits_what_nobody_waits_for() {
+    let (log, disk, engine) = open(Policy::Always);
+    append_and_drop(&log, 1..=10);
+    engine.run();
+    assert_eq!((log.durable(), log.metadata().pending), (Seq(10), 0));
+    assert_eq!(after_the_worst_cut(log, &disk, &engine), 10);
+}
+
+#[test]
+fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
+    let (log, disk, engine) = open(Policy::Batch(5.try_into().unwrap()));
+    append_and_drop(&log, 1..=4);
+    engine.run();
+    engine.advance(Duration::from_secs(3600));
+    assert_eq!((log.durable(), log.metadata().pending), (Seq(0), 4));
+    append_and_drop(&log, 5..=5);
+    engine.run();
+    assert_eq!(log.durable(), Seq(5));
+    append_and_drop(&log, 6..=9);
+    engine.run();
+    assert_eq!(log.durable(), Seq(5));
+    assert_eq!(after_the_worst_cut(log, &disk, &engine), 5);
+}
+
+/// 2n - 1 with a commit in flight; the append that would exceed that waits.
+#[test]
+fn a_batch_never_puts_more_at_risk_than_it_says() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    options.policy = Policy::Batch(5.try_into().unwrap());
+    let log = Log::open(DIR, options).unwrap();
+    let gate = Gate::new();
+    let _opens = fixture::Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
+    append_and_drop(&log, 1..=5);
+    assert!(gate.wait_for(1, LONG));
+    append_and_drop(&log, 6..=9);
+    assert_eq!(log.metadata().pending, 9);
+    assert!(matches!(log.try_append(&payload(10)), Err(Error::Full)));
+    let late = log.append_timeout(&payload(10), Duration::from_millis(20)).err();
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    assert_eq!(log.accepted(), Seq(9));
+    disk.clear_faults();
+    gate.open();
+    let log = in_time("appending", move || {
+        log.append(&payload(10)).unwrap().wait().unwrap();
+        log
+    });
+    assert_eq!(all(&log), payloads(1..=10));
+    log.close().unwrap();
+}
+
+/// A batch that waits for more commits all the same when somebody asks.
+#[test]
+fn nobody_waits_for_a_batch_that_never_fills() {
+    let (log, _, engine) = open(Policy::Batch(1000.try_into().unwrap()));
+    let first = log.append(&payload(1)).unwrap();
+    let log = in_time("a wait", move || {
+        first.wait().unwrap();
+        log
+    });
+    append_and_drop(&log, 2..=2);
+    log.barrier().unwrap().wait().unwrap();
+    assert_eq!(log.durable(), Seq(2));
+    engine.stop();
+}
+
+#[test]
+fn periodic_commits_when_its_time_has_come_and_not_before() {
+    let (log, disk, engine) = open(Policy::Periodic(Duration::from_millis(100)));
+    append_and_drop(&log, 1..=3);
+    engine.advance(Duration::from_millis(60));
+    append_and_drop(&log, 4..=6);
+    engine.advance(Duration::from_millis(39));
+    assert_eq!(log.durable(), Seq(0));
+    // The time counts from the first record that has no commit.
+    engine.advance(Duration::from_millis(1));
+    assert_eq!(log.durable(), Seq(6));
+    append_and_drop(&log, 7..=7);
+    engine.advance(Duration::from_millis(99));
+    assert_eq!(log.durable(), Seq(6));
+    engine.advance(Duration::from_millis(1));
+    assert_eq!(log.durable(), Seq(7));
+    append_and_drop(&log, 8..=8);
+    assert_eq!(after_the_worst_cut(log, &disk, &engine), 7);
+}
+
+/// The same with the real clock: nothing moves but time.
+#[test]
+fn the_timer_of_periodic_is_a_real_one() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    options.policy = Policy::Periodic(Duration::from_millis(5));
+    let log = Log::open(DIR, options).unwrap();
+    for seq in 1..=3 {
+        drop(log.append(&payload(seq)).unwrap());
+        block_on(log.wait_durable(seq)).unwrap();
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn os_buffered_hands_over_and_syncs_only_when_asked() {
+    let (log, disk, engine) = open(Policy::OsBuffered);
+    let synced = disk.stats().syncs;
+    append_and_drop(&log, 1..=10);
+    engine.run();
+    assert_eq!((disk.stats().syncs, log.durable()), (synced, Seq(0)));
+    assert_eq!(log.metadata().activity.records, 10, "handed to the system");
+    // Readers see durable records, here too.
+    assert_eq!(all(&log), []);
+    log.barrier().unwrap().wait().unwrap();
+    assert_eq!(log.durable(), Seq(10));
+    // One sync of the segment, and one of the watermark page: no unit says that it is durable.
+    assert_eq!(disk.stats().syncs, synced + 2);
+    append_and_drop(&log, 11..=20);
+    engine.run();
+    assert_eq!(after_the_worst_cut(log, &disk, &engine), 10);
+}
+
+#[test]
+fn what_os_buffered_handed_over_survives_the_process() {
+    let (log, disk, engine) = open(Policy::OsBuffered);
+    append_and_drop(&log, 1..=10);
+    engine.run();
+    disk.kill();
+    disk.power_on();
+    engine.stop();
+    drop(log);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(all(&log), payloads(1..=10));
+    log.close().unwrap();
+}
+
+#[test]
+fn every_policy_is_durable_when_closed() {
+    for policy in [
+        Policy::Always,
+        Policy::Batch(1000.try_into().unwrap()),
+        Policy::Periodic(Duration::from_secs(3600)),
+        Policy::OsBuffered,
+    ] {
+        let (log, disk, engine) = open(policy);
+        append_and_drop(&log, 1..=10);
+        log.close().unwrap();
+        assert_eq!(after_the_worst_cut(log, &disk, &engine), 10, "{policy:?}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Work ahead of the log is a convenience: when it fails, or hangs, or dies, nothing else does.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+use esker_disk::{Dir, Disk, Facts, File, Lock, Op, Open, Result};
+use esker_log::{Engine, Log, Policy, PriorShutdown, Start};
+use parking_lot::Mutex;
+
+use crate::fixture::{
+    DIR, LONG, Opens, all, append, driven, in_time, payload, payloads, small, until,
+};
+
+const TOO_MANY_FILES: i32 = 24;
+
+/// The next segment cannot be made ahead, and no file can be opened for footers or zeros either.
+#[test]
+fn no_descriptor_for_the_work_ahead_is_no_failure() {
+    let disk = SimDisk::new(1);
+    let (mut options, _) = driven(&disk);
+    options.tail_cache = 1 << 20;
+    let log = Log::open(DIR, options).unwrap();
+    disk.inject(Fault::on(Op::Open, Effect::Os(TOO_MANY_FILES)));
+    append(&log, 12);
+    disk.clear_faults();
+    append(&log, 200);
+    assert_eq!(all(&log), payloads(1..=212));
+    assert!(log.metadata().segments > 2);
+    log.close().unwrap();
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(all(&log), payloads(1..=212));
+    log.close().unwrap();
+}
+
+/// A log on a disk that hangs has one thread of the engine; the timers of the others go on.
+#[test]
+fn a_disk_that_hangs_stops_no_timer_of_another_log() {
+    let hung = SimDisk::new(1);
+    let engine = Engine::new(2).unwrap();
+    let mut options = small(&hung);
+    options.engine = Some(engine.clone());
+    let stuck = Log::open(DIR, options).unwrap();
+    let gate = Gate::new();
+    let _opens = Opens(hung.clone(), gate.clone());
+
+    let disk = SimDisk::new(2);
+    let mut options = small(&disk);
+    options.engine = Some(engine);
+    options.policy = Policy::Periodic(Duration::from_millis(20));
+    let log = Log::open("/other", options).unwrap();
+    for seq in 1..=5 {
+        // The thread that would have watched the timer is the one that commits.
+        let kept = log.append(&payload(seq)).unwrap();
+        if seq == 1 {
+            hung.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
+            drop(stuck.append(b"stuck").unwrap());
+            assert!(gate.wait_for(1, LONG));
+        }
+        until("the timer", || log.durable().0 == seq);
+        drop(kept);
+    }
+    log.close().unwrap();
+}
+
+/// A waker that keeps what it is given until it is woken.
+struct Holds(Mutex<Option<Log>>);
+
+impl Wake for Holds {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().take());
+    }
+}
+
+#[test]
+fn a_waker_may_let_go_of_the_last_handle() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    let waker = Waker::from(Arc::new(Holds(Mutex::new(Some(log.clone())))));
+    let mut ticket = log.append(&payload(1)).unwrap();
+    let poll = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
+    // It was durable at once, or the engine's thread will wake it.
+    drop(log);
+    if poll.is_ready() {
+        waker.wake();
+    }
+    let disk = in_time("the close", move || {
+        until("the lock is free", || match Log::open(DIR, small(&disk)) {
+            Ok(log) => {
+                log.recovery().prior_shutdown == PriorShutdown::Clean && log.durable().0 == 1
+            }
+            Err(_) => false,
+        });
+        disk
+    });
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(all(&log), payloads(1..=1));
+    log.close().unwrap();
+}
+
+/// A disk that panics when a segment is made. The first comes under another name.
+#[derive(Debug)]
+struct Trap(SimDisk);
+
+impl Disk for Trap {
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(TrapDir(self.0.open_dir(path)?)))
+    }
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(TrapDir(self.0.create_dir(path)?)))
+    }
+}
+
+#[derive(Debug)]
+struct TrapDir(Arc<dyn Dir>);
+
+impl Dir for TrapDir {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        let made = how.create && Path::new(name).extension().is_some_and(|name| name == "seg");
+        assert!(!made, "the trap snapped");
+        self.0.open(name, how)
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.0.rename(from, to)
+    }
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        self.0.exchange(a, b)
+    }
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.0.unlink(name)
+    }
+    fn sync(&self) -> Result<()> {
+        self.0.sync()
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.0.list()
+    }
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(Self(self.0.open_dir(name)?)))
+    }
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Arc::new(Self(self.0.create_dir(name)?)))
+    }
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.0.lock()
+    }
+    fn facts(&self) -> Result<Facts> {
+        self.0.facts()
+    }
+}
+
+/// Panics in the thread of the slow work: whoever waits for that work is not left waiting.
+#[test]
+fn a_panic_in_the_work_ahead_hangs_nothing() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    options.disk = Arc::new(Trap(disk.clone()));
+    options.engine = Some(Engine::new(1).unwrap());
+    let log = Log::open(DIR, options).unwrap();
+    let durable = in_time("close", move || {
+        // More than half of the 16 blocks of a segment, and fewer than all.
+        for seq in 1..=12 {
+            let Ok(ticket) = log.append(&payload(seq)) else { break };
+            drop(ticket.wait());
+        }
+        until("the trap", || log.barrier().is_err());
+        let durable = log.durable().0;
+        drop(log.close());
+        durable
+    });
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert!(all(&log).starts_with(&payloads(1..=durable)));
+    log.close().unwrap();
+}
+
+/// A batch that a reader keeps counts as the log's memory, and no longer once it is dropped.
+#[test]
+fn memory_that_only_a_reader_holds_is_counted() {
+    let disk = SimDisk::new(1);
+    let (options, _) = driven(&disk);
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 1);
+    let batch = log.stream(Start::Oldest).unwrap().try_next().unwrap().unwrap();
+    append(&log, 100);
+    let held = log.metadata().memory_bytes;
+    drop(batch);
+    assert_eq!(held - log.metadata().memory_bytes, 8 << 10);
+    log.close().unwrap();
+}

@@ -1,0 +1,217 @@
+//! Bytes that are not the log's stand behind its end.
+//!
+//! Guards: garbage that makes recovery drop the records before it; a unit of an earlier life of the
+//! file, whole and in the right place, that is taken for the next one; strays that stay in the way
+//! of what is appended later, or come to life through it or through a repair.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Engine, Log, OnCorruption, PriorShutdown, verify};
+
+use crate::corruption_kit::DIR;
+use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::format::BLOCK;
+use crate::corruption_kit::harm::{flip, overwrite};
+use crate::corruption_kit::healing::{self, Repairing, check_log, goes_on, quarantine, sound};
+use crate::corruption_kit::map::{Map, segment_path};
+use crate::corruption_kit::sample::{self, Building, Sample, options};
+
+/// Where the units of the newest segment end, and where its file does.
+fn ends(sample: &Sample) -> (u64, u64) {
+    let len = sample.disk.contents(&sample.newest_path()).unwrap().len();
+    (sample.map.newest().end as u64, len as u64)
+}
+
+fn garbage(len: usize) -> Vec<u8> {
+    sample::payload("garbage", 1, len)
+}
+
+/// Opens, finds all records, and goes on; gives what recovery told to have cut.
+fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::TruncatedTail>, String> {
+    let disk = disk.fork(5);
+    let log = healing::open(&disk, OnCorruption::Fail)?;
+    check_log(&log, &sample.items)?;
+    let cut = log.recovery().truncated_tail.clone();
+    let clean = log.recovery().prior_shutdown == PriorShutdown::Clean;
+    drop(log);
+    if clean != sample.clean {
+        return Err(format!("found clean: {clean}"));
+    }
+    goes_on(sample, disk, sample.items.clone())?;
+    Ok(cut)
+}
+
+#[test]
+fn garbage_behind_the_end_is_told_and_gone() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed(), sample::lonely()] {
+        let (end, _) = ends(&sample);
+        for len in [1, 3, 71, 72, 511, BLOCK, 3 * BLOCK] {
+            let (disk, harm) = overwrite(&sample, &sample.newest_path(), end, &garbage(len));
+            cases.run(format!("{}, {harm}", sample.name), || {
+                let cut = all_there(&sample, &disk)?.ok_or("nobody was told")?;
+                let right = cut.file == harm.file && cut.offset == end && cut.bytes >= 1;
+                if right { Ok(()) } else { Err(format!("{cut:?}")) }
+            });
+        }
+    }
+    cases.finish(21);
+}
+
+#[test]
+fn bytes_that_grow_a_file_harm_nothing() {
+    let mut cases = Cases::default();
+    for sample in sample::all() {
+        let newest = sample.map.newest().number;
+        for segment in &sample.map.segments {
+            let file = segment_path(segment.number);
+            let len = sample.disk.contents(&file).unwrap().len() as u64;
+            for stray in [garbage(3), garbage(BLOCK), vec![0; 3], vec![0; 2 * BLOCK]] {
+                let (disk, harm) = overwrite(&sample, &file, len, &stray);
+                let told = stray[0] != 0 && segment.number == newest && sample.clean;
+                cases.run(format!("{}, {harm}", sample.name), || {
+                    let cut = all_there(&sample, &disk)?;
+                    if told && cut.is_none() { Err("nobody was told".into()) } else { Ok(()) }
+                });
+            }
+        }
+    }
+    cases.finish(40);
+}
+
+/// A log that stood still in the middle of a segment, and two futures of it: what each wrote there
+/// is sound in the same place of the same segment, behind the same unit.
+struct Fork {
+    /// Closed where the two part.
+    trunk: Sample,
+    /// The bytes that the first future wrote there.
+    dead: Vec<u8>,
+    at: u64,
+}
+
+fn fork() -> Fork {
+    let mut log = Building::new("fork");
+    log.open(100).one(100).several(&[5000, 20]).one(300).close();
+    let parting = log.done(true);
+    // Opened and closed once more: the manifest knows the session of both futures.
+    let mut log = Building::on("trunk", parting.disk.fork(2), parting.items.clone());
+    log.open(100).close();
+    let trunk = log.done(true);
+    let at = trunk.map.newest().end as u64;
+    let mut first = Building::on("first", parting.disk.fork(1), parting.items.clone());
+    first.open(100).several(&[40, 5000]).one(60).one(61).close();
+    let content = first.disk.contents(&trunk.newest_path()).unwrap();
+    Fork { at, dead: content[at as usize..].to_vec(), trunk }
+}
+
+/// The number of sound units that the map finds in the newest segment.
+fn units(disk: &SimDisk) -> usize {
+    Map::of(disk).newest().units.len()
+}
+
+#[test]
+fn a_dead_unit_exactly_behind_the_clean_end_stays_dead() {
+    let Fork { trunk, dead, at } = fork();
+    let (disk, _) = overwrite(&trunk, &trunk.newest_path(), at, &dead);
+    assert!(units(&disk) > trunk.map.newest().units.len(), "the dead units are sound as such");
+
+    let engine = Engine::manual();
+    let report = verify(DIR, &options(&disk, &engine)).unwrap();
+    assert_eq!(report.last.0, trunk.last(), "verify counts what is not the log's");
+
+    let cut = all_there(&trunk, &disk).unwrap().expect("nobody was told");
+    assert_eq!((cut.offset, cut.bytes), (at, dead.len() as u64));
+}
+
+#[test]
+fn a_dead_unit_exactly_behind_a_new_one_stays_dead() {
+    let Fork { trunk, dead, at } = fork();
+    let mut cases = Cases::default();
+    // The new unit takes the same room as the first of the dead ones, so that the second of those
+    // stands exactly behind it; or less, or more.
+    for lens in [vec![41, 5000], vec![1], vec![9000, 9]] {
+        for clean in [true, false] {
+            cases.run(format!("units of {lens:?}, clean: {clean}"), || {
+                let mut second = Building::on("second", trunk.disk.fork(2), trunk.items.clone());
+                // The dead ones are of the session before.
+                second.open(100).close();
+                second.open(100).several(&lens);
+                if clean {
+                    second.close()
+                } else {
+                    second.kill()
+                };
+                let alive = second.done(clean);
+                let end = alive.map.newest().end as u64;
+                let Some(rest) = dead.get((end - at) as usize..) else { return Ok(()) };
+                let (disk, _) = overwrite(&alive, &alive.newest_path(), end, rest);
+                all_there(&alive, &disk)?;
+                let mut third = Building::on("third", disk, alive.items.clone());
+                third.reopen(100)?;
+                third.several(&[41, 5000]).kill();
+                third.reopen(100)
+            });
+        }
+    }
+    cases.finish(6);
+}
+
+#[test]
+fn a_repair_elsewhere_in_the_segment_brings_no_dead_unit_to_life() {
+    let Fork { trunk, dead, at } = fork();
+    let file = trunk.newest_path();
+    let unit = trunk.map.newest().units[1].clone();
+    let mut cases = Cases::default();
+    for repairing in [Repairing::Function, Repairing::Opening] {
+        let (disk, harm) = flip(&trunk, &file, unit.at.start as u64 + 200, 1);
+        disk.overwrite(&file, at, &dead).unwrap();
+        let loss = trunk.loss(&file, harm.at.start).unwrap();
+        cases.run(format!("{repairing:?}"), || quarantine(&trunk, &disk, &[loss], repairing));
+    }
+    cases.finish(2);
+}
+
+#[test]
+fn a_record_that_fills_its_block_has_no_successor_from_an_earlier_life() {
+    // 72 bytes of unit, 16 of record: the payload ends on the border of a block, and where the next
+    // unit would stand, one of an earlier life did.
+    let full = BLOCK - 72 - 16;
+    let mut log = Building::new("borders");
+    log.open(100).one(full).one(full).one(full).kill();
+    let old = log.disk.contents(&segment_path(1)).unwrap();
+    log.open(100).one(full).kill();
+    let sample = log.done(false);
+    let newest = sample.map.newest();
+    assert_eq!(newest.units.last().unwrap().used, BLOCK, "the block is full");
+    let (disk, _) = overwrite(&sample, &sample.newest_path(), newest.end as u64, &old[BLOCK..]);
+    all_there(&sample, &disk).unwrap();
+    sound(&disk, &sample.items).unwrap();
+}
+
+#[test]
+fn units_of_a_recycled_file_stay_dead() {
+    // The file of a segment that left the log is used again, full of old units.
+    let disk = SimDisk::new(3);
+    let open = |disk: &SimDisk, engine: &Engine| {
+        let mut options = options(disk, engine);
+        options.retention.segments = Some(2);
+        Log::open(DIR, options).unwrap()
+    };
+    let engine = Engine::manual();
+    let log = open(&disk.process(), &engine);
+    for n in 0..60u64 {
+        log.append(&sample::payload("recycled", n, 4000)).unwrap().wait().unwrap();
+        engine.run();
+    }
+    let first = log.metadata().after.0;
+    assert!(first > 0, "nothing was dropped");
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    let engine = Engine::manual();
+    let log = open(&disk, &engine);
+    assert_eq!(log.durable().0, 60);
+    for seq in log.metadata().after.0 + 1..=60 {
+        assert_eq!(&*log.read(seq).unwrap(), sample::payload("recycled", seq - 1, 4000));
+    }
+}

@@ -1,0 +1,101 @@
+//! Every byte of every file of a small log is flipped, one at a time.
+//!
+//! Guards: a field that no checksum covers; damage taken for the end of the log, or for padding; a
+//! durable record that is dropped without a word; a value that is not what was written; a panic
+//! over a length or a number that cannot be.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use crate::corruption_kit::answers::{Asking, Opened, ask};
+use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::harm::flip;
+use crate::corruption_kit::map::{Place, in_dir};
+use crate::corruption_kit::sample::{self, Sample};
+use crate::corruption_kit::{DIR, format};
+
+/// The bits of a byte that are flipped: all where meaning is dense, one elsewhere.
+fn bits(sample: &Sample, file: &Path, byte: u64) -> Vec<u64> {
+    let all = (0..8).collect();
+    let one = vec![(byte * 5 + byte / 8) % 8];
+    let at = byte as usize;
+    match sample.map.place(file, byte) {
+        Place::Manifest | Place::Mark => all,
+        Place::Header(_) if at < format::SEGMENT_HEADER => one,
+        Place::Unit(_, unit) => {
+            let head = at < unit.at.start + format::UNIT_HEADER;
+            let of_record =
+                unit.records.iter().any(|record| record.at.start <= at && at < record.at.start + 4);
+            let padding = at >= unit.at.start + unit.used;
+            let long =
+                unit.records.iter().any(|r| r.payload.contains(&at) && r.payload.len() > 300);
+            match () {
+                () if head => one,
+                () if of_record => all,
+                () if padding || long => sampled(one, byte, 97),
+                () => one,
+            }
+        }
+        Place::Footer(_) => one,
+        Place::Header(_) => sampled(one, byte, 97),
+        Place::MarkPadding | Place::Behind(_) | Place::Nothing => sampled(one, byte, 997),
+    }
+}
+
+fn sampled(bits: Vec<u64>, byte: u64, every: u64) -> Vec<u64> {
+    if byte.is_multiple_of(every) { bits } else { Vec::new() }
+}
+
+/// Flips in every `nth` byte.
+fn flip_all(sample: &Sample, nth: usize) -> Cases {
+    let mut cases = Cases::default();
+    for name in sample.disk.files(Path::new(DIR)).unwrap() {
+        let file = in_dir(&name);
+        let Ok(content) = sample.disk.contents(&file) else { continue };
+        for byte in (0..content.len() as u64).step_by(nth) {
+            for bit in bits(sample, &file, byte) {
+                let (disk, harm) = flip(sample, &file, byte, bit);
+                let closely = cases.is_one_in(40);
+                cases.run(format!("{}, {harm}", sample.name), || {
+                    let asking = if closely { Asking::Everybody } else { Asking::Owner };
+                    let opened = ask(sample, &disk, &harm, asking)?;
+                    is_told(sample, &harm.file, byte, &opened)
+                });
+            }
+        }
+    }
+    cases
+}
+
+/// After a clean close any flipped byte that carries something is damage.
+fn is_told(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Result<(), String> {
+    let matters = match sample.map.place(file, byte) {
+        Place::Manifest => true,
+        Place::Header(_) | Place::Unit(..) => sample.clean,
+        _ => return matches!(opened, Opened::Whole).then_some(()).ok_or(format!("{opened:?}")),
+    };
+    if matters && opened.damage().is_none() {
+        return Err(format!("nobody was told: {opened:?}"));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_closed_log() {
+    flip_all(&sample::closed(), 1).finish(3000);
+}
+
+#[test]
+fn a_killed_log() {
+    flip_all(&sample::killed(), 1).finish(3000);
+}
+
+#[test]
+fn a_torn_log() {
+    flip_all(&sample::torn(), 3).finish(1000);
+}
+
+#[test]
+fn a_lonely_segment() {
+    flip_all(&sample::lonely(), 1).finish(1000);
+}

@@ -1,0 +1,109 @@
+//! A record that a crash took stays dead, also when a new one ends exactly where it begins, and the
+//! log crashes again.
+//!
+//! Guards: a scan that runs on from the last record of this life into one of an earlier life, which
+//! is whole, bears a checksum and stands at the right place (LT-3, LB-7). Records end on the borders
+//! of blocks and sectors; the first life's last commits persist in every subset.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::sim::Persist;
+
+use crate::harness;
+use crate::harness::case::{case, is_alone};
+use crate::harness::config::{Config, SECTORS, WAYS, policies};
+use crate::harness::plan::{How, PERSISTS};
+use crate::harness::workload::{Step, Then};
+use crate::harness::world::World;
+
+/// Payloads whose units of one record end on the border of a block, or of its first, second and
+/// last sector, or one byte beside it.
+const SIZES: [usize; 7] = [4096 - 88, 512 - 88, 503, 1024 - 88, 4096 - 87, 8192 - 88, 20_480 - 88];
+
+fn appends(count: usize, len: usize, then: Then) -> Vec<Step> {
+    vec![Step::Append { len, then }; count]
+}
+
+/// Some durable records, then some in units of their own that are written and not synced.
+fn first_life(len: usize, dead: usize) -> Vec<Step> {
+    let mut steps = appends(2, len, Then::Wait);
+    for _ in 0..dead {
+        steps.extend(appends(1, len, Then::Drop));
+        steps.push(Step::Run);
+    }
+    steps
+}
+
+/// Lives of the same shape, each of which ends with the power: what one life lost stands where the
+/// next one writes, or did before recovery.
+fn same_shape_again(config: Config, seed: u64, len: usize) -> Result<usize, String> {
+    let mut world = World::new(config, seed);
+    let mut lost = 0;
+    for n in 0..5 {
+        let told = |stop| format!("life {n}: {stop:?}");
+        let mut life = world.open().map_err(told)?;
+        lost += life.lost.len();
+        world.go(&mut life, &first_life(len, 4)).map_err(told)?;
+        world.die(life, How::Cut(PERSISTS[(seed as usize + n) % 4]))?;
+    }
+    world.live_and_close(&appends(1, len, Then::Wait))?;
+    Ok(lost)
+}
+
+#[test]
+fn what_was_cut_off_never_comes_back() {
+    let test = "crash::dead_records::what_was_cut_off_never_comes_back";
+    let mut lost = 0;
+    for policy in policies() {
+        for sector in SECTORS {
+            for way in WAYS {
+                for len in SIZES {
+                    for seed in 0..5 {
+                        let config = Config::new(policy).sector(sector).way(way);
+                        let name = format!("{config} seed {seed}, {len} bytes");
+                        let Some(_case) = case(test, &name) else { continue };
+                        match same_shape_again(config, seed, len) {
+                            Ok(some) => lost += some,
+                            Err(error) => panic!("{name}: {error}"),
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(lost > 1000 || is_alone(), "only {lost} records died");
+}
+
+/// The same, and the crash falls into the recovery that cuts the dead records off.
+#[test]
+fn what_a_recovery_was_about_to_cut_off_never_comes_back() {
+    let test = "crash::dead_records::what_a_recovery_was_about_to_cut_off_never_comes_back";
+    for policy in policies() {
+        for len in [SIZES[0], SIZES[2]] {
+            let config = Config::new(policy).way((false, false));
+            for operation in 0..40 {
+                for persist in [Persist::Random, Persist::Everything, Persist::Nothing] {
+                    let name = format!("{config} {len} bytes, {operation} {persist:?}");
+                    let Some(_case) = case(test, &name) else { continue };
+                    let lived = cut_in_recovery(config, len, operation, persist);
+                    assert_eq!(lived, Ok(()), "{name}");
+                }
+            }
+        }
+    }
+}
+
+fn cut_in_recovery(
+    config: Config,
+    len: usize,
+    operation: u64,
+    persist: Persist,
+) -> Result<(), String> {
+    use harness::plan::Plan;
+    let mut world = World::new(config, operation);
+    let life = world.live(&first_life(len, 4)).map_err(|stop| format!("{stop:?}"))?;
+    world.die(life, How::Cut(Persist::Random))?;
+    let plan = Plan::during(world.disk.operations() + operation, How::Cut(persist));
+    world.live_and_die(&first_life(len, 3), plan)?;
+    world.live_and_die(&first_life(len, 2), Plan::during(u64::MAX, How::Cut(persist)))?;
+    world.live_and_close(&appends(1, len, Then::Wait))
+}

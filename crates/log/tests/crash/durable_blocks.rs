@@ -1,0 +1,50 @@
+//! No durable block of a segment is written over while it is in the log: not by commits, not by
+//! blocks prewritten ahead of them, not by recovery.
+//!
+//! Guards contract 2. A torn write over a durable block would be damage that no checksum mends; the
+//! other suites see it only when a cut falls right there.
+
+use esker_disk::Op;
+
+use crate::harness::case::{case, is_alone};
+use crate::harness::config::{Config, segments};
+use crate::harness::dice::{Dice, mix};
+use crate::harness::plan::Plan;
+use crate::harness::witness::Witness;
+use crate::harness::workload::{Sizes, workload};
+use crate::harness::world::World;
+
+fn watched_lives(config: Config, seed: u64, witness: &Witness) -> Result<(), String> {
+    let mut dice = Dice::new(mix(seed, 9));
+    let mut world = World::new(config, seed);
+    for _ in 0..3 {
+        // What a cut leaves durable is for the disk to know: the witness begins anew.
+        world.witness = Some(witness.anew());
+        let steps = workload(24, Sizes::Moderate, &mut dice);
+        let plan = Plan::within(&world.disk, 400, &mut dice);
+        world.live_and_die(&steps, plan)?;
+    }
+    world.witness = Some(witness.anew());
+    world.live_and_close(&workload(20, Sizes::Moderate, &mut dice))
+}
+
+#[test]
+fn a_durable_block_is_never_written_over() {
+    let test = "crash::durable_blocks::a_durable_block_is_never_written_over";
+    let mut writes = 0;
+    for config in Config::every() {
+        for retention in [config.retention, segments(2)] {
+            for seed in 0..6 {
+                let config = config.retention(retention);
+                let name = format!("{config} seed {seed}");
+                let Some(_case) = case(test, &name) else { continue };
+                let witness = Witness::default();
+                let lived = watched_lives(config, seed, &witness);
+                assert_eq!(lived, Ok(()), "{name}");
+                assert!(witness.harm().is_empty(), "{name}: {:?}", witness.harm());
+                writes += witness.events().iter().filter(|event| event.op == Op::Write).count();
+            }
+        }
+    }
+    assert!(writes > 10_000 || is_alone(), "{writes} writes");
+}

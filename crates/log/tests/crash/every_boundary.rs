@@ -1,0 +1,97 @@
+//! The power goes at every operation of a mixed run: before it, and in the middle of it.
+//!
+//! Guards: a record called durable before it is; a file or a name that was not synced before
+//! something depends on it; a torn commit that is taken for a whole one; and, through the second
+//! life and the second cut, a dead record of the first that comes back behind a new one.
+//!
+//! `ESKER_SEEDS=n` goes through n programs for each kind of log instead of one.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::sim::{CutPoint, Persist};
+
+use crate::harness::case::{case, number_from_env};
+use crate::harness::config::{Config, SEGMENT, bytes, policies, segments};
+use crate::harness::dice::{Dice, mix};
+use crate::harness::plan::{How, Plan};
+use crate::harness::workload::{Sizes, Step, workload};
+use crate::harness::world::World;
+
+const OTHERS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::Torn];
+
+/// The first life's program, and how many operations it takes when nothing goes wrong.
+fn first_life(config: Config, seed: u64) -> (Vec<Step>, u64) {
+    let mut dice = Dice::new(seed);
+    let mut steps = workload(22, Sizes::Moderate, &mut dice);
+    steps.push(Step::Reopen);
+    steps.extend(workload(4, Sizes::Moderate, &mut dice));
+    let mut world = World::new(config, seed);
+    if let Err(stop) = world.live(&steps) {
+        panic!("{config} seed {seed}, without any cut: {stop:?}");
+    }
+    (steps, world.disk.operations())
+}
+
+/// Cut, recover, write, cut, recover, compare, write, close, compare.
+fn two_crashes(config: Config, seed: u64, steps: &[Step], plan: Plan) -> Result<(), String> {
+    let mut world = World::new(config, seed);
+    world.live_and_die(steps, plan)?;
+    let mut dice = Dice::new(mix(seed, number(plan)));
+    let second = workload(8, Sizes::Moderate, &mut dice);
+    let next = Plan::within(&world.disk, 40, &mut dice);
+    world.live_and_die(&second, next).map_err(|error| format!("after {next}: {error}"))?;
+    world.live_and_close(&workload(3, Sizes::Small, &mut dice))
+}
+
+fn number(plan: Plan) -> u64 {
+    match plan.at {
+        CutPoint::Before(n) => n * 3,
+        CutPoint::During(n) => n * 3 + 1,
+        CutPoint::BeforeRead(n) => n * 3 + 2,
+    }
+}
+
+/// Each operation is cut twice before it and twice in the middle of it: once by chance, and once in
+/// one of the other ways, in turn.
+fn every_boundary(test: &'static str, config: Config, seed: u64) {
+    let (steps, operations) = first_life(config, seed);
+    for operation in 0..operations {
+        let turn = OTHERS[(operation % 3) as usize];
+        let next = OTHERS[(operation / 3 % 3) as usize];
+        for plan in [
+            Plan::before(operation, How::Cut(Persist::Random)),
+            Plan::before(operation, How::Cut(turn)),
+            Plan::during(operation, How::Cut(Persist::Random)),
+            Plan::during(operation, How::Cut(next)),
+        ] {
+            let name = format!("{config} seed {seed} {plan}");
+            let Some(_case) = case(test, &name) else { continue };
+            if let Err(error) = two_crashes(config, seed, &steps, plan) {
+                panic!("{name}: {error}");
+            }
+        }
+    }
+}
+
+fn every_config(test: &'static str, configs: impl IntoIterator<Item = Config>) {
+    let seeds = number_from_env("ESKER_SEEDS", 1);
+    for (n, config) in (0..).zip(configs) {
+        for seed in n * seeds..(n + 1) * seeds {
+            every_boundary(test, config, seed);
+        }
+    }
+}
+
+#[test]
+fn every_policy_sector_and_way() {
+    every_config("crash::every_boundary::every_policy_sector_and_way", Config::every());
+}
+
+#[test]
+fn while_segments_leave() {
+    let configs = policies().into_iter().flat_map(|policy| {
+        let config = Config::new(policy).way((false, true));
+        let small = Config { segment_records: Some(4), ..config };
+        [small.retention(segments(2)), config.retention(bytes(2 * u64::from(SEGMENT)))]
+    });
+    every_config("crash::every_boundary::while_segments_leave", configs);
+}

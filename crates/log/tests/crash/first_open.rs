@@ -1,0 +1,50 @@
+//! The process dies, or the power goes, at every operation of the very first opening; then another
+//! process opens the log, appends, waits, and the power goes.
+//!
+//! Guards: a directory whose own name nobody synced, because the one who made it died and the next
+//! found it there; and files left half made that no later opening gets along with.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::sim::Persist;
+
+use crate::harness::case::case;
+use crate::harness::config::{Config, policies};
+use crate::harness::plan::{How, PERSISTS, Plan};
+use crate::harness::workload::{Step, Then};
+use crate::harness::world::World;
+
+fn hows() -> impl Iterator<Item = How> {
+    PERSISTS.into_iter().map(How::Cut).chain([How::Kill])
+}
+
+fn open_again(config: Config, first: Plan) -> Result<(), String> {
+    let mut world = World::new(config, 1);
+    world.live_and_die(&[], first)?;
+    let steps = vec![Step::Append { len: 300, then: Then::Wait }; 2];
+    let life = world.live(&steps).map_err(|stop| format!("{stop:?}"))?;
+    world.die(life, How::Cut(Persist::Nothing))?;
+    world.live_and_close(&steps)
+}
+
+#[test]
+fn what_the_second_opening_calls_durable_is() {
+    for policy in policies() {
+        let config = Config::new(policy);
+        let mut whole = World::new(config, 1);
+        if let Err(stop) = whole.open() {
+            panic!("{config}: {stop:?}");
+        }
+        for operation in 0..whole.disk.operations() {
+            for how in hows() {
+                for plan in [Plan::before(operation, how), Plan::during(operation, how)] {
+                    let name = format!("{config} {plan}");
+                    let test = "crash::first_open::what_the_second_opening_calls_durable_is";
+                    let Some(_case) = case(test, &name) else { continue };
+                    if let Err(error) = open_again(config, plan) {
+                        panic!("{name}: {error}");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The power goes while the log recovers from a crash: at every operation of it, and again.
+//!
+//! Guards the order of what recovery does: the session raised before anything else, the copy of the
+//! tail durable before its name, its name before the old tail goes, the floor before the files. And
+//! that a recovery that was cut short promised nothing and lost nothing.
+//!
+//! `ESKER_SEEDS=n` goes through n programs for each kind of log, and leaves out no operation.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::sim::Persist;
+
+use crate::harness::case::{case, number_from_env};
+use crate::harness::config::{Config, SECTORS, bytes, policies, segments};
+use crate::harness::dice::{Dice, mix};
+use crate::harness::plan::{How, Plan};
+use crate::harness::workload::{Sizes, Step, Then, workload};
+use crate::harness::world::World;
+
+const HOWS: [How; 4] = [
+    How::Cut(Persist::Random),
+    How::Cut(Persist::Nothing),
+    How::Cut(Persist::Everything),
+    How::Kill,
+];
+
+/// A run that leaves its log at each of its operations: with segments turning, truncation and,
+/// where the config says so, retention.
+fn program(dice: &mut Dice) -> Vec<Step> {
+    let mut steps = workload(7, Sizes::Moderate, dice);
+    let large = |then| Step::Append { len: 19_000, then };
+    steps.extend([large(Then::Drop), large(Then::Drop), Step::Run, large(Then::Wait)]);
+    steps.push(Step::Truncate { percent: 60 });
+    steps.extend([large(Then::Drop), large(Then::Wait), large(Then::Drop), Step::Run]);
+    steps.extend(workload(3, Sizes::Small, dice));
+    steps
+}
+
+/// The operations that opening takes.
+fn operations_of_opening(world: &World) -> Result<u64, String> {
+    let mut world = world.fork(1);
+    let before = world.disk.operations();
+    world.open().map_err(|stop| format!("without a cut: {stop:?}"))?;
+    Ok(world.disk.operations() - before)
+}
+
+/// A cut at every operation of the recovery of this world, then, by chance, inside the next
+/// recovery; then a life, a cut, and the last one.
+fn recover_under_cuts(world: &World, dice: &mut Dice) -> Result<u64, String> {
+    let mut cuts = 0;
+    for operation in 0..operations_of_opening(world)? {
+        for during in [false, true] {
+            let mut world = world.fork(dice.next());
+            let how = HOWS[(operation as usize + dice.index(HOWS.len())) % HOWS.len()];
+            let at = world.disk.operations() + operation;
+            let plan = if during { Plan::during(at, how) } else { Plan::before(at, how) };
+            world.live_and_die(&[], plan).map_err(|error| format!("first {plan}: {error}"))?;
+            let mut told = format!("after {plan}");
+            for _ in 0..dice.below(3) {
+                let next = Plan::within(&world.disk, 24, dice);
+                told = format!("{told}, {next}");
+                world.live_and_die(&[], next).map_err(|error| format!("{told}: {error}"))?;
+                cuts += 1;
+            }
+            let life = workload(5, Sizes::Moderate, dice);
+            let last = Plan::within(&world.disk, 40, dice);
+            world.live_and_die(&life, last).map_err(|error| format!("{told}, {last}: {error}"))?;
+            world.live_and_close(&[]).map_err(|error| format!("{told}, {last}: {error}"))?;
+            cuts += 2;
+        }
+    }
+    Ok(cuts)
+}
+
+/// Every operation of a run ends it, or every `apart`th in a short test, and every operation of the
+/// recovery ends that.
+fn everywhere(test: &'static str, config: Config, seed: u64, apart: usize) {
+    let thorough = std::env::var_os("ESKER_SEEDS").is_some();
+    let apart = if thorough { 1 } else { apart };
+    for n in 0..number_from_env("ESKER_SEEDS", 1) {
+        every_recovery(test, config, seed + 100 * n, apart);
+    }
+}
+
+fn every_recovery(test: &'static str, config: Config, seed: u64, apart: usize) {
+    let mut dice = Dice::new(seed);
+    let steps = program(&mut dice);
+    let mut world = World::new(config, seed);
+    if let Err(stop) = world.live(&steps) {
+        panic!("{config} seed {seed}, without any cut: {stop:?}");
+    }
+    let first = 12 + seed % apart as u64;
+    for operation in (first..world.disk.operations()).step_by(apart) {
+        let how = HOWS[(operation % 4) as usize];
+        let plan = Plan::during(operation, how);
+        let name = format!("{config} seed {seed} {plan}");
+        let Some(_case) = case(test, &name) else { continue };
+        let mut dice = Dice::new(mix(seed, operation));
+        let mut world = World::new(config, seed);
+        let done = world.live_and_die(&steps, plan);
+        if let Err(error) = done.and_then(|()| recover_under_cuts(&world, &mut dice)) {
+            panic!("{name}, {error}");
+        }
+    }
+}
+
+#[test]
+fn every_policy() {
+    for (n, policy) in (0..).zip(policies()) {
+        for sector in SECTORS {
+            for way in [(true, true), (false, false)] {
+                let config = Config::new(policy).sector(sector).way(way);
+                everywhere("crash::in_recovery::every_policy", config, n, 7);
+            }
+        }
+    }
+}
+
+#[test]
+fn while_segments_leave() {
+    for (n, policy) in (10..).zip(policies()) {
+        for retention in [segments(2), bytes(128 << 10)] {
+            let config = Config::new(policy).retention(retention).way((true, false));
+            everywhere("crash::in_recovery::while_segments_leave", config, n, 5);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What each policy may lose, and that it does: a window that is never seen open proves nothing.
+//!
+//! Guards: a policy that keeps less than it promises, and one that syncs more often than it is paid
+//! for.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, Persist};
+use esker_log::{Engine, Error, Log, Policy};
+
+use crate::harness::case::{case, is_alone};
+use crate::harness::config::{Config, SECTORS, WAYS, batch};
+use crate::harness::dice::Dice;
+use crate::harness::plan::{How, Plan};
+use crate::harness::workload::{Step, Then};
+use crate::harness::world::{Life, Stop, World};
+use crate::harness::{BATCH, DIR, PERIOD};
+
+fn append(then: Then) -> Step {
+    Step::Append { len: 100, then }
+}
+
+/// Opens a log, goes through the steps, dies this way, and says how many records were lost.
+fn lost_after(config: Config, seed: u64, steps: &[Step], how: How) -> Result<usize, String> {
+    let told = |stop: Stop| format!("{config}, {how:?}: {stop:?}");
+    let mut world = World::new(config, seed);
+    let life = world.live(steps).map_err(told)?;
+    world.die(life, how)?;
+    let life = world.open().map_err(told)?;
+    Ok(life.lost.len())
+}
+
+/// As `lost_after`, for every sector size and way of writing, and the largest loss of all.
+fn most_lost(policy: Policy, steps: &[Step], how: How) -> usize {
+    let mut most = 0;
+    for sector in SECTORS {
+        for way in WAYS {
+            for seed in 0..4 {
+                let config = Config::new(policy).sector(sector).way(way);
+                match lost_after(config, seed, steps, how) {
+                    Ok(lost) => most = most.max(lost),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    }
+    most
+}
+
+const NOTHING: How = How::Cut(Persist::Nothing);
+
+#[test]
+fn always_loses_nothing_that_was_waited_for() {
+    let steps = vec![append(Then::Wait); 30];
+    for how in [How::Kill, NOTHING, How::Cut(Persist::Random)] {
+        assert_eq!(most_lost(Policy::Always, &steps, how), 0);
+    }
+}
+
+#[test]
+fn always_commits_what_is_dropped_as_soon_as_the_engine_runs() {
+    let mut steps = vec![append(Then::Drop); 30];
+    steps.push(Step::Run);
+    assert_eq!(most_lost(Policy::Always, &steps, NOTHING), 0);
+    steps.push(append(Then::Drop));
+    assert_eq!(most_lost(Policy::Always, &steps, NOTHING), 1);
+}
+
+#[test]
+fn a_flush_that_was_waited_for_leaves_nothing_at_risk_under_any_policy() {
+    let mut steps = vec![append(Then::Keep); 4];
+    steps.push(Step::Flush { then: Then::Wait });
+    for policy in [batch(), Policy::Periodic(PERIOD), Policy::OsBuffered, Policy::Always] {
+        assert_eq!(most_lost(policy, &steps, NOTHING), 0, "{policy:?}");
+    }
+}
+
+/// Records at risk after each of many appends, under `Batch(n)`: between two commits, and with one
+/// that is due and not yet done.
+fn batch_windows(n: u64, then: Then) -> (usize, usize) {
+    let policy = Policy::Batch(NonZeroU64::new(n).unwrap_or(NonZeroU64::MIN));
+    let (mut idle, mut busy) = (0, 0);
+    for count in 1..=(4 * n as usize) {
+        let steps = vec![append(then); count];
+        busy = busy.max(most_lost(policy, &steps, NOTHING));
+        let runs: Vec<Step> = steps.iter().flat_map(|s| [s.clone(), Step::Run]).collect();
+        idle = idle.max(most_lost(policy, &runs, NOTHING));
+    }
+    (idle, busy)
+}
+
+#[test]
+fn batch_loses_up_to_its_window_and_no_more() {
+    for n in [1, 2, BATCH] {
+        for then in [Then::Drop, Then::Keep] {
+            let (idle, busy) = batch_windows(n, then);
+            assert_eq!(idle as u64, n - 1, "Batch({n}), no commit in flight");
+            assert_eq!(busy as u64, 2 * n - 1, "Batch({n}), a commit in flight");
+        }
+    }
+}
+
+/// Cuts inside the commits of a batch, which is where two windows are open at once.
+#[test]
+fn batch_keeps_its_window_when_the_cut_falls_into_a_commit() {
+    let config = Config::new(batch()).way((true, false));
+    let steps: Vec<Step> = (0..40)
+        .flat_map(|n| [append(Then::Drop), if n % 3 == 0 { Step::Run } else { append(Then::Keep) }])
+        .collect();
+    let mut most = 0;
+    for operation in 28..120 {
+        for persist in [Persist::Nothing, Persist::Random] {
+            let plan = Plan::during(operation, How::Cut(persist));
+            let name = format!("{config} {plan}");
+            let test = "crash::policies::batch_keeps_its_window_when_the_cut_falls_into_a_commit";
+            let Some(_case) = case(test, &name) else { continue };
+            let mut world = World::new(config, operation);
+            let died = world.live_and_die(&steps, plan);
+            assert_eq!(died, Ok(()), "{name}");
+            match world.open() {
+                Ok(life) => most = most.max(life.lost.len()),
+                Err(stop) => panic!("{name}: {stop:?}"),
+            }
+        }
+    }
+    let seen = (1..2 * BATCH as usize).contains(&most);
+    assert!(seen || is_alone(), "{most} records were lost");
+}
+
+#[test]
+fn periodic_loses_only_what_is_younger_than_its_period() {
+    for (n, way) in (0..).zip(WAYS) {
+        let config = Config::new(Policy::Periodic(PERIOD)).way(way);
+        let mut oldest = Duration::ZERO;
+        for count in 1..40 {
+            let mut dice = Dice::new(count + 100 * n);
+            let steps: Vec<Step> = (0..count)
+                .flat_map(|_| {
+                    let pause = Duration::from_millis(dice.below(4));
+                    [append(Then::Drop), Step::Advance(pause), Step::Run]
+                })
+                .collect();
+            let mut world = World::new(config, count);
+            let (life, now) = match world.live(&steps) {
+                Ok(life) => {
+                    let now = life.clock;
+                    (life, now)
+                }
+                Err(stop) => panic!("{config}: {stop:?}"),
+            };
+            let died = world.die(life, NOTHING);
+            assert_eq!(died, Ok(()));
+            let life: Life = match world.open() {
+                Ok(life) => life,
+                Err(stop) => panic!("{config}: {stop:?}"),
+            };
+            for entry in &life.lost {
+                assert!(entry.at + PERIOD > now, "{} of {:?} at {now:?}", entry.seq, entry.at);
+                oldest = oldest.max(now - entry.at);
+            }
+        }
+        assert!(oldest > PERIOD / 2, "the window was never seen open: {oldest:?}");
+    }
+}
+
+#[test]
+fn os_buffered_loses_to_a_kill_only_what_the_system_was_not_given() {
+    let mut steps = vec![append(Then::Drop); 10];
+    assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Kill), 10, "nobody wrote anything");
+    steps.push(Step::Run);
+    assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Kill), 0);
+    steps.extend([append(Then::Drop), append(Then::Drop)]);
+    assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Kill), 2);
+}
+
+#[test]
+fn os_buffered_may_lose_to_a_power_cut_all_that_was_not_synced() {
+    let mut steps = vec![append(Then::Drop), append(Then::Wait)];
+    steps.extend(vec![append(Then::Drop); 10]);
+    steps.push(Step::Run);
+    assert_eq!(most_lost(Policy::OsBuffered, &steps, NOTHING), 10);
+    assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Cut(Persist::Everything)), 0);
+}
+
+/// `PERIOD` is a timer and not a hint for the next append.
+#[test]
+fn periodic_commits_without_another_call() {
+    let steps = [append(Then::Keep), append(Then::Keep), Step::Advance(PERIOD)];
+    assert_eq!(most_lost(Policy::Periodic(PERIOD), &steps, NOTHING), 0);
+    let steps =
+        [append(Then::Keep), append(Then::Keep), Step::Advance(PERIOD - Duration::from_nanos(1))];
+    assert_eq!(most_lost(Policy::Periodic(PERIOD), &steps, NOTHING), 2);
+}
+
+/// With a commit in flight, the append that would put a 2n-th record at risk waits for its end.
+#[test]
+fn batch_waits_at_its_bound() {
+    let config = Config::new(batch()).way((true, false));
+    let disk = config.disk(1);
+    let engine = match Engine::new(1) {
+        Ok(engine) => engine,
+        Err(error) => panic!("{error}"),
+    };
+    let opened = Log::open(DIR, config.options(Arc::new(disk.clone()), &engine));
+    let Ok(log) = opened else { panic!("{opened:?}") };
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Sync, Effect::Block(gate.clone())).path(".seg"));
+    let accept = || log.append_timeout(b"record", Duration::from_secs(60)).map(drop);
+    for n in 0..BATCH {
+        assert!(accept().is_ok(), "{n}");
+    }
+    assert!(gate.wait_for(1, Duration::from_secs(60)), "the commit of the first {BATCH}");
+    for n in BATCH..2 * BATCH - 1 {
+        assert!(accept().is_ok(), "{n}");
+    }
+    assert!(matches!(log.try_append(b"one too many"), Err(Error::Full)));
+    let waited = log.append_timeout(b"one too many", Duration::from_millis(20));
+    assert!(matches!(waited, Err(Error::Timeout)), "{waited:?}");
+    assert_eq!(log.metadata().pending, 2 * BATCH - 1);
+    gate.open();
+    assert!(accept().is_ok());
+}

@@ -1,0 +1,102 @@
+//! A process dies with a file that did not get its name, and nobody goes on with what it had begun:
+//! a repair is cut short and the damage goes another way, or it was a probe of what the disk can do.
+//!
+//! Guards: files aside that no later opening removes. What a recovery leaves aside, the next one
+//! writes over, under the same number; these are the ones for which that does not hold.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_disk::{Disk, Open, write_all_at};
+use esker_log::{Engine, Log, repair};
+
+use crate::corruption_kit::DIR;
+use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::healing::check_log;
+use crate::corruption_kit::map::segment_path;
+use crate::corruption_kit::sample::{Sample, closed, killed, options};
+
+const PERSISTS: [Persist; 3] = [Persist::Everything, Persist::Random, Persist::Torn];
+
+fn aside(disk: &SimDisk) -> Vec<String> {
+    let aside = |name: &String| name.ends_with(".new") || name.starts_with(".esker-probe-");
+    disk.files(Path::new(DIR)).unwrap().into_iter().filter(aside).collect()
+}
+
+/// Opens the log, which is whole; then the power goes, and comes back.
+fn nothing_is_aside(sample: &Sample, disk: &SimDisk) -> Result<(), String> {
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(&disk.process(), &engine));
+    let log = log.map_err(|error| format!("{error:?}"))?;
+    check_log(&log, &sample.items)?;
+    let open = aside(disk);
+    disk.power_cut(Persist::Nothing);
+    drop(log);
+    engine.stop();
+    disk.power_on();
+    match (open, aside(disk)) {
+        (open, cut) if open.is_empty() && cut.is_empty() => Ok(()),
+        (open, cut) => Err(format!("{open:?} are there, and {cut:?} after a power cut")),
+    }
+}
+
+/// A unit of the second segment is damaged, the repair is cut at every operation, and then the bytes
+/// come back. Gives in how many cases a segment was left aside.
+fn cut_repairs(sample: &Sample, cases: &mut Cases) -> u64 {
+    let mut left = 0;
+    let segment = &sample.map.segments[1];
+    let (file, bit) = (segment_path(segment.number), (segment.units[0].at.start as u64 + 80) * 8);
+    // The mark page is never synced.
+    sample.disk.power_cut(Persist::Everything);
+    sample.disk.power_on();
+    for operation in sample.disk.operations().. {
+        let mut reached = false;
+        for (persist, seed) in PERSISTS.into_iter().zip(0..) {
+            let disk = sample.disk.fork(seed);
+            disk.flip_bit(&file, bit).unwrap();
+            disk.cut_power_at(CutPoint::Before(operation), persist);
+            let engine = Engine::manual();
+            drop(repair(DIR, &options(&disk.process(), &engine)));
+            if disk.is_on() {
+                continue;
+            }
+            reached = true;
+            disk.power_on();
+            if !aside(&disk).iter().any(|name| name.ends_with(".seg.new")) {
+                continue;
+            }
+            left += 1;
+            disk.flip_bit(&file, bit).unwrap();
+            cases.run(format!("{}, {operation}, {persist:?}", sample.name), || {
+                nothing_is_aside(sample, &disk)
+            });
+        }
+        if !reached {
+            return left;
+        }
+    }
+    left
+}
+
+#[test]
+fn of_a_repair_that_was_cut_short() {
+    let mut cases = Cases::default();
+    for sample in [closed(), killed()] {
+        let left = cut_repairs(&sample, &mut cases);
+        assert!(left > 5, "{}: a segment was left aside {left} times", sample.name);
+    }
+    cases.finish(10);
+}
+
+#[test]
+fn of_a_probe() {
+    for sample in [closed(), killed()] {
+        let disk = &sample.disk;
+        let dir = disk.open_dir(Path::new(DIR)).unwrap();
+        let probe = dir.open(".esker-probe-4711-0", Open::create()).unwrap();
+        write_all_at(&*probe, &[0xA5; 4096], 0).unwrap();
+        dir.sync().unwrap();
+        nothing_is_aside(&sample, disk).unwrap();
+    }
+}

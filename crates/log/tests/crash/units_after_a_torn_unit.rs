@@ -1,0 +1,119 @@
+//! A unit in the middle does not check, and whole ones stand behind it.
+//!
+//! Guards: a scan that runs on behind a torn unit, and with it takes up records that were never
+//! durable, tells of no cut, or does not hear a later unit that claims the torn one.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use esker_disk::sim::{Persist, SimDisk};
+use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
+
+use crate::corruption_kit::DIR;
+use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::healing::check_log;
+use crate::corruption_kit::map::{Map, segment_path};
+use crate::corruption_kit::reading::Item;
+use crate::corruption_kit::sample::{Building, options, payload};
+
+const LEN: usize = 5000;
+const PERSISTS: [Persist; 4] =
+    [Persist::Nothing, Persist::Everything, Persist::Random, Persist::Torn];
+
+fn handing_over(disk: &SimDisk, engine: &Engine, validate: OpenCheck) -> Options {
+    let mut options = options(&disk.process(), engine);
+    (options.direct, options.dsync) = (Direct::Off, false);
+    options.policy = Policy::OsBuffered;
+    options.validate = validate;
+    options
+}
+
+/// Hands over a record in a unit of its own.
+fn hand_over(log: &Log, engine: &Engine, life: &str, seq: u64) -> Item {
+    let payload = payload(life, seq, LEN);
+    drop(log.append(&payload).unwrap());
+    engine.run();
+    Item::Record { seq, prev: seq - 1, payload }
+}
+
+fn cut_power(disk: &SimDisk, log: Log, engine: &Engine, persist: Persist) {
+    disk.power_cut(persist);
+    drop(log);
+    engine.stop();
+    disk.power_on();
+}
+
+/// Of three units that were handed over and never synced, the power left the first and the last
+/// whole. Gives the first record, and where the second stood.
+fn torn_in_the_middle() -> (SimDisk, Item, u64) {
+    let (disk, engine) = (SimDisk::new(3), Engine::manual());
+    let log = Log::open(DIR, handing_over(&disk, &engine, OpenCheck::Quick)).unwrap();
+    let items: Vec<_> = (1..=3).map(|seq| hand_over(&log, &engine, "first", seq)).collect();
+    cut_power(&disk, log, &engine, Persist::Everything);
+    let map = Map::of(&disk);
+    let [_, torn, _] = &map.newest().units[..] else { panic!("not three units") };
+    disk.flip_bit(&segment_path(map.newest().number), (torn.at.start as u64 + 4500) * 8).unwrap();
+    (disk, items[0].clone(), torn.at.start as u64)
+}
+
+/// The next life has one record, and a record in the place of the torn one; then the power goes.
+fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate: OpenCheck) {
+    let engine = Engine::manual();
+    let log = Log::open(DIR, handing_over(disk, &engine, validate)).unwrap();
+    let cut = log.recovery().truncated_tail.clone().unwrap();
+    assert_eq!((cut.offset, log.recovery().last.0), (torn, 1), "{cut:?}");
+    check_log(&log, std::slice::from_ref(first)).unwrap();
+    let second = hand_over(&log, &engine, "second", 2);
+    cut_power(disk, log, &engine, persist);
+
+    let engine = Engine::manual();
+    let log = Log::open(DIR, handing_over(disk, &engine, validate)).unwrap();
+    let last = log.recovery().last.0;
+    assert!((1..=2).contains(&last), "the log ends with {last}");
+    check_log(&log, &[first.clone(), second][..last as usize]).unwrap();
+    log.close().unwrap();
+    engine.stop();
+}
+
+#[test]
+fn what_was_never_durable_stays_dead() {
+    let (disk, first, torn) = torn_in_the_middle();
+    let mut cases = Cases::default();
+    for validate in [OpenCheck::Quick, OpenCheck::Full] {
+        for persist in PERSISTS {
+            for seed in 0..4 {
+                let disk = disk.fork(seed);
+                cases.run(format!("{validate:?} {persist:?} {seed}"), || {
+                    two_lives(&disk, &first, torn, persist, validate);
+                    Ok(())
+                });
+            }
+        }
+    }
+    cases.finish(32);
+}
+
+/// The mark page is lost with the power, so that nothing but the unit behind says that the one that
+/// does not check was durable.
+#[test]
+fn a_claim_behind_it_makes_it_damage() {
+    let mut log = Building::new("claimed");
+    log.open(100).one(LEN).one(LEN).one(LEN).kill();
+    let sample = log.done(false);
+    let disk = sample.disk;
+    disk.power_cut(Persist::Nothing);
+    disk.power_on();
+    let torn = &sample.map.newest().units[1];
+    let file = segment_path(sample.map.newest().number);
+    disk.flip_bit(&file, (torn.at.start as u64 + 4500) * 8).unwrap();
+    for validate in [OpenCheck::Quick, OpenCheck::Full] {
+        let (disk, engine) = (disk.fork(1), Engine::manual());
+        let mut options = options(&disk, &engine);
+        options.validate = validate;
+        match Log::open(DIR, options) {
+            Err(Error::Corrupted(damage)) => {
+                let told = (damage.file, damage.offset, damage.after.0);
+                assert_eq!(told, (file.clone(), torn.at.start as u64, 1));
+            }
+            other => panic!("a durable record is gone, and opening says {other:?}"),
+        }
+    }
+}

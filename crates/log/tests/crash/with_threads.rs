@@ -1,0 +1,137 @@
+//! Many threads append while the power goes, on an engine with threads of its own.
+//!
+//! Guards the same contract where nothing is in a known order: a commit published before it is
+//! durable, an append that returns an error and is there all the same, a waiter that is never woken.
+//! A run is not repeatable; it says which seed the disk had.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use esker_log::{Engine, Error, Log, Policy};
+
+use crate::harness::DIR;
+use crate::harness::config::{Config, batch, segments};
+use crate::harness::dice::{Dice, mix};
+use crate::harness::model::Entry;
+use crate::harness::plan::Plan;
+use crate::harness::world::World;
+
+/// Longer than anything here takes: who waits longer was forgotten.
+const HANG: Duration = Duration::from_secs(30);
+
+/// What the threads know: the payloads by number, with the batch, and the highest durable number.
+#[derive(Default)]
+struct Told {
+    accepted: Mutex<BTreeMap<u64, (Vec<u8>, u64)>>,
+    durable: AtomicU64,
+}
+
+impl Told {
+    fn accept(&self, seq: u64, payload: &[u8], group: u64) {
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        accepted.insert(seq, (payload.to_vec(), group));
+    }
+}
+
+/// Appends until the log refuses.
+fn append_some(log: &Log, told: &Told, mut dice: Dice, thread: u64) {
+    for n in 0..40_u64 {
+        let len = if dice.percent(10) { 9000 } else { 20 + dice.index(900) };
+        let payload: Vec<u8> = (0..len).map(|i| (mix(thread, n) >> (i % 57)) as u8).collect();
+        let ticket = if dice.percent(20) {
+            let payloads = [&payload, &payload];
+            let ticket = log.append_atomic(&payloads);
+            if let Ok(ticket) = &ticket {
+                let seq = ticket.seq().0;
+                told.accept(seq - 1, &payload, seq);
+                told.accept(seq, &payload, seq);
+            }
+            ticket
+        } else {
+            let ticket = log.append_timeout(&payload, HANG);
+            if let Ok(ticket) = &ticket {
+                told.accept(ticket.seq().0, &payload, 0);
+            }
+            ticket
+        };
+        match ticket {
+            Ok(ticket) if dice.percent(60) => match ticket.wait_timeout(HANG) {
+                Ok(appended) => drop(told.durable.fetch_max(appended.seq.0, Ordering::SeqCst)),
+                Err(Error::Timeout) => panic!("a waiter was forgotten"),
+                Err(_) => return,
+            },
+            Ok(ticket) => drop(ticket),
+            Err(Error::Timeout) => panic!("an append was forgotten"),
+            Err(_) => return,
+        }
+    }
+}
+
+fn life_of_threads(world: &mut World, plan: Plan, dice: &mut Dice) -> Result<(), String> {
+    let told = Told::default();
+    let engine = Engine::new(2).map_err(|error| error.to_string())?;
+    plan.arm(&world.disk);
+    let opened = Log::open(DIR, world.config.options(Arc::new(world.disk.process()), &engine));
+    if let Ok(log) = &opened {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (dice, told) = (Dice::new(dice.next()), &told);
+                scope.spawn(move || append_some(log, told, dice, thread));
+            }
+        });
+        told.durable.fetch_max(log.durable().0, Ordering::SeqCst);
+    }
+    world.disk.cancel_cut();
+    if world.disk.is_on() {
+        plan.how.strike(&world.disk);
+    }
+    if let Ok(log) = opened {
+        let start = Instant::now();
+        drop(log.close_timeout(HANG));
+        assert!(start.elapsed() < HANG / 2, "closing was forgotten");
+    }
+    engine.stop();
+    world.disk.power_on();
+    world.model.opening(world.config);
+    let accepted = told.accepted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (seq, (payload, group)) in accepted {
+        let prev = world.model.last();
+        if seq != prev + 1 {
+            return Err(format!("{seq} was accepted behind {prev}"));
+        }
+        let payload = Arc::from(payload);
+        world.model.accept(Entry { seq, prev, payload, group, at: Duration::ZERO });
+    }
+    let durable = told.durable.into_inner().max(world.model.durable());
+    world.model.settle(durable)?;
+    let life = world.open().map_err(|stop| format!("{stop:?}"))?;
+    drop(life);
+    Ok(())
+}
+
+#[test]
+fn threads_and_cuts() {
+    let retained = Config::new(Policy::Always).way((false, false)).retention(segments(2));
+    let configs = [
+        Config::new(Policy::Always),
+        Config::new(Policy::Always).way((true, false)),
+        retained,
+        Config::new(batch()).way((false, false)),
+        Config::new(Policy::OsBuffered),
+    ];
+    for seed in 0..100 {
+        let config = configs[(seed % 5) as usize];
+        let mut dice = Dice::new(seed);
+        let mut world = World::new(config, seed);
+        for n in 0..2 {
+            let plan = Plan::within(&world.disk, 160, &mut dice);
+            if let Err(error) = life_of_threads(&mut world, plan, &mut dice) {
+                panic!("{config} seed {seed}, life {n} until {plan}: {error}");
+            }
+        }
+        assert_eq!(world.live_and_close(&[]), Ok(()), "{config} seed {seed}");
+    }
+}

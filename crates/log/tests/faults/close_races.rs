@@ -1,0 +1,73 @@
+//! Closing, flushing and waiting while the commit in flight fails on another thread.
+//!
+//! Guards a lost wake-up: the failure is told between the look at the log's state and the wait for
+//! it to change, and the caller waits for ever.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault};
+use esker_log::{Engine, Error, Log, Policy};
+
+use crate::harness::DIR;
+use crate::harness::config::Config;
+use crate::harness::dice::Dice;
+
+/// Longer than anything here takes: who waits longer was forgotten.
+const HANG: Duration = Duration::from_secs(10);
+/// More than there are cores, so that threads are stopped in awkward places.
+const CROWD: u64 = 12;
+const ROUNDS: u64 = 600;
+
+fn for_each_round(test: impl Fn(&Log, &mut Dice) + Sync) {
+    std::thread::scope(|scope| {
+        for member in 0..CROWD {
+            let test = &test;
+            scope.spawn(move || rounds(member, test));
+        }
+    });
+}
+
+fn rounds(member: u64, test: impl Fn(&Log, &mut Dice)) {
+    let engine = match Engine::new(1) {
+        Ok(engine) => engine,
+        Err(error) => panic!("{error}"),
+    };
+    let config = Config::new(Policy::Always).way((true, false));
+    for round in 0..ROUNDS {
+        let mut dice = Dice::new(member * ROUNDS + round);
+        let disk = config.disk(round);
+        let log = match Log::open(DIR, config.options(Arc::new(disk.clone()), &engine)) {
+            Ok(log) => log,
+            Err(error) => panic!("{error}"),
+        };
+        disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").after(dice.below(2)));
+        drop(log.append(b"committed by the engine"));
+        // The engine's thread is on its way: meet it at different places.
+        for _ in 0..dice.below(3000) {
+            std::hint::spin_loop();
+        }
+        let start = Instant::now();
+        test(&log, &mut dice);
+        assert!(start.elapsed() < HANG / 2, "somebody was forgotten");
+    }
+}
+
+#[test]
+fn closing_ends() {
+    for_each_round(|log, _| {
+        let closed = log.close_timeout(HANG);
+        assert!(!matches!(closed, Err(Error::Timeout)), "{closed:?}");
+    });
+}
+
+#[test]
+fn waiting_ends() {
+    for_each_round(|log, dice| {
+        let ticket = if dice.percent(50) { log.barrier() } else { log.append(b"another") };
+        let waited = ticket.and_then(|ticket| ticket.wait_timeout(HANG));
+        assert!(!matches!(waited, Err(Error::Timeout)), "{waited:?}");
+    });
+}

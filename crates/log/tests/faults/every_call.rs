@@ -1,0 +1,119 @@
+//! Every call of a run fails once: reads, writes, syncs, sizes, names, locks, one at a time.
+//!
+//! Guards: an error that is swallowed, loses its kind or stops the log from opening ever again; a
+//! log that goes on after a failed write or sync; a record called durable that was not.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::Op;
+use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault};
+use esker_log::{Error, Policy};
+
+use crate::harness::case::case;
+use crate::harness::config::{Config, batch, segments};
+use crate::harness::faults::{
+    EXITS, Exit, OPS, Ran, check_latched, check_left_alone, exit_and_recover, is_cause, run_struck,
+    steps_under_faults,
+};
+use crate::harness::witness::Witness;
+use crate::harness::workload::Step;
+use crate::harness::world::World;
+
+const CACHES: [CacheAfterFailedSync; 2] =
+    [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];
+
+fn configs() -> Vec<Config> {
+    let kinds = [
+        Config::new(Policy::Always),
+        Config::new(Policy::Always).way((false, false)).retention(segments(2)),
+        Config::new(batch()).way((true, false)),
+        Config::new(Policy::OsBuffered),
+    ];
+    kinds.iter().flat_map(|config| CACHES.map(|cache| config.cache(cache))).collect()
+}
+
+/// Strikes the `n`th call of `op`. `false` when there was none.
+fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result<bool, String> {
+    let steps = steps_under_faults(&config);
+    let witness = Witness::default();
+    let mut world = World::new(config, n);
+    world.witness = Some(witness.clone());
+    let fault = Fault::on(op, effect.clone()).nth(n);
+    let life = match run_struck(&mut world, &steps, fault)? {
+        Ran::Through(_) if world.disk.stats().faults == 0 => return Ok(false),
+        Ran::Through(life) => Some(life),
+        Ran::NotOpened(error) => {
+            check_error(&error, op, effect)?;
+            None
+        }
+        Ran::Failed { life, step, error } => {
+            check_error(&error, op, effect).map_err(|error| format!("{step:?}: {error}"))?;
+            let reads = step == Step::Read || op == Op::Read;
+            if matches!(error, Error::NoSpace { .. }) {
+                // Nothing was accepted, and nothing is poisoned.
+                let goes_on = life.log.append(b"room").and_then(esker_log::Ticket::wait);
+                if step != Step::Reopen {
+                    goes_on.map_err(|error| format!("{step:?}, after NoSpace: {error:?}"))?;
+                    world.accepted_unseen(b"room");
+                }
+            } else if !reads && step != Step::Reopen {
+                check_latched(&world, &life, op, effect)
+                    .and_then(|()| check_left_alone(&witness))
+                    .map_err(|error| format!("{step:?}: {error}"))?;
+            }
+            Some(life)
+        }
+    };
+    exit_and_recover(&mut world, life, exit)?;
+    Ok(true)
+}
+
+/// Whoever is told first gets the failure itself, or the log's refusal with it as the cause.
+fn check_error(error: &Error, op: Op, effect: &Effect) -> Result<(), String> {
+    match error {
+        Error::Io(cause) | Error::Poisoned(cause) | Error::NoSpace { cause, .. }
+            if is_cause(cause, op, effect) =>
+        {
+            Ok(())
+        }
+        // Bytes that cannot be read are damage where they were durable.
+        Error::Corrupted(damage) if op == Op::Read && damage.what.contains("read") => Ok(()),
+        other => Err(format!("{effect:?} of {op:?} is told as {other:?}")),
+    }
+}
+
+fn every_call(test: &'static str, ops: &[Op], effect: &Effect) {
+    for config in configs() {
+        for op in ops {
+            for n in 1.. {
+                let exit = EXITS[(n % 4) as usize];
+                let name = format!("{config}, {effect:?} of {op:?} {n}, {exit:?}");
+                let Some(_case) = case(test, &name) else { if n > 500 { break } else { continue } };
+                match strike(config, *op, effect, n, exit) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => panic!("{name}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn eio() {
+    every_call("faults::every_call::eio", &OPS, &Effect::Io);
+}
+
+#[test]
+fn enospc() {
+    let ops = [Op::Write, Op::Size, Op::Open, Op::CreateDir];
+    every_call("faults::every_call::enospc", &ops, &Effect::NoSpace);
+}
+
+#[test]
+fn a_write_that_takes_nothing() {
+    every_call(
+        "faults::every_call::a_write_that_takes_nothing",
+        &[Op::Write],
+        &Effect::Short(Some(0)),
+    );
+}

@@ -1,0 +1,124 @@
+//! After a failed sync the page cache holds what the disk does not, and says that it is clean. The
+//! process goes, a new one opens the log, and then the power goes: while it opens, and after.
+//!
+//! Guards: a recovery that takes what it reads from the cache for durable, because a second sync of
+//! the same pages succeeds and writes nothing.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::Op;
+use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault, Persist};
+use esker_log::Policy;
+
+use crate::harness::case::{case, is_alone};
+use crate::harness::config::{Config, SECTORS, WAYS, batch};
+use crate::harness::dice::Dice;
+use crate::harness::faults::{Ran, run_struck};
+use crate::harness::plan::{How, Plan};
+use crate::harness::workload::{Sizes, workload};
+use crate::harness::world::World;
+
+const CACHES: [CacheAfterFailedSync; 2] =
+    [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];
+
+/// A log that a process left behind whose `n`th sync, or durable write, failed. `None` when there
+/// was no such call.
+fn left_behind(config: Config, n: u64) -> Result<Option<World>, String> {
+    let mut world = World::new(config, n);
+    let op = if config.dsync && config.policy != Policy::OsBuffered { Op::Write } else { Op::Sync };
+    let steps = workload(14, Sizes::Moderate, &mut Dice::new(n % 7));
+    let ran = run_struck(&mut world, &steps, Fault::on(op, Effect::Io).path(".seg").nth(n))?;
+    if world.disk.stats().faults == 0 {
+        return Ok(None);
+    }
+    world.disk.clear_faults();
+    world.disk.kill();
+    world.disk.power_on();
+    drop(ran);
+    world.model.lose_cache();
+    Ok(Some(world))
+}
+
+/// The power goes in the middle of each operation of the next opening, and right behind it.
+fn cut_the_next_opening(left: &World) -> Result<u64, String> {
+    let mut cuts = 0;
+    for operation in 0.. {
+        let mut world = left.fork(operation);
+        let nothing = How::Cut(if operation % 3 == 2 { Persist::Random } else { Persist::Nothing });
+        let plan = Plan::during(left.disk.operations() + operation, nothing);
+        let before = world.disk.stats().power_cuts;
+        plan.arm(&world.disk);
+        let opened = world.open();
+        let through = world.disk.stats().power_cuts == before;
+        match opened {
+            Ok(life) => world.die(life, nothing)?,
+            Err(_) if !through => world.disk.power_on(),
+            Err(stop) => return Err(format!("{plan}: {stop:?}")),
+        }
+        // If it opened, what it called durable was noted, and has to be there.
+        world.live_and_close(&[]).map_err(|error| format!("{plan}: {error}"))?;
+        cuts += 1;
+        if through {
+            break;
+        }
+    }
+    Ok(cuts)
+}
+
+#[test]
+fn what_recovery_calls_durable_after_a_failed_sync_survives() {
+    let test = "faults::failed_sync::what_recovery_calls_durable_after_a_failed_sync_survives";
+    let mut cuts = 0;
+    for policy in [Policy::Always, batch(), Policy::OsBuffered] {
+        for cache in CACHES {
+            for sector in SECTORS {
+                for way in WAYS {
+                    let config = Config::new(policy).sector(sector).way(way).cache(cache);
+                    for n in 1..200 {
+                        let name = format!("{config}, sync {n}");
+                        let Some(_case) = case(test, &name) else { continue };
+                        let left = match left_behind(config, n) {
+                            Ok(Some(world)) => world,
+                            Ok(None) if n > 7 => break,
+                            Ok(None) => continue,
+                            Err(error) => panic!("{name}: {error}"),
+                        };
+                        match cut_the_next_opening(&left) {
+                            Ok(some) => cuts += some,
+                            Err(error) => panic!("{name}, {error}"),
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(cuts > 1000 || is_alone(), "{cuts} cuts");
+}
+
+/// The instrument itself: a failed sync leaves bytes in the cache that a kill keeps and a power cut
+/// takes, or there is nothing to be seen here.
+#[test]
+fn a_failed_sync_leaves_records_that_only_the_cache_holds() {
+    let config = Config::new(Policy::OsBuffered).way((false, false));
+    let mut seen = false;
+    for n in 1..40 {
+        let Ok(Some(left)) = left_behind(config, n) else { continue };
+        let mut kept = left.fork(1);
+        let mut lost = left.fork(1);
+        lost.disk.power_cut(Persist::Nothing);
+        lost.disk.power_on();
+        let last = |world: &mut World| world.open().map(|life| life.log.durable()).ok();
+        seen |= last(&mut kept) > last(&mut lost);
+    }
+    assert!(seen);
+}
+
+/// Also when the run under the fault came to its end, there was a fault.
+#[test]
+fn the_runs_are_struck() {
+    let left = left_behind(Config::new(Policy::Always).way((false, false)), 3);
+    assert!(matches!(left, Ok(Some(_))));
+    let mut world = World::new(Config::new(Policy::Always).way((false, false)), 3);
+    let steps = workload(14, Sizes::Moderate, &mut Dice::new(3));
+    let fault = Fault::on(Op::Sync, Effect::Io).path(".seg").nth(9);
+    assert!(matches!(run_struck(&mut world, &steps, fault), Ok(Ran::Failed { .. })));
+}

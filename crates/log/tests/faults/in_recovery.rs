@@ -1,0 +1,104 @@
+//! Every call of a recovery fails, once or for as long as the recovery runs.
+//!
+//! Guards: a read error that is taken for a torn tail, so that durable records are cut off; and a
+//! recovery that fails halfway and leaves what the next one cannot open.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Persist};
+use esker_log::Error;
+
+use crate::harness::case::case;
+use crate::harness::config::{Config, WAYS, policies};
+use crate::harness::dice::{Dice, mix};
+use crate::harness::faults::{EXITS, Exit, OPS, Ran, exit_and_recover, is_cause, run_struck};
+use crate::harness::plan::{How, Plan};
+use crate::harness::workload::{Sizes, workload};
+use crate::harness::world::World;
+
+const HOWS: [How; 4] = [
+    How::Kill,
+    How::Cut(Persist::Random),
+    How::Cut(Persist::Nothing),
+    How::Cut(Persist::Everything),
+];
+
+/// A log that lies as a crash left it.
+fn crashed(config: Config, seed: u64) -> Result<World, String> {
+    let mut dice = Dice::new(seed);
+    let steps = workload(16, Sizes::Moderate, &mut dice);
+    let mut world = World::new(config, seed);
+    let how = HOWS[(seed % 4) as usize];
+    let plan = Plan::during(60 + dice.below(60), how);
+    world.live_and_die(&steps, plan)?;
+    Ok(world)
+}
+
+/// `false` when the fault struck nothing.
+fn strike(
+    crashed: &World,
+    fault: Fault,
+    op: Op,
+    effect: &Effect,
+    exit: Exit,
+) -> Result<bool, String> {
+    let mut world = crashed.fork(3);
+    let before = world.disk.stats().faults;
+    let life = match run_struck(&mut world, &[], fault)? {
+        Ran::Through(life) => Some(life),
+        Ran::NotOpened(error) => {
+            let right = match &error {
+                Error::Io(cause) | Error::NoSpace { cause, .. } => is_cause(cause, op, effect),
+                Error::Corrupted(damage) => op == Op::Read && damage.what.contains("read"),
+                _ => false,
+            };
+            if !right {
+                return Err(format!("it is told as {error:?}"));
+            }
+            None
+        }
+        Ran::Failed { error, .. } => return Err(format!("{error:?}")),
+    };
+    if world.disk.stats().faults == before {
+        return Ok(false);
+    }
+    exit_and_recover(&mut world, life, exit)?;
+    Ok(true)
+}
+
+fn every_call(test: &'static str, effect: &Effect, fault: impl Fn(Op, u64) -> Fault) {
+    for (seed, policy) in (0..).zip(policies().repeat(3)) {
+        let seed = mix(seed, 5) % 1000;
+        let config = Config::new(policy).way(WAYS[(seed % 4) as usize]);
+        let crashed = match crashed(config, seed) {
+            Ok(world) => world,
+            Err(error) => panic!("{config} seed {seed}: {error}"),
+        };
+        for op in OPS {
+            for n in 1..500 {
+                let exit = EXITS[(n % 4) as usize];
+                let name = format!("{config} seed {seed}, {effect:?} of {op:?} {n}, {exit:?}");
+                let Some(_case) = case(test, &name) else { continue };
+                match strike(&crashed, fault(op, n), op, effect, exit) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(error) => panic!("{name}: {error}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_call_fails() {
+    let eio = |op, n| Fault::on(op, Effect::Io).nth(n);
+    every_call("faults::in_recovery::one_call_fails", &Effect::Io, eio);
+    let enospc = |op, n| Fault::on(op, Effect::NoSpace).nth(n);
+    every_call("faults::in_recovery::one_call_fails", &Effect::NoSpace, enospc);
+}
+
+#[test]
+fn all_calls_fail_from_one_on() {
+    let eio = |op, n: u64| Fault::on(op, Effect::Io).after(n - 1);
+    every_call("faults::in_recovery::all_calls_fail_from_one_on", &Effect::Io, eio);
+}

@@ -1,0 +1,81 @@
+//! A read gives another block, or a bit of it has rotted: while the log lives, and while it opens.
+//!
+//! Guards: bytes handed to a reader that were never appended, and durable records that recovery cuts
+//! off because it misread them. The processes end by a kill or a close, which leave the claims in
+//! place: nothing may be lost without a word.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault};
+use esker_log::{Error, OpenCheck, Policy};
+
+use crate::harness::case::{case, is_alone};
+use crate::harness::config::{Config, WAYS, policies};
+use crate::harness::dice::Dice;
+use crate::harness::workload::{Sizes, Step, workload};
+use crate::harness::world::{Lived, Stop, World};
+
+/// Two lives of a log that keeps nothing in memory, so that every look at it reads.
+fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> Lived<u64> {
+    let mut world = World::new(config, seed);
+    world.disk.inject(fault);
+    let mut dice = Dice::new(seed);
+    let mut steps = Vec::new();
+    for _ in 0..4 {
+        steps.extend(workload(5, Sizes::Moderate, &mut dice));
+        steps.push(Step::Read);
+    }
+    let life = world.live(&steps)?;
+    if killed {
+        world.disk.kill();
+    } else if let Err(error) = life.log.close() {
+        return Err(Stop::Failed(error));
+    } else {
+        world.observe(&life)?;
+    }
+    drop(life);
+    world.disk.power_on();
+    world.live(&[Step::Read])?;
+    Ok(world.disk.stats().faults)
+}
+
+/// Every read is struck, one at a time. The answer is how many were told as damage.
+fn every_read(test: &'static str, effect: &Effect) -> usize {
+    let mut told = 0;
+    for (seed, policy) in (0..).zip(policies().repeat(5)) {
+        let mut config = Config::new(policy).way(WAYS[(seed / 4 % 4) as usize]);
+        config.tail_cache = 0;
+        if seed % 3 == 0 {
+            config.validate = OpenCheck::Full;
+        }
+        for n in 1..1000 {
+            let killed = policy != Policy::OsBuffered && n % 2 == 0;
+            let name = format!("{config} seed {seed}, {effect:?} read {n}, killed {killed}");
+            let Some(_case) = case(test, &name) else { continue };
+            let fault = Fault::on(Op::Read, effect.clone()).nth(n);
+            match two_lives(config, seed, fault, killed) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(Stop::Failed(
+                    Error::Corrupted(_)
+                    | Error::UnsupportedVersion { .. }
+                    | Error::ForeignFile { .. },
+                )) => told += 1,
+                Err(stop) => panic!("{name}: {stop:?}"),
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn a_misdirected_read_is_told_or_does_no_harm() {
+    let test = "faults::lying_reads::a_misdirected_read_is_told_or_does_no_harm";
+    assert!(every_read(test, &Effect::Misdirect) > 100 || is_alone());
+}
+
+#[test]
+fn a_rotten_bit_is_told_or_does_no_harm() {
+    let test = "faults::lying_reads::a_rotten_bit_is_told_or_does_no_harm";
+    assert!(every_read(test, &Effect::BitRot(None)) > 100 || is_alone());
+}

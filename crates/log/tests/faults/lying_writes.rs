@@ -1,0 +1,126 @@
+//! The disk lies: a write reports success and is lost, lands elsewhere, or rots.
+//!
+//! Guards: silent loss. Three more commits follow each lie, and each of them claims that what came
+//! before is durable; so whatever is missing, or is not what was written, has to be told as damage.
+#![allow(clippy::panic)] // What tests share fails loudly.
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Persist};
+use esker_log::{Error, OpenCheck, Policy};
+
+use crate::harness::case::{case, is_alone};
+use crate::harness::config::{Config, WAYS, batch};
+use crate::harness::dice::Dice;
+use crate::harness::plan::How;
+use crate::harness::workload::{Sizes, Step, Then, workload};
+use crate::harness::world::{Lived, Stop, World};
+
+#[derive(Debug, Clone, Copy)]
+enum Exit {
+    Close,
+    Die(How),
+}
+
+const EXITS: [Exit; 4] = [
+    Exit::Close,
+    Exit::Die(How::Kill),
+    Exit::Die(How::Cut(Persist::Nothing)),
+    Exit::Die(How::Cut(Persist::Everything)),
+];
+
+/// What came of a lie.
+#[derive(Debug, PartialEq, Eq)]
+enum Lie {
+    /// There was no such call.
+    None,
+    /// It changed nothing that counts.
+    Harmless,
+    Told,
+}
+
+fn live(config: Config, seed: u64, fault: Fault, exit: Exit) -> Lived<Lie> {
+    let mut world = World::new(config, seed);
+    world.disk.inject(fault);
+    let mut steps = workload(14, Sizes::Moderate, &mut Dice::new(seed));
+    steps.retain(|step| *step != Step::Reopen);
+    let mut life = world.live(&steps)?;
+    if world.disk.stats().faults == 0 {
+        return Ok(Lie::None);
+    }
+    let claims = vec![Step::Append { len: 50, then: Then::Wait }; 3];
+    world.go(&mut life, &claims)?;
+    match exit {
+        Exit::Close => match life.log.close() {
+            Ok(()) => world.observe(&life)?,
+            Err(error) => return Err(Stop::Failed(error)),
+        },
+        Exit::Die(how) => how.strike(&world.disk),
+    }
+    drop(life);
+    world.disk.power_on();
+    let mut life = world.open()?;
+    world.go(&mut life, &[Step::Read])?;
+    Ok(Lie::Harmless)
+}
+
+fn lie(config: Config, seed: u64, fault: Fault, exit: Exit) -> Result<Lie, String> {
+    match live(config, seed, fault, exit) {
+        Ok(lie) => Ok(lie),
+        // A rotten version or identity is one that this Esker does not know.
+        Err(Stop::Failed(
+            Error::Corrupted(_) | Error::UnsupportedVersion { .. } | Error::ForeignFile { .. },
+        )) => Ok(Lie::Told),
+        Err(stop) => Err(format!("{stop:?}")),
+    }
+}
+
+/// Every write of some runs is struck, one at a time. The answer is how many lies were told.
+fn every_write(test: &'static str, effect: &Effect) -> usize {
+    let mut told = 0;
+    for policy in [Policy::Always, batch(), Policy::OsBuffered] {
+        for way in WAYS {
+            for (seed, exit) in (0..).zip(EXITS.repeat(2)) {
+                let mut config = Config::new(policy).way(way);
+                if seed % 2 == 0 {
+                    config.validate = OpenCheck::Full;
+                }
+                for n in 1..500 {
+                    let name = format!("{config} seed {seed}, {effect:?} write {n}, {exit:?}");
+                    let Some(_case) = case(test, &name) else { continue };
+                    let fault = Fault::on(Op::Write, effect.clone()).nth(n);
+                    match lie(config, seed, fault, exit) {
+                        Ok(Lie::None) => break,
+                        Ok(Lie::Harmless) => {}
+                        Ok(Lie::Told) => told += 1,
+                        Err(error) => panic!("{name}: {error}"),
+                    }
+                }
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn a_lost_write_is_told() {
+    assert!(
+        every_write("faults::lying_writes::a_lost_write_is_told", &Effect::Lost) > 100
+            || is_alone()
+    );
+}
+
+#[test]
+fn a_misdirected_write_is_told() {
+    assert!(
+        every_write("faults::lying_writes::a_misdirected_write_is_told", &Effect::Misdirect) > 100
+            || is_alone()
+    );
+}
+
+#[test]
+fn a_rotten_write_is_told() {
+    assert!(
+        every_write("faults::lying_writes::a_rotten_write_is_told", &Effect::BitRot(None)) > 100
+            || is_alone()
+    );
+}

@@ -1,0 +1,19 @@
+//! Calls of the disk that fail, lie, stop short or find no room.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+#[path = "../kit/harness/mod.rs"]
+mod harness;
+
+mod close_races;
+mod every_call;
+mod failed_state;
+mod failed_sync;
+mod full_disk;
+mod in_recovery;
+mod io_uring;
+mod lying_reads;
+mod lying_writes;
+mod no_space;
+mod poisoned;
+mod short_calls;

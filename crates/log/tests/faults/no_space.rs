@@ -1,0 +1,168 @@
+//! `NoSpace`: who gets it, what it says, and that appending goes on by every way when there is room.
+//!
+//! Guards: a full disk that poisons; a caller that may not block and waits for ever; space that is left
+//! over because a whole segment does not fit; what a process that died was making.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::path::Path;
+use std::time::Duration;
+
+use esker_disk::sim::SimDisk;
+use esker_disk::{Disk, Open};
+use esker_log::{Error, Log, Seq};
+
+use crate::fixture::{DIR, LONG, all, append, block_on, driven, in_time, payload, payloads, small};
+
+const MIB: u64 = 1 << 20;
+
+fn is_full<T: std::fmt::Debug>(outcome: Result<T, Error>) {
+    match outcome {
+        Err(Error::NoSpace { dir, wanted, .. }) => {
+            assert_eq!(dir, Path::new(DIR));
+            assert!(wanted > 0);
+        }
+        other => panic!("on a full disk: {other:?}"),
+    }
+}
+
+/// Appends until the disk is full; the last record.
+fn fill(log: &Log) -> u64 {
+    loop {
+        let seq = log.accepted().0 + 1;
+        match log.append(&payload(seq)) {
+            Ok(ticket) => drop(ticket.wait().unwrap()),
+            Err(error) => {
+                let Error::NoSpace { durable, .. } = error else { panic!("{error:?}") };
+                assert_eq!(durable, Seq(seq - 1));
+                return seq - 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn every_way_of_appending_is_refused_and_goes_on() {
+    in_time("a full disk", || {
+        let disk = SimDisk::new(1);
+        disk.set_capacity(Some(MIB));
+        let mut options = small(&disk);
+        options.reserve = Some(128 << 10);
+        let log = Log::open(DIR, options).unwrap();
+        let last = fill(&log);
+        let large = vec![7; 70_000];
+        let again = || {
+            let mut tries = 0;
+            loop {
+                match log.try_append(&large) {
+                    // The engine is at it.
+                    Err(Error::Full) => std::thread::sleep(Duration::from_millis(1)),
+                    other => return other,
+                }
+                tries += 1;
+                assert!(tries < 10_000, "full for ever");
+            }
+        };
+        is_full(log.append(&large));
+        is_full(log.append_timeout(&large, LONG));
+        is_full(block_on(log.append_async(&large)));
+        is_full(block_on(log.append_batch_async(&[&large])));
+        is_full(log.append_atomic(&[&large, &large]));
+        is_full(log.sink().unwrap().push(&large));
+        is_full(again());
+        assert_eq!(all(&log), payloads(1..=last));
+        disk.set_capacity(None);
+        block_on(log.append_async(&large)).unwrap().wait().unwrap();
+        log.append_timeout(&large, LONG).unwrap().wait().unwrap();
+        again().unwrap().wait().unwrap();
+        log.append_atomic(&[&large, &large]).unwrap().wait().unwrap();
+        log.close().unwrap();
+    });
+}
+
+/// The last megabytes are used, too, and a record that is too large for them is refused alone.
+#[test]
+fn segments_become_smaller_where_the_disk_is_small() {
+    let disk = SimDisk::new(1);
+    let capacity = 24 * MIB;
+    disk.set_capacity(Some(capacity));
+    let (mut options, _) = driven(&disk);
+    options.segment_size = 16 << 20;
+    options.buffer_size = 4 << 20;
+    options.buffers = 4;
+    options.reserve = Some(MIB);
+    let log = Log::open(DIR, options.clone()).unwrap();
+    let mut bytes = 0;
+    loop {
+        match log.append(&vec![3; 500_000]) {
+            Ok(ticket) => drop(ticket.wait().unwrap()),
+            Err(error) => break is_full::<()>(Err(error)),
+        }
+        bytes += 500_000;
+    }
+    // The reserve, a step that was not to be had, and what blocks leave over.
+    assert!(bytes > capacity - 5 * MIB, "{bytes} bytes on a disk of {capacity}");
+    is_full(log.append(&vec![3; 1_000_000]));
+    log.append(b"small").unwrap().wait().unwrap();
+    log.close().unwrap();
+    let log = Log::open(DIR, options).unwrap();
+    assert_eq!(log.durable().0, bytes / 500_000 + 1);
+    log.close().unwrap();
+}
+
+/// A process died while it reserved the next segment, and the disk is full of that.
+#[test]
+fn what_a_dead_process_was_reserving_is_given_back() {
+    let disk = SimDisk::new(1);
+    let (mut options, _) = driven(&disk);
+    options.reserve = Some(0);
+    let log = Log::open(DIR, options.clone()).unwrap();
+    append(&log, 5);
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    let dir = disk.open_dir(Path::new(DIR)).unwrap();
+    let file = dir.open("00000000000000000009.seg", Open::create()).unwrap();
+    file.preallocate(0, 10 * MIB).unwrap();
+    drop((file, dir));
+    disk.set_capacity(Some(disk.used()));
+    let log = Log::open(DIR, options).unwrap();
+    assert_eq!(all(&log), payloads(1..=5));
+    append(&log, 100);
+    log.close().unwrap();
+    assert!(disk.used() < MIB, "{} bytes are in use", disk.used());
+}
+
+/// Internal appends go on in the reserve, and ordinary ones only when it is filled again.
+#[test]
+fn the_reserve_is_for_internal_appends() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(Some(MIB));
+    let (mut options, _) = driven(&disk);
+    options.reserve = Some(128 << 10);
+    let log = Log::open(DIR, options.clone()).unwrap();
+    let last = fill(&log);
+    let large = vec![7; 20_000];
+    for _ in 0..4 {
+        log.append_internal(&large).unwrap().wait().unwrap();
+    }
+    is_full(log.append(b"there would be room in that segment"));
+    log.truncate_before(last).unwrap();
+    append_one(&log);
+    assert!(fill_more(&log) > 10);
+    // It is whole again.
+    for _ in 0..4 {
+        log.append_internal(&large).unwrap().wait().unwrap();
+    }
+    log.close().unwrap();
+    let log = Log::open(DIR, options).unwrap();
+    assert_eq!(log.oldest(), Seq(last));
+    log.close().unwrap();
+}
+
+fn append_one(log: &Log) {
+    log.append(b"room").unwrap().wait().unwrap();
+}
+
+fn fill_more(log: &Log) -> u64 {
+    (0..).find(|_| log.append(&[1; 9000]).and_then(esker_log::Ticket::wait).is_err()).unwrap()
+}

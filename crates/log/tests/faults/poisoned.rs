@@ -1,0 +1,221 @@
+//! A failed write or sync: the caller gets the cause, the log takes nothing more, what was durable
+//! stays readable, and reopening is the way back.
+//!
+//! Guards W-28, L-7, LB-4 and of WB-11 the failures of the disk; and the traps WT-10 (errors that
+//! lose their kind) and WT-11 (a failed sync that is only printed).
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start};
+
+use crate::fixture::{
+    self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads, rest,
+    small,
+};
+
+fn poisoned<T>(outcome: esker_log::Result<T>) {
+    match outcome.err() {
+        Some(error @ Error::Poisoned(_)) if is_eio(&error) => {}
+        other => panic!("not poisoned: {other:?}"),
+    }
+}
+
+#[test]
+fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
+    let (log, disk, _) = log();
+    append(&log, 5);
+    let mut sink = log.sink().unwrap();
+    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
+    let before = log.append(&payload(6)).unwrap();
+    let failed = log.append(&payload(7)).unwrap().wait().unwrap_err();
+    let Error::Io(cause) = failed else { panic!("{failed:?}") };
+    assert_eq!((cause.op(), cause.os_code()), (Op::Write, Some(5)));
+    assert!(cause.path().to_string_lossy().ends_with(".seg"), "{cause}");
+    // It was in the same commit.
+    assert!(matches!(before.wait(), Err(Error::Io(_))));
+    // The disk is well again; the log is not.
+    for _ in 0..2 {
+        poisoned(log.append(b"x"));
+        poisoned(log.try_append(b"x"));
+        poisoned(log.append_timeout(b"x", LONG));
+        poisoned(log.append_batch(&[b"x"]));
+        poisoned(log.append_atomic(&[b"x"]));
+        poisoned(block_on(log.append_async(b"x")));
+        poisoned(log.barrier());
+        poisoned(sink.push(b"x"));
+        poisoned(block_on(log.wait_durable(100)));
+    }
+    assert_eq!(log.durable(), Seq(5));
+    assert!(log.close().is_err());
+}
+
+#[test]
+fn what_was_durable_stays_readable() {
+    let (log, disk, _) = log();
+    append(&log, 40);
+    let mut stream = log.stream(Start::From(Seq(38))).unwrap();
+    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
+    assert!(log.append(b"x").unwrap().wait().is_err());
+    assert_eq!(all(&log), payloads(1..=40));
+    assert_eq!(log.read(1).unwrap().payload(), payload(1));
+    // A stream gives all that is durable, and then the reason why nothing more comes.
+    assert_eq!(rest(&mut stream), payloads(38..=40));
+    poisoned(stream.next_blocking());
+    drop(log);
+}
+
+#[test]
+fn the_kind_of_the_failure_reaches_the_caller() {
+    let kinds = [
+        (Effect::NoSpace, ErrorKind::StorageFull, 28),
+        (Effect::Os(13), ErrorKind::PermissionDenied, 13),
+        (Effect::Os(30), ErrorKind::ReadOnlyFilesystem, 30),
+        (Effect::Os(122), ErrorKind::QuotaExceeded, 122),
+    ];
+    for (effect, kind, code) in kinds {
+        let (log, disk, _) = log();
+        append(&log, 1);
+        disk.inject(Fault::on(Op::Write, effect).path(".seg"));
+        let failed = log.append(&payload(2)).unwrap().wait().unwrap_err();
+        let refused = log.append(&payload(2)).unwrap_err();
+        let (Error::Io(failed), Error::Poisoned(refused)) = (failed, refused) else {
+            panic!("another error");
+        };
+        for cause in [failed, refused] {
+            assert_eq!((cause.kind(), cause.os_code()), (kind, Some(code)));
+        }
+        drop(log);
+    }
+}
+
+/// With separate syncs: the sync fails, is not tried again, and nothing it carried counts.
+#[test]
+fn a_failed_sync_is_told_and_never_tried_again() {
+    for policy in [Policy::Always, Policy::OsBuffered] {
+        let disk = SimDisk::new(1);
+        let (mut options, _) = driven(&disk);
+        options.dsync = false;
+        options.policy = policy;
+        let log = Log::open(DIR, options).unwrap();
+        append(&log, 2);
+        disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").nth(1));
+        let failed = log.append(&payload(3)).unwrap().wait().unwrap_err();
+        let Error::Io(cause) = &failed else { panic!("{failed:?}") };
+        assert_eq!(cause.op(), Op::Sync);
+        let syncs = disk.stats().syncs;
+        poisoned(log.append(b"x"));
+        poisoned(log.barrier());
+        poisoned(log.close());
+        assert_eq!((log.durable(), disk.stats().syncs), (Seq(2), syncs), "{policy:?}");
+        drop(log);
+        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+        assert!(all(&log).starts_with(&payloads(1..=2)));
+        append(&log, 1);
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn reopening_goes_on_from_what_the_disk_has() {
+    let (log, disk, _) = log();
+    append(&log, 20);
+    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
+    assert!(log.append(&payload(21)).unwrap().wait().is_err());
+    drop(log);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let last = log.last().unwrap().0;
+    assert!((20..=21).contains(&last));
+    assert_eq!(all(&log), payloads(1..=last));
+    append(&log, 5);
+    assert_eq!(all(&log), payloads(1..=last + 5));
+    log.close().unwrap();
+}
+
+/// The commit fails on a thread of the engine; everybody who waits for it hears of it there.
+#[test]
+fn everybody_who_waits_is_told() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    options.engine = Some(Engine::new(1).unwrap());
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 1);
+    let gate = Gate::new();
+    let _opens = fixture::Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
+    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
+    drop(log.append(&payload(2)).unwrap());
+    assert!(gate.wait_for(1, LONG));
+    let tickets: Vec<_> = (3..=10).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let mut stream = log.stream(Start::Tip).unwrap();
+    let waiting = log.clone();
+    in_time("waiting", move || {
+        let waits: Vec<_> = tickets
+            .into_iter()
+            .map(|ticket| std::thread::spawn(move || ticket.wait().unwrap_err()))
+            .collect();
+        let reads = std::thread::spawn(move || {
+            assert_eq!(stream.next_blocking().unwrap().last(), Some(Seq(2)));
+            stream.next_blocking()
+        });
+        // All of them are parked: a thread that comes later finds the failure by itself.
+        while waiting.metadata().waiting < waits.len() + 1 {
+            std::thread::yield_now();
+        }
+        gate.open();
+        for wait in waits {
+            let error = wait.join().unwrap();
+            assert!(is_eio(&error), "{error:?}");
+        }
+        poisoned(reads.join().unwrap());
+    });
+    assert_eq!(log.durable(), Seq(2));
+    assert!(log.close().is_err());
+}
+
+/// The records of the failed commit get the cause, those behind it the latched one.
+#[test]
+fn a_record_behind_the_failed_commit_is_poisoned() {
+    let (log, disk, engine) = log();
+    append(&log, 1);
+    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
+    // Larger than a buffer, so that each is a commit of its own.
+    let first = log.append(&vec![1; 9000]).unwrap();
+    let second = log.append(&vec![2; 9000]).unwrap();
+    engine.run();
+    assert!(matches!(first.wait_timeout(Duration::from_secs(1)), Err(Error::Io(_))));
+    poisoned(second.wait_timeout(Duration::from_secs(1)));
+    drop(log);
+}
+
+/// Making the next segment, its name included, fails: that is a failed commit like any other.
+#[test]
+fn a_failing_rotation_is_told() {
+    for (op, path) in
+        [(Op::Open, ".seg"), (Op::Size, ".seg"), (Op::SyncDir, "log"), (Op::Sync, ".seg")]
+    {
+        let (log, disk, _) = log();
+        append(&log, 3);
+        disk.inject(Fault::on(op, Effect::Io).path(path));
+        let mut durable = 3;
+        let failed = loop {
+            match log.append(&payload(durable + 1)).and_then(esker_log::Ticket::wait) {
+                Ok(_) => durable += 1,
+                Err(error) => break error,
+            }
+            assert!(durable < 100, "{op} never failed");
+        };
+        assert!(is_eio(&failed), "{failed:?}");
+        assert_eq!(all(&log), payloads(1..=durable));
+        disk.clear_faults();
+        poisoned(log.append(b"x"));
+        drop(log);
+        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        assert_eq!(all(&log), payloads(1..=durable), "{op}");
+        log.close().unwrap();
+    }
+}

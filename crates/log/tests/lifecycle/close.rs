@@ -1,0 +1,232 @@
+//! Closing: everything accepted is durable, everybody is told, the lock is free, and it is quick.
+//!
+//! Guards W-16, L-4a, LB-3 and of LB-5 the close among writers; and the traps WT-12 (a close that
+//! waits for ever) and WT-13 (an idle close that takes a second).
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
+use esker_disk::{Disk, Op};
+use esker_log::{Error, Log, Options, PriorShutdown, Start};
+
+use crate::fixture::{
+    self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads,
+    poll_once, rest, small, until,
+};
+
+fn closed<T>(outcome: esker_log::Result<T>) {
+    let error = outcome.err();
+    assert!(matches!(error, Some(Error::Closed)), "{error:?}");
+}
+
+#[test]
+fn close_makes_everything_accepted_durable() {
+    let (log, disk, _) = log();
+    let kept: Vec<_> = (1..=30).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    assert!(!kept[29].is_durable());
+    log.close().unwrap();
+    assert!(kept.iter().all(|ticket| ticket.is_durable()));
+    for ticket in kept {
+        ticket.wait().unwrap();
+    }
+    disk.power_cut(Persist::Nothing);
+    disk.power_on();
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(all(&log), payloads(1..=30));
+    log.close().unwrap();
+}
+
+#[test]
+fn after_close_every_call_says_closed() {
+    let (log, ..) = log();
+    append(&log, 3);
+    let mut stream = log.stream(Start::Oldest).unwrap();
+    let mut sink = log.sink().unwrap();
+    let view = log.read(2).unwrap();
+    log.close().unwrap();
+    closed(log.close());
+    closed(log.close_timeout(LONG));
+    closed(log.append(b"x"));
+    closed(log.try_append(b"x"));
+    closed(log.append_timeout(b"x", LONG));
+    closed(log.append_batch(&[b"x"]));
+    closed(log.append_atomic(&[b"x"]));
+    closed(block_on(log.append_async(b"x")));
+    closed(log.barrier());
+    closed(log.read(1));
+    closed(log.read_at(view.record().position));
+    closed(log.accepted_tail());
+    closed(log.truncate_before(2));
+    closed(log.stream(Start::Oldest));
+    closed(log.sink());
+    closed(block_on(log.wait_durable(4)));
+    closed(stream.try_next());
+    closed(stream.next_blocking());
+    closed(sink.push(b"x"));
+    // What is in the hand stays, and so does what the log knows without its files.
+    assert_eq!(view.payload(), payload(2));
+    assert_eq!(log.metadata().durable, log.durable());
+    block_on(log.wait_durable(3)).unwrap();
+}
+
+#[test]
+fn the_last_handle_closes_the_log() {
+    let (log, disk, _) = log();
+    let other = log.clone();
+    drop(log.append(&payload(1)).unwrap());
+    drop(log);
+    drop(other.append(&payload(2)).unwrap());
+    assert!(matches!(Log::open(DIR, driven(&disk).0), Err(Error::Locked { .. })));
+    drop(other);
+    disk.power_cut(Persist::Nothing);
+    disk.power_on();
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(all(&log), payloads(1..=2));
+    log.close().unwrap();
+}
+
+#[test]
+fn close_ends_every_wait() {
+    let log = Log::open(DIR, small(&SimDisk::new(1))).unwrap();
+    append(&log, 2);
+    let mut stream = log.stream(Start::Tip).unwrap();
+    let (reader, watcher) = (log.clone(), log.clone());
+    in_time("waiting", move || {
+        let reads = std::thread::spawn(move || stream.next_blocking());
+        let watches = std::thread::spawn(move || block_on(watcher.wait_durable(100)));
+        until("both wait", || reader.metadata().waiting == 2);
+        // A timer that the last append may have started wakes everybody, too; it is over by then.
+        std::thread::sleep(Duration::from_millis(100));
+        reader.close().unwrap();
+        closed(reads.join().unwrap());
+        closed(watches.join().unwrap());
+    });
+    closed(log.close());
+}
+
+/// Fifty writers: what was accepted becomes durable, the rest is refused, and the log reads to its
+/// end.
+#[test]
+fn close_among_writers_loses_nothing_that_was_told_durable() {
+    // Where the close falls between a commit and the next is chance.
+    (0..10).for_each(close_among_writers);
+}
+
+fn close_among_writers(seed: u64) {
+    let disk = SimDisk::new(seed);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    let durable = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| {
+                loop {
+                    match log.append(b"0123456789") {
+                        Ok(ticket) => ticket.wait().unwrap(),
+                        Err(Error::Closed) => break,
+                        Err(error) => panic!("{error}"),
+                    };
+                    durable.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        until("some are durable", || durable.load(Ordering::SeqCst) > 100);
+        log.close().unwrap();
+    });
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    let left = all(&log);
+    assert!(left.len() >= durable.load(Ordering::SeqCst));
+    assert!((1..).zip(&left).all(|(n, (seq, payload))| n == *seq && payload == b"0123456789"));
+    log.close().unwrap();
+}
+
+#[test]
+fn close_gives_up_at_its_deadline_and_the_rest_goes_on() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    append(&log, 1);
+    let gate = Gate::new();
+    let _opens = fixture::Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
+    drop(log.append(&payload(2)).unwrap());
+    assert!(gate.wait_for(1, LONG));
+    let kept = log.append(&payload(3)).unwrap();
+    let late = log.close_timeout(Duration::from_millis(20));
+    assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
+    closed(log.append(b"x"));
+    // The commit goes on, so the lock is kept.
+    assert!(disk.open_dir(Path::new(DIR)).unwrap().lock().is_err());
+    disk.clear_faults();
+    gate.open();
+    kept.wait_timeout(LONG).unwrap();
+    drop(log);
+    let log = in_time("the lock", move || {
+        loop {
+            match Log::open(DIR, driven(&disk).0) {
+                Err(Error::Locked { .. }) => std::thread::sleep(Duration::from_millis(1)),
+                other => return other.unwrap(),
+            }
+        }
+    });
+    assert_eq!(all(&log), payloads(1..=3));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_close_that_fails_says_why_and_the_log_is_closed_all_the_same() {
+    let (log, disk, _) = log();
+    append(&log, 3);
+    let ticket = log.append(&payload(4)).unwrap();
+    disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
+    let failed = log.close().unwrap_err();
+    assert!(is_eio(&failed), "{failed:?}");
+    disk.clear_faults();
+    closed(log.close());
+    assert!(is_eio(&ticket.wait().unwrap_err()));
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+    assert!(all(&log).starts_with(&payloads(1..=3)));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_pending_ticket_resolves_at_close() {
+    let (log, ..) = log();
+    let mut ticket = log.append(&payload(1)).unwrap();
+    assert!(poll_once(&mut ticket).is_pending());
+    log.close().unwrap();
+    assert!(matches!(poll_once(&mut ticket), std::task::Poll::Ready(Ok(_))));
+}
+
+#[test]
+fn a_log_that_was_never_written_closes_and_opens() {
+    let (log, disk, _) = log();
+    log.close().unwrap();
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let mut stream = log.stream(Start::Oldest).unwrap();
+    assert_eq!(
+        (log.recovery().prior_shutdown, log.last(), rest(&mut stream)),
+        (PriorShutdown::Clean, None, vec![])
+    );
+    log.close().unwrap();
+}
+
+/// The quickest of twenty, so that a slow machine is no failure and a wait in the code is one.
+#[test]
+fn an_idle_close_takes_no_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let quickest = (0..20).map(|n| {
+        let log = Log::open(dir.path().join(n.to_string()), Options::default()).unwrap();
+        append(&log, 1);
+        let start = Instant::now();
+        log.close().unwrap();
+        start.elapsed()
+    });
+    let quickest = quickest.min().unwrap();
+    assert!(quickest < Duration::from_millis(100), "{quickest:?}");
+}

@@ -1,0 +1,274 @@
+//! The engine stops, or dies: every call, `close` included, comes back and says so.
+//!
+//! Guards WB-11 and the trap WT-12, where close waits for ever for a worker that is dead.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use esker_disk::sim::SimDisk;
+use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result};
+use esker_log::{Engine, Error, Log, Options, Seq, Start};
+
+use crate::fixture::{
+    DIR, LONG, all, append, block_on, driven, in_time, log, payload, payloads, poll_once, small,
+};
+
+fn stopped<T>(outcome: esker_log::Result<T>) {
+    let error = outcome.err();
+    assert!(matches!(error, Some(Error::Stopped)), "{error:?}");
+}
+
+fn everything_says_stopped(log: &Log) {
+    stopped(log.append(b"x"));
+    stopped(log.try_append(b"x"));
+    stopped(log.append_batch(&[b"x"]));
+    stopped(log.append_atomic(&[b"x"]));
+    stopped(block_on(log.append_async(b"x")));
+    stopped(log.barrier());
+    stopped(block_on(log.wait_durable(1000)));
+    let mut tip = log.stream(Start::Tip).unwrap();
+    stopped(tip.next_blocking());
+}
+
+#[test]
+fn a_stopped_engine_refuses_and_reads_go_on() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    let engine = Engine::new(1).unwrap();
+    options.engine = Some(engine.clone());
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 20);
+    engine.stop();
+    let log = in_time("a call", move || {
+        everything_says_stopped(&log);
+        log
+    });
+    assert_eq!(all(&log), payloads(1..=log.durable().0));
+    assert_eq!(log.read(20).unwrap().payload(), payload(20));
+    in_time("close", move || stopped(log.close()));
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert!(all(&log).starts_with(&payloads(1..=20)));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_ticket_that_waits_hears_of_the_stop() {
+    let (log, _, engine) = log();
+    let mut ticket = log.append(&payload(1)).unwrap();
+    assert!(poll_once(&mut ticket).is_pending());
+    engine.stop();
+    let std::task::Poll::Ready(outcome) = poll_once(&mut ticket) else { panic!("pending") };
+    stopped(outcome);
+    in_time("close", move || stopped(log.close()));
+}
+
+/// A disk that makes whoever writes to a segment panic, while it is told to.
+#[derive(Debug)]
+struct Bomb {
+    disk: SimDisk,
+    lit: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct BombDir {
+    dir: Arc<dyn Dir>,
+    lit: Arc<AtomicBool>,
+}
+
+#[derive(Debug)]
+struct BombFile {
+    file: Arc<dyn File>,
+    lit: Arc<AtomicBool>,
+}
+
+impl Disk for Bomb {
+    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(BombDir::of(self.disk.open_dir(path)?, &self.lit))
+    }
+    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
+        Ok(BombDir::of(self.disk.create_dir(path)?, &self.lit))
+    }
+}
+
+impl BombDir {
+    fn of(dir: Arc<dyn Dir>, lit: &Arc<AtomicBool>) -> Arc<dyn Dir> {
+        Arc::new(Self { dir, lit: Arc::clone(lit) })
+    }
+}
+
+impl Dir for BombDir {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
+        let file = self.dir.open(name, how)?;
+        Ok(Arc::new(BombFile { file, lit: Arc::clone(&self.lit) }))
+    }
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.dir.rename(from, to)
+    }
+    fn exchange(&self, a: &str, b: &str) -> Result<()> {
+        self.dir.exchange(a, b)
+    }
+    fn unlink(&self, name: &str) -> Result<()> {
+        self.dir.unlink(name)
+    }
+    fn sync(&self) -> Result<()> {
+        self.dir.sync()
+    }
+    fn list(&self) -> Result<Vec<String>> {
+        self.dir.list()
+    }
+    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::of(self.dir.open_dir(name)?, &self.lit))
+    }
+    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
+        Ok(Self::of(self.dir.create_dir(name)?, &self.lit))
+    }
+    fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.dir.lock()
+    }
+    fn facts(&self) -> Result<Facts> {
+        self.dir.facts()
+    }
+}
+
+impl File for BombFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+    fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
+        let segment = self.file.path().extension().is_some_and(|name| name == "seg");
+        assert!(!(segment && self.lit.load(Ordering::SeqCst)), "the bomb went off");
+        self.file.write_at(buf, offset)
+    }
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.file.set_len(len)
+    }
+    fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
+        self.file.preallocate(offset, len)
+    }
+    fn path(&self) -> &Path {
+        self.file.path()
+    }
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+}
+
+fn bomb(disk: &SimDisk) -> (Options, Arc<AtomicBool>) {
+    let lit = Arc::new(AtomicBool::new(false));
+    let mut options = small(disk);
+    options.disk = Arc::new(Bomb { disk: disk.clone(), lit: Arc::clone(&lit) });
+    (options, lit)
+}
+
+/// The thread that commits panics; those who wait are told, and another log on the same engine
+/// does not notice.
+#[test]
+fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
+    let disk = SimDisk::new(1);
+    let engine = Engine::new(1).unwrap();
+    let (mut options, lit) = bomb(&disk);
+    options.engine = Some(engine.clone());
+    let log = Log::open(DIR, options).unwrap();
+    let mut options = small(&disk);
+    options.engine = Some(engine);
+    let other = Log::open("/other", options).unwrap();
+    append(&log, 10);
+    lit.store(true, Ordering::SeqCst);
+    drop(log.append(&payload(11)).unwrap());
+    in_time("a call", move || {
+        stopped(block_on(log.wait_durable(11)));
+        everything_says_stopped(&log);
+        assert_eq!(log.durable(), Seq(10));
+        assert_eq!(all(&log), payloads(1..=10));
+        assert!(matches!(log.close(), Err(Error::Stopped)));
+        for seq in 1..=10 {
+            drop(other.append(&payload(seq)).unwrap());
+        }
+        block_on(other.wait_durable(10)).unwrap();
+        other.close().unwrap();
+    });
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert!(all(&log).starts_with(&payloads(1..=10)));
+    log.close().unwrap();
+}
+
+/// The caller that commits by itself panics; the others are told, and nobody hangs.
+#[test]
+fn a_panic_in_a_caller_that_commits_stops_the_log() {
+    let disk = SimDisk::new(1);
+    let (options, lit) = bomb(&disk);
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 10);
+    lit.store(true, Ordering::SeqCst);
+    let ticket = log.append(&payload(11)).unwrap();
+    let kept = log.append(&payload(12)).unwrap();
+    let panicked = std::thread::spawn(move || ticket.wait()).join();
+    // Or a thread of the engine came first; then the wait was told.
+    if let Ok(outcome) = panicked {
+        stopped(outcome);
+    }
+    in_time("a call", move || {
+        stopped(kept.wait_timeout(LONG));
+        everything_says_stopped(&log);
+        assert!(matches!(log.close(), Err(Error::Stopped)));
+    });
+    let log = in_time("opening", move || Log::open(DIR, driven(&disk).0).unwrap());
+    assert!(all(&log).starts_with(&payloads(1..=10)));
+    log.close().unwrap();
+}
+
+/// The header of the next segment is written while a commit is prepared. A panic there takes the
+/// committer along, and closing does not wait for it.
+#[test]
+fn a_panic_between_segments_does_not_hang_close() {
+    let disk = SimDisk::new(1);
+    let (mut options, lit) = bomb(&disk);
+    options.engine = Some(Engine::manual());
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 10);
+    // Too large for the rest of the segment.
+    let ticket = log.append(&vec![1; 60 << 10]).unwrap();
+    lit.store(true, Ordering::SeqCst);
+    assert!(std::thread::spawn(move || ticket.wait()).join().is_err());
+    in_time("a call", move || {
+        everything_says_stopped(&log);
+        assert!(matches!(log.close(), Err(Error::Stopped)));
+    });
+    let log = in_time("opening", move || Log::open(DIR, driven(&disk).0).unwrap());
+    assert!(all(&log).starts_with(&payloads(1..=10)));
+    log.close().unwrap();
+}
+
+#[test]
+fn one_engine_serves_many_logs() {
+    let disk = SimDisk::new(1);
+    let engine = Engine::new(2).unwrap();
+    let logs: Vec<_> = (0..64)
+        .map(|n| {
+            let mut options = small(&disk);
+            options.engine = Some(engine.clone());
+            Log::open(format!("/{n}"), options).unwrap()
+        })
+        .collect();
+    for round in 1..=5 {
+        for log in &logs {
+            drop(log.append(&payload(round)).unwrap());
+        }
+    }
+    for log in &logs {
+        block_on(log.wait_durable(5)).unwrap();
+        assert_eq!(all(log), payloads(1..=5));
+        log.close().unwrap();
+    }
+}

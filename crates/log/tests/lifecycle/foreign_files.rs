@@ -1,0 +1,186 @@
+//! What is not this log, or not of this version, is refused with an error that says which file, and
+//! is left as it is.
+//!
+//! Guards W-23, of WB-12 the foreign and newer files, and the errors `NotALog`, `Version` and
+//! `Foreign`.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_disk::sim::SimDisk;
+use esker_disk::{Disk, Open, write_all_at};
+use esker_log::{Error, Log, Options, Reader, repair, verify};
+
+use crate::fixture::{DIR, all, append, driven, log, payloads};
+
+fn put(disk: &SimDisk, path: impl AsRef<Path>, bytes: &[u8]) {
+    let path = path.as_ref();
+    let dir = disk.open_dir(path.parent().unwrap()).unwrap();
+    let file = dir.open(path.file_name().unwrap().to_str().unwrap(), Open::create()).unwrap();
+    write_all_at(&*file, bytes, 0).unwrap();
+}
+
+/// Every door to the log gives this error, and nothing on the disk has changed.
+fn every_door(disk: &SimDisk, dir: &str, expected: impl Fn(&Error) -> bool) {
+    let before = disk.fingerprint();
+    let error = Log::open(dir, driven(disk).0).unwrap_err();
+    assert!(expected(&error), "open: {error:?}");
+    let error = Reader::open(dir, driven(disk).0).unwrap_err();
+    assert!(expected(&error), "read: {error:?}");
+    let error = verify(dir, &driven(disk).0).unwrap_err();
+    assert!(expected(&error), "verify: {error:?}");
+    assert_eq!(disk.fingerprint(), before);
+}
+
+fn segments(disk: &SimDisk, dir: &str) -> Vec<PathBuf> {
+    let names = disk.files(Path::new(dir)).unwrap();
+    let names = names.into_iter().filter(|name| name.ends_with(".seg"));
+    names.map(|name| Path::new(dir).join(name)).collect()
+}
+
+#[test]
+fn a_directory_with_other_files_is_not_a_log() {
+    let disk = SimDisk::new(1);
+    disk.create_dir(Path::new("/photos")).unwrap();
+    put(&disk, "/photos/holiday.jpg", b"sun");
+    every_door(
+        &disk,
+        "/photos",
+        |error| matches!(error, Error::NotALog { dir, .. } if dir == Path::new("/photos")),
+    );
+    assert!(matches!(repair("/photos", &driven(&disk).0), Err(Error::NotALog { .. })));
+}
+
+#[test]
+fn a_file_where_the_directory_should_be_is_not_a_log() {
+    let disk = SimDisk::new(1);
+    put(&disk, "/log", b"I am a file");
+    every_door(&disk, "/log", |error| matches!(error, Error::NotALog { .. }));
+    assert_eq!(disk.contents(Path::new("/log")).unwrap(), b"I am a file");
+}
+
+#[test]
+fn nothing_is_created_where_a_log_must_be() {
+    let disk = SimDisk::new(1);
+    let before = disk.fingerprint();
+    let (mut options, _) = driven(&disk);
+    options.must_exist = true;
+    assert!(matches!(Log::open("/none", options.clone()), Err(Error::NotALog { .. })));
+    assert!(matches!(Reader::open("/none", options.clone()), Err(Error::NotALog { .. })));
+    assert_eq!(disk.fingerprint(), before);
+    disk.create_dir(Path::new("/empty")).unwrap();
+    assert!(matches!(Log::open("/empty", options.clone()), Err(Error::NotALog { .. })));
+    assert_eq!(disk.files(Path::new("/empty")).unwrap(), Vec::<String>::new());
+    // An empty directory may become a log.
+    let log = Log::open("/empty", driven(&disk).0).unwrap();
+    append(&log, 2);
+    log.close().unwrap();
+    let log = Log::open("/empty", options).unwrap();
+    assert_eq!(all(&log), payloads(1..=2));
+    log.close().unwrap();
+}
+
+fn crc(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// Gives a file another format version, and the checksum that a later Esker would have put.
+fn make_newer(disk: &SimDisk, file: &Path, version: u32) {
+    let mut bytes = disk.contents(file).unwrap();
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
+    bytes[12..16].fill(0);
+    let sum = if file.ends_with("manifest") {
+        // What follows the content is padding.
+        let len = u32::from_le_bytes(*bytes[16..20].first_chunk().unwrap()) & !(1 << 31);
+        crc(&bytes[..20 + len as usize])
+    } else {
+        // Bound to log and number, and to the start of the file.
+        let salt = crc(&bytes[16..40]).to_le_bytes();
+        crc(&[&salt, &[0; 4], &bytes[8..104]].concat())
+    };
+    disk.overwrite(file, 8, &version.to_le_bytes()).unwrap();
+    disk.overwrite(file, 12, &sum.to_le_bytes()).unwrap();
+}
+
+#[test]
+fn a_manifest_of_a_newer_version_is_refused() {
+    let (log, disk, _) = log();
+    append(&log, 3);
+    log.close().unwrap();
+    let manifest = Path::new(DIR).join("manifest");
+    make_newer(&disk, &manifest, 3);
+    every_door(
+        &disk,
+        DIR,
+        |error| matches!(error, Error::UnsupportedVersion { file, version: 3 } if *file == manifest),
+    );
+    assert!(matches!(repair(DIR, &driven(&disk).0), Err(Error::UnsupportedVersion { .. })));
+    make_newer(&disk, &manifest, 2);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(all(&log), payloads(1..=3));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_segment_of_a_newer_version_is_refused() {
+    let (log, disk, _) = log();
+    append(&log, 3);
+    log.close().unwrap();
+    let segment = segments(&disk, DIR).remove(0);
+    make_newer(&disk, &segment, 7);
+    every_door(
+        &disk,
+        DIR,
+        |error| matches!(error, Error::UnsupportedVersion { file, version: 7 } if *file == segment),
+    );
+    make_newer(&disk, &segment, 2);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(all(&log), payloads(1..=3));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_segment_of_another_log_is_refused() {
+    let disk = SimDisk::new(1);
+    for dir in ["/log", "/other"] {
+        let log = Log::open(dir, driven(&disk).0).unwrap();
+        append(&log, 30);
+        log.close().unwrap();
+    }
+    let ours = segments(&disk, "/log");
+    let theirs = segments(&disk, "/other");
+    let last = ours.len() - 1;
+    let kept = disk.contents(&ours[last]).unwrap();
+    let bytes = disk.contents(&theirs[last]).unwrap();
+    disk.overwrite(&ours[last], 0, &bytes).unwrap();
+    every_door(
+        &disk,
+        "/log",
+        |error| matches!(error, Error::ForeignFile { file } if *file == ours[last]),
+    );
+    disk.overwrite(&ours[last], 0, &kept).unwrap();
+    let log = Log::open("/log", driven(&disk).0).unwrap();
+    assert_eq!(all(&log), payloads(1..=30));
+    log.close().unwrap();
+}
+
+/// On the real disk, where kinds of errors are the system's.
+#[test]
+fn the_real_disk_gives_the_same_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, b"x").unwrap();
+    let error = Log::open(&file, Options::default()).unwrap_err();
+    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    let error = Reader::open(&file, Options::default()).unwrap_err();
+    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    let error = Reader::open(dir.path().join("none"), Options::default()).unwrap_err();
+    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    let error = Log::open(dir.path(), Options::default()).unwrap_err();
+    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+    let mut options = Options::on(Arc::new(esker_disk::StdDisk::new()));
+    options.must_exist = true;
+    let error = Log::open(dir.path().join("none"), options).unwrap_err();
+    assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+}

@@ -1,0 +1,14 @@
+//! A log from open to close: options, the lock, unknown files, metadata, errors and engine stops.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod app_metadata;
+mod close;
+mod engine_stop;
+mod errors;
+mod foreign_files;
+mod metadata;
+mod moved_directory;
+mod options;
+mod reopen;

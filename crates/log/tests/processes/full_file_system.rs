@@ -1,0 +1,201 @@
+//! A real file system that is full: written until `NoSpace`, closed, reopened, killed, read,
+//! truncated, and appended to again, with every value compared.
+//!
+//! Guards what a simulated disk takes for granted: that a failed `fallocate` gives back what it took,
+//! that reserved ranges can be written, and that the files of a log are enough to get out of it. Needs
+//! leave to mount; where that is missing it says SKIPPED. The images are mounted in a mount namespace of
+//! the test's own process, which goes with it, so that nothing stays mounted however the test ends.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Command;
+
+use esker_log::{Error, Log, Options, Seq, Start};
+
+/// The variable that tells this binary's child what to do, and where.
+const INSIDE: &str = "ESKER_FULL_DISK";
+const DIES: &str = "ESKER_FULL_DISK_DIES";
+
+fn payload(seq: u64) -> Vec<u8> {
+    let len = 1000 + (seq * 7919 % 60_000) as usize;
+    (0..len as u64).map(|at| (seq * 31 + at * 7) as u8).collect()
+}
+
+/// A record that does not fit in what was reserved when the disk was full.
+fn large() -> Vec<u8> {
+    vec![0; 1 << 20]
+}
+
+fn options() -> Options {
+    Options::default()
+}
+
+/// Appends until the disk is full; the error.
+fn fill(log: &Log) -> Error {
+    loop {
+        let mut tickets = Vec::new();
+        for _ in 0..50 {
+            match log.append(&payload(log.accepted().0 + 1)) {
+                Ok(ticket) => tickets.push(ticket),
+                Err(error) => {
+                    log.barrier().unwrap().wait().unwrap();
+                    return error;
+                }
+            }
+        }
+        tickets.pop().unwrap().wait().unwrap();
+    }
+}
+
+/// Every value from `first` to `last`, and no other.
+fn check(log: &Log, first: u64, last: u64) {
+    let mut stream = log.stream(Start::Oldest).unwrap();
+    let mut next = first;
+    while let Some(batch) = stream.try_next().unwrap() {
+        for record in &batch {
+            assert_eq!(record.seq, Seq(next));
+            assert!(record.payload == payload(next), "another value under {next}");
+            next += 1;
+        }
+    }
+    assert_eq!(next, last + 1);
+}
+
+fn is_no_space(error: &Error) -> bool {
+    matches!(error, Error::NoSpace { .. })
+}
+
+/// The life of a log on a full disk; `at` is where the file system is mounted.
+fn live(at: &Path) {
+    let dir = at.join("log");
+    let log = Log::open(&dir, options()).unwrap();
+    let error = fill(&log);
+    assert!(is_no_space(&error), "{error:?}");
+    let mut last = log.durable().0;
+    assert!(last > 100, "only {last} records on the disk");
+    assert!(is_no_space(&log.append(&large()).unwrap_err()));
+    check(&log, 1, last);
+    // Another program takes whatever is left.
+    let rest = at.join("rest");
+    hog(&rest);
+    log.close().unwrap();
+    hog(&at.join("rest of closing"));
+
+    for _ in 0..3 {
+        let log = Log::open(&dir, options()).unwrap();
+        check(&log, 1, last);
+        assert!(is_no_space(&log.append(&large()).unwrap_err()));
+        log.close().unwrap();
+    }
+    for _ in 0..3 {
+        let died = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "full_file_system::inside", "--nocapture"])
+            .env(INSIDE, at)
+            .env(DIES, "1")
+            .stderr(std::process::Stdio::null())
+            .status();
+        assert_eq!(died.unwrap().signal(), Some(libc::SIGABRT));
+        let log = Log::open(&dir, options()).unwrap();
+        let now = log.durable().0;
+        assert!(now >= last);
+        check(&log, 1, now);
+        last = now;
+        log.close().unwrap();
+        hog(&at.join("rest of closing"));
+    }
+
+    let log = Log::open(&dir, options()).unwrap();
+    let internal = log.append_internal(&payload(last + 1)).unwrap().wait().unwrap();
+    assert_eq!(internal.seq, Seq(last + 1));
+    log.truncate_before(last - 20).unwrap();
+    check(&log, last - 20, last + 1);
+    log.close().unwrap();
+    for name in ["rest", "rest of closing"] {
+        std::fs::remove_file(at.join(name)).unwrap();
+    }
+    let log = Log::open(&dir, options()).unwrap();
+    for seq in last + 2..last + 100 {
+        assert_eq!(log.append(&payload(seq)).unwrap().wait().unwrap().seq, Seq(seq));
+    }
+    check(&log, last - 20, last + 99);
+    log.close().unwrap();
+}
+
+/// Fills the disk with a file.
+fn hog(path: &Path) {
+    use std::io::Write;
+    let mut file = std::fs::File::options().create(true).append(true).open(path).unwrap();
+    for size in [1 << 20, 64 << 10, 4 << 10, 512] {
+        while file.write_all(&vec![0xA5; size]).and_then(|()| file.sync_data()).is_ok() {}
+    }
+}
+
+/// Opens the log on the full disk, appends what there is room for, and dies.
+fn die(at: &Path) {
+    let log = Log::open(at.join("log"), options()).unwrap();
+    let error = fill(&log);
+    assert!(is_no_space(&error), "{error:?}");
+    std::process::abort();
+}
+
+fn run_inside(kind: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("mounted");
+    std::fs::create_dir(&at).unwrap();
+    let image = dir.path().join("image");
+    let (image, mounted) = (image.display(), at.display());
+    let mount = match kind {
+        "tmpfs" => format!("mount -t tmpfs -o size=55m esker-test '{mounted}'"),
+        kind => {
+            let size = if kind == "xfs" { "320M" } else { "55M" };
+            format!(
+                "truncate -s {size} '{image}' && mkfs.{kind} -q '{image}' && \
+                 mount -o loop '{image}' '{mounted}'"
+            )
+        }
+    };
+    let test = std::env::current_exe().unwrap();
+    // 77: it could not be mounted. The namespace takes its mounts with it.
+    let script = format!(
+        "({mount}) 2>/dev/null >&2 || exit 77; exec '{}' --exact full_file_system::inside --nocapture",
+        test.display()
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
+    let status = unshare.env(INSIDE, &at).status();
+    match status.as_ref().map(std::process::ExitStatus::code) {
+        Ok(Some(0)) => {}
+        Ok(Some(77)) => println!("SKIPPED: {kind} cannot be made or mounted here"),
+        // A test that fails is another status.
+        Ok(Some(1)) | Err(_) => println!("SKIPPED: {kind}: no mount namespace here"),
+        other => panic!("{kind}: {other:?}"),
+    }
+}
+
+/// What the others run in their mount namespaces.
+#[test]
+fn inside() {
+    if let Some(at) = std::env::var_os(INSIDE) {
+        match std::env::var_os(DIES) {
+            None => live(Path::new(&at)),
+            Some(_) => die(Path::new(&at)),
+        }
+    }
+}
+
+#[test]
+fn ext4() {
+    run_inside("ext4");
+}
+
+#[test]
+fn xfs() {
+    run_inside("xfs");
+}
+
+#[test]
+fn tmpfs() {
+    run_inside("tmpfs");
+}

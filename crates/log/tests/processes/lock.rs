@@ -1,0 +1,96 @@
+//! One owner: a second opening for writing fails at once and names the directory, in this process
+//! and in another; reading needs no lock; a dead owner leaves none.
+//!
+//! Guards W-8, W-26, of WB-12 the second process, and of WT-15 the lock.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Error, Log, Options, Reader, Start, repair};
+
+use crate::fixture::{DIR, all, append, driven, log, payloads};
+
+const CHILD: &str = "ESKER_TEST_LOCKED_CHILD";
+
+fn locked<T>(outcome: esker_log::Result<T>, dir: &Path) {
+    match outcome.err() {
+        Some(Error::Locked { dir: told, .. }) if told == dir => {}
+        other => panic!("not locked: {other:?}"),
+    }
+}
+
+#[test]
+fn a_second_opening_is_refused_while_the_first_lives() {
+    let (log, disk, _) = log();
+    append(&log, 3);
+    let before = disk.fingerprint();
+    for _ in 0..2 {
+        let refused = Log::open(DIR, driven(&disk).0);
+        locked(refused, Path::new(DIR));
+    }
+    locked(repair(DIR, &driven(&disk).0), Path::new(DIR));
+    assert_eq!(disk.fingerprint(), before, "a refused opening changes nothing");
+    // The first goes on.
+    append(&log, 2);
+    let reader = Reader::open(DIR, driven(&disk).0).unwrap();
+    assert!(reader.stream(Start::Oldest).unwrap().try_next().unwrap().is_some());
+    log.close().unwrap();
+    // Closed is free, also while the handle is still there.
+    let again = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(all(&again), payloads(1..=5));
+    again.close().unwrap();
+    drop(log);
+}
+
+#[test]
+fn a_refused_opening_frees_nothing() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    drop(Log::open(DIR, driven(&disk).0));
+    locked(Log::open(DIR, driven(&disk).0), Path::new(DIR));
+    log.close().unwrap();
+}
+
+fn child(dir: &Path) -> (Child, impl BufRead) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "lock::another_process_is_refused_and_a_dead_one_leaves_no_lock",
+            "--nocapture",
+        ])
+        .env(CHILD, dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let told = BufReader::new(child.stdout.take().unwrap());
+    (child, told)
+}
+
+#[test]
+fn another_process_is_refused_and_a_dead_one_leaves_no_lock() {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        let log = Log::open(dir, Options::default()).unwrap();
+        append(&log, 10);
+        println!("open");
+        std::io::stdout().flush().unwrap();
+        // Until the parent kills it, or is gone.
+        let _ = std::io::stdin().read_line(&mut String::new());
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("log");
+    let (mut child, told) = child(&dir);
+    assert!(told.lines().any(|line| line.unwrap().ends_with("open")));
+    locked(Log::open(&dir, Options::default()), &dir);
+    let reader = Reader::open(&dir, Options::default()).unwrap();
+    assert_eq!(reader.durable().0, 10);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let log = Log::open(&dir, Options::default()).unwrap();
+    assert_eq!(all(&log), payloads(1..=10));
+    log.close().unwrap();
+}

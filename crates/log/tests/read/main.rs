@@ -1,0 +1,8 @@
+//! Reading: lookups and streams.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod lookup;
+mod streams;
+mod ten_thousand_readers;

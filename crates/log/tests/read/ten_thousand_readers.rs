@@ -1,0 +1,196 @@
+//! Ten thousand streams on one log: all wait, all are woken by one commit, and whoever leaves, leaves
+//! nothing behind. And what readers hold stands in nobody's way.
+//!
+//! Guards W-10, WB-9 and `reader_memory`; and the trap WT-14 (a reader that holds what it read keeps
+//! its own append waiting for ever).
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Batch, Error, Log, Start, Stream};
+
+use crate::fixture::{
+    self, DIR, Wakes, append, driven, in_time, payload, payloads, poll, ready, seen, small, until,
+};
+
+const CROWD: usize = 10_000;
+/// Of the small options.
+const WINDOW: u64 = 8 << 10;
+const BUFFERS: u64 = 2 * WINDOW;
+
+/// Streams that wait at the tip, and the waker that they share.
+struct Crowd {
+    streams: Vec<Stream>,
+    wakes: Arc<Wakes>,
+    waker: Waker,
+}
+
+impl Crowd {
+    fn waiting(log: &Log, count: usize) -> Self {
+        let streams = (0..count).map(|_| log.stream(Start::Tip).unwrap()).collect();
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut crowd = Self { streams, wakes, waker };
+        crowd.wait();
+        crowd
+    }
+
+    /// All wait again.
+    fn wait(&mut self) {
+        for stream in &mut self.streams {
+            assert!(poll(stream, &self.waker).is_pending());
+        }
+    }
+
+    /// The batch that each has next.
+    fn take(&mut self) -> Vec<Batch> {
+        self.streams.iter_mut().map(|stream| ready(poll(stream, &self.waker))).collect()
+    }
+}
+
+fn log() -> Log {
+    Log::open(DIR, small(&SimDisk::new(1))).unwrap()
+}
+
+#[test]
+fn one_append_wakes_them_all_and_each_reads_it() {
+    let log = log();
+    append(&log, 3);
+    let mut crowd = Crowd::waiting(&log, CROWD);
+    assert_eq!(log.metadata().waiting, CROWD);
+    for round in 1..=3 {
+        let seq = 3 + round as u64;
+        append(&log, 1);
+        until("everybody is woken", || crowd.wakes.count() >= round * CROWD);
+        assert_eq!(crowd.wakes.count(), round * CROWD, "one wake for each");
+        let batches = crowd.take();
+        assert!(batches.iter().all(|batch| seen(batch) == payloads([seq])));
+        // They share the bytes.
+        assert!(log.metadata().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
+        crowd.wait();
+    }
+    let Crowd { streams, wakes, waker } = crowd;
+    drop(streams);
+    drop(waker);
+    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(Arc::strong_count(&wakes), 1, "a waker is left behind");
+    append(&log, 20);
+    assert!(log.metadata().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
+    log.close().unwrap();
+}
+
+#[test]
+fn half_may_leave_while_they_wait() {
+    let log = log();
+    let mut stay = Crowd::waiting(&log, CROWD / 2);
+    let mut leave = Crowd::waiting(&log, CROWD / 2);
+    assert_eq!(log.metadata().waiting, CROWD);
+    leave.streams.truncate(CROWD / 4);
+    assert_eq!(log.metadata().waiting, CROWD * 3 / 4);
+    leave.streams.clear();
+    assert_eq!(log.metadata().waiting, CROWD / 2);
+    append(&log, 1);
+    until("the rest is woken", || stay.wakes.count() >= CROWD / 2);
+    assert!(stay.take().iter().all(|batch| seen(batch) == payloads([1])));
+    assert_eq!((stay.wakes.count(), leave.wakes.count()), (CROWD / 2, 0));
+    // Others may come to the places that were left.
+    let mut come = Crowd::waiting(&log, CROWD / 2);
+    stay.wait();
+    assert_eq!(log.metadata().waiting, CROWD);
+    append(&log, 1);
+    until("all are woken", || stay.wakes.count() + come.wakes.count() >= CROWD * 3 / 2);
+    assert!(stay.take().iter().chain(&come.take()).all(|batch| seen(batch) == payloads([2])));
+    drop((stay, come, leave));
+    assert_eq!(log.metadata().waiting, 0);
+    log.close().unwrap();
+}
+
+#[test]
+fn closing_ends_every_wait() {
+    let log = log();
+    append(&log, 1);
+    let mut crowd = Crowd::waiting(&log, CROWD);
+    log.close().unwrap();
+    assert_eq!(crowd.wakes.count(), CROWD);
+    for stream in &mut crowd.streams {
+        let end = poll(stream, &crowd.waker);
+        assert!(matches!(end, Poll::Ready(Some(Err(Error::Closed)))), "{end:?}");
+        assert!(matches!(poll(stream, &crowd.waker), Poll::Ready(None)));
+    }
+    drop(crowd);
+    assert_eq!(log.metadata().waiting, 0);
+}
+
+/// A reader that appends, and drops nothing that it ever read: through every buffer many times, past
+/// `reader_memory`, and with room for more each time.
+#[test]
+fn who_holds_what_it_read_can_still_append() {
+    let mut options = small(&SimDisk::new(1));
+    options.tail_cache = 32 << 10;
+    options.reader_memory = 64 << 10;
+    let log = Log::open(DIR, options).unwrap();
+    let writer = log.clone();
+    let held = in_time("appending", move || {
+        let mut stream = writer.stream(Start::Oldest).unwrap();
+        let mut held = Vec::new();
+        for seq in 1..=300 {
+            let ticket = writer.append(&payload(seq)).unwrap();
+            assert_eq!(ticket.wait().unwrap().seq.0, seq);
+            held.push(stream.next_blocking().unwrap());
+        }
+        held
+    });
+    assert!(log.metadata().memory_bytes > 64 << 10, "{:?}", log.metadata());
+    assert_eq!(held.iter().flat_map(seen).collect::<Vec<_>>(), payloads(1..=300));
+    log.close().unwrap();
+}
+
+/// Beyond `reader_memory` all readers read from the files, and when what is held was dropped they are
+/// back at the memory of the tail.
+#[test]
+fn readers_who_drop_nothing_get_no_more_than_reader_memory() {
+    let (tail_cache, reader_memory) = (64 << 10, 128 << 10);
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = driven(&disk);
+    (options.tail_cache, options.reader_memory) = (tail_cache, reader_memory);
+    let log = Log::open(DIR, options).unwrap();
+    let bound = BUFFERS + tail_cache + reader_memory + tail_cache + WINDOW;
+    let mut streams: Vec<_> = (0..4).map(|_| log.stream(Start::Oldest).unwrap()).collect();
+    let mut held: Vec<Vec<Batch>> = vec![Vec::new(); streams.len()];
+    let mut peak = 0;
+    let reads = disk.stats().reads;
+    for round in 0..300 {
+        append(&log, 1);
+        // Each is at another place: the later ones fall behind and catch up.
+        for (n, stream) in streams.iter_mut().enumerate() {
+            if round % (n + 1) == 0 {
+                while let Some(batch) = stream.try_next().unwrap() {
+                    held[n].push(batch);
+                }
+            }
+        }
+        peak = peak.max(log.metadata().memory_bytes);
+        assert!(peak <= bound, "{peak} after {round} rounds, and not {bound}");
+    }
+    assert!(peak > reader_memory, "{peak}");
+    assert!(disk.stats().reads > reads, "nobody was sent to the files");
+    for (stream, mut held) in streams.iter_mut().zip(held) {
+        while let Some(batch) = stream.try_next().unwrap() {
+            held.push(batch);
+        }
+        assert_eq!(held.iter().flat_map(seen).collect::<Vec<_>>(), payloads(1..=300));
+    }
+    append(&log, 10);
+    let memory = log.metadata().memory_bytes;
+    assert!(memory <= BUFFERS + tail_cache + WINDOW, "{memory}");
+    let reads = disk.stats().reads;
+    for mut stream in streams {
+        let all = fixture::rest(&mut stream);
+        assert_eq!(all, payloads(301..=310));
+    }
+    assert_eq!(disk.stats().reads, reads, "the tail is in memory");
+    engine.run();
+    log.close().unwrap();
+}

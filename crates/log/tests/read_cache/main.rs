@@ -1,0 +1,10 @@
+//! Reads of records that left the tail cache.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod cancellation;
+mod failed_reads;
+mod hung_reads;
+mod shared_reads;
+mod truncated_while_reading;

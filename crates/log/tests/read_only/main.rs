@@ -1,0 +1,9 @@
+//! Readers beside the writer, in this process or another.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod lagging_reader;
+mod verify_during_writes;
+mod waiting;
+mod watermark;

@@ -1,0 +1,263 @@
+//! Waiting for what another process writes: every commit ends the wait, and so do a look that fails and
+//! the end of the reader; a wait that is given up loses nothing.
+//!
+//! Guards W-10 and WB-9 for readers beside the writer.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, SimDisk};
+use esker_log::{Batch, Engine, Error, Log, Reader, ReaderStream, Result, Start};
+use futures_util::{Stream, StreamExt};
+
+use crate::fixture::{
+    self, DIR, Wakes, append, block_on, driven, follows, in_time, payload, poll_once, small, until,
+};
+
+const SHORT: Duration = Duration::from_millis(5);
+
+/// A log with the threads of the process, and a reader beside it with its own.
+fn both(disk: &SimDisk) -> (Log, Reader) {
+    let log = Log::open(DIR, small(disk)).unwrap();
+    (log, Reader::open(DIR, small(disk)).unwrap())
+}
+
+fn waiting(stream: &mut ReaderStream) -> Result<Batch> {
+    block_on(stream.next()).unwrap()
+}
+
+fn poll(stream: &mut ReaderStream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+    std::pin::Pin::new(stream).poll_next(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn each_commit_wakes_whoever_waits() {
+    let (log, reader) = both(&SimDisk::new(1));
+    let (tell, told) = sync_channel(0);
+    for next in [ReaderStream::next_blocking, waiting] {
+        let (tell, mut stream) = (tell.clone(), reader.stream(Start::Tip).unwrap());
+        std::thread::spawn(move || {
+            let mut last = 0;
+            while last < 60 {
+                last = follows(&next(&mut stream).unwrap(), last);
+                tell.send(last).unwrap();
+            }
+        });
+    }
+    // Nothing more is appended before both have had this one.
+    for seq in 1..=60 {
+        append(&log, 1);
+        for _ in 0..2 {
+            assert_eq!(told.recv_timeout(fixture::LONG), Ok(seq));
+        }
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn a_wait_has_an_end() {
+    let (log, reader) = both(&SimDisk::new(1));
+    let mut stream = reader.stream(Start::Tip).unwrap();
+    for seq in 1..=3 {
+        let end = stream.next_timeout(SHORT).err();
+        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
+        append(&log, 1);
+        assert_eq!(follows(&stream.next_timeout(fixture::LONG).unwrap(), seq - 1), seq);
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn one_thread_is_enough() {
+    let disk = SimDisk::new(1);
+    let (options, _) = driven(&disk);
+    let log = Log::open(DIR, options.clone()).unwrap();
+    let reader = Reader::open(DIR, options).unwrap();
+    let mut stream = reader.stream(Start::Tip).unwrap();
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(Arc::clone(&wakes));
+    let mut last = 0;
+    for _ in 0..10 {
+        assert!(poll(&mut stream, &waker).is_pending());
+        append(&log, 3);
+        let before = wakes.count();
+        reader.refresh().unwrap();
+        assert_eq!(wakes.count(), before + 1, "looking again wakes");
+        last = follows(&fixture::ready(poll(&mut stream, &waker)), last);
+        append(&log, 3);
+        last = follows(&stream.next_timeout(fixture::LONG).unwrap(), last);
+        assert_eq!(last, log.durable().0);
+        let end = stream.next_timeout(SHORT).err();
+        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn closing_the_reader_ends_every_wait() {
+    let (log, reader) = both(&SimDisk::new(1));
+    append(&log, 5);
+    reader.refresh().unwrap();
+    let mut caught_up = reader.stream(Start::Oldest).unwrap();
+    assert_eq!(follows(&caught_up.next_blocking().unwrap(), 0), 5);
+    let (begun, begins) = sync_channel(0);
+    let threads: Vec<_> = [ReaderStream::next_blocking, waiting]
+        .into_iter()
+        .map(|next| {
+            let (begun, mut stream) = (begun.clone(), reader.stream(Start::Tip).unwrap());
+            std::thread::spawn(move || {
+                begun.send(()).unwrap();
+                next(&mut stream).map(|batch| batch.stored_bytes())
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        begins.recv_timeout(fixture::LONG).unwrap();
+    }
+    reader.clone().close();
+    for thread in threads {
+        let end = in_time("a wait", move || thread.join().unwrap());
+        assert!(matches!(end, Err(Error::Closed)), "{end:?}");
+    }
+    for end in [
+        caught_up.try_next().map(drop),
+        caught_up.next_blocking().map(drop),
+        reader.refresh(),
+        reader.stream(Start::Tip).map(drop),
+    ] {
+        assert!(matches!(end, Err(Error::Closed)), "{end:?}");
+    }
+    let end = block_on(caught_up.next());
+    assert!(matches!(end, Some(Err(Error::Closed))), "{end:?}");
+    assert!(block_on(caught_up.next()).is_none());
+    log.close().unwrap();
+}
+
+/// The writer begins another session, so that everything has to be looked at, and nothing can be.
+#[test]
+fn a_look_that_fails_is_told_and_not_kept() {
+    for next in [ReaderStream::next_blocking, waiting] {
+        let disk = SimDisk::new(1);
+        let (log, reader) = both(&disk);
+        append(&log, 5);
+        reader.refresh().unwrap();
+        let mut stream = reader.stream(Start::Oldest).unwrap();
+        assert_eq!(follows(&stream.next_blocking().unwrap(), 0), 5);
+        log.close().unwrap();
+        let log = Log::open(DIR, small(&disk)).unwrap();
+        append(&log, 5);
+        disk.inject(Fault::on(Op::List, Effect::Io));
+        let (error, mut stream) = in_time("a wait over a disk that fails", move || {
+            let error = next(&mut stream).err();
+            (error, stream)
+        });
+        assert!(error.as_ref().is_some_and(fixture::is_eio), "{error:?}");
+        disk.clear_faults();
+        assert_eq!(follows(&stream.next_blocking().unwrap(), 5), 10);
+        log.close().unwrap();
+    }
+}
+
+/// With a future for each poll, far behind, where the disk is waited for, and at the tip, where the
+/// writer is.
+#[test]
+fn a_future_for_each_poll_loses_nothing() {
+    const RECORDS: u64 = 600;
+    let disk = SimDisk::new(1);
+    let (log, reader) = both(&disk);
+    append(&log, RECORDS / 2);
+    reader.refresh().unwrap();
+    let dropped = in_time("reading with many futures", move || {
+        let writer = std::thread::spawn(move || {
+            append(&log, RECORDS / 2);
+            log.close().unwrap();
+        });
+        let mut stream = reader.stream(Start::Oldest).unwrap();
+        let (mut last, mut dropped) = (0, 0);
+        while last < RECORDS {
+            match poll_once(&mut stream.next()) {
+                Poll::Ready(batch) => last = follows(&batch.unwrap().unwrap(), last),
+                Poll::Pending => {
+                    dropped += 1;
+                    std::thread::yield_now();
+                }
+            }
+        }
+        writer.join().unwrap();
+        dropped
+    });
+    assert!(dropped > 0, "nothing was ever waited for");
+}
+
+/// A bad unit makes a task wait for a look at everything: that future may be dropped, too.
+#[test]
+fn damage_is_told_to_tasks_that_come_and_go() {
+    let disk = SimDisk::new(1);
+    let (log, reader) = both(&disk);
+    append(&log, 40);
+    reader.refresh().unwrap();
+    let mut stream = reader.stream(Start::Oldest).unwrap();
+    let name = disk.files(DIR.as_ref()).unwrap().into_iter().filter(|name| name.ends_with(".seg"));
+    let oldest = std::path::Path::new(DIR).join(name.min().unwrap());
+    disk.flip_bit(&oldest, (4096 * 6 + 100) * 8).unwrap();
+    let (last, error) = in_time("reading up to the damage", move || {
+        let mut last = 0;
+        loop {
+            match poll_once(&mut stream.next()) {
+                Poll::Ready(Some(Ok(batch))) => last = follows(&batch, last),
+                Poll::Ready(other) => return (last, other),
+                Poll::Pending => std::thread::yield_now(),
+            }
+        }
+    });
+    assert_eq!(last, 5, "a lonely record takes a block");
+    assert!(matches!(error, Some(Err(Error::Corrupted(_)))), "{error:?}");
+    log.close().unwrap();
+}
+
+#[test]
+fn while_nobody_waits_nothing_looks() {
+    let disk = SimDisk::new(1);
+    let (log, reader) = both(&disk);
+    let mut stream = reader.stream(Start::Tip).unwrap();
+    append(&log, 1);
+    follows(&waiting(&mut stream).unwrap(), 0);
+    let end = stream.next_timeout(SHORT).err();
+    assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
+    // The stream is there, and does not wait any more.
+    let mut before = 0;
+    until("the reads come to an end", || {
+        std::thread::sleep(10 * SHORT);
+        std::mem::replace(&mut before, disk.reads()) == disk.reads()
+    });
+    drop(log.append(&payload(2)).unwrap());
+    assert_eq!(follows(&stream.next_blocking().unwrap(), 1), 2);
+    log.close().unwrap();
+}
+
+/// The engine of the options reads for the tasks, and may be gone.
+#[test]
+fn without_threads_that_read_the_waiting_one_reads() {
+    let disk = SimDisk::new(1);
+    let engine = Engine::new(1).unwrap();
+    let mut options = small(&disk);
+    options.engine = Some(engine.clone());
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    append(&log, 100);
+    let reader = Reader::open(DIR, options).unwrap();
+    engine.stop();
+    let mut stream = reader.stream(Start::Oldest).unwrap();
+    let last = in_time("reading without an engine", move || {
+        let mut last = 0;
+        while last < 100 {
+            last = follows(&waiting(&mut stream).unwrap(), last);
+        }
+        last
+    });
+    assert_eq!(last, 100);
+    log.close().unwrap();
+}

@@ -1,0 +1,250 @@
+//! The durable mark: it can be read and awaited at any time, and other processes read up to it
+//! beside the writer.
+//!
+//! Guards L-13, W-4, W-6's promise that readers need no lock, and of L-8 the reader over nothing
+//! but the files.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
+use esker_log::{Error, Log, Numbered, Options, Reader, ReaderStream, Seq, Start};
+
+use crate::fixture::{
+    self, DIR, LONG, Seen, all, append, block_on, driven, log, payload, payloads, poll_once, seen,
+    small,
+};
+
+fn rest(stream: &mut ReaderStream) -> Vec<Seen> {
+    std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect()
+}
+
+fn reader(disk: &SimDisk) -> Reader {
+    Reader::open(DIR, driven(disk).0).unwrap()
+}
+
+#[test]
+fn everything_at_or_below_the_mark_survives() {
+    let (log, disk, engine) = log();
+    for seq in 1..=30 {
+        let kept = log.append(&payload(seq)).unwrap();
+        if seq % 7 == 0 {
+            log.barrier().unwrap().wait().unwrap();
+        }
+        let after = disk.fork(seq);
+        after.power_cut(Persist::Nothing);
+        after.power_on();
+        let durable = log.durable().0;
+        assert_eq!(durable, seq / 7 * 7);
+        let other = Log::open(DIR, driven(&after).0).unwrap();
+        assert!(all(&other).starts_with(&payloads(1..=durable)));
+        other.close().unwrap();
+        std::mem::forget(kept);
+    }
+    engine.stop();
+}
+
+#[test]
+fn the_mark_can_be_awaited_and_asks_for_nothing() {
+    let (log, _, engine) = log();
+    append(&log, 2);
+    block_on(log.wait_durable(0)).unwrap();
+    block_on(log.wait_durable(2)).unwrap();
+    let ticket = log.append(&payload(3)).unwrap();
+    let mut third = Box::pin(log.wait_durable(3));
+    let mut fourth = Box::pin(log.wait_durable(4));
+    assert!(poll_once(&mut third).is_pending() && poll_once(&mut fourth).is_pending());
+    engine.run();
+    assert!(poll_once(&mut third).is_pending(), "it asked for a commit");
+    ticket.wait().unwrap();
+    assert!(poll_once(&mut third).is_ready());
+    assert!(poll_once(&mut fourth).is_pending());
+    append(&log, 1);
+    assert!(poll_once(&mut fourth).is_ready());
+    drop((third, fourth));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_reader_beside_the_writer_sees_what_is_durable_and_no_more() {
+    let (log, disk, _) = log();
+    let reader = reader(&disk);
+    let mut stream = reader.stream(Start::Oldest).unwrap();
+    let mut got = Vec::new();
+    for round in 1..=30 {
+        append(&log, round % 5);
+        let kept = log.append(&payload(log.accepted().0 + 1)).unwrap();
+        reader.refresh().unwrap();
+        assert_eq!(reader.durable(), log.durable());
+        got.extend(rest(&mut stream));
+        assert_eq!(got, payloads(1..=log.durable().0));
+        assert_eq!(stream.last(), log.durable());
+        kept.wait().unwrap();
+    }
+    let unseen = log.durable().0;
+    assert!(matches!(reader.read(unseen), Err(Error::NotFound { .. })), "before it looks again");
+    reader.refresh().unwrap();
+    assert_eq!(reader.read(unseen).unwrap().payload(), payload(unseen));
+    assert!(log.metadata().segments > 4);
+    log.close().unwrap();
+}
+
+/// The record is in the file, and its commit has not come back.
+#[test]
+fn a_commit_in_flight_is_not_shown() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    append(&log, 3);
+    let gate = Gate::new();
+    let _opens = fixture::Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Write, Effect::BlockReturn(gate.clone())).path(".seg").nth(1));
+    drop(log.append(&payload(4)).unwrap());
+    assert!(gate.wait_for(1, LONG));
+    let beside = reader(&disk);
+    assert_eq!((log.durable(), beside.durable()), (Seq(3), Seq(3)));
+    assert_eq!(rest(&mut beside.stream(Start::Oldest).unwrap()), payloads(1..=3));
+    assert_eq!(all(&log), payloads(1..=3));
+    gate.open();
+    block_on(log.wait_durable(4)).unwrap();
+    fixture::until("the mark moves", || {
+        beside.refresh().unwrap();
+        beside.durable() == Seq(4)
+    });
+    log.close().unwrap();
+}
+
+#[test]
+fn a_reader_goes_on_from_writer_to_writer() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    append(&log, 20);
+    let reader = reader(&disk);
+    let mut stream = reader.stream(Start::After(Seq(5))).unwrap();
+    let mut got = rest(&mut stream);
+    let mut last = 20;
+    let mut log = Some(log);
+    for round in 0..4 {
+        log.take().unwrap().close().unwrap();
+        let fresh = Reader::open(DIR, driven(&disk).0).unwrap();
+        assert_eq!((fresh.is_closed_cleanly(), fresh.durable()), (true, Seq(last)));
+        reader.refresh().unwrap();
+        assert_eq!(reader.durable(), Seq(last));
+        let next = Log::open(DIR, driven(&disk).0).unwrap();
+        append(&next, 20);
+        last += 20;
+        log = Some(next);
+        reader.refresh().unwrap();
+        got.extend(rest(&mut stream));
+        assert_eq!(got, payloads(6..=last), "round {round}");
+    }
+    log.take().unwrap().close().unwrap();
+}
+
+#[test]
+fn a_reader_notices_that_the_writer_closed() {
+    let (log, disk, _) = log();
+    append(&log, 3);
+    let reader = reader(&disk);
+    reader.refresh().unwrap();
+    assert!(!reader.is_closed_cleanly());
+    log.close().unwrap();
+    reader.refresh().unwrap();
+    assert!(reader.is_closed_cleanly());
+    assert_eq!(reader.durable(), Seq(3));
+}
+
+#[test]
+fn a_reader_behind_the_floor_is_told() {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = driven(&disk);
+    options.retention.segments = Some(3);
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 20);
+    let reader = reader(&disk);
+    let mut stream = reader.stream(Start::Oldest).unwrap();
+    append(&log, 500);
+    engine.run();
+    reader.refresh().unwrap();
+    let told = std::iter::from_fn(|| stream.try_next().transpose()).find_map(Result::err);
+    match told {
+        Some(Error::Trimmed { oldest }) => assert_eq!(oldest, log.oldest()),
+        other => panic!("not trimmed: {other:?}"),
+    }
+    let fresh = Reader::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!(rest(&mut fresh.stream(Start::Oldest).unwrap()), payloads(log.oldest().0..=520));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_reader_changes_nothing() {
+    let (log, disk, _) = log();
+    append(&log, 50);
+    drop(log.append(&payload(51)).unwrap());
+    disk.kill();
+    disk.power_on();
+    let before = (disk.fingerprint(), disk.operations());
+    let reader = reader(&disk);
+    reader.refresh().unwrap();
+    assert!(!reader.is_closed_cleanly());
+    assert_eq!(rest(&mut reader.stream(Start::Oldest).unwrap()), payloads(1..=50));
+    assert_eq!((disk.fingerprint(), disk.operations()), before);
+}
+
+const CHILD: &str = "ESKER_TEST_WATERMARK_CHILD";
+
+/// The writer is another process; it says how far it is durable, and that much is there to read.
+/// Then it is killed, and nothing that was shown goes away.
+#[test]
+fn a_reader_follows_another_process() {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        let log = Log::open(dir, Options::default()).unwrap();
+        let mut stdout = std::io::stdout();
+        for seq in 1.. {
+            let record = Numbered { seq: Seq(seq), prev: Seq(seq - 1), payload: &payload(seq) };
+            log.append(record).unwrap().wait().unwrap();
+            if writeln!(stdout, "durable {seq}").and_then(|()| stdout.flush()).is_err() {
+                break;
+            }
+        }
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("log");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "watermark::a_reader_follows_another_process", "--nocapture"])
+        .env(CHILD, &dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut reading = None;
+    let mut got = Vec::new();
+    for line in lines {
+        let line = line.unwrap();
+        let Some(durable) = line.split("durable ").nth(1) else { continue };
+        let durable: u64 = durable.parse().unwrap();
+        if !durable.is_multiple_of(10) {
+            continue;
+        }
+        let (reader, stream) = reading.get_or_insert_with(|| {
+            let reader = Reader::open(&dir, Options::default()).unwrap();
+            let stream = reader.stream(Start::Oldest).unwrap();
+            (reader, stream)
+        });
+        reader.refresh().unwrap();
+        got.extend(rest(stream));
+        assert!(got.len() as u64 >= durable, "{} of {durable}", got.len());
+        if durable >= 300 {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(got.len() >= 300);
+    assert_eq!(got, payloads(1..=got.len() as u64));
+    let log = Log::open(&dir, Options::default()).unwrap();
+    assert!(all(&log).starts_with(&got));
+    log.close().unwrap();
+}

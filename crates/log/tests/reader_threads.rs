@@ -1,0 +1,91 @@
+//! The threads of a reader end with it, whoever was the last to hold it. Alone in its process, because it
+//! looks at the process's threads.
+//!
+//! Guards W-16 and WT-13 for readers beside the writer.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+#[path = "kit/fixture.rs"]
+mod fixture;
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Error, Log, Reader, ReaderStream, Start};
+use fixture::{DIR, append, block_on, follows, in_time, small, until};
+use futures_util::StreamExt;
+
+/// How many threads of this name there are. A thread gives itself its name when it first runs.
+fn threads(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    tasks
+        .filter(|task| {
+            std::fs::read_to_string(task.path().join("comm")).is_ok_and(|n| n.trim() == name)
+        })
+        .count()
+}
+
+/// Reads from far behind up to the tip and waits there.
+fn busy(reader: &Reader) -> ReaderStream {
+    let mut stream = reader.stream(Start::Oldest).unwrap();
+    in_time("reading", move || {
+        let mut last = 0;
+        while last < 300 {
+            last = follows(&block_on(stream.next()).unwrap().unwrap(), last);
+        }
+        let end = stream.next_timeout(std::time::Duration::from_millis(1)).err();
+        assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
+        stream
+    })
+}
+
+#[test]
+fn the_threads_end_with_the_reader() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, small(&disk)).unwrap();
+    append(&log, 300);
+    let open = || Reader::open(DIR, small(&disk)).unwrap();
+    let none = || threads("esker-follow") + threads("esker-read") == 0;
+
+    let idle = open();
+    drop(idle.stream(Start::Oldest).unwrap());
+    assert!(none(), "a thread before anybody waits");
+
+    // The handle goes first, and the stream last.
+    let stream = busy(&idle);
+    drop(idle);
+    until("it has threads", || threads("esker-follow") == 1 && threads("esker-read") > 0);
+    drop(stream);
+    until("the threads end", none);
+
+    // The stream goes first; then many readers at once.
+    let many: Vec<_> = (0..5).map(|_| open()).collect();
+    let streams: Vec<_> = many.iter().map(busy).collect();
+    until("each has one", || threads("esker-follow") == 5);
+    drop((streams, many));
+    until("the threads end", none);
+
+    // Closed, and still held.
+    let closed = open();
+    let stream = busy(&closed);
+    closed.close();
+    until("the threads end", none);
+    drop((closed, stream));
+
+    // The stream is dropped by the very thread that wakes it.
+    let reader = open();
+    let mut stream = busy(&reader);
+    drop(reader);
+    struct Last(std::sync::Mutex<Option<ReaderStream>>);
+    impl std::task::Wake for Last {
+        fn wake(self: std::sync::Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+        }
+    }
+    let last = std::sync::Arc::new(Last(std::sync::Mutex::new(None)));
+    let waker = std::task::Waker::from(std::sync::Arc::clone(&last));
+    let mut cx = std::task::Context::from_waker(&waker);
+    assert!(std::pin::Pin::new(&mut stream).poll_next_unpin(&mut cx).is_pending());
+    *last.0.lock().unwrap() = Some(stream);
+    append(&log, 1);
+    until("the threads end", none);
+    log.close().unwrap();
+}

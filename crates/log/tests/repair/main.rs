@@ -1,0 +1,13 @@
+//! Repair of corrupted logs.
+
+#[path = "../kit/corruption_kit/mod.rs"]
+mod corruption_kit;
+
+mod missing_files;
+mod power_cuts;
+mod readers_at_the_gap;
+mod repeated;
+mod truncate;
+mod truncated_logs;
+mod valid_logs;
+mod valid_units_are_kept;

@@ -1,0 +1,315 @@
+//! Repair of logs of which headers, whole segments or the manifest are gone.
+//!
+//! Guards: an oldest segment that vanishes without a gap, sound units that go with the headers of
+//! their neighbours, truncated records that come back in silence with a manifest made anew, and a
+//! directory with nothing but a watermark page that is taken for a new log.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Engine, Error, Log, OnCorruption, Reader, Seq, Start, repair, verify};
+
+use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::harm::{delete, unlink};
+use crate::corruption_kit::healing::{Loss, Repairing, quarantine};
+use crate::corruption_kit::map::{in_dir, segment_path};
+use crate::corruption_kit::sample::{self, Sample, options, payload};
+use crate::corruption_kit::{self, DIR};
+
+/// The claims that are left without these segments and without the headers of those.
+fn claim_left(sample: &Sample, gone: &[u64], headless: &[u64]) -> u64 {
+    let is = |file: &Path, numbers: &[u64]| numbers.iter().any(|n| segment_path(*n) == file);
+    let left = sample.map.claims.iter().filter(|claim| {
+        let in_a_header = claim.at.start == 0 && is(&claim.file, headless);
+        !is(&claim.file, gone) && !in_a_header
+    });
+    left.map(|claim| claim.seq).max().unwrap_or(0)
+}
+
+/// Any set of headers is corrupt, and at most one segment is missing.
+#[test]
+fn any_headers_and_one_segment() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        let numbers: Vec<u64> = sample.map.segments.iter().map(|segment| segment.number).collect();
+        let missing = numbers.iter().map(|number| vec![*number]).chain([vec![]]);
+        for gone in missing {
+            for set in 0u32..1 << numbers.len() {
+                let headless: Vec<u64> = numbers
+                    .iter()
+                    .enumerate()
+                    .filter(|(n, number)| set >> n & 1 == 1 && !gone.contains(number))
+                    .map(|(_, number)| *number)
+                    .collect();
+                if headless.len() + gone.len() == numbers.len()
+                    || claim_left(&sample, &gone, &headless) < sample.last()
+                {
+                    continue;
+                }
+                let disk = sample.disk.fork(1);
+                for number in &headless {
+                    disk.flip_bit(&segment_path(*number), 60 * 8).unwrap();
+                }
+                let mut losses = Vec::new();
+                for number in &gone {
+                    unlink(&disk, &segment_path(*number));
+                    let of = sample.map.segments.iter().find(|s| s.number == *number).unwrap();
+                    let last = of.units.last().map_or(of.prev_seq, |unit| unit.last_seq);
+                    losses.push(Loss {
+                        segment: *number,
+                        bytes: 0..0,
+                        records: (of.prev_seq, last),
+                    });
+                }
+                let name = format!("{}, headers {headless:?}, missing {gone:?}", sample.name);
+                cases.run(name, || {
+                    let engine = Engine::manual();
+                    let sound = headless.is_empty() && gone.is_empty();
+                    let report = verify(DIR, &options(&disk, &engine));
+                    let report = report.map_err(|error| format!("{error:?}"))?;
+                    if report.damage.is_empty() != sound {
+                        return Err(format!("verify finds {:?}", report.damage));
+                    }
+                    match Log::open(DIR, options(&disk.fork(3), &engine)) {
+                        Ok(_) if !sound => return Err("it opens".into()),
+                        Err(Error::Corrupted(_)) | Ok(_) => {}
+                        Err(other) => return Err(format!("{other:?}")),
+                    }
+                    quarantine(&sample, &disk, &losses, Repairing::Function)
+                });
+            }
+        }
+    }
+    cases.finish(60);
+}
+
+/// A log of one segment, truncated inside it.
+fn truncated(at: u64) -> SimDisk {
+    let disk = SimDisk::new(1);
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    for seq in 1..=12 {
+        log.append(&payload("truncated", seq, 100)).unwrap().wait().unwrap();
+    }
+    if at > 0 {
+        log.truncate_before(at).unwrap();
+    }
+    log.close().unwrap();
+    disk
+}
+
+fn readable(disk: &SimDisk) -> (u64, u64) {
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(disk, &engine)).unwrap();
+    (log.oldest().0, log.durable().0)
+}
+
+#[test]
+fn a_manifest_made_anew_keeps_the_trim_point() {
+    let disk = truncated(8);
+    unlink(&disk, &in_dir("manifest"));
+    let repaired = repair(DIR, &options(&disk, &Engine::manual())).unwrap();
+    assert!(repaired.manifest);
+    assert_eq!(repaired.may_be_truncated, None, "the page proves it");
+    assert_eq!(readable(&disk), (8, 12));
+}
+
+#[test]
+fn without_the_page_it_says_what_may_have_been_truncated() {
+    for at in [0, 8] {
+        let disk = truncated(at);
+        unlink(&disk, &in_dir("manifest"));
+        unlink(&disk, &in_dir("mark"));
+        let repaired = repair(DIR, &options(&disk, &Engine::manual())).unwrap();
+        assert_eq!(repaired.may_be_truncated, Some((Seq(0), Seq(12))), "truncated before {at}");
+        assert_eq!(readable(&disk), (1, 12));
+    }
+    let disk = truncated(0);
+    unlink(&disk, &in_dir("manifest"));
+    let repaired = repair(DIR, &options(&disk, &Engine::manual())).unwrap();
+    assert_eq!(repaired.may_be_truncated, None, "nothing was");
+}
+
+#[test]
+fn nothing_but_a_watermark_page_is_not_a_new_log() {
+    let disk = truncated(8);
+    for name in ["manifest", "00000000000000000001.seg"] {
+        unlink(&disk, &in_dir(name));
+    }
+    let engine = Engine::manual();
+    let before = disk.fingerprint();
+    let is_damaged = |error: Error| assert!(matches!(error, Error::Corrupted(_)), "{error:?}");
+    is_damaged(Log::open(DIR, options(&disk, &engine)).unwrap_err());
+    is_damaged(Reader::open(DIR, options(&disk, &engine)).unwrap_err());
+    is_damaged(verify(DIR, &options(&disk, &engine)).unwrap_err());
+    assert_eq!(disk.fingerprint(), before);
+    let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
+    assert!(repaired.manifest);
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    let told = log.stream(Start::Oldest).unwrap().try_next().unwrap_err();
+    assert!(matches!(told, Error::Quarantined { from: Seq(7), to: Seq(12) }), "{told:?}");
+    assert_eq!(log.append(b"on").unwrap().wait().unwrap().seq, Seq(13));
+}
+
+/// Without a sound header the page says whose log it is.
+#[test]
+fn all_headers_and_the_manifest() {
+    for sample in [sample::closed(), sample::killed()] {
+        let (disk, _) = delete(&sample, &in_dir("manifest"));
+        for segment in &sample.map.segments {
+            disk.flip_bit(&segment_path(segment.number), 60 * 8).unwrap();
+        }
+        quarantine(&sample, &disk, &[], Repairing::Function).unwrap();
+    }
+}
+
+/// A truncating repair below the trim point: what is appended then can be read.
+#[test]
+fn cutting_below_the_trim_point() {
+    let disk = truncated(8);
+    disk.flip_bit(&segment_path(1), (4096 + 80) * 8).unwrap();
+    let engine = Engine::manual();
+    let mut options = options(&disk, &engine);
+    options.validate = esker_log::OpenCheck::Full;
+    options.on_corruption = OnCorruption::Truncate;
+    let log = Log::open(DIR, options).unwrap();
+    let seq = log.append(b"on").unwrap().wait().unwrap().seq;
+    assert_eq!(&*log.read(seq).unwrap(), b"on");
+    assert_eq!(log.oldest(), seq);
+}
+
+#[test]
+fn a_dead_segment_of_another_log_is_not_removed() {
+    let (sample, other) = (sample::closed(), sample::killed());
+    let manifest = other.disk.contents(&in_dir("manifest")).unwrap();
+    let mut manifest = manifest;
+    manifest[44..52].copy_from_slice(&99u64.to_le_bytes());
+    corruption_kit::format::set_sealed_version(&mut manifest, corruption_kit::format::VERSION);
+    let (disk, _) = corruption_kit::harm::replace(&sample, &in_dir("manifest"), &manifest);
+    let before = disk.files(Path::new(DIR)).unwrap();
+    match Log::open(DIR, options(&disk, &Engine::manual())) {
+        Err(Error::ForeignFile { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    let told = verify(DIR, &options(&disk, &Engine::manual())).unwrap_err();
+    assert!(matches!(told, Error::ForeignFile { .. }), "{told:?}");
+    assert_eq!(disk.files(Path::new(DIR)).unwrap(), before);
+}
+
+/// An older manifest of a clean close, of a log that has the same last record elsewhere now.
+#[test]
+fn a_clean_end_of_an_earlier_time_is_damage_for_verify_too() {
+    let disk = truncated(0);
+    let older = disk.contents(&in_dir("manifest")).unwrap();
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    Log::open(DIR, options(&disk, &engine)).unwrap().close().unwrap();
+    corruption_kit::harm::put(&disk, &in_dir("manifest"), &older);
+    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Corrupted(_))));
+    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    repair(DIR, &options(&disk, &engine)).unwrap();
+    assert!(verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    assert_eq!(readable(&disk), (1, 12));
+}
+
+/// Three segments, of which the first was dropped after the trim point had reached its end. Gives the
+/// manifest of the moment between.
+fn dropped_behind_the_trim_point() -> (SimDisk, Vec<u8>) {
+    let disk = SimDisk::new(1);
+    let engine = Engine::manual();
+    let mut options = options(&disk, &engine);
+    options.segment_records = Some(4);
+    let log = Log::open(DIR, options).unwrap();
+    let append = |seq| {
+        log.append(&payload("dropped", seq, 100)).unwrap().wait().unwrap();
+    };
+    (1..=4).for_each(append);
+    log.truncate_before(5).unwrap();
+    let between = disk.contents(&in_dir("manifest")).unwrap();
+    (5..=12).for_each(append);
+    log.truncate_before(5).unwrap();
+    engine.run();
+    assert!(disk.contents(&segment_path(1)).is_err(), "it left the log");
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    (disk, between)
+}
+
+#[test]
+fn a_segment_without_records_is_not_missed() {
+    let (disk, between) = dropped_behind_the_trim_point();
+    corruption_kit::harm::put(&disk, &in_dir("manifest"), &between);
+    let engine = Engine::manual();
+    for other in [None, Some(&between)] {
+        let disk = disk.fork(1);
+        if let Some(bytes) = other {
+            corruption_kit::harm::put(&disk, &segment_path(1), bytes);
+        }
+        let report = verify(DIR, &options(&disk, &engine)).unwrap();
+        assert_eq!((report.damage, report.records), (vec![], 8));
+        (0..3).for_each(|_| assert_eq!(readable(&disk), (5, 12)));
+    }
+}
+
+/// The manifest from before the first segment was durable.
+#[test]
+fn an_older_manifest_without_a_first_segment_drops_nothing() {
+    let disk = SimDisk::new(1);
+    let engine = Engine::manual();
+    let mut options = options(&disk, &engine);
+    options.segment_records = Some(4);
+    let log = Log::open(DIR, options).unwrap();
+    let older = disk.contents(&in_dir("manifest.next")).unwrap();
+    for seq in 1..=12 {
+        log.append(&payload("older", seq, 100)).unwrap().wait().unwrap();
+    }
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    corruption_kit::harm::put(&disk, &in_dir("manifest"), &older);
+    (0..3).for_each(|_| assert_eq!(readable(&disk), (1, 12)));
+}
+
+/// The last record is corrupt, and all were dropped: new records must not get its number.
+#[test]
+fn a_log_that_ends_below_its_trim_point_is_damaged() {
+    let disk = truncated(0);
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    log.truncate_before(13).unwrap();
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    let bytes = disk.contents(&segment_path(1)).unwrap();
+    let mut blocks = bytes.chunks(4096);
+    let last = blocks.rposition(|block| block.iter().any(|byte| *byte != 0)).unwrap();
+    disk.flip_bit(&segment_path(1), (last as u64 * 4096 + 100) * 8).unwrap();
+    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Corrupted(_))));
+    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    repair(DIR, &options(&disk, &engine)).unwrap();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    assert_eq!(log.append(b"next").unwrap().seq(), Seq(13));
+}
+
+/// With the manifest the watermark page was lost, too, and the newest units have no later one.
+#[test]
+fn readers_see_all_that_a_repair_left() {
+    let disk = truncated(0);
+    let engine = Engine::manual();
+    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    log.append(&payload("truncated", 13, 100)).unwrap().wait().unwrap();
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    for name in ["manifest", "mark"] {
+        unlink(&disk, &in_dir(name));
+    }
+    assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest);
+    let reader = Reader::open(DIR, options(&disk, &engine)).unwrap();
+    assert_eq!(*reader.read(13).unwrap(), *payload("truncated", 13, 100));
+}

@@ -1,0 +1,107 @@
+//! Every kind of reader comes to a gap that a repair left.
+//!
+//! Guards: a reader that ends at a gap, spins in front of it, passes over it without a word, or
+//! meets it although it asked for what lies behind.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use esker_log::{Engine, Error, Log, OnCorruption, Reader, Seq, Start};
+use futures_util::{FutureExt, StreamExt};
+
+use crate::corruption_kit::DIR;
+use crate::corruption_kit::healing;
+use crate::corruption_kit::reading::{self, Item};
+use crate::corruption_kit::sample::{self, Sample, options};
+
+fn gaps(sample: &Sample) -> Vec<(u64, u64)> {
+    let gap = |item: &Item| match item {
+        Item::Gap(from, to) => Some((*from, *to)),
+        Item::Record { .. } => None,
+    };
+    sample.items.iter().filter_map(gap).collect()
+}
+
+/// What a source gives until it has to wait.
+fn told(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -> Vec<(u64, u64)> {
+    let mut gaps: Vec<(u64, u64)> = Vec::new();
+    for _ in 0..1000 {
+        match next() {
+            None | Some(Err(Error::Timeout)) => return gaps,
+            Some(Ok(batch)) => assert!(!batch.is_empty()),
+            Some(Err(Error::Quarantined { from, to })) => match gaps.last_mut() {
+                // Two damaged units side by side may be one gap or two.
+                Some((_, end)) if *end == from.0 => *end = to.0,
+                _ => gaps.push((from.0, to.0)),
+            },
+            Some(Err(error)) => panic!("{error:?}"),
+        }
+    }
+    panic!("it spins");
+}
+
+fn open(sample: &Sample) -> Log {
+    healing::open(&sample.disk.fork(1), OnCorruption::Fail).unwrap()
+}
+
+#[test]
+fn a_blocking_one_goes_on_and_then_waits() {
+    let sample = sample::quarantined();
+    let log = open(&sample);
+    let mut stream = log.stream(Start::Oldest).unwrap();
+    let found = told(|| Some(stream.next_timeout(Duration::from_millis(1))));
+    assert_eq!(found, gaps(&sample));
+    let mut stream = log.stream(Start::Oldest).unwrap();
+    let met = stream.iter().take_while(|next| match next {
+        Ok(batch) => batch.last() != Some(log.durable()),
+        Err(_) => true,
+    });
+    assert!(met.filter(Result::is_err).count() >= gaps(&sample).len());
+}
+
+#[test]
+fn an_asynchronous_one_goes_on_and_then_waits() {
+    let sample = sample::quarantined();
+    let log = open(&sample);
+    let mut stream = log.stream(Start::Oldest).unwrap();
+    assert_eq!(told(|| stream.next().now_or_never().flatten()), gaps(&sample));
+    // The next record wakes it as ever.
+    log.append(b"behind it all").unwrap().wait().unwrap();
+    let next = stream.next().now_or_never().flatten().unwrap().unwrap();
+    assert_eq!(next.iter().next().unwrap().payload, b"behind it all");
+}
+
+#[test]
+fn one_without_the_lock_meets_it_once() {
+    let sample = sample::quarantined();
+    let engine = Engine::manual();
+    let reader = Reader::open(DIR, options(&sample.disk, &engine)).unwrap();
+    let read = reading::of_reader(&reader, 0).unwrap();
+    assert!(read.error.is_none() && read.items == sample.items, "{:?}", read.error);
+    for (from, to) in gaps(&sample) {
+        for seq in from + 1..=to {
+            match reader.read(seq) {
+                Err(Error::Quarantined { from: f, to: t }) => assert!(f.0 < seq && seq <= t.0),
+                other => panic!("{seq}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn one_that_starts_behind_it_does_not_meet_it_and_one_inside_does() {
+    let sample = sample::quarantined();
+    let log = open(&sample);
+    for (from, to) in gaps(&sample) {
+        let behind = |start: Start| reading::of_log(&log, start).unwrap();
+        for start in [Start::After(Seq(to)), Start::From(Seq(to + 1))] {
+            let read = behind(start);
+            let want: Vec<&Item> = sample.items.iter().filter(|item| item.last() > to).collect();
+            assert!(read.error.is_none() && read.items.iter().eq(want), "{start:?}");
+        }
+        for seq in from..to {
+            let read = behind(Start::After(Seq(seq)));
+            assert!(matches!(read.items[0], Item::Gap(..)), "after {seq}: {:?}", read.items[0]);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Corruption to a log that was repaired before: in other units, in the gap itself, beside it, and
+//! several damages at once.
+//!
+//! Guards: a second repair that forgets the first gap, or puts its own kept bytes over those of the
+//! first; a gap that cannot be repaired because it is no unit of records.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Engine, OnCorruption, repair};
+
+use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::format::{Segment, Unit};
+use crate::corruption_kit::harm::{cut, flip};
+use crate::corruption_kit::healing::{Loss, Repairing, quarantine, without};
+use crate::corruption_kit::map::{in_dir, segment_path};
+use crate::corruption_kit::sample::{self, Sample, options};
+use crate::corruption_kit::{self, DIR, healing};
+
+/// Everything under `quarantine/`.
+fn kept(disk: &SimDisk) -> BTreeMap<String, Vec<u8>> {
+    let room = in_dir("quarantine");
+    let names = disk.files(&room).unwrap_or_default();
+    names
+        .into_iter()
+        .map(|name| (name.clone(), disk.contents(&room.join(&name)).unwrap()))
+        .collect()
+}
+
+fn nothing_is_overwritten(before: &SimDisk, after: &SimDisk) -> Result<(), String> {
+    let contents: Vec<Vec<u8>> = kept(after).into_values().collect();
+    for (name, content) in kept(before) {
+        if !contents.contains(&content) {
+            return Err(format!("{name} was put aside before and is not there any more"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn damage_to_a_repaired_log() {
+    let mut cases = Cases::default();
+    let sample = sample::quarantined();
+    for segment in &sample.map.segments {
+        for unit in &segment.units {
+            let file = segment_path(segment.number);
+            let (disk, harm) = flip(&sample, &file, unit.at.start as u64 + 30, 2);
+            let loss = sample.loss(&file, harm.at.start).unwrap();
+            for repairing in [Repairing::Function, Repairing::Opening] {
+                cases.run(format!("{harm}, gap: {}, {repairing:?}", unit.gap), || {
+                    quarantine(&sample, &disk, std::slice::from_ref(&loss), repairing)?;
+                    let repaired = disk.fork(1);
+                    let engine = Engine::manual();
+                    let done = repair(DIR, &options(&repaired, &engine));
+                    done.map_err(|error| format!("{error:?}"))?;
+                    nothing_is_overwritten(&disk, &repaired)
+                });
+            }
+        }
+    }
+    cases.finish(20);
+}
+
+#[test]
+fn the_same_place_again_and_again() {
+    // Each repair of a gap leaves a gap in the same place, whose header is damaged next.
+    let sample = sample::closed();
+    let segment = &sample.map.segments[1];
+    let unit = segment.units[0].clone();
+    let file = segment_path(segment.number);
+    let (disk, harm) = flip(&sample, &file, unit.at.start as u64 + 100, 2);
+    let loss = sample.loss(&file, harm.at.start).unwrap();
+    let items = without(&sample.items, &[loss.records]);
+    let first = disk.fork(1);
+    let engine = Engine::manual();
+    for round in 0..3 {
+        let before = disk.fork(2);
+        let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
+        assert_eq!(repaired.aside.len(), 1, "round {round}");
+        nothing_is_overwritten(&before, &disk).unwrap();
+        healing::sound(&disk, &items).unwrap();
+        disk.flip_bit(&file, unit.at.start as u64 * 8 + 99).unwrap();
+    }
+    repair(DIR, &options(&disk, &engine)).unwrap();
+    let stood = first.contents(&file).unwrap()[loss.bytes.clone()].to_vec();
+    assert!(
+        kept(&disk).into_values().any(|kept| kept == stood),
+        "the records are not kept any more"
+    );
+    healing::check_log(&healing::open(&disk, OnCorruption::Fail).unwrap(), &items).unwrap();
+}
+
+#[test]
+fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
+    // Truncation removes segments; were their numbers given again, the next damage in the same place
+    // would be kept under the same name.
+    let sample = sample::closed();
+    let disk = sample.disk.fork(1);
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    for round in 0..3u64 {
+        let map = corruption_kit::map::Map::of(&disk);
+        let file = segment_path(map.newest().number);
+        disk.flip_bit(&file, (4096 + 100) * 8 + round).unwrap();
+        let harmed = disk.contents(&file).unwrap();
+        let log = healing::open(&disk, OnCorruption::Truncate).unwrap();
+        log.append(&sample::payload("again", round, 900)).unwrap().wait().unwrap();
+        log.close().unwrap();
+        seen.push(harmed[4096..8192].to_vec());
+        let all = kept(&disk);
+        for (n, unit) in seen.iter().enumerate() {
+            let there =
+                all.values().any(|kept| kept.windows(4096).step_by(4096).any(|w| w == unit));
+            assert!(there, "what was put aside in round {n} is gone in round {round}");
+        }
+    }
+}
+
+#[test]
+fn a_header_and_a_unit() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for beheaded in &sample.map.segments {
+            for loss in losses(&sample) {
+                let file = segment_path(loss.segment);
+                let (disk, harm) = flip(&sample, &file, loss.bytes.start as u64 + 5, 0);
+                disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
+                if loss.records.1 > sample.map.claim_without(&harm.file, &harm.at) {
+                    continue;
+                }
+                let name = format!("{}, {harm} and header {}", sample.name, beheaded.number);
+                cases.run(name, || quarantine(&sample, &disk, &[loss], Repairing::Function));
+            }
+        }
+    }
+    cases.finish(60);
+}
+
+/// What is lost with each unit.
+fn losses(sample: &Sample) -> Vec<Loss> {
+    let of_segment = |segment: &Segment| {
+        let number = segment.number;
+        let loss = move |unit: &Unit| Loss {
+            segment: number,
+            bytes: unit.at.clone(),
+            records: (unit.prev_seq, unit.last_seq),
+        };
+        segment.units.iter().map(loss).collect::<Vec<_>>()
+    };
+    sample.map.segments.iter().flat_map(of_segment).collect()
+}
+
+/// All pairs of units, next to each other and apart.
+fn pairs(sample: &Sample) -> Vec<(Loss, Loss)> {
+    let all = losses(sample);
+    let pair = |n: usize, m: usize| Some((all.get(n)?.clone(), all.get(m)?.clone()));
+    (0..all.len()).flat_map(|n| [pair(n, n + 1), pair(n, n + 3)]).flatten().collect()
+}
+
+#[test]
+fn two_damages_at_once() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for (a, b) in pairs(&sample) {
+            let (disk, harm) = flip(&sample, &segment_path(a.segment), a.bytes.start as u64 + 5, 0);
+            disk.flip_bit(&segment_path(b.segment), b.bytes.start as u64 * 8 + 70).unwrap();
+            let lost = [a, b];
+            cases.run(format!("{}, {harm} and {:?}", sample.name, lost[1].bytes), || {
+                quarantine(&sample, &disk, &lost, Repairing::Function)
+            });
+        }
+    }
+    cases.finish(30);
+}
+
+/// Everything that stands in a segment.
+fn whole(sample: &Sample, segment: &Segment) -> Vec<Loss> {
+    losses(sample).into_iter().filter(|loss| loss.segment == segment.number).collect()
+}
+
+/// Nothing is kept of a file that is empty.
+fn unkept(losses: Vec<Loss>) -> Vec<Loss> {
+    losses.into_iter().map(|loss| Loss { bytes: 0..0, ..loss }).collect()
+}
+
+#[test]
+fn the_manifest_and_a_header() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for beheaded in &sample.map.segments {
+            for repairing in [Repairing::Function, Repairing::Opening] {
+                let (disk, harm) = flip(&sample, &in_dir("manifest"), 50, 1);
+                disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
+                let name = format!("{}, {harm} and header {}", sample.name, beheaded.number);
+                cases.run(format!("{name}, {repairing:?}"), || {
+                    quarantine(&sample, &disk, &[], repairing)
+                });
+            }
+        }
+    }
+    cases.finish(20);
+}
+
+#[test]
+fn an_emptied_segment_and_the_header_behind_it() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        for pair in sample.map.segments.windows(2) {
+            for manifest in [false, true] {
+                let (disk, harm) = cut(&sample, &segment_path(pair[0].number), 0);
+                disk.flip_bit(&segment_path(pair[1].number), 500).unwrap();
+                if manifest {
+                    disk.flip_bit(&in_dir("manifest"), 400).unwrap();
+                }
+                let lost = unkept(whole(&sample, &pair[0]));
+                let name = format!("{}, {harm} and header {}", sample.name, pair[1].number);
+                cases.run(format!("{name}, manifest: {manifest}"), || {
+                    quarantine(&sample, &disk, &lost, Repairing::Function)
+                });
+            }
+        }
+    }
+    cases.finish(16);
+}
+
+#[test]
+fn a_header_and_the_end_of_the_file() {
+    let mut cases = Cases::default();
+    for sample in [sample::closed(), sample::killed()] {
+        let segments = &sample.map.segments;
+        for segment in &segments[..segments.len() - 1] {
+            for end in [0].into_iter().chain(segment.units.iter().map(|unit| unit.at.start)) {
+                let (disk, harm) = cut(&sample, &segment_path(segment.number), end as u64);
+                if end > 0 {
+                    disk.flip_bit(&segment_path(segment.number), 500).unwrap();
+                }
+                let mut lost = whole(&sample, segment);
+                lost.retain(|loss| loss.bytes.start >= end);
+                let lost = unkept(lost);
+                cases.run(format!("{}, {harm} and its header", sample.name), || {
+                    quarantine(&sample, &disk, &lost, Repairing::Function)
+                });
+            }
+        }
+    }
+    cases.finish(20);
+}

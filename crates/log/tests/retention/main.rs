@@ -1,0 +1,8 @@
+//! Retention and truncation, and readers below the trim point.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod limits;
+mod readers_below_the_trim_point;
+mod truncate;

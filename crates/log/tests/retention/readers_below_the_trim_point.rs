@@ -1,0 +1,126 @@
+//! A reader behind what the log keeps is told, with the number to go on from, and never gets a
+//! wrong record instead.
+//!
+//! Guards W-16 and WB-7; and the trap WT-7, where the oldest record cannot be read any more once
+//! the first segment was recycled.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Engine, Error, Log, Seq, Start};
+
+use crate::fixture::{DIR, append, driven, log, payload, payloads, read_from, seen};
+
+/// A log whose ring has turned.
+fn turned() -> (Log, Engine) {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = driven(&disk);
+    options.retention.segments = Some(3);
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 600);
+    engine.run();
+    assert!(log.oldest() > Seq(300), "{}", log.oldest());
+    (log, engine)
+}
+
+fn oldest_told<T>(outcome: esker_log::Result<T>) -> u64 {
+    match outcome.err() {
+        Some(Error::Trimmed { oldest }) => oldest.0,
+        other => panic!("not trimmed: {other:?}"),
+    }
+}
+
+#[test]
+fn the_oldest_record_can_be_read_at_any_time() {
+    let (log, engine) = turned();
+    for _ in 0..30 {
+        append(&log, 10);
+        engine.run();
+        let oldest = log.oldest().0;
+        let kept = read_from(&log, Start::Oldest).unwrap();
+        assert_eq!(kept, payloads(oldest..=log.durable().0));
+        assert_eq!(log.read(oldest).unwrap().payload(), payload(oldest));
+        assert_eq!(read_from(&log, Start::From(Seq(oldest))).unwrap(), kept);
+        assert_eq!(read_from(&log, Start::After(Seq(oldest - 1))).unwrap(), kept);
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn every_way_to_what_was_dropped_says_so() {
+    let (log, _) = turned();
+    let oldest = log.oldest().0;
+    for below in [1, oldest / 2, oldest - 1] {
+        assert_eq!(oldest_told(log.read(below)), oldest);
+        assert_eq!(oldest_told(log.stream(Start::From(Seq(below)))), oldest);
+        assert_eq!(oldest_told(log.stream(Start::After(Seq(below - 1)))), oldest);
+    }
+    assert_eq!(oldest_told(log.read_at(esker_log::Position(5000))), oldest);
+    assert!(matches!(log.read(0), Err(Error::NotFound { .. })));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_slow_reader_is_told_and_goes_on_from_the_oldest() {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = driven(&disk);
+    options.retention.segments = Some(3);
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 20);
+    let mut not_begun = log.stream(Start::From(Seq(10))).unwrap();
+    let mut begun = log.stream(Start::Oldest).unwrap();
+    assert_eq!(seen(&begun.try_next().unwrap().unwrap())[0], (1, payload(1)));
+    append(&log, 900);
+    engine.run();
+    let oldest = log.oldest().0;
+    assert_eq!(oldest_told(not_begun.try_next()), oldest);
+    assert_eq!(oldest_told(begun.try_next()), oldest);
+    let mut again = log.stream(Start::Oldest).unwrap();
+    assert_eq!(seen(&again.try_next().unwrap().unwrap())[0], (oldest, payload(oldest)));
+    log.close().unwrap();
+}
+
+/// Truncation goes as far as to a single record; the rest of its segment is still there.
+#[test]
+fn a_reader_behind_a_truncation_is_told() {
+    let (log, ..) = log();
+    append(&log, 40);
+    let mut begun = log.stream(Start::Oldest).unwrap();
+    begun.try_next().unwrap().unwrap();
+    let mut far = log.stream(Start::From(Seq(30))).unwrap();
+    log.truncate_before(25).unwrap();
+    assert_eq!(oldest_told(begun.try_next()), 25);
+    assert_eq!(seen(&far.try_next().unwrap().unwrap())[0].0, 30);
+    assert_eq!(oldest_told(log.read(24)), 25);
+    assert_eq!(oldest_told(log.stream(Start::From(Seq(24)))), 25);
+    assert_eq!(read_from(&log, Start::From(Seq(25))).unwrap(), payloads(25..=40));
+    log.close().unwrap();
+}
+
+/// A batch in the hand stays what it is, whatever leaves the log.
+#[test]
+fn a_batch_in_the_hand_is_not_touched_by_recycling() {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = driven(&disk);
+    options.retention.segments = Some(2);
+    let log = Log::open(DIR, options).unwrap();
+    append(&log, 10);
+    let mut stream = log.stream(Start::Oldest).unwrap();
+    let mut held = Vec::new();
+    for round in 0..40 {
+        append(&log, 10);
+        engine.run();
+        match stream.try_next() {
+            Ok(Some(batch)) => held.push(batch),
+            Ok(None) => {}
+            Err(Error::Trimmed { .. }) => stream = log.stream(Start::Oldest).unwrap(),
+            Err(error) => panic!("round {round}: {error}"),
+        }
+    }
+    assert!(held.len() > 20);
+    for batch in &held {
+        for record in batch {
+            assert_eq!(record.payload, payload(record.seq.0));
+        }
+    }
+    log.close().unwrap();
+}

@@ -1,0 +1,114 @@
+//! `truncate_before`: exact to the record, durable when it returns, and space comes back.
+//!
+//! Guards what W-1 and L-12 say about bounded space where the user decides, and of LT-7 the
+//! retention by position.
+
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
+use esker_log::{Error, Log, Seq};
+
+use crate::fixture::{DIR, all, append, driven, is_eio, log, payload, payloads};
+
+#[test]
+fn records_below_are_gone_and_the_rest_stays() {
+    let (log, ..) = log();
+    append(&log, 300);
+    let mut segments = log.metadata().segments;
+    for seq in [1, 2, 3, 60, 61, 150, 299, 300] {
+        log.truncate_before(seq).unwrap();
+        assert_eq!((log.oldest(), log.metadata().after), (Seq(seq), Seq(seq - 1)));
+        assert_eq!(all(&log), payloads(seq..=300), "before {seq}");
+        assert!(log.metadata().segments <= segments);
+        segments = log.metadata().segments;
+    }
+    assert_eq!(segments, 1);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_number_at_or_below_the_oldest_changes_nothing() {
+    let (log, disk, _) = log();
+    append(&log, 50);
+    log.truncate_before(20).unwrap();
+    let before = disk.fingerprint();
+    for seq in [0, 1, 19, 20] {
+        log.truncate_before(seq).unwrap();
+    }
+    assert_eq!((disk.fingerprint(), log.oldest()), (before, Seq(20)));
+    log.close().unwrap();
+}
+
+#[test]
+fn everything_can_be_dropped_and_numbers_go_on() {
+    let (log, disk, _) = log();
+    append(&log, 50);
+    log.truncate_before(51).unwrap();
+    assert_eq!(all(&log), []);
+    assert_eq!((log.oldest(), log.last()), (Seq(51), Some(Seq(50))));
+    log.close().unwrap();
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert_eq!((all(&log), log.last()), (vec![], Some(Seq(50))));
+    append(&log, 2);
+    assert_eq!(all(&log), payloads(51..=52));
+    log.close().unwrap();
+}
+
+#[test]
+fn what_is_not_durable_or_not_there_cannot_be_dropped() {
+    let (log, ..) = log();
+    append(&log, 5);
+    let ticket = log.append(&payload(6)).unwrap();
+    assert!(matches!(log.truncate_before(7), Err(Error::NotFound { seq: Seq(7) })));
+    assert!(matches!(log.truncate_before(u64::MAX), Err(Error::NotFound { .. })));
+    assert_eq!(all(&log), payloads(1..=5));
+    ticket.wait().unwrap();
+    log.truncate_before(7).unwrap();
+    assert_eq!(all(&log), []);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_truncation_that_returned_survives_a_power_cut() {
+    for persist in [Persist::Nothing, Persist::Everything, Persist::Random] {
+        let (log, disk, _) = log();
+        append(&log, 200);
+        log.truncate_before(120).unwrap();
+        disk.power_cut(persist);
+        disk.power_on();
+        drop(log);
+        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        assert_eq!(all(&log), payloads(120..=200));
+        append(&log, 1);
+        assert_eq!(all(&log), payloads(120..=201));
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn space_comes_back() {
+    let (log, disk, engine) = log();
+    append(&log, 500);
+    engine.run();
+    let used = disk.used();
+    log.truncate_before(480).unwrap();
+    assert!(disk.used() < used - (300 << 10), "{} of {used}", disk.used());
+    log.close().unwrap();
+}
+
+#[test]
+fn a_truncation_that_fails_poisons_the_log_and_loses_nothing() {
+    let disk = SimDisk::new(1);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    append(&log, 200);
+    disk.inject(Fault::on(Op::Sync, Effect::Io).path("manifest"));
+    let failed = log.truncate_before(100).unwrap_err();
+    assert!(matches!(failed, Error::Io(_)) && is_eio(&failed), "{failed:?}");
+    disk.clear_faults();
+    let refused = log.append(b"x").unwrap_err();
+    assert!(matches!(refused, Error::Poisoned(_)) && is_eio(&refused), "{refused:?}");
+    drop(log);
+    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let left = all(&log);
+    assert!(left == payloads(1..=200) || left == payloads(100..=200));
+    log.close().unwrap();
+}
