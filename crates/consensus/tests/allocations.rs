@@ -3,13 +3,14 @@
 #![allow(unsafe_code)] // A global allocator is unsafe to implement; see the one SAFETY comment.
 #![allow(clippy::unwrap_used)]
 
-mod setting;
+#[path = "kit/fixture.rs"]
+mod fixture;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use setting::{LOW, MODES, Setting, log};
+use fixture::{LOW, MODES, Setting, log};
 
 /// The system's allocator, which counts for each thread.
 struct Counting;

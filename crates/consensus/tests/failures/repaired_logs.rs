@@ -6,15 +6,14 @@
 //! open, or that promises again.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, inspect};
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, repair};
-use setting::{DIR, HIGH, HIGHER, LOW, Setting, driven, log, open_on};
+
+use crate::fixture::{DIR, HIGH, HIGHER, LOW, Setting, driven, log, open_on};
 
 fn close(s: Setting) -> SimDisk {
     s.log.close().unwrap();

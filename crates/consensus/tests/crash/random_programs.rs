@@ -3,11 +3,10 @@
 //! `ESKER_SEEDS=n` goes through n of them for each mode.
 #![allow(clippy::panic)]
 
-mod harness;
-
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
-use harness::{Dice, Setup, Stop, World, program};
+
+use crate::harness::{Dice, Setup, Stop, World, program};
 
 /// Half of them with a small cache, and half of them without a sync for each commit.
 fn setup(mode: Mode, seed: u64) -> Setup {

@@ -8,11 +8,10 @@
 //! `ESKER_SEEDS=n` goes through n programs for each mode.
 #![allow(clippy::panic)]
 
-mod harness;
-
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
-use harness::{Dice, Setup, Stop, World, program};
+
+use crate::harness::{Dice, Setup, Stop, World, program};
 
 fn seeds(default: u64) -> u64 {
     std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)

@@ -9,7 +9,6 @@
 //!
 //! Everything runs on the test's thread with a manual engine: a case is fixed by its seed and the
 //! place where the power goes.
-#![allow(dead_code)] // Each test binary uses its own part.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod model;
@@ -25,7 +24,6 @@ use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::Engine;
 
 use model::Model;
-#[allow(unused_imports)] // As above.
 pub use program::{Bid, Dice, SLOTS, Step, program};
 
 pub const DIR: &str = "/consensus";

@@ -7,8 +7,6 @@
 //! `ESKER_SOAK=1` takes every byte, those of the padding among them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -16,7 +14,8 @@ use std::path::{Path, PathBuf};
 use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options};
 use esker_disk::sim::SimDisk;
 use esker_log::Engine;
-use setting::{DIR, HIGH, HIGHER, LOW, driven, log_with, value};
+
+use crate::fixture::{self, DIR, HIGH, HIGHER, LOW, driven, log_with, value};
 
 /// Slots of four pages of the index, one of them with nothing but committed slots.
 const COMMITTED: [u64; 10] = [0, 1, 2, 4, 5, 6, 4096, 4097, 4099, 8192];
@@ -35,18 +34,18 @@ enum Left {
 
 const WAYS: [Left; 3] = [Left::Closed, Left::Killed, Left::KilledLate];
 
-fn accept(s: &setting::Setting, ballot: Ballot, slots: &[u64]) {
+fn accept(s: &fixture::Setting, ballot: Ballot, slots: &[u64]) {
     let values: Vec<_> = slots.iter().map(|slot| value(*slot)).collect();
     let pairs: Vec<_> = slots.iter().copied().zip(values.iter().map(Vec::as_slice)).collect();
     s.log.accept_batch(ballot, &pairs).unwrap().wait().unwrap();
 }
 
-fn commit(s: &setting::Setting, slots: &[u64]) {
+fn commit(s: &fixture::Setting, slots: &[u64]) {
     let marks: Vec<_> = slots.iter().map(|slot| (*slot, LOW)).collect();
     s.log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
 }
 
-fn learn(s: &setting::Setting, slot: u64) {
+fn learn(s: &fixture::Setting, slot: u64) {
     s.log.learn(slot, LOW, &value(slot)).unwrap().wait().unwrap();
 }
 

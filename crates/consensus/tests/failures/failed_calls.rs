@@ -1,8 +1,6 @@
 //! What goes wrong below is told, and never taken for success.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -10,7 +8,8 @@ use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Options};
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op, Open, read_full_at, write_all_at};
 use esker_log::{OnCorruption, Seq};
-use setting::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
+
+use crate::fixture::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
 
 #[test]
 fn a_failed_write_latches_for_every_operation_and_reads_go_on() {

@@ -5,12 +5,11 @@
 //! values for one slot.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use esker_consensus::{Ballot, Entry, Error, IterateOptions, Mode, Promised, Result};
-use setting::{HIGH, HIGHER, LOW, MODES, Setting, log, log_with, value};
+
+use crate::fixture::{HIGH, HIGHER, LOW, MODES, Setting, log, log_with, value};
 
 const HIGHEST: Ballot = Ballot::new(9, 9);
 

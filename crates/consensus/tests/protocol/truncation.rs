@@ -1,14 +1,13 @@
 //! Dropping slots at both ends, and what of it outlives a crash.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::path::Path;
 
 use esker_consensus::{Error, Mode};
 use esker_disk::sim::{Effect, Fault};
 use esker_disk::{Disk, Op};
-use setting::{DIR, HIGH, HIGHER, LOW, MODES, Setting, log, open_on, value};
+
+use crate::fixture::{self, DIR, HIGH, HIGHER, LOW, MODES, Setting, log, open_on, value};
 
 fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
     for slot in slots {
@@ -97,9 +96,9 @@ fn a_truncated_log_opens_without_its_note() {
         s.log.close().unwrap();
         let disk = s.disk.clone();
         drop(s);
-        let dir = disk.process().open_dir(std::path::Path::new(setting::DIR)).unwrap();
+        let dir = disk.process().open_dir(std::path::Path::new(fixture::DIR)).unwrap();
         dir.unlink("note").unwrap();
-        let s = setting::open_on(&disk, mode, |_| {});
+        let s = fixture::open_on(&disk, mode, |_| {});
         assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(149)));
         assert_eq!(s.committed_slots(), (150..200).chain([9999]).collect::<Vec<_>>());
         assert_eq!(s.log.frontier(), Some(199));

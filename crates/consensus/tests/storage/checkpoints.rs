@@ -1,10 +1,9 @@
 //! Checkpoints that nobody asked for: when they come, and on which thread.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use esker_consensus::{Ballot, Mode};
-use setting::log_with;
+
+use crate::fixture::log_with;
 
 /// Guards against a log that only promises, and replays all of its promises when it opens.
 #[test]

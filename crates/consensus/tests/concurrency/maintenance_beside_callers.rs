@@ -2,8 +2,6 @@
 //! themselves, and nothing is reported before it is durable.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
@@ -12,7 +10,8 @@ use std::time::Duration;
 use esker_consensus::{ConsensusLog, Error, Mode, Options};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use setting::{DIR, HIGH, LOW, MODES, Setting, log, value};
+
+use crate::fixture::{self, DIR, HIGH, LOW, MODES, Setting, log, value};
 
 fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -113,7 +112,7 @@ fn a_floor_that_is_not_durable_goes_with_the_power() {
     assert_eq!((s.log.floor(), s.committed_slots()), (None, (10..20).collect()));
     s.disk.power_cut(esker_disk::sim::Persist::Nothing);
     s.disk.power_on();
-    let s = setting::open_on(&s.disk, Mode::Durable, |_| {});
+    let s = fixture::open_on(&s.disk, Mode::Durable, |_| {});
     assert_eq!((s.log.floor(), s.committed_slots()), (None, (0..20).collect()));
 }
 

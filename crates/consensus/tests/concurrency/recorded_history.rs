@@ -8,7 +8,7 @@
 //! `ESKER_SOAK=n` runs n seeds of longer lives.
 #![allow(clippy::panic, clippy::print_stdout)]
 
-mod history;
+use crate::history;
 
 #[test]
 fn threads_see_whole_answers_and_crashes_take_nothing_back() {

@@ -10,10 +10,9 @@
 //! `ESKER_SOAK=n` goes through n cases, of longer lives.
 #![allow(clippy::panic)]
 
-mod harness;
-
-use harness::strategy::case;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+use crate::harness::strategy::case;
 
 #[test]
 fn hold_what_was_promised() {

@@ -1,8 +1,6 @@
 //! Many threads at once: nothing is lost, nothing is torn, nothing hangs.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
@@ -11,7 +9,8 @@ use std::time::Duration;
 use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use setting::{DIR, HIGH, LOW, MODES};
+
+use crate::fixture::{DIR, HIGH, LOW, MODES};
 
 /// A log with the threads of the process, on a simulated disk.
 fn log(mode: Mode, change: impl FnOnce(&mut Options)) -> (ConsensusLog, SimDisk) {

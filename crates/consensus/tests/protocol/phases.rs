@@ -1,12 +1,11 @@
 //! The phases of the protocol, one after the other, and what each leaves.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::ops::ControlFlow;
 
 use esker_consensus::{Ballot, Error, Mode};
-use setting::{HIGH, HIGHER, LOW, MODES, log, log_with, value};
+
+use crate::fixture::{HIGH, HIGHER, LOW, MODES, log, log_with, value};
 
 #[test]
 fn accept_commit_read() {

@@ -1,8 +1,6 @@
 //! Space below the floor: what is dropped, what that copies, and what a crash leaves of it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -10,7 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use esker_consensus::{ConsensusLog, Error, Mode, Options};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::Engine;
-use setting::{DIR, HIGH, HIGHER, LOW, MODES, Setting, driven, log, log_with, open_on, value};
+
+use crate::fixture::{
+    DIR, HIGH, HIGHER, LOW, MODES, Setting, driven, log, log_with, open_on, value,
+};
 
 fn fill(log: &ConsensusLog, slots: std::ops::Range<u64>, len: usize) {
     let values: Vec<_> = slots.clone().map(|slot| vec![slot as u8; len]).collect();

@@ -1,13 +1,12 @@
 //! The mutable region: full is told, and room comes back at once.
 
-mod setting;
-
 use std::time::{Duration, Instant};
 
 use esker_consensus::{Ballot, Error, Mode};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
-use setting::{HIGH, HIGHER, LOW, MODES, log_with, value};
+
+use crate::fixture::{HIGH, HIGHER, LOW, MODES, log_with, value};
 
 /// Nobody waits that long who is not forgotten.
 const LONG: Duration = Duration::from_secs(20);

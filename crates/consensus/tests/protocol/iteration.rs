@@ -1,12 +1,11 @@
 //! Going through slots in order.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use esker_consensus::{CommittedRange, Error, IterateOptions, Mode};
-use setting::{LOW, MODES, Setting, log, log_with, value};
+
+use crate::fixture::{LOW, MODES, Setting, log, log_with, value};
 
 fn visited(s: &Setting, range: impl RangeBounds<u64>) -> Vec<u64> {
     let mut slots = Vec::new();

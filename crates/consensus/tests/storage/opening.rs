@@ -1,10 +1,9 @@
 //! Opening brings back what is uncommitted, and reads no more than that takes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use esker_consensus::Mode;
-use setting::{LOW, log, value};
+
+use crate::fixture::{LOW, log, value};
 
 const SLOTS: u64 = 5_000;
 

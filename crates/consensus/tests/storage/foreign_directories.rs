@@ -4,8 +4,6 @@
 //! opened, its session raised and its tail cut, before its first record was looked at.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +11,8 @@ use esker_consensus::{COMPONENT, ConsensusLog, Error, Mode, inspect};
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{Component, Engine, Log};
-use setting::{DIR, LOW, driven, log, open_on};
+
+use crate::fixture::{DIR, LOW, driven, log, open_on};
 
 fn plain(disk: &SimDisk) -> esker_log::Options {
     let mut options = esker_log::Options::on(Arc::new(disk.process()));

@@ -2,11 +2,10 @@
 //! and reopening go on, and so do accepts when there is room.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod setting;
-
 use esker_consensus::{Error, Mode, Options};
 use esker_disk::sim::SimDisk;
-use setting::{HIGHER, LOW, Setting, open_on, value};
+
+use crate::fixture::{HIGHER, LOW, Setting, open_on, value};
 
 fn small(options: &mut Options) {
     options.reserve = Some(512 << 10);

@@ -1,0 +1,9 @@
+//! Failed calls, full disks, corrupted files and repaired logs.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod corrupted_bytes;
+mod failed_calls;
+mod full_disk;
+mod repaired_logs;

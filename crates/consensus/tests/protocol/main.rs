@@ -1,0 +1,9 @@
+//! The protocol: phases, iteration, truncation, and answers that are whole or refused.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod iteration;
+mod phases;
+mod truncation;
+mod whole_or_refused;

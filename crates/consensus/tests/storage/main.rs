@@ -1,0 +1,10 @@
+//! What is kept: the value budget, checkpoints, reclaiming, opening and foreign directories.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod checkpoints;
+mod foreign_directories;
+mod opening;
+mod reclaiming;
+mod value_budget;
