@@ -1,0 +1,31 @@
+//! `--disk uring` writes what `cat` reads, and says so when it is not io_uring after all.
+
+use crate::esker::{command, lines, log, place, run};
+
+#[test]
+fn a_log_written_through_io_uring() {
+    let (_guard, dir) = place();
+    let input = lines(1, 20_000);
+    let appended = log("append", &dir, &["--disk", "uring"], input.as_bytes()).ok();
+    if !appended.err.is_empty() {
+        // A machine without it.
+        assert!(appended.err.contains("io_uring cannot be used here"), "{}", appended.err);
+    }
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), input);
+    log("append", &dir, &["--disk", "std"], lines(20_001, 20_010).as_bytes()).ok();
+    log("append", &dir, &["--disk", "uring"], lines(20_011, 20_020).as_bytes()).ok();
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), lines(1, 20_020));
+    log("verify", &dir, &[], b"").ok();
+}
+
+#[test]
+fn a_benchmark_names_the_disk_that_it_used() {
+    let (_guard, dir) = place();
+    let mut bench = command(&["log", "bench", "--disk", "uring", "--writers", "5", "--json"]);
+    bench.args(["--seconds", "0.2", "--dir"]).arg(&dir);
+    let told = run(bench, b"").ok();
+    let disk = told.json()["params"]["disk"].clone();
+    let noted = told.err.contains("io_uring cannot be used here");
+    assert_eq!(disk, if noted { "std" } else { "uring" }, "{}", told.err);
+    assert_eq!(told.json()["verified"], true);
+}

@@ -1,0 +1,13 @@
+//! `esker log append`: framing, limits, signals, pauses and disks.
+
+#[path = "../kit/esker.rs"]
+mod esker;
+
+mod idle_commit;
+mod io_uring;
+mod length_prefixed_records;
+mod lines;
+mod record_limit;
+mod retention;
+mod several_processes;
+mod signals;

@@ -1,0 +1,54 @@
+//! `truncate` and the retention flags drop the oldest records, and nothing else ever does.
+
+use crate::esker::{lines, log, place, segments};
+
+#[test]
+fn truncate_drops_what_is_below() {
+    let (_guard, dir) = place();
+    log("append", &dir, &["--segment-size", "64K"], lines(1, 20_000).as_bytes()).ok();
+    let before = segments(&dir).len();
+    let told = log("truncate", &dir, &["--before", "15000", "--json"], b"").ok().json();
+    assert_eq!((&told["oldest"], &told["durable"]), (&15_000.into(), &20_000.into()));
+    assert!(segments(&dir).len() < before);
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), lines(15_000, 20_000));
+    log("cat", &dir, &["--from", "3"], b"")
+        .exits(1)
+        .says(&["oldest stored is 15000", "--from 15000"]);
+    // Again, and below: nothing changes.
+    log("truncate", &dir, &["--before", "10"], b"").ok();
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), lines(15_000, 20_000));
+    let metadata = log("stat", &dir, &["--json"], b"").ok().json();
+    assert_eq!((&metadata["oldest"], &metadata["durable"]), (&15_000.into(), &20_000.into()));
+}
+
+#[test]
+fn truncate_beyond_the_end_is_refused() {
+    let (_guard, dir) = place();
+    log("append", &dir, &[], lines(1, 10).as_bytes()).ok();
+    log("truncate", &dir, &["--before", "12"], b"").exits(1).says(&["ends with record 10"]);
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), lines(1, 10));
+    log("truncate", &dir, &["--before", "11"], b"").ok();
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), "");
+}
+
+#[test]
+fn retention_only_where_it_is_asked_for() {
+    let (_guard, dir) = place();
+    let input = lines(1, 60_000);
+    let small = ["--segment-size", "64K"];
+    log("append", &dir, &small, input.as_bytes()).ok();
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), input);
+
+    log(
+        "append",
+        &dir,
+        &[&small[..], &["--retain-segments", "3"]].concat(),
+        lines(60_001, 80_000).as_bytes(),
+    )
+    .ok();
+    let cat = log("cat", &dir, &[], b"").ok();
+    let kept = cat.text().lines().count() as u64;
+    assert!(kept < 20_000, "{kept}");
+    assert_eq!(cat.text(), lines(80_001 - kept, 80_000));
+    assert!(segments(&dir).len() <= 4, "{:?}", segments(&dir));
+}

@@ -1,0 +1,128 @@
+//! SIGINT and SIGTERM end `append`: what was read is durable, the log is closed cleanly, and the summary
+//! is printed. A line without its end is no record.
+//!
+//! The bug: an import that a user had broken off with Ctrl-C exited with 0, as one that was complete. Now
+//! SIGINT before the end of the input is status 130, and says how much of how much was read; SIGTERM and
+//! SIGHUP, which end a service, are status 0.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use crate::esker::{self, command, end, log, place, signal};
+
+fn writer(dir: &Path, flags: &[&str], input: Stdio) -> Child {
+    let mut writer = command(&["log", "append"]);
+    writer.arg(dir).args(flags);
+    writer.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn every_complete_line_is_kept() {
+    for (name, status) in [("INT", 130), ("TERM", 0), ("HUP", 0)] {
+        let (_guard, dir) = place();
+        let mut writer = writer(&dir, &["--policy", "os"], Stdio::piped());
+        let mut input = writer.stdin.take().unwrap();
+        input.write_all(b"one\ntwo\nthr").unwrap();
+        esker::until("two records", || log("cat", &dir, &[], b"").out == b"one\ntwo\n");
+        signal(&writer, name);
+        let ended = end(writer).exits(status).says(&["3 bytes of an unfinished record"]);
+        assert!(ended.text().starts_with("appended 2 records"), "{}", ended.text());
+        if name == "INT" {
+            ended.says(&["interrupted: 11 bytes of the input were read", "records through 2 are"]);
+        }
+        drop(input);
+        assert_eq!(log("cat", &dir, &[], b"").ok().out, b"one\ntwo\n");
+        assert_eq!(log("append", &dir, &[], b"").ok().err, "", "it was closed cleanly");
+    }
+}
+
+#[test]
+fn a_signal_in_a_stream_of_input_loses_nothing_accepted() {
+    for (name, status) in [("INT", 130), ("TERM", 0)] {
+        let (_guard, dir) = place();
+        let mut writer = writer(&dir, &["--json"], Stdio::piped());
+        let mut input = writer.stdin.take().unwrap();
+        let feeder = std::thread::spawn(move || {
+            let mut line = 0u64;
+            loop {
+                line += 1;
+                if writeln!(input, "line {line}").is_err() {
+                    return line;
+                }
+            }
+        });
+        esker::until("some records", || !log("cat", &dir, &[], b"").out.is_empty());
+        signal(&writer, name);
+        let told = end(writer).exits(status).json();
+        let fed = feeder.join().unwrap();
+        let records = told["records"].as_u64().unwrap();
+        assert!(0 < records && records <= fed);
+        assert_eq!(told["durable"], records);
+        assert_eq!((&told["ended_by"], &told["input_bytes"]), (&"signal".into(), &().into()));
+        assert_eq!(log("cat", &dir, &[], b"").ok().text(), esker::lines(1, records));
+    }
+}
+
+/// Of a file it is known how much there is, and that is said. It goes on from where it was at.
+#[test]
+fn an_interrupted_import_of_a_file_says_how_much_of_how_much() {
+    const SIZE: u64 = 24_000_000;
+    let (guard, dir) = place();
+    let file = guard.path().join("lines");
+    std::fs::write(&file, b"x\n".repeat(SIZE as usize / 2)).unwrap();
+    let writer = writer(&dir, &["--json"], std::fs::File::open(&file).unwrap().into());
+    esker::until("a record", || {
+        let stat = log("stat", &dir, &["--json"], b"");
+        stat.status == 0 && stat.json()["records"].as_u64() > Some(0)
+    });
+    signal(&writer, "INT");
+    let ended = end(writer).exits(130);
+    let told = ended.json();
+    let read = told["read_bytes"].as_u64().unwrap();
+    assert!(0 < read && read < SIZE, "{read} of {SIZE}");
+    assert_eq!(told["input_bytes"], SIZE);
+    let records = told["records"].as_u64().unwrap();
+    assert!(records == read / 2 && told["durable"] == records, "{told}");
+    let read = format!("interrupted: {read} of {SIZE} bytes of the input were read");
+    ended.says(&[&read, &format!("records through {records} are durable")]);
+    assert_eq!(log("stat", &dir, &["--json"], b"").ok().json()["records"], records);
+}
+
+/// The whole input was read, or is there without anybody to write more: nothing was broken off. The
+/// process is stopped so that it sees the end and the signal at once.
+#[test]
+fn a_signal_at_the_end_of_the_input_interrupts_nothing() {
+    for name in ["INT", "TERM"] {
+        let (_guard, dir) = place();
+        let mut writer = writer(&dir, &["--json"], Stdio::piped());
+        let mut input = writer.stdin.take().unwrap();
+        input.write_all(b"one\ntwo").unwrap();
+        esker::until("a record", || log("cat", &dir, &[], b"").out == b"one\n");
+        signal(&writer, "STOP");
+        drop(input);
+        signal(&writer, name);
+        signal(&writer, "CONT");
+        let ended = end(writer).ok();
+        assert_eq!(ended.err, "");
+        let told = ended.json();
+        assert_eq!((&told["ended_by"], &told["records"]), (&"end of input".into(), &2.into()));
+        assert_eq!(log("cat", &dir, &[], b"").ok().out, b"one\ntwo\n");
+    }
+}
+
+#[test]
+fn a_follower_ends_with_status_0() {
+    let (_guard, dir) = place();
+    log("append", &dir, &[], b"only\n").ok();
+    let mut follower = command(&["log", "cat", "--follow"])
+        .arg(&dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(esker::read_lines(follower.stdout.as_mut().unwrap(), 1), "only\n");
+    signal(&follower, "INT");
+    assert_eq!(end(follower).ok().err, "");
+}

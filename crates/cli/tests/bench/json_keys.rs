@@ -1,0 +1,189 @@
+//! Every benchmark prints one JSON object a figure, with every key that scripts rely on, and says that
+//! what it wrote was read back.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use serde_json::Value;
+
+use crate::esker::{self, command, place, run};
+
+const KEYS: [&str; 17] = [
+    "bench",
+    "params",
+    "ops",
+    "bytes",
+    "seconds",
+    "ops_per_s",
+    "mb_per_s",
+    "p50_us",
+    "p99_us",
+    "p999_us",
+    "max_us",
+    "ns_per_op",
+    "cpu_seconds",
+    "rss_mb",
+    "allocs_per_op",
+    "floor",
+    "verified",
+];
+const FLOOR: [&str; 5] =
+    ["sync_p50_us", "append_sync_p50_us", "seq_mb_per_s", "read_mb_per_s", "memcpy_gb_per_s"];
+
+/// Runs a benchmark in a directory that has to be gone at the end.
+fn bench(words: &[&str]) -> Vec<Value> {
+    let (guard, dir) = place();
+    let mut bench = command(words);
+    bench.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
+    let ended = run(bench, b"").ok();
+    assert!(!dir.exists(), "{} stays", dir.display());
+    ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[track_caller]
+fn check(figure: &Value, name: &str, verified: bool) {
+    assert_eq!(figure["bench"], name);
+    assert_eq!(figure["verified"], verified);
+    for key in KEYS {
+        assert!(!figure[key].is_null(), "{name} lacks {key}");
+    }
+    for key in FLOOR {
+        assert!(figure["floor"][key].as_f64().unwrap() > 0.0, "{name}: floor.{key}");
+    }
+    for key in ["ops", "bytes", "seconds", "ops_per_s", "p50_us", "max_us", "ns_per_op"] {
+        assert!(figure[key].as_f64().unwrap() > 0.0, "{name}: {key} is {}", figure[key]);
+    }
+    let us = |key: &str| figure[key].as_f64().unwrap();
+    assert!(us("p50_us") <= us("p99_us") && us("p99_us") <= us("p999_us"));
+    assert!(us("p999_us") <= us("max_us"));
+}
+
+#[test]
+fn floor() {
+    let figures = bench(&["bench", "floor", "--seconds", "0.1"]);
+    assert_eq!(figures.len(), 1);
+    check(&figures[0], "floor", false);
+}
+
+#[test]
+fn raw() {
+    for disk in [
+        &["--disk", "std"][..],
+        &["--disk", "uring"],
+        &["--disk", "uring", "--register"],
+        &["--disk", "uring", "--register-buf", "--direct-io"],
+    ] {
+        let flags = ["bench", "floor", "--raw", "--readers", "2", "--file-size", "16M"];
+        let more = ["--buffer-size", "256K", "--seconds", "0.1", "--dsync"];
+        let (guard, dir) = place();
+        let mut bench = command(&[&flags[..], &more[..], disk].concat());
+        bench.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
+        let ended = run(bench, b"");
+        if ended.status != 0 && disk[1] == "uring" {
+            // A machine without io_uring, or without memory to lock: said in one line.
+            assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+            continue;
+        }
+        let ended = ended.ok();
+        let text = ended.text();
+        let figures: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        assert_eq!(figures.len(), 2);
+        check(&figures[0], "floor/raw-write", false);
+        check(&figures[1], "floor/raw-read", false);
+        assert_eq!(figures[0]["params"]["disk"], disk[1]);
+    }
+    let (guard, dir) = place();
+    let mut alone =
+        command(&["bench", "floor", "--raw", "--no-writer", "--file-size", "1M", "--json"]);
+    alone
+        .args(["--buffer-size", "64K", "--seconds", "0.1", "--dir"])
+        .arg(&dir)
+        .current_dir(guard.path());
+    assert_eq!(run(alone, b"").ok().json()["bench"], "floor/raw-read");
+    run(command(&["bench", "floor", "--raw", "--register"]), b"").exits(2);
+}
+
+#[test]
+fn append_with_tasks_and_with_threads() {
+    for callers in [
+        &["--seconds", "0.3"][..],
+        &["--blocking", "--seconds", "0.3"],
+        &["--batch", "7", "--count", "1000"],
+    ] {
+        let flags = ["log", "bench", "--writers", "9", "--size", "100..5000"];
+        let figures = bench(&[&flags[..], callers].concat());
+        assert_eq!(figures.len(), 1);
+        check(&figures[0], "log/append", true);
+        assert_eq!(figures[0]["params"]["writers"], 9);
+        assert_eq!(figures[0]["params"]["size"], "100..5000");
+        assert_eq!(figures[0]["params"]["policy"], "always");
+    }
+}
+
+#[test]
+fn append_async() {
+    let flags = ["log", "bench", "--async", "--policy", "batch:100", "--count", "20000"];
+    let figures = bench(&flags);
+    check(&figures[0], "log/append-async", true);
+    assert_eq!(figures[0]["ops"], 20_000);
+    assert_eq!(figures[0]["params"]["policy"], "batch:100");
+}
+
+#[test]
+fn open_after_close_and_after_kill() {
+    let figures = bench(&["log", "bench", "--open", "--bytes", "20M", "--segment-size", "1M"]);
+    assert_eq!(figures.len(), 2);
+    for (figure, after) in figures.iter().zip(["close", "kill"]) {
+        check(figure, "log/open", true);
+        assert_eq!(figure["params"]["after"], after);
+        assert_eq!(figure["params"]["bytes"], 20 << 20);
+        assert!(figure["open_ms"].as_f64().unwrap() > 0.0);
+    }
+    assert_eq!(bench(&["log", "bench", "--open", "--bytes", "1M", "--after", "close"]).len(), 1);
+}
+
+#[test]
+fn a_log_that_is_there_is_left_alone() {
+    let (_guard, dir) = place();
+    let keep = |count: &str| {
+        let mut bench = command(&["log", "bench", "--json", "--keep", "--count", count]);
+        bench.arg("--dir").arg(&dir);
+        run(bench, b"")
+    };
+    keep("10").ok();
+    assert!(dir.join("log").exists());
+    keep("10").exits(1).says(&["is there already"]);
+    esker::log("verify", &dir.join("log"), &[], b"").ok();
+}
+
+#[test]
+fn consensus() {
+    let figures = bench(&["consensus", "bench", "--count", "2000", "--entries", "3000"]);
+    let names: Vec<_> = figures.iter().map(|figure| figure["bench"].as_str().unwrap()).collect();
+    let works = ["accept", "accept-commit", "read-committed", "read-uncommitted"];
+    let expected: Vec<_> = works
+        .iter()
+        .chain(&works)
+        .chain(&["scan-1000", "durable-accept-commit", "durable-accept-commit"])
+        .chain(&["batch-commit-100", "recover", "recover"])
+        .map(|work| format!("consensus/{work}"))
+        .collect();
+    assert_eq!(names, expected);
+    for figure in &figures {
+        check(figure, figure["bench"].as_str().unwrap(), true);
+        let mode = figure["params"]["mode"].as_str().unwrap();
+        assert!(["volatile", "durable"].contains(&mode));
+    }
+    let threads: Vec<_> = figures.iter().map(|figure| &figure["params"]["threads"]).collect();
+    assert_eq!((threads[0], threads[4], threads[10]), (&1.into(), &2.into(), &32.into()));
+    let batch = &figures[11]["params"];
+    assert_eq!(batch["syncs"], batch["batches"], "one sync a batch");
+    let after: Vec<_> = figures[12..].iter().map(|figure| &figure["params"]["after"]).collect();
+    assert_eq!(after, ["close", "kill"]);
+    for figure in &figures[12..] {
+        assert_eq!((&figure["params"]["entries"], &figure["ops"]), (&3000.into(), &9000.into()));
+    }
+    for params in figures.iter().map(|figure| &figure["params"]) {
+        assert_eq!(params["disk"], "std");
+        assert!(params["direct"].is_boolean() && params["dsync"].is_boolean());
+    }
+}

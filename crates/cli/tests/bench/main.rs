@@ -1,0 +1,10 @@
+//! `esker log bench`: what it prints, measures and checks.
+
+#[path = "../kit/esker.rs"]
+mod esker;
+
+mod documented_commands;
+mod json_keys;
+mod many_callers;
+mod options;
+mod readers;

@@ -1,0 +1,188 @@
+//! `esker consensus stat`, `dump` and `verify` look at a log beside its writer, and tell damage.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "kit/esker.rs"]
+mod esker;
+
+use std::path::Path;
+
+use esker::{command, place, run};
+use esker_consensus::{Ballot, ConsensusLog, Options};
+use serde_json::Value;
+
+const LOW: Ballot = Ballot::new(1, 1);
+const HIGH: Ballot = Ballot::new(2, 1);
+
+fn log(dir: &Path) -> ConsensusLog {
+    let log = ConsensusLog::open(dir, Options::default()).unwrap();
+    for slot in 0..5u64 {
+        log.accept(slot, LOW, format!("value {slot}").as_bytes()).unwrap().wait().unwrap();
+        log.commit(slot, LOW).unwrap().wait().unwrap();
+    }
+    log.accept(7, LOW, &[0xff, 0]).unwrap().wait().unwrap();
+    log.promise(HIGH, 0).unwrap().wait().unwrap();
+    log.truncate_before(2).unwrap();
+    log
+}
+
+fn lines(words: &[&str], dir: &Path) -> Vec<Value> {
+    let mut look = command(words);
+    look.arg(dir).arg("--json");
+    let text = run(look, b"").ok().text().to_owned();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn beside_a_writer_and_after_it() {
+    let (_guard, dir) = place();
+    let writer = log(&dir);
+    for closed in [false, true] {
+        if closed {
+            writer.close().unwrap();
+        }
+        let stat = &lines(&["consensus", "stat"], &dir)[0];
+        assert_eq!((&stat["floor"], &stat["frontier"]), (&1.into(), &4.into()));
+        assert_eq!((&stat["committed"], &stat["uncommitted"]), (&3.into(), &1.into()));
+        assert_eq!((&stat["lowest"], &stat["highest"]), (&2.into(), &4.into()));
+        assert_eq!(stat["promised"]["number"], 2);
+        let dump = lines(&["consensus", "dump"], &dir);
+        let slots: Vec<_> = dump.iter().map(|line| line["slot"].as_u64().unwrap()).collect();
+        assert_eq!(slots, [2, 3, 4, 7]);
+        assert_eq!((&dump[1]["value"], &dump[1]["committed"]), (&"value 3".into(), &true.into()));
+        assert_eq!((&dump[3]["value_b64"], &dump[3]["committed"]), (&"/wA=".into(), &false.into()));
+        let verify = &lines(&["consensus", "verify"], &dir)[0];
+        assert_eq!((&verify["sound"], &verify["slots"]), (&true.into(), &4.into()));
+    }
+}
+
+/// Every file in a directory, and what is in it.
+fn everything(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let content = if path.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+        all.push((path, content));
+    }
+    all.sort();
+    all
+}
+
+/// Guards against a dump that begins above the slot that was asked for, and says nothing.
+#[test]
+fn a_dump_from_a_truncated_slot_is_refused() {
+    let (_guard, dir) = place();
+    log(&dir).close().unwrap();
+    for from in ["0", "1"] {
+        let mut dump = command(&["consensus", "dump", "--from", from]);
+        dump.arg(&dir);
+        run(dump, b"").exits(1).says(&["slots up to 1 were truncated"]);
+    }
+    let slots = lines(&["consensus", "dump", "--from", "2"], &dir);
+    assert_eq!(slots[0]["slot"], 2);
+}
+
+/// A line of text is no record of it, and a record that goes may be a promise. A log that was never
+/// closed nor checkpointed could be appended to, and one that could not was opened first.
+#[test]
+fn nothing_is_appended_to_it_or_dropped_by_hand() {
+    let (guard, dir) = place();
+    let writer = log(&dir);
+    // As a writer that was killed leaves it.
+    let killed = guard.path().join("killed");
+    std::fs::create_dir(&killed).unwrap();
+    for (path, content) in everything(&dir) {
+        std::fs::write(killed.join(path.file_name().unwrap()), content).unwrap();
+    }
+    writer.close().unwrap();
+    drop(writer);
+    for dir in [&dir, &killed] {
+        let before = everything(dir);
+        for words in [&["log", "append"][..], &["log", "truncate", "--before", "3"]] {
+            let mut tried = command(words);
+            tried.arg(dir);
+            run(tried, b"a line\n").exits(1).says(&["belongs to a consensus log"]);
+            assert!(everything(dir) == before, "{words:?} changed {}", dir.display());
+        }
+        // Repairing works on bytes, whosever they are: without damage it changes none.
+        let mut repair = command(&["log", "repair"]);
+        repair.arg(dir);
+        run(repair, b"").ok();
+        // `lock` names the last process that locked the log.
+        let unlocked = |mut all: Vec<(std::path::PathBuf, Vec<u8>)>| {
+            all.retain(|(path, _)| !path.ends_with("lock"));
+            all
+        };
+        let after = unlocked(everything(dir));
+        assert!(after == unlocked(before.clone()), "repair changed {}", dir.display());
+        assert_eq!(lines(&["consensus", "verify"], dir)[0]["slots"], 4);
+        let log = ConsensusLog::open(dir, Options::default()).unwrap();
+        assert!(!log.stats().read_only);
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn damage_is_status_3() {
+    let (_guard, dir) = place();
+    log(&dir).close().unwrap();
+    let segment = dir.join("00000000000000000001.seg");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(7).position(|window| window == b"value 3").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let mut verify = command(&["consensus", "verify"]);
+    verify.arg(&dir);
+    let ended = run(verify, b"");
+    assert_eq!(ended.status, 3, "{}", ended.err);
+    let mut repair = command(&["log", "repair"]);
+    repair.arg(&dir);
+    run(repair, b"").ok();
+    let mut verify = command(&["consensus", "verify"]);
+    verify.arg(&dir);
+    let ended = run(verify, b"");
+    assert!(ended.status == 3 && ended.err.contains("read-only"), "{}", ended.err);
+    // What was accepted and committed on both sides of the gap can be copied.
+    let mut dump = command(&["consensus", "dump", "--json", "--committed"]);
+    dump.arg(&dir);
+    let ended = run(dump, b"").ok().says(&["quarantined"]);
+    let slots: Vec<Value> =
+        ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let slots: Vec<_> = slots.iter().map(|slot| slot["slot"].as_u64().unwrap()).collect();
+    assert_eq!(slots, [2, 4]);
+    assert_eq!(lines(&["consensus", "stat"], &dir)[0]["quarantined"].as_array().unwrap().len(), 1);
+    let log = ConsensusLog::open(&dir, Options::default()).unwrap();
+    assert!(log.stats().read_only);
+}
+
+#[test]
+fn no_log_is_no_log() {
+    let (_guard, dir) = place();
+    for what in ["stat", "dump", "verify"] {
+        let mut look = command(&["consensus", what]);
+        look.arg(&dir);
+        assert_eq!(run(look, b"").status, 1);
+    }
+}
+
+/// A plain log is no damaged consensus log, and no empty one.
+#[test]
+fn the_log_of_something_else_is_status_1() {
+    let (guard, dir) = place();
+    esker::log("append", &dir, &[], b"a line\nanother\n").ok();
+    let empty = guard.path().join("empty");
+    esker::log("append", &empty, &[], b"").ok();
+    for dir in [&dir, &empty] {
+        let before = everything(dir);
+        for verb in ["stat", "dump", "verify"] {
+            let mut look = command(&["consensus", verb]);
+            look.arg(dir);
+            let ended = run(look, b"").exits(1).says(&["is no consensus log"]);
+            assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+        }
+        assert!(everything(dir) == before, "{} changed", dir.display());
+    }
+    let before = everything(&dir);
+    assert!(ConsensusLog::open(&dir, Options::default()).is_err());
+    assert!(everything(&dir) == before, "opening changed it");
+}

@@ -1,0 +1,25 @@
+//! `--help` of every command ends with examples that name the command itself.
+
+use crate::esker::{command, run};
+
+#[test]
+fn every_command_has_examples() {
+    for words in [
+        &["log", "append"][..],
+        &["log", "cat"],
+        &["log", "stat"],
+        &["log", "verify"],
+        &["log", "repair"],
+        &["log", "truncate"],
+        &["log", "bench"],
+        &["bench", "floor"],
+    ] {
+        let mut help = command(words);
+        help.arg("--help");
+        let help = run(help, b"").ok();
+        let examples = help.text().split("Examples:").nth(1).unwrap_or_default();
+        assert!(examples.contains(&format!("esker {}", words.join(" "))), "{words:?}");
+    }
+    let help = run(command(&["--help"]), b"").ok();
+    assert!(help.text().contains("Exit status: 0 done, 1 failed, 2 wrong usage"));
+}

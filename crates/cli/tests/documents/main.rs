@@ -1,0 +1,9 @@
+//! What README, guides and `--help` say is so.
+
+#[path = "../kit/esker.rs"]
+mod esker;
+
+mod help;
+mod published_figures;
+mod reasons_against_an_lsm_store;
+mod stability;

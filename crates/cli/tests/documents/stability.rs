@@ -1,0 +1,28 @@
+//! The documents say what is stable and what is not, and what they say is so.
+//!
+//! Guards L-11a.
+
+const README: &str = include_str!("../../../../README.md");
+const GUIDE: &str = include_str!("../../../../docs/src/log.md");
+const FORMAT: &str = include_str!("../../../log/src/format/block.rs");
+
+/// The text behind a heading, up to the next.
+fn section<'a>(text: &'a str, heading: &str) -> &'a str {
+    let behind = text.split_once(heading).map_or("", |(_, behind)| behind);
+    behind.split("\n## ").next().unwrap_or(behind)
+}
+
+#[test]
+fn the_documents_say_so() {
+    let stable = section(GUIDE, "## What is stable");
+    assert!(FORMAT.contains("VERSION: u32 = 2;"), "then the guide has another number to name");
+    for told in ["format on disk is version 2", "may still change", "until 1.0"] {
+        assert!(stable.contains(told), "{told}");
+    }
+    // The API is called young for as long as it is.
+    assert!(env!("CARGO_PKG_VERSION").starts_with("0."));
+    let what_it_is_not = section(README, "## What it is not");
+    for told in ["Not finished", "What is stable", "docs/src/log.md#what-is-stable"] {
+        assert!(what_it_is_not.contains(told), "{told}");
+    }
+}

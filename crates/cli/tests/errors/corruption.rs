@@ -1,0 +1,82 @@
+//! A flipped byte in a cleanly closed log: status 3 from everything that comes to it, with file, offset
+//! and the command that helps; `repair` loses one commit unit at most, and `cat` goes on from there.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use crate::esker::{self, log, place, segments};
+
+fn flip(file: &Path, offset: usize) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[offset] ^= 0x10;
+    std::fs::write(file, bytes).unwrap();
+}
+
+/// Three commit units, of 100 lines each.
+fn three_units(dir: &Path) {
+    for unit in 0..3u64 {
+        log("append", dir, &[], esker::lines(100 * unit + 1, 100 * unit + 100).as_bytes()).ok();
+    }
+}
+
+/// The byte at which a record's text stands.
+fn offset_of(file: &Path, text: &str) -> usize {
+    let bytes = std::fs::read(file).unwrap();
+    bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap()
+}
+
+#[test]
+fn a_flipped_byte_ends_with_status_3_behind_what_is_sound() {
+    let (_guard, dir) = place();
+    three_units(&dir);
+    let segment = segments(&dir).remove(0);
+    flip(&segment, offset_of(&segment, "line 150"));
+
+    let file = segment.to_str().unwrap();
+    let repair = format!("`esker log repair {}`", dir.display());
+    let words = [file, "at byte 8192", &repair];
+    let cat = log("cat", &dir, &[], b"").exits(3).says(&words);
+    assert_eq!(cat.text(), esker::lines(1, 100));
+    log("verify", &dir, &[], b"").exits(3).says(&words);
+    let told = log("verify", &dir, &["--json"], b"").exits(3).json();
+    assert_eq!(told["damage"][0]["offset"], 8192);
+    assert_eq!(told["damage"][0]["after"], 100);
+    assert_eq!(told["damage"].as_array().unwrap().len(), 1);
+
+    let before = std::fs::read(&segment).unwrap();
+    log("append", &dir, &[], b"never\n").exits(3).says(&words);
+    log("truncate", &dir, &["--before", "5"], b"").exits(3).says(&words);
+    assert_eq!(std::fs::read(&segment).unwrap(), before, "nothing was changed");
+}
+
+#[test]
+fn repair_loses_one_unit_and_cat_says_which() {
+    let (_guard, dir) = place();
+    three_units(&dir);
+    let segment = segments(&dir).remove(0);
+    flip(&segment, offset_of(&segment, "line 150"));
+
+    let told = log("repair", &dir, &["--json"], b"").ok().json();
+    assert_eq!((&told["aside"][0]["from"], &told["aside"][0]["to"]), (&100.into(), &200.into()));
+    let kept_in = told["aside"][0]["kept_in"].as_str().unwrap();
+    assert!(Path::new(kept_in).exists());
+
+    let cat = log("cat", &dir, &[], b"").ok().says(&["above 100 up to 200", "quarantined"]);
+    assert_eq!(cat.text(), esker::lines(1, 100) + &esker::lines(201, 300));
+    log("verify", &dir, &[], b"").ok();
+    log("append", &dir, &[], b"line 301\n").ok();
+    let cat = log("cat", &dir, &["--from", "250"], b"").ok();
+    assert_eq!((cat.text(), cat.err.as_str()), (esker::lines(250, 301).as_str(), ""));
+}
+
+#[test]
+fn repairing_a_sound_log_changes_nothing() {
+    let (_guard, dir) = place();
+    three_units(&dir);
+    let before = std::fs::read(segments(&dir).remove(0)).unwrap();
+    let told = log("repair", &dir, &["--json"], b"").ok().json();
+    assert_eq!(told["repaired"], false);
+    assert_eq!(std::fs::read(segments(&dir).remove(0)).unwrap(), before);
+    assert_eq!(log("append", &dir, &[], b"").ok().err, "", "it is still closed cleanly");
+}

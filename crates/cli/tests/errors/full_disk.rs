@@ -1,0 +1,95 @@
+//! A disk without room: status 1 with the cause, what was durable is there, and with room again the log
+//! goes on.
+//!
+//! The full disk is a small tmpfs where this user may mount one. A limit on the size of files (EFBIG
+//! instead of ENOSPC) stands in for it everywhere else, and is tested always.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::esker::{self, log, place, run};
+
+struct Mounted<'a>(&'a Path);
+
+impl<'a> Mounted<'a> {
+    fn tmpfs(at: &'a Path, size: &str) -> Option<Self> {
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "esker-test"]).arg(at);
+        let mounted = mount.stderr(std::process::Stdio::null()).status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self(at))
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+/// What was printed is a run of the input from its start; how long it is.
+fn prefix_of(input: &str, dir: &Path) -> u64 {
+    let cat = log("cat", dir, &[], b"").ok();
+    assert!(input.starts_with(cat.text()));
+    cat.text().lines().count() as u64
+}
+
+#[test]
+fn the_disk_runs_full_while_it_is_written() {
+    let (guard, _) = place();
+    let Some(mounted) = Mounted::tmpfs(guard.path(), "4m") else {
+        println!("skipped: this user may not mount; see the test with a limit on files");
+        return;
+    };
+    let dir = guard.path().join("log");
+    let input = esker::lines(1, 2_000_000);
+    let small = ["--segment-size", "256K"];
+    let full =
+        log("append", &dir, &small, input.as_bytes()).exits(1).says(&["make room", "durable"]);
+    assert!(full.err.contains("No space left"), "{}", full.err);
+    let kept = prefix_of(&input, &dir);
+    let durable =
+        full.text().split("durable through ").nth(1).unwrap().trim().parse::<u64>().unwrap();
+    assert!(kept >= durable && kept > 10_000, "kept {kept}, durable {durable}");
+    // A batch that met the full disk in its middle counts as far as it came.
+    let all = log("stat", &dir, &["--json"], b"").ok().json()["records"].as_u64().unwrap();
+    let summary = full.text();
+    assert!(summary.contains(&format!("appended {all} records")), "{all}: {summary}");
+    log("verify", &dir, &[], b"").ok();
+
+    let remount = Command::new("mount").args(["-o", "remount,size=64m"]).arg(guard.path()).status();
+    assert!(remount.unwrap().success());
+    log("append", &dir, &small, b"and on\n").ok();
+    let cat = log("cat", &dir, &["--from", &durable.to_string()], b"").ok();
+    assert!(cat.text().ends_with("\nand on\n"));
+    drop(mounted);
+}
+
+#[test]
+fn a_disk_that_is_full_from_the_start() {
+    let (guard, _) = place();
+    let Some(mounted) = Mounted::tmpfs(guard.path(), "8k") else {
+        println!("skipped: this user may not mount");
+        return;
+    };
+    let dir = guard.path().join("log");
+    log("append", &dir, &[], b"x\n").exits(1).says(&["No space left", "make room"]);
+    drop(mounted);
+}
+
+#[test]
+fn a_limit_on_the_size_of_files() {
+    let (_guard, dir) = place();
+    log("append", &dir, &["--segment-size", "128K"], b"before\n").ok();
+    let mut limited = Command::new("sh");
+    // In blocks of 512 or 1024 bytes, as the shell likes; both are between one segment and two.
+    let script = "trap '' XFSZ; ulimit -f 400; exec \"$0\" log append \"$1\" --segment-size 1M";
+    limited.args(["-c", script, env!("CARGO_BIN_EXE_esker")]).arg(&dir);
+    let input = esker::lines(1, 200_000);
+    run(limited, input.as_bytes()).exits(1).says(&["File too large", "make room"]);
+    let all = format!("before\n{input}");
+    assert!(prefix_of(&all, &dir) >= 1);
+    log("append", &dir, &[], b"and on\n").ok();
+    assert!(log("cat", &dir, &[], b"").ok().text().ends_with("\nand on\n"));
+}

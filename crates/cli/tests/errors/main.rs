@@ -1,0 +1,11 @@
+//! Exit status and message of what fails: usage, directories, full disks and corruption.
+
+#[path = "../kit/esker.rs"]
+mod esker;
+
+mod corruption;
+mod full_disk;
+mod garbage_in_a_segment;
+mod not_a_directory;
+mod read_only_directory;
+mod usage;

@@ -1,0 +1,84 @@
+//! What was typed wrong is status 2, and nothing is made.
+
+use crate::esker::{command, log, place, run};
+
+#[test]
+fn wrong_flags_and_values() {
+    let (_guard, dir) = place();
+    for flags in [
+        &["--policy", "sometimes"][..],
+        &["--policy", "batch:0"],
+        &["--framing", "xml"],
+        &["--segment-size", "5"],
+        &["--segment-size", "huge"],
+        &["--retain-segments", "1"],
+        &["--retain-age", "long"],
+        &["--disk", "floppy"],
+        &["--no-such-flag"],
+        &["another", "directory"],
+    ] {
+        let refused = log("append", &dir, flags, b"x\n").exits(2);
+        assert!(!refused.err.is_empty() && refused.out.is_empty());
+        assert!(!dir.exists(), "{flags:?}");
+    }
+    log("truncate", &dir, &[], b"").exits(2);
+    log("cat", &dir, &["--from", "first"], b"").exits(2);
+}
+
+#[test]
+fn wrong_commands() {
+    for arguments in
+        [&[][..], &["log"], &["log", "append"], &["log", "eat", "d"], &["bench"], &["sing"]]
+    {
+        run(command(arguments), b"").exits(2);
+    }
+}
+
+#[test]
+fn flags_that_would_do_nothing() {
+    for arguments in [
+        &["log", "bench", "--after", "kill", "--seconds", "1"][..],
+        &["bench", "floor", "--raw", "--no-writer", "--readers", "0"],
+    ] {
+        run(command(arguments), b"").exits(2);
+    }
+}
+
+/// Guards against a benchmark that measures something else than it was asked for, and does not say so.
+#[test]
+fn nothing_is_measured_of_nothing() {
+    for (arguments, word) in [
+        (&["log", "bench", "--count", "0"][..], "--count"),
+        (&["log", "bench", "--seconds", "0"], "--seconds"),
+        (&["log", "bench", "--seconds", "nan"], "--seconds"),
+        (&["log", "bench", "--writers", "100", "--count", "199"], "--count 200"),
+        (&["log", "bench", "--readers", "3", "--count", "0"], "--count"),
+        (&["log", "bench", "--catchup", "--seconds", "0"], "--seconds"),
+        (&["bench", "floor", "--seconds", "0"], "--seconds"),
+        (&["consensus", "bench", "--count", "0"], "--count"),
+        (&["consensus", "bench", "--seconds", "0"], "--seconds"),
+        (&["consensus", "bench", "--entries", "0"], "--entries"),
+    ] {
+        let refused = run(command(arguments), b"").exits(2);
+        assert!(refused.err.contains(word) && refused.out.is_empty(), "{}", refused.err);
+    }
+}
+
+#[test]
+fn flags_of_readers_want_readers() {
+    for (flags, word) in [
+        (&["--rate", "1M"][..], "--readers"),
+        (&["--verify", "full"], "--readers"),
+        (&["--bytes", "1M"], "--catchup"),
+        (&["--readers", "3", "--writers", "2"], "--writers 1"),
+        (&["--catchup", "--writers", "2"], "--writers 1"),
+        (&["--readers", "3", "--rate", "1", "--seconds", "1"], "--rate 0"),
+        (&["--readers", "0"], "--readers"),
+        (&["--readers", "3", "--catchup"], "--readers"),
+    ] {
+        let mut bench = command(&["log", "bench"]);
+        bench.args(flags);
+        let ended = run(bench, b"").exits(2);
+        assert!(ended.err.contains(word), "{flags:?}: {}", ended.err);
+    }
+}

@@ -1,0 +1,52 @@
+//! `esker log cat | head -1` ends quietly: a reader that has seen enough is no failure.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use crate::esker::{self, command, end, log, place, run};
+
+#[test]
+fn head_takes_one_line() {
+    let (_guard, dir) = place();
+    log("append", &dir, &[], esker::lines(1, 200_000).as_bytes()).ok();
+    for flags in ["", "--json", "--follow"] {
+        let mut shell = Command::new("bash");
+        let script = format!("set -o pipefail; \"$0\" log cat \"$1\" {flags} | head -n 1");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_esker")]).arg(&dir);
+        let ended = run(shell, b"").ok();
+        assert_eq!((ended.text().lines().count(), ended.err.as_str()), (1, ""));
+    }
+}
+
+#[test]
+fn a_follower_that_has_caught_up_sees_its_reader_leave() {
+    let (_guard, dir) = place();
+    log("append", &dir, &[], b"only\n").ok();
+    let mut follower = command(&["log", "cat", "--follow"])
+        .arg(&dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = follower.stdout.take().unwrap();
+    let mut line = [0; 5];
+    out.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"only\n");
+    drop(out);
+    assert_eq!(end(follower).ok().err, "");
+}
+
+#[test]
+fn nobody_reads_the_summary() {
+    let (_guard, dir) = place();
+    let mut shell = Command::new("bash");
+    shell.args([
+        "-c",
+        "set -o pipefail; \"$0\" log append \"$1\" | true",
+        env!("CARGO_BIN_EXE_esker"),
+    ]);
+    shell.arg(&dir);
+    assert_eq!(run(shell, b"kept\n").ok().err, "");
+    assert_eq!(log("cat", &dir, &[], b"").ok().out, b"kept\n");
+}

@@ -1,0 +1,40 @@
+//! What is not known to be durable is not printed, and where no writer is left to make it so, `cat` says that
+//! there is more.
+//!
+//! Guards: records that wait for the next opening, and a reader who takes what is printed for everything.
+
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::esker::{self, command, log, place, until};
+
+#[test]
+fn cat_says_that_more_waits_for_the_next_writer() {
+    let (_guard, dir) = place();
+    let mut writer = command(&["log", "append"])
+        .arg(&dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = writer.stdin.take().unwrap();
+    input.write_all(esker::lines(1, 100).as_bytes()).unwrap();
+    let durable = || log("stat", &dir, &["--json"], b"").json()["durable"].as_u64();
+    until("the records are durable", || dir.join("lock").exists() && durable() == Some(100));
+    // Without the watermark page nothing shows that the last unit is durable.
+    std::fs::remove_file(dir.join("mark")).unwrap();
+
+    let beside = log("cat", &dir, &[], b"").ok();
+    assert!(beside.text().len() < esker::lines(1, 100).len());
+    assert_eq!(beside.err, "");
+
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    log("cat", &dir, &[], b"").ok().says(&["not known to be durable", "the next writer"]);
+    log("append", &dir, &[], b"").ok();
+    let all = log("cat", &dir, &[], b"").ok();
+    assert_eq!((all.text(), &*all.err), (&*esker::lines(1, 100), ""));
+}

@@ -1,0 +1,11 @@
+//! Several processes on one log: locks, readers beside writers, kills.
+
+#[path = "../kit/esker.rs"]
+mod esker;
+
+mod closed_output;
+mod killed_writer;
+mod moved_directory;
+mod repeated_kills;
+mod second_writer;
+mod verify_during_writes;
