@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // A test says what it skipped.
 
+#[path = "kit/by_path.rs"]
 mod by_path;
 
 use std::path::Path;

@@ -1,15 +1,14 @@
 //! Which call a fault strikes, and what misdirected, lost, rotten, slow and held calls do.
 #![allow(clippy::unwrap_used)]
 
-mod by_path;
-
 use std::path::Path;
 use std::time::Duration;
 
-use by_path::ByPath;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{AlignedBuf, BLOCK, File, Op, Open, read_full_at, write_all_at};
 use std::sync::Arc;
+
+use crate::by_path::ByPath;
 
 const PATH: &str = "/a";
 const SOON: Duration = Duration::from_secs(60);

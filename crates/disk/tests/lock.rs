@@ -1,5 +1,8 @@
 //! A lock has one holder, in this process or another, until it is dropped.
 
+#[path = "kit/by_path.rs"]
+mod by_path;
+#[path = "kit/on_each.rs"]
 mod on_each;
 
 use std::io::ErrorKind;

@@ -2,15 +2,14 @@
 //! why a log latches the failure and trusts nothing that may live in a cache alone.
 #![allow(clippy::unwrap_used)]
 
-mod by_path;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use by_path::ByPath;
 use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault, Persist, SimDisk, SimOptions};
 use esker_disk::{AlignedBuf, BLOCK, File, Op, Open, read_full_at, write_all_at};
+
+use crate::by_path::ByPath;
 
 const PATH: &str = "/a";
 

@@ -1,13 +1,12 @@
 //! The same seed and the same calls give the same bytes, names and errors; another seed does not.
 
-mod by_path;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use by_path::ByPath;
 use esker_disk::sim::{Effect, Fault, Persist, Replay, Sector, SimDisk, SimOptions, seed_from_env};
 use esker_disk::{BLOCK, Op, Open, Result};
+
+use crate::by_path::ByPath;
 
 /// Files, faults and four power cuts; gives all that was answered, and the state at the end.
 fn run(seed: u64) -> (Vec<String>, u64, SimDisk) {

@@ -1,9 +1,8 @@
 //! What is written can be read, where it was written and nowhere else.
 
-mod on_each;
-
 use esker_disk::{BLOCK, Open, read_full_at, write_all_at};
-use on_each::ByPath;
+
+use crate::on_each::{self, ByPath};
 
 #[test]
 fn bytes_come_back_from_where_they_were_put() {

@@ -1,13 +1,12 @@
 //! At most one sector of a power cut is torn: mixed, garbled, or unreadable until it is written again.
 #![allow(clippy::unwrap_used)]
 
-mod by_path;
-
 use std::path::Path;
 
-use by_path::ByPath;
 use esker_disk::sim::{Persist, Replay, Sector, SimDisk, SimOptions, seed_from_env};
 use esker_disk::{AlignedBuf, BLOCK, Op, Open, read_full_at, write_all_at};
+
+use crate::by_path::ByPath;
 
 const PATH: &str = "/a";
 

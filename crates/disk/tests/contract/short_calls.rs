@@ -1,13 +1,12 @@
 //! Reads and writes that stop early are finished, on ordinary and on direct files.
 #![allow(clippy::unwrap_used)]
 
-mod on_each;
-
 use std::path::Path;
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{AlignedBuf, BLOCK, File, Op, Open, read_full_at, write_all_at};
-use on_each::ByPath;
+
+use crate::on_each::{self, ByPath};
 
 /// No two of its words are the same, so that nothing can land in a wrong place unseen.
 fn words(blocks: usize) -> AlignedBuf {

@@ -6,10 +6,7 @@ use std::path::Path;
 use esker_disk::sim::{SimDisk, SimOptions};
 use esker_disk::{AlignedBuf, BLOCK, Disk, StdDisk};
 
-#[path = "../by_path/mod.rs"]
-pub mod by_path;
-
-pub use by_path::ByPath;
+pub use crate::by_path::ByPath;
 
 /// Runs `check` with an empty directory on each disk.
 pub fn disk(check: impl Fn(&dyn Disk, &Path)) {

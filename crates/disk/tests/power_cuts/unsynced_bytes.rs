@@ -1,14 +1,13 @@
 //! A power cut keeps every synced byte, and of the others any version they had, sector by sector.
 #![allow(clippy::unwrap_used)]
 
-mod by_path;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use by_path::ByPath;
 use esker_disk::sim::{Persist, Replay, Sector, SimDisk, SimOptions, seed_from_env};
 use esker_disk::{BLOCK, Open, write_all_at};
+
+use crate::by_path::ByPath;
 
 const SECTORS: [Sector; 2] = [Sector::B512, Sector::B4096];
 

@@ -2,14 +2,13 @@
 //! changes, each whole.
 #![allow(clippy::unwrap_used)]
 
-mod by_path;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use by_path::ByPath;
 use esker_disk::sim::{Persist, Replay, SimDisk, seed_from_env};
 use esker_disk::{Disk, Open, write_all_at};
+
+use crate::by_path::ByPath;
 
 fn create(disk: &SimDisk, path: &str, byte: u8) {
     let file = disk.open(Path::new(path), Open::create_new()).unwrap();

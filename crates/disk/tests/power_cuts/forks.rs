@@ -1,13 +1,12 @@
 //! One state can be cut in many ways.
 
-mod by_path;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use by_path::ByPath;
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{BLOCK, Open, write_all_at};
+
+use crate::by_path::ByPath;
 
 #[test]
 fn forks_start_equal_and_do_not_touch_each_other() {

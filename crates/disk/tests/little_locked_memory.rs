@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 
+#[path = "kit/by_path.rs"]
 mod by_path;
 
 use by_path::ByPath;

@@ -1,9 +1,8 @@
 //! Files opened past the page cache, with durable writes, and both.
 
-mod on_each;
-
 use esker_disk::{AlignedBuf, BLOCK, Open, StdDisk, read_full_at, write_all_at};
-use on_each::ByPath;
+
+use crate::on_each::{self, ByPath};
 
 #[test]
 fn give_back_what_they_took_and_agree_with_ordinary_reads() {

@@ -1,15 +1,14 @@
 //! The power can be cut at the border of every operation, and in the middle of it.
 #![allow(clippy::unwrap_used)]
 
-mod by_path;
-
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use by_path::ByPath;
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_disk::{BLOCK, Op, Open, Result, read_full_at, write_all_at};
+
+use crate::by_path::ByPath;
 
 /// Seven operations: create, write, sync, sync directory, rename, write, resize.
 fn history(disk: &SimDisk) -> Result<()> {

@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+#[path = "kit/by_path.rs"]
 mod by_path;
 
 use by_path::ByPath;

@@ -2,14 +2,14 @@
 //! and nothing but regular files of its own.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
-mod on_each;
-
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Dir, Disk, Op, Open, Refusal, StdDisk, read_full_at, write_all_at};
+
+use crate::on_each;
 
 fn put(dir: &dyn Dir, name: &str, bytes: &[u8]) {
     let file = dir.open(name, Open::create()).unwrap();

@@ -1,13 +1,12 @@
 //! A disk with a capacity: what does not fit fails with ENOSPC, reserved space can always be written.
 
-mod by_path;
-
 use std::io::ErrorKind;
 use std::path::Path;
 
-use by_path::ByPath;
 use esker_disk::sim::{SimDisk, SimOptions};
 use esker_disk::{BLOCK, Open, write_all_at};
+
+use crate::by_path::ByPath;
 
 const BLOCK_U64: u64 = BLOCK as u64;
 

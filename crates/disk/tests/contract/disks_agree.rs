@@ -2,15 +2,14 @@
 //! one of those it had: any sequence of calls, against the real disk and against a plain model.
 #![allow(clippy::unwrap_used)]
 
-mod by_path;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use by_path::ByPath;
 use esker_disk::sim::{Persist, Sector, SimDisk, SimOptions};
 use esker_disk::{BLOCK, Disk, File, Open, Result, StdDisk, read_full_at, write_all_at};
 use proptest::prelude::*;
+
+use crate::by_path::ByPath;
 
 #[derive(Debug, Clone)]
 enum Step {

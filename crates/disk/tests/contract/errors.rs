@@ -1,13 +1,12 @@
 //! An error says which operation failed on which file, and keeps the kind and number of the system.
 
-mod on_each;
-
 use std::io::ErrorKind;
 use std::path::Path;
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{BLOCK, Disk, Op, Open, write_all_at};
-use on_each::ByPath;
+
+use crate::on_each::{self, ByPath};
 
 const ENOENT: i32 = 2;
 const EIO: i32 = 5;

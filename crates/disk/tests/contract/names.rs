@@ -1,13 +1,12 @@
 //! Rename replaces, unlink removes, list is sorted, directories come with those above them.
 #![allow(clippy::unwrap_used)]
 
-mod on_each;
-
 use std::io::ErrorKind;
 
 use esker_disk::{Disk, Open, read_full_at, write_all_at};
-use on_each::ByPath;
 use std::path::Path;
+
+use crate::on_each::{self, ByPath};
 
 fn put(disk: &dyn Disk, path: &Path, bytes: &[u8]) {
     let file = disk.open(path, Open::create_new()).unwrap();

@@ -1,9 +1,8 @@
 //! Cutting, extending and reserving.
 
-mod on_each;
-
 use esker_disk::{BLOCK, Open, read_full_at, write_all_at};
-use on_each::ByPath;
+
+use crate::on_each::{self, ByPath};
 
 #[test]
 fn a_cut_file_grows_again_with_zeros() {

@@ -1,13 +1,12 @@
 //! What was open when the power went or the process died never works again.
 
-mod by_path;
-
 use std::io::ErrorKind;
 use std::path::Path;
 
-use by_path::ByPath;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open, write_all_at};
+
+use crate::by_path::ByPath;
 
 fn ends() -> [fn(&SimDisk); 2] {
     [|disk| disk.power_cut(Persist::Random), |disk| disk.kill()]

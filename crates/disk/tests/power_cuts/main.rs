@@ -1,0 +1,11 @@
+//! Power cuts on the simulated disk.
+
+#[path = "../kit/by_path.rs"]
+mod by_path;
+
+mod cut_points;
+mod dead_handles;
+mod forks;
+mod torn_sectors;
+mod unsynced_bytes;
+mod unsynced_names;
