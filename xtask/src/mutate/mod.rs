@@ -18,6 +18,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 
 use crate::mutations::Mutation;
+use crate::tidy::{mutation_list, tree::Tree};
 use crate::{mutations, workspace};
 use bounded::Interrupt;
 use scratch::Scratch;
@@ -32,7 +33,7 @@ pub struct Options {
     /// List the mutations and apply none
     #[arg(long)]
     list: bool,
-    /// Check that each mutation's text occurs once in its file, and run nothing
+    /// Check that each mutation's text occurs once in its file and its command selects a test, and run nothing
     #[arg(long, conflicts_with_all = ["list", "no_baseline"])]
     check: bool,
     /// Do not run the tests without the mutation first
@@ -78,15 +79,14 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(escaped + untried == 0)
 }
 
-/// `false` if the text of a mutation is not found, or is found twice.
+/// `false` if the text of a mutation is not found, or is found twice, or its command selects no test.
 fn check(root: &Path, mutations: &[Mutation]) -> Result<bool> {
+    let tree = Tree::read(root)?;
     let mut misses = 0;
     for mutation in mutations {
-        let text = std::fs::read_to_string(root.join(&mutation.file)).unwrap_or_default();
-        if let Err(error) = mutation.applied_to(&text) {
-            misses += 1;
-            println!("{}: {error:#}", mutation.id);
-        }
+        let found = mutation_list::unusable(&tree, mutation);
+        misses += usize::from(!found.is_empty());
+        found.iter().for_each(|why| println!("{why}"));
     }
     println!("mutate: {} apply, {misses} do not", mutations.len() - misses);
     Ok(misses == 0)

@@ -14,12 +14,12 @@ mod length;
 mod links;
 mod lints;
 mod modules;
-mod mutation_list;
+pub mod mutation_list;
 mod names;
 mod requirements;
 mod source;
 mod text;
-mod tree;
+pub mod tree;
 mod unsafe_files;
 mod vocabulary;
 
