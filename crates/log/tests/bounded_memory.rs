@@ -12,11 +12,11 @@ use std::path::PathBuf;
 
 use corruption_kit::DIR;
 use corruption_kit::cases::Cases;
+use corruption_kit::edits::replace;
 use corruption_kit::format::{
     Salt, VERSION, seal_footer, seal_mark, seal_record, seal_unit, set_sealed_version,
     set_segment_version,
 };
-use corruption_kit::harm::replace;
 use corruption_kit::map::{in_dir, segment_path};
 use corruption_kit::reading;
 use corruption_kit::sample::{self, Sample, options};

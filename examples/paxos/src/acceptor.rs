@@ -7,8 +7,8 @@ use esker::consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Option
 use esker::disk::sim::{CutPoint, Persist, SimDisk};
 use esker::log::Engine;
 
-use crate::dice::Dice;
 use crate::message::{Answer, Request, Told};
+use crate::rng::Rng;
 
 /// The most entries in one answer to a fetch.
 const FETCHED: usize = 8;
@@ -94,9 +94,9 @@ impl Acceptor {
     }
 
     /// The power goes at one of the next operations of the disk.
-    pub fn plan_crash(&mut self, dice: &mut Dice) {
-        let at = self.disk.operations() + dice.below(12);
-        let at = if dice.percent(50) { CutPoint::Before(at) } else { CutPoint::During(at) };
+    pub fn plan_crash(&mut self, rng: &mut Rng) {
+        let at = self.disk.operations() + rng.below(12);
+        let at = if rng.percent(50) { CutPoint::Before(at) } else { CutPoint::During(at) };
         self.disk.cut_power_at(at, Persist::Random);
     }
 

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use esker::consensus::Mode;
 
 use crate::acceptor::{Acceptor, Beside, Raise, Reaction};
-use crate::dice::Dice;
 use crate::message::{Message, Request};
 use crate::proposer::{Act, Proposer, Quorums};
+use crate::rng::Rng;
 use crate::snapshot::Snapshot;
 
 /// Moments in one run.
@@ -31,7 +31,7 @@ pub struct Outcome {
 }
 
 struct Cluster {
-    dice: Dice,
+    rng: Rng,
     /// The voters, and behind them one that only learns.
     acceptors: Vec<Acceptor>,
     proposers: Vec<Proposer>,
@@ -46,7 +46,7 @@ struct Cluster {
 
 /// Runs one seed.
 pub fn run(mode: Mode, seed: u64) -> Outcome {
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let quorums = [
         Quorums { acceptors: 3, first: 2, second: 2 },
         Quorums { acceptors: 3, first: 3, second: 1 },
@@ -54,10 +54,10 @@ pub fn run(mode: Mode, seed: u64) -> Outcome {
         Quorums { acceptors: 5, first: 4, second: 2 },
     ][(seed % 4) as usize];
     let acceptors =
-        (0..=quorums.acceptors as u64).map(|n| Acceptor::new(mode, dice.next() ^ n)).collect();
+        (0..=quorums.acceptors as u64).map(|n| Acceptor::new(mode, rng.next() ^ n)).collect();
     let proposers = (1..=2).map(|n| Proposer::new(n, quorums)).collect();
     let mut cluster = Cluster {
-        dice,
+        rng,
         acceptors,
         proposers,
         voters: quorums.acceptors,
@@ -75,7 +75,7 @@ pub fn run(mode: Mode, seed: u64) -> Outcome {
 impl Cluster {
     fn live(&mut self) {
         for _ in 0..MOMENTS {
-            match self.dice.below(100) {
+            match self.rng.below(100) {
                 0..4 => self.campaign(),
                 4..10 => self.crash(),
                 10..20 => self.recover(),
@@ -130,10 +130,10 @@ impl Cluster {
     }
 
     fn campaign(&mut self) {
-        let n = self.dice.below(self.proposers.len() as u64) as usize;
+        let n = self.rng.below(self.proposers.len() as u64) as usize;
         // It learned what some acceptor told it, or nothing.
-        let near = self.dice.below(self.voters as u64) as usize;
-        let from = if self.dice.percent(50) { self.acceptors[near].next() } else { 0 };
+        let near = self.rng.below(self.voters as u64) as usize;
+        let from = if self.rng.percent(50) { self.acceptors[near].next() } else { 0 };
         let act = self.proposers[n].campaign(from);
         self.act(n, act);
     }
@@ -146,11 +146,11 @@ impl Cluster {
                 self.open(n);
             }
         }
-        let shared = self.dice.below(self.voters as u64) as usize;
+        let shared = self.rng.below(self.voters as u64) as usize;
         let place = |n: usize| (n + self.voters - shared) % self.voters;
         let values: Vec<_> = (0..self.voters).map(|n| place(n) < self.quorums.second).collect();
         let answers: Vec<_> = (0..self.voters).map(|n| n == shared || !values[n]).collect();
-        let first = self.dice.below(self.proposers.len() as u64) as usize;
+        let first = self.rng.below(self.proposers.len() as u64) as usize;
         self.network.clear();
         let act = self.proposers[first].campaign(0);
         self.act(first, act);
@@ -179,9 +179,9 @@ impl Cluster {
     }
 
     fn crash(&mut self) {
-        let n = self.dice.below(self.acceptors.len() as u64) as usize;
-        if self.dice.percent(70) {
-            self.acceptors[n].plan_crash(&mut self.dice);
+        let n = self.rng.below(self.acceptors.len() as u64) as usize;
+        if self.rng.percent(70) {
+            self.acceptors[n].plan_crash(&mut self.rng);
         } else if self.acceptors[n].is_up() {
             self.acceptors[n].crash();
             self.outcome.crashes += 1;
@@ -189,7 +189,7 @@ impl Cluster {
     }
 
     fn recover(&mut self) {
-        let n = self.dice.below(self.acceptors.len() as u64) as usize;
+        let n = self.rng.below(self.acceptors.len() as u64) as usize;
         if !self.acceptors[n].is_up() {
             self.open(n);
         }
@@ -202,8 +202,8 @@ impl Cluster {
     }
 
     fn truncate(&mut self) {
-        let n = self.dice.below(self.acceptors.len() as u64) as usize;
-        let keep = 4 + self.dice.below(12);
+        let n = self.rng.below(self.acceptors.len() as u64) as usize;
+        let keep = 4 + self.rng.below(12);
         if let Some(raise) = self.raise(n, keep) {
             let reaction = self.acceptors[n].raise(raise);
             self.react(n, n, reaction);
@@ -218,7 +218,7 @@ impl Cluster {
             self.violation(what);
         }
         let start = self.snapshot.next().saturating_sub(keep);
-        if self.dice.percent(80) {
+        if self.rng.percent(80) {
             Some(Raise::Truncate(start))
         } else {
             start.checked_sub(1).map(Raise::Install)
@@ -228,20 +228,20 @@ impl Cluster {
     /// What runs beside a request that lists slots.
     fn beside(&mut self, n: usize, request: &Request) -> Option<Beside> {
         let (percent, keep) = match request {
-            Request::Prepare { .. } => (60, self.dice.below(2)),
-            Request::Fetch { .. } => (10, self.dice.below(12)),
+            Request::Prepare { .. } => (60, self.rng.below(2)),
+            Request::Fetch { .. } => (10, self.rng.below(12)),
             _ => return None,
         };
-        if !self.dice.percent(percent) {
+        if !self.rng.percent(percent) {
             return None;
         }
-        let after = 1 + self.dice.below(2) as usize;
+        let after = 1 + self.rng.below(2) as usize;
         self.raise(n, keep).map(|raise| Beside { after, raise })
     }
 
     fn catch_up(&mut self) {
-        let asks = self.dice.below(self.acceptors.len() as u64) as usize;
-        let to = self.dice.below(self.voters as u64) as usize;
+        let asks = self.rng.below(self.acceptors.len() as u64) as usize;
+        let to = self.rng.below(self.voters as u64) as usize;
         let request = Request::Fetch { from: self.acceptors[asks].next(), asks };
         self.send(Message::ToAcceptor { to, from: asks, request });
     }
@@ -251,8 +251,8 @@ impl Cluster {
         if self.network.is_empty() {
             return;
         }
-        let n = self.dice.below(self.network.len() as u64) as usize;
-        match self.dice.below(100) {
+        let n = self.rng.below(self.network.len() as u64) as usize;
+        match self.rng.below(100) {
             0..8 => drop(self.network.swap_remove(n)),
             8..18 => {
                 let message = self.network[n].clone();

@@ -13,9 +13,9 @@
 
 mod acceptor;
 mod cluster;
-mod dice;
 mod message;
 mod proposer;
+mod rng;
 mod snapshot;
 
 use std::process::ExitCode;

@@ -23,9 +23,9 @@ fn a_benchmark_names_the_disk_that_it_used() {
     let (_guard, dir) = place();
     let mut bench = command(&["log", "bench", "--disk", "uring", "--writers", "5", "--json"]);
     bench.args(["--seconds", "0.2", "--dir"]).arg(&dir);
-    let told = run(bench, b"").ok();
-    let disk = told.json()["params"]["disk"].clone();
-    let noted = told.err.contains("io_uring cannot be used here");
-    assert_eq!(disk, if noted { "std" } else { "uring" }, "{}", told.err);
-    assert_eq!(told.json()["verified"], true);
+    let reported = run(bench, b"").ok();
+    let disk = reported.json()["params"]["disk"].clone();
+    let noted = reported.err.contains("io_uring cannot be used here");
+    assert_eq!(disk, if noted { "std" } else { "uring" }, "{}", reported.err);
+    assert_eq!(reported.json()["verified"], true);
 }

@@ -21,12 +21,12 @@ fn records_of_any_bytes_are_told_apart() {
         [b"two\nlines", b"", "g\u{fc}te \"\u{1F9CA}\"".as_bytes(), &[0xff, 0xfe, 0], &large];
     log("append", &dir, &["--framing", "len32"], &framed(&records)).ok();
 
-    let told = log("cat", &dir, &["--json"], b"").ok();
-    let told: Vec<serde_json::Value> =
-        told.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(told.len(), records.len());
+    let reported = log("cat", &dir, &["--json"], b"").ok();
+    let reported: Vec<serde_json::Value> =
+        reported.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(reported.len(), records.len());
     let mut position = 0;
-    for (index, (json, record)) in told.iter().zip(records).enumerate() {
+    for (index, (json, record)) in reported.iter().zip(records).enumerate() {
         assert_eq!(json["seq"], index as u64 + 1);
         assert_eq!(json["prev"], index as u64);
         assert!(json["position"].as_u64().unwrap() > position);

@@ -14,9 +14,9 @@ fn empty_lines_are_empty_records() {
 #[test]
 fn a_last_line_without_a_newline_is_a_record() {
     let (_guard, dir) = place();
-    let told = log("append", &dir, &["--json"], b"a\nb").ok().json();
+    let reported = log("append", &dir, &["--json"], b"a\nb").ok().json();
     assert_eq!(
-        (&told["records"], &told["bytes"], &told["durable"]),
+        (&reported["records"], &reported["bytes"], &reported["durable"]),
         (&2.into(), &2.into(), &2.into())
     );
     assert_eq!(log("cat", &dir, &[], b"").ok().out, b"a\nb\n");
@@ -25,8 +25,11 @@ fn a_last_line_without_a_newline_is_a_record() {
 #[test]
 fn no_input_makes_an_empty_log() {
     let (_guard, dir) = place();
-    let told = log("append", &dir, &["--json"], b"").ok().json();
-    assert_eq!((&told["records"], &told["first_seq"]), (&0.into(), &serde_json::Value::Null));
+    let reported = log("append", &dir, &["--json"], b"").ok().json();
+    assert_eq!(
+        (&reported["records"], &reported["first_seq"]),
+        (&0.into(), &serde_json::Value::Null)
+    );
     assert!(log("cat", &dir, &[], b"").ok().out.is_empty());
 }
 
@@ -34,11 +37,11 @@ fn no_input_makes_an_empty_log() {
 fn the_next_run_goes_on_behind_the_last() {
     let (_guard, dir) = place();
     for round in 0..5 {
-        let told = log("append", &dir, &["--json"], b"one\ntwo\n").ok();
-        assert_eq!(told.err, "");
-        let told = told.json();
-        assert_eq!(told["first_seq"], 2 * round + 1);
-        assert_eq!(told["last_seq"], 2 * round + 2);
+        let reported = log("append", &dir, &["--json"], b"one\ntwo\n").ok();
+        assert_eq!(reported.err, "");
+        let reported = reported.json();
+        assert_eq!(reported["first_seq"], 2 * round + 1);
+        assert_eq!(reported["last_seq"], 2 * round + 2);
     }
     assert_eq!(log("cat", &dir, &[], b"").ok().out, b"one\ntwo\n".repeat(5));
     assert_eq!(log("cat", &dir, &["--from", "9"], b"").ok().out, b"one\ntwo\n");

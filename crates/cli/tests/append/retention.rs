@@ -7,8 +7,8 @@ fn truncate_drops_what_is_below() {
     let (_guard, dir) = place();
     log("append", &dir, &["--segment-size", "64K"], lines(1, 20_000).as_bytes()).ok();
     let before = segments(&dir).len();
-    let told = log("truncate", &dir, &["--before", "15000", "--json"], b"").ok().json();
-    assert_eq!((&told["oldest"], &told["durable"]), (&15_000.into(), &20_000.into()));
+    let reported = log("truncate", &dir, &["--before", "15000", "--json"], b"").ok().json();
+    assert_eq!((&reported["oldest"], &reported["durable"]), (&15_000.into(), &20_000.into()));
     assert!(segments(&dir).len() < before);
     assert_eq!(log("cat", &dir, &[], b"").ok().text(), lines(15_000, 20_000));
     log("cat", &dir, &["--from", "3"], b"")

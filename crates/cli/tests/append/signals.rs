@@ -55,12 +55,15 @@ fn a_signal_in_a_stream_of_input_loses_nothing_accepted() {
         });
         esker::until("some records", || !log("cat", &dir, &[], b"").out.is_empty());
         signal(&writer, name);
-        let told = end(writer).exits(status).json();
+        let reported = end(writer).exits(status).json();
         let fed = feeder.join().unwrap();
-        let records = told["records"].as_u64().unwrap();
+        let records = reported["records"].as_u64().unwrap();
         assert!(0 < records && records <= fed);
-        assert_eq!(told["durable"], records);
-        assert_eq!((&told["ended_by"], &told["input_bytes"]), (&"signal".into(), &().into()));
+        assert_eq!(reported["durable"], records);
+        assert_eq!(
+            (&reported["ended_by"], &reported["input_bytes"]),
+            (&"signal".into(), &().into())
+        );
         assert_eq!(log("cat", &dir, &[], b"").ok().text(), esker::lines(1, records));
     }
 }
@@ -79,12 +82,12 @@ fn an_interrupted_import_of_a_file_says_how_much_of_how_much() {
     });
     signal(&writer, "INT");
     let ended = end(writer).exits(130);
-    let told = ended.json();
-    let read = told["read_bytes"].as_u64().unwrap();
+    let reported = ended.json();
+    let read = reported["read_bytes"].as_u64().unwrap();
     assert!(0 < read && read < SIZE, "{read} of {SIZE}");
-    assert_eq!(told["input_bytes"], SIZE);
-    let records = told["records"].as_u64().unwrap();
-    assert!(records == read / 2 && told["durable"] == records, "{told}");
+    assert_eq!(reported["input_bytes"], SIZE);
+    let records = reported["records"].as_u64().unwrap();
+    assert!(records == read / 2 && reported["durable"] == records, "{reported}");
     let read = format!("interrupted: {read} of {SIZE} bytes of the input were read");
     ended.says(&[&read, &format!("records through {records} are durable")]);
     assert_eq!(log("stat", &dir, &["--json"], b"").ok().json()["records"], records);
@@ -106,8 +109,11 @@ fn a_signal_at_the_end_of_the_input_interrupts_nothing() {
         signal(&writer, "CONT");
         let ended = end(writer).ok();
         assert_eq!(ended.err, "");
-        let told = ended.json();
-        assert_eq!((&told["ended_by"], &told["records"]), (&"end of input".into(), &2.into()));
+        let reported = ended.json();
+        assert_eq!(
+            (&reported["ended_by"], &reported["records"]),
+            (&"end of input".into(), &2.into())
+        );
         assert_eq!(log("cat", &dir, &[], b"").ok().out, b"one\ntwo\n");
     }
 }

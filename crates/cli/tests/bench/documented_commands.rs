@@ -71,7 +71,7 @@ fn what_has_to_be_there_is() {
     ] {
         assert!(all.iter().any(|command| command == wanted), "{wanted}");
     }
-    for told in [
+    for reported in [
         "only when they are measured on your machine",
         "perf record -g -F 999",
         "cargo flamegraph",
@@ -82,6 +82,6 @@ fn what_has_to_be_there_is() {
         "/etc/security/limits.conf",
         "sysctl -w vm.nr_hugepages=",
     ] {
-        assert!(PAGE.contains(told), "{told}");
+        assert!(PAGE.contains(reported), "{reported}");
     }
 }

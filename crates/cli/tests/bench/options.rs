@@ -157,7 +157,9 @@ fn without_a_disk_the_segments_stay_as_they_were_made() {
 
 #[test]
 fn huge_pages_are_whole_or_refused() {
-    if !std::fs::read_to_string("/proc/meminfo").is_ok_and(|told| told.contains("Hugepagesize")) {
+    if !std::fs::read_to_string("/proc/meminfo")
+        .is_ok_and(|reported| reported.contains("Hugepagesize"))
+    {
         return;
     }
     let uneven = bench(&["--huge-pages", "--buffer-size=20K"]).exits(2);
@@ -191,16 +193,20 @@ fn a_processor_that_is_not_there_is_refused() {
 /// What people read: the state at opening and progress on standard error, four lines of summary.
 #[test]
 fn people_are_told_in_four_lines() {
-    let told = bench(&["--count=1000", "--writers=2", "--delay=0"]).ok();
-    assert!(told.err.contains("opened in") && told.err.contains("0 records"), "{}", told.err);
-    assert!(told.err.contains("part 2 of 2"), "{}", told.err);
+    let reported = bench(&["--count=1000", "--writers=2", "--delay=0"]).ok();
+    assert!(
+        reported.err.contains("opened in") && reported.err.contains("0 records"),
+        "{}",
+        reported.err
+    );
+    assert!(reported.err.contains("part 2 of 2"), "{}", reported.err);
     for (line, words) in [
         ("Bench:", &["8 buffers", "queue depth", "0 readers", "delay 0 ms"][..]),
         ("Worker:", &["1000 records of 900 bytes", "batches of 1", "0.9 MB"]),
         ("Writer:", &[" s, ", "records/s", "MB/s", "p99.9"]),
         ("Readers:", &["records read back in", "records/s", "MB/s"]),
     ] {
-        let line = told.text().lines().find(|l| l.trim_start().starts_with(line)).unwrap();
+        let line = reported.text().lines().find(|l| l.trim_start().starts_with(line)).unwrap();
         for word in words {
             assert!(line.contains(word), "{word:?} is not in: {line}");
         }

@@ -155,8 +155,8 @@ fn a_follower_that_gets_something_else_fails() {
     build.arg(&dir).current_dir(guard.path());
     run(build, b"").ok();
     let ended = follower(&dir.join("log"), "--seed=1").ok();
-    let told: Value = serde_json::from_str(ended.text().lines().last().unwrap()).unwrap();
-    assert!(number(&told, "records") >= 100.0, "{told}");
+    let reported: Value = serde_json::from_str(ended.text().lines().last().unwrap()).unwrap();
+    assert!(number(&reported, "records") >= 100.0, "{reported}");
     follower(&dir.join("log"), "--seed=2").exits(1).says(&["is not what was written there"]);
 }
 

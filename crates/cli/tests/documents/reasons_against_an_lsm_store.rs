@@ -44,13 +44,13 @@ fn each_is_shown_by_something_that_is_there() {
 
 #[test]
 fn the_rest_is_said() {
-    for told in [
+    for reported in [
         "## Why readers take no lock",
         "## What to expect on another machine",
         "SIGMOD 2018",
         "WPaxos",
         "Paxos Made Simple",
     ] {
-        assert!(GUIDE.contains(told), "{told}");
+        assert!(GUIDE.contains(reported), "{reported}");
     }
 }

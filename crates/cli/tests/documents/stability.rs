@@ -16,13 +16,13 @@ fn section<'a>(text: &'a str, heading: &str) -> &'a str {
 fn the_documents_say_so() {
     let stable = section(GUIDE, "## What is stable");
     assert!(FORMAT.contains("VERSION: u32 = 2;"), "then the guide has another number to name");
-    for told in ["format on disk is version 2", "may still change", "until 1.0"] {
-        assert!(stable.contains(told), "{told}");
+    for reported in ["format on disk is version 2", "may still change", "until 1.0"] {
+        assert!(stable.contains(reported), "{reported}");
     }
     // The API is called young for as long as it is.
     assert!(env!("CARGO_PKG_VERSION").starts_with("0."));
     let what_it_is_not = section(README, "## What it is not");
-    for told in ["Not finished", "What is stable", "docs/src/log.md#what-is-stable"] {
-        assert!(what_it_is_not.contains(told), "{told}");
+    for reported in ["Not finished", "What is stable", "docs/src/log.md#what-is-stable"] {
+        assert!(what_it_is_not.contains(reported), "{reported}");
     }
 }

@@ -39,10 +39,10 @@ fn a_flipped_byte_ends_with_status_3_behind_what_is_sound() {
     let cat = log("cat", &dir, &[], b"").exits(3).says(&words);
     assert_eq!(cat.text(), esker::lines(1, 100));
     log("verify", &dir, &[], b"").exits(3).says(&words);
-    let told = log("verify", &dir, &["--json"], b"").exits(3).json();
-    assert_eq!(told["damage"][0]["offset"], 8192);
-    assert_eq!(told["damage"][0]["after"], 100);
-    assert_eq!(told["damage"].as_array().unwrap().len(), 1);
+    let reported = log("verify", &dir, &["--json"], b"").exits(3).json();
+    assert_eq!(reported["damage"][0]["offset"], 8192);
+    assert_eq!(reported["damage"][0]["after"], 100);
+    assert_eq!(reported["damage"].as_array().unwrap().len(), 1);
 
     let before = std::fs::read(&segment).unwrap();
     log("append", &dir, &[], b"never\n").exits(3).says(&words);
@@ -57,9 +57,12 @@ fn repair_loses_one_unit_and_cat_says_which() {
     let segment = segments(&dir).remove(0);
     flip(&segment, offset_of(&segment, "line 150"));
 
-    let told = log("repair", &dir, &["--json"], b"").ok().json();
-    assert_eq!((&told["aside"][0]["from"], &told["aside"][0]["to"]), (&100.into(), &200.into()));
-    let kept_in = told["aside"][0]["kept_in"].as_str().unwrap();
+    let reported = log("repair", &dir, &["--json"], b"").ok().json();
+    assert_eq!(
+        (&reported["aside"][0]["from"], &reported["aside"][0]["to"]),
+        (&100.into(), &200.into())
+    );
+    let kept_in = reported["aside"][0]["kept_in"].as_str().unwrap();
     assert!(Path::new(kept_in).exists());
 
     let cat = log("cat", &dir, &[], b"").ok().says(&["above 100 up to 200", "quarantined"]);
@@ -75,8 +78,8 @@ fn repairing_a_sound_log_changes_nothing() {
     let (_guard, dir) = place();
     three_units(&dir);
     let before = std::fs::read(segments(&dir).remove(0)).unwrap();
-    let told = log("repair", &dir, &["--json"], b"").ok().json();
-    assert_eq!(told["repaired"], false);
+    let reported = log("repair", &dir, &["--json"], b"").ok().json();
+    assert_eq!(reported["repaired"], false);
     assert_eq!(std::fs::read(segments(&dir).remove(0)).unwrap(), before);
     assert_eq!(log("append", &dir, &[], b"").ok().err, "", "it is still closed cleanly");
 }

@@ -329,19 +329,19 @@ fn readers_run_on_while_the_disk_is_full() {
             };
             go_on();
             disk.inject(Fault::on(Op::Write, Effect::NoSpace));
-            let told = [SLOTS, SLOTS + 1].map(|slot| write(slot).err());
+            let reported = [SLOTS, SLOTS + 1].map(|slot| write(slot).err());
             go_on();
             over.store(true, SeqCst);
             // What is written ahead may have met it first.
             assert!(
                 matches!(
-                    &told,
+                    &reported,
                     [
                         Some(Error::Log(esker_log::Error::Io(_) | esker_log::Error::Poisoned(_))),
                         Some(Error::Log(esker_log::Error::Poisoned(_)))
                     ]
                 ),
-                "{told:?}"
+                "{reported:?}"
             );
         });
     }

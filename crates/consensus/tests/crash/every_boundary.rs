@@ -11,20 +11,20 @@
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
 
-use crate::harness::{Dice, Setup, Stop, World, program};
+use crate::harness::{Rng, Setup, SimEnv, Stop, program};
 
 fn seeds(default: u64) -> u64 {
     std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 fn every_boundary(setup: Setup, seed: u64) {
-    let mut dice = Dice(seed);
-    let steps = program(45, &mut dice);
-    let mut world = World::new(setup, seed);
-    if let Err(Stop::Broken(what)) = world.live(&steps).map(drop) {
+    let mut rng = Rng(seed);
+    let steps = program(45, &mut rng);
+    let mut sim_env = SimEnv::new(setup, seed);
+    if let Err(Stop::Broken(what)) = sim_env.live(&steps).map(drop) {
         panic!("{setup:?} seed {seed}, without any cut: {what}");
     }
-    let operations = world.disk.operations();
+    let operations = sim_env.disk.operations();
     assert!(operations > 50);
     const WAYS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::Torn];
     for operation in 0..operations {
@@ -34,14 +34,14 @@ fn every_boundary(setup: Setup, seed: u64) {
             (CutPoint::Before(operation), way),
             (CutPoint::During(operation), Persist::Random),
         ] {
-            let mut dice = Dice(seed ^ operation << 8);
-            let mut world = World::new(setup, seed);
+            let mut rng = Rng(seed ^ operation << 8);
+            let mut sim_env = SimEnv::new(setup, seed);
             let mut run = || {
-                world.live_and_die(&steps, at, how)?;
-                let again = CutPoint::During(world.disk.operations() + dice.below(30));
-                let second = program(8, &mut dice);
-                world.live_and_die(&second, again, Persist::Random)?;
-                world.live_and_close(&program(6, &mut dice))
+                sim_env.live_and_die(&steps, at, how)?;
+                let again = CutPoint::During(sim_env.disk.operations() + rng.below(30));
+                let second = program(8, &mut rng);
+                sim_env.live_and_die(&second, again, Persist::Random)?;
+                sim_env.live_and_close(&program(6, &mut rng))
             };
             if let Err(what) = run() {
                 panic!("{setup:?} seed {seed} {at:?} {how:?}: {what}");

@@ -6,7 +6,7 @@
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
 
-use crate::harness::{Dice, Setup, Stop, World, program};
+use crate::harness::{Rng, Setup, SimEnv, Stop, program};
 
 /// Half of them with a small cache, and half of them without a sync for each commit.
 fn setup(mode: Mode, seed: u64) -> Setup {
@@ -14,17 +14,17 @@ fn setup(mode: Mode, seed: u64) -> Setup {
 }
 
 fn lives(mode: Mode, seed: u64) {
-    let mut dice = Dice(seed);
-    let mut world = World::new(setup(mode, seed), seed);
+    let mut rng = Rng(seed);
+    let mut sim_env = SimEnv::new(setup(mode, seed), seed);
     for life in 0..12 {
-        let steps = program(60, &mut dice);
-        let at = world.disk.operations() + dice.below(200);
-        let at = if dice.below(2) == 0 { CutPoint::Before(at) } else { CutPoint::During(at) };
-        if let Err(what) = world.live_and_die(&steps, at, Persist::Random) {
+        let steps = program(60, &mut rng);
+        let at = sim_env.disk.operations() + rng.below(200);
+        let at = if rng.below(2) == 0 { CutPoint::Before(at) } else { CutPoint::During(at) };
+        if let Err(what) = sim_env.live_and_die(&steps, at, Persist::Random) {
             panic!("{mode:?} seed {seed} life {life}: {what}");
         }
     }
-    if let Err(what) = world.live_and_close(&program(20, &mut dice)) {
+    if let Err(what) = sim_env.live_and_close(&program(20, &mut rng)) {
         panic!("{mode:?} seed {seed}, at last: {what}");
     }
 }
@@ -42,9 +42,9 @@ fn many_lives_in_a_row() {
 fn one_long_life() {
     for seed in 0..10 {
         for mode in [Mode::Durable, Mode::Volatile] {
-            let mut dice = Dice(seed + 77);
-            let mut world = World::new(setup(mode, seed), seed);
-            if let Err(Stop::Broken(what)) = world.live(&program(1500, &mut dice)).map(drop) {
+            let mut rng = Rng(seed + 77);
+            let mut sim_env = SimEnv::new(setup(mode, seed), seed);
+            if let Err(Stop::Broken(what)) = sim_env.live(&program(1500, &mut rng)).map(drop) {
                 panic!("{mode:?} seed {seed}: {what}");
             }
         }

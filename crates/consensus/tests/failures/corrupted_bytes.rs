@@ -90,7 +90,7 @@ fn expected(slot: u64) -> Vec<u8> {
 }
 
 /// The file that an error tells of, or nothing where it tells of none.
-fn told(error: &Error) -> Option<PathBuf> {
+fn reported(error: &Error) -> Option<PathBuf> {
     use esker_log::Error as Below;
     match error {
         Error::Log(cause) | Error::CorruptedEntry { cause, .. } => match cause {
@@ -127,7 +127,7 @@ fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
         match log.read_committed(slot, &guard) {
             Ok(entry) if entry.value() == expected(slot) && entry.ballot() == LOW => there += 1,
             Err(Error::SlotNotFound { .. }) if lost.contains(&slot) => {}
-            Err(error) if told(&error).is_some() => {
+            Err(error) if reported(&error).is_some() => {
                 whole = false;
                 there += 1;
             }
@@ -176,7 +176,7 @@ fn judge(disk: &SimDisk, left: Left, tally: &mut Tally) -> Result<(), String> {
             Err(error) => {
                 engine.stop();
                 tally.refused += 1;
-                let file = told(&error);
+                let file = reported(&error);
                 let named =
                     file.is_some_and(|file| error.to_string().contains(file.to_str().unwrap()));
                 return if named { Ok(()) } else { Err(format!("opening {opening}: {error:?}")) };
@@ -213,7 +213,7 @@ fn files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
 fn each(
     left: Left,
     taken: impl Fn(&[u8], u64) -> bool,
-    harm: impl Fn(&SimDisk, &Path, u64),
+    edit: impl Fn(&SimDisk, &Path, u64),
 ) -> Tally {
     let all = std::env::var_os("ESKER_SOAK").is_some();
     let disk = written(left);
@@ -224,7 +224,7 @@ fn each(
         let bytes = disk.contents(&file).unwrap();
         for at in (0..len).filter(|at| all || taken(&bytes, *at)) {
             let disk = disk.fork(1);
-            harm(&disk, &file, at);
+            edit(&disk, &file, at);
             if let Err(what) = judge(&disk, left, &mut tally) {
                 panic!("{left:?}, {} at byte {at}: {what}", file.display());
             }

@@ -203,8 +203,8 @@ fn a_log_with_a_quarantined_gap_is_read_only_for_ever() {
         let missing = (0..60).filter(|slot| lost(*slot)).count() as u64;
         assert!(missing > 0 && lost(3));
         let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
-        let told = s.log.replay_from(0, each);
-        assert!(matches!(told, Err(Error::CorruptedEntry { .. })), "{told:?}");
+        let reported = s.log.replay_from(0, each);
+        assert!(matches!(reported, Err(Error::CorruptedEntry { .. })), "{reported:?}");
         let mut options = IterateOptions::default();
         options.skip_errors = true;
         let gone = s.log.iterate(.., options, each).unwrap();

@@ -55,10 +55,10 @@ fn is_inspected(s: &Setting) {
         inspect(DIR, esker_log::Options::on(std::sync::Arc::new(s.disk.process()))).unwrap();
     let mut options = IterateOptions::default();
     options.skip_errors = true;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     s.log
         .iterate(.., options, |entry| {
-            told.push((entry.slot(), entry.ballot(), entry.value().to_vec()));
+            reported.push((entry.slot(), entry.ballot(), entry.value().to_vec()));
             ControlFlow::Continue(())
         })
         .unwrap();
@@ -66,7 +66,7 @@ fn is_inspected(s: &Setting) {
     let seen: Vec<_> = committed
         .map(|(n, slot)| (*n, slot.ballot, found.value(*n).unwrap().unwrap().to_vec()))
         .collect();
-    assert_eq!(seen, told);
+    assert_eq!(seen, reported);
     assert!(!seen.is_empty());
 }
 
@@ -88,8 +88,8 @@ fn replaced_and_lost(commit: impl Fn(&ConsensusLog)) {
     let s = repaired(&disk);
     is_read_only(&s.log);
     let guard = s.log.pin();
-    let told = s.log.read(0, &guard).map(|entry| entry.value().to_vec());
-    assert!(matches!(told, Err(Error::CorruptedEntry { slot: 0, .. })), "{told:?}");
+    let reported = s.log.read(0, &guard).map(|entry| entry.value().to_vec());
+    assert!(matches!(reported, Err(Error::CorruptedEntry { slot: 0, .. })), "{reported:?}");
     assert_eq!(s.committed(1), b"accepted after the gap");
     is_inspected(&s);
 }

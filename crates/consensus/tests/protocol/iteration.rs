@@ -169,8 +169,8 @@ fn slots_too_far_off_are_refused() {
     let s = log(Mode::Durable);
     let limit = 1 << 32;
     let far = s.log.accept(limit, LOW, b"far");
-    assert!(matches!(far, Err(Error::SlotOutOfRange { slot, limit: told })
-        if slot == limit && told == limit));
+    assert!(matches!(far, Err(Error::SlotOutOfRange { slot, limit: reported })
+        if slot == limit && reported == limit));
     assert!(matches!(s.log.learn(u64::MAX, LOW, b"far"), Err(Error::SlotOutOfRange { .. })));
     s.log.install(limit, limit).unwrap();
     s.accept(limit + 1, LOW, b"near");

@@ -54,17 +54,17 @@ fn a_floor_that_passes_an_answer_refuses_it() {
             let promised = s.log.promise(HIGH, 0).unwrap().wait().unwrap();
             assert_eq!((promised.floor(), promised.highest_committed()), (Some(0), Some(9_000)));
             // Slot 1 is listed before the floor passes it.
-            let (slots, told) = answer(&promised, |slot| {
+            let (slots, reported) = answer(&promised, |slot| {
                 if slot == 1 {
                     raise(&s, to + 1);
                 }
                 ControlFlow::Continue(())
             });
             assert_eq!(slots, [1]);
-            refused(told, to);
-            let (slots, told) = answer(&promised, |_| ControlFlow::Continue(()));
+            refused(reported, to);
+            let (slots, reported) = answer(&promised, |_| ControlFlow::Continue(()));
             assert_eq!(slots, [], "nor is it given after that");
-            refused(told, to);
+            refused(reported, to);
         }
     }
 }
@@ -75,12 +75,12 @@ fn an_answer_that_is_broken_off_is_refused_as_well() {
         let s = log(Mode::Durable);
         fill(&s, 0..20);
         let promised = s.log.promise(HIGH, 0).unwrap().wait().unwrap();
-        let (slots, told) = answer(&promised, |_| {
+        let (slots, reported) = answer(&promised, |_| {
             raise(&s, 10);
             ControlFlow::Break(())
         });
         assert_eq!(slots, [0]);
-        refused(told, 9);
+        refused(reported, 9);
     }
 }
 
@@ -91,23 +91,23 @@ fn an_answer_stands_when_the_floor_passes_only_what_it_has_listed() {
         fill(&s, 0..20);
         s.accept(25, LOW, &value(25));
         let promised = s.log.promise(HIGH, 0).unwrap().wait().unwrap();
-        let (slots, told) = answer(&promised, |slot| {
+        let (slots, reported) = answer(&promised, |slot| {
             if slot < 20 {
                 s.log.truncate_before(slot + 1).unwrap();
             }
             ControlFlow::Continue(())
         });
-        assert!(told.unwrap().is_continue());
+        assert!(reported.unwrap().is_continue());
         assert_eq!(slots, (0..20).chain([25]).collect::<Vec<_>>());
         // Broken off after the last committed slot: nothing that is left can be truncated.
         let s = log(mode);
         fill(&s, 0..20);
         let promised = s.log.promise(HIGH, 10).unwrap().wait().unwrap();
-        let (slots, told) = answer(&promised, |slot| {
+        let (slots, reported) = answer(&promised, |slot| {
             s.log.truncate_before(slot + 1).unwrap();
             if slot == 19 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        assert!(told.unwrap().is_break());
+        assert!(reported.unwrap().is_break());
         assert_eq!(slots, (10..20).collect::<Vec<_>>());
     }
 }
@@ -150,8 +150,8 @@ fn what_was_committed_after_the_promise_is_not_listed() {
         s.commit(1, HIGHER);
         s.log.learn(5, HIGHER, b"later").unwrap().wait().unwrap();
         fill_under(&s, HIGHEST, 12);
-        let (slots, told) = answer(&promised, |_| ControlFlow::Continue(()));
-        assert!(told.unwrap().is_continue());
+        let (slots, reported) = answer(&promised, |_| ControlFlow::Continue(()));
+        assert!(reported.unwrap().is_continue());
         assert_eq!(slots, [0, 2, 9]);
     }
 }
@@ -224,16 +224,16 @@ fn a_floor_that_passes_an_iteration_ends_it() {
             for first in [Bound::Unbounded, Bound::Included(0)] {
                 let s = log(mode);
                 fill(&s, 0..20);
-                let (slots, told) = iterate(&s, (first, Bound::Unbounded), |slot| {
+                let (slots, reported) = iterate(&s, (first, Bound::Unbounded), |slot| {
                     if slot == 3 {
                         raise(&s, 10);
                     }
                 });
                 assert_eq!(slots, [0, 1, 2, 3]);
-                refused(told, 9);
+                refused(reported, 9);
                 // Only what was visited goes.
-                let (slots, told) = iterate(&s, .., |slot| raise(&s, slot + 1));
-                told.unwrap();
+                let (slots, reported) = iterate(&s, .., |slot| raise(&s, slot + 1));
+                reported.unwrap();
                 assert_eq!(slots, (10..20).collect::<Vec<_>>());
             }
         }
@@ -268,13 +268,13 @@ fn a_value_that_truncation_moves_is_listed_by_what_began_before() {
         });
         done.unwrap();
         assert_eq!(slots, expected);
-        let (slots, told) = answer(&promised, |slot| {
+        let (slots, reported) = answer(&promised, |slot| {
             if slot == 299 {
                 move_and_read_again();
             }
             ControlFlow::Continue(())
         });
-        assert!(told.unwrap().is_continue());
+        assert!(reported.unwrap().is_continue());
         assert_eq!(slots, expected);
     }
 }

@@ -281,8 +281,8 @@ fn slots_change_while_they_are_copied() {
                 1 => (value(slot), LOW, true),
                 _ => (value(slot), LOW, false),
             };
-            let told = (entry.value().to_vec(), entry.ballot(), entry.is_committed());
-            assert_eq!(told, expected, "slot {slot}");
+            let reported = (entry.value().to_vec(), entry.ballot(), entry.is_committed());
+            assert_eq!(reported, expected, "slot {slot}");
         }
         assert_eq!(s.log.floor(), Some(189));
     }

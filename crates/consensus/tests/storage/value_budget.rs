@@ -111,8 +111,11 @@ fn a_failure_ends_the_wait_for_room() {
             let waits = threads.spawn(|| s.log.accept_timeout(1, HIGHER, &[1; 64], LONG).map(drop));
             give_way();
             assert!(s.log.promise(HIGH, 0).unwrap().wait().is_err());
-            let told = waits.join().unwrap();
-            assert!(matches!(told, Err(Error::Log(esker_log::Error::Poisoned(_)))), "{told:?}");
+            let reported = waits.join().unwrap();
+            assert!(
+                matches!(reported, Err(Error::Log(esker_log::Error::Poisoned(_)))),
+                "{reported:?}"
+            );
         });
     }
 }

@@ -14,8 +14,8 @@ fn a_record_of_the_limit_is_taken_and_one_byte_more_refused() {
     let limit = 1 << 20;
     log.append(&vec![1; limit]).unwrap().wait().unwrap();
     let error = log.append(&vec![2; limit + 1]).unwrap_err();
-    let Error::TooLarge { size, limit: told } = error else { panic!("{error:?}") };
-    assert_eq!((size, told), (limit as u64 + 1, limit as u64));
+    let Error::TooLarge { size, limit: reported } = error else { panic!("{error:?}") };
+    assert_eq!((size, reported), (limit as u64 + 1, limit as u64));
     assert_eq!(log.accepted(), Seq(1));
     assert_eq!(log.read(1).unwrap().payload(), vec![1; limit]);
     log.close().unwrap();

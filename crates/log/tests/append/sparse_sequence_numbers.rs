@@ -12,8 +12,8 @@ use crate::fixture::{self, DIR, all, driven, payload};
 
 fn is_trimmed<T: std::fmt::Debug>(got: Result<T>, oldest: u64) -> bool {
     match got {
-        Err(Error::Trimmed { oldest: told }) => {
-            assert_eq!(told, Seq(oldest));
+        Err(Error::Trimmed { oldest: reported }) => {
+            assert_eq!(reported, Seq(oldest));
             true
         }
         _ => false,

@@ -10,10 +10,10 @@ use esker_log::{Engine, Log, OnCorruption, PriorShutdown, verify};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::edits::{flip, overwrite};
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::harm::{flip, overwrite};
-use crate::corruption_kit::healing::{self, Repairing, check_log, goes_on, quarantine, sound};
 use crate::corruption_kit::map::{Map, segment_path};
+use crate::corruption_kit::repairs::{self, Repairing, check_log, goes_on, quarantine, verifies};
 use crate::corruption_kit::sample::{self, Building, Sample, options};
 
 /// Where the units of the newest segment end, and where its file does.
@@ -29,7 +29,7 @@ fn garbage(len: usize) -> Vec<u8> {
 /// Opens, finds all records, and goes on; gives what recovery told to have cut.
 fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::TruncatedTail>, String> {
     let disk = disk.fork(5);
-    let log = healing::open(&disk, OnCorruption::Fail)?;
+    let log = repairs::open(&disk, OnCorruption::Fail)?;
     check_log(&log, &sample.items)?;
     let cut = log.recovery().truncated_tail.clone();
     let clean = log.recovery().prior_shutdown == PriorShutdown::Clean;
@@ -47,10 +47,10 @@ fn garbage_behind_the_end_is_told_and_gone() {
     for sample in [sample::closed(), sample::killed(), sample::lonely()] {
         let (end, _) = ends(&sample);
         for len in [1, 3, 71, 72, 511, BLOCK, 3 * BLOCK] {
-            let (disk, harm) = overwrite(&sample, &sample.newest_path(), end, &garbage(len));
-            cases.run(format!("{}, {harm}", sample.name), || {
+            let (disk, edit) = overwrite(&sample, &sample.newest_path(), end, &garbage(len));
+            cases.run(format!("{}, {edit}", sample.name), || {
                 let cut = all_there(&sample, &disk)?.ok_or("nobody was told")?;
-                let right = cut.file == harm.file && cut.offset == end && cut.bytes >= 1;
+                let right = cut.file == edit.file && cut.offset == end && cut.bytes >= 1;
                 if right { Ok(()) } else { Err(format!("{cut:?}")) }
             });
         }
@@ -67,11 +67,11 @@ fn bytes_that_grow_a_file_harm_nothing() {
             let file = segment_path(segment.number);
             let len = sample.disk.contents(&file).unwrap().len() as u64;
             for stray in [garbage(3), garbage(BLOCK), vec![0; 3], vec![0; 2 * BLOCK]] {
-                let (disk, harm) = overwrite(&sample, &file, len, &stray);
-                let told = stray[0] != 0 && segment.number == newest && sample.clean;
-                cases.run(format!("{}, {harm}", sample.name), || {
+                let (disk, edit) = overwrite(&sample, &file, len, &stray);
+                let reported = stray[0] != 0 && segment.number == newest && sample.clean;
+                cases.run(format!("{}, {edit}", sample.name), || {
                     let cut = all_there(&sample, &disk)?;
-                    if told && cut.is_none() { Err("nobody was told".into()) } else { Ok(()) }
+                    if reported && cut.is_none() { Err("nobody was told".into()) } else { Ok(()) }
                 });
             }
         }
@@ -163,9 +163,9 @@ fn a_repair_elsewhere_in_the_segment_brings_no_dead_unit_to_life() {
     let unit = trunk.map.newest().units[1].clone();
     let mut cases = Cases::default();
     for repairing in [Repairing::Function, Repairing::Opening] {
-        let (disk, harm) = flip(&trunk, &file, unit.at.start as u64 + 200, 1);
+        let (disk, edit) = flip(&trunk, &file, unit.at.start as u64 + 200, 1);
         disk.overwrite(&file, at, &dead).unwrap();
-        let loss = trunk.loss(&file, harm.at.start).unwrap();
+        let loss = trunk.loss(&file, edit.at.start).unwrap();
         cases.run(format!("{repairing:?}"), || quarantine(&trunk, &disk, &[loss], repairing));
     }
     cases.finish(2);
@@ -185,7 +185,7 @@ fn a_record_that_fills_its_block_has_no_successor_from_an_earlier_life() {
     assert_eq!(newest.units.last().unwrap().used, BLOCK, "the block is full");
     let (disk, _) = overwrite(&sample, &sample.newest_path(), newest.end as u64, &old[BLOCK..]);
     all_there(&sample, &disk).unwrap();
-    sound(&disk, &sample.items).unwrap();
+    verifies(&disk, &sample.items).unwrap();
 }
 
 #[test]

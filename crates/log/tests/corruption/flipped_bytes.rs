@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::harm::flip;
+use crate::corruption_kit::edits::flip;
 use crate::corruption_kit::map::{Place, in_dir};
 use crate::corruption_kit::sample::{self, Sample};
 use crate::corruption_kit::{DIR, format};
@@ -54,12 +54,12 @@ fn flip_all(sample: &Sample, nth: usize) -> Cases {
         let Ok(content) = sample.disk.contents(&file) else { continue };
         for byte in (0..content.len() as u64).step_by(nth) {
             for bit in bits(sample, &file, byte) {
-                let (disk, harm) = flip(sample, &file, byte, bit);
+                let (disk, edit) = flip(sample, &file, byte, bit);
                 let closely = cases.is_one_in(40);
-                cases.run(format!("{}, {harm}", sample.name), || {
+                cases.run(format!("{}, {edit}", sample.name), || {
                     let asking = if closely { Asking::Everybody } else { Asking::Owner };
-                    let opened = ask(sample, &disk, &harm, asking)?;
-                    is_told(sample, &harm.file, byte, &opened)
+                    let opened = ask(sample, &disk, &edit, asking)?;
+                    is_told(sample, &edit.file, byte, &opened)
                 });
             }
         }

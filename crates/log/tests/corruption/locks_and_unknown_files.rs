@@ -12,9 +12,9 @@ use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, StdDisk};
 use esker_log::{Engine, Error, Log, OnCorruption, Options, Reader, Seq, repair, verify};
 
-use crate::corruption_kit::harm::{delete, put};
-use crate::corruption_kit::healing::{check_log, goes_on, open};
+use crate::corruption_kit::edits::{delete, put};
 use crate::corruption_kit::map::{in_dir, segment_path};
+use crate::corruption_kit::repairs::{check_log, goes_on, open};
 use crate::corruption_kit::sample::{self, options};
 use crate::corruption_kit::{self, DIR, answers, cases};
 
@@ -23,8 +23,8 @@ const CHILD: &str = "ESKER_TEST_LOCKED_DIR";
 fn is_locked(outcome: Result<Log, Error>, at: &Path) {
     match outcome {
         Err(error @ Error::Locked { .. }) => {
-            let told = error.to_string();
-            assert!(told.contains(&at.display().to_string()), "{told}");
+            let reported = error.to_string();
+            assert!(reported.contains(&at.display().to_string()), "{reported}");
         }
         other => panic!("{other:?}"),
     }
@@ -77,8 +77,8 @@ fn a_second_writer_of_another_process_is_refused() {
         .env(CHILD, &dir)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&child.stdout);
-    assert!(child.status.success() && told.contains("refused as locked"), "{told}");
+    let reported = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && reported.contains("refused as locked"), "{reported}");
     drop(log);
 }
 
@@ -129,7 +129,7 @@ fn a_file_where_the_directory_should_be() {
 #[test]
 fn a_directory_with_other_files_is_left_alone() {
     // Some have names that look almost like a log's.
-    let strangers = [
+    let unknown_files = [
         "letter.txt",
         "thesis.new",
         "1.seg",
@@ -140,7 +140,7 @@ fn a_directory_with_other_files_is_left_alone() {
         ".esker-probe",
     ];
     let engine = Engine::manual();
-    for name in strangers {
+    for name in unknown_files {
         let disk = SimDisk::new(1);
         disk.create_dir(Path::new(DIR)).unwrap();
         put(&disk, &in_dir(name), b"dear");
@@ -236,15 +236,15 @@ fn garbage_in_a_segment_names_the_file() {
     for segment in &sample.map.segments {
         let file = segment_path(segment.number);
         for garbage in [sample::payload("garbage", 1, 30_000), b"dear".to_vec(), Vec::new()] {
-            let (disk, harm) = corruption_kit::harm::replace(&sample, &file, &garbage);
-            let opened = answers::ask(&sample, &disk, &harm, answers::Asking::Everybody);
-            let told = match opened.unwrap() {
+            let (disk, edit) = corruption_kit::edits::replace(&sample, &file, &garbage);
+            let opened = answers::ask(&sample, &disk, &edit, answers::Asking::Everybody);
+            let reported = match opened.unwrap() {
                 answers::Opened::Refused(damage) => damage,
                 other => panic!("{other:?}"),
             };
             let error = Log::open(DIR, options(&disk, &engine)).unwrap_err().to_string();
             assert!(error.contains(&file.display().to_string()), "{error}");
-            assert_eq!((told.file, told.offset), (file.clone(), 0));
+            assert_eq!((reported.file, reported.offset), (file.clone(), 0));
         }
     }
 }

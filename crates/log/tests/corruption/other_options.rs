@@ -11,8 +11,8 @@ use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::healing::{check_log, goes_on};
 use crate::corruption_kit::reading::Item;
+use crate::corruption_kit::repairs::{check_log, goes_on};
 use crate::corruption_kit::sample::{self, options};
 
 type Change = (&'static str, fn(&mut Options));

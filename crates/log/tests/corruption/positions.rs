@@ -7,14 +7,14 @@
 use esker_log::{Engine, Error, OnCorruption, Position, Reader, Start};
 
 use crate::corruption_kit::DIR;
-use crate::corruption_kit::healing::{self, goes_on};
+use crate::corruption_kit::repairs::{self, goes_on};
 use crate::corruption_kit::sample::{self, options};
 
 #[test]
 fn are_refused_and_change_nothing() {
     for sample in [sample::closed(), sample::killed(), sample::quarantined()] {
         let disk = sample.disk.fork(1);
-        let log = healing::open(&disk, OnCorruption::Fail).unwrap();
+        let log = repairs::open(&disk, OnCorruption::Fail).unwrap();
         let mut starts = Vec::new();
         let mut stream = log.stream(Start::Oldest).unwrap();
         loop {

@@ -11,9 +11,9 @@ use esker_log::{Engine, OnCorruption, repair};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::healing::{check_log, goes_on, open};
 use crate::corruption_kit::map::segment_path;
 use crate::corruption_kit::reading::Item;
+use crate::corruption_kit::repairs::{check_log, goes_on, open};
 use crate::corruption_kit::sample::{self, Building, Sample, options};
 
 const SECTOR: usize = 512;

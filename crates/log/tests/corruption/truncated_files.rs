@@ -9,8 +9,8 @@ use std::path::Path;
 
 use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::edits::cut;
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::harm::cut;
 use crate::corruption_kit::map::{Place, in_dir};
 use crate::corruption_kit::sample::{self, Sample};
 use crate::corruption_kit::{self, DIR};
@@ -53,11 +53,11 @@ fn cut_all(sample: &Sample) -> Cases {
         let file = in_dir(&name);
         let Ok(content) = sample.disk.contents(&file) else { continue };
         for length in lengths(sample, &file, content.len()) {
-            let (disk, harm) = cut(sample, &file, length as u64);
+            let (disk, edit) = cut(sample, &file, length as u64);
             let closely = cases.is_one_in(20);
-            cases.run(format!("{}, {harm}", sample.name), || {
+            cases.run(format!("{}, {edit}", sample.name), || {
                 let asking = if closely { Asking::Everybody } else { Asking::Owner };
-                let opened = ask(sample, &disk, &harm, asking)?;
+                let opened = ask(sample, &disk, &edit, asking)?;
                 is_told(sample, &file, length, &opened)
             });
         }
@@ -67,12 +67,12 @@ fn cut_all(sample: &Sample) -> Cases {
 
 /// After a clean close any byte of the log that is missing is damage.
 fn is_told(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> Result<(), String> {
-    let told = match sample.map.place(file, length as u64) {
+    let reported = match sample.map.place(file, length as u64) {
         Place::Manifest => opened.damage().is_some(),
         Place::Header(_) | Place::Unit(..) => !sample.clean || opened.damage().is_some(),
         _ => matches!(opened, Opened::Whole),
     };
-    if told { Ok(()) } else { Err(format!("the answer is {opened:?}")) }
+    if reported { Ok(()) } else { Err(format!("the answer is {opened:?}")) }
 }
 
 #[test]

@@ -14,9 +14,9 @@ use crate::corruption_kit::DIR;
 use crate::corruption_kit::answers::begins;
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::healing::{Repairing, quarantine};
 use crate::corruption_kit::map::in_dir;
 use crate::corruption_kit::reading;
+use crate::corruption_kit::repairs::{Repairing, quarantine};
 use crate::corruption_kit::sample::{self, Sample, options};
 
 /// Copies of the sample without one sector each.
@@ -39,7 +39,7 @@ fn is_loud(error: &Error) -> bool {
 }
 
 /// All is read, or the missing part is told.
-fn told(sample: &Sample, disk: &SimDisk, claim: u64) -> Result<(), String> {
+fn reported(sample: &Sample, disk: &SimDisk, claim: u64) -> Result<(), String> {
     let engine = Engine::manual();
     match Reader::open(DIR, options(disk, &engine)) {
         Ok(reader) => {
@@ -80,7 +80,7 @@ fn are_told_and_cost_nothing_that_was_durable() {
             let name = file.file_name().unwrap().display();
             cases.run(format!("{}, {name}, byte {at}", sample.name), || {
                 let claim = sample.map.claim_without(&file, &(at..at + BLOCK as u64));
-                told(&sample, &disk, claim)
+                reported(&sample, &disk, claim)
             });
         }
     }

@@ -12,13 +12,13 @@ use esker_log::{Engine, Error, Log, OnCorruption, Reader, repair, verify};
 
 use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::edits::{delete, flip, put, replace};
 use crate::corruption_kit::format::{VERSION, set_sealed_version, set_segment_version};
-use crate::corruption_kit::harm::{delete, flip, put, replace};
-use crate::corruption_kit::healing::{Loss, Repairing, goes_on, quarantine};
 use crate::corruption_kit::map::{Map, in_dir, segment_path};
 use crate::corruption_kit::reading::Item;
+use crate::corruption_kit::repairs::{Loss, Repairing, goes_on, quarantine};
 use crate::corruption_kit::sample::{self, Building, Sample, options};
-use crate::corruption_kit::{DIR, healing};
+use crate::corruption_kit::{DIR, repairs};
 
 /// Everything that stands in a segment.
 fn whole(sample: &Sample, number: u64) -> Vec<Loss> {
@@ -45,9 +45,9 @@ fn refusal(disk: &SimDisk) -> Error {
     assert_eq!(disk.fingerprint(), before, "reading changed the files");
     let opening = Log::open(DIR, options(disk, &engine)).unwrap_err();
     let repairing = repair(DIR, &options(disk, &engine)).unwrap_err();
-    let told = format!("{opening:?}");
+    let reported = format!("{opening:?}");
     for other in [reader, report, repairing] {
-        assert_eq!(format!("{other:?}"), told);
+        assert_eq!(format!("{other:?}"), reported);
     }
     opening
 }
@@ -57,13 +57,13 @@ fn a_deleted_segment() {
     let mut cases = Cases::default();
     for sample in sample::all() {
         for segment in &sample.map.segments {
-            let (disk, harm) = delete(&sample, &segment_path(segment.number));
+            let (disk, edit) = delete(&sample, &segment_path(segment.number));
             let loss = whole(&sample, segment.number);
-            if loss[0].records.1 > sample.map.claim_without(&harm.file, &harm.at) {
+            if loss[0].records.1 > sample.map.claim_without(&edit.file, &edit.at) {
                 continue;
             }
-            cases.run(format!("{}, {harm}", sample.name), || {
-                let opened = ask(&sample, &disk, &harm, Asking::Everybody)?;
+            cases.run(format!("{}, {edit}", sample.name), || {
+                let opened = ask(&sample, &disk, &edit, Asking::Everybody)?;
                 let Opened::Refused(_) = opened else { return Err(format!("{opened:?}")) };
                 for repairing in [Repairing::Function, Repairing::Opening] {
                     let outcome = quarantine(&sample, &disk, &loss, repairing);
@@ -72,7 +72,7 @@ fn a_deleted_segment() {
                 let rest = sample.items.iter().filter(|item| item.last() <= segment.prev_seq);
                 let rest: Vec<Item> = rest.cloned().collect();
                 let disk = disk.fork(4);
-                healing::check_log(&healing::open(&disk, OnCorruption::Truncate)?, &rest)?;
+                repairs::check_log(&repairs::open(&disk, OnCorruption::Truncate)?, &rest)?;
                 goes_on(&sample, disk, rest)
             });
         }
@@ -87,13 +87,13 @@ fn one_segment_over_another() {
         for from in &sample.map.segments {
             for to in sample.map.segments.iter().filter(|to| to.number != from.number) {
                 let file = segment_path(to.number);
-                let (disk, harm) = replace(&sample, &file, &content(&sample, from.number));
+                let (disk, edit) = replace(&sample, &file, &content(&sample, from.number));
                 let loss = whole(&sample, to.number);
-                if loss[0].records.1 > sample.map.claim_without(&harm.file, &harm.at) {
+                if loss[0].records.1 > sample.map.claim_without(&edit.file, &edit.at) {
                     continue;
                 }
                 cases.run(format!("{}, {} over {}", sample.name, from.number, to.number), || {
-                    let opened = ask(&sample, &disk, &harm, Asking::Everybody)?;
+                    let opened = ask(&sample, &disk, &edit, Asking::Everybody)?;
                     let Opened::Refused(_) = opened else { return Err(format!("{opened:?}")) };
                     let loss = [Loss { bytes: 0..0, ..loss[0].clone() }];
                     quarantine(&sample, &disk, &loss, Repairing::Function)
@@ -145,16 +145,16 @@ fn a_segment_of_another_log_is_foreign() {
     let other = sample::killed();
     for sample in [sample::closed(), sample::torn()] {
         for segment in &sample.map.segments {
-            for stranger in &other.map.segments {
+            for unknown in &other.map.segments {
                 // In the place of one of the log's own, and as one more.
-                let mut block = content(&other, stranger.number);
+                let mut block = content(&other, unknown.number);
                 for number in [segment.number, 77] {
                     block[32..40].copy_from_slice(&number.to_le_bytes());
                     set_segment_version(&mut block, VERSION);
                     let file = segment_path(number);
                     let (disk, _) = replace(&sample, &file, &block);
                     match refusal(&disk) {
-                        Error::ForeignFile { file: told } => assert_eq!(told, file),
+                        Error::ForeignFile { file: reported } => assert_eq!(reported, file),
                         error => panic!("{error:?}"),
                     }
                 }
@@ -175,8 +175,8 @@ fn the_manifest_of_another_log_makes_the_segments_foreign() {
 fn the_mark_of_another_log_says_nothing() {
     let (sample, other) = (sample::lonely(), sample::closed());
     let mark = in_dir("mark");
-    let (disk, harm) = replace(&sample, &mark, &other.disk.contents(&mark).unwrap());
-    let opened = ask(&sample, &disk, &harm, Asking::Everybody).unwrap();
+    let (disk, edit) = replace(&sample, &mark, &other.disk.contents(&mark).unwrap());
+    let opened = ask(&sample, &disk, &edit, Asking::Everybody).unwrap();
     assert!(matches!(opened, Opened::Whole), "{opened:?}");
 }
 
@@ -202,8 +202,8 @@ fn a_newer_version_is_refused() {
 
 fn is_version(error: &Error, file: &PathBuf, version: u32) {
     match error {
-        Error::UnsupportedVersion { file: told, version: v } => {
-            assert_eq!((told, *v), (file, version));
+        Error::UnsupportedVersion { file: reported, version: v } => {
+            assert_eq!((reported, *v), (file, version));
         }
         error => panic!("{error:?}"),
     }
@@ -229,12 +229,12 @@ fn then_and_now() -> Vec<(Sample, Sample)> {
 }
 
 /// Opening has to give everything that the log holds now, or to tell.
-fn all_or_told(now: &Sample, disk: &SimDisk) -> Result<(), String> {
+fn all_or_reported(now: &Sample, disk: &SimDisk) -> Result<(), String> {
     let engine = Engine::manual();
     let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
     let copy = disk.fork(1);
     match Log::open(DIR, options(&copy, &engine)) {
-        Ok(log) => healing::check_log(&log, &now.items)?,
+        Ok(log) => repairs::check_log(&log, &now.items)?,
         Err(Error::Corrupted(_)) if report.damage.is_empty() => {
             return Err("opening refuses, and verify finds nothing".into());
         }
@@ -256,11 +256,11 @@ fn a_manifest_of_an_earlier_time_cuts_nothing_in_silence() {
     for (then, now) in then_and_now() {
         let manifest = in_dir("manifest");
         let (disk, _) = replace(&now, &manifest, &then.disk.contents(&manifest).unwrap());
-        cases.run(format!("clean: {}", now.clean), || all_or_told(&now, &disk));
+        cases.run(format!("clean: {}", now.clean), || all_or_reported(&now, &disk));
         // Nor when nothing but units behind that end speak for the records.
         let (disk, _) = delete(&now, &in_dir("mark"));
         put(&disk, &manifest, &then.disk.contents(&manifest).unwrap());
-        cases.run(format!("clean: {}, no mark", now.clean), || all_or_told(&now, &disk));
+        cases.run(format!("clean: {}, no mark", now.clean), || all_or_reported(&now, &disk));
     }
     cases.finish(4);
 }
@@ -271,7 +271,7 @@ fn a_segment_of_an_earlier_time_is_damage() {
     for (then, now) in then_and_now() {
         let file = segment_path(1);
         let (disk, _) = replace(&now, &file, &then.disk.contents(&file).unwrap());
-        cases.run(format!("clean: {}", now.clean), || all_or_told(&now, &disk));
+        cases.run(format!("clean: {}", now.clean), || all_or_reported(&now, &disk));
     }
     cases.finish(2);
 }
@@ -286,8 +286,8 @@ fn a_segment_of_another_future_is_damage() {
         let other = other.done(true);
         for segment in &now.map.segments {
             let file = segment_path(segment.number);
-            let (disk, harm) = replace(&now, &file, &other.disk.contents(&file).unwrap());
-            cases.run(format!("clean: {}, {harm}", now.clean), || {
+            let (disk, edit) = replace(&now, &file, &other.disk.contents(&file).unwrap());
+            cases.run(format!("clean: {}, {edit}", now.clean), || {
                 let engine = Engine::manual();
                 let copy = disk.fork(1);
                 match Log::open(DIR, options(&copy, &engine)) {
@@ -295,7 +295,7 @@ fn a_segment_of_another_future_is_damage() {
                     Err(Error::Corrupted(_)) => {}
                     Err(other) => return Err(format!("{other:?}")),
                 }
-                all_or_told(&now, &disk)
+                all_or_reported(&now, &disk)
             });
         }
     }
@@ -311,7 +311,7 @@ fn a_stray_segment_with_the_highest_number_there_is() {
         let copy = disk.fork(1);
         match Log::open(DIR, options(&copy, &engine)) {
             Ok(log) => {
-                healing::check_log(&log, &sample.items).unwrap();
+                repairs::check_log(&log, &sample.items).unwrap();
                 log.append(b"on").unwrap().wait().unwrap();
             }
             Err(Error::Corrupted(damage)) => assert_eq!(damage.file, segment_path(number)),

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::edits::overwrite;
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::harm::overwrite;
 use crate::corruption_kit::map::{Place, in_dir, segment_path};
 use crate::corruption_kit::sample::{self, Sample};
 
@@ -67,17 +67,17 @@ fn harm_all(sample: &Sample) -> Cases {
     for (file, field) in fields(sample) {
         let now = sample.disk.contents(&file).unwrap()[field.clone()].to_vec();
         for value in values(&now) {
-            let (disk, harm) = overwrite(sample, &file, field.start as u64, &value);
-            cases.run(format!("{}, {harm}: {value:?}", sample.name), || {
-                let opened = ask(sample, &disk, &harm, Asking::Owner)?;
-                let told = match sample.map.place(&file, field.start as u64) {
+            let (disk, edit) = overwrite(sample, &file, field.start as u64, &value);
+            cases.run(format!("{}, {edit}: {value:?}", sample.name), || {
+                let opened = ask(sample, &disk, &edit, Asking::Owner)?;
+                let reported = match sample.map.place(&file, field.start as u64) {
                     Place::Manifest => opened.damage().is_some(),
                     Place::Header(_) | Place::Unit(..) => {
                         !sample.clean || opened.damage().is_some()
                     }
                     _ => matches!(opened, Opened::Whole),
                 };
-                if told { Ok(()) } else { Err(format!("the answer is {opened:?}")) }
+                if reported { Ok(()) } else { Err(format!("the answer is {opened:?}")) }
             });
         }
     }

@@ -6,40 +6,40 @@
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, SECTORS, policies};
-use crate::harness::dice::Dice;
 use crate::harness::plan::{How, Plan};
+use crate::harness::rng::Rng;
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Step, Then};
-use crate::harness::world::World;
 
-fn batches(dice: &mut Dice) -> Vec<Step> {
+fn batches(rng: &mut Rng) -> Vec<Step> {
     let thens = [Then::Wait, Then::Drop, Then::Drop, Then::Keep];
     let mut steps = Vec::new();
     for (records, most) in [(3, 200), (6, 4000), (5, 20_000), (2, 70_000), (4, 9000), (6, 300)] {
-        let lens = (0..records).map(|_| dice.index(most)).collect();
-        let gap = dice.percent(30).then_some(2);
-        steps.push(Step::Batch { lens, atomic: true, gap, then: dice.pick(&thens) });
-        steps.push(Step::Append { len: dice.index(300), then: dice.pick(&thens) });
+        let lens = (0..records).map(|_| rng.index(most)).collect();
+        let gap = rng.percent(30).then_some(2);
+        steps.push(Step::Batch { lens, atomic: true, gap, then: rng.pick(&thens) });
+        steps.push(Step::Append { len: rng.index(300), then: rng.pick(&thens) });
         steps.push(Step::Run);
     }
     steps
 }
 
 fn cut_everywhere(test: &'static str, config: Config, seed: u64) -> usize {
-    let steps = batches(&mut Dice::new(seed));
-    let mut whole = World::new(config, seed);
+    let steps = batches(&mut Rng::new(seed));
+    let mut whole = SimEnv::new(config, seed);
     if let Err(stop) = whole.live(&steps) {
         panic!("{config} seed {seed}: {stop:?}");
     }
     let mut lost = 0;
     for operation in 14..whole.disk.operations() + 1 {
-        let how = How::any(&mut Dice::new(operation));
+        let how = How::any(&mut Rng::new(operation));
         for plan in [Plan::before(operation, how), Plan::during(operation, how)] {
             let name = format!("{config} seed {seed} {plan}");
             let Some(_case) = case(test, &name) else { continue };
-            let mut world = World::new(config, seed);
-            let died = world.live_and_die(&steps, plan);
+            let mut sim_env = SimEnv::new(config, seed);
+            let died = sim_env.live_and_die(&steps, plan);
             assert_eq!(died, Ok(()), "{name}");
-            match world.open() {
+            match sim_env.open() {
                 Ok(life) => lost += usize::from(life.lost.iter().any(|entry| entry.group > 0)),
                 Err(stop) => panic!("{name}: {stop:?}"),
             }

@@ -12,8 +12,8 @@ use crate::harness;
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, SECTORS, WAYS, policies};
 use crate::harness::plan::{How, PERSISTS};
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Step, Then};
-use crate::harness::world::World;
 
 /// Payloads whose units of one record end on the border of a block, or of its first, second and
 /// last sector, or one byte beside it.
@@ -36,16 +36,16 @@ fn first_life(len: usize, dead: usize) -> Vec<Step> {
 /// Lives of the same shape, each of which ends with the power: what one life lost stands where the
 /// next one writes, or did before recovery.
 fn same_shape_again(config: Config, seed: u64, len: usize) -> Result<usize, String> {
-    let mut world = World::new(config, seed);
+    let mut sim_env = SimEnv::new(config, seed);
     let mut lost = 0;
     for n in 0..5 {
-        let told = |stop| format!("life {n}: {stop:?}");
-        let mut life = world.open().map_err(told)?;
+        let reported = |stop| format!("life {n}: {stop:?}");
+        let mut life = sim_env.open().map_err(reported)?;
         lost += life.lost.len();
-        world.go(&mut life, &first_life(len, 4)).map_err(told)?;
-        world.die(life, How::Cut(PERSISTS[(seed as usize + n) % 4]))?;
+        sim_env.go(&mut life, &first_life(len, 4)).map_err(reported)?;
+        sim_env.die(life, How::Cut(PERSISTS[(seed as usize + n) % 4]))?;
     }
-    world.live_and_close(&appends(1, len, Then::Wait))?;
+    sim_env.live_and_close(&appends(1, len, Then::Wait))?;
     Ok(lost)
 }
 
@@ -99,11 +99,11 @@ fn cut_in_recovery(
     persist: Persist,
 ) -> Result<(), String> {
     use harness::plan::Plan;
-    let mut world = World::new(config, operation);
-    let life = world.live(&first_life(len, 4)).map_err(|stop| format!("{stop:?}"))?;
-    world.die(life, How::Cut(Persist::Random))?;
-    let plan = Plan::during(world.disk.operations() + operation, How::Cut(persist));
-    world.live_and_die(&first_life(len, 3), plan)?;
-    world.live_and_die(&first_life(len, 2), Plan::during(u64::MAX, How::Cut(persist)))?;
-    world.live_and_close(&appends(1, len, Then::Wait))
+    let mut sim_env = SimEnv::new(config, operation);
+    let life = sim_env.live(&first_life(len, 4)).map_err(|stop| format!("{stop:?}"))?;
+    sim_env.die(life, How::Cut(Persist::Random))?;
+    let plan = Plan::during(sim_env.disk.operations() + operation, How::Cut(persist));
+    sim_env.live_and_die(&first_life(len, 3), plan)?;
+    sim_env.live_and_die(&first_life(len, 2), Plan::during(u64::MAX, How::Cut(persist)))?;
+    sim_env.live_and_close(&appends(1, len, Then::Wait))
 }

@@ -8,24 +8,24 @@ use esker_disk::Op;
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, segments};
-use crate::harness::dice::{Dice, mix};
+use crate::harness::history::History;
 use crate::harness::plan::Plan;
-use crate::harness::witness::Witness;
+use crate::harness::rng::{Rng, mix};
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, workload};
-use crate::harness::world::World;
 
-fn watched_lives(config: Config, seed: u64, witness: &Witness) -> Result<(), String> {
-    let mut dice = Dice::new(mix(seed, 9));
-    let mut world = World::new(config, seed);
+fn watched_lives(config: Config, seed: u64, history: &History) -> Result<(), String> {
+    let mut rng = Rng::new(mix(seed, 9));
+    let mut sim_env = SimEnv::new(config, seed);
     for _ in 0..3 {
         // What a cut leaves durable is for the disk to know: the witness begins anew.
-        world.witness = Some(witness.anew());
-        let steps = workload(24, Sizes::Moderate, &mut dice);
-        let plan = Plan::within(&world.disk, 400, &mut dice);
-        world.live_and_die(&steps, plan)?;
+        sim_env.history = Some(history.anew());
+        let steps = workload(24, Sizes::Moderate, &mut rng);
+        let plan = Plan::within(&sim_env.disk, 400, &mut rng);
+        sim_env.live_and_die(&steps, plan)?;
     }
-    world.witness = Some(witness.anew());
-    world.live_and_close(&workload(20, Sizes::Moderate, &mut dice))
+    sim_env.history = Some(history.anew());
+    sim_env.live_and_close(&workload(20, Sizes::Moderate, &mut rng))
 }
 
 #[test]
@@ -38,11 +38,11 @@ fn a_durable_block_is_never_written_over() {
                 let config = config.retention(retention);
                 let name = format!("{config} seed {seed}");
                 let Some(_case) = case(test, &name) else { continue };
-                let witness = Witness::default();
-                let lived = watched_lives(config, seed, &witness);
+                let history = History::default();
+                let lived = watched_lives(config, seed, &history);
                 assert_eq!(lived, Ok(()), "{name}");
-                assert!(witness.harm().is_empty(), "{name}: {:?}", witness.harm());
-                writes += witness.events().iter().filter(|event| event.op == Op::Write).count();
+                assert!(history.edit().is_empty(), "{name}: {:?}", history.edit());
+                writes += history.events().iter().filter(|event| event.op == Op::Write).count();
             }
         }
     }

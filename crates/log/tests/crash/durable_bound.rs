@@ -123,15 +123,15 @@ fn one_flipped_bit_cuts_no_more_than_the_guarantees_say() {
                             let engine = Engine::manual();
                             let options = with(&disk, &engine);
                             let report = verify(DIR, &options).map_err(|e| format!("{e:?}"))?;
-                            let sound = report.damage.is_empty();
+                            let verifies = report.damage.is_empty();
                             let claim = map.claim_without(file, &(at..at + 1));
                             match Log::open(DIR, options.clone()) {
-                                Err(Error::Corrupted(_)) if sound => {
+                                Err(Error::Corrupted(_)) if verifies => {
                                     Err("verify finds nothing".into())
                                 }
                                 Err(Error::Corrupted(_)) => Ok(()),
                                 Err(other) => Err(format!("{other:?}")),
-                                Ok(_) if !sound => {
+                                Ok(_) if !verifies => {
                                     Err(format!("opens, and verify says {:?}", report.damage))
                                 }
                                 Ok(log) if log.durable().0 < claim => Err(format!(

@@ -11,35 +11,35 @@ use esker_disk::sim::{CutPoint, Persist};
 
 use crate::harness::case::{case, number_from_env};
 use crate::harness::config::{Config, SEGMENT, bytes, policies, segments};
-use crate::harness::dice::{Dice, mix};
 use crate::harness::plan::{How, Plan};
+use crate::harness::rng::{Rng, mix};
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, Step, workload};
-use crate::harness::world::World;
 
 const OTHERS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::Torn];
 
 /// The first life's program, and how many operations it takes when nothing goes wrong.
 fn first_life(config: Config, seed: u64) -> (Vec<Step>, u64) {
-    let mut dice = Dice::new(seed);
-    let mut steps = workload(22, Sizes::Moderate, &mut dice);
+    let mut rng = Rng::new(seed);
+    let mut steps = workload(22, Sizes::Moderate, &mut rng);
     steps.push(Step::Reopen);
-    steps.extend(workload(4, Sizes::Moderate, &mut dice));
-    let mut world = World::new(config, seed);
-    if let Err(stop) = world.live(&steps) {
+    steps.extend(workload(4, Sizes::Moderate, &mut rng));
+    let mut sim_env = SimEnv::new(config, seed);
+    if let Err(stop) = sim_env.live(&steps) {
         panic!("{config} seed {seed}, without any cut: {stop:?}");
     }
-    (steps, world.disk.operations())
+    (steps, sim_env.disk.operations())
 }
 
 /// Cut, recover, write, cut, recover, compare, write, close, compare.
 fn two_crashes(config: Config, seed: u64, steps: &[Step], plan: Plan) -> Result<(), String> {
-    let mut world = World::new(config, seed);
-    world.live_and_die(steps, plan)?;
-    let mut dice = Dice::new(mix(seed, number(plan)));
-    let second = workload(8, Sizes::Moderate, &mut dice);
-    let next = Plan::within(&world.disk, 40, &mut dice);
-    world.live_and_die(&second, next).map_err(|error| format!("after {next}: {error}"))?;
-    world.live_and_close(&workload(3, Sizes::Small, &mut dice))
+    let mut sim_env = SimEnv::new(config, seed);
+    sim_env.live_and_die(steps, plan)?;
+    let mut rng = Rng::new(mix(seed, number(plan)));
+    let second = workload(8, Sizes::Moderate, &mut rng);
+    let next = Plan::within(&sim_env.disk, 40, &mut rng);
+    sim_env.live_and_die(&second, next).map_err(|error| format!("after {next}: {error}"))?;
+    sim_env.live_and_close(&workload(3, Sizes::Small, &mut rng))
 }
 
 fn number(plan: Plan) -> u64 {

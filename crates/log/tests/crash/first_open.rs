@@ -10,27 +10,27 @@ use esker_disk::sim::Persist;
 use crate::harness::case::case;
 use crate::harness::config::{Config, policies};
 use crate::harness::plan::{How, PERSISTS, Plan};
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Step, Then};
-use crate::harness::world::World;
 
 fn hows() -> impl Iterator<Item = How> {
     PERSISTS.into_iter().map(How::Cut).chain([How::Kill])
 }
 
 fn open_again(config: Config, first: Plan) -> Result<(), String> {
-    let mut world = World::new(config, 1);
-    world.live_and_die(&[], first)?;
+    let mut sim_env = SimEnv::new(config, 1);
+    sim_env.live_and_die(&[], first)?;
     let steps = vec![Step::Append { len: 300, then: Then::Wait }; 2];
-    let life = world.live(&steps).map_err(|stop| format!("{stop:?}"))?;
-    world.die(life, How::Cut(Persist::Nothing))?;
-    world.live_and_close(&steps)
+    let life = sim_env.live(&steps).map_err(|stop| format!("{stop:?}"))?;
+    sim_env.die(life, How::Cut(Persist::Nothing))?;
+    sim_env.live_and_close(&steps)
 }
 
 #[test]
 fn what_the_second_opening_calls_durable_is() {
     for policy in policies() {
         let config = Config::new(policy);
-        let mut whole = World::new(config, 1);
+        let mut whole = SimEnv::new(config, 1);
         if let Err(stop) = whole.open() {
             panic!("{config}: {stop:?}");
         }

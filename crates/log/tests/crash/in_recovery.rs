@@ -11,10 +11,10 @@ use esker_disk::sim::Persist;
 
 use crate::harness::case::{case, number_from_env};
 use crate::harness::config::{Config, SECTORS, bytes, policies, segments};
-use crate::harness::dice::{Dice, mix};
 use crate::harness::plan::{How, Plan};
+use crate::harness::rng::{Rng, mix};
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, Step, Then, workload};
-use crate::harness::world::World;
 
 const HOWS: [How; 4] = [
     How::Cut(Persist::Random),
@@ -25,46 +25,48 @@ const HOWS: [How; 4] = [
 
 /// A run that leaves its log at each of its operations: with segments turning, truncation and,
 /// where the config says so, retention.
-fn program(dice: &mut Dice) -> Vec<Step> {
-    let mut steps = workload(7, Sizes::Moderate, dice);
+fn program(rng: &mut Rng) -> Vec<Step> {
+    let mut steps = workload(7, Sizes::Moderate, rng);
     let large = |then| Step::Append { len: 19_000, then };
     steps.extend([large(Then::Drop), large(Then::Drop), Step::Run, large(Then::Wait)]);
     steps.push(Step::Truncate { percent: 60 });
     steps.extend([large(Then::Drop), large(Then::Wait), large(Then::Drop), Step::Run]);
-    steps.extend(workload(3, Sizes::Small, dice));
+    steps.extend(workload(3, Sizes::Small, rng));
     steps
 }
 
 /// The operations that opening takes.
-fn operations_of_opening(world: &World) -> Result<u64, String> {
-    let mut world = world.fork(1);
-    let before = world.disk.operations();
-    world.open().map_err(|stop| format!("without a cut: {stop:?}"))?;
-    Ok(world.disk.operations() - before)
+fn operations_of_opening(sim_env: &SimEnv) -> Result<u64, String> {
+    let mut sim_env = sim_env.fork(1);
+    let before = sim_env.disk.operations();
+    sim_env.open().map_err(|stop| format!("without a cut: {stop:?}"))?;
+    Ok(sim_env.disk.operations() - before)
 }
 
 /// A cut at every operation of the recovery of this world, then, by chance, inside the next
 /// recovery; then a life, a cut, and the last one.
-fn recover_under_cuts(world: &World, dice: &mut Dice) -> Result<u64, String> {
+fn recover_under_cuts(sim_env: &SimEnv, rng: &mut Rng) -> Result<u64, String> {
     let mut cuts = 0;
-    for operation in 0..operations_of_opening(world)? {
+    for operation in 0..operations_of_opening(sim_env)? {
         for during in [false, true] {
-            let mut world = world.fork(dice.next());
-            let how = HOWS[(operation as usize + dice.index(HOWS.len())) % HOWS.len()];
-            let at = world.disk.operations() + operation;
+            let mut sim_env = sim_env.fork(rng.next());
+            let how = HOWS[(operation as usize + rng.index(HOWS.len())) % HOWS.len()];
+            let at = sim_env.disk.operations() + operation;
             let plan = if during { Plan::during(at, how) } else { Plan::before(at, how) };
-            world.live_and_die(&[], plan).map_err(|error| format!("first {plan}: {error}"))?;
-            let mut told = format!("after {plan}");
-            for _ in 0..dice.below(3) {
-                let next = Plan::within(&world.disk, 24, dice);
-                told = format!("{told}, {next}");
-                world.live_and_die(&[], next).map_err(|error| format!("{told}: {error}"))?;
+            sim_env.live_and_die(&[], plan).map_err(|error| format!("first {plan}: {error}"))?;
+            let mut reported = format!("after {plan}");
+            for _ in 0..rng.below(3) {
+                let next = Plan::within(&sim_env.disk, 24, rng);
+                reported = format!("{reported}, {next}");
+                sim_env.live_and_die(&[], next).map_err(|error| format!("{reported}: {error}"))?;
                 cuts += 1;
             }
-            let life = workload(5, Sizes::Moderate, dice);
-            let last = Plan::within(&world.disk, 40, dice);
-            world.live_and_die(&life, last).map_err(|error| format!("{told}, {last}: {error}"))?;
-            world.live_and_close(&[]).map_err(|error| format!("{told}, {last}: {error}"))?;
+            let life = workload(5, Sizes::Moderate, rng);
+            let last = Plan::within(&sim_env.disk, 40, rng);
+            sim_env
+                .live_and_die(&life, last)
+                .map_err(|error| format!("{reported}, {last}: {error}"))?;
+            sim_env.live_and_close(&[]).map_err(|error| format!("{reported}, {last}: {error}"))?;
             cuts += 2;
         }
     }
@@ -82,22 +84,22 @@ fn everywhere(test: &'static str, config: Config, seed: u64, apart: usize) {
 }
 
 fn every_recovery(test: &'static str, config: Config, seed: u64, apart: usize) {
-    let mut dice = Dice::new(seed);
-    let steps = program(&mut dice);
-    let mut world = World::new(config, seed);
-    if let Err(stop) = world.live(&steps) {
+    let mut rng = Rng::new(seed);
+    let steps = program(&mut rng);
+    let mut sim_env = SimEnv::new(config, seed);
+    if let Err(stop) = sim_env.live(&steps) {
         panic!("{config} seed {seed}, without any cut: {stop:?}");
     }
     let first = 12 + seed % apart as u64;
-    for operation in (first..world.disk.operations()).step_by(apart) {
+    for operation in (first..sim_env.disk.operations()).step_by(apart) {
         let how = HOWS[(operation % 4) as usize];
         let plan = Plan::during(operation, how);
         let name = format!("{config} seed {seed} {plan}");
         let Some(_case) = case(test, &name) else { continue };
-        let mut dice = Dice::new(mix(seed, operation));
-        let mut world = World::new(config, seed);
-        let done = world.live_and_die(&steps, plan);
-        if let Err(error) = done.and_then(|()| recover_under_cuts(&world, &mut dice)) {
+        let mut rng = Rng::new(mix(seed, operation));
+        let mut sim_env = SimEnv::new(config, seed);
+        let done = sim_env.live_and_die(&steps, plan);
+        if let Err(error) = done.and_then(|()| recover_under_cuts(&sim_env, &mut rng)) {
             panic!("{name}, {error}");
         }
     }

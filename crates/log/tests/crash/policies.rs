@@ -14,10 +14,10 @@ use esker_log::{Engine, Error, Log, Policy};
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, SECTORS, WAYS, batch};
-use crate::harness::dice::Dice;
 use crate::harness::plan::{How, Plan};
+use crate::harness::rng::Rng;
+use crate::harness::sim_env::{Life, SimEnv, Stop};
 use crate::harness::workload::{Step, Then};
-use crate::harness::world::{Life, Stop, World};
 use crate::harness::{BATCH, DIR, PERIOD};
 
 fn append(then: Then) -> Step {
@@ -26,11 +26,11 @@ fn append(then: Then) -> Step {
 
 /// Opens a log, goes through the steps, dies this way, and says how many records were lost.
 fn lost_after(config: Config, seed: u64, steps: &[Step], how: How) -> Result<usize, String> {
-    let told = |stop: Stop| format!("{config}, {how:?}: {stop:?}");
-    let mut world = World::new(config, seed);
-    let life = world.live(steps).map_err(told)?;
-    world.die(life, how)?;
-    let life = world.open().map_err(told)?;
+    let reported = |stop: Stop| format!("{config}, {how:?}: {stop:?}");
+    let mut sim_env = SimEnv::new(config, seed);
+    let life = sim_env.live(steps).map_err(reported)?;
+    sim_env.die(life, how)?;
+    let life = sim_env.open().map_err(reported)?;
     Ok(life.lost.len())
 }
 
@@ -118,10 +118,10 @@ fn batch_keeps_its_window_when_the_cut_falls_into_a_commit() {
             let name = format!("{config} {plan}");
             let test = "crash::policies::batch_keeps_its_window_when_the_cut_falls_into_a_commit";
             let Some(_case) = case(test, &name) else { continue };
-            let mut world = World::new(config, operation);
-            let died = world.live_and_die(&steps, plan);
+            let mut sim_env = SimEnv::new(config, operation);
+            let died = sim_env.live_and_die(&steps, plan);
             assert_eq!(died, Ok(()), "{name}");
-            match world.open() {
+            match sim_env.open() {
                 Ok(life) => most = most.max(life.lost.len()),
                 Err(stop) => panic!("{name}: {stop:?}"),
             }
@@ -137,24 +137,24 @@ fn periodic_loses_only_what_is_younger_than_its_period() {
         let config = Config::new(Policy::Periodic(PERIOD)).way(way);
         let mut oldest = Duration::ZERO;
         for count in 1..40 {
-            let mut dice = Dice::new(count + 100 * n);
+            let mut rng = Rng::new(count + 100 * n);
             let steps: Vec<Step> = (0..count)
                 .flat_map(|_| {
-                    let pause = Duration::from_millis(dice.below(4));
+                    let pause = Duration::from_millis(rng.below(4));
                     [append(Then::Drop), Step::Advance(pause), Step::Run]
                 })
                 .collect();
-            let mut world = World::new(config, count);
-            let (life, now) = match world.live(&steps) {
+            let mut sim_env = SimEnv::new(config, count);
+            let (life, now) = match sim_env.live(&steps) {
                 Ok(life) => {
                     let now = life.clock;
                     (life, now)
                 }
                 Err(stop) => panic!("{config}: {stop:?}"),
             };
-            let died = world.die(life, NOTHING);
+            let died = sim_env.die(life, NOTHING);
             assert_eq!(died, Ok(()));
-            let life: Life = match world.open() {
+            let life: Life = match sim_env.open() {
                 Ok(life) => life,
                 Err(stop) => panic!("{config}: {stop:?}"),
             };

@@ -13,11 +13,11 @@ use esker_log::Error;
 
 use crate::harness::case::number_from_env;
 use crate::harness::config::Config;
-use crate::harness::dice::{Dice, mix};
 use crate::harness::faults::OPS;
 use crate::harness::plan::Plan;
+use crate::harness::rng::{Rng, mix};
+use crate::harness::sim_env::{SimEnv, Stop};
 use crate::harness::workload::{Sizes, workload};
-use crate::harness::world::{Stop, World};
 
 /// Cuts in a usual run, of each kind.
 const CUTS: u64 = 6000;
@@ -27,53 +27,53 @@ const SIZES: [Sizes; 4] = [Sizes::Mixed, Sizes::Moderate, Sizes::Moderate, Sizes
 /// One log through some lives, each of which ends in a cut, and a last one. The answer is the
 /// number of cuts.
 fn lives(seed: u64) -> Result<u64, String> {
-    let mut dice = Dice::new(seed);
-    let config = Config::any(&mut dice);
-    let sizes = dice.pick(&SIZES);
-    let mut world = World::new(config, seed);
-    let cuts = 2 + dice.below(3);
+    let mut rng = Rng::new(seed);
+    let config = Config::any(&mut rng);
+    let sizes = rng.pick(&SIZES);
+    let mut sim_env = SimEnv::new(config, seed);
+    let cuts = 2 + rng.below(3);
     for n in 0..cuts {
-        let steps = 4 + dice.index(24);
-        let steps = workload(steps, sizes, &mut dice);
-        let span = dice.pick(&[12, 40, 120, 250]);
-        let plan = Plan::within(&world.disk, span, &mut dice);
-        let config = world.config;
-        let told = |error| format!("{config}, life {n} until {plan}: {error}");
-        world.live_and_die(&steps, plan).map_err(told)?;
-        change_options(&mut world, &mut dice);
+        let steps = 4 + rng.index(24);
+        let steps = workload(steps, sizes, &mut rng);
+        let span = rng.pick(&[12, 40, 120, 250]);
+        let plan = Plan::within(&sim_env.disk, span, &mut rng);
+        let config = sim_env.config;
+        let reported = |error| format!("{config}, life {n} until {plan}: {error}");
+        sim_env.live_and_die(&steps, plan).map_err(reported)?;
+        change_options(&mut sim_env, &mut rng);
     }
-    let steps = workload(6, sizes, &mut dice);
-    let config = world.config;
-    world.live_and_close(&steps).map_err(|error| format!("{config}, last life: {error}"))?;
+    let steps = workload(6, sizes, &mut rng);
+    let config = sim_env.config;
+    sim_env.live_and_close(&steps).map_err(|error| format!("{config}, last life: {error}"))?;
     Ok(cuts)
 }
 
 /// A log opens with any options.
-fn change_options(world: &mut World, dice: &mut Dice) {
-    if dice.percent(30) {
-        let (sector, cache) = (world.config.sector, world.config.cache);
-        world.config = Config { sector, cache, ..Config::any(dice) };
+fn change_options(sim_env: &mut SimEnv, rng: &mut Rng) {
+    if rng.percent(30) {
+        let (sector, cache) = (sim_env.config.sector, sim_env.config.cache);
+        sim_env.config = Config { sector, cache, ..Config::any(rng) };
     }
 }
 
 /// As `lives`, with a fault in most lives, once or for some time.
 fn lives_with_faults(seed: u64) -> Result<u64, String> {
-    let mut dice = Dice::new(mix(seed, 77));
-    let mut world = World::new(Config::any(&mut dice), seed);
-    let sizes = dice.pick(&SIZES);
-    let cuts = 2 + dice.below(4);
+    let mut rng = Rng::new(mix(seed, 77));
+    let mut sim_env = SimEnv::new(Config::any(&mut rng), seed);
+    let sizes = rng.pick(&SIZES);
+    let cuts = 2 + rng.below(4);
     for n in 0..cuts {
-        let steps = 4 + dice.index(16);
-        let steps = workload(steps, sizes, &mut dice);
-        let span = dice.pick(&[12, 40, 120, 250]);
-        let plan = Plan::within(&world.disk, span, &mut dice);
-        let (op, fault) = any_fault(&mut dice);
-        let name = format!("{}, life {n} until {plan}, {fault:?}", world.config);
-        world.disk.inject(fault);
-        plan.arm(&world.disk);
-        let lived = world.live(&steps);
-        world.disk.cancel_cut();
-        world.disk.clear_faults();
+        let steps = 4 + rng.index(16);
+        let steps = workload(steps, sizes, &mut rng);
+        let span = rng.pick(&[12, 40, 120, 250]);
+        let plan = Plan::within(&sim_env.disk, span, &mut rng);
+        let (op, fault) = any_fault(&mut rng);
+        let name = format!("{}, life {n} until {plan}, {fault:?}", sim_env.config);
+        sim_env.disk.inject(fault);
+        plan.arm(&sim_env.disk);
+        let lived = sim_env.live(&steps);
+        sim_env.disk.cancel_cut();
+        sim_env.disk.clear_faults();
         let (life, error) = match lived {
             Ok(life) => (Some(life), None),
             Err(Stop::Ended) => (None, None),
@@ -85,32 +85,32 @@ fn lives_with_faults(seed: u64) -> Result<u64, String> {
             Some(Error::Corrupted(damage)) if op == Op::Read && damage.what.contains("read") => {}
             Some(error) => return Err(format!("{name}: {error:?}")),
         }
-        plan.how.strike(&world.disk);
+        plan.how.strike(&sim_env.disk);
         drop(life);
-        world.disk.power_on();
-        world.model.lose_cache();
-        change_options(&mut world, &mut dice);
+        sim_env.disk.power_on();
+        sim_env.model.lose_cache();
+        change_options(&mut sim_env, &mut rng);
     }
-    let config = world.config;
-    world.live_and_close(&[]).map_err(|error| format!("{config}, last life: {error}"))?;
+    let config = sim_env.config;
+    sim_env.live_and_close(&[]).map_err(|error| format!("{config}, last life: {error}"))?;
     Ok(cuts)
 }
 
-fn any_fault(dice: &mut Dice) -> (Op, Fault) {
-    let op = dice.pick(&OPS);
-    let effect = match dice.below(6) {
+fn any_fault(rng: &mut Rng) -> (Op, Fault) {
+    let op = rng.pick(&OPS);
+    let effect = match rng.below(6) {
         0 | 1 => Effect::Io,
         2 => Effect::NoSpace,
         3 | 4 => Effect::Short(None),
         _ => Effect::Slow(Duration::from_millis(5)),
     };
-    let fault = Fault::on(op, effect).after(dice.below(60));
-    let fault = match dice.below(3) {
+    let fault = Fault::on(op, effect).after(rng.below(60));
+    let fault = match rng.below(3) {
         // Recovery tries a block twice; when that fails it may be the one that the cut tore, and
         // what no claim stands behind goes with it.
         _ if op == Op::Read => fault.times(1),
         0 => fault.times(1),
-        1 => fault.times(1 + dice.below(5)),
+        1 => fault.times(1 + rng.below(5)),
         _ => fault.percent(10),
     };
     (op, fault)

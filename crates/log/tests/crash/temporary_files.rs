@@ -13,8 +13,8 @@ use esker_log::{Engine, Log, repair};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::healing::check_log;
 use crate::corruption_kit::map::segment_path;
+use crate::corruption_kit::repairs::check_log;
 use crate::corruption_kit::sample::{Sample, closed, killed, options};
 
 const PERSISTS: [Persist; 3] = [Persist::Everything, Persist::Random, Persist::Torn];

@@ -9,9 +9,9 @@ use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::healing::check_log;
 use crate::corruption_kit::map::{Map, segment_path};
 use crate::corruption_kit::reading::Item;
+use crate::corruption_kit::repairs::check_log;
 use crate::corruption_kit::sample::{Building, options, payload};
 
 const LEN: usize = 5000;
@@ -110,8 +110,8 @@ fn a_claim_behind_it_makes_it_damage() {
         options.validate = validate;
         match Log::open(DIR, options) {
             Err(Error::Corrupted(damage)) => {
-                let told = (damage.file, damage.offset, damage.after.0);
-                assert_eq!(told, (file.clone(), torn.at.start as u64, 1));
+                let reported = (damage.file, damage.offset, damage.after.0);
+                assert_eq!(reported, (file.clone(), torn.at.start as u64, 1));
             }
             other => panic!("a durable record is gone, and opening says {other:?}"),
         }

@@ -25,12 +25,12 @@ use Step::{Append, Flush, TruncateBefore};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::healing::check_log;
 use crate::corruption_kit::reading::Item;
+use crate::corruption_kit::repairs::check_log;
 use crate::corruption_kit::sample::{options, payload};
 
 #[derive(Debug)]
-struct World {
+struct SimEnv {
     disk: SimDisk,
     /// At most so many records are kept, if there is a limit.
     records: Option<u64>,
@@ -41,7 +41,7 @@ struct World {
     life: &'static str,
 }
 
-impl World {
+impl SimEnv {
     fn new(seed: u64, records: Option<u64>) -> Self {
         let disk = SimDisk::new(seed);
         Self { disk, records, accepted: Vec::new(), durable: 0, dropped: 0, life: "first" }
@@ -124,19 +124,19 @@ impl World {
 
 /// A life with these steps ends at an operation, and the next one somewhere; `false` when the first
 /// does not come so far.
-fn two_cuts(world: &mut World, steps: &[Step], point: CutPoint, persist: Persist) -> Lived {
-    world.disk.cut_power_at(point, persist);
-    world.live(steps)?;
-    let reached = !world.disk.is_on();
-    world.disk.cancel_cut();
-    world.disk.power_cut(persist);
-    world.disk.power_on();
+fn two_cuts(sim_env: &mut SimEnv, steps: &[Step], point: CutPoint, persist: Persist) -> Lived {
+    sim_env.disk.cut_power_at(point, persist);
+    sim_env.live(steps)?;
+    let reached = !sim_env.disk.is_on();
+    sim_env.disk.cancel_cut();
+    sim_env.disk.power_cut(persist);
+    sim_env.disk.power_on();
 
-    world.life = "second";
-    world.live(&[Append(SMALL), Append(SMALL), Append(SMALL)])?;
-    world.disk.power_cut(persist);
-    world.disk.power_on();
-    world.live(&[])?;
+    sim_env.life = "second";
+    sim_env.live(&[Append(SMALL), Append(SMALL), Append(SMALL)])?;
+    sim_env.disk.power_cut(persist);
+    sim_env.disk.power_on();
+    sim_env.live(&[])?;
     Ok(reached)
 }
 
@@ -151,9 +151,9 @@ fn everywhere(steps: &[Step], records: Option<u64>, subsets: u64) {
             for seed in 0..subsets {
                 let persist = [Persist::Nothing, Persist::Everything];
                 let persist = persist.get(seed as usize).copied().unwrap_or(Persist::Random);
-                let mut world = World::new(seed * 1000 + operation, records);
+                let mut sim_env = SimEnv::new(seed * 1000 + operation, records);
                 cases.run(format!("{point:?} {persist:?} {seed}"), || {
-                    reached |= two_cuts(&mut world, steps, point, persist)?;
+                    reached |= two_cuts(&mut sim_env, steps, point, persist)?;
                     Ok(())
                 });
             }

@@ -14,22 +14,22 @@ use esker_log::{Engine, Error, Log, Policy};
 
 use crate::harness::DIR;
 use crate::harness::config::{Config, batch, segments};
-use crate::harness::dice::{Dice, mix};
 use crate::harness::model::Entry;
 use crate::harness::plan::Plan;
-use crate::harness::world::World;
+use crate::harness::rng::{Rng, mix};
+use crate::harness::sim_env::SimEnv;
 
 /// Longer than anything here takes: who waits longer was forgotten.
 const HANG: Duration = Duration::from_secs(30);
 
 /// What the threads know: the payloads by number, with the batch, and the highest durable number.
 #[derive(Default)]
-struct Told {
+struct Reported {
     accepted: Mutex<BTreeMap<u64, (Vec<u8>, u64)>>,
     durable: AtomicU64,
 }
 
-impl Told {
+impl Reported {
     fn accept(&self, seq: u64, payload: &[u8], group: u64) {
         let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
         accepted.insert(seq, (payload.to_vec(), group));
@@ -37,29 +37,29 @@ impl Told {
 }
 
 /// Appends until the log refuses.
-fn append_some(log: &Log, told: &Told, mut dice: Dice, thread: u64) {
+fn append_some(log: &Log, reported: &Reported, mut rng: Rng, thread: u64) {
     for n in 0..40_u64 {
-        let len = if dice.percent(10) { 9000 } else { 20 + dice.index(900) };
+        let len = if rng.percent(10) { 9000 } else { 20 + rng.index(900) };
         let payload: Vec<u8> = (0..len).map(|i| (mix(thread, n) >> (i % 57)) as u8).collect();
-        let ticket = if dice.percent(20) {
+        let ticket = if rng.percent(20) {
             let payloads = [&payload, &payload];
             let ticket = log.append_atomic(&payloads);
             if let Ok(ticket) = &ticket {
                 let seq = ticket.seq().0;
-                told.accept(seq - 1, &payload, seq);
-                told.accept(seq, &payload, seq);
+                reported.accept(seq - 1, &payload, seq);
+                reported.accept(seq, &payload, seq);
             }
             ticket
         } else {
             let ticket = log.append_timeout(&payload, HANG);
             if let Ok(ticket) = &ticket {
-                told.accept(ticket.seq().0, &payload, 0);
+                reported.accept(ticket.seq().0, &payload, 0);
             }
             ticket
         };
         match ticket {
-            Ok(ticket) if dice.percent(60) => match ticket.wait_timeout(HANG) {
-                Ok(appended) => drop(told.durable.fetch_max(appended.seq.0, Ordering::SeqCst)),
+            Ok(ticket) if rng.percent(60) => match ticket.wait_timeout(HANG) {
+                Ok(appended) => drop(reported.durable.fetch_max(appended.seq.0, Ordering::SeqCst)),
                 Err(Error::Timeout) => panic!("a waiter was forgotten"),
                 Err(_) => return,
             },
@@ -70,23 +70,23 @@ fn append_some(log: &Log, told: &Told, mut dice: Dice, thread: u64) {
     }
 }
 
-fn life_of_threads(world: &mut World, plan: Plan, dice: &mut Dice) -> Result<(), String> {
-    let told = Told::default();
+fn life_of_threads(sim_env: &mut SimEnv, plan: Plan, rng: &mut Rng) -> Result<(), String> {
+    let reported = Reported::default();
     let engine = Engine::new(2).map_err(|error| error.to_string())?;
-    plan.arm(&world.disk);
-    let opened = Log::open(DIR, world.config.options(Arc::new(world.disk.process()), &engine));
+    plan.arm(&sim_env.disk);
+    let opened = Log::open(DIR, sim_env.config.options(Arc::new(sim_env.disk.process()), &engine));
     if let Ok(log) = &opened {
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (dice, told) = (Dice::new(dice.next()), &told);
-                scope.spawn(move || append_some(log, told, dice, thread));
+                let (rng, reported) = (Rng::new(rng.next()), &reported);
+                scope.spawn(move || append_some(log, reported, rng, thread));
             }
         });
-        told.durable.fetch_max(log.durable().0, Ordering::SeqCst);
+        reported.durable.fetch_max(log.durable().0, Ordering::SeqCst);
     }
-    world.disk.cancel_cut();
-    if world.disk.is_on() {
-        plan.how.strike(&world.disk);
+    sim_env.disk.cancel_cut();
+    if sim_env.disk.is_on() {
+        plan.how.strike(&sim_env.disk);
     }
     if let Ok(log) = opened {
         let start = Instant::now();
@@ -94,20 +94,20 @@ fn life_of_threads(world: &mut World, plan: Plan, dice: &mut Dice) -> Result<(),
         assert!(start.elapsed() < HANG / 2, "closing was forgotten");
     }
     engine.stop();
-    world.disk.power_on();
-    world.model.opening(world.config);
-    let accepted = told.accepted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    sim_env.disk.power_on();
+    sim_env.model.opening(sim_env.config);
+    let accepted = reported.accepted.into_inner().unwrap_or_else(PoisonError::into_inner);
     for (seq, (payload, group)) in accepted {
-        let prev = world.model.last();
+        let prev = sim_env.model.last();
         if seq != prev + 1 {
             return Err(format!("{seq} was accepted behind {prev}"));
         }
         let payload = Arc::from(payload);
-        world.model.accept(Entry { seq, prev, payload, group, at: Duration::ZERO });
+        sim_env.model.accept(Entry { seq, prev, payload, group, at: Duration::ZERO });
     }
-    let durable = told.durable.into_inner().max(world.model.durable());
-    world.model.settle(durable)?;
-    let life = world.open().map_err(|stop| format!("{stop:?}"))?;
+    let durable = reported.durable.into_inner().max(sim_env.model.durable());
+    sim_env.model.settle(durable)?;
+    let life = sim_env.open().map_err(|stop| format!("{stop:?}"))?;
     drop(life);
     Ok(())
 }
@@ -124,14 +124,14 @@ fn threads_and_cuts() {
     ];
     for seed in 0..100 {
         let config = configs[(seed % 5) as usize];
-        let mut dice = Dice::new(seed);
-        let mut world = World::new(config, seed);
+        let mut rng = Rng::new(seed);
+        let mut sim_env = SimEnv::new(config, seed);
         for n in 0..2 {
-            let plan = Plan::within(&world.disk, 160, &mut dice);
-            if let Err(error) = life_of_threads(&mut world, plan, &mut dice) {
+            let plan = Plan::within(&sim_env.disk, 160, &mut rng);
+            if let Err(error) = life_of_threads(&mut sim_env, plan, &mut rng) {
                 panic!("{config} seed {seed}, life {n} until {plan}: {error}");
             }
         }
-        assert_eq!(world.live_and_close(&[]), Ok(()), "{config} seed {seed}");
+        assert_eq!(sim_env.live_and_close(&[]), Ok(()), "{config} seed {seed}");
     }
 }

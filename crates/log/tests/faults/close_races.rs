@@ -13,44 +13,44 @@ use esker_log::{Engine, Error, Log, Policy};
 
 use crate::harness::DIR;
 use crate::harness::config::Config;
-use crate::harness::dice::Dice;
+use crate::harness::rng::Rng;
 
 /// Longer than anything here takes: who waits longer was forgotten.
 const HANG: Duration = Duration::from_secs(10);
 /// More than there are cores, so that threads are stopped in awkward places.
-const CROWD: u64 = 12;
+const READERS: u64 = 12;
 const ROUNDS: u64 = 600;
 
-fn for_each_round(test: impl Fn(&Log, &mut Dice) + Sync) {
+fn for_each_round(test: impl Fn(&Log, &mut Rng) + Sync) {
     std::thread::scope(|scope| {
-        for member in 0..CROWD {
+        for member in 0..READERS {
             let test = &test;
             scope.spawn(move || rounds(member, test));
         }
     });
 }
 
-fn rounds(member: u64, test: impl Fn(&Log, &mut Dice)) {
+fn rounds(member: u64, test: impl Fn(&Log, &mut Rng)) {
     let engine = match Engine::new(1) {
         Ok(engine) => engine,
         Err(error) => panic!("{error}"),
     };
     let config = Config::new(Policy::Always).way((true, false));
     for round in 0..ROUNDS {
-        let mut dice = Dice::new(member * ROUNDS + round);
+        let mut rng = Rng::new(member * ROUNDS + round);
         let disk = config.disk(round);
         let log = match Log::open(DIR, config.options(Arc::new(disk.clone()), &engine)) {
             Ok(log) => log,
             Err(error) => panic!("{error}"),
         };
-        disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").after(dice.below(2)));
+        disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").after(rng.below(2)));
         drop(log.append(b"committed by the engine"));
         // The engine's thread is on its way: meet it at different places.
-        for _ in 0..dice.below(3000) {
+        for _ in 0..rng.below(3000) {
             std::hint::spin_loop();
         }
         let start = Instant::now();
-        test(&log, &mut dice);
+        test(&log, &mut rng);
         assert!(start.elapsed() < HANG / 2, "somebody was forgotten");
     }
 }
@@ -65,8 +65,8 @@ fn closing_ends() {
 
 #[test]
 fn waiting_ends() {
-    for_each_round(|log, dice| {
-        let ticket = if dice.percent(50) { log.barrier() } else { log.append(b"another") };
+    for_each_round(|log, rng| {
+        let ticket = if rng.percent(50) { log.barrier() } else { log.append(b"another") };
         let waited = ticket.and_then(|ticket| ticket.wait_timeout(HANG));
         assert!(!matches!(waited, Err(Error::Timeout)), "{waited:?}");
     });

@@ -14,9 +14,9 @@ use crate::harness::faults::{
     EXITS, Exit, OPS, Ran, check_latched, check_left_alone, exit_and_recover, is_cause, run_struck,
     steps_under_faults,
 };
-use crate::harness::witness::Witness;
+use crate::harness::history::History;
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::Step;
-use crate::harness::world::World;
 
 const CACHES: [CacheAfterFailedSync; 2] =
     [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];
@@ -34,12 +34,12 @@ fn configs() -> Vec<Config> {
 /// Strikes the `n`th call of `op`. `false` when there was none.
 fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result<bool, String> {
     let steps = steps_under_faults(&config);
-    let witness = Witness::default();
-    let mut world = World::new(config, n);
-    world.witness = Some(witness.clone());
+    let history = History::default();
+    let mut sim_env = SimEnv::new(config, n);
+    sim_env.history = Some(history.clone());
     let fault = Fault::on(op, effect.clone()).nth(n);
-    let life = match run_struck(&mut world, &steps, fault)? {
-        Ran::Through(_) if world.disk.stats().faults == 0 => return Ok(false),
+    let life = match run_struck(&mut sim_env, &steps, fault)? {
+        Ran::Through(_) if sim_env.disk.stats().faults == 0 => return Ok(false),
         Ran::Through(life) => Some(life),
         Ran::NotOpened(error) => {
             check_error(&error, op, effect)?;
@@ -53,17 +53,17 @@ fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result
                 let goes_on = life.log.append(b"room").and_then(esker_log::Ticket::wait);
                 if step != Step::Reopen {
                     goes_on.map_err(|error| format!("{step:?}, after NoSpace: {error:?}"))?;
-                    world.accepted_unseen(b"room");
+                    sim_env.accepted_unseen(b"room");
                 }
             } else if !reads && step != Step::Reopen {
-                check_latched(&world, &life, op, effect)
-                    .and_then(|()| check_left_alone(&witness))
+                check_latched(&sim_env, &life, op, effect)
+                    .and_then(|()| check_left_alone(&history))
                     .map_err(|error| format!("{step:?}: {error}"))?;
             }
             Some(life)
         }
     };
-    exit_and_recover(&mut world, life, exit)?;
+    exit_and_recover(&mut sim_env, life, exit)?;
     Ok(true)
 }
 

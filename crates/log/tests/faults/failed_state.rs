@@ -10,8 +10,8 @@ use esker_log::{Error, Policy, Seq};
 
 use crate::harness::config::{Config, batch};
 use crate::harness::faults::{EXITS, check_latched, exit_and_recover, is_cause};
+use crate::harness::sim_env::{Life, SimEnv};
 use crate::harness::workload::{Step, Then};
-use crate::harness::world::{Life, World};
 
 /// What fails, and in which way of writing it is met.
 const FAILURES: [(Op, Effect, (bool, bool)); 5] = [
@@ -22,15 +22,15 @@ const FAILURES: [(Op, Effect, (bool, bool)); 5] = [
     (Op::Write, Effect::Short(Some(0)), (false, false)),
 ];
 
-fn for_each_failure(mut test: impl FnMut(World, Life, Op, &Effect)) {
+fn for_each_failure(mut test: impl FnMut(SimEnv, Life, Op, &Effect)) {
     for cache in [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack] {
         for policy in [Policy::Always, batch()] {
             for (op, effect, way) in &FAILURES {
                 let config = Config::new(policy).way(*way).cache(cache);
-                let mut world = World::new(config, 1);
+                let mut sim_env = SimEnv::new(config, 1);
                 let durable = vec![Step::Append { len: 700, then: Then::Wait }; 5];
-                match world.live(&durable) {
-                    Ok(life) => test(world, life, *op, effect),
+                match sim_env.live(&durable) {
+                    Ok(life) => test(sim_env, life, *op, effect),
                     Err(stop) => panic!("{config}: {stop:?}"),
                 }
             }
@@ -39,9 +39,9 @@ fn for_each_failure(mut test: impl FnMut(World, Life, Op, &Effect)) {
 }
 
 /// Steps that must go well.
-fn go(world: &mut World, life: &mut Life, steps: &[Step]) {
-    if let Err(stop) = world.go(life, steps) {
-        panic!("{}: {stop:?}", world.config);
+fn go(sim_env: &mut SimEnv, life: &mut Life, steps: &[Step]) {
+    if let Err(stop) = sim_env.go(life, steps) {
+        panic!("{}: {stop:?}", sim_env.config);
     }
 }
 
@@ -51,9 +51,9 @@ fn keep(count: usize) -> Vec<Step> {
 
 #[test]
 fn the_records_of_the_failed_commit_get_the_failure_and_later_calls_its_echo() {
-    for_each_failure(|mut world, mut life, op, effect| {
-        go(&mut world, &mut life, &keep(3));
-        world.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
+    for_each_failure(|mut sim_env, mut life, op, effect| {
+        go(&mut sim_env, &mut life, &keep(3));
+        sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
         let mut tickets = std::mem::take(&mut life.kept).into_iter();
         for ticket in tickets.by_ref() {
             match ticket.wait() {
@@ -65,20 +65,20 @@ fn the_records_of_the_failed_commit_get_the_failure_and_later_calls_its_echo() {
             }
         }
         assert_eq!(life.log.durable(), Seq(5));
-        assert_eq!(check_latched(&world, &life, op, effect), Ok(()));
+        assert_eq!(check_latched(&sim_env, &life, op, effect), Ok(()));
     });
 }
 
 #[test]
 fn records_staged_behind_the_failed_commit_get_its_echo() {
-    for_each_failure(|mut world, mut life, op, effect| {
+    for_each_failure(|mut sim_env, mut life, op, effect| {
         // The first fills a buffer, so that the second is in a commit of its own.
-        go(&mut world, &mut life, &[Step::Append { len: 8000, then: Then::Keep }]);
-        go(&mut world, &mut life, &keep(1));
-        world.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
+        go(&mut sim_env, &mut life, &[Step::Append { len: 8000, then: Then::Keep }]);
+        go(&mut sim_env, &mut life, &keep(1));
+        sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
         let kept = std::mem::take(&mut life.kept);
-        let told: Vec<_> = kept.into_iter().map(|ticket| ticket.wait().err()).collect();
-        match &told[..] {
+        let reported: Vec<_> = kept.into_iter().map(|ticket| ticket.wait().err()).collect();
+        match &reported[..] {
             [Some(Error::Io(first)), Some(Error::Poisoned(second))] => {
                 assert!(is_cause(first, op, effect), "{first:?}");
                 assert!(is_cause(second, op, effect), "{second:?}");
@@ -90,33 +90,33 @@ fn records_staged_behind_the_failed_commit_get_its_echo() {
 
 #[test]
 fn the_failure_does_not_wear_off() {
-    for_each_failure(|mut world, mut life, op, effect| {
-        world.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
-        go(&mut world, &mut life, &keep(1));
+    for_each_failure(|mut sim_env, mut life, op, effect| {
+        sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
+        go(&mut sim_env, &mut life, &keep(1));
         drop(life.kept.pop().map(|ticket| ticket.wait()));
-        let (syncs, writes) = (world.disk.stats().syncs, world.disk.stats().writes);
+        let (syncs, writes) = (sim_env.disk.stats().syncs, sim_env.disk.stats().writes);
         for _ in 0..3 {
             life.engine.run();
             assert!(matches!(life.log.append(b"again"), Err(Error::Poisoned(_))));
             assert!(matches!(life.log.barrier(), Err(Error::Poisoned(_))));
         }
         let _ = life.log.close();
-        assert_eq!(world.disk.stats().syncs, syncs, "a failed sync is never retried");
-        assert_eq!(world.disk.stats().writes, writes, "nothing is written behind a failure");
+        assert_eq!(sim_env.disk.stats().syncs, syncs, "a failed sync is never retried");
+        assert_eq!(sim_env.disk.stats().writes, writes, "nothing is written behind a failure");
     });
 }
 
 #[test]
 fn reopening_is_the_way_back() {
     for exit in EXITS {
-        for_each_failure(|mut world, mut life, op, effect| {
-            go(&mut world, &mut life, &keep(2));
-            world.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
+        for_each_failure(|mut sim_env, mut life, op, effect| {
+            go(&mut sim_env, &mut life, &keep(2));
+            sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
             for ticket in std::mem::take(&mut life.kept) {
                 assert!(ticket.wait().is_err());
             }
-            let recovered = exit_and_recover(&mut world, Some(life), exit);
-            assert_eq!(recovered, Ok(()), "{} {op:?} {effect:?}", world.config);
+            let recovered = exit_and_recover(&mut sim_env, Some(life), exit);
+            assert_eq!(recovered, Ok(()), "{} {op:?} {effect:?}", sim_env.config);
         });
     }
 }

@@ -11,51 +11,51 @@ use esker_log::Policy;
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, SECTORS, WAYS, batch};
-use crate::harness::dice::Dice;
 use crate::harness::faults::{Ran, run_struck};
 use crate::harness::plan::{How, Plan};
+use crate::harness::rng::Rng;
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, workload};
-use crate::harness::world::World;
 
 const CACHES: [CacheAfterFailedSync; 2] =
     [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];
 
 /// A log that a process left behind whose `n`th sync, or durable write, failed. `None` when there
 /// was no such call.
-fn left_behind(config: Config, n: u64) -> Result<Option<World>, String> {
-    let mut world = World::new(config, n);
+fn left_behind(config: Config, n: u64) -> Result<Option<SimEnv>, String> {
+    let mut sim_env = SimEnv::new(config, n);
     let op = if config.dsync && config.policy != Policy::OsBuffered { Op::Write } else { Op::Sync };
-    let steps = workload(14, Sizes::Moderate, &mut Dice::new(n % 7));
-    let ran = run_struck(&mut world, &steps, Fault::on(op, Effect::Io).path(".seg").nth(n))?;
-    if world.disk.stats().faults == 0 {
+    let steps = workload(14, Sizes::Moderate, &mut Rng::new(n % 7));
+    let ran = run_struck(&mut sim_env, &steps, Fault::on(op, Effect::Io).path(".seg").nth(n))?;
+    if sim_env.disk.stats().faults == 0 {
         return Ok(None);
     }
-    world.disk.clear_faults();
-    world.disk.kill();
-    world.disk.power_on();
+    sim_env.disk.clear_faults();
+    sim_env.disk.kill();
+    sim_env.disk.power_on();
     drop(ran);
-    world.model.lose_cache();
-    Ok(Some(world))
+    sim_env.model.lose_cache();
+    Ok(Some(sim_env))
 }
 
 /// The power goes in the middle of each operation of the next opening, and right behind it.
-fn cut_the_next_opening(left: &World) -> Result<u64, String> {
+fn cut_the_next_opening(left: &SimEnv) -> Result<u64, String> {
     let mut cuts = 0;
     for operation in 0.. {
-        let mut world = left.fork(operation);
+        let mut sim_env = left.fork(operation);
         let nothing = How::Cut(if operation % 3 == 2 { Persist::Random } else { Persist::Nothing });
         let plan = Plan::during(left.disk.operations() + operation, nothing);
-        let before = world.disk.stats().power_cuts;
-        plan.arm(&world.disk);
-        let opened = world.open();
-        let through = world.disk.stats().power_cuts == before;
+        let before = sim_env.disk.stats().power_cuts;
+        plan.arm(&sim_env.disk);
+        let opened = sim_env.open();
+        let through = sim_env.disk.stats().power_cuts == before;
         match opened {
-            Ok(life) => world.die(life, nothing)?,
-            Err(_) if !through => world.disk.power_on(),
+            Ok(life) => sim_env.die(life, nothing)?,
+            Err(_) if !through => sim_env.disk.power_on(),
             Err(stop) => return Err(format!("{plan}: {stop:?}")),
         }
         // If it opened, what it called durable was noted, and has to be there.
-        world.live_and_close(&[]).map_err(|error| format!("{plan}: {error}"))?;
+        sim_env.live_and_close(&[]).map_err(|error| format!("{plan}: {error}"))?;
         cuts += 1;
         if through {
             break;
@@ -77,7 +77,7 @@ fn what_recovery_calls_durable_after_a_failed_sync_survives() {
                         let name = format!("{config}, sync {n}");
                         let Some(_case) = case(test, &name) else { continue };
                         let left = match left_behind(config, n) {
-                            Ok(Some(world)) => world,
+                            Ok(Some(sim_env)) => sim_env,
                             Ok(None) if n > 7 => break,
                             Ok(None) => continue,
                             Err(error) => panic!("{name}: {error}"),
@@ -106,7 +106,7 @@ fn a_failed_sync_leaves_records_that_only_the_cache_holds() {
         let mut lost = left.fork(1);
         lost.disk.power_cut(Persist::Nothing);
         lost.disk.power_on();
-        let last = |world: &mut World| world.open().map(|life| life.log.durable()).ok();
+        let last = |sim_env: &mut SimEnv| sim_env.open().map(|life| life.log.durable()).ok();
         seen |= last(&mut kept) > last(&mut lost);
     }
     assert!(seen);
@@ -117,8 +117,8 @@ fn a_failed_sync_leaves_records_that_only_the_cache_holds() {
 fn the_runs_are_struck() {
     let left = left_behind(Config::new(Policy::Always).way((false, false)), 3);
     assert!(matches!(left, Ok(Some(_))));
-    let mut world = World::new(Config::new(Policy::Always).way((false, false)), 3);
-    let steps = workload(14, Sizes::Moderate, &mut Dice::new(3));
+    let mut sim_env = SimEnv::new(Config::new(Policy::Always).way((false, false)), 3);
+    let steps = workload(14, Sizes::Moderate, &mut Rng::new(3));
     let fault = Fault::on(Op::Sync, Effect::Io).path(".seg").nth(9);
-    assert!(matches!(run_struck(&mut world, &steps, fault), Ok(Ran::Failed { .. })));
+    assert!(matches!(run_struck(&mut sim_env, &steps, fault), Ok(Ran::Failed { .. })));
 }

@@ -10,11 +10,11 @@ use esker_log::{Error, Start};
 
 use crate::harness::case::case;
 use crate::harness::config::{Config, WAYS, policies, segments};
-use crate::harness::dice::{Dice, mix};
 use crate::harness::faults::{EXITS, Exit, exit_and_recover};
 use crate::harness::plan::{How, Plan};
+use crate::harness::rng::{Rng, mix};
+use crate::harness::sim_env::{Life, SimEnv, Stop};
 use crate::harness::workload::{Step, Then};
-use crate::harness::world::{Life, Stop, World};
 
 const TEST: &str = "faults::full_disk::a_full_disk_loses_nothing";
 
@@ -26,23 +26,23 @@ const RESERVE: u64 = 32;
 const WITH_RESERVE: u64 = 2 * RESERVE + 16;
 
 /// Appends until the disk is full; `None` where the log did not open.
-fn fill(world: &mut World) -> Result<Option<Life>, String> {
-    let mut life = match world.open() {
+fn fill(sim_env: &mut SimEnv) -> Result<Option<Life>, String> {
+    let mut life = match sim_env.open() {
         Ok(life) => life,
         Err(Stop::Failed(error)) if is_full(&error) => return Ok(None),
         Err(stop) => return Err(format!("{stop:?}")),
     };
-    if fill_more(world, &mut life)? {
+    if fill_more(sim_env, &mut life)? {
         return Ok(Some(life));
     }
     Err("the disk never was full".into())
 }
 
 /// Whether the disk was full in the end.
-fn fill_more(world: &mut World, life: &mut Life) -> Result<bool, String> {
+fn fill_more(sim_env: &mut SimEnv, life: &mut Life) -> Result<bool, String> {
     for n in 0..300 {
         let step = Step::Append { len: 100 + n * 37 % 9000, then: Then::Wait };
-        match world.go(life, std::slice::from_ref(&step)) {
+        match sim_env.go(life, std::slice::from_ref(&step)) {
             Ok(()) => {}
             Err(Stop::Failed(Error::NoSpace { durable, wanted, .. })) => {
                 if durable != life.log.durable() || wanted == 0 {
@@ -66,7 +66,7 @@ fn is_full(error: &Error) -> bool {
 }
 
 /// A log on a full disk: nothing is poisoned, and every kind of append is refused.
-fn check_goes_on(world: &mut World, life: &mut Life) -> Result<(), String> {
+fn check_goes_on(sim_env: &mut SimEnv, life: &mut Life) -> Result<(), String> {
     let big = vec![0; 9000];
     let refused = [
         ("append", life.log.append(&big)),
@@ -83,9 +83,9 @@ fn check_goes_on(world: &mut World, life: &mut Life) -> Result<(), String> {
     }
     let flushed = life.log.barrier().and_then(esker_log::Ticket::wait);
     flushed.map_err(|error| format!("flush on a full disk: {error:?}"))?;
-    world.observe(life).map_err(|stop| format!("{stop:?}"))?;
-    let seen = world.read_all(&life.log, Start::Oldest).map_err(|stop| format!("{stop:?}"))?;
-    world.model.matches(&seen)
+    sim_env.observe(life).map_err(|stop| format!("{stop:?}"))?;
+    let seen = sim_env.read_all(&life.log, Start::Oldest).map_err(|stop| format!("{stop:?}"))?;
+    sim_env.model.matches(&seen)
 }
 
 /// A future that is ready at once: the engine of these tests has no threads.
@@ -105,16 +105,16 @@ fn config_of(policy: esker_log::Policy, way: (bool, bool)) -> Config {
 }
 
 fn full_at(config: Config, capacity: u64, exit: Exit) -> Result<(), String> {
-    let told = |stop: Stop| format!("{stop:?}");
-    let mut world = World::new(config, capacity);
-    world.disk.set_capacity(Some(capacity));
-    let mut life = fill(&mut world)?;
+    let reported = |stop: Stop| format!("{stop:?}");
+    let mut sim_env = SimEnv::new(config, capacity);
+    sim_env.disk.set_capacity(Some(capacity));
+    let mut life = fill(&mut sim_env)?;
     if let Some(life) = &mut life {
-        check_goes_on(&mut world, life)?;
+        check_goes_on(&mut sim_env, life)?;
     }
     if life.is_none() || capacity < WITH_RESERVE * 4096 {
-        world.disk.set_capacity(None);
-        return exit_and_recover(&mut world, life, exit);
+        sim_env.disk.set_capacity(None);
+        return exit_and_recover(&mut sim_env, life, exit);
     }
     // Whatever it ends by: it opens on the full disk, again and again.
     for n in 0..3 {
@@ -122,29 +122,31 @@ fn full_at(config: Config, capacity: u64, exit: Exit) -> Result<(), String> {
             Exit::Drop => {
                 if let Some(life) = life.take() {
                     life.log.close().map_err(|error| format!("close: {error:?}"))?;
-                    world.model.settle(world.model.last())?;
+                    sim_env.model.settle(sim_env.model.last())?;
                 }
             }
             Exit::Die(how) => {
-                how.strike(&world.disk);
-                world.disk.power_on();
+                how.strike(&sim_env.disk);
+                sim_env.disk.power_on();
                 if how != How::Kill {
-                    world.model.lose_cache();
+                    sim_env.model.lose_cache();
                 }
             }
         }
         drop(life.take());
-        let opened = world.open();
+        let opened = sim_env.open();
         life = Some(opened.map_err(|stop| format!("opening {n} on the full disk: {stop:?}"))?);
     }
     let mut life = life.ok_or("no life")?;
-    fill_more(&mut world, &mut life)?;
-    world.go(&mut life, &[Step::Read, Step::Truncate { percent: 60 }, Step::Read]).map_err(told)?;
-    world.go(&mut life, &[Step::Run, Step::Reopen, Step::Read]).map_err(told)?;
-    world.disk.set_capacity(None);
+    fill_more(&mut sim_env, &mut life)?;
+    sim_env
+        .go(&mut life, &[Step::Read, Step::Truncate { percent: 60 }, Step::Read])
+        .map_err(reported)?;
+    sim_env.go(&mut life, &[Step::Run, Step::Reopen, Step::Read]).map_err(reported)?;
+    sim_env.disk.set_capacity(None);
     let append = Step::Append { len: 5000, then: Then::Wait };
-    world.go(&mut life, &vec![append; 20]).map_err(|stop| format!("with room: {stop:?}"))?;
-    exit_and_recover(&mut world, Some(life), exit)
+    sim_env.go(&mut life, &vec![append; 20]).map_err(|stop| format!("with room: {stop:?}"))?;
+    exit_and_recover(&mut sim_env, Some(life), exit)
 }
 
 #[test]
@@ -172,17 +174,20 @@ fn a_ring_goes_on_in_what_it_has() {
     for policy in policies() {
         let config = config_of(policy, (true, true)).retention(segments(2));
         for pages in [110, 120, 140] {
-            let mut world = World::new(config, pages);
-            world.disk.set_capacity(Some(pages * 4096));
-            let mut life = world.open().unwrap_or_else(|stop| panic!("{stop:?}"));
+            let mut sim_env = SimEnv::new(config, pages);
+            sim_env.disk.set_capacity(Some(pages * 4096));
+            let mut life = sim_env.open().unwrap_or_else(|stop| panic!("{stop:?}"));
             let mut full = 0;
             for _ in 0..10 {
-                full += u64::from(fill_more(&mut world, &mut life) == Ok(true));
-                assert_eq!(world.go(&mut life, &[Step::Run]).map_err(|s| format!("{s:?}")), Ok(()));
+                full += u64::from(fill_more(&mut sim_env, &mut life) == Ok(true));
+                assert_eq!(
+                    sim_env.go(&mut life, &[Step::Run]).map_err(|s| format!("{s:?}")),
+                    Ok(())
+                );
             }
-            world.disk.set_capacity(None);
-            assert_eq!(fill_more(&mut world, &mut life), Ok(false), "{policy:?} {full}");
-            assert_eq!(exit_and_recover(&mut world, Some(life), EXITS[2]), Ok(()));
+            sim_env.disk.set_capacity(None);
+            assert_eq!(fill_more(&mut sim_env, &mut life), Ok(false), "{policy:?} {full}");
+            assert_eq!(exit_and_recover(&mut sim_env, Some(life), EXITS[2]), Ok(()));
         }
     }
 }
@@ -193,16 +198,16 @@ fn the_power_goes_while_the_disk_is_full() {
     for (n, policy) in (0..).zip(policies()) {
         let config = config_of(policy, WAYS[n as usize % 4]);
         let capacity = (WITH_RESERVE + 20 + n) * 4096;
-        let mut world = World::new(config, n);
-        world.disk.set_capacity(Some(capacity));
-        let life = fill(&mut world).unwrap_or_else(|error| panic!("{error}"));
-        drop(life.map(|life| world.die(life, How::Cut(Persist::Random))));
+        let mut sim_env = SimEnv::new(config, n);
+        sim_env.disk.set_capacity(Some(capacity));
+        let life = fill(&mut sim_env).unwrap_or_else(|error| panic!("{error}"));
+        drop(life.map(|life| sim_env.die(life, How::Cut(Persist::Random))));
         let steps = [Step::Truncate { percent: 50 }, Step::Run, Step::Reopen, Step::Read];
         let operations = {
-            let mut world = world.fork(1);
-            let before = world.disk.operations();
-            assert!(world.live(&steps).is_ok(), "{policy:?}");
-            world.disk.operations() - before
+            let mut sim_env = sim_env.fork(1);
+            let before = sim_env.disk.operations();
+            assert!(sim_env.live(&steps).is_ok(), "{policy:?}");
+            sim_env.disk.operations() - before
         };
         for operation in 0..operations {
             for (m, how) in [How::Kill, How::Cut(Persist::Random), How::Cut(Persist::Nothing)]
@@ -210,21 +215,21 @@ fn the_power_goes_while_the_disk_is_full() {
                 .enumerate()
             {
                 let seed = mix(operation, m as u64);
-                let mut world = world.fork(seed);
-                let plan = Plan::during(world.disk.operations() + operation, how);
+                let mut sim_env = sim_env.fork(seed);
+                let plan = Plan::during(sim_env.disk.operations() + operation, how);
                 let name = format!("{policy:?} operation {operation} {how:?}");
-                let cut = world.live_and_die(&steps, plan);
+                let cut = sim_env.live_and_die(&steps, plan);
                 assert_eq!(cut, Ok(()), "{name}");
-                let next = Plan::within(&world.disk, 20, &mut Dice::new(seed));
-                assert_eq!(world.live_and_die(&[Step::Read], next), Ok(()), "{name}, {next}");
-                let life = world.live(&[Step::Read]);
+                let next = Plan::within(&sim_env.disk, 20, &mut Rng::new(seed));
+                assert_eq!(sim_env.live_and_die(&[Step::Read], next), Ok(()), "{name}, {next}");
+                let life = sim_env.live(&[Step::Read]);
                 assert!(life.is_ok(), "{name}, {next}, still full: {life:?}");
                 drop(life);
-                world.disk.kill();
-                world.disk.power_on();
-                world.disk.set_capacity(None);
+                sim_env.disk.kill();
+                sim_env.disk.power_on();
+                sim_env.disk.set_capacity(None);
                 let append = Step::Append { len: 5000, then: Then::Wait };
-                assert_eq!(world.live_and_close(&vec![append; 5]), Ok(()), "{name}, {next}");
+                assert_eq!(sim_env.live_and_close(&vec![append; 5]), Ok(()), "{name}, {next}");
             }
         }
     }
@@ -236,22 +241,22 @@ fn a_refused_append_takes_no_space() {
     let mut refused = 0;
     for policy in policies() {
         for room in 0..12 {
-            let mut world = World::new(config_of(policy, (true, true)), room);
-            let mut life = world.open().unwrap_or_else(|stop| panic!("{stop:?}"));
+            let mut sim_env = SimEnv::new(config_of(policy, (true, true)), room);
+            let mut life = sim_env.open().unwrap_or_else(|stop| panic!("{stop:?}"));
             let append = Step::Append { len: 5000, then: Then::Wait };
             let steps = [append, Step::Run];
-            world.go(&mut life, &steps).unwrap_or_else(|stop| panic!("{stop:?}"));
+            sim_env.go(&mut life, &steps).unwrap_or_else(|stop| panic!("{stop:?}"));
             life.log.close().unwrap_or_else(|error| panic!("{error}"));
             drop(life);
             // The rest of the segment has to be reserved again.
-            let used = world.disk.used();
-            world.disk.set_capacity(Some(used + room * 4096));
-            let life = match world.open() {
+            let used = sim_env.disk.used();
+            sim_env.disk.set_capacity(Some(used + room * 4096));
+            let life = match sim_env.open() {
                 Ok(life) => life,
                 Err(stop) => panic!("{stop:?}"),
             };
             if let Err(Error::NoSpace { .. }) = life.log.append(&vec![0; 40_000]) {
-                assert_eq!(world.disk.used(), used, "{policy:?}, room for {room} pages");
+                assert_eq!(sim_env.disk.used(), used, "{policy:?}, room for {room} pages");
                 refused += 1;
             }
         }

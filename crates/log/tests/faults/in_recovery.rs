@@ -10,11 +10,11 @@ use esker_log::Error;
 
 use crate::harness::case::case;
 use crate::harness::config::{Config, WAYS, policies};
-use crate::harness::dice::{Dice, mix};
 use crate::harness::faults::{EXITS, Exit, OPS, Ran, exit_and_recover, is_cause, run_struck};
 use crate::harness::plan::{How, Plan};
+use crate::harness::rng::{Rng, mix};
+use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, workload};
-use crate::harness::world::World;
 
 const HOWS: [How; 4] = [
     How::Kill,
@@ -24,27 +24,27 @@ const HOWS: [How; 4] = [
 ];
 
 /// A log that lies as a crash left it.
-fn crashed(config: Config, seed: u64) -> Result<World, String> {
-    let mut dice = Dice::new(seed);
-    let steps = workload(16, Sizes::Moderate, &mut dice);
-    let mut world = World::new(config, seed);
+fn crashed(config: Config, seed: u64) -> Result<SimEnv, String> {
+    let mut rng = Rng::new(seed);
+    let steps = workload(16, Sizes::Moderate, &mut rng);
+    let mut sim_env = SimEnv::new(config, seed);
     let how = HOWS[(seed % 4) as usize];
-    let plan = Plan::during(60 + dice.below(60), how);
-    world.live_and_die(&steps, plan)?;
-    Ok(world)
+    let plan = Plan::during(60 + rng.below(60), how);
+    sim_env.live_and_die(&steps, plan)?;
+    Ok(sim_env)
 }
 
 /// `false` when the fault struck nothing.
 fn strike(
-    crashed: &World,
+    crashed: &SimEnv,
     fault: Fault,
     op: Op,
     effect: &Effect,
     exit: Exit,
 ) -> Result<bool, String> {
-    let mut world = crashed.fork(3);
-    let before = world.disk.stats().faults;
-    let life = match run_struck(&mut world, &[], fault)? {
+    let mut sim_env = crashed.fork(3);
+    let before = sim_env.disk.stats().faults;
+    let life = match run_struck(&mut sim_env, &[], fault)? {
         Ran::Through(life) => Some(life),
         Ran::NotOpened(error) => {
             let right = match &error {
@@ -59,10 +59,10 @@ fn strike(
         }
         Ran::Failed { error, .. } => return Err(format!("{error:?}")),
     };
-    if world.disk.stats().faults == before {
+    if sim_env.disk.stats().faults == before {
         return Ok(false);
     }
-    exit_and_recover(&mut world, life, exit)?;
+    exit_and_recover(&mut sim_env, life, exit)?;
     Ok(true)
 }
 
@@ -71,7 +71,7 @@ fn every_call(test: &'static str, effect: &Effect, fault: impl Fn(Op, u64) -> Fa
         let seed = mix(seed, 5) % 1000;
         let config = Config::new(policy).way(WAYS[(seed % 4) as usize]);
         let crashed = match crashed(config, seed) {
-            Ok(world) => world,
+            Ok(sim_env) => sim_env,
             Err(error) => panic!("{config} seed {seed}: {error}"),
         };
         for op in OPS {

@@ -87,8 +87,8 @@ fn live(dir: &Path, options: Options) -> Life {
     };
     let ended = go_on(&log, &mut life);
     if let Err(failure) = &ended {
-        let told = matches!(failure, Error::Io(_) | Error::Poisoned(_) | Error::NoSpace { .. });
-        assert!(told, "{failure}");
+        let reported = matches!(failure, Error::Io(_) | Error::Poisoned(_) | Error::NoSpace { .. });
+        assert!(reported, "{failure}");
     }
     life.durable = life.durable.max(log.durable().0);
     life.whole = ended.is_ok() && log.close().is_ok();

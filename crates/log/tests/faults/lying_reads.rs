@@ -11,37 +11,37 @@ use esker_log::{Error, OpenCheck, Policy};
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, WAYS, policies};
-use crate::harness::dice::Dice;
+use crate::harness::rng::Rng;
+use crate::harness::sim_env::{Lived, SimEnv, Stop};
 use crate::harness::workload::{Sizes, Step, workload};
-use crate::harness::world::{Lived, Stop, World};
 
 /// Two lives of a log that keeps nothing in memory, so that every look at it reads.
 fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> Lived<u64> {
-    let mut world = World::new(config, seed);
-    world.disk.inject(fault);
-    let mut dice = Dice::new(seed);
+    let mut sim_env = SimEnv::new(config, seed);
+    sim_env.disk.inject(fault);
+    let mut rng = Rng::new(seed);
     let mut steps = Vec::new();
     for _ in 0..4 {
-        steps.extend(workload(5, Sizes::Moderate, &mut dice));
+        steps.extend(workload(5, Sizes::Moderate, &mut rng));
         steps.push(Step::Read);
     }
-    let life = world.live(&steps)?;
+    let life = sim_env.live(&steps)?;
     if killed {
-        world.disk.kill();
+        sim_env.disk.kill();
     } else if let Err(error) = life.log.close() {
         return Err(Stop::Failed(error));
     } else {
-        world.observe(&life)?;
+        sim_env.observe(&life)?;
     }
     drop(life);
-    world.disk.power_on();
-    world.live(&[Step::Read])?;
-    Ok(world.disk.stats().faults)
+    sim_env.disk.power_on();
+    sim_env.live(&[Step::Read])?;
+    Ok(sim_env.disk.stats().faults)
 }
 
 /// Every read is struck, one at a time. The answer is how many were told as damage.
 fn every_read(test: &'static str, effect: &Effect) -> usize {
-    let mut told = 0;
+    let mut reported = 0;
     for (seed, policy) in (0..).zip(policies().repeat(5)) {
         let mut config = Config::new(policy).way(WAYS[(seed / 4 % 4) as usize]);
         config.tail_cache = 0;
@@ -60,12 +60,12 @@ fn every_read(test: &'static str, effect: &Effect) -> usize {
                     Error::Corrupted(_)
                     | Error::UnsupportedVersion { .. }
                     | Error::ForeignFile { .. },
-                )) => told += 1,
+                )) => reported += 1,
                 Err(stop) => panic!("{name}: {stop:?}"),
             }
         }
     }
-    told
+    reported
 }
 
 #[test]

@@ -10,10 +10,10 @@ use esker_log::{Error, OpenCheck, Policy};
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, WAYS, batch};
-use crate::harness::dice::Dice;
 use crate::harness::plan::How;
+use crate::harness::rng::Rng;
+use crate::harness::sim_env::{Lived, SimEnv, Stop};
 use crate::harness::workload::{Sizes, Step, Then, workload};
-use crate::harness::world::{Lived, Stop, World};
 
 #[derive(Debug, Clone, Copy)]
 enum Exit {
@@ -30,53 +30,53 @@ const EXITS: [Exit; 4] = [
 
 /// What came of a lie.
 #[derive(Debug, PartialEq, Eq)]
-enum Lie {
+enum Outcome {
     /// There was no such call.
     None,
     /// It changed nothing that counts.
     Harmless,
-    Told,
+    Reported,
 }
 
-fn live(config: Config, seed: u64, fault: Fault, exit: Exit) -> Lived<Lie> {
-    let mut world = World::new(config, seed);
-    world.disk.inject(fault);
-    let mut steps = workload(14, Sizes::Moderate, &mut Dice::new(seed));
+fn live(config: Config, seed: u64, fault: Fault, exit: Exit) -> Lived<Outcome> {
+    let mut sim_env = SimEnv::new(config, seed);
+    sim_env.disk.inject(fault);
+    let mut steps = workload(14, Sizes::Moderate, &mut Rng::new(seed));
     steps.retain(|step| *step != Step::Reopen);
-    let mut life = world.live(&steps)?;
-    if world.disk.stats().faults == 0 {
-        return Ok(Lie::None);
+    let mut life = sim_env.live(&steps)?;
+    if sim_env.disk.stats().faults == 0 {
+        return Ok(Outcome::None);
     }
     let claims = vec![Step::Append { len: 50, then: Then::Wait }; 3];
-    world.go(&mut life, &claims)?;
+    sim_env.go(&mut life, &claims)?;
     match exit {
         Exit::Close => match life.log.close() {
-            Ok(()) => world.observe(&life)?,
+            Ok(()) => sim_env.observe(&life)?,
             Err(error) => return Err(Stop::Failed(error)),
         },
-        Exit::Die(how) => how.strike(&world.disk),
+        Exit::Die(how) => how.strike(&sim_env.disk),
     }
     drop(life);
-    world.disk.power_on();
-    let mut life = world.open()?;
-    world.go(&mut life, &[Step::Read])?;
-    Ok(Lie::Harmless)
+    sim_env.disk.power_on();
+    let mut life = sim_env.open()?;
+    sim_env.go(&mut life, &[Step::Read])?;
+    Ok(Outcome::Harmless)
 }
 
-fn lie(config: Config, seed: u64, fault: Fault, exit: Exit) -> Result<Lie, String> {
+fn lie(config: Config, seed: u64, fault: Fault, exit: Exit) -> Result<Outcome, String> {
     match live(config, seed, fault, exit) {
         Ok(lie) => Ok(lie),
         // A rotten version or identity is one that this Esker does not know.
         Err(Stop::Failed(
             Error::Corrupted(_) | Error::UnsupportedVersion { .. } | Error::ForeignFile { .. },
-        )) => Ok(Lie::Told),
+        )) => Ok(Outcome::Reported),
         Err(stop) => Err(format!("{stop:?}")),
     }
 }
 
 /// Every write of some runs is struck, one at a time. The answer is how many lies were told.
 fn every_write(test: &'static str, effect: &Effect) -> usize {
-    let mut told = 0;
+    let mut reported = 0;
     for policy in [Policy::Always, batch(), Policy::OsBuffered] {
         for way in WAYS {
             for (seed, exit) in (0..).zip(EXITS.repeat(2)) {
@@ -89,16 +89,16 @@ fn every_write(test: &'static str, effect: &Effect) -> usize {
                     let Some(_case) = case(test, &name) else { continue };
                     let fault = Fault::on(Op::Write, effect.clone()).nth(n);
                     match lie(config, seed, fault, exit) {
-                        Ok(Lie::None) => break,
-                        Ok(Lie::Harmless) => {}
-                        Ok(Lie::Told) => told += 1,
+                        Ok(Outcome::None) => break,
+                        Ok(Outcome::Harmless) => {}
+                        Ok(Outcome::Reported) => reported += 1,
                         Err(error) => panic!("{name}: {error}"),
                     }
                 }
             }
         }
     }
-    told
+    reported
 }
 
 #[test]

@@ -59,13 +59,13 @@ static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
 struct Changed<'a> {
     sample: &'a Sample,
     disk: SimDisk,
-    harmed: Vec<(PathBuf, Range<u64>)>,
+    corrupted: Vec<(PathBuf, Range<u64>)>,
 }
 
 impl Changed<'_> {
     fn new<'a>(sample: &'a Sample, changes: &[Change]) -> Changed<'a> {
         let disk = sample.disk.fork(1);
-        let mut changed = Changed { sample, disk, harmed: Vec::new() };
+        let mut changed = Changed { sample, disk, corrupted: Vec::new() };
         changes.iter().for_each(|change| changed.change(change));
         changed
     }
@@ -94,7 +94,7 @@ impl Changed<'_> {
         let was = self.contents(file);
         if was.get(at..at + bytes.len()) != Some(bytes) {
             self.disk.overwrite(file, at as u64, bytes).unwrap();
-            self.harmed.push((file.into(), at as u64..(at + bytes.len()) as u64));
+            self.corrupted.push((file.into(), at as u64..(at + bytes.len()) as u64));
         }
     }
 
@@ -138,7 +138,7 @@ impl Changed<'_> {
                 let file = self.file(*file);
                 let at = self.byte(&file, *at) as u64;
                 self.disk.truncate(&file, at).unwrap();
-                self.harmed.push((file, at..u64::MAX));
+                self.corrupted.push((file, at..u64::MAX));
             }
             Change::Garbage { file, len } => {
                 let file = self.file(*file);
@@ -149,9 +149,9 @@ impl Changed<'_> {
     }
 
     fn is_harmed(&self, file: &Path, at: &Range<u64>) -> bool {
-        self.harmed
-            .iter()
-            .any(|(harmed, range)| harmed == file && range.start < at.end && at.start < range.end)
+        self.corrupted.iter().any(|(corrupted, range)| {
+            corrupted == file && range.start < at.end && at.start < range.end
+        })
     }
 
     /// The highest number that bytes which nobody touched say was durable.
@@ -176,13 +176,13 @@ impl Changed<'_> {
         Ok(())
     }
 
-    fn is_all(&self, read: &Read, told: bool) -> Result<(), TestCaseError> {
+    fn is_all(&self, read: &Read, reported: bool) -> Result<(), TestCaseError> {
         prop_assert!(read.error.is_none(), "{:?}", read.error);
         let last = read.last();
         prop_assert!(last >= self.claim(), "it ends at {}, and {} was durable", last, self.claim());
-        let told = told || self.is_blank_behind(last);
+        let reported = reported || self.is_blank_behind(last);
         let cut = last < self.sample.last();
-        prop_assert!(!cut || told, "the tail behind {} is gone, and nobody was told", last);
+        prop_assert!(!cut || reported, "the tail behind {} is gone, and nobody was told", last);
         Ok(())
     }
 
@@ -274,8 +274,8 @@ impl Changed<'_> {
         let disk = self.disk.fork(3);
         let engine = Engine::manual();
         let report = verify(DIR, &options(&disk, &engine));
-        let sound = matches!(&report, Ok(report) if report.damage.is_empty());
-        prop_assert_eq!(sound, !damaged, "verify says {:?}", report);
+        let verifies = matches!(&report, Ok(report) if report.damage.is_empty());
+        prop_assert_eq!(verifies, !damaged, "verify says {:?}", report);
         let repaired = match repair(DIR, &options(&disk, &engine)) {
             Ok(repaired) => repaired,
             // Neither the manifest nor any header is left: there is no telling whose log it was.

@@ -17,11 +17,11 @@ use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Log, OnCorruption, Options, PriorShutdown, Reader, Start, repair};
 
+use crate::corruption_kit::edits::put;
 use crate::corruption_kit::format::{self, BLOCK, crc, manifest};
-use crate::corruption_kit::harm::put;
-use crate::corruption_kit::healing::{Loss, check_log, goes_on, kept_aside, open, sound};
 use crate::corruption_kit::map::{Map, in_dir, segment_path};
 use crate::corruption_kit::reading::{self, Item};
+use crate::corruption_kit::repairs::{Loss, check_log, goes_on, open, quarantined_bytes, verifies};
 use crate::corruption_kit::sample::{Building, Sample, options};
 use crate::corruption_kit::{self, DIR};
 
@@ -102,7 +102,7 @@ fn fixtures_are_read_back() {
         assert_eq!(lines(&items), expected, "{name}");
         check_log(&log, &items).unwrap();
         drop(log);
-        sound(&disk, &items).unwrap();
+        verifies(&disk, &items).unwrap();
     }
 }
 
@@ -176,7 +176,7 @@ fn structures_are_those_of_version_2_byte_for_byte() {
     ];
     assert!(zeros.into_iter().flatten().all(|&byte| byte == 0));
     // And what the book says of the format is so.
-    assert_eq!(format::told(&disk.contents(&in_dir("mark")).unwrap()), Some(4));
+    assert_eq!(format::reported(&disk.contents(&in_dir("mark")).unwrap()), Some(4));
     assert_eq!(
         format::clean_end(&disk.contents(&in_dir("manifest")).unwrap()),
         Some((2, 2 * BLOCK, 4))
@@ -304,20 +304,23 @@ fn quarantined() -> Sample {
     log.open(4).close();
     log.open(4).one(40).several(&[30, 0]).one(16).run().one(200).several(&[1, 2]).one(90).close();
     let before = log.done(true);
-    let harmed = &before.map.segments[0].units[1];
-    let lost =
-        Loss { segment: 1, bytes: harmed.at.clone(), records: (harmed.prev_seq, harmed.last_seq) };
+    let corrupted = &before.map.segments[0].units[1];
+    let lost = Loss {
+        segment: 1,
+        bytes: corrupted.at.clone(),
+        records: (corrupted.prev_seq, corrupted.last_seq),
+    };
     let disk = before.disk.fork(1);
-    disk.flip_bit(&segment_path(1), harmed.at.start as u64 * 8 + 700).unwrap();
+    disk.flip_bit(&segment_path(1), corrupted.at.start as u64 * 8 + 700).unwrap();
     // No other file knows the session of this header: the one made anew has another checksum, and
     // names the one to which the first unit is chained.
     disk.overwrite(&segment_path(1), 0, &[0; BLOCK]).unwrap();
-    let harmed = disk.fork(2);
+    let corrupted = disk.fork(2);
     repair(DIR, &options(&disk, &Engine::manual())).unwrap();
     let header = disk.contents(&segment_path(1)).unwrap();
     assert_ne!(format::word(&header, 100), 0, "the header is as it was");
-    kept_aside(&harmed, &disk, std::slice::from_ref(&lost)).unwrap();
-    let items = corruption_kit::healing::without(&before.items, &[lost.records]);
+    quarantined_bytes(&corrupted, &disk, std::slice::from_ref(&lost)).unwrap();
+    let items = corruption_kit::repairs::without(&before.items, &[lost.records]);
     let mut log = Building::on("golden quarantined", disk, items);
     log.open(4).one(7).close();
     log.done(true)

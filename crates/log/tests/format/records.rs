@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use crate::corruption_kit::DIR;
+use crate::corruption_kit::edits::put;
 use crate::corruption_kit::format::manifest;
-use crate::corruption_kit::harm::put;
 use crate::corruption_kit::map::{in_dir, segment_path};
 use crate::corruption_kit::sample::options;
 

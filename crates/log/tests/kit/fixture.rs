@@ -186,9 +186,9 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Runs something on a thread of its own, and gives up loudly when it takes longer than [`LONG`].
 pub fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
-    let (tell, told) = std::sync::mpsc::channel();
-    let thread = std::thread::spawn(move || drop(tell.send(run())));
-    match told.recv_timeout(LONG) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || drop(sender.send(run())));
+    match receiver.recv_timeout(LONG) {
         Ok(outcome) => outcome,
         Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("{what} did not come to an end"),
         Err(_) => match thread.join() {

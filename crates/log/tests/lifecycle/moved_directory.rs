@@ -14,22 +14,27 @@ use esker_log::{Engine, Error, Log, OnCorruption, Options, Reader, Start, repair
 use crate::fixture::{all, append, payload, payloads};
 
 /// A disk, a place on it, and a move as another program does it.
-struct World {
+struct Environment {
     disk: Arc<dyn Disk>,
     root: PathBuf,
     sim: Option<SimDisk>,
     _place: Option<tempfile::TempDir>,
 }
 
-impl World {
-    fn each(check: impl Fn(&World)) {
+impl Environment {
+    fn each(check: impl Fn(&Environment)) {
         let sim = SimDisk::new(1);
         sim.create_dir(Path::new("/place")).unwrap();
         let root = PathBuf::from("/place");
-        check(&World { disk: Arc::new(sim.clone()), root, sim: Some(sim), _place: None });
+        check(&Environment { disk: Arc::new(sim.clone()), root, sim: Some(sim), _place: None });
         let place = tempfile::tempdir().unwrap();
         let root = place.path().to_path_buf();
-        check(&World { disk: Arc::new(StdDisk::new()), root, sim: None, _place: Some(place) });
+        check(&Environment {
+            disk: Arc::new(StdDisk::new()),
+            root,
+            sim: None,
+            _place: Some(place),
+        });
     }
 
     fn options(&self) -> Options {
@@ -79,34 +84,36 @@ impl World {
 
 #[test]
 fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
-    World::each(|world| {
-        let log = world.open("log").unwrap();
+    Environment::each(|environment| {
+        let log = environment.open("log").unwrap();
         append(&log, 60);
-        let reader = Reader::open(world.at("log"), world.options()).unwrap();
-        world.mv("log", "moved");
-        world.is_locked("moved");
+        let reader = Reader::open(environment.at("log"), environment.options()).unwrap();
+        environment.mv("log", "moved");
+        environment.is_locked("moved");
 
         // Another log begins at the old path. The writer does not notice: segments, footers and the
         // manifest go where it is.
-        let other = world.open("log").unwrap();
+        let other = environment.open("log").unwrap();
         append(&other, 3);
         append(&log, 200);
         assert!(log.metadata().segments > 3);
         log.truncate_before(100).unwrap();
-        world.is_locked("moved");
-        world.is_locked("log");
+        environment.is_locked("moved");
+        environment.is_locked("log");
 
         // A reader follows the directory that it opened.
         reader.refresh().unwrap();
         assert_eq!((reader.durable().0, &*reader.read(260).unwrap()), (260, &payload(260)[..]));
-        let late = Reader::open(world.at("log"), world.options()).unwrap();
+        let late = Reader::open(environment.at("log"), environment.options()).unwrap();
         assert_eq!(late.durable().0, 3);
 
         log.close().unwrap();
         other.close().unwrap();
         for (name, records) in [("moved", 100..=260), ("log", 1..=3)] {
-            assert!(verify(world.at(name), &world.options()).unwrap().damage.is_empty());
-            let log = world.open(name).unwrap();
+            assert!(
+                verify(environment.at(name), &environment.options()).unwrap().damage.is_empty()
+            );
+            let log = environment.open(name).unwrap();
             assert_eq!(all(&log), payloads(records), "{name}");
             log.close().unwrap();
         }
@@ -115,20 +122,20 @@ fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
 
 #[test]
 fn removing_the_file_lock_lets_nobody_in() {
-    World::each(|world| {
-        let log = world.open("log").unwrap();
+    Environment::each(|environment| {
+        let log = environment.open("log").unwrap();
         append(&log, 5);
-        let dir = world.disk.open_dir(&world.at("log")).unwrap();
+        let dir = environment.disk.open_dir(&environment.at("log")).unwrap();
         dir.unlink("lock").unwrap();
-        match world.open("log").map(drop) {
+        match environment.open("log").map(drop) {
             Err(Error::Locked { pid: None, .. }) => {}
             other => panic!("not locked: {other:?}"),
         }
         append(&log, 5);
         log.close().unwrap();
-        let log = world.open("log").unwrap();
+        let log = environment.open("log").unwrap();
         assert_eq!(all(&log), payloads(1..=10));
-        world.is_locked("log");
+        environment.is_locked("log");
         log.close().unwrap();
     });
 }
@@ -136,22 +143,22 @@ fn removing_the_file_lock_lets_nobody_in() {
 /// The file is for messages, and may hold anything.
 #[test]
 fn a_file_lock_that_says_nothing_names_nobody() {
-    World::each(|world| {
+    Environment::each(|environment| {
         for content in [&b""[..], b"\xff\xfe\xfd", b"nobody\n", b"-1\n", b"99999999999999999999\n"]
         {
-            let dir = world.disk.create_dir(&world.at("log")).unwrap();
-            let log = world.open("log").unwrap();
+            let dir = environment.disk.create_dir(&environment.at("log")).unwrap();
+            let log = environment.open("log").unwrap();
             let file = dir.open("lock", esker_disk::Open::create()).unwrap();
             file.set_len(0).unwrap();
             esker_disk::write_all_at(&*file, content, 0).unwrap();
-            match world.open("log").map(drop) {
+            match environment.open("log").map(drop) {
                 Err(Error::Locked { pid: None, .. }) => {}
                 other => panic!("{content:?}: {other:?}"),
             }
             log.close().unwrap();
             // The next writer puts it right.
-            let log = world.open("log").unwrap();
-            world.is_locked("log");
+            let log = environment.open("log").unwrap();
+            environment.is_locked("log");
             log.close().unwrap();
         }
     });
@@ -161,22 +168,22 @@ fn a_file_lock_that_says_nothing_names_nobody() {
 fn a_power_cut_after_a_move_keeps_what_was_durable_wherever_it_is() {
     for seed in 0..50 {
         let disk = SimDisk::new(seed);
-        let world = World {
+        let environment = Environment {
             disk: Arc::new(disk.clone()),
             root: PathBuf::from("/place"),
             sim: Some(disk.clone()),
             _place: None,
         };
-        let log = world.open("log").unwrap();
+        let log = environment.open("log").unwrap();
         append(&log, 30);
-        world.mv("log", "moved");
+        environment.mv("log", "moved");
         append(&log, 30);
         disk.power_cut(Persist::Random);
         drop(log);
         disk.power_on();
         let names = disk.files(Path::new("/place")).unwrap();
         assert_eq!(names.len(), 1, "seed {seed}: {names:?}");
-        let log = world.open(&names[0]).unwrap();
+        let log = environment.open(&names[0]).unwrap();
         assert!(all(&log).starts_with(&payloads(1..=60)), "seed {seed}");
         log.close().unwrap();
     }
@@ -184,16 +191,16 @@ fn a_power_cut_after_a_move_keeps_what_was_durable_wherever_it_is() {
 
 #[test]
 fn a_stream_goes_on_in_the_directory_that_its_reader_opened() {
-    World::each(|world| {
-        let log = world.open("log").unwrap();
+    Environment::each(|environment| {
+        let log = environment.open("log").unwrap();
         append(&log, 40);
-        let reader = Reader::open(world.at("log"), world.options()).unwrap();
+        let reader = Reader::open(environment.at("log"), environment.options()).unwrap();
         let mut stream = reader.stream(Start::Oldest).unwrap();
-        world.mv("log", "moved");
+        environment.mv("log", "moved");
         append(&log, 100);
         log.close().unwrap();
         // Somebody else's log at the old path is not what this reader reads.
-        let other = world.open("log").unwrap();
+        let other = environment.open("log").unwrap();
         append(&other, 500);
         reader.refresh().unwrap();
         let mut read = Vec::new();

@@ -76,8 +76,8 @@ fn readers_check_their_options_too() {
 fn an_option_error_says_what_to_do() {
     let (mut options, _) = driven(&SimDisk::new(1));
     options.buffers = 1;
-    let told = Log::open(DIR, options).unwrap_err().to_string();
-    assert_eq!(told, "option buffers must be from 2 to 1024");
+    let reported = Log::open(DIR, options).unwrap_err().to_string();
+    assert_eq!(reported, "option buffers must be from 2 to 1024");
 }
 
 /// Records of all sizes go through buffers that are smaller than any of them, and every way of

@@ -219,8 +219,8 @@ fn who_is_lapped_is_told_and_never_given_another_record() {
     until("everybody has everything", || given.iter().all(|given| given.load(SeqCst) == last));
     // One that was lapped may still read what it has open; of one that has nothing, all is gone.
     reader.refresh().unwrap();
-    let told = paused.next_blocking();
-    assert!(matches!(told, Err(Error::Trimmed { oldest }) if oldest.0 > 1), "{told:?}");
+    let reported = paused.next_blocking();
+    assert!(matches!(reported, Err(Error::Trimmed { oldest }) if oldest.0 > 1), "{reported:?}");
     reader.close();
     for follower in followers {
         let end = follower.join().unwrap();

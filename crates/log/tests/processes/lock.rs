@@ -17,7 +17,7 @@ const CHILD: &str = "ESKER_TEST_LOCKED_CHILD";
 
 fn locked<T>(outcome: esker_log::Result<T>, dir: &Path) {
     match outcome.err() {
-        Some(Error::Locked { dir: told, .. }) if told == dir => {}
+        Some(Error::Locked { dir: reported, .. }) if reported == dir => {}
         other => panic!("not locked: {other:?}"),
     }
 }
@@ -66,8 +66,8 @@ fn child(dir: &Path) -> (Child, impl BufRead) {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let told = BufReader::new(child.stdout.take().unwrap());
-    (child, told)
+    let reported = BufReader::new(child.stdout.take().unwrap());
+    (child, reported)
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn another_process_is_refused_and_a_dead_one_leaves_no_lock() {
     }
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
-    let (mut child, told) = child(&dir);
-    assert!(told.lines().any(|line| line.unwrap().ends_with("open")));
+    let (mut child, reported) = child(&dir);
+    assert!(reported.lines().any(|line| line.unwrap().ends_with("open")));
     locked(Log::open(&dir, Options::default()), &dir);
     let reader = Reader::open(&dir, Options::default()).unwrap();
     assert_eq!(reader.durable().0, 10);

@@ -41,7 +41,9 @@ fn every_record_is_found_by_its_number() {
         assert_eq!(log.read_at(view.record().position).unwrap().record().seq, Seq(seq));
     }
     for seq in [0, 201, u64::MAX] {
-        assert!(matches!(log.read(seq), Err(Error::NotFound { seq: Seq(told) }) if told == seq));
+        assert!(
+            matches!(log.read(seq), Err(Error::NotFound { seq: Seq(reported) }) if reported == seq)
+        );
     }
     log.close().unwrap();
 }

@@ -15,26 +15,26 @@ use crate::fixture::{
     self, DIR, Wakes, append, driven, in_time, payload, payloads, poll, ready, seen, small, until,
 };
 
-const CROWD: usize = 10_000;
+const READERS: usize = 10_000;
 /// Of the small options.
 const WINDOW: u64 = 8 << 10;
 const BUFFERS: u64 = 2 * WINDOW;
 
 /// Streams that wait at the tip, and the waker that they share.
-struct Crowd {
+struct WaitingReaders {
     streams: Vec<Stream>,
     wakes: Arc<Wakes>,
     waker: Waker,
 }
 
-impl Crowd {
+impl WaitingReaders {
     fn waiting(log: &Log, count: usize) -> Self {
         let streams = (0..count).map(|_| log.stream(Start::Tip).unwrap()).collect();
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(Arc::clone(&wakes));
-        let mut crowd = Self { streams, wakes, waker };
-        crowd.wait();
-        crowd
+        let mut readers = Self { streams, wakes, waker };
+        readers.wait();
+        readers
     }
 
     /// All wait again.
@@ -58,20 +58,20 @@ fn log() -> Log {
 fn one_append_wakes_them_all_and_each_reads_it() {
     let log = log();
     append(&log, 3);
-    let mut crowd = Crowd::waiting(&log, CROWD);
-    assert_eq!(log.metadata().waiting, CROWD);
+    let mut readers = WaitingReaders::waiting(&log, READERS);
+    assert_eq!(log.metadata().waiting, READERS);
     for round in 1..=3 {
         let seq = 3 + round as u64;
         append(&log, 1);
-        until("everybody is woken", || crowd.wakes.count() >= round * CROWD);
-        assert_eq!(crowd.wakes.count(), round * CROWD, "one wake for each");
-        let batches = crowd.take();
+        until("everybody is woken", || readers.wakes.count() >= round * READERS);
+        assert_eq!(readers.wakes.count(), round * READERS, "one wake for each");
+        let batches = readers.take();
         assert!(batches.iter().all(|batch| seen(batch) == payloads([seq])));
         // They share the bytes.
         assert!(log.metadata().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
-        crowd.wait();
+        readers.wait();
     }
-    let Crowd { streams, wakes, waker } = crowd;
+    let WaitingReaders { streams, wakes, waker } = readers;
     drop(streams);
     drop(waker);
     assert_eq!(log.metadata().waiting, 0);
@@ -84,23 +84,23 @@ fn one_append_wakes_them_all_and_each_reads_it() {
 #[test]
 fn half_may_leave_while_they_wait() {
     let log = log();
-    let mut stay = Crowd::waiting(&log, CROWD / 2);
-    let mut leave = Crowd::waiting(&log, CROWD / 2);
-    assert_eq!(log.metadata().waiting, CROWD);
-    leave.streams.truncate(CROWD / 4);
-    assert_eq!(log.metadata().waiting, CROWD * 3 / 4);
+    let mut stay = WaitingReaders::waiting(&log, READERS / 2);
+    let mut leave = WaitingReaders::waiting(&log, READERS / 2);
+    assert_eq!(log.metadata().waiting, READERS);
+    leave.streams.truncate(READERS / 4);
+    assert_eq!(log.metadata().waiting, READERS * 3 / 4);
     leave.streams.clear();
-    assert_eq!(log.metadata().waiting, CROWD / 2);
+    assert_eq!(log.metadata().waiting, READERS / 2);
     append(&log, 1);
-    until("the rest is woken", || stay.wakes.count() >= CROWD / 2);
+    until("the rest is woken", || stay.wakes.count() >= READERS / 2);
     assert!(stay.take().iter().all(|batch| seen(batch) == payloads([1])));
-    assert_eq!((stay.wakes.count(), leave.wakes.count()), (CROWD / 2, 0));
+    assert_eq!((stay.wakes.count(), leave.wakes.count()), (READERS / 2, 0));
     // Others may come to the places that were left.
-    let mut come = Crowd::waiting(&log, CROWD / 2);
+    let mut come = WaitingReaders::waiting(&log, READERS / 2);
     stay.wait();
-    assert_eq!(log.metadata().waiting, CROWD);
+    assert_eq!(log.metadata().waiting, READERS);
     append(&log, 1);
-    until("all are woken", || stay.wakes.count() + come.wakes.count() >= CROWD * 3 / 2);
+    until("all are woken", || stay.wakes.count() + come.wakes.count() >= READERS * 3 / 2);
     assert!(stay.take().iter().chain(&come.take()).all(|batch| seen(batch) == payloads([2])));
     drop((stay, come, leave));
     assert_eq!(log.metadata().waiting, 0);
@@ -111,15 +111,15 @@ fn half_may_leave_while_they_wait() {
 fn closing_ends_every_wait() {
     let log = log();
     append(&log, 1);
-    let mut crowd = Crowd::waiting(&log, CROWD);
+    let mut readers = WaitingReaders::waiting(&log, READERS);
     log.close().unwrap();
-    assert_eq!(crowd.wakes.count(), CROWD);
-    for stream in &mut crowd.streams {
-        let end = poll(stream, &crowd.waker);
+    assert_eq!(readers.wakes.count(), READERS);
+    for stream in &mut readers.streams {
+        let end = poll(stream, &readers.waker);
         assert!(matches!(end, Poll::Ready(Some(Err(Error::Closed)))), "{end:?}");
-        assert!(matches!(poll(stream, &crowd.waker), Poll::Ready(None)));
+        assert!(matches!(poll(stream, &readers.waker), Poll::Ready(None)));
     }
-    drop(crowd);
+    drop(readers);
     assert_eq!(log.metadata().waiting, 0);
 }
 

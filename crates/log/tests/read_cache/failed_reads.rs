@@ -72,14 +72,14 @@ fn of_one_piece() -> (Log, SimDisk, PathBuf, u64, u64) {
 fn a_damaged_unit_is_told_behind_all_sound_ones() {
     let (log, disk, file, bad, at) = of_one_piece();
     disk.flip_bit(&file, (at + 40) * 8).unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for way in WAYS.into_iter().chain(WAYS) {
         let (last, error) = read(&log, way);
         assert_eq!(last, bad - 1);
         assert!(matches!(error, Some(Error::Corrupted(_))), "{error:?}");
-        told.push(error.unwrap().to_string());
+        reported.push(error.unwrap().to_string());
     }
-    assert!(told.iter().all(|error| *error == told[0]), "{told:?}");
+    assert!(reported.iter().all(|error| *error == reported[0]), "{reported:?}");
     disk.flip_bit(&file, (at + 40) * 8).unwrap();
     for way in WAYS {
         assert!(matches!(read(&log, way), (RECORDS, None)));

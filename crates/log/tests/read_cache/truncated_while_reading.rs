@@ -42,7 +42,10 @@ fn what_was_kept_of_them_goes_with_them() {
     assert_eq!(log.metadata().cold_bytes, 0);
     let oldest = log.oldest();
     let end = paused.try_next().err();
-    assert!(matches!(end, Some(Error::Trimmed { oldest: told }) if told == oldest), "{end:?}");
+    assert!(
+        matches!(end, Some(Error::Trimmed { oldest: reported }) if reported == oldest),
+        "{end:?}"
+    );
     assert_eq!(seen(&held), first, "a batch in the hand");
     let rest = read_from(&log, Start::Oldest).unwrap();
     assert_eq!(rest, payloads(oldest.0..=20 * PER_SEGMENT));

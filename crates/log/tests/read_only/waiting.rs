@@ -37,14 +37,14 @@ fn poll(stream: &mut ReaderStream, waker: &Waker) -> Poll<Option<Result<Batch>>>
 #[test]
 fn each_commit_wakes_whoever_waits() {
     let (log, reader) = both(&SimDisk::new(1));
-    let (tell, told) = sync_channel(0);
+    let (sender, receiver) = sync_channel(0);
     for next in [ReaderStream::next_blocking, waiting] {
-        let (tell, mut stream) = (tell.clone(), reader.stream(Start::Tip).unwrap());
+        let (sender, mut stream) = (sender.clone(), reader.stream(Start::Tip).unwrap());
         std::thread::spawn(move || {
             let mut last = 0;
             while last < 60 {
                 last = follows(&next(&mut stream).unwrap(), last);
-                tell.send(last).unwrap();
+                sender.send(last).unwrap();
             }
         });
     }
@@ -52,7 +52,7 @@ fn each_commit_wakes_whoever_waits() {
     for seq in 1..=60 {
         append(&log, 1);
         for _ in 0..2 {
-            assert_eq!(told.recv_timeout(fixture::LONG), Ok(seq));
+            assert_eq!(receiver.recv_timeout(fixture::LONG), Ok(seq));
         }
     }
     log.close().unwrap();

@@ -167,8 +167,8 @@ fn a_reader_behind_the_floor_is_told() {
     append(&log, 500);
     engine.run();
     reader.refresh().unwrap();
-    let told = std::iter::from_fn(|| stream.try_next().transpose()).find_map(Result::err);
-    match told {
+    let reported = std::iter::from_fn(|| stream.try_next().transpose()).find_map(Result::err);
+    match reported {
         Some(Error::Trimmed { oldest }) => assert_eq!(oldest, log.oldest()),
         other => panic!("not trimmed: {other:?}"),
     }

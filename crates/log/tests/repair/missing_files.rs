@@ -11,9 +11,9 @@ use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Error, Log, OnCorruption, Reader, Seq, Start, repair, verify};
 
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::harm::{delete, unlink};
-use crate::corruption_kit::healing::{Loss, Repairing, quarantine};
+use crate::corruption_kit::edits::{delete, unlink};
 use crate::corruption_kit::map::{in_dir, segment_path};
+use crate::corruption_kit::repairs::{Loss, Repairing, quarantine};
 use crate::corruption_kit::sample::{self, Sample, options, payload};
 use crate::corruption_kit::{self, DIR};
 
@@ -65,14 +65,14 @@ fn any_headers_and_one_segment() {
                 let name = format!("{}, headers {headless:?}, missing {gone:?}", sample.name);
                 cases.run(name, || {
                     let engine = Engine::manual();
-                    let sound = headless.is_empty() && gone.is_empty();
+                    let verifies = headless.is_empty() && gone.is_empty();
                     let report = verify(DIR, &options(&disk, &engine));
                     let report = report.map_err(|error| format!("{error:?}"))?;
-                    if report.damage.is_empty() != sound {
+                    if report.damage.is_empty() != verifies {
                         return Err(format!("verify finds {:?}", report.damage));
                     }
                     match Log::open(DIR, options(&disk.fork(3), &engine)) {
-                        Ok(_) if !sound => return Err("it opens".into()),
+                        Ok(_) if !verifies => return Err("it opens".into()),
                         Err(Error::Corrupted(_)) | Ok(_) => {}
                         Err(other) => return Err(format!("{other:?}")),
                     }
@@ -147,8 +147,8 @@ fn nothing_but_a_watermark_page_is_not_a_new_log() {
     let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
     assert!(repaired.manifest);
     let log = Log::open(DIR, options(&disk, &engine)).unwrap();
-    let told = log.stream(Start::Oldest).unwrap().try_next().unwrap_err();
-    assert!(matches!(told, Error::Quarantined { from: Seq(7), to: Seq(12) }), "{told:?}");
+    let reported = log.stream(Start::Oldest).unwrap().try_next().unwrap_err();
+    assert!(matches!(reported, Error::Quarantined { from: Seq(7), to: Seq(12) }), "{reported:?}");
     assert_eq!(log.append(b"on").unwrap().wait().unwrap().seq, Seq(13));
 }
 
@@ -186,14 +186,14 @@ fn a_dead_segment_of_another_log_is_not_removed() {
     let mut manifest = manifest;
     manifest[44..52].copy_from_slice(&99u64.to_le_bytes());
     corruption_kit::format::set_sealed_version(&mut manifest, corruption_kit::format::VERSION);
-    let (disk, _) = corruption_kit::harm::replace(&sample, &in_dir("manifest"), &manifest);
+    let (disk, _) = corruption_kit::edits::replace(&sample, &in_dir("manifest"), &manifest);
     let before = disk.files(Path::new(DIR)).unwrap();
     match Log::open(DIR, options(&disk, &Engine::manual())) {
         Err(Error::ForeignFile { .. }) => {}
         other => panic!("{other:?}"),
     }
-    let told = verify(DIR, &options(&disk, &Engine::manual())).unwrap_err();
-    assert!(matches!(told, Error::ForeignFile { .. }), "{told:?}");
+    let reported = verify(DIR, &options(&disk, &Engine::manual())).unwrap_err();
+    assert!(matches!(reported, Error::ForeignFile { .. }), "{reported:?}");
     assert_eq!(disk.files(Path::new(DIR)).unwrap(), before);
 }
 
@@ -208,7 +208,7 @@ fn a_clean_end_of_an_earlier_time_is_damage_for_verify_too() {
     drop(log);
     disk.power_on();
     Log::open(DIR, options(&disk, &engine)).unwrap().close().unwrap();
-    corruption_kit::harm::put(&disk, &in_dir("manifest"), &older);
+    corruption_kit::edits::put(&disk, &in_dir("manifest"), &older);
     assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Corrupted(_))));
     assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
     repair(DIR, &options(&disk, &engine)).unwrap();
@@ -243,12 +243,12 @@ fn dropped_behind_the_trim_point() -> (SimDisk, Vec<u8>) {
 #[test]
 fn a_segment_without_records_is_not_missed() {
     let (disk, between) = dropped_behind_the_trim_point();
-    corruption_kit::harm::put(&disk, &in_dir("manifest"), &between);
+    corruption_kit::edits::put(&disk, &in_dir("manifest"), &between);
     let engine = Engine::manual();
     for other in [None, Some(&between)] {
         let disk = disk.fork(1);
         if let Some(bytes) = other {
-            corruption_kit::harm::put(&disk, &segment_path(1), bytes);
+            corruption_kit::edits::put(&disk, &segment_path(1), bytes);
         }
         let report = verify(DIR, &options(&disk, &engine)).unwrap();
         assert_eq!((report.damage, report.records), (vec![], 8));
@@ -271,7 +271,7 @@ fn an_older_manifest_without_a_first_segment_drops_nothing() {
     disk.kill();
     drop(log);
     disk.power_on();
-    corruption_kit::harm::put(&disk, &in_dir("manifest"), &older);
+    corruption_kit::edits::put(&disk, &in_dir("manifest"), &older);
     (0..3).for_each(|_| assert_eq!(readable(&disk), (1, 12)));
 }
 

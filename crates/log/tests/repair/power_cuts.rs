@@ -10,11 +10,11 @@ use esker_log::{Engine, Log, OnCorruption, OpenCheck, repair};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::edits::{Edit, flip, overwrite};
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::harm::{Harm, flip, overwrite};
-use crate::corruption_kit::healing::{Loss, check_log, kept_aside, open, sound, without};
 use crate::corruption_kit::map::{in_dir, segment_path};
 use crate::corruption_kit::reading::Item;
+use crate::corruption_kit::repairs::{Loss, check_log, open, quarantined_bytes, verifies, without};
 use crate::corruption_kit::sample::{self, Sample, options};
 
 /// Who mends.
@@ -41,16 +41,16 @@ impl Mending {
     }
 }
 
-struct Harmed {
+struct CorruptedSample {
     disk: SimDisk,
-    harm: Harm,
+    edit: Edit,
     quarantined: Vec<Item>,
     lost: Vec<Loss>,
     truncated: Vec<Item>,
     cut_off: Vec<Loss>,
 }
 
-fn harmed(sample: &Sample) -> Vec<Harmed> {
+fn corrupted(sample: &Sample) -> Vec<CorruptedSample> {
     // The mark page is never synced: were it lost with the first cut, nothing would say any more that
     // the last unit was durable.
     let disk = sample.disk.fork(1);
@@ -58,8 +58,8 @@ fn harmed(sample: &Sample) -> Vec<Harmed> {
     disk.power_on();
     let sample = &Sample { disk, ..sample.clone() };
     let mut all = Vec::new();
-    let mut add = |(disk, harm): (SimDisk, Harm), keeps: u64| {
-        let loss = sample.loss(&harm.file, harm.at.start);
+    let mut add = |(disk, edit): (SimDisk, Edit), keeps: u64| {
+        let loss = sample.loss(&edit.file, edit.at.start);
         let lost = Vec::from_iter(loss.clone());
         let records: Vec<_> = lost.iter().map(|loss| loss.records).collect();
         let kept = sample.items.iter().filter(|item| item.last() <= keeps);
@@ -70,9 +70,9 @@ fn harmed(sample: &Sample) -> Vec<Harmed> {
                 records: (unit.prev_seq, unit.last_seq),
             })
         });
-        all.push(Harmed {
+        all.push(CorruptedSample {
             disk,
-            harm,
+            edit,
             quarantined: without(&sample.items, &records),
             lost,
             truncated: kept.cloned().collect(),
@@ -99,12 +99,12 @@ fn harmed(sample: &Sample) -> Vec<Harmed> {
 
 /// Cuts the power at an operation, goes on, and gives whether the mending came so far.
 fn cut_and_mend(
-    harmed: &Harmed,
+    corrupted: &CorruptedSample,
     mending: Mending,
     point: CutPoint,
     persist: Persist,
 ) -> Result<bool, String> {
-    let disk = harmed.disk.fork(operation(point));
+    let disk = corrupted.disk.fork(operation(point));
     disk.cut_power_at(point, persist);
     let outcome = mending.run(&disk);
     let reached = !disk.is_on();
@@ -116,12 +116,12 @@ fn cut_and_mend(
         outcome?;
     }
     let (items, lost) = match mending {
-        Mending::Opening(OnCorruption::Truncate) => (&harmed.truncated, &harmed.cut_off),
-        _ => (&harmed.quarantined, &harmed.lost),
+        Mending::Opening(OnCorruption::Truncate) => (&corrupted.truncated, &corrupted.cut_off),
+        _ => (&corrupted.quarantined, &corrupted.lost),
     };
     check_log(&open(&disk, OnCorruption::Fail)?, items)?;
-    kept_aside(&harmed.disk, &disk, lost)?;
-    sound(&disk, items)?;
+    quarantined_bytes(&corrupted.disk, &disk, lost)?;
+    verifies(&disk, items)?;
     Ok(reached)
 }
 
@@ -133,17 +133,17 @@ fn operation(point: CutPoint) -> u64 {
 
 fn cut_everywhere(sample: &Sample, mending: Mending) -> Cases {
     let mut cases = Cases::default();
-    for harmed in harmed(sample) {
-        for n in harmed.disk.operations().. {
+    for corrupted in corrupted(sample) {
+        for n in corrupted.disk.operations().. {
             let mut reached = false;
             for (point, persist) in [
                 (CutPoint::Before(n), Persist::Nothing),
                 (CutPoint::Before(n), Persist::Everything),
                 (CutPoint::During(n), Persist::Torn),
             ] {
-                let name = format!("{}, {}, {point:?}, {persist:?}", sample.name, harmed.harm);
+                let name = format!("{}, {}, {point:?}, {persist:?}", sample.name, corrupted.edit);
                 cases.run(name, || {
-                    reached |= cut_and_mend(&harmed, mending, point, persist)?;
+                    reached |= cut_and_mend(&corrupted, mending, point, persist)?;
                     Ok(())
                 });
             }

@@ -10,8 +10,8 @@ use esker_log::{Engine, Error, Log, OnCorruption, Reader, Seq, Start};
 use futures_util::{FutureExt, StreamExt};
 
 use crate::corruption_kit::DIR;
-use crate::corruption_kit::healing;
 use crate::corruption_kit::reading::{self, Item};
+use crate::corruption_kit::repairs;
 use crate::corruption_kit::sample::{self, Sample, options};
 
 fn gaps(sample: &Sample) -> Vec<(u64, u64)> {
@@ -23,7 +23,7 @@ fn gaps(sample: &Sample) -> Vec<(u64, u64)> {
 }
 
 /// What a source gives until it has to wait.
-fn told(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -> Vec<(u64, u64)> {
+fn reported(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -> Vec<(u64, u64)> {
     let mut gaps: Vec<(u64, u64)> = Vec::new();
     for _ in 0..1000 {
         match next() {
@@ -41,7 +41,7 @@ fn told(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -> Ve
 }
 
 fn open(sample: &Sample) -> Log {
-    healing::open(&sample.disk.fork(1), OnCorruption::Fail).unwrap()
+    repairs::open(&sample.disk.fork(1), OnCorruption::Fail).unwrap()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_blocking_one_goes_on_and_then_waits() {
     let sample = sample::quarantined();
     let log = open(&sample);
     let mut stream = log.stream(Start::Oldest).unwrap();
-    let found = told(|| Some(stream.next_timeout(Duration::from_millis(1))));
+    let found = reported(|| Some(stream.next_timeout(Duration::from_millis(1))));
     assert_eq!(found, gaps(&sample));
     let mut stream = log.stream(Start::Oldest).unwrap();
     let met = stream.iter().take_while(|next| match next {
@@ -64,7 +64,7 @@ fn an_asynchronous_one_goes_on_and_then_waits() {
     let sample = sample::quarantined();
     let log = open(&sample);
     let mut stream = log.stream(Start::Oldest).unwrap();
-    assert_eq!(told(|| stream.next().now_or_never().flatten()), gaps(&sample));
+    assert_eq!(reported(|| stream.next().now_or_never().flatten()), gaps(&sample));
     // The next record wakes it as ever.
     log.append(b"behind it all").unwrap().wait().unwrap();
     let next = stream.next().now_or_never().flatten().unwrap().unwrap();

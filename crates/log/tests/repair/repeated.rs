@@ -11,12 +11,12 @@ use esker_disk::sim::SimDisk;
 use esker_log::{Engine, OnCorruption, repair};
 
 use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::edits::{cut, flip};
 use crate::corruption_kit::format::{Segment, Unit};
-use crate::corruption_kit::harm::{cut, flip};
-use crate::corruption_kit::healing::{Loss, Repairing, quarantine, without};
 use crate::corruption_kit::map::{in_dir, segment_path};
+use crate::corruption_kit::repairs::{Loss, Repairing, quarantine, without};
 use crate::corruption_kit::sample::{self, Sample, options};
-use crate::corruption_kit::{self, DIR, healing};
+use crate::corruption_kit::{self, DIR, repairs};
 
 /// Everything under `quarantine/`.
 fn kept(disk: &SimDisk) -> BTreeMap<String, Vec<u8>> {
@@ -45,10 +45,10 @@ fn damage_to_a_repaired_log() {
     for segment in &sample.map.segments {
         for unit in &segment.units {
             let file = segment_path(segment.number);
-            let (disk, harm) = flip(&sample, &file, unit.at.start as u64 + 30, 2);
-            let loss = sample.loss(&file, harm.at.start).unwrap();
+            let (disk, edit) = flip(&sample, &file, unit.at.start as u64 + 30, 2);
+            let loss = sample.loss(&file, edit.at.start).unwrap();
             for repairing in [Repairing::Function, Repairing::Opening] {
-                cases.run(format!("{harm}, gap: {}, {repairing:?}", unit.gap), || {
+                cases.run(format!("{edit}, gap: {}, {repairing:?}", unit.gap), || {
                     quarantine(&sample, &disk, std::slice::from_ref(&loss), repairing)?;
                     let repaired = disk.fork(1);
                     let engine = Engine::manual();
@@ -69,8 +69,8 @@ fn the_same_place_again_and_again() {
     let segment = &sample.map.segments[1];
     let unit = segment.units[0].clone();
     let file = segment_path(segment.number);
-    let (disk, harm) = flip(&sample, &file, unit.at.start as u64 + 100, 2);
-    let loss = sample.loss(&file, harm.at.start).unwrap();
+    let (disk, edit) = flip(&sample, &file, unit.at.start as u64 + 100, 2);
+    let loss = sample.loss(&file, edit.at.start).unwrap();
     let items = without(&sample.items, &[loss.records]);
     let first = disk.fork(1);
     let engine = Engine::manual();
@@ -79,7 +79,7 @@ fn the_same_place_again_and_again() {
         let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
         assert_eq!(repaired.aside.len(), 1, "round {round}");
         nothing_is_overwritten(&before, &disk).unwrap();
-        healing::sound(&disk, &items).unwrap();
+        repairs::verifies(&disk, &items).unwrap();
         disk.flip_bit(&file, unit.at.start as u64 * 8 + 99).unwrap();
     }
     repair(DIR, &options(&disk, &engine)).unwrap();
@@ -88,7 +88,7 @@ fn the_same_place_again_and_again() {
         kept(&disk).into_values().any(|kept| kept == stood),
         "the records are not kept any more"
     );
-    healing::check_log(&healing::open(&disk, OnCorruption::Fail).unwrap(), &items).unwrap();
+    repairs::check_log(&repairs::open(&disk, OnCorruption::Fail).unwrap(), &items).unwrap();
 }
 
 #[test]
@@ -102,11 +102,11 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
         let map = corruption_kit::map::Map::of(&disk);
         let file = segment_path(map.newest().number);
         disk.flip_bit(&file, (4096 + 100) * 8 + round).unwrap();
-        let harmed = disk.contents(&file).unwrap();
-        let log = healing::open(&disk, OnCorruption::Truncate).unwrap();
+        let corrupted = disk.contents(&file).unwrap();
+        let log = repairs::open(&disk, OnCorruption::Truncate).unwrap();
         log.append(&sample::payload("again", round, 900)).unwrap().wait().unwrap();
         log.close().unwrap();
-        seen.push(harmed[4096..8192].to_vec());
+        seen.push(corrupted[4096..8192].to_vec());
         let all = kept(&disk);
         for (n, unit) in seen.iter().enumerate() {
             let there =
@@ -123,12 +123,12 @@ fn a_header_and_a_unit() {
         for beheaded in &sample.map.segments {
             for loss in losses(&sample) {
                 let file = segment_path(loss.segment);
-                let (disk, harm) = flip(&sample, &file, loss.bytes.start as u64 + 5, 0);
+                let (disk, edit) = flip(&sample, &file, loss.bytes.start as u64 + 5, 0);
                 disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
-                if loss.records.1 > sample.map.claim_without(&harm.file, &harm.at) {
+                if loss.records.1 > sample.map.claim_without(&edit.file, &edit.at) {
                     continue;
                 }
-                let name = format!("{}, {harm} and header {}", sample.name, beheaded.number);
+                let name = format!("{}, {edit} and header {}", sample.name, beheaded.number);
                 cases.run(name, || quarantine(&sample, &disk, &[loss], Repairing::Function));
             }
         }
@@ -162,10 +162,10 @@ fn two_damages_at_once() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for (a, b) in pairs(&sample) {
-            let (disk, harm) = flip(&sample, &segment_path(a.segment), a.bytes.start as u64 + 5, 0);
+            let (disk, edit) = flip(&sample, &segment_path(a.segment), a.bytes.start as u64 + 5, 0);
             disk.flip_bit(&segment_path(b.segment), b.bytes.start as u64 * 8 + 70).unwrap();
             let lost = [a, b];
-            cases.run(format!("{}, {harm} and {:?}", sample.name, lost[1].bytes), || {
+            cases.run(format!("{}, {edit} and {:?}", sample.name, lost[1].bytes), || {
                 quarantine(&sample, &disk, &lost, Repairing::Function)
             });
         }
@@ -189,9 +189,9 @@ fn the_manifest_and_a_header() {
     for sample in [sample::closed(), sample::killed()] {
         for beheaded in &sample.map.segments {
             for repairing in [Repairing::Function, Repairing::Opening] {
-                let (disk, harm) = flip(&sample, &in_dir("manifest"), 50, 1);
+                let (disk, edit) = flip(&sample, &in_dir("manifest"), 50, 1);
                 disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
-                let name = format!("{}, {harm} and header {}", sample.name, beheaded.number);
+                let name = format!("{}, {edit} and header {}", sample.name, beheaded.number);
                 cases.run(format!("{name}, {repairing:?}"), || {
                     quarantine(&sample, &disk, &[], repairing)
                 });
@@ -207,13 +207,13 @@ fn an_emptied_segment_and_the_header_behind_it() {
     for sample in [sample::closed(), sample::killed()] {
         for pair in sample.map.segments.windows(2) {
             for manifest in [false, true] {
-                let (disk, harm) = cut(&sample, &segment_path(pair[0].number), 0);
+                let (disk, edit) = cut(&sample, &segment_path(pair[0].number), 0);
                 disk.flip_bit(&segment_path(pair[1].number), 500).unwrap();
                 if manifest {
                     disk.flip_bit(&in_dir("manifest"), 400).unwrap();
                 }
                 let lost = unkept(whole(&sample, &pair[0]));
-                let name = format!("{}, {harm} and header {}", sample.name, pair[1].number);
+                let name = format!("{}, {edit} and header {}", sample.name, pair[1].number);
                 cases.run(format!("{name}, manifest: {manifest}"), || {
                     quarantine(&sample, &disk, &lost, Repairing::Function)
                 });
@@ -230,14 +230,14 @@ fn a_header_and_the_end_of_the_file() {
         let segments = &sample.map.segments;
         for segment in &segments[..segments.len() - 1] {
             for end in [0].into_iter().chain(segment.units.iter().map(|unit| unit.at.start)) {
-                let (disk, harm) = cut(&sample, &segment_path(segment.number), end as u64);
+                let (disk, edit) = cut(&sample, &segment_path(segment.number), end as u64);
                 if end > 0 {
                     disk.flip_bit(&segment_path(segment.number), 500).unwrap();
                 }
                 let mut lost = whole(&sample, segment);
                 lost.retain(|loss| loss.bytes.start >= end);
                 let lost = unkept(lost);
-                cases.run(format!("{}, {harm} and its header", sample.name), || {
+                cases.run(format!("{}, {edit} and its header", sample.name), || {
                     quarantine(&sample, &disk, &lost, Repairing::Function)
                 });
             }

@@ -9,10 +9,10 @@ use esker_disk::Disk;
 
 use crate::corruption_kit;
 use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::edits::{cut, flip, overwrite};
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::harm::{cut, flip, overwrite};
-use crate::corruption_kit::healing::{Loss, truncate};
 use crate::corruption_kit::map::segment_path;
+use crate::corruption_kit::repairs::{Loss, truncate};
 use crate::corruption_kit::sample::{self, Sample};
 
 /// The units of a segment from an offset on, and all of later segments.
@@ -33,23 +33,23 @@ fn truncate_all(sample: &Sample) -> Cases {
     let mut cases = Cases::default();
     for segment in &sample.map.segments {
         let file = segment_path(segment.number);
-        for (disk, harm) in [flip(sample, &file, 70, 3), overwrite(sample, &file, 0, &[0; BLOCK])] {
-            if sample.map.is_headless_tail(&harm.file, &harm.at) {
+        for (disk, edit) in [flip(sample, &file, 70, 3), overwrite(sample, &file, 0, &[0; BLOCK])] {
+            if sample.map.is_headless_tail(&edit.file, &edit.at) {
                 continue;
             }
             let lost = from(sample, segment.number, 0);
-            cases.run(format!("{}, {harm}", sample.name), || {
+            cases.run(format!("{}, {edit}", sample.name), || {
                 truncate(sample, &disk, segment.prev_seq, &lost)
             });
         }
         for unit in &segment.units {
             for byte in [unit.at.start + 5, unit.at.start + unit.used - 1] {
-                let (disk, harm) = flip(sample, &file, byte as u64, 3);
-                if unit.last_seq > sample.map.claim_without(&harm.file, &harm.at) {
+                let (disk, edit) = flip(sample, &file, byte as u64, 3);
+                if unit.last_seq > sample.map.claim_without(&edit.file, &edit.at) {
                     continue;
                 }
                 let lost = from(sample, segment.number, unit.at.start);
-                cases.run(format!("{}, {harm}", sample.name), || {
+                cases.run(format!("{}, {edit}", sample.name), || {
                     truncate(sample, &disk, unit.prev_seq, &lost)
                 });
             }
@@ -84,11 +84,11 @@ fn behind_units_that_are_lost_with_all_of_the_next_segment() {
     for sample in [sample::closed(), sample::killed()] {
         let [.., before, newest] = &sample.map.segments[..] else { continue };
         // Their headers are sound, and claim what is given up.
-        let (disk, harm) = overwrite(&sample, &segment_path(newest.number), 0, &[0x55; 3 * BLOCK]);
+        let (disk, edit) = overwrite(&sample, &segment_path(newest.number), 0, &[0x55; 3 * BLOCK]);
         for unit in &before.units {
             disk.flip_bit(&segment_path(before.number), (unit.at.start as u64 + 80) * 8).unwrap();
         }
-        cases.run(format!("{}, {harm}", sample.name), || {
+        cases.run(format!("{}, {edit}", sample.name), || {
             truncate(&sample, &disk, before.prev_seq, &from(&sample, before.number, 0)[..1])
         });
     }

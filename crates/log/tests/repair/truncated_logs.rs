@@ -10,9 +10,9 @@ use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Reader, Seq, Start,
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::healing::without;
 use crate::corruption_kit::map::{Map, segment_path};
 use crate::corruption_kit::reading::{self, Item};
+use crate::corruption_kit::repairs::without;
 use crate::corruption_kit::sample::{self, Sample, options};
 
 /// The sample without everything below a record.
@@ -123,9 +123,9 @@ fn a_damaged_unit_above_and_around_the_floor() {
             let disk = dropped_below(&sample, floor + 1, true);
             let map = Map::of(&disk);
             for unit in &map.segments[0].units {
-                let harmed = disk.fork(1);
+                let corrupted = disk.fork(1);
                 let file = segment_path(map.segments[0].number);
-                harmed.flip_bit(&file, unit.at.start as u64 * 8 + 101).unwrap();
+                corrupted.flip_bit(&file, unit.at.start as u64 * 8 + 101).unwrap();
                 let lost = (unit.prev_seq.max(floor), unit.last_seq);
                 let items: Vec<Item> =
                     sample.items.iter().filter(|item| item.last() > floor).cloned().collect();
@@ -133,7 +133,7 @@ fn a_damaged_unit_above_and_around_the_floor() {
                 for on_corruption in [OnCorruption::Fail, OnCorruption::Quarantine] {
                     let name = format!("{}, floor {floor}, {:?}", sample.name, unit.at);
                     cases.run(format!("{name}, {on_corruption:?}"), || {
-                        let disk = harmed.fork(2);
+                        let disk = corrupted.fork(2);
                         let engine = Engine::manual();
                         let mut options = options(&disk, &engine);
                         options.validate = OpenCheck::Full;

@@ -10,8 +10,8 @@ use esker_log::{Engine, Log, OnCorruption, Policy, repair, verify};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::healing::{check_log, goes_on, open};
 use crate::corruption_kit::map::in_dir;
+use crate::corruption_kit::repairs::{check_log, goes_on, open};
 use crate::corruption_kit::sample::{self, options, payload};
 
 #[test]

@@ -10,48 +10,48 @@ use std::path::PathBuf;
 use esker_disk::sim::SimDisk;
 
 use crate::corruption_kit::cases::Cases;
+use crate::corruption_kit::edits::{Edit, flip, overwrite};
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::harm::{Harm, flip, overwrite};
-use crate::corruption_kit::healing::{Repairing, quarantine};
 use crate::corruption_kit::map::{in_dir, segment_path};
+use crate::corruption_kit::repairs::{Repairing, quarantine};
 use crate::corruption_kit::sample::{self, Sample};
 
 /// One harm of each kind in each header and unit of the sample.
-fn harms(sample: &Sample) -> Vec<(SimDisk, Harm)> {
-    let mut harms = Vec::new();
+fn edits(sample: &Sample) -> Vec<(SimDisk, Edit)> {
+    let mut edits = Vec::new();
     for segment in &sample.map.segments {
         let file = segment_path(segment.number);
-        harms.extend([0, 8, 13, 50, 2000].map(|byte| flip(sample, &file, byte, 3)));
-        harms.push(overwrite(sample, &file, 0, &[0; BLOCK]));
+        edits.extend([0, 8, 13, 50, 2000].map(|byte| flip(sample, &file, byte, 3)));
+        edits.push(overwrite(sample, &file, 0, &[0; BLOCK]));
         for unit in &segment.units {
             let mut bytes = vec![unit.at.start, unit.at.start + 9, unit.at.end - 1];
             for record in &unit.records {
                 bytes.extend([record.at.start, record.at.end - 1]);
             }
             bytes.dedup();
-            harms.extend(bytes.iter().map(|byte| flip(sample, &file, *byte as u64, 4)));
+            edits.extend(bytes.iter().map(|byte| flip(sample, &file, *byte as u64, 4)));
             let garbage: Vec<u8> = (0..unit.at.len()).map(|n| (n * 7 % 251) as u8).collect();
-            harms.push(overwrite(sample, &file, unit.at.start as u64, &garbage));
-            harms.push(overwrite(sample, &file, unit.at.start as u64, &[0; BLOCK]));
-            harms.push(overwrite(sample, &file, (unit.at.end - BLOCK) as u64, &[0; BLOCK]));
+            edits.push(overwrite(sample, &file, unit.at.start as u64, &garbage));
+            edits.push(overwrite(sample, &file, unit.at.start as u64, &[0; BLOCK]));
+            edits.push(overwrite(sample, &file, (unit.at.end - BLOCK) as u64, &[0; BLOCK]));
         }
     }
-    harms
+    edits
 }
 
 fn repair_all(sample: &Sample) -> Cases {
     let mut cases = Cases::default();
-    for (disk, harm) in harms(sample) {
-        let loss = sample.loss(&harm.file, harm.at.start);
-        let claim = sample.map.claim_without(&harm.file, &harm.at);
-        let headless = sample.map.is_headless_tail(&harm.file, &harm.at);
+    for (disk, edit) in edits(sample) {
+        let loss = sample.loss(&edit.file, edit.at.start);
+        let claim = sample.map.claim_without(&edit.file, &edit.at);
+        let headless = sample.map.is_headless_tail(&edit.file, &edit.at);
         if headless || loss.as_ref().is_some_and(|loss| loss.records.1 > claim) {
             // Nothing that is left says that the unit was durable: a torn tail, and no damage.
             continue;
         }
         let loss: Vec<_> = loss.into_iter().collect();
         for how in [Repairing::Function, Repairing::Opening] {
-            cases.run(format!("{}, {harm}, {how:?}", sample.name), || {
+            cases.run(format!("{}, {edit}, {how:?}", sample.name), || {
                 quarantine(sample, &disk, &loss, how)
             });
         }
@@ -85,9 +85,9 @@ fn a_damaged_manifest_is_made_anew() {
     for sample in sample::all() {
         let manifest: PathBuf = in_dir("manifest");
         for byte in [0, 8, 13, 17, 25, 40, 60, 70, 91] {
-            let (disk, harm) = flip(&sample, &manifest, byte, 2);
+            let (disk, edit) = flip(&sample, &manifest, byte, 2);
             for how in [Repairing::Function, Repairing::Opening] {
-                cases.run(format!("{}, {harm}, {how:?}", sample.name), || {
+                cases.run(format!("{}, {edit}, {how:?}", sample.name), || {
                     quarantine(&sample, &disk, &[], how)
                 });
             }

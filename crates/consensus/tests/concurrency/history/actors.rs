@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use esker_consensus::{Ballot, Error, IterateOptions, Promised, Result, Ticket};
 
-use super::{Answer, Dice, Done, End, Event, Life, What, value};
+use super::{Answer, Done, End, Event, Life, Rng, What, value};
 
 /// Slots above the frontier that are accepted out of order.
 const AHEAD: u64 = 24;
@@ -12,15 +12,15 @@ const AHEAD: u64 = 24;
 /// One thread: its events, and its source of chance.
 pub struct Actor<'a> {
     life: &'a Life<'a>,
-    dice: Dice,
+    rng: Rng,
     node: u64,
     events: Vec<Event>,
 }
 
 impl<'a> Actor<'a> {
     pub fn new(life: &'a Life<'a>, seed: u64, node: u64) -> Self {
-        let dice = Dice(seed ^ node << 40);
-        Self { life, dice, node, events: Vec::new() }
+        let rng = Rng(seed ^ node << 40);
+        Self { life, rng, node, events: Vec::new() }
     }
 
     pub fn into_events(self) -> Vec<Event> {
@@ -38,15 +38,15 @@ impl<'a> Actor<'a> {
                 return;
             }
             let next = self.life.log.frontier().map_or(0, |frontier| frontier + 1);
-            let slot = (next + self.dice.below(AHEAD)).saturating_sub(self.dice.below(6));
-            let slot = if self.dice.percent(40) { next } else { slot };
+            let slot = (next + self.rng.below(AHEAD)).saturating_sub(self.rng.below(6));
+            let slot = if self.rng.percent(40) { next } else { slot };
             let ballot = self.ballot();
-            if self.dice.percent(10) {
+            if self.rng.percent(10) {
                 self.learn(slot, ballot);
                 continue;
             }
             self.accept(slot, ballot);
-            if self.dice.percent(85) {
+            if self.rng.percent(85) {
                 self.commit(slot, ballot);
             }
         }
@@ -55,7 +55,7 @@ impl<'a> Actor<'a> {
     /// Mostly the ballot that is promised: a thread of its proposer.
     fn ballot(&mut self) -> Ballot {
         let promised = self.life.log.promised();
-        match self.dice.below(20) {
+        match self.rng.below(20) {
             0 => Ballot::new(promised.number + 1, self.node),
             1 => Ballot::new(promised.number.saturating_sub(1).max(1), promised.node),
             _ => promised.max(Ballot::new(1, 1)),
@@ -63,9 +63,9 @@ impl<'a> Actor<'a> {
     }
 
     /// What came of a call that gives a ticket; waits for it or drops it.
-    fn done(&mut self, what: &str, told: Result<Ticket>) -> Done {
-        match told {
-            Ok(ticket) if self.dice.percent(25) => {
+    fn done(&mut self, what: &str, reported: Result<Ticket>) -> Done {
+        match reported {
+            Ok(ticket) if self.rng.percent(25) => {
                 drop(ticket);
                 Done::Ordered
             }
@@ -92,25 +92,25 @@ impl<'a> Actor<'a> {
 
     fn accept(&mut self, slot: u64, ballot: Ballot) {
         let call = self.life.tick();
-        let told = self.life.log.accept(slot, ballot, &value(slot, ballot));
+        let reported = self.life.log.accept(slot, ballot, &value(slot, ballot));
         let ret = self.life.tick();
-        let done = self.done("accept", told);
+        let done = self.done("accept", reported);
         self.record(call, ret, What::Accept { slot, ballot, done });
     }
 
     fn commit(&mut self, slot: u64, ballot: Ballot) {
         let call = self.life.tick();
-        let told = self.life.log.commit(slot, ballot);
+        let reported = self.life.log.commit(slot, ballot);
         let ret = self.life.tick();
-        let done = self.done("commit", told);
+        let done = self.done("commit", reported);
         self.record(call, ret, What::Commit { slot, ballot, done });
     }
 
     fn learn(&mut self, slot: u64, ballot: Ballot) {
         let call = self.life.tick();
-        let told = self.life.log.learn(slot, ballot, &value(slot, ballot));
+        let reported = self.life.log.learn(slot, ballot, &value(slot, ballot));
         let ret = self.life.tick();
-        let done = self.done("learn", told);
+        let done = self.done("learn", reported);
         self.record(call, ret, What::Learn { slot, ballot, done });
     }
 
@@ -122,11 +122,11 @@ impl<'a> Actor<'a> {
             }
             let ballot = Ballot::new(self.life.log.promised().number + 1, self.node);
             let floor = self.life.log.floor().unwrap_or(0);
-            let from = if self.dice.percent(30) { 0 } else { floor + self.dice.below(12) };
+            let from = if self.rng.percent(30) { 0 } else { floor + self.rng.below(12) };
             let call = self.life.tick();
-            let told = self.life.log.promise(ballot, from);
+            let reported = self.life.log.promise(ballot, from);
             let ret = self.life.tick();
-            let (done, promised) = match told.map(esker_consensus::PromiseTicket::wait) {
+            let (done, promised) = match reported.map(esker_consensus::PromiseTicket::wait) {
                 Ok(Ok(promised)) => (Done::Durable(self.life.tick()), Some(promised)),
                 Ok(Err(error)) => {
                     self.life.unexplained("promise", &error);
@@ -146,9 +146,9 @@ impl<'a> Actor<'a> {
 
     fn answer(&mut self, promised: &Promised) -> Answer {
         let (life, mut seen) = (self.life, Vec::new());
-        let stop = if self.dice.percent(20) { self.dice.below(30) } else { u64::MAX };
-        let slow = self.dice.below(8);
-        let told = promised.for_each(|entry| {
+        let stop = if self.rng.percent(20) { self.rng.below(30) } else { u64::MAX };
+        let slow = self.rng.below(8);
+        let reported = promised.for_each(|entry| {
             life.whole(entry);
             seen.push((entry.slot(), entry.ballot(), entry.is_committed()));
             if (seen.len() as u64).is_multiple_of(slow + 1) {
@@ -160,12 +160,12 @@ impl<'a> Actor<'a> {
                 ControlFlow::Continue(())
             }
         });
-        let end = self.end("an answer", told.map(|flow| flow.is_break()));
+        let end = self.end("an answer", reported.map(|flow| flow.is_break()));
         Answer { floor: promised.floor(), seen, end, returned: self.life.tick() }
     }
 
-    fn end(&self, what: &str, told: Result<bool>) -> End {
-        match told {
+    fn end(&self, what: &str, reported: Result<bool>) -> End {
+        match reported {
             Ok(true) => End::Stopped,
             Ok(false) => End::Whole,
             Err(Error::Truncated { floor }) => End::Truncated(floor),
@@ -185,13 +185,13 @@ impl<'a> Actor<'a> {
             let call = self.life.tick();
             let next = self.life.log.frontier().map_or(0, |frontier| frontier + 1);
             self.record(call, self.life.tick(), What::Frontier { next });
-            let (ahead, back) = (self.dice.below(4), self.dice.below(20));
-            match self.dice.below(10) {
+            let (ahead, back) = (self.rng.below(4), self.rng.below(20));
+            match self.rng.below(10) {
                 0 => self.checkpoint(),
                 1 | 2 => self.install(next + ahead),
                 _ => self.truncate(next.saturating_sub(back)),
             }
-            let pause = std::time::Duration::from_micros(self.dice.below(400));
+            let pause = std::time::Duration::from_micros(self.rng.below(400));
             std::thread::sleep(pause);
         }
     }
@@ -204,20 +204,20 @@ impl<'a> Actor<'a> {
 
     fn truncate(&mut self, start: u64) {
         let call = self.life.tick();
-        let told = self.life.log.truncate_before(start);
-        self.raised(call, start, start, told);
+        let reported = self.life.log.truncate_before(start);
+        self.raised(call, start, start, reported);
     }
 
     fn install(&mut self, floor: u64) {
-        let frontier = floor + self.dice.below(3);
+        let frontier = floor + self.rng.below(3);
         let call = self.life.tick();
-        let told = self.life.log.install(floor, frontier);
-        self.raised(call, floor + 1, frontier + 1, told);
+        let reported = self.life.log.install(floor, frontier);
+        self.raised(call, floor + 1, frontier + 1, reported);
     }
 
-    fn raised(&mut self, call: u64, start: u64, next: u64, told: Result<()>) {
+    fn raised(&mut self, call: u64, start: u64, next: u64, reported: Result<()>) {
         let ret = self.life.tick();
-        let done = match told {
+        let done = match reported {
             Ok(()) => Done::Durable(ret),
             Err(error) => {
                 self.life.unexplained("raising the floor", &error);
@@ -233,10 +233,10 @@ impl<'a> Actor<'a> {
             if self.life.is_over() {
                 return;
             }
-            match self.dice.below(4) {
+            match self.rng.below(4) {
                 0 => self.iterate(None),
                 1 => {
-                    let from = self.life.log.floor().unwrap_or(0) + self.dice.below(8);
+                    let from = self.life.log.floor().unwrap_or(0) + self.rng.below(8);
                     self.iterate(Some(from));
                 }
                 2 => self.scan(),
@@ -248,7 +248,7 @@ impl<'a> Actor<'a> {
 
     fn iterate(&mut self, from: Option<u64>) {
         let (life, mut seen) = (self.life, Vec::new());
-        let stop = if self.dice.percent(20) { self.dice.below(30) } else { u64::MAX };
+        let stop = if self.rng.percent(20) { self.rng.below(30) } else { u64::MAX };
         let visit = |entry: &esker_consensus::Entry<'_>| {
             life.whole(entry);
             seen.push((entry.slot(), entry.ballot()));
@@ -260,21 +260,21 @@ impl<'a> Actor<'a> {
             }
         };
         let call = life.tick();
-        let told = match from {
+        let reported = match from {
             Some(from) => life.log.replay_from(from, visit),
             None => life.log.iterate(.., IterateOptions::default(), visit),
         };
         let ret = life.tick();
-        let end = self.end("an iteration", told.map(|done| done.stopped));
+        let end = self.end("an iteration", reported.map(|done| done.stopped));
         self.record(call, ret, What::Iterate { from, seen, end });
     }
 
     fn scan(&mut self) {
         let (life, guard) = (self.life, self.life.log.pin());
         let call = life.tick();
-        let told = life.log.scan_uncommitted(&guard);
+        let reported = life.log.scan_uncommitted(&guard);
         let ret = life.tick();
-        match told {
+        match reported {
             Ok(entries) => {
                 entries.iter().for_each(|entry| life.whole(entry));
                 let seen = entries.iter().map(|entry| (entry.slot(), entry.ballot())).collect();
@@ -288,11 +288,11 @@ impl<'a> Actor<'a> {
         let (life, guard) = (self.life, self.life.log.pin());
         let floor = life.log.floor().unwrap_or(0);
         for _ in 0..8 {
-            let slot = (floor + self.dice.below(40)).saturating_sub(4);
+            let slot = (floor + self.rng.below(40)).saturating_sub(4);
             let call = life.tick();
-            let told = life.log.read_committed(slot, &guard);
+            let reported = life.log.read_committed(slot, &guard);
             let ret = life.tick();
-            let found = match told {
+            let found = match reported {
                 Ok(entry) => {
                     life.whole(&entry);
                     Ok(Some(entry.ballot()))

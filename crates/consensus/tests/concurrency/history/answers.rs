@@ -14,8 +14,8 @@ pub fn check(history: &[Event]) -> Result<(), String> {
         {
             refuses_what_is_lower(history, event, *ballot)?;
             if let Some(answer) = answer {
-                let told = Told { history, event, from: *from, answer };
-                told.check().map_err(|what| format!("promise {ballot} from {from}: {what}"))?;
+                let reported = Reported { history, event, from: *from, answer };
+                reported.check().map_err(|what| format!("promise {ballot} from {from}: {what}"))?;
             }
         }
     }
@@ -76,14 +76,14 @@ pub fn may_be_floor(history: &[Event], floor: u64, before: u64) -> bool {
 }
 
 /// An answer, with the promise that it came from.
-struct Told<'a> {
+struct Reported<'a> {
     history: &'a [Event],
     event: &'a Event,
     from: u64,
     answer: &'a Answer,
 }
 
-impl Told<'_> {
+impl Reported<'_> {
     fn check(&self) -> Result<(), String> {
         let start = self.answer.floor.map_or(0, |floor| floor + 1);
         self.floor(start)?;

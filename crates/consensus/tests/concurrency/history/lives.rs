@@ -8,7 +8,7 @@ use esker_consensus::{Ballot, ConsensusLog, Error, Mode, Options};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 
 use super::actors::Actor;
-use super::{Counts, Dice, Done, End, Event, Life, What, answers, ensure, reads, value};
+use super::{Counts, Done, End, Event, Life, Rng, What, answers, ensure, reads, value};
 
 const LIVES: u64 = 3;
 const WRITERS: u64 = 3;
@@ -37,18 +37,18 @@ struct Facts {
 
 /// Runs one seed.
 pub fn run(seed: u64, steps: u64) -> Result<Counts, String> {
-    let mut dice = Dice(seed);
+    let mut rng = Rng(seed);
     let disk = SimDisk::new(seed);
     let mode = if seed % 4 == 3 { Mode::Volatile } else { Mode::Durable };
-    let cache = if dice.percent(50) { 4 << 10 } else { 1 << 20 };
+    let cache = if rng.percent(50) { 4 << 10 } else { 1 << 20 };
     let mut facts = Facts { starts: BTreeSet::from([0]), ..Facts::default() };
     let mut counts = Counts::default();
     for life in 0..LIVES {
         let at = |what| format!("{mode:?}, life {life}: {what}");
-        let log = open(&disk, mode, cache, &mut dice).map_err(at)?;
+        let log = open(&disk, mode, cache, &mut rng).map_err(at)?;
         let mut history = facts.recovered(&log).map_err(at)?;
-        let operations = disk.operations() + 20 + dice.below(steps * 12);
-        if dice.percent(80) {
+        let operations = disk.operations() + 20 + rng.below(steps * 12);
+        if rng.percent(80) {
             disk.cut_power_at(CutPoint::During(operations), Persist::Random);
         }
         history.extend(live(&log, &disk, seed ^ life << 56, steps).map_err(at)?);
@@ -64,19 +64,19 @@ pub fn run(seed: u64, steps: u64) -> Result<Counts, String> {
         facts.learn(&history, mode);
     }
     disk.power_on();
-    let log = open(&disk, mode, cache, &mut dice)?;
+    let log = open(&disk, mode, cache, &mut rng)?;
     facts.recovered(&log).map_err(|what| format!("{mode:?}, at last: {what}"))?;
     log.close().map_err(|error| format!("closing: {error:?}"))?;
     Ok(counts)
 }
 
 /// Opens the log; half of the time a second crash comes during recovery.
-fn open(disk: &SimDisk, mode: Mode, cache: u64, dice: &mut Dice) -> Result<ConsensusLog, String> {
+fn open(disk: &SimDisk, mode: Mode, cache: u64, rng: &mut Rng) -> Result<ConsensusLog, String> {
     disk.power_on();
-    let mut cuts = dice.below(3);
+    let mut cuts = rng.below(3);
     loop {
         if cuts > 0 {
-            let at = disk.operations() + dice.below(40);
+            let at = disk.operations() + rng.below(40);
             disk.cut_power_at(CutPoint::During(at), Persist::Random);
         }
         let mut options = Options::on(Arc::new(disk.process()));

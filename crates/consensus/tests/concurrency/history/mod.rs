@@ -171,9 +171,9 @@ impl<'a> Life<'a> {
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
-pub struct Dice(pub u64);
+pub struct Rng(pub u64);
 
-impl Dice {
+impl Rng {
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -219,7 +219,7 @@ impl Counts {
 }
 
 macro_rules! ensure {
-    ($holds:expr, $($told:tt)*) => { if !$holds { return Err(format!($($told)*)) } };
+    ($holds:expr, $($reported:tt)*) => { if !$holds { return Err(format!($($reported)*)) } };
 }
 
 use ensure;

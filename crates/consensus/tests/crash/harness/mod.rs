@@ -11,9 +11,9 @@
 //! place where the power goes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod checks;
 mod model;
 mod program;
-mod seeing;
 mod steps;
 pub mod strategy;
 
@@ -24,7 +24,7 @@ use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::Engine;
 
 use model::Model;
-pub use program::{Bid, Dice, SLOTS, Step, program};
+pub use program::{Bid, Rng, SLOTS, Step, program};
 
 pub const DIR: &str = "/consensus";
 
@@ -40,11 +40,11 @@ pub enum Stop {
 pub type Lived<T = ()> = Result<T, Stop>;
 
 macro_rules! broken {
-    ($($told:tt)*) => { return Err($crate::harness::Stop::Broken(format!($($told)*))) };
+    ($($reported:tt)*) => { return Err($crate::harness::Stop::Broken(format!($($reported)*))) };
 }
 
 macro_rules! ensure {
-    ($holds:expr, $($told:tt)*) => { if !$holds { $crate::harness::broken!($($told)*) } };
+    ($holds:expr, $($reported:tt)*) => { if !$holds { $crate::harness::broken!($($reported)*) } };
 }
 
 use {broken, ensure};
@@ -70,11 +70,11 @@ impl Setup {
 }
 
 /// A disk, a log on it now and then, and what must be in it.
-pub struct World {
+pub struct SimEnv {
     pub disk: SimDisk,
     pub setup: Setup,
     /// Whether everything is looked at behind every step, and the records at every opening.
-    pub looks: bool,
+    pub checks: bool,
     model: Model,
     nonce: u64,
 }
@@ -90,17 +90,17 @@ impl Drop for Life {
     }
 }
 
-impl World {
+impl SimEnv {
     pub fn new(setup: Setup, seed: u64) -> Self {
         let disk = SimDisk::new(seed);
-        Self { disk, setup, looks: false, model: Model::default(), nonce: seed << 20 }
+        Self { disk, setup, checks: false, model: Model::default(), nonce: seed << 20 }
     }
 
     fn value(&mut self, len: usize) -> Vec<u8> {
         self.nonce += 1;
-        let mut dice = Dice(self.nonce);
+        let mut rng = Rng(self.nonce);
         let mut value = self.nonce.to_le_bytes().to_vec();
-        value.extend((0..len).map(|_| dice.next() as u8));
+        value.extend((0..len).map(|_| rng.next() as u8));
         value
     }
 
@@ -141,14 +141,14 @@ impl World {
     pub fn live(&mut self, steps: &[Step]) -> Lived<Life> {
         let mut life = self.open()?;
         for (n, step) in steps.iter().enumerate() {
-            let mut told = self.step(&mut life, step);
-            if told.is_ok() && self.looks {
-                told = self.look(&life);
+            let mut reported = self.step(&mut life, step);
+            if reported.is_ok() && self.checks {
+                reported = self.look(&life);
             }
             if !self.disk.is_on() {
                 return Err(Stop::Ended);
             }
-            told.map_err(|stop| match stop {
+            reported.map_err(|stop| match stop {
                 Stop::Broken(what) => Stop::Broken(format!("step {n} {step:?}: {what}")),
                 Stop::Ended => Stop::Ended,
             })?;
@@ -191,12 +191,12 @@ impl World {
     /// The last life: goes through the steps, closes, and finds everything again, with and without the
     /// note that names the last checkpoint.
     pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
-        let told = |stop: Stop| format!("{stop:?}");
-        let mut life = self.live(steps).map_err(told)?;
-        self.look(&life).map_err(told)?;
-        self.reopen(&mut life, true).map_err(told)?;
-        self.look(&life).map_err(told)?;
+        let reported = |stop: Stop| format!("{stop:?}");
+        let mut life = self.live(steps).map_err(reported)?;
+        self.look(&life).map_err(reported)?;
+        self.reopen(&mut life, true).map_err(reported)?;
+        self.look(&life).map_err(reported)?;
         self.reopen(&mut life, false).map_err(|stop| format!("without the note: {stop:?}"))?;
-        self.look(&life).map_err(told)
+        self.look(&life).map_err(reported)
     }
 }

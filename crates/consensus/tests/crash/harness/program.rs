@@ -4,9 +4,9 @@ use esker_consensus::Ballot;
 
 /// SplitMix64, the suite's one source of chance.
 #[derive(Debug, Clone)]
-pub struct Dice(pub u64);
+pub struct Rng(pub u64);
 
-impl Dice {
+impl Rng {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -101,28 +101,28 @@ pub enum Step {
 pub const SLOTS: u64 = 24;
 
 /// A random program.
-pub fn program(len: usize, dice: &mut Dice) -> Vec<Step> {
-    (0..len).map(|_| step(dice)).collect()
+pub fn program(len: usize, rng: &mut Rng) -> Vec<Step> {
+    (0..len).map(|_| step(rng)).collect()
 }
 
-fn step(dice: &mut Dice) -> Step {
-    let slot = dice.below(SLOTS);
+fn step(rng: &mut Rng) -> Step {
+    let slot = rng.below(SLOTS);
     // Rising now and then, and stale now and then.
-    let rise = [-1, 0, 0, 0, 0, 0, 0, 1][dice.below(8) as usize];
-    let bid = Bid { rise, node: dice.below(2) };
-    let len = (dice.below(8) * dice.below(9) * 60) as usize;
-    let wait = dice.below(4) > 0;
-    match dice.below(42) {
+    let rise = [-1, 0, 0, 0, 0, 0, 0, 1][rng.below(8) as usize];
+    let bid = Bid { rise, node: rng.below(2) };
+    let len = (rng.below(8) * rng.below(9) * 60) as usize;
+    let wait = rng.below(4) > 0;
+    match rng.below(42) {
         0..3 => Step::Promise { bid, wait },
         3..14 => Step::Accept { slot, bid, len, wait },
-        14..16 => Step::AcceptBatch { slot, count: 1 + dice.below(4), bid, len: len / 4, wait },
-        16..24 => Step::Commit { slot, right: dice.below(8) > 0, wait },
-        24..26 => Step::CommitBatch { slot, count: 1 + dice.below(6), wait },
+        14..16 => Step::AcceptBatch { slot, count: 1 + rng.below(4), bid, len: len / 4, wait },
+        16..24 => Step::Commit { slot, right: rng.below(8) > 0, wait },
+        24..26 => Step::CommitBatch { slot, count: 1 + rng.below(6), wait },
         26..28 => Step::CommitThrough { slot, wait },
         28..30 => Step::Learn { slot, bid, wait },
-        30..33 => Step::TruncateBefore { back: dice.below(4) },
+        30..33 => Step::TruncateBefore { back: rng.below(4) },
         33 => Step::TruncateAfter { slot },
-        34 => Step::Install { ahead: dice.below(5) },
+        34 => Step::Install { ahead: rng.below(5) },
         35..37 => Step::Checkpoint,
         37 => Step::Reopen,
         38 => Step::AcceptAgain { slot, bid },

@@ -7,9 +7,9 @@ use esker_consensus::{Ballot, Error, Mode, Result, Ticket};
 use esker_disk::Disk;
 
 use super::model::Verdict;
-use super::{Bid, Life, Lived, Step, World, broken, ensure};
+use super::{Bid, Life, Lived, SimEnv, Step, broken, ensure};
 
-impl World {
+impl SimEnv {
     pub(super) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
         let start = self.model.start;
         match *step {
@@ -83,26 +83,27 @@ impl World {
                     Err(error) => return self.stop(&error, "a promise's ticket"),
                 };
                 self.model.durable(&self.setup);
-                let mut told = BTreeMap::new();
+                let mut reported = BTreeMap::new();
                 let visited = promised.for_each(|entry| {
                     let committed = entry.is_committed();
-                    told.insert(entry.slot(), (entry.ballot(), entry.value().to_vec(), committed));
+                    reported
+                        .insert(entry.slot(), (entry.ballot(), entry.value().to_vec(), committed));
                     ControlFlow::Continue(())
                 });
                 if let Err(error) = visited {
                     return self.stop(&error, "a promise's answer");
                 }
                 for (n, slot) in &self.model.slots {
-                    let told = told.get(n);
-                    let same = match (&slot.committed, &slot.accepted, told) {
-                        (Some(value), _, Some((_, told, true))) => value == told,
+                    let reported = reported.get(n);
+                    let same = match (&slot.committed, &slot.accepted, reported) {
+                        (Some(value), _, Some((_, reported, true))) => value == reported,
                         (None, Some((ballot, value)), Some((b, v, false))) => {
                             (ballot, value) == (b, v)
                         }
                         (None, None, None) => true,
                         _ => false,
                     };
-                    ensure!(same, "the promise tells {told:?} of slot {n}");
+                    ensure!(same, "the promise tells {reported:?} of slot {n}");
                 }
                 Ok(())
             }
@@ -111,9 +112,9 @@ impl World {
 
     /// Holds an accept's answer against what has to become of it. An error that only a dead disk can
     /// give ends the life.
-    fn judged<T>(&mut self, n: u64, ballot: Ballot, value: &[u8], told: &Result<T>) -> Lived {
+    fn judged<T>(&mut self, n: u64, ballot: Ballot, value: &[u8], reported: &Result<T>) -> Lived {
         let verdict = self.model.judge(n, ballot, value, self.setup.room());
-        let said = match told {
+        let said = match reported {
             Ok(_) if verdict == Verdict::Same => Verdict::Same,
             Ok(_) => Verdict::Stored,
             Err(Error::StaleBallot { promised }) => {
@@ -157,9 +158,9 @@ impl World {
     }
 
     fn accept(&mut self, life: &Life, n: u64, ballot: Ballot, value: Vec<u8>, wait: bool) -> Lived {
-        let told = life.log.accept(n, ballot, &value);
-        self.judged(n, ballot, &value, &told)?;
-        let Ok(ticket) = told else { return Ok(()) };
+        let reported = life.log.accept(n, ballot, &value);
+        self.judged(n, ballot, &value, &reported)?;
+        let Ok(ticket) = reported else { return Ok(()) };
         self.model.accepted(n, ballot, value, self.setup.mode);
         self.acknowledged(ticket, wait)
     }
@@ -176,12 +177,12 @@ impl World {
         let ballot = self.ballot(bid);
         let values: Vec<_> = slots.map(|n| (n, self.value(len))).collect();
         let pairs: Vec<_> = values.iter().map(|(n, value)| (*n, value.as_slice())).collect();
-        let told = life.log.accept_batch(ballot, &pairs);
-        let (partly, told) = match told {
+        let reported = life.log.accept_batch(ballot, &pairs);
+        let (partly, reported) = match reported {
             Err(Error::BatchFailed { accepted, ticket, source }) => {
                 (Some((accepted, ticket)), Err(*source))
             }
-            told => (None, told),
+            reported => (None, reported),
         };
         for (before, (n, value)) in values.into_iter().enumerate() {
             if self.model.judge(n, ballot, &value, self.setup.room()) != Verdict::Stored {
@@ -192,7 +193,7 @@ impl World {
                     dead || accepted == before,
                     "{accepted} of {before} are said to be accepted"
                 );
-                self.judged(n, ballot, &value, &told)?;
+                self.judged(n, ballot, &value, &reported)?;
                 return match partly {
                     Some((_, ticket)) => self.acknowledged(ticket, wait),
                     None => Ok(()),
@@ -200,7 +201,7 @@ impl World {
             }
             self.model.accepted(n, ballot, value, self.setup.mode);
         }
-        match told {
+        match reported {
             Ok(ticket) => self.acknowledged(ticket, wait),
             Err(error) => self.stop(&error, "accept_batch"),
         }
@@ -211,9 +212,9 @@ impl World {
         let Some(slot) = self.model.slots.get(&n) else { return Ok(()) };
         let Some((accepted, value)) = slot.accepted.clone() else { return Ok(()) };
         let ballot = if slot.committed.is_some() { self.ballot(bid) } else { accepted };
-        let told = life.log.accept(n, ballot, &value);
-        self.judged(n, ballot, &value, &told)?;
-        match told.map(Ticket::wait) {
+        let reported = life.log.accept(n, ballot, &value);
+        self.judged(n, ballot, &value, &reported)?;
+        match reported.map(Ticket::wait) {
             Ok(Err(error)) => self.stop(&error, "an accept's ticket, once more"),
             Ok(Ok(())) if self.setup.mode == Mode::Durable => {
                 let slot = self.model.slots.get_mut(&n).unwrap();
@@ -269,8 +270,8 @@ impl World {
             // Some of it may have been written.
             Err(error) => return self.stop(&error, "commit_batch"),
         };
-        let told: Vec<bool> = done.results.iter().map(Result::is_ok).collect();
-        ensure!(told == expected, "the batch tells {told:?} of the slots from {first} on");
+        let reported: Vec<bool> = done.results.iter().map(Result::is_ok).collect();
+        ensure!(reported == expected, "the batch tells {reported:?} of the slots from {first} on");
         self.committed(done.ticket, wait, "a batch's ticket")
     }
 
@@ -376,7 +377,7 @@ impl World {
         ];
         for error in said {
             match error {
-                Some(Error::Truncated { floor: told }) if told == floor => {}
+                Some(Error::Truncated { floor: reported }) if reported == floor => {}
                 Some(error) if !self.disk.is_on() => return self.stop(&error, ""),
                 other => broken!("below the floor {floor}: {other:?}"),
             }
@@ -438,11 +439,11 @@ impl World {
             let dir = self.disk.process().open_dir(std::path::Path::new(super::DIR)).unwrap();
             dir.unlink("note").unwrap();
         }
-        let all = |world: &Self| {
-            let slots = world.model.slots.iter();
+        let all = |sim_env: &Self| {
+            let slots = sim_env.model.slots.iter();
             let slots: Vec<_> =
                 slots.map(|(n, s)| (*n, s.accepted.clone(), s.committed.clone())).collect();
-            (slots, world.model.promise)
+            (slots, sim_env.model.promise)
         };
         // What a crash forgot in volatile mode may be found again by reading everything.
         let exact = with_note || self.setup.mode == Mode::Durable;

@@ -6,7 +6,7 @@ use esker_disk::sim::{CutPoint, Persist};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Bid, SLOTS, Setup, Step, World};
+use super::{Bid, SLOTS, Setup, SimEnv, Step};
 
 /// How a life ends. Places are told in operations of the disk from the life's beginning on, recovery
 /// included; a life that is over before is ended behind its last step.
@@ -29,25 +29,25 @@ pub struct Case {
 impl Case {
     /// Lives them all, and looks at everything behind every step.
     pub fn run(&self) -> Result<(), String> {
-        let mut world = World::new(self.setup, self.seed);
-        world.looks = true;
+        let mut sim_env = SimEnv::new(self.setup, self.seed);
+        sim_env.checks = true;
         for (n, (steps, end)) in self.lives.iter().enumerate() {
-            let begin = world.disk.operations();
+            let begin = sim_env.disk.operations();
             let lived = match *end {
                 End::CutBefore(at, how) => {
-                    world.live_and_die(steps, CutPoint::Before(begin + at), how)
+                    sim_env.live_and_die(steps, CutPoint::Before(begin + at), how)
                 }
                 End::CutDuring(at, how) => {
-                    world.live_and_die(steps, CutPoint::During(begin + at), how)
+                    sim_env.live_and_die(steps, CutPoint::During(begin + at), how)
                 }
                 End::KilledBefore(at) => {
-                    world.live_and_be_killed(steps, CutPoint::Before(begin + at))
+                    sim_env.live_and_be_killed(steps, CutPoint::Before(begin + at))
                 }
-                End::Closed => world.live_and_close(steps),
+                End::Closed => sim_env.live_and_close(steps),
             };
             lived.map_err(|what| format!("life {n}: {what}"))?;
         }
-        world.live_and_close(&[])
+        sim_env.live_and_close(&[])
     }
 }
 

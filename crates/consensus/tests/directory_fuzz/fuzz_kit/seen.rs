@@ -55,18 +55,19 @@ pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
     }
     let mut options = IterateOptions::default();
     options.skip_errors = true;
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     let from = state.start;
     let done = log.iterate(from.., options, |entry| {
-        told.insert(entry.slot(), entry.value().to_vec());
+        reported.insert(entry.slot(), entry.value().to_vec());
         ControlFlow::Continue(())
     });
     done.map_err(|error| format!("iterating: {error:?}"))?;
     let committed = state.slots.iter().filter(|(_, slot)| slot.committed);
     let committed: BTreeMap<u64, Vec<u8>> =
         committed.map(|(slot, there)| (*slot, there.value.clone())).collect();
-    if committed != told {
-        let (one, other): (Vec<_>, Vec<_>) = (committed.keys().collect(), told.keys().collect());
+    if committed != reported {
+        let (one, other): (Vec<_>, Vec<_>) =
+            (committed.keys().collect(), reported.keys().collect());
         return Err(format!("slots {one:?} are read as committed, and {other:?} are told"));
     }
     let open = log.scan_uncommitted(&guard).map_err(|error| format!("scanning: {error:?}"))?;

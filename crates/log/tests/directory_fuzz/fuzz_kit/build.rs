@@ -86,10 +86,10 @@ impl Builder {
             println!("{sessions:?}");
         }
         for (n, session) in sessions.iter().enumerate() {
-            let told = |what: String| format!("session {n}: {what}");
-            self.session(session).map_err(told)?;
+            let reported = |what: String| format!("session {n}: {what}");
+            self.session(session).map_err(reported)?;
             if session.repair {
-                self.harm_and_repair().map_err(told)?;
+                self.harm_and_repair().map_err(reported)?;
             }
             if n + 1 < sessions.len() {
                 self.older.push(files(&self.disk));

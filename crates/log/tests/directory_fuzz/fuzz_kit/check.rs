@@ -149,18 +149,18 @@ pub fn check(
     let real = rng.percent(2);
     let (quick, reader) = (rng.percent(50), rng.percent(6));
     let place = || Place::new(sample, damaged, real);
-    let sound = by_verify(&damage, &place()?).map_err(|what| format!("verify: {what}"))?;
+    let verifies = by_verify(&damage, &place()?).map_err(|what| format!("verify: {what}"))?;
     let full = by_opening(&damage, &place()?, OpenCheck::Full)
         .map_err(|what| format!("full opening: {what}"))?;
     // Where nothing of a log is left, opening makes a new one.
     let gone = !damaged.keys().any(|name| layout(name));
-    if full.is_loud() == sound && !gone {
-        return Err(format!("verify says sound: {sound}, and opening says {full:?}"));
+    if full.is_loud() == verifies && !gone {
+        return Err(format!("verify says sound: {verifies}, and opening says {full:?}"));
     }
     if gone {
         return Ok("gone");
     }
-    if let (Opened::Met, true) = (&full, sound) {
+    if let (Opened::Met, true) = (&full, verifies) {
         return Err("a full check at opening passed over damage".into());
     }
     if quick {
@@ -170,7 +170,7 @@ pub fn check(
     if reader {
         by_reader(&damage, &place()?).map_err(|what| format!("reader: {what}"))?;
     }
-    let repaired = repaired::check(&damage, &place()?, sound, rng)?;
+    let repaired = repaired::check(&damage, &place()?, verifies, rng)?;
     Ok(match (full, repaired) {
         (Opened::Whole | Opened::Cut, _) => "whole",
         (_, true) => "repaired",

@@ -11,7 +11,12 @@ use super::reading::{self, Item};
 
 /// Repairs in one of the ways there are, and holds the log that is left against the history. Gives
 /// whether there was something to repair, and it was.
-pub fn check(damage: &Corruption<'_>, place: &Place, sound: bool, rng: &mut Rng) -> Checked<bool> {
+pub fn check(
+    damage: &Corruption<'_>,
+    place: &Place,
+    verifies: bool,
+    rng: &mut Rng,
+) -> Checked<bool> {
     let way =
         [OnCorruption::Fail, OnCorruption::Fail, OnCorruption::Quarantine, OnCorruption::Truncate]
             [rng.index(4)];
@@ -21,11 +26,11 @@ pub fn check(damage: &Corruption<'_>, place: &Place, sound: bool, rng: &mut Rng)
     };
     let what = |what: String| format!("behind a repair ({way:?}): {what}");
     match done.map_err(what)? {
-        Done::Refused if sound => Err(what("refused, and verify calls it sound".into())),
+        Done::Refused if verifies => Err(what("refused, and verify calls it sound".into())),
         Done::Refused => Ok(false),
-        Done::Left(told) => {
+        Done::Left(reported) => {
             let kept = way != OnCorruption::Truncate;
-            left(damage, place, kept, told).map_err(what).map(|()| !sound)
+            left(damage, place, kept, reported).map_err(what).map(|()| !verifies)
         }
     }
 }
@@ -66,7 +71,7 @@ fn refused(damage: &Corruption<'_>, error: &Error) -> Checked<Done> {
     }
 }
 
-fn left(damage: &Corruption<'_>, place: &Place, kept: bool, told: bool) -> Checked {
+fn left(damage: &Corruption<'_>, place: &Place, kept: bool, reported: bool) -> Checked {
     is_sound(place)?;
     let engine = Engine::manual();
     let open = || {
@@ -85,12 +90,12 @@ fn left(damage: &Corruption<'_>, place: &Place, kept: bool, told: bool) -> Check
         .map(Item::last)
         .collect();
     if kept {
-        let begins_anew = (damage.trim_is_lost() && told).then(|| log.accepted().0);
+        let begins_anew = (damage.trim_is_lost() && reported).then(|| log.accepted().0);
         damage.nothing_is_silent(&read, begins_anew)?;
         if let Some(seq) = damage.intact.iter().find(|seq| !there.contains(seq)) {
             return Err(format!("INTACT {seq} was given up"));
         }
-        if !told && damage.claimed.iter().any(|seq| !there.contains(seq)) {
+        if !reported && damage.claimed.iter().any(|seq| !there.contains(seq)) {
             return Err("SILENT LOSS: it says that nothing was damaged".into());
         }
     }

@@ -4,7 +4,7 @@ use esker_disk::sim::SimDisk;
 use esker_log::{Corruption, Engine, Error, Log, OpenCheck, Reader, Seq, Start, verify};
 
 use super::DIR;
-use super::harm::Harm;
+use super::edits::Edit;
 use super::map::Place;
 use super::reading::{self, Item, Read};
 use super::sample::{Sample, options};
@@ -44,25 +44,25 @@ pub enum Asking {
 
 /// Asks, and demands one of the three answers. What a claim that is left says was durable must be
 /// there, or missed loudly.
-pub fn ask(sample: &Sample, disk: &SimDisk, harm: &Harm, asking: Asking) -> Checked<Opened> {
-    let guarantee = sample.map.claim_without(&harm.file, &harm.at);
+pub fn ask(sample: &Sample, disk: &SimDisk, edit: &Edit, asking: Asking) -> Checked<Opened> {
+    let guarantee = sample.map.claim_without(&edit.file, &edit.at);
     let before = (asking == Asking::Everybody).then(|| disk.fingerprint());
-    let sound = told_by_verify(sample, disk, harm, guarantee).map_err(in_("verify"))?;
+    let verifies = told_by_verify(sample, disk, edit, guarantee).map_err(in_("verify"))?;
     if let Some(before) = before {
         told_by_reader(sample, disk, guarantee).map_err(in_("reader"))?;
         if disk.fingerprint() != before {
             return Err("reading changed the files".into());
         }
     }
-    let full = told_by_open(sample, disk, harm, guarantee, OpenCheck::Full);
+    let full = told_by_open(sample, disk, edit, guarantee, OpenCheck::Full);
     let full = full.map_err(in_("full open"))?;
     if matches!(full, Opened::Met(_)) {
         return Err("opening with a full check passed over damage".into());
     }
-    if sound != full.damage().is_none() {
-        return Err(format!("verify says sound: {sound}, and opening says {full:?}"));
+    if verifies != full.damage().is_none() {
+        return Err(format!("verify says sound: {verifies}, and opening says {full:?}"));
     }
-    let quick = told_by_open(sample, disk, harm, guarantee, OpenCheck::Quick);
+    let quick = told_by_open(sample, disk, edit, guarantee, OpenCheck::Quick);
     quick.map_err(in_("quick open"))
 }
 
@@ -71,18 +71,18 @@ fn in_(what: &'static str) -> impl Fn(String) -> String {
 }
 
 /// Whether `verify` calls the log sound.
-fn told_by_verify(sample: &Sample, disk: &SimDisk, harm: &Harm, guarantee: u64) -> Checked<bool> {
+fn told_by_verify(sample: &Sample, disk: &SimDisk, edit: &Edit, guarantee: u64) -> Checked<bool> {
     let engine = Engine::manual();
     let report = match verify(DIR, &options(disk, &engine)) {
         Ok(report) => report,
         Err(Error::Corrupted(damage)) => {
-            names_the_harm(sample, harm, &damage)?;
+            names_the_harm(sample, edit, &damage)?;
             return Ok(false);
         }
         Err(other) => return Err(format!("{other:?}")),
     };
     if let Some(first) = report.damage.first() {
-        names_the_harm(sample, harm, first)?;
+        names_the_harm(sample, edit, first)?;
         return Ok(false);
     }
     if report.last.0 < guarantee {
@@ -120,7 +120,7 @@ fn told_by_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
 fn told_by_open(
     sample: &Sample,
     disk: &SimDisk,
-    harm: &Harm,
+    edit: &Edit,
     guarantee: u64,
     validate: OpenCheck,
 ) -> Checked<Opened> {
@@ -133,7 +133,7 @@ fn told_by_open(
     let log = match Log::open(DIR, options) {
         Ok(log) => log,
         Err(Error::Corrupted(damage)) => {
-            names_the_harm(sample, harm, &damage)?;
+            names_the_harm(sample, edit, &damage)?;
             if disk.fingerprint() != before {
                 return Err("opening refused and changed the files".into());
             }
@@ -149,9 +149,9 @@ fn told_by_open(
             ended(sample, &log, read.last(), guarantee)
         }
         Some(Error::Corrupted(damage)) => {
-            names_the_harm(sample, harm, &damage)?;
+            names_the_harm(sample, edit, &damage)?;
             delivered_up_to(sample, &read.items, &damage)?;
-            resumes(sample, &log, harm)?;
+            resumes(sample, &log, edit)?;
             single_reads(sample, &log, Some(&damage))?;
             Ok(Opened::Met(damage))
         }
@@ -192,17 +192,17 @@ fn brief(item: &Item) -> String {
 }
 
 /// The error has to name the file that was harmed, and a byte of the part that is lost by that.
-fn names_the_harm(sample: &Sample, harm: &Harm, damage: &Corruption) -> Checked {
-    let (start, after) = match sample.map.place(&harm.file, harm.at.start) {
+fn names_the_harm(sample: &Sample, edit: &Edit, damage: &Corruption) -> Checked {
+    let (start, after) = match sample.map.place(&edit.file, edit.at.start) {
         Place::Unit(_, unit) => (unit.at.start as u64, unit.prev_seq),
         Place::Header(segment) => (0, segment.prev_seq),
         Place::Manifest => (0, 0),
         _ => return Err(format!("nothing of the log was harmed, and it says {damage}")),
     };
-    if damage.file != harm.file {
+    if damage.file != edit.file {
         return Err(format!("the wrong file is blamed: {damage}"));
     }
-    if damage.offset < start || damage.offset > harm.at.start {
+    if damage.offset < start || damage.offset > edit.at.start {
         return Err(format!("byte {start} begins what is harmed, and it says {damage}"));
     }
     if damage.after.0 != after {
@@ -222,9 +222,9 @@ fn delivered_up_to(sample: &Sample, items: &[Item], damage: &Corruption) -> Chec
 }
 
 /// A reader that asks for what stands behind the harmed units gets it.
-fn resumes(sample: &Sample, log: &Log, harm: &Harm) -> Checked {
-    let Some(last) = sample.map.last_harmed(&harm.file, &harm.at) else {
-        return Err(format!("a reader met damage, and no unit was harmed by {harm}"));
+fn resumes(sample: &Sample, log: &Log, edit: &Edit) -> Checked {
+    let Some(last) = sample.map.last_corrupted(&edit.file, &edit.at) else {
+        return Err(format!("a reader met damage, and no unit was harmed by {edit}"));
     };
     let rest = reading::of_log(log, Start::After(Seq(last)))?;
     let want: Vec<_> = sample.items.iter().filter(|item| item.last() > last).collect();

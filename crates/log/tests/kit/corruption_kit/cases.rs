@@ -20,9 +20,9 @@ fn keep_panics_quiet() {
     ONCE.call_once(|| {
         let usual = take_hook();
         set_hook(Box::new(move |panic| {
-            let inside = PANIC.with_borrow_mut(|told| match told {
-                Some(told) => {
-                    *told = panic.to_string();
+            let inside = PANIC.with_borrow_mut(|reported| match reported {
+                Some(reported) => {
+                    *reported = panic.to_string();
                     true
                 }
                 None => false,

@@ -102,7 +102,7 @@ pub struct Segment {
     pub footer: Option<Range<usize>>,
     /// Headers of units behind the end that are sound, when the rest of their units is not: where
     /// they stand and what they claim.
-    pub strays: Vec<(usize, u64)>,
+    pub orphan_units: Vec<(usize, u64)>,
 }
 
 /// Reads a sound segment file; `None` when it has no header yet.
@@ -132,7 +132,7 @@ pub fn segment(bytes: &[u8]) -> Option<Segment> {
         units: Vec::new(),
         end: BLOCK,
         footer: None,
-        strays: Vec::new(),
+        orphan_units: Vec::new(),
     };
     let mut last = segment.prev_seq;
     while let Some((unit, next)) = unit(bytes, salt, segment.end, chain) {
@@ -147,7 +147,7 @@ pub fn segment(bytes: &[u8]) -> Option<Segment> {
         if let Some(head) = head
             && word(head, 4) == sum_of(head, 0..UNIT_HEADER, 4, |head| salt.bind(at, head))
         {
-            segment.strays.push((at, long(head, 40)));
+            segment.orphan_units.push((at, long(head, 40)));
         }
     }
     Some(segment)
@@ -197,11 +197,11 @@ pub fn unit(bytes: &[u8], salt: Salt, at: usize, chain: u32) -> Option<(Unit, u3
         unit.records.push(record);
     }
     let padding = bytes.get(at + used..unit.at.end)?;
-    let sound = here == at + used
+    let verifies = here == at + used
         && prev == unit.last_seq
         && digest == long(head, 16)
         && padding.iter().all(|&byte| byte == 0);
-    sound.then_some((unit, sum))
+    verifies.then_some((unit, sum))
 }
 
 fn record(bytes: &[u8], salt: Salt, at: usize, prev: u64) -> Option<(Record, u32)> {
@@ -209,9 +209,9 @@ fn record(bytes: &[u8], salt: Salt, at: usize, prev: u64) -> Option<(Record, u32
     let (size, sum, seq) = (word(head, 0) as usize, word(head, 4), long(head, 8));
     let payload = at + RECORD_HEADER..at + size;
     let bound = salt.bind(at, &[&head[..4], &head[8..]].concat());
-    let sound = bound.rotate_left(1) ^ crc(bytes.get(payload.clone())?) == sum;
+    let verifies = bound.rotate_left(1) ^ crc(bytes.get(payload.clone())?) == sum;
     let at = at..at + size.next_multiple_of(8);
-    sound.then_some((Record { at, seq, prev, payload }, sum))
+    verifies.then_some((Record { at, seq, prev, payload }, sum))
 }
 
 fn footer(bytes: &[u8], salt: Salt, at: usize, chain: u32) -> Option<Range<usize>> {
@@ -306,14 +306,14 @@ pub fn durable(manifest: &[u8]) -> u64 {
 /// Where the slots of a mark page stand that are sound, with their sessions and records.
 pub fn slots(mark: &[u8]) -> Vec<(Range<usize>, u64, u64)> {
     let slots = mark.chunks(BLOCK).take(2).enumerate();
-    let sound = |slot: &[u8]| {
+    let verifies = |slot: &[u8]| {
         slot.len() >= MARK && word(slot, 0) == 0xE5CE_3A4C && word(slot, 4) == crc(&slot[8..MARK])
     };
-    let slots = slots.filter(|(_, slot)| sound(slot));
+    let slots = slots.filter(|(_, slot)| verifies(slot));
     slots.map(|(n, slot)| (n * BLOCK..n * BLOCK + MARK, long(slot, 24), long(slot, 40))).collect()
 }
 
 /// The record that a mark page tells: that of the newest sound slot.
-pub fn told(mark: &[u8]) -> Option<u64> {
+pub fn reported(mark: &[u8]) -> Option<u64> {
     slots(mark).into_iter().map(|(_, session, seq)| (session, seq)).max().map(|(_, seq)| seq)
 }

@@ -74,8 +74,9 @@ impl Map {
                         .iter()
                         .map(|unit| claim(unit.at.start..unit.at.start + UNIT_HEADER, unit.claim)),
                 );
-                let strays = segment.strays.iter();
-                map.claims.extend(strays.map(|(at, seq)| claim(*at..*at + UNIT_HEADER, *seq)));
+                let orphan_units = segment.orphan_units.iter();
+                map.claims
+                    .extend(orphan_units.map(|(at, seq)| claim(*at..*at + UNIT_HEADER, *seq)));
                 map.segments.push(segment);
             }
         }
@@ -109,27 +110,28 @@ impl Map {
     }
 
     /// The last record of the units that these bytes of a segment file touch.
-    pub fn last_harmed(&self, file: &Path, harmed: &Range<u64>) -> Option<u64> {
+    pub fn last_corrupted(&self, file: &Path, corrupted: &Range<u64>) -> Option<u64> {
         let owner = self.segments.iter().find(|segment| segment_path(segment.number) == file)?;
-        let touched =
-            |unit: &&Unit| (unit.at.start as u64) < harmed.end && harmed.start < unit.at.end as u64;
+        let touched = |unit: &&Unit| {
+            (unit.at.start as u64) < corrupted.end && corrupted.start < unit.at.end as u64
+        };
         owner.units.iter().filter(touched).map(|unit| unit.last_seq).max()
     }
 
     /// Whether harm to a header leaves nothing that says that the segment's last unit was durable. Then
     /// the unit is a torn tail.
-    pub fn is_headless_tail(&self, file: &Path, harmed: &Range<u64>) -> bool {
-        let Place::Header(segment) = self.place(file, harmed.start) else { return false };
+    pub fn is_headless_tail(&self, file: &Path, corrupted: &Range<u64>) -> bool {
+        let Place::Header(segment) = self.place(file, corrupted.start) else { return false };
         let last = segment.units.last().map_or(0, |unit| unit.last_seq);
-        last > self.claim_without(file, harmed)
+        last > self.claim_without(file, corrupted)
     }
 
     /// The highest claim that is left when these bytes of a file are harmed.
-    pub fn claim_without(&self, file: &Path, harmed: &Range<u64>) -> u64 {
-        let harmed = |claim: &&Claim| {
-            claim.file == file && claim.at.start < harmed.end && harmed.start < claim.at.end
+    pub fn claim_without(&self, file: &Path, corrupted: &Range<u64>) -> u64 {
+        let corrupted = |claim: &&Claim| {
+            claim.file == file && claim.at.start < corrupted.end && corrupted.start < claim.at.end
         };
-        let left = self.claims.iter().filter(|claim| !harmed(claim));
+        let left = self.claims.iter().filter(|claim| !corrupted(claim));
         left.map(|claim| claim.seq).max().unwrap_or(0)
     }
 }

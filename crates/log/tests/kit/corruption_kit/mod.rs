@@ -12,11 +12,11 @@
 
 pub mod answers;
 pub mod cases;
+pub mod edits;
 pub mod format;
-pub mod harm;
-pub mod healing;
 pub mod map;
 pub mod reading;
+pub mod repairs;
 pub mod sample;
 
 /// Where the logs live on the simulated disk.

@@ -8,10 +8,10 @@ use esker_disk::{Disk, Open, read_full_at};
 use esker_log::{Engine, Log, Numbered, OpenCheck, Options, Seq, repair};
 
 use super::DIR;
-use super::harm::put;
-use super::healing::{check_log, without};
+use super::edits::put;
 use super::map::{Map, in_dir, segment_path};
 use super::reading::Item;
+use super::repairs::{check_log, without};
 
 /// A log at rest.
 #[derive(Debug, Clone)]

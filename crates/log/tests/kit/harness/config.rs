@@ -8,7 +8,7 @@ use esker_disk::Disk;
 use esker_disk::sim::{CacheAfterFailedSync, Sector, SimDisk, SimOptions};
 use esker_log::{Direct, Engine, OpenCheck, Options, Policy, Retention};
 
-use super::dice::Dice;
+use super::rng::Rng;
 use super::{BATCH, PERIOD};
 
 /// A log's options and its disk's, small enough that segments turn often.
@@ -98,7 +98,7 @@ impl Config {
     }
 
     /// Any of all.
-    pub fn any(dice: &mut Dice) -> Self {
+    pub fn any(rng: &mut Rng) -> Self {
         let caches = [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];
         let kept = [
             Retention::NONE,
@@ -110,17 +110,17 @@ impl Config {
             records(20),
         ];
         Self {
-            policy: dice.pick(&policies()),
-            sector: dice.pick(&SECTORS),
-            direct: dice.percent(50),
-            dsync: dice.percent(50),
-            cache: dice.pick(&caches),
-            buffers: 2 + dice.below(3) as u32,
-            tail_cache: dice.pick(&[0, 32 << 10, 8 << 20]),
-            retention: dice.pick(&kept),
-            segment_records: dice.pick(&[None, None, Some(3), Some(9)]),
+            policy: rng.pick(&policies()),
+            sector: rng.pick(&SECTORS),
+            direct: rng.percent(50),
+            dsync: rng.percent(50),
+            cache: rng.pick(&caches),
+            buffers: 2 + rng.below(3) as u32,
+            tail_cache: rng.pick(&[0, 32 << 10, 8 << 20]),
+            retention: rng.pick(&kept),
+            segment_records: rng.pick(&[None, None, Some(3), Some(9)]),
             reserve: None,
-            validate: dice.pick(&[OpenCheck::Quick, OpenCheck::Quick, OpenCheck::Full]),
+            validate: rng.pick(&[OpenCheck::Quick, OpenCheck::Quick, OpenCheck::Full]),
         }
     }
 

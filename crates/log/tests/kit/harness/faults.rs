@@ -5,11 +5,11 @@ use esker_disk::sim::{Effect, Fault, Persist};
 use esker_log::{Error, Start};
 
 use super::config::Config;
-use super::dice::Dice;
+use super::history::History;
 use super::plan::{How, Plan};
-use super::witness::Witness;
+use super::rng::Rng;
+use super::sim_env::{Life, SimEnv, Stop};
 use super::workload::{Sizes, Step, workload};
-use super::world::{Life, Stop, World};
 
 /// All operations that a fault can strike.
 pub const OPS: [Op; 11] = [
@@ -38,15 +38,15 @@ pub enum Ran {
 }
 
 /// Opens a log and goes through the steps, with the fault in force from the start.
-pub fn run_struck(world: &mut World, steps: &[Step], fault: Fault) -> Result<Ran, String> {
-    world.disk.inject(fault);
-    let mut life = match world.open() {
+pub fn run_struck(sim_env: &mut SimEnv, steps: &[Step], fault: Fault) -> Result<Ran, String> {
+    sim_env.disk.inject(fault);
+    let mut life = match sim_env.open() {
         Ok(life) => life,
         Err(Stop::Failed(error)) => return Ok(Ran::NotOpened(error)),
         Err(stop) => return Err(format!("{stop:?}")),
     };
     for step in steps {
-        match world.go(&mut life, std::slice::from_ref(step)) {
+        match sim_env.go(&mut life, std::slice::from_ref(step)) {
             Ok(()) => {}
             Err(Stop::Failed(error)) => {
                 return Ok(Ran::Failed { life, step: step.clone(), error });
@@ -70,7 +70,7 @@ pub fn is_cause(cause: &esker_disk::Error, op: Op, effect: &Effect) -> bool {
 }
 
 /// A log whose write or sync failed: refuses every append with the cause, and goes on reading.
-pub fn check_latched(world: &World, life: &Life, op: Op, effect: &Effect) -> Result<(), String> {
+pub fn check_latched(sim_env: &SimEnv, life: &Life, op: Op, effect: &Effect) -> Result<(), String> {
     let log = &life.log;
     let before = log.accepted();
     let late = [b"late", b"late"];
@@ -90,9 +90,9 @@ pub fn check_latched(world: &World, life: &Life, op: Op, effect: &Effect) -> Res
     if log.accepted() != before {
         return Err("something was accepted after a failure".into());
     }
-    let seen = world.read_all(log, Start::Oldest).map_err(|stop| format!("{stop:?}"))?;
-    world.model.matches(&seen)?;
-    for entry in world.model.readable() {
+    let seen = sim_env.read_all(log, Start::Oldest).map_err(|stop| format!("{stop:?}"))?;
+    sim_env.model.matches(&seen)?;
+    for entry in sim_env.model.readable() {
         match log.read(entry.seq) {
             Ok(view) if *view == *entry.payload => {}
             other => return Err(format!("{} after a failure: {other:?}", entry.seq)),
@@ -105,8 +105,8 @@ pub fn check_latched(world: &World, life: &Life, op: Op, effect: &Effect) -> Res
 }
 
 /// Nothing was written to the file that failed, nor to a segment, nor synced, after the failure.
-pub fn check_left_alone(witness: &Witness) -> Result<(), String> {
-    let events = witness.events();
+pub fn check_left_alone(history: &History) -> Result<(), String> {
+    let events = history.events();
     let Some(failed) = events.iter().position(|event| !event.ok) else {
         return Ok(());
     };
@@ -138,37 +138,41 @@ pub const EXITS: [Exit; 4] = [
 
 /// The fault is over and the process goes. Reopening must work; what it calls durable must survive
 /// the power cut that follows at once; and the log goes on.
-pub fn exit_and_recover(world: &mut World, life: Option<Life>, exit: Exit) -> Result<(), String> {
-    world.disk.clear_faults();
+pub fn exit_and_recover(
+    sim_env: &mut SimEnv,
+    life: Option<Life>,
+    exit: Exit,
+) -> Result<(), String> {
+    sim_env.disk.clear_faults();
     if let Exit::Die(how) = exit {
-        how.strike(&world.disk);
-        world.disk.power_on();
+        how.strike(&sim_env.disk);
+        sim_env.disk.power_on();
     }
     drop(life);
-    world.witness = None;
+    sim_env.history = None;
     // After a fault the page cache may hold anything.
-    world.model.lose_cache();
-    let told = |stop: Stop| format!("reopening after {exit:?}: {stop:?}");
-    let life = world.open().map_err(told)?;
-    world.die(life, How::Cut(Persist::Nothing))?;
-    let mut life = world.open().map_err(|stop| format!("the power went after that: {stop:?}"))?;
+    sim_env.model.lose_cache();
+    let reported = |stop: Stop| format!("reopening after {exit:?}: {stop:?}");
+    let life = sim_env.open().map_err(reported)?;
+    sim_env.die(life, How::Cut(Persist::Nothing))?;
+    let mut life = sim_env.open().map_err(|stop| format!("the power went after that: {stop:?}"))?;
     if !life.lost.is_empty() {
         return Err(format!("{} records were recovered, and lost again", life.lost.len()));
     }
-    let steps = workload(4, Sizes::Small, &mut Dice::new(7));
-    world.go(&mut life, &steps).map_err(told)?;
-    world.die(life, How::Cut(Persist::Random))?;
-    world.live_and_close(&[])
+    let steps = workload(4, Sizes::Small, &mut Rng::new(7));
+    sim_env.go(&mut life, &steps).map_err(reported)?;
+    sim_env.die(life, How::Cut(Persist::Random))?;
+    sim_env.live_and_close(&[])
 }
 
 /// The fault that strikes the `n`th of these calls, and the program it strikes.
 pub fn steps_under_faults(config: &Config) -> Vec<Step> {
-    let mut dice = Dice::new(config.buffers.into());
-    let mut steps = workload(12, Sizes::Moderate, &mut dice);
+    let mut rng = Rng::new(config.buffers.into());
+    let mut steps = workload(12, Sizes::Moderate, &mut rng);
     steps.push(Step::Reopen);
-    steps.extend(workload(8, Sizes::Moderate, &mut dice));
+    steps.extend(workload(8, Sizes::Moderate, &mut rng));
     steps.extend([Step::Truncate { percent: 70 }, Step::Run, Step::Read]);
-    steps.extend(workload(4, Sizes::Moderate, &mut dice));
+    steps.extend(workload(4, Sizes::Moderate, &mut rng));
     steps
 }
 

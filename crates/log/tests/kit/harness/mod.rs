@@ -12,13 +12,13 @@
 
 pub mod case;
 pub mod config;
-pub mod dice;
 pub mod faults;
+pub mod history;
 pub mod model;
 pub mod plan;
-pub mod witness;
+pub mod rng;
+pub mod sim_env;
 pub mod workload;
-pub mod world;
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 
-use super::dice::Dice;
+use super::rng::Rng;
 
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub const PERSISTS: [Persist; 4] =
     [Persist::Random, Persist::Torn, Persist::Nothing, Persist::Everything];
 
 impl How {
-    pub fn any(dice: &mut Dice) -> Self {
-        match dice.below(8) {
+    pub fn any(rng: &mut Rng) -> Self {
+        match rng.below(8) {
             0 => How::Kill,
             1 => How::Cut(Persist::Nothing),
             2 => How::Cut(Persist::Everything),
@@ -55,14 +55,14 @@ impl Plan {
     }
 
     /// One of the next `span` operations of the disk, or now and then of its reads.
-    pub fn within(disk: &SimDisk, span: u64, dice: &mut Dice) -> Self {
-        let at = dice.below(span);
-        let at = match dice.below(20) {
+    pub fn within(disk: &SimDisk, span: u64, rng: &mut Rng) -> Self {
+        let at = rng.below(span);
+        let at = match rng.below(20) {
             0 => CutPoint::BeforeRead(disk.reads() + at),
             n if n < 8 => CutPoint::Before(disk.operations() + at),
             _ => CutPoint::During(disk.operations() + at),
         };
-        Self { at, how: How::any(dice) }
+        Self { at, how: How::any(rng) }
     }
 
     pub fn arm(self, disk: &SimDisk) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::config::{BUFFER, SEGMENT};
-use super::dice::Dice;
+use super::rng::Rng;
 
 /// What becomes of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,47 +71,47 @@ pub enum Sizes {
 const BORDERS: [usize; 6] = [4096 - 88, 512 - 88, 1024 - 88, 8192 - 88, 4096 - 88 - 512, 0];
 
 impl Sizes {
-    pub fn draw(self, dice: &mut Dice) -> usize {
-        let small = |dice: &mut Dice| dice.index(300);
-        match (self, dice.below(100)) {
-            (Sizes::Small, _) | (_, 0..50) => small(dice),
-            (_, 50..65) => dice.index(5000),
-            (_, 65..75) => dice.pick(&BORDERS),
-            (Sizes::Mixed, 75..79) => SEGMENT as usize + dice.index(30_000),
-            _ => BUFFER as usize + dice.index(12_000),
+    pub fn draw(self, rng: &mut Rng) -> usize {
+        let small = |rng: &mut Rng| rng.index(300);
+        match (self, rng.below(100)) {
+            (Sizes::Small, _) | (_, 0..50) => small(rng),
+            (_, 50..65) => rng.index(5000),
+            (_, 65..75) => rng.pick(&BORDERS),
+            (Sizes::Mixed, 75..79) => SEGMENT as usize + rng.index(30_000),
+            _ => BUFFER as usize + rng.index(12_000),
         }
     }
 }
 
 /// A number of steps. Most write; all kinds come.
-pub fn workload(steps: usize, sizes: Sizes, dice: &mut Dice) -> Vec<Step> {
-    (0..steps).map(|_| step(sizes, dice)).collect()
+pub fn workload(steps: usize, sizes: Sizes, rng: &mut Rng) -> Vec<Step> {
+    (0..steps).map(|_| step(sizes, rng)).collect()
 }
 
-fn step(sizes: Sizes, dice: &mut Dice) -> Step {
-    let then = match dice.below(10) {
+fn step(sizes: Sizes, rng: &mut Rng) -> Step {
+    let then = match rng.below(10) {
         0..5 => Then::Wait,
         5..9 => Then::Drop,
         _ => Then::Keep,
     };
-    match dice.below(100) {
-        0..45 => Step::Append { len: sizes.draw(dice), then },
-        45..53 => Step::Numbered { gap: dice.below(4) * 10, len: sizes.draw(dice), then },
+    match rng.below(100) {
+        0..45 => Step::Append { len: sizes.draw(rng), then },
+        45..53 => Step::Numbered { gap: rng.below(4) * 10, len: sizes.draw(rng), then },
         53..71 => {
-            let records = 1 + dice.index(6);
+            let records = 1 + rng.index(6);
             Step::Batch {
-                lens: (0..records).map(|_| sizes.draw(dice).min(20_000)).collect(),
-                atomic: dice.percent(50),
-                gap: dice.percent(30).then(|| dice.below(5)),
+                lens: (0..records).map(|_| sizes.draw(rng).min(20_000)).collect(),
+                atomic: rng.percent(50),
+                gap: rng.percent(30).then(|| rng.below(5)),
                 then,
             }
         }
         71..73 => Step::Misnumbered,
         73..78 => Step::Flush { then },
         78..80 => Step::Settle,
-        80..83 => Step::Truncate { percent: dice.pick(&[0, 20, 50, 50, 90, 100]) },
+        80..83 => Step::Truncate { percent: rng.pick(&[0, 20, 50, 50, 90, 100]) },
         83..90 => Step::Run,
-        90..94 => Step::Advance(Duration::from_millis(1 + dice.below(15))),
+        90..94 => Step::Advance(Duration::from_millis(1 + rng.below(15))),
         94..98 => Step::Read,
         _ => Step::Reopen,
     }

@@ -10,10 +10,10 @@ use esker_log::{Append, Engine, Error, Log, Numbered, Policy, PriorShutdown, Seq
 
 use super::case::trace;
 use super::config::Config;
-use super::dice::{Dice, mix};
+use super::history::History;
 use super::model::{Entry, Model, Seen};
 use super::plan::{How, Plan};
-use super::witness::Witness;
+use super::rng::{Rng, mix};
 use super::workload::{Step, Then};
 use super::{BATCH, DIR, PERIOD};
 
@@ -42,14 +42,14 @@ fn broken<T>(what: impl Into<String>) -> Lived<T> {
 
 /// A disk, a log on it, and what must be in it.
 #[derive(Debug, Clone)]
-pub struct World {
+pub struct SimEnv {
     pub disk: SimDisk,
     pub config: Config,
     pub model: Model,
     /// Makes every payload another.
     nonce: u64,
     /// Watches the calls of each life from here on.
-    pub witness: Option<Witness>,
+    pub history: Option<History>,
 }
 
 /// A log that is open.
@@ -73,14 +73,14 @@ impl Drop for Life {
     }
 }
 
-impl World {
+impl SimEnv {
     pub fn new(config: Config, seed: u64) -> Self {
         Self {
             disk: config.disk(seed),
             config,
             model: Model::default(),
             nonce: mix(seed, 1),
-            witness: None,
+            history: None,
         }
     }
 
@@ -91,10 +91,10 @@ impl World {
 
     fn payload(&mut self, len: usize) -> Vec<u8> {
         self.nonce += 1;
-        let mut dice = Dice::new(mix(self.nonce, len as u64));
+        let mut rng = Rng::new(mix(self.nonce, len as u64));
         let mut payload = vec![0; len];
         for chunk in payload.chunks_mut(8) {
-            chunk.copy_from_slice(&dice.next().to_le_bytes()[..chunk.len()]);
+            chunk.copy_from_slice(&rng.next().to_le_bytes()[..chunk.len()]);
         }
         payload
     }
@@ -105,8 +105,8 @@ impl World {
     pub fn open_unseen(&mut self) -> Lived<Life> {
         let engine = Engine::manual();
         let process = Arc::new(self.disk.process());
-        let disk: Arc<dyn Disk> = match &self.witness {
-            Some(witness) => Arc::new(witness.watch(process)),
+        let disk: Arc<dyn Disk> = match &self.history {
+            Some(history) => Arc::new(history.watch(process)),
             None => process,
         };
         self.model.opening(self.config);
@@ -205,9 +205,9 @@ impl World {
 
     /// The last life of a test: goes through the steps, closes, and finds everything again.
     pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
-        let told = |stop: Stop| format!("{stop:?}");
-        let mut life = self.live(steps).map_err(told)?;
-        self.go(&mut life, &[Step::Read, Step::Reopen, Step::Read]).map_err(told)
+        let reported = |stop: Stop| format!("{stop:?}");
+        let mut life = self.live(steps).map_err(reported)?;
+        self.go(&mut life, &[Step::Read, Step::Reopen, Step::Read]).map_err(reported)
     }
 
     // ---- steps ---------------------------------------------------------------------------------
@@ -425,8 +425,8 @@ impl World {
         let names = self.disk.files(Path::new(DIR)).unwrap_or_default();
         let count = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count();
         let segments = life.log.metadata().segments;
-        let sound = (segments..=segments + 1).contains(&count(".seg"));
-        if sound && count(".spare") <= 2 && count(".new") == 0 {
+        let verifies = (segments..=segments + 1).contains(&count(".seg"));
+        if verifies && count(".spare") <= 2 && count(".new") == 0 {
             return Ok(());
         }
         broken(format!("{segments} segments are open, and these files are there: {names:?}"))

@@ -11,14 +11,14 @@ use super::sample::Sample;
 
 /// Bytes of one file that are not what they were.
 #[derive(Debug, Clone)]
-pub struct Harm {
+pub struct Edit {
     pub file: PathBuf,
     /// Everything in here may have changed.
     pub at: Range<u64>,
     what: String,
 }
 
-impl fmt::Display for Harm {
+impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.file.file_name().unwrap_or_default().to_string_lossy();
         write!(f, "{} of {name}", self.what)
@@ -26,44 +26,44 @@ impl fmt::Display for Harm {
 }
 
 /// A copy of the sample in which one bit is another.
-pub fn flip(sample: &Sample, file: &Path, byte: u64, bit: u64) -> (SimDisk, Harm) {
+pub fn flip(sample: &Sample, file: &Path, byte: u64, bit: u64) -> (SimDisk, Edit) {
     let disk = sample.disk.fork(byte);
     disk.flip_bit(file, byte * 8 + bit).unwrap();
-    let harm =
-        Harm { file: file.into(), at: byte..byte + 1, what: format!("bit {bit} of byte {byte}") };
-    (disk, harm)
+    let edit =
+        Edit { file: file.into(), at: byte..byte + 1, what: format!("bit {bit} of byte {byte}") };
+    (disk, edit)
 }
 
 /// A copy in which a file ends early.
-pub fn cut(sample: &Sample, file: &Path, len: u64) -> (SimDisk, Harm) {
+pub fn cut(sample: &Sample, file: &Path, len: u64) -> (SimDisk, Edit) {
     let disk = sample.disk.fork(len);
     disk.truncate(file, len).unwrap();
     (
         disk,
-        Harm { file: file.into(), at: len..u64::MAX, what: format!("everything from byte {len}") },
+        Edit { file: file.into(), at: len..u64::MAX, what: format!("everything from byte {len}") },
     )
 }
 
 /// A copy in which bytes of a file are others, or follow its end.
-pub fn overwrite(sample: &Sample, file: &Path, at: u64, bytes: &[u8]) -> (SimDisk, Harm) {
+pub fn overwrite(sample: &Sample, file: &Path, at: u64, bytes: &[u8]) -> (SimDisk, Edit) {
     let disk = sample.disk.fork(at);
     disk.overwrite(file, at, bytes).unwrap();
     let end = at + bytes.len() as u64;
-    (disk, Harm { file: file.into(), at: at..end, what: format!("bytes {at}..{end}") })
+    (disk, Edit { file: file.into(), at: at..end, what: format!("bytes {at}..{end}") })
 }
 
 /// A copy in which a file is missing.
-pub fn delete(sample: &Sample, file: &Path) -> (SimDisk, Harm) {
+pub fn delete(sample: &Sample, file: &Path) -> (SimDisk, Edit) {
     let disk = sample.disk.fork(1);
     unlink(&disk, file);
-    (disk, Harm { file: file.into(), at: 0..u64::MAX, what: "all".into() })
+    (disk, Edit { file: file.into(), at: 0..u64::MAX, what: "all".into() })
 }
 
 /// A copy in which a file holds something else.
-pub fn replace(sample: &Sample, file: &Path, content: &[u8]) -> (SimDisk, Harm) {
+pub fn replace(sample: &Sample, file: &Path, content: &[u8]) -> (SimDisk, Edit) {
     let disk = sample.disk.fork(2);
     put(&disk, file, content);
-    (disk, Harm { file: file.into(), at: 0..u64::MAX, what: "another content".into() })
+    (disk, Edit { file: file.into(), at: 0..u64::MAX, what: "another content".into() })
 }
 
 /// Removes a file.

@@ -2,9 +2,9 @@
 
 /// A seeded generator.
 #[derive(Debug, Clone)]
-pub struct Dice(u64);
+pub struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -40,5 +40,5 @@ impl Dice {
 
 /// A seed made of a seed and a number.
 pub fn mix(seed: u64, number: u64) -> u64 {
-    Dice::new(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93)).next()
+    Rng::new(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93)).next()
 }

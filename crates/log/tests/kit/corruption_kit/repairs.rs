@@ -74,11 +74,11 @@ fn join_gaps(items: Vec<Item>) -> Vec<Item> {
 /// damaged bytes are kept, and that the log goes on.
 pub fn quarantine(
     sample: &Sample,
-    harmed: &SimDisk,
+    corrupted: &SimDisk,
     lost: &[Loss],
     repairing: Repairing,
 ) -> Checked {
-    let disk = harmed.fork(11);
+    let disk = corrupted.fork(11);
     let records: Vec<_> = lost.iter().map(|loss| loss.records).collect();
     let items = without(&sample.items, &records);
     match repairing {
@@ -86,11 +86,13 @@ pub fn quarantine(
             let engine = Engine::manual();
             let repaired = repair(DIR, &options(&disk, &engine));
             let repaired = repaired.map_err(|error| format!("repair: {error:?}"))?;
-            let told: Vec<_> =
+            let reported: Vec<_> =
                 repaired.aside.iter().map(|aside| (aside.from.0, aside.to.0)).collect();
             for gap in &records {
-                if gap.0 < gap.1 && !told.iter().any(|(from, to)| *from <= gap.0 && gap.1 <= *to) {
-                    return Err(format!("{gap:?} is lost, and repair tells of {told:?}"));
+                if gap.0 < gap.1
+                    && !reported.iter().any(|(from, to)| *from <= gap.0 && gap.1 <= *to)
+                {
+                    return Err(format!("{gap:?} is lost, and repair tells of {reported:?}"));
                 }
             }
             check_reader(&disk, &items)?;
@@ -100,16 +102,16 @@ pub fn quarantine(
             check_log(&log, &items)?;
         }
     }
-    kept_aside(harmed, &disk, lost)?;
-    sound(&disk, &items)?;
+    quarantined_bytes(corrupted, &disk, lost)?;
+    verifies(&disk, &items)?;
     check_log(&open(&disk, OnCorruption::Fail)?, &items)?;
     goes_on(sample, disk, items)
 }
 
 /// Cuts a harmed copy at the first damage, and demands that all before it is there, that the rest is
 /// kept aside, and that what is appended then takes its place.
-pub fn truncate(sample: &Sample, harmed: &SimDisk, last: u64, lost: &[Loss]) -> Checked {
-    let disk = harmed.fork(13);
+pub fn truncate(sample: &Sample, corrupted: &SimDisk, last: u64, lost: &[Loss]) -> Checked {
+    let disk = corrupted.fork(13);
     let items: Vec<_> = sample.items.iter().filter(|item| item.last() <= last).cloned().collect();
     let log = open(&disk, OnCorruption::Truncate)?;
     check_log(&log, &items)?;
@@ -119,8 +121,8 @@ pub fn truncate(sample: &Sample, harmed: &SimDisk, last: u64, lost: &[Loss]) -> 
         return Err(format!("{} was cut off, and read says otherwise", gone.last()));
     }
     drop(log);
-    kept_aside(harmed, &disk, lost)?;
-    sound(&disk, &items)?;
+    quarantined_bytes(corrupted, &disk, lost)?;
+    verifies(&disk, &items)?;
     goes_on(sample, disk, items)
 }
 
@@ -189,34 +191,34 @@ fn check_reader(disk: &SimDisk, items: &[Item]) -> Checked {
 }
 
 /// `verify` finds no damage, and the gaps.
-pub fn sound(disk: &SimDisk, items: &[Item]) -> Checked {
+pub fn verifies(disk: &SimDisk, items: &[Item]) -> Checked {
     let engine = Engine::manual();
     let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
     if let Some(damage) = report.damage.first() {
         return Err(format!("verify finds {damage}"));
     }
-    let told = report.quarantined.iter().map(|(from, to)| Item::Gap(from.0, to.0)).collect();
+    let reported = report.quarantined.iter().map(|(from, to)| Item::Gap(from.0, to.0)).collect();
     let is_gap = |item: &&Item| matches!(item, Item::Gap(..));
     let gaps: Vec<_> = items.iter().filter(is_gap).cloned().collect();
-    if join_gaps(told) != gaps {
+    if join_gaps(reported) != gaps {
         return Err(format!("verify tells of gaps {:?}, not {gaps:?}", report.quarantined));
     }
     Ok(())
 }
 
 /// Every damaged byte is under `quarantine/`, in a file that names its segment and offset.
-pub fn kept_aside(harmed: &SimDisk, disk: &SimDisk, lost: &[Loss]) -> Checked {
+pub fn quarantined_bytes(corrupted: &SimDisk, disk: &SimDisk, lost: &[Loss]) -> Checked {
     let room = in_dir("quarantine");
     for loss in lost {
         let path = segment_path(loss.segment);
-        let Ok(content) = harmed.contents(&path) else { continue };
+        let Ok(content) = corrupted.contents(&path) else { continue };
         // Zeros before and behind say nothing.
         let (start, end) = (loss.bytes.start, loss.bytes.end.min(content.len()));
         let says = |n: &usize| content[*n] != 0;
         let Some(mut covered) = (start..end).find(says) else { continue };
         let end = (start..end).rfind(says).map_or(end, |last| last + 1);
         let mut kept: Vec<(usize, Vec<u8>)> = Vec::new();
-        let earlier = harmed.files(&room).unwrap_or_default();
+        let earlier = corrupted.files(&room).unwrap_or_default();
         for name in disk.files(&room).unwrap_or_default() {
             // `<segment>-<offset>.bytes`, or with one more number where that name was taken.
             let parts: Vec<_> = name.split(['-', '.']).collect();
@@ -260,7 +262,7 @@ pub fn goes_on(sample: &Sample, disk: SimDisk, items: Vec<Item>) -> Checked {
     if first != Some(last + 1) {
         return Err(format!("behind {last} came {first:?}, in {}", sample.name));
     }
-    sound(&log.disk, &log.items)?;
+    verifies(&log.disk, &log.items)?;
     Map::of(&log.disk);
     Ok(())
 }

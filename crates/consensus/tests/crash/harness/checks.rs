@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use esker_consensus::{Error, IterateOptions, Mode};
 
-use super::{DIR, Life, Lived, Stop, World, broken, ensure};
+use super::{DIR, Life, Lived, SimEnv, Stop, broken, ensure};
 
-impl World {
+impl SimEnv {
     /// Holds what an opening found against what must be there, and learns what it was.
     pub(super) fn recovered(&mut self, life: &Life) -> Lived {
         let durable_accepts = self.setup.mode == Mode::Durable;
@@ -82,26 +82,31 @@ impl World {
         model.deciding = next;
         drop(guard);
         self.look(life)?;
-        if self.looks { self.inspected() } else { Ok(()) }
+        if self.checks { self.inspected() } else { Ok(()) }
     }
 
     /// What the records say, from the oldest on and without any checkpoint, is what opening came to.
     pub(super) fn inspected(&self) -> Lived {
         let options = esker_log::Options::on(Arc::new(self.disk.process()));
-        let told = match esker_consensus::inspect(DIR, options) {
-            Ok(told) => told,
+        let reported = match esker_consensus::inspect(DIR, options) {
+            Ok(reported) => reported,
             Err(error) => return self.stop(&error, "inspect"),
         };
         let model = &self.model;
-        ensure!(told.flaws.is_empty(), "the records contradict themselves: {:?}", told.flaws);
-        ensure!(told.promised == model.promise, "the records promise {}", told.promised);
-        let bounds = [told.floor, told.frontier].map(|slot| slot.map_or(0, |slot| slot + 1));
+        ensure!(
+            reported.flaws.is_empty(),
+            "the records contradict themselves: {:?}",
+            reported.flaws
+        );
+        ensure!(reported.promised == model.promise, "the records promise {}", reported.promised);
+        let bounds =
+            [reported.floor, reported.frontier].map(|slot| slot.map_or(0, |slot| slot + 1));
         ensure!(bounds == [model.start, model.decided], "the records tell of {bounds:?}");
         let there = model.slots.iter().filter_map(|(n, slot)| {
             let (ballot, value) = slot.accepted.as_ref()?;
             Some((*n, *ballot, value.len() as u64, slot.committed.is_some()))
         });
-        let read = told.slots.iter().map(|(n, p)| (*n, p.ballot, p.len, p.committed));
+        let read = reported.slots.iter().map(|(n, p)| (*n, p.ballot, p.len, p.committed));
         // In volatile mode an accept in memory may have replaced one that an orderly end wrote, and a
         // crash forgets both; the records of the older one are still there.
         let forgotten = |n: &u64| {
@@ -130,14 +135,14 @@ impl World {
             // What is not known to be durable may be, unless nobody asks for it.
             let must = slot.commit_acknowledged || !self.setup.sync_on_commit;
             match (&slot.committed, seen.get(n)) {
-                (Some(value), Some(told)) => ensure!(value == told, "slot {n} has changed"),
+                (Some(value), Some(reported)) => ensure!(value == reported, "slot {n} has changed"),
                 (None, Some(_)) => broken!("slot {n} is told as committed"),
                 (Some(_), None) => ensure!(!must, "slot {n} is committed, and is not told of"),
                 (None, None) => {}
             }
             let read = life.log.read_committed(*n, &guard).map(|entry| entry.value().to_vec());
             let same = match (&read, seen.get(n)) {
-                (Ok(value), Some(told)) => value == told,
+                (Ok(value), Some(reported)) => value == reported,
                 (Err(Error::NotCommitted { .. }), None) => slot.accepted.is_some(),
                 (Err(Error::SlotNotFound { .. }), None) => slot.accepted.is_none(),
                 _ => false,

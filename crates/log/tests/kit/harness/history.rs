@@ -16,22 +16,22 @@ pub struct Event {
 
 /// Remembers the calls of any number of disks. Clones are the same witness.
 #[derive(Debug, Clone, Default)]
-pub struct Witness(Arc<Mutex<Memory>>);
+pub struct History(Arc<Mutex<Memory>>);
 
 #[derive(Debug, Default)]
 struct Memory {
     events: Vec<Event>,
     files: BTreeMap<PathBuf, Blocks>,
     /// What was written over while it was durable.
-    harm: Vec<String>,
+    edit: Vec<String>,
 }
 
 /// The blocks of a segment that are not zeros: what stands there, and whether it is durable.
 type Blocks = BTreeMap<u64, (Vec<u8>, bool)>;
 
-impl Witness {
+impl History {
     pub fn watch(&self, disk: Arc<dyn Disk>) -> WatchedDisk {
-        WatchedDisk { disk, witness: self.clone() }
+        WatchedDisk { disk, history: self.clone() }
     }
 
     /// The same witness, who knows nothing of the bytes on the disk.
@@ -46,8 +46,8 @@ impl Witness {
     }
 
     /// Durable blocks of segments that were written over.
-    pub fn harm(&self) -> Vec<String> {
-        self.memory().harm.clone()
+    pub fn edit(&self) -> Vec<String> {
+        self.memory().edit.clone()
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -71,7 +71,7 @@ impl Memory {
             if let Some((old, true)) = blocks.get(&number)
                 && old != bytes
             {
-                self.harm.push(format!("block {number} of {}", path.display()));
+                self.edit.push(format!("block {number} of {}", path.display()));
             }
             if bytes.iter().any(|byte| *byte != 0) {
                 blocks.insert(number, (bytes.to_vec(), durable));
@@ -97,40 +97,40 @@ impl Memory {
 #[derive(Debug)]
 pub struct WatchedDisk {
     disk: Arc<dyn Disk>,
-    witness: Witness,
+    history: History,
 }
 
 #[derive(Debug)]
 struct WatchedDir {
     dir: Arc<dyn Dir>,
-    witness: Witness,
+    history: History,
 }
 
 #[derive(Debug)]
 struct WatchedFile {
     file: Arc<dyn File>,
-    witness: Witness,
+    history: History,
     dsync: bool,
 }
 
 impl Disk for WatchedDisk {
     fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(WatchedDir::of(self.disk.open_dir(path)?, &self.witness))
+        Ok(WatchedDir::of(self.disk.open_dir(path)?, &self.history))
     }
 
     fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(WatchedDir::of(self.disk.create_dir(path)?, &self.witness))
+        Ok(WatchedDir::of(self.disk.create_dir(path)?, &self.history))
     }
 }
 
 impl WatchedDir {
-    fn of(dir: Arc<dyn Dir>, witness: &Witness) -> Arc<dyn Dir> {
-        Arc::new(Self { dir, witness: witness.clone() })
+    fn of(dir: Arc<dyn Dir>, history: &History) -> Arc<dyn Dir> {
+        Arc::new(Self { dir, history: history.clone() })
     }
 
     /// Files under another name are other segments, or none.
     fn forget(&self, names: [&str; 2]) {
-        let mut memory = self.witness.memory();
+        let mut memory = self.history.memory();
         for name in names {
             memory.files.remove(&self.path_of(name));
         }
@@ -144,12 +144,12 @@ impl Dir for WatchedDir {
 
     fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
         let file = self.dir.open(name, how)?;
-        Ok(Arc::new(WatchedFile { file, witness: self.witness.clone(), dsync: how.dsync }))
+        Ok(Arc::new(WatchedFile { file, history: self.history.clone(), dsync: how.dsync }))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let outcome = self.dir.rename(from, to);
-        self.witness.tell(Op::Rename, &self.path_of(from), &outcome);
+        self.history.tell(Op::Rename, &self.path_of(from), &outcome);
         if outcome.is_ok() {
             self.forget([from, to]);
         }
@@ -158,7 +158,7 @@ impl Dir for WatchedDir {
 
     fn exchange(&self, a: &str, b: &str) -> Result<()> {
         let outcome = self.dir.exchange(a, b);
-        self.witness.tell(Op::Exchange, &self.path_of(a), &outcome);
+        self.history.tell(Op::Exchange, &self.path_of(a), &outcome);
         if outcome.is_ok() {
             self.forget([a, b]);
         }
@@ -167,14 +167,14 @@ impl Dir for WatchedDir {
 
     fn unlink(&self, name: &str) -> Result<()> {
         let outcome = self.dir.unlink(name);
-        self.witness.tell(Op::Unlink, &self.path_of(name), &outcome);
-        self.witness.memory().files.remove(&self.path_of(name));
+        self.history.tell(Op::Unlink, &self.path_of(name), &outcome);
+        self.history.memory().files.remove(&self.path_of(name));
         outcome
     }
 
     fn sync(&self) -> Result<()> {
         let outcome = self.dir.sync();
-        self.witness.tell(Op::SyncDir, self.path(), &outcome);
+        self.history.tell(Op::SyncDir, self.path(), &outcome);
         outcome
     }
 
@@ -183,11 +183,11 @@ impl Dir for WatchedDir {
     }
 
     fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Self::of(self.dir.open_dir(name)?, &self.witness))
+        Ok(Self::of(self.dir.open_dir(name)?, &self.history))
     }
 
     fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Self::of(self.dir.create_dir(name)?, &self.witness))
+        Ok(Self::of(self.dir.create_dir(name)?, &self.history))
     }
 
     fn lock(&self) -> Result<Box<dyn Lock>> {
@@ -206,18 +206,18 @@ impl File for WatchedFile {
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
         let outcome = self.file.write_at(buf, offset);
-        self.witness.tell(Op::Write, self.path(), &outcome);
+        self.history.tell(Op::Write, self.path(), &outcome);
         if let Ok(put) = &outcome {
-            self.witness.memory().wrote(self.path(), &buf[..*put], offset, self.dsync);
+            self.history.memory().wrote(self.path(), &buf[..*put], offset, self.dsync);
         }
         outcome
     }
 
     fn sync_data(&self) -> Result<()> {
         let outcome = self.file.sync_data();
-        self.witness.tell(Op::Sync, self.path(), &outcome);
+        self.history.tell(Op::Sync, self.path(), &outcome);
         if outcome.is_ok() {
-            self.witness.memory().synced(self.path());
+            self.history.memory().synced(self.path());
         }
         outcome
     }
@@ -228,14 +228,14 @@ impl File for WatchedFile {
 
     fn set_len(&self, len: u64) -> Result<()> {
         let outcome = self.file.set_len(len);
-        self.witness.tell(Op::Size, self.path(), &outcome);
-        self.witness.memory().cut(self.path(), len);
+        self.history.tell(Op::Size, self.path(), &outcome);
+        self.history.memory().cut(self.path(), len);
         outcome
     }
 
     fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
         let outcome = self.file.preallocate(offset, len);
-        self.witness.tell(Op::Size, self.path(), &outcome);
+        self.history.tell(Op::Size, self.path(), &outcome);
         outcome
     }
 
