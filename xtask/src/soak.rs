@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Result<bool> {
         println!("soak: {} cases of {name}, from {}", options.cases, options.seed);
         let mut cargo = workspace::cargo();
         cargo.current_dir(&root).args(["test", "--release", "-p", package, "--test", TEST, "--"]);
-        cargo.args(["--nocapture", "damage_is_reported"]);
+        cargo.args(["--nocapture", "corruption_is_reported"]);
         cargo.env("ESKER_SOAK", options.cases.to_string());
         cargo.env("ESKER_SEED", options.seed.to_string());
         if options.trace {

@@ -63,7 +63,7 @@ fn of_iterating(s: &Setting) -> u64 {
 }
 
 #[test]
-fn of_an_iteration() {
+fn iteration_allocates_nothing_in_memory_and_little_from_the_log() {
     for mode in MODES {
         let s = log(mode);
         let values = vec![[7; 100]; ENTRIES as usize];

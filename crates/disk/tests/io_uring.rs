@@ -155,7 +155,7 @@ fn an_impossible_offset_is_refused() {
 
 /// Whoever does not allow io_uring gets the standard disk, and the reason.
 #[test]
-fn a_refusal_falls_back_and_is_told() {
+fn refusal_falls_back_to_standard_io_and_is_reported() {
     let mut options = UringOptions::default();
     options.allowed = false;
     assert_eq!(UringDisk::new(options).unwrap_err().kind(), std::io::ErrorKind::Unsupported);

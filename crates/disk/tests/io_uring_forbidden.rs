@@ -21,7 +21,7 @@ fn forbid() {
 }
 
 #[test]
-fn a_filter_is_told_and_the_standard_disk_goes_on() {
+fn seccomp_filter_is_reported_and_the_standard_disk_is_used() {
     forbid();
     let error = UringDisk::new(UringOptions::default()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);

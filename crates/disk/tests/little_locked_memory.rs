@@ -24,7 +24,7 @@ fn limit() {
 }
 
 #[test]
-fn the_limit_is_named_and_what_needs_none_goes_on() {
+fn limit_is_named_and_unregistered_io_works() {
     limit();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");

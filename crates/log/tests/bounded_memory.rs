@@ -143,7 +143,7 @@ fn peak() -> u64 {
 }
 
 #[test]
-fn nonsense_under_a_right_checksum() {
+fn memory_is_bounded_for_nonsense_with_a_valid_checksum() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         comes_back(&sample.disk.fork(1), true).unwrap();

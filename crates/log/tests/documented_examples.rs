@@ -65,7 +65,7 @@ fn pipeline_then_flush() {
 
 /// Nobody flushes and nobody waits.
 #[test]
-fn what_was_only_staged_becomes_durable_by_itself() {
+fn staged_records_become_durable_without_a_wait() {
     let dir = tempfile::tempdir().unwrap();
     let log = Log::open(dir.path().join("log"), Options::default()).unwrap();
     for seq in 1..=100 {
@@ -123,7 +123,7 @@ fn reopen_append_a_third_and_read_all_three() {
 
 /// One writer in batches, two readers that wait and check every record; close, open, again.
 #[test]
-fn one_writer_and_two_checking_readers_from_opening_to_opening() {
+fn writer_and_two_checking_readers_across_reopens() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
     let mut options = Options::default();

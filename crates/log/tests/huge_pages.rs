@@ -28,7 +28,7 @@ fn options(disk: &SimDisk) -> Option<(Options, usize)> {
 }
 
 #[test]
-fn buffers_are_whole_pages_and_the_error_names_the_option() {
+fn buffers_that_are_not_whole_pages_are_refused_by_option_name() {
     let disk = SimDisk::new(1);
     let Some((options, page)) = options(&disk) else { return };
     for size in [8 << 10, page as u32 - 4096, page as u32 + 4096] {
@@ -44,7 +44,7 @@ fn buffers_are_whole_pages_and_the_error_names_the_option() {
 }
 
 #[test]
-fn too_few_are_told_at_opening_with_the_command_that_helps() {
+fn too_few_huge_pages_fail_the_open_and_name_the_command() {
     let disk = SimDisk::new(1);
     let Some((mut options, page)) = options(&disk) else { return };
     // 64 GiB of staging.
@@ -73,7 +73,7 @@ fn mine() -> usize {
 
 /// Only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.
 #[test]
-fn a_log_stages_its_records_on_them() {
+fn log_stages_records_on_huge_pages() {
     let disk = SimDisk::new(1);
     let Some((options, page)) = options(&disk) else { return };
     if let Err(why) = HugePages::reserve(page, 3) {

@@ -32,7 +32,7 @@ fn homes() -> Vec<String> {
 
 /// The one test here, because it looks at all threads of the process.
 #[test]
-fn the_threads_stay_where_they_are_told() {
+fn pinned_engine_threads_stay_on_their_processor() {
     let mine = sched_getaffinity(None).unwrap();
     let last = (0..CpuSet::MAX_CPU).rev().find(|n| mine.is_set(*n)).unwrap();
     let none = (0..CpuSet::MAX_CPU).find(|n| !mine.is_set(*n)).unwrap();

@@ -34,7 +34,7 @@ fn nobody_spins(when: &str) {
 
 /// One test, because it looks at the processor time of the whole process.
 #[test]
-fn are_answered_and_nobody_spins() {
+fn queries_return_during_a_slow_write_without_spinning() {
     let disk = SimDisk::new(1);
     let mut options = Options::on(Arc::new(disk.clone()));
     options.segment_size = 64 << 10;

@@ -34,7 +34,7 @@ fn no_input_makes_an_empty_log() {
 }
 
 #[test]
-fn the_next_run_goes_on_behind_the_last() {
+fn next_run_continues_after_the_last() {
     let (_guard, dir) = place();
     for round in 0..5 {
         let reported = log("append", &dir, &["--json"], b"one\ntwo\n").ok();

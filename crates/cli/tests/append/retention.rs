@@ -32,7 +32,7 @@ fn truncate_beyond_the_end_is_refused() {
 }
 
 #[test]
-fn retention_only_where_it_is_asked_for() {
+fn retention_applies_only_when_requested() {
     let (_guard, dir) = place();
     let input = lines(1, 60_000);
     let small = ["--segment-size", "64K"];

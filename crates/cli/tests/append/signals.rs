@@ -39,7 +39,7 @@ fn every_complete_line_is_kept() {
 }
 
 #[test]
-fn a_signal_in_a_stream_of_input_loses_nothing_accepted() {
+fn signal_during_input_loses_nothing_accepted() {
     for (name, status) in [("INT", 130), ("TERM", 0)] {
         let (_guard, dir) = place();
         let mut writer = writer(&dir, &["--json"], Stdio::piped());
@@ -70,7 +70,7 @@ fn a_signal_in_a_stream_of_input_loses_nothing_accepted() {
 
 /// Of a file it is known how much there is, and that is said. It goes on from where it was at.
 #[test]
-fn an_interrupted_import_of_a_file_says_how_much_of_how_much() {
+fn interrupted_import_reports_its_progress() {
     const SIZE: u64 = 24_000_000;
     let (guard, dir) = place();
     let file = guard.path().join("lines");

@@ -30,7 +30,7 @@ fn shorter(mut words: Vec<&'static str>) -> Vec<&'static str> {
 }
 
 #[test]
-fn every_one() {
+fn every_documented_benchmark_runs() {
     let all = commands();
     assert!(all.len() >= 17, "{all:?}");
     for words in all {
@@ -55,7 +55,7 @@ fn every_one() {
 
 /// The modes that figures elsewhere are of are all there.
 #[test]
-fn what_has_to_be_there_is() {
+fn required_benchmarks_are_documented() {
     let all: Vec<_> = commands().into_iter().map(|words| words.join(" ")).collect();
     for wanted in [
         "log bench --no-disk --async --size 90 --buffer-size 1M",

@@ -15,7 +15,7 @@ fn bench(writers: &str) -> Value {
 
 /// What a caller takes is its task, its record and its place among those that wait: some kilobytes.
 #[test]
-fn memory_of_the_benchmark_hardly_grows_with_its_callers() {
+fn benchmark_memory_hardly_grows_with_callers() {
     let (few, many) = (bench("50"), bench("4000"));
     let rss = |figure: &Value| figure["rss_mb"].as_f64().unwrap();
     let each = (rss(&many) - rss(&few)) * 1e6 / 3950.0;

@@ -22,7 +22,7 @@ fn figure(flags: &[&str]) -> Value {
 
 /// Every setting that such a benchmark has elsewhere stands in `params`, under Esker's name.
 #[test]
-fn everything_that_was_set_is_told() {
+fn every_option_is_reported() {
     let figure = figure(&[
         "--dsync",
         "--retain-segments=4",
@@ -101,7 +101,7 @@ fn other_names_are_understood() {
 
 /// What a ring kept is compared, from the oldest record that is there to the last written.
 #[test]
-fn what_a_ring_kept_is_compared() {
+fn records_kept_by_a_ring_are_verified() {
     let ring = ["--retain-segments=2", "--segment-size=64K", "--count=6000", "--async"];
     for more in [&["--writers=3"][..], &["--size=5", "--writers=1"], &["--blocking", "--writers=5"]]
     {
@@ -192,7 +192,7 @@ fn a_processor_that_is_not_there_is_refused() {
 
 /// What people read: the state at opening and progress on standard error, four lines of summary.
 #[test]
-fn people_are_told_in_four_lines() {
+fn summary_has_four_lines() {
     let reported = bench(&["--count=1000", "--writers=2", "--delay=0"]).ok();
     assert!(
         reported.err.contains("opened in") && reported.err.contains("0 records"),

@@ -31,7 +31,7 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn of_the_runs() {
+fn figures_of_the_runs_are_possible() {
     let runs: Vec<Value> = RUNS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     // The best rate of a lonely caller, by what it does.
     let mut lonely: BTreeMap<String, f64> = BTreeMap::new();
@@ -60,7 +60,7 @@ fn of_the_runs() {
 
 /// Rows like `| 20 durable callers | 70,000 records/s, p50 252 µs |`.
 #[test]
-fn of_the_readme() {
+fn figures_of_the_readme_are_possible() {
     let mut rows = 0;
     let mut one: f64 = 0.0;
     for line in README.lines().filter(|line| line.contains(" durable caller")) {
@@ -111,7 +111,7 @@ fn is_fair(work: &str, of_systems: &[&Value], durable: bool) {
 }
 
 #[test]
-fn of_the_comparison() {
+fn figures_of_the_comparison_are_possible() {
     let figures: Vec<Value> = serde_json::from_str(PEERS).unwrap();
     let works = by_work(&figures);
     assert!(works.len() >= 6, "{:?}", works.keys());
@@ -122,7 +122,7 @@ fn of_the_comparison() {
 
 /// Every work has its peers, and what is not durable is so for both sides.
 #[test]
-fn of_the_consensus_logs_comparison() {
+fn figures_of_the_consensus_comparison_are_possible() {
     const LSM: [&str; 7] = [
         "random-keys",
         "sequential",

@@ -16,7 +16,7 @@ fn reasons() -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn each_is_shown_by_something_that_is_there() {
+fn each_reason_names_an_existing_test_or_benchmark() {
     let reasons = reasons();
     let named: Vec<&str> = reasons.iter().map(|row| row[0]).collect();
     for reason in [
@@ -43,7 +43,7 @@ fn each_is_shown_by_something_that_is_there() {
 }
 
 #[test]
-fn the_rest_is_said() {
+fn guide_states_its_other_points() {
     for reported in [
         "## Why readers take no lock",
         "## What to expect on another machine",

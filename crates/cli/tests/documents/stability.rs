@@ -13,7 +13,7 @@ fn section<'a>(text: &'a str, heading: &str) -> &'a str {
 }
 
 #[test]
-fn the_documents_say_so() {
+fn documents_state_what_is_stable() {
     let stable = section(GUIDE, "## What is stable");
     assert!(FORMAT.contains("VERSION: u32 = 2;"), "then the guide has another number to name");
     for reported in ["format on disk is version 2", "may still change", "until 1.0"] {

@@ -27,7 +27,7 @@ fn offset_of(file: &Path, text: &str) -> usize {
 }
 
 #[test]
-fn a_flipped_byte_ends_with_status_3_behind_what_is_sound() {
+fn flipped_byte_exits_with_status_3_after_valid_records() {
     let (_guard, dir) = place();
     three_units(&dir);
     let segment = segments(&dir).remove(0);
@@ -51,7 +51,7 @@ fn a_flipped_byte_ends_with_status_3_behind_what_is_sound() {
 }
 
 #[test]
-fn repair_loses_one_unit_and_cat_says_which() {
+fn repair_loses_one_unit_and_cat_reports_it() {
     let (_guard, dir) = place();
     three_units(&dir);
     let segment = segments(&dir).remove(0);
@@ -74,7 +74,7 @@ fn repair_loses_one_unit_and_cat_says_which() {
 }
 
 #[test]
-fn repairing_a_sound_log_changes_nothing() {
+fn repair_of_a_valid_log_changes_nothing() {
     let (_guard, dir) = place();
     three_units(&dir);
     let before = std::fs::read(segments(&dir).remove(0)).unwrap();

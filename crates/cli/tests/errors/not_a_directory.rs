@@ -13,7 +13,7 @@ const COMMANDS: [(&str, &[&str]); 6] = [
 ];
 
 #[test]
-fn every_command_says_so() {
+fn every_command_refuses_a_file() {
     let (_guard, path) = place();
     std::fs::write(&path, "precious").unwrap();
     for (verb, flags) in COMMANDS {
@@ -23,7 +23,7 @@ fn every_command_says_so() {
 }
 
 #[test]
-fn a_benchmark_says_so_too() {
+fn benchmark_refuses_a_file() {
     let (_guard, path) = place();
     std::fs::write(&path, "precious").unwrap();
     let mut bench = command(&["log", "bench", "--count", "2", "--dir"]);

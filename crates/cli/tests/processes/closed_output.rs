@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::esker::{self, command, end, log, place, run};
 
 #[test]
-fn head_takes_one_line() {
+fn cat_ends_quietly_when_head_closes_its_output() {
     let (_guard, dir) = place();
     log("append", &dir, &[], esker::lines(1, 200_000).as_bytes()).ok();
     for flags in ["", "--json", "--follow"] {
@@ -19,7 +19,7 @@ fn head_takes_one_line() {
 }
 
 #[test]
-fn a_follower_that_has_caught_up_sees_its_reader_leave() {
+fn idle_follower_ends_when_its_output_closes() {
     let (_guard, dir) = place();
     log("append", &dir, &[], b"only\n").ok();
     let mut follower = command(&["log", "cat", "--follow"])
@@ -38,7 +38,7 @@ fn a_follower_that_has_caught_up_sees_its_reader_leave() {
 }
 
 #[test]
-fn nobody_reads_the_summary() {
+fn append_succeeds_when_its_summary_is_not_read() {
     let (_guard, dir) = place();
     let mut shell = Command::new("bash");
     shell.args([

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use crate::esker::{self, command, log, place, until};
 
 #[test]
-fn cat_says_that_more_waits_for_the_next_writer() {
+fn cat_reports_records_that_await_the_next_writer() {
     let (_guard, dir) = place();
     let mut writer = command(&["log", "append"])
         .arg(&dir)

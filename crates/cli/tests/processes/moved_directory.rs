@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::esker::{self, command, end, log, place};
 
 #[test]
-fn status_4_names_the_process() {
+fn second_writer_after_a_move_exits_with_status_4() {
     let (_guard, dir) = place();
     let moved = dir.with_extension("moved");
     let mut first = command(&["log", "append"])

@@ -71,12 +71,12 @@ fn feed(mut input: impl Write, round: u64, mut random: Random) -> u64 {
 }
 
 #[test]
-fn what_a_follower_saw_is_all_there() {
+fn every_record_a_follower_saw_survives_kills() {
     rounds("std", ROUNDS);
 }
 
 #[test]
-fn what_a_follower_saw_is_all_there_through_io_uring() {
+fn every_record_a_follower_saw_survives_kills_with_io_uring() {
     rounds("uring", ROUNDS_URING);
 }
 

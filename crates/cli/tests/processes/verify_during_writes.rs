@@ -18,7 +18,7 @@ impl Drop for Enough<'_> {
 }
 
 #[test]
-fn a_ring_under_way_is_sound() {
+fn verify_of_a_ring_during_writes_reports_nothing() {
     let (_guard, dir) = place();
     for policy in ["always", "os"] {
         let mut writer = command(&["log", "append"])

@@ -104,7 +104,7 @@ fn floor_and_frontier_show_when_they_are_durable() {
 
 /// A crash before the record is durable takes the floor back, and everything that was decided by it.
 #[test]
-fn a_floor_that_is_not_durable_goes_with_the_power() {
+fn floor_that_is_not_durable_is_lost_in_a_power_cut() {
     let s = log(Mode::Durable);
     fill(&s, 0..20);
     let mut raised = pin!(s.log.truncate_before_async(10));
@@ -117,7 +117,7 @@ fn a_floor_that_is_not_durable_goes_with_the_power() {
 }
 
 #[test]
-fn a_cut_is_waited_for_by_everyone_who_asks_and_a_dropped_future_takes_nothing_back() {
+fn every_truncation_call_waits_and_a_dropped_future_undoes_nothing() {
     let s = log(Mode::Durable);
     fill(&s, 0..5);
     (5..9).for_each(|slot| s.accept(slot, LOW, b"old term"));

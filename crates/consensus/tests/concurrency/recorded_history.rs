@@ -11,7 +11,7 @@
 use crate::history;
 
 #[test]
-fn threads_see_whole_answers_and_crashes_take_nothing_back() {
+fn threads_see_whole_answers_and_crashes_lose_nothing_acknowledged() {
     let soak = std::env::var("ESKER_SOAK").ok().and_then(|text| text.parse().ok());
     let (seeds, steps) = soak.map_or((48u64, 40), |seeds| (seeds, 90));
     let first = std::env::var("ESKER_FIRST_SEED").ok().and_then(|text| text.parse().ok());

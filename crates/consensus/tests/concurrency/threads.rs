@@ -38,7 +38,7 @@ fn whole(entry: &esker_consensus::Entry<'_>) {
 /// Writers, readers, scans, checkpoints and truncation, while the table grows, values leave the cache
 /// and segments go.
 #[test]
-fn everybody_at_once() {
+fn every_operation_at_once() {
     const WRITERS: u64 = 8;
     const EACH: u64 = 500;
     for mode in MODES {
@@ -119,7 +119,7 @@ fn everybody_at_once() {
 
 /// Ten that accept 100 slots each, ten that commit the thousand, twenty that read 100 each.
 #[test]
-fn accepts_commits_and_reads_in_crowds() {
+fn accepts_commits_and_reads_by_many_threads() {
     for mode in MODES {
         let (log, _disk) = log(mode, |_| {});
         let log = &log;
@@ -151,7 +151,7 @@ fn accepts_commits_and_reads_in_crowds() {
 /// Guards against a checkpoint that stops the writers, or that they stop: four that accept and commit 400
 /// slots each, under checkpoints without a pause.
 #[test]
-fn checkpoints_and_writers_let_each_other_end() {
+fn checkpoints_and_writers_do_not_starve_each_other() {
     for mode in MODES {
         let (log, disk) = log(mode, |_| {});
         let over = AtomicBool::new(false);
@@ -271,7 +271,7 @@ fn readers_outlive_the_log() {
 }
 
 #[test]
-fn a_watch_tells_of_the_frontier() {
+fn watch_reports_the_frontier() {
     for mode in MODES {
         let (log, _disk) = log(mode, |_| {});
         let mut watch = log.watch();

@@ -51,14 +51,14 @@ fn every_boundary(setup: Setup, seed: u64) {
 }
 
 #[test]
-fn in_durable_mode() {
+fn power_cut_at_every_operation_in_durable_mode() {
     for seed in 0..seeds(4) {
         every_boundary(Setup::of(Mode::Durable, seed % 2 == 1), seed);
     }
 }
 
 #[test]
-fn in_volatile_mode() {
+fn power_cut_at_every_operation_in_volatile_mode() {
     for seed in 0..seeds(4) {
         every_boundary(Setup::of(Mode::Volatile, seed % 2 == 1), 1000 + seed);
     }
@@ -66,7 +66,7 @@ fn in_volatile_mode() {
 
 /// What is durable by its own right, promises, accepts and truncations, is no less so.
 #[test]
-fn without_a_sync_for_each_commit() {
+fn power_cut_at_every_operation_without_sync_on_commit() {
     for seed in 0..seeds(1) {
         for mode in [Mode::Durable, Mode::Volatile] {
             let setup = Setup { sync_on_commit: false, ..Setup::of(mode, seed % 2 == 1) };

@@ -15,7 +15,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use crate::harness::strategy::case;
 
 #[test]
-fn hold_what_was_promised() {
+fn any_interleaving_keeps_acknowledged_operations() {
     let soak = std::env::var("ESKER_SOAK").ok().and_then(|text| text.parse().ok());
     let (lives, steps) = if soak.is_some() { (9, 80) } else { (5, 40) };
     let config = Config {

@@ -30,7 +30,7 @@ fn lives(mode: Mode, seed: u64) {
 }
 
 #[test]
-fn many_lives_in_a_row() {
+fn random_programs_over_many_crashes() {
     let seeds = std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok());
     for seed in 0..seeds.unwrap_or(60u64) {
         lives(Mode::Durable, seed);
@@ -39,7 +39,7 @@ fn many_lives_in_a_row() {
 }
 
 #[test]
-fn one_long_life() {
+fn one_long_random_program() {
     for seed in 0..10 {
         for mode in [Mode::Durable, Mode::Volatile] {
             let mut rng = Rng(seed + 77);

@@ -22,7 +22,7 @@ use esker_testkit::{Runs, run};
 use fuzz_kit::ConsensusComponent;
 
 #[test]
-fn damage_is_reported_or_harmless_and_repair_forgets_in_the_open() {
+fn corruption_is_reported_or_harmless_and_repair_reports_what_it_forgets() {
     let runs = Runs::from_env("consensus", 360);
     match run(&ConsensusComponent, &runs) {
         Ok(words) => {
@@ -37,7 +37,7 @@ fn damage_is_reported_or_harmless_and_repair_forgets_in_the_open() {
 
 /// Cases that failed once: the app metadata of an older checkpoint, which names pages that were dropped.
 #[test]
-fn what_failed_once_does_not_fail_again() {
+fn past_failures_do_not_return() {
     let runs = Runs { name: "consensus", first: 10_422, cases: 1, tells: false };
     if let Err(failure) = run(&ConsensusComponent, &runs) {
         panic!("{failure}");

@@ -241,7 +241,7 @@ fn of_interest(bytes: &[u8], at: u64) -> bool {
 }
 
 #[test]
-fn a_flipped_bit_is_told_or_does_no_harm() {
+fn flipped_bit_is_reported_or_harmless() {
     for left in WAYS {
         let flip = |disk: &SimDisk, file: &Path, at| disk.flip_bit(file, at * 8 + at % 8).unwrap();
         let tally = each(left, of_interest, flip);
@@ -251,7 +251,7 @@ fn a_flipped_bit_is_told_or_does_no_harm() {
 }
 
 #[test]
-fn a_file_that_ends_early_is_told_or_does_no_harm() {
+fn truncated_file_is_reported_or_harmless() {
     for left in WAYS {
         let taken = |bytes: &[u8], at| bytes.len() < 4096 || at % 509 < 2;
         let tally = each(left, taken, |disk, file, at| disk.truncate(file, at).unwrap());

@@ -12,7 +12,7 @@ use esker_log::{OnCorruption, Seq};
 use crate::fixture::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
 
 #[test]
-fn a_failed_write_latches_for_every_operation_and_reads_go_on() {
+fn failed_write_fails_every_later_operation_but_reads() {
     for mode in MODES {
         let s = log(mode);
         s.accept(0, LOW, b"before");
@@ -57,7 +57,7 @@ fn a_commit_shows_only_when_its_marker_is_durable() {
 }
 
 #[test]
-fn after_close_there_is_only_closed() {
+fn every_call_after_close_returns_closed() {
     for mode in MODES {
         let s = log(mode);
         s.accept(0, LOW, b"value");
@@ -126,7 +126,7 @@ fn damaged() -> SimDisk {
 }
 
 #[test]
-fn damage_is_told_with_slot_and_offset_and_the_others_are_read() {
+fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
     let disk = damaged();
     let s = open_on(&disk, Mode::Durable, |_| {});
     let guard = s.log.pin();
@@ -147,7 +147,7 @@ fn damage_is_told_with_slot_and_offset_and_the_others_are_read() {
 
 /// Guards against an iteration that promises to pass over what is damaged, and ends at the 1025th.
 #[test]
-fn a_thousand_damaged_entries_and_more_are_passed_over_and_counted() {
+fn thousands_of_corrupted_entries_are_skipped_and_counted() {
     let s = log_with(Mode::Durable, |_| {});
     // They stand in a few commit units, and each is damaged as a whole.
     let mut values = vec![b"v".to_vec(); 1500];
@@ -174,7 +174,7 @@ fn a_thousand_damaged_entries_and_more_are_passed_over_and_counted() {
 
 /// Guards against an acceptor that goes on with a hole in what it promised.
 #[test]
-fn a_log_with_a_quarantined_gap_is_read_only_for_ever() {
+fn log_with_a_quarantined_gap_stays_read_only() {
     let disk = damaged();
     let mut options = esker_log::Options::on(std::sync::Arc::new(disk.process()));
     options.segment_size = 64 << 10;
@@ -231,7 +231,7 @@ fn options_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn offsets_lead_to_entries_and_nowhere_else() {
+fn offsets_resolve_to_entries_only() {
     let s = log(Mode::Durable);
     s.log.promise(LOW, 0).unwrap().wait().unwrap();
     s.accept(4, LOW, b"value");

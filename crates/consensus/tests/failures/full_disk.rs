@@ -27,7 +27,7 @@ fn fill(s: &Setting, from: u64) -> u64 {
 }
 
 #[test]
-fn truncation_and_reopening_go_on() {
+fn truncation_and_reopen_work_on_a_full_disk() {
     for mode in [Mode::Durable] {
         let disk = SimDisk::new(1);
         disk.set_capacity(Some(3 << 20));

@@ -146,7 +146,7 @@ fn a_log_that_may_have_lost_its_beginning_is_read_only() {
 }
 
 #[test]
-fn a_log_that_lost_its_manifest_alone_goes_on() {
+fn log_that_lost_only_its_manifest_is_writable() {
     let disk = filled();
     disk.remove(&Path::new(DIR).join("manifest")).unwrap();
     let s = repaired(&disk);

@@ -29,7 +29,7 @@ fn accept_commit_read() {
 }
 
 #[test]
-fn everything_is_there_after_a_clean_close_in_both_modes() {
+fn clean_close_keeps_every_slot_in_both_modes() {
     for mode in MODES {
         let s = log(mode);
         for slot in 0..100 {
@@ -207,7 +207,7 @@ fn a_promise_answers_with_everything_from_the_first_missing_slot_on() {
 }
 
 #[test]
-fn a_batch_tells_of_each_slot_and_takes_one_sync() {
+fn batch_returns_a_result_per_slot_and_syncs_once() {
     for mode in MODES {
         let s = log(mode);
         let values: Vec<_> = (0..100).map(value).collect();
@@ -238,7 +238,7 @@ fn a_batch_tells_of_each_slot_and_takes_one_sync() {
 /// Guards against a batch that is refused as a whole although a part of it was accepted: its proposer
 /// would count votes that it has as votes that it has not.
 #[test]
-fn a_batch_that_ends_midway_says_how_far_it_came() {
+fn interrupted_batch_returns_how_many_slots_it_accepted() {
     for mode in MODES {
         let s = log(mode);
         s.accept(2, LOW, b"other");
@@ -262,7 +262,7 @@ fn a_batch_that_ends_midway_says_how_far_it_came() {
 
 /// The same when what fails is the log below.
 #[test]
-fn a_batch_that_a_failed_write_ends_gives_a_ticket_that_says_so() {
+fn ticket_of_a_batch_with_a_failed_write_returns_the_failure() {
     use esker_disk::Op;
     use esker_disk::sim::{Effect, Fault};
     let s = log(Mode::Durable);

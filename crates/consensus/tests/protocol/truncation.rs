@@ -17,7 +17,7 @@ fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
 }
 
 #[test]
-fn what_is_below_the_floor_is_gone_and_said_to_be() {
+fn slots_below_the_floor_return_truncated() {
     for mode in MODES {
         let s = log(mode);
         fill(&s, 0..=100);
@@ -47,7 +47,7 @@ fn nothing_uncommitted_is_truncated() {
 /// Guards against a truncation that keeps the space, that drops the promise with the segment it
 /// stood in, or that loses what stood among the dropped: an old uncommitted slot, a late one.
 #[test]
-fn segments_go_and_what_is_wanted_of_them_stays() {
+fn segments_are_dropped_and_their_live_values_are_kept() {
     for mode in MODES {
         let s = log(mode);
         s.log.promise(HIGHER, 0).unwrap().wait().unwrap();
@@ -83,7 +83,7 @@ fn segments_go_and_what_is_wanted_of_them_stays() {
 
 /// Guards against a note that opening depends on: everything it says is in the records.
 #[test]
-fn a_truncated_log_opens_without_its_note() {
+fn truncated_log_opens_without_app_metadata() {
     for mode in MODES {
         let s = log(mode);
         s.log.promise(HIGH, 0).unwrap().wait().unwrap();
@@ -106,7 +106,7 @@ fn a_truncated_log_opens_without_its_note() {
 }
 
 #[test]
-fn a_suffix_goes_for_raft_and_never_below_what_is_committed() {
+fn suffix_truncation_never_drops_committed_slots() {
     for mode in MODES {
         let s = log(mode);
         fill(&s, 0..5);
@@ -151,7 +151,7 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
 /// Slots are dense above the floor, wherever that is. Guards against a replay that counts them from
 /// slot 0 because nothing told it of the floor.
 #[test]
-fn slots_above_2_to_the_32_open_without_the_note() {
+fn slots_above_2_to_the_32_open_without_app_metadata() {
     const FLOOR: u64 = 5 << 32;
     for mode in MODES {
         let s = log(mode);
@@ -249,7 +249,7 @@ fn pages_below_the_floor_are_not_read() {
 
 /// The page that a floor lies in cannot be read: the floor rises all the same, and the log opens.
 #[test]
-fn a_damaged_page_does_not_stop_the_floor() {
+fn corrupted_page_does_not_stop_truncation() {
     let s = three_pages();
     let (path, at) = page_at(&s, 1);
     s.disk.flip_bit(&path, (at + 100) * 8).unwrap();

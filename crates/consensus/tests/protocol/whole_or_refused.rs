@@ -85,7 +85,7 @@ fn an_answer_that_is_broken_off_is_refused_as_well() {
 }
 
 #[test]
-fn an_answer_stands_when_the_floor_passes_only_what_it_has_listed() {
+fn answer_is_kept_when_the_floor_passes_only_listed_slots() {
     for mode in MODES {
         let s = log(mode);
         fill(&s, 0..20);

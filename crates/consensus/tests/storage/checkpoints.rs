@@ -7,7 +7,7 @@ use crate::fixture::log_with;
 
 /// Guards against a log that only promises, and replays all of its promises when it opens.
 #[test]
-fn promises_alone_bring_checkpoints() {
+fn promises_alone_trigger_checkpoints() {
     let s = log_with(Mode::Durable, |options| options.checkpoint_every = 1024);
     for number in 1..=5000 {
         drop(s.log.promise(Ballot::new(number, 1), 0).unwrap());

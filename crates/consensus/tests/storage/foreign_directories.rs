@@ -86,7 +86,7 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
 
 /// The app metadata are lost or damaged: the records say whose log it is, and opening writes them anew.
 #[test]
-fn lost_or_damaged_app_metadata_are_written_anew() {
+fn lost_or_corrupted_app_metadata_is_rewritten() {
     for damaged in [false, true] {
         let s = log(Mode::Durable);
         s.log.accept(1, LOW, b"value").unwrap().wait().unwrap();

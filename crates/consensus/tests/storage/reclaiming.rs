@@ -52,7 +52,7 @@ fn a_log_that_is_truncated_in_order_copies_next_to_nothing() {
 
 /// Of 3,000 values 2,000 stay: no more of them is copied than one segment has.
 #[test]
-fn what_stays_is_not_copied_to_free_what_goes_anyway() {
+fn live_values_are_not_copied_to_free_segments_that_truncation_drops() {
     let s = log(Mode::Durable);
     fill(&s.log, 0..3000, 1000);
     let before = s.log.stats().log.disk_bytes;
@@ -99,7 +99,7 @@ fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
 /// Its page has no value that would be copied, and its record stands among what is dropped. Guards against
 /// an index that goes on naming it.
 #[test]
-fn a_page_without_slots_outlives_its_segment() {
+fn page_without_slots_survives_its_segment() {
     let s = log(Mode::Durable);
     s.accept(50_000, LOW, b"of an old term");
     s.log.truncate_after(40_000).unwrap();
@@ -160,7 +160,7 @@ fn look(log: &ConsensusLog, mode: Mode, committed_8888: bool, floor: u64) {
 /// Guards against a segment that is dropped before its copies, or the checkpoint that names them, are durable;
 /// against a copy that changes what it copies; and against a crash after which space never comes back.
 #[test]
-fn the_power_goes_at_every_operation_of_a_pass_and_again_in_the_next() {
+fn power_cut_at_every_operation_of_two_reclaim_passes() {
     const WAYS: [Persist; 4] =
         [Persist::Nothing, Persist::Everything, Persist::Torn, Persist::Random];
     for mode in MODES {
@@ -290,7 +290,7 @@ fn slots_change_while_they_are_copied() {
 
 /// Guards against a close that waits for a pass to come to its end.
 #[test]
-fn closing_ends_a_pass() {
+fn close_ends_a_reclaim_pass() {
     let (disk, engine) = (SimDisk::new(3), Engine::new(1).unwrap());
     let mut options = Options::on(Arc::new(disk.process()));
     options.segment_size = 64 << 10;

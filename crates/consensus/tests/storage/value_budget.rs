@@ -18,7 +18,7 @@ fn give_way() {
 
 /// Guards against an appender that spins behind one old slot: full is an error, at once.
 #[test]
-fn a_full_region_is_an_error_and_other_slots_go_on() {
+fn full_value_budget_is_an_error_for_new_values_only() {
     for mode in MODES {
         let s = log_with(mode, |options| options.mutable_size = 4096);
         s.accept(0, LOW, &[1; 2048]);
@@ -41,7 +41,7 @@ fn a_full_region_is_an_error_and_other_slots_go_on() {
 /// Guards against a region full of an old leader's values that a new one can neither commit nor
 /// replace.
 #[test]
-fn a_full_region_takes_replacements() {
+fn full_value_budget_takes_replacements() {
     for mode in MODES {
         let s = log_with(mode, |options| options.mutable_size = 4096);
         s.accept(0, LOW, &[1; 2048]);
@@ -56,7 +56,7 @@ fn a_full_region_takes_replacements() {
 }
 
 #[test]
-fn a_wait_for_room_ends_with_room_or_at_its_deadline() {
+fn wait_for_budget_ends_with_budget_or_at_its_deadline() {
     for mode in MODES {
         let s = log_with(mode, |options| {
             options.mutable_size = 4096;
@@ -78,7 +78,7 @@ fn a_wait_for_room_ends_with_room_or_at_its_deadline() {
 
 /// A value that replaces another waits for no more than it is longer by.
 #[test]
-fn a_replacement_waits_for_what_it_is_longer_by() {
+fn replacement_waits_for_its_extra_bytes() {
     for mode in MODES {
         let s = log_with(mode, |options| {
             options.mutable_size = 4096;
@@ -99,7 +99,7 @@ fn a_replacement_waits_for_what_it_is_longer_by() {
 
 /// Of a log that failed no room comes back.
 #[test]
-fn a_failure_ends_the_wait_for_room() {
+fn failure_ends_the_wait_for_budget() {
     for mode in MODES {
         let s = log_with(mode, |options| {
             options.mutable_size = 4096;
@@ -122,7 +122,7 @@ fn a_failure_ends_the_wait_for_room() {
 
 /// 3,000 values of 100 bytes through 100 KB, 5,000 through 200 KB in rounds, 1,000 through 10 KB.
 #[test]
-fn many_values_go_through_a_small_region() {
+fn many_values_pass_through_a_small_budget() {
     for (count, size, round) in [(3000, 100_000, 1), (5000, 200_000, 50), (1000, 10_000, 1)] {
         let s = log_with(Mode::Volatile, |options| options.mutable_size = size);
         for first in (0..count).step_by(round) {

@@ -35,7 +35,7 @@ fn two_handles_are_one_file() {
 }
 
 #[test]
-fn nothing_is_read_behind_the_end() {
+fn reads_past_the_end_return_nothing() {
     on_each::disk(|disk, dir| {
         let file = disk.open(&dir.join("a"), Open::create()).unwrap();
         write_all_at(&*file, b"abc", 0).unwrap();

@@ -5,7 +5,7 @@ use esker_disk::{AlignedBuf, BLOCK, Open, StdDisk, read_full_at, write_all_at};
 use crate::on_each::{self, ByPath};
 
 #[test]
-fn give_back_what_they_took_and_agree_with_ordinary_reads() {
+fn direct_and_durable_writes_are_read_back() {
     on_each::disk(|disk, dir| {
         let facts = disk.facts(dir).unwrap();
         for (direct, dsync) in [(true, false), (false, true), (true, true)] {
@@ -34,7 +34,7 @@ fn give_back_what_they_took_and_agree_with_ordinary_reads() {
 }
 
 #[test]
-fn finding_out_leaves_nothing_behind() {
+fn probing_leaves_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let facts = StdDisk::new().facts(dir.path()).unwrap();
     assert_eq!(facts.name, "std");

@@ -24,7 +24,7 @@ fn get(dir: &dyn Dir, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn it_goes_on_where_its_directory_is_and_not_at_its_old_path() {
+fn open_directory_follows_a_move() {
     on_each::disk(|disk, root| {
         let above = disk.open_dir(root).unwrap();
         let dir = disk.create_dir(&root.join("log")).unwrap();
@@ -61,7 +61,7 @@ fn it_goes_on_where_its_directory_is_and_not_at_its_old_path() {
 }
 
 #[test]
-fn nothing_that_is_removed_ends_the_lock() {
+fn removed_files_do_not_end_the_lock() {
     on_each::disk(|disk, root| {
         let dir = disk.open_dir(root).unwrap();
         put(&*dir, "lock", b"1\n");
@@ -163,7 +163,7 @@ fn in_time(dir: &Arc<dyn Dir>, name: &'static str, how: Open) -> esker_disk::Err
 
 #[cfg(unix)]
 #[test]
-fn what_is_no_regular_file_is_refused_and_waits_for_nobody() {
+fn special_files_are_refused_without_blocking() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::os::unix::fs::symlink;
 

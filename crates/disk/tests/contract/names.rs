@@ -21,7 +21,7 @@ fn get(disk: &dyn Disk, path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn rename_replaces_what_stood_there() {
+fn rename_replaces_the_target() {
     on_each::disk(|disk, dir| {
         put(disk, &dir.join("new"), b"new");
         put(disk, &dir.join("old"), b"old");

@@ -26,7 +26,7 @@ fn goes_and_comes(file: &dyn File) {
 }
 
 #[test]
-fn by_chance_short() {
+fn random_short_calls_are_finished() {
     for direct in [false, true] {
         let mut faults = 0;
         for seed in 0..50 {

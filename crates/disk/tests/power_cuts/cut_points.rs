@@ -35,7 +35,7 @@ fn left(point: CutPoint, persist: Persist) -> Option<(String, u8, usize)> {
 }
 
 #[test]
-fn before_an_operation_it_did_nothing_and_during_it_is_in_the_air() {
+fn cut_before_an_operation_undoes_it_and_during_it_may_keep_any_part() {
     let a = |byte, len| Some(("a".to_owned(), byte, len));
     let b = |byte, len| Some(("b".to_owned(), byte, len));
     let disk = SimDisk::new(1);
@@ -105,7 +105,7 @@ fn during_a_durable_write_any_subset_becomes_durable_and_after_it_all() {
 }
 
 #[test]
-fn a_cut_may_fall_into_a_read() {
+fn cut_during_a_read() {
     let disk = SimDisk::new(1);
     let file = disk.open(Path::new("/a"), Open::create()).unwrap();
     write_all_at(&*file, &[1; 10], 0).unwrap();
@@ -117,7 +117,7 @@ fn a_cut_may_fall_into_a_read() {
 }
 
 #[test]
-fn a_cut_comes_also_during_an_operation_that_fails() {
+fn cut_during_a_failing_operation() {
     for error in [false, true] {
         let disk = SimDisk::new(1);
         if error {
@@ -130,7 +130,7 @@ fn a_cut_comes_also_during_an_operation_that_fails() {
 }
 
 #[test]
-fn a_planned_cut_can_be_taken_back() {
+fn planned_cut_can_be_cancelled() {
     let disk = SimDisk::new(1);
     disk.cut_power_at(CutPoint::Before(3), Persist::Random);
     disk.cancel_cut();

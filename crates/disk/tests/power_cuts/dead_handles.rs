@@ -55,7 +55,7 @@ fn while_the_power_is_off_everything_fails() {
 }
 
 #[test]
-fn locks_are_free_and_old_handles_dead_when_it_is_back() {
+fn locks_are_free_and_old_handles_fail_after_a_power_cut() {
     for end in ends() {
         let disk = SimDisk::new(1);
         let file = disk.open(Path::new("/a"), Open::create()).unwrap();
@@ -86,7 +86,7 @@ fn dropping_an_old_handle_closes_no_new_one() {
 }
 
 #[test]
-fn the_disk_of_a_dead_process_is_dead_too() {
+fn disk_handle_of_a_dead_process_fails() {
     for end in ends() {
         let machine = SimDisk::new(1);
         let old = machine.process();

@@ -38,7 +38,7 @@ fn forks_start_equal_and_do_not_touch_each_other() {
 }
 
 #[test]
-fn what_was_unsynced_is_unsynced_in_the_fork() {
+fn unsynced_bytes_are_unsynced_in_the_fork() {
     let disk = SimDisk::new(1);
     disk.open(Path::new("/a"), Open::create()).unwrap();
     let fork = disk.fork(1);

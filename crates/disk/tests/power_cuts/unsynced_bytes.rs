@@ -50,7 +50,7 @@ fn each_sector_is_any_of_its_versions_and_each_occurs() {
 }
 
 #[test]
-fn nothing_and_everything() {
+fn unsynced_bytes_may_be_lost_or_kept_whole() {
     for (persist, expected) in [(Persist::Nothing, 1), (Persist::Everything, 3)] {
         let (disk, file) = synced_file(SimOptions::new(1));
         write_all_at(&*file, &[2; BLOCK], 0).unwrap();

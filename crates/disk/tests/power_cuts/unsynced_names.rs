@@ -76,8 +76,8 @@ fn an_exchange_is_both_names_or_neither() {
 }
 
 #[test]
-fn what_builds_on_an_exchange_is_lost_with_it() {
-    let found = outcomes("what_builds_on_an_exchange_is_lost_with_it", |disk| {
+fn operations_that_depend_on_an_exchange_are_lost_with_it() {
+    let found = outcomes("operations_that_depend_on_an_exchange_are_lost_with_it", |disk| {
         create(disk, "/d/a", 1);
         create(disk, "/d/b", 2);
         let dir = disk.open_dir(Path::new("/d")).unwrap();
@@ -112,7 +112,7 @@ fn changes_of_one_file_keep_their_order() {
 }
 
 #[test]
-fn a_rename_across_directories_is_settled_with_all_it_builds_on() {
+fn synced_rename_across_directories_keeps_what_it_depends_on() {
     for synced in ["/d", "/e"] {
         let found = outcomes("a_rename_across_directories", |disk| {
             disk.create_dir(Path::new("/e")).unwrap();

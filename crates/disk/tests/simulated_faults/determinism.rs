@@ -43,11 +43,11 @@ fn one(disk: &SimDisk, path: &Path, step: u8) -> Result<usize> {
 }
 
 #[test]
-fn twice_the_same() {
+fn same_seed_gives_the_same_run() {
     let first = seed_from_env("ESKER_SEED", 1);
     let mut all = BTreeSet::new();
     for seed in first..first + 30 {
-        let _replay = Replay::new("twice_the_same", seed);
+        let _replay = Replay::new("same_seed_gives_the_same_run", seed);
         let (answers, state, disk) = run(seed);
         let (again, state_again, other) = run(seed);
         assert_eq!(answers, again);
@@ -58,7 +58,7 @@ fn twice_the_same() {
 }
 
 #[test]
-fn a_failure_tells_the_command_that_repeats_it() {
+fn failure_prints_the_command_that_repeats_it() {
     let replay = Replay::new("some_test", 77);
     assert_eq!(replay.command(), "ESKER_SEED=77 cargo test -p esker-disk some_test");
     assert_eq!(seed_from_env("ESKER_SEED_THAT_NOBODY_SETS", 5), 5);

@@ -84,7 +84,7 @@ fn written_again_it_can_be_synced() {
 }
 
 #[test]
-fn it_survives_the_process_but_not_the_power() {
+fn unsynced_content_survives_a_kill_but_not_a_power_cut() {
     let mut lost = 0;
     for seed in 0..20 {
         let (disk, _) = after_failed_sync(seed, CacheAfterFailedSync::NewStaysReadable);
@@ -99,7 +99,7 @@ fn it_survives_the_process_but_not_the_power() {
 }
 
 #[test]
-fn a_failed_durable_write_is_as_a_failed_sync() {
+fn failed_durable_write_acts_like_a_failed_sync() {
     let mut seen = BTreeSet::new();
     for seed in 0..200 {
         let disk = SimDisk::new(seed);

@@ -128,7 +128,7 @@ fn a_lost_sync_is_reported_done_and_was_not() {
 }
 
 #[test]
-fn a_rotten_bit_stays() {
+fn flipped_bit_is_persistent() {
     let flipped = |disk: &SimDisk| -> u32 {
         let bytes = disk.contents(Path::new(PATH)).unwrap();
         let good = |i: usize| (i / BLOCK + 1) as u8;
@@ -151,7 +151,7 @@ fn a_rotten_bit_stays() {
 }
 
 #[test]
-fn damage_by_hand_is_on_the_medium_and_in_the_cache() {
+fn manual_corruption_changes_medium_and_cache() {
     let disk = SimDisk::new(1);
     let file = four_blocks(&disk);
     disk.overwrite(Path::new(PATH), BLOCK as u64 - 1, &[7, 7]).unwrap();
@@ -221,7 +221,7 @@ fn a_held_call_fails_when_the_power_goes() {
 }
 
 #[test]
-fn what_was_asked_is_counted() {
+fn calls_are_counted() {
     let disk = SimDisk::new(1);
     let file = four_blocks(&disk);
     let durable = disk.open(Path::new(PATH), Open::write().direct(true).dsync(true)).unwrap();

@@ -43,7 +43,7 @@ fn fill(log: &Log) -> u64 {
 }
 
 #[test]
-fn staging_goes_on_while_a_commit_is_stuck() {
+fn appends_are_staged_while_a_commit_hangs() {
     let (log, disk, gate, _opens) = stuck();
     for seq in 2..=5 {
         drop(log.append(&payload(seq)).unwrap());
@@ -59,7 +59,7 @@ fn staging_goes_on_while_a_commit_is_stuck() {
 }
 
 #[test]
-fn memory_stays_within_its_bound_and_full_is_told() {
+fn memory_stays_bounded_and_try_append_returns_full() {
     let (log, disk, gate, _opens) = stuck();
     let last = fill(&log);
     // Two buffers of 8 KiB hold payloads of 750 bytes at the mean.
@@ -92,7 +92,7 @@ fn large_records_stay_within_the_bound_too() {
 }
 
 #[test]
-fn twenty_writers_behind_a_stuck_commit_stay_within_the_bound_and_all_come_through() {
+fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
     let (log, disk, gate, _opens) = stuck();
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..20)

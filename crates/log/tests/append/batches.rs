@@ -92,7 +92,7 @@ fn a_large_batch_recycles_what_its_size_needs_and_no_more() {
 }
 
 #[test]
-fn batches_turn_the_ring_three_times() {
+fn batches_recycle_the_ring_three_times() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(4);

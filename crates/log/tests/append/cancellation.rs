@@ -24,7 +24,7 @@ fn context() -> Context<'static> {
 /// Drives a scenario, drops it at its first pending point, then at its second, and so on until it
 /// comes to its end; looks at the log each time.
 #[test]
-fn a_task_dropped_at_any_of_its_waits_leaves_a_sound_log() {
+fn task_dropped_at_any_await_leaves_a_valid_log() {
     let mut ends = 0;
     for drop_at in 0..60 {
         let (log, _, engine) = log();
@@ -73,7 +73,7 @@ fn a_task_dropped_at_any_of_its_waits_leaves_a_sound_log() {
 
 /// What waits for room and is dropped has accepted nothing.
 #[test]
-fn an_append_dropped_while_it_waits_for_room_is_not_there() {
+fn append_dropped_while_it_waits_for_space_appends_nothing() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, small(&disk)).unwrap();
     let gate = Gate::new();
@@ -156,7 +156,7 @@ fn a_read_dropped_while_it_waits_loses_nothing() {
 }
 
 #[test]
-fn a_sink_goes_on_after_a_cancelled_flush() {
+fn sink_works_after_a_cancelled_flush() {
     let (log, _, engine) = log();
     let mut sink = log.sink().unwrap();
     sink.push(&payload(1)).unwrap();
@@ -180,7 +180,7 @@ fn a_sink_goes_on_after_a_cancelled_flush() {
 }
 
 #[test]
-fn half_of_a_crowd_may_leave() {
+fn half_of_many_waiting_streams_may_be_dropped() {
     let (log, ..) = log();
     append(&log, 1);
     let mut streams: Vec<_> = (0..200).map(|_| log.stream(Start::Tip).unwrap()).collect();

@@ -135,7 +135,7 @@ fn waiting_for_room_does_not_ask_again() {
 
 /// The panic reaches the caller. Single appends before it stay accepted; of a batch nothing is.
 #[test]
-fn a_payload_that_panics_leaves_nothing_behind() {
+fn payload_that_panics_appends_nothing() {
     for (way, append) in WAYS {
         for panics_at in 0..3 {
             in_time(&format!("{way}, a panic at call {panics_at}"), move || {
@@ -202,7 +202,7 @@ impl Wake for Panics {
 /// A waker that panics took the commit down with it: the log stopped, and the tasks behind it in the
 /// list were never woken.
 #[test]
-fn a_waker_that_panics_stops_nobody_else() {
+fn panicking_waker_stops_no_other_caller() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, small(&disk)).unwrap();
     let held = held(&disk);
@@ -222,7 +222,7 @@ fn a_waker_that_panics_stops_nobody_else() {
 
 /// The same of tasks that wait for a segment to be made, which the engine does.
 #[test]
-fn a_waker_that_panics_stops_nobody_who_waits_for_space() {
+fn panicking_waker_stops_no_caller_that_waits_for_space() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.buffers = 8;

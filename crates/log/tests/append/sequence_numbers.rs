@@ -36,7 +36,7 @@ fn the_log_gives_the_next_number_from_one() {
 }
 
 #[test]
-fn a_caller_may_bring_numbers_and_leave_gaps() {
+fn callers_may_choose_sequence_numbers_with_gaps() {
     let (log, ..) = log();
     let mut prev = 0;
     for seq in [3, 4, 10, 1 << 40] {
@@ -92,7 +92,7 @@ fn a_record_that_does_not_follow_the_last_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn a_claim_that_comes_second_is_a_conflict_until_the_first_is_durable() {
+fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable() {
     let (log, ..) = log();
     append(&log, 2);
     let first = log.append(numbered(3, 2, &payload(3))).unwrap();
@@ -108,7 +108,7 @@ fn a_claim_that_comes_second_is_a_conflict_until_the_first_is_durable() {
 
 /// Threads claim the same place, again and again: one of them gets it each time.
 #[test]
-fn of_many_claims_to_one_place_one_wins() {
+fn one_of_many_appends_after_the_same_record_wins() {
     let log = Log::open(DIR, small(&SimDisk::new(1))).unwrap();
     let barrier = Barrier::new(4);
     let claim = |log: &Log, n: u64| -> u64 {
@@ -139,7 +139,7 @@ fn of_many_claims_to_one_place_one_wins() {
 
 /// Producers that let the log number their records never collide.
 #[test]
-fn producers_that_bring_no_numbers_never_collide() {
+fn appends_without_sequence_numbers_never_conflict() {
     let log = Log::open(DIR, small(&SimDisk::new(1))).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -176,7 +176,7 @@ fn nothing_of_a_batch_is_accepted_when_one_record_is_wrong() {
 }
 
 #[test]
-fn a_batch_may_bring_its_numbers() {
+fn batch_may_choose_its_sequence_numbers() {
     let (log, ..) = log();
     let records = [numbered(10, 9, b"a"), numbered(12, 10, b"b"), numbered(13, 12, b"c")];
     let ticket = log.append_batch(&records).unwrap();
@@ -202,7 +202,7 @@ fn an_empty_batch_is_fine() {
 }
 
 #[test]
-fn behind_the_last_number_there_is_nothing_to_give() {
+fn no_sequence_number_follows_the_largest() {
     let (log, ..) = log();
     let last = numbered(u64::MAX, u64::MAX - 1, b"last");
     log.append(last).unwrap().wait().unwrap();

@@ -70,7 +70,7 @@ fn a_dropped_sink_loses_nothing() {
 }
 
 #[test]
-fn a_refused_record_leaves_the_sink_where_it_was() {
+fn refused_record_leaves_the_sink_unchanged() {
     let (log, ..) = log();
     let mut sink = log.sink().unwrap();
     sink.push(&payload(1)).unwrap();
@@ -86,7 +86,7 @@ fn a_refused_record_leaves_the_sink_where_it_was() {
 
 /// After a failed flush: the log says how far it got, and after reopening a new sink goes on there.
 #[test]
-fn after_a_failed_flush_one_can_go_on_from_what_is_there() {
+fn sink_continues_after_a_failed_flush() {
     let (log, disk, _) = log();
     let mut sink = log.sink().unwrap();
     for seq in 1..=3 {

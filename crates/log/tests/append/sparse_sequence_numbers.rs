@@ -59,7 +59,7 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
 }
 
 #[test]
-fn every_way_to_ask_agrees() {
+fn every_way_of_reading_agrees() {
     for step in [1, 7] {
         for cut in [0, 5, 14, 40, 101, 150, 280] {
             let disk = SimDisk::new(1);
@@ -91,7 +91,7 @@ fn every_way_to_ask_agrees() {
 
 /// Behind a gap that a repair left at the front, the oldest record is the first that can be read.
 #[test]
-fn the_oldest_behind_a_gap() {
+fn oldest_record_after_a_gap() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, driven(&disk).0).unwrap();
     fixture::append(&log, 6);

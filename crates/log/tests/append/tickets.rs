@@ -16,7 +16,7 @@ use crate::fixture::{
 };
 
 #[test]
-fn a_ticket_knows_its_place_before_it_is_durable() {
+fn ticket_has_its_sequence_number_before_it_is_durable() {
     let (log, ..) = log();
     append(&log, 2);
     let ticket = log.append(&payload(3)).unwrap();
@@ -31,7 +31,7 @@ fn a_ticket_knows_its_place_before_it_is_durable() {
 }
 
 #[test]
-fn what_was_waited_for_survives_and_nothing_else_is_promised() {
+fn awaited_records_survive_a_power_cut() {
     let (log, disk, _) = log();
     let waited = log.append(&payload(1)).unwrap();
     waited.wait().unwrap();
@@ -125,7 +125,7 @@ fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
 }
 
 #[test]
-fn a_dropped_ticket_leaves_nothing_behind() {
+fn dropped_ticket_leaves_no_waiter() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, small(&disk)).unwrap();
     for seq in 1..=20 {
@@ -138,7 +138,7 @@ fn a_dropped_ticket_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_ticket_that_is_kept_and_never_looked_at_leaves_nothing_behind() {
+fn kept_ticket_that_is_never_polled_leaves_no_waiter() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, small(&disk)).unwrap();
     let kept: Vec<_> = (1..=5).map(|seq| log.append(&payload(seq)).unwrap()).collect();

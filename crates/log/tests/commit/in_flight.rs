@@ -52,7 +52,7 @@ fn written(log: &Log) -> u64 {
 }
 
 #[test]
-fn a_commit_counts_once_all_before_it_do() {
+fn commit_is_durable_once_all_commits_before_it_are() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
     let (gate, [first, second]) = first_hangs(&disk, &log, Effect::Block);
@@ -79,7 +79,7 @@ fn a_commit_counts_once_all_before_it_do() {
 
 /// What is there behind a missing commit is a torn tail, whichever survives: never damage.
 #[test]
-fn a_power_cut_takes_what_lies_behind_the_missing_commit() {
+fn power_cut_drops_every_unit_after_a_missing_commit() {
     for (effect, survive) in [
         (Effect::Block as fn(Gate) -> Effect, 1..=1),
         (Effect::BlockReturn as fn(Gate) -> Effect, 1..=3),
@@ -102,7 +102,7 @@ fn a_power_cut_takes_what_lies_behind_the_missing_commit() {
 }
 
 #[test]
-fn a_failure_does_not_take_the_commit_before_it_along() {
+fn failed_commit_leaves_the_commit_before_it_durable() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
     let (gate, [mut first, second]) = second_fails(&disk, &log);
@@ -125,7 +125,7 @@ fn a_failure_does_not_take_the_commit_before_it_along() {
 }
 
 #[test]
-fn a_commit_behind_a_failed_one_is_never_durable() {
+fn commit_after_a_failed_one_is_never_durable() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
     // The first commit fails when the second has long landed.
@@ -149,7 +149,7 @@ fn a_commit_behind_a_failed_one_is_never_durable() {
 
 /// Also where one failed: nobody writes to the directory once the lock is given up.
 #[test]
-fn close_waits_for_all_of_them() {
+fn close_waits_for_every_commit_in_flight() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
     let (gate, [first, second]) = second_fails(&disk, &log);
@@ -171,7 +171,7 @@ fn close_waits_for_all_of_them() {
 
 /// A few records beside many would go on taking turns with them, and each commit would carry fewer.
 #[test]
-fn a_commit_beside_another_is_no_smaller() {
+fn second_commit_starts_once_it_is_as_large_as_the_first() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |_| {});
     append(&log, 1);
@@ -204,7 +204,7 @@ fn a_commit_beside_another_is_no_smaller() {
 
 /// A sync covers only the writes that have ended, so where commits are synced there is one at a time.
 #[test]
-fn without_dsync_there_is_one() {
+fn one_commit_in_flight_without_dsync() {
     let disk = SimDisk::new(1);
     let log = open(&disk, |options| options.dsync = false);
     append(&log, 1);

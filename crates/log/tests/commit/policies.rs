@@ -38,7 +38,7 @@ fn after_the_worst_cut(log: Log, disk: &SimDisk, engine: &Engine) -> usize {
 }
 
 #[test]
-fn always_commits_what_nobody_waits_for() {
+fn always_commits_records_without_a_waiter() {
     let (log, disk, engine) = open(Policy::Always);
     append_and_drop(&log, 1..=10);
     engine.run();
@@ -64,7 +64,7 @@ fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
 
 /// 2n - 1 with a commit in flight; the append that would exceed that waits.
 #[test]
-fn a_batch_never_puts_more_at_risk_than_it_says() {
+fn batch_bounds_the_records_at_risk() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.policy = Policy::Batch(5.try_into().unwrap());
@@ -92,7 +92,7 @@ fn a_batch_never_puts_more_at_risk_than_it_says() {
 
 /// A batch that waits for more commits all the same when somebody asks.
 #[test]
-fn nobody_waits_for_a_batch_that_never_fills() {
+fn waits_and_barriers_commit_a_batch_that_is_not_full() {
     let (log, _, engine) = open(Policy::Batch(1000.try_into().unwrap()));
     let first = log.append(&payload(1)).unwrap();
     let log = in_time("a wait", move || {
@@ -127,7 +127,7 @@ fn periodic_commits_when_its_time_has_come_and_not_before() {
 
 /// The same with the real clock: nothing moves but time.
 #[test]
-fn the_timer_of_periodic_is_a_real_one() {
+fn periodic_commits_by_its_own_timer() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.policy = Policy::Periodic(Duration::from_millis(5));
@@ -140,7 +140,7 @@ fn the_timer_of_periodic_is_a_real_one() {
 }
 
 #[test]
-fn os_buffered_hands_over_and_syncs_only_when_asked() {
+fn os_buffered_writes_and_syncs_only_on_request() {
     let (log, disk, engine) = open(Policy::OsBuffered);
     let synced = disk.stats().syncs;
     append_and_drop(&log, 1..=10);
@@ -159,7 +159,7 @@ fn os_buffered_hands_over_and_syncs_only_when_asked() {
 }
 
 #[test]
-fn what_os_buffered_handed_over_survives_the_process() {
+fn records_written_under_os_buffered_survive_the_process() {
     let (log, disk, engine) = open(Policy::OsBuffered);
     append_and_drop(&log, 1..=10);
     engine.run();

@@ -19,7 +19,7 @@ const TOO_MANY_FILES: i32 = 24;
 
 /// The next segment cannot be made ahead, and no file can be opened for footers or zeros either.
 #[test]
-fn no_descriptor_for_the_work_ahead_is_no_failure() {
+fn preallocator_without_a_file_descriptor_fails_nothing() {
     let disk = SimDisk::new(1);
     let (mut options, _) = driven(&disk);
     options.tail_cache = 1 << 20;
@@ -76,7 +76,7 @@ impl Wake for Holds {
 }
 
 #[test]
-fn a_waker_may_let_go_of_the_last_handle() {
+fn waker_may_drop_the_last_handle() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, small(&disk)).unwrap();
     let waker = Waker::from(Arc::new(Holds(Mutex::new(Some(log.clone())))));
@@ -157,7 +157,7 @@ impl Dir for TrapDir {
 
 /// Panics in the thread of the slow work: whoever waits for that work is not left waiting.
 #[test]
-fn a_panic_in_the_work_ahead_hangs_nothing() {
+fn panic_in_the_preallocator_hangs_nothing() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.disk = Arc::new(Trap(disk.clone()));

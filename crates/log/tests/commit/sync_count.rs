@@ -190,7 +190,7 @@ fn never_left_undurable(policy: Policy, dsync: bool) {
 }
 
 #[test]
-fn a_sync_stands_behind_each_of_200_lonely_appends() {
+fn each_of_200_single_appends_is_synced() {
     for policy in [Policy::Always, Policy::Batch(1000.try_into().unwrap())] {
         never_left_undurable(policy, true);
         never_left_undurable(policy, false);
@@ -252,7 +252,7 @@ fn calls_of_an_append(policy: Policy, dsync: bool) -> Vec<(Call, PathBuf)> {
 
 /// Before the ticket resolves: no commit unit says that the sync made it durable.
 #[test]
-fn os_buffered_syncs_the_watermark_page_behind_the_segment() {
+fn os_buffered_syncs_the_watermark_page_after_the_segment() {
     let calls = calls_of_an_append(Policy::OsBuffered, true);
     let calls: Vec<_> = calls.iter().map(|(call, path)| (call, is_page(path))).collect();
     let page = [(&Call::Write(false), true), (&Call::Sync, true)];

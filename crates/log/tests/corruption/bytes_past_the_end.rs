@@ -42,7 +42,7 @@ fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::Trunca
 }
 
 #[test]
-fn garbage_behind_the_end_is_told_and_gone() {
+fn garbage_past_the_end_is_reported_and_cut() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed(), sample::lonely()] {
         let (end, _) = ends(&sample);
@@ -110,7 +110,7 @@ fn units(disk: &SimDisk) -> usize {
 }
 
 #[test]
-fn a_dead_unit_exactly_behind_the_clean_end_stays_dead() {
+fn orphan_unit_after_the_clean_end_never_returns() {
     let Fork { trunk, dead, at } = fork();
     let (disk, _) = overwrite(&trunk, &trunk.newest_path(), at, &dead);
     assert!(units(&disk) > trunk.map.newest().units.len(), "the dead units are sound as such");
@@ -124,7 +124,7 @@ fn a_dead_unit_exactly_behind_the_clean_end_stays_dead() {
 }
 
 #[test]
-fn a_dead_unit_exactly_behind_a_new_one_stays_dead() {
+fn orphan_unit_after_a_new_unit_never_returns() {
     let Fork { trunk, dead, at } = fork();
     let mut cases = Cases::default();
     // The new unit takes the same room as the first of the dead ones, so that the second of those
@@ -157,7 +157,7 @@ fn a_dead_unit_exactly_behind_a_new_one_stays_dead() {
 }
 
 #[test]
-fn a_repair_elsewhere_in_the_segment_brings_no_dead_unit_to_life() {
+fn repair_elsewhere_in_the_segment_revives_no_orphan_unit() {
     let Fork { trunk, dead, at } = fork();
     let file = trunk.newest_path();
     let unit = trunk.map.newest().units[1].clone();
@@ -189,7 +189,7 @@ fn a_record_that_fills_its_block_has_no_successor_from_an_earlier_life() {
 }
 
 #[test]
-fn units_of_a_recycled_file_stay_dead() {
+fn units_of_a_recycled_file_never_return() {
     // The file of a segment that left the log is used again, full of old units.
     let disk = SimDisk::new(3);
     let open = |disk: &SimDisk, engine: &Engine| {

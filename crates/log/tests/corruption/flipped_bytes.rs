@@ -81,21 +81,21 @@ fn is_told(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Result<(
 }
 
 #[test]
-fn a_closed_log() {
+fn every_flipped_byte_of_a_closed_log() {
     flip_all(&sample::closed(), 1).finish(3000);
 }
 
 #[test]
-fn a_killed_log() {
+fn every_flipped_byte_of_a_killed_log() {
     flip_all(&sample::killed(), 1).finish(3000);
 }
 
 #[test]
-fn a_torn_log() {
+fn every_flipped_byte_of_a_torn_log() {
     flip_all(&sample::torn(), 3).finish(1000);
 }
 
 #[test]
-fn a_lonely_segment() {
+fn every_flipped_byte_of_a_log_of_one_segment() {
     flip_all(&sample::lonely(), 1).finish(1000);
 }

@@ -70,7 +70,7 @@ fn a_second_writer_of_another_process_is_refused() {
     let child = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "locks_and_unknown_files::opens_what_it_is_told_to",
+            "locks_and_unknown_files::second_writer_process",
             "--ignored",
             "--nocapture",
         ])
@@ -84,14 +84,14 @@ fn a_second_writer_of_another_process_is_refused() {
 
 #[test]
 #[ignore = "the other process of a_second_writer_of_another_process_is_refused"]
-fn opens_what_it_is_told_to() {
+fn second_writer_process() {
     let dir = std::env::var_os(CHILD).unwrap();
     is_locked(Log::open(&dir, Options::default()), Path::new(&dir));
     println!("refused as locked");
 }
 
 #[test]
-fn whoever_is_refused_has_written_nothing() {
+fn refused_writer_writes_nothing() {
     // Not even when the manifest is missing and the second one came to repair.
     let sample = sample::killed();
     for on_corruption in [OnCorruption::Fail, OnCorruption::Quarantine, OnCorruption::Truncate] {
@@ -154,7 +154,7 @@ fn a_directory_with_other_files_is_left_alone() {
 }
 
 #[test]
-fn strangers_in_the_directory_of_a_log_stay() {
+fn unknown_files_in_the_directory_of_a_log_are_kept() {
     let mut cases = cases::Cases::default();
     let names =
         ["letter.txt", "thesis.new", "1.seg", "+0000000000000000001.seg", "+5.spare", "007.spare"];
@@ -201,7 +201,7 @@ fn an_empty_directory_becomes_a_log_unless_one_must_exist() {
 }
 
 #[test]
-fn a_lost_manifest_is_damage_and_no_new_log() {
+fn lost_manifest_is_corruption_and_not_a_new_log() {
     for sample in sample::all() {
         let manifest = in_dir("manifest");
         let (disk, _) = delete(&sample, &manifest);
@@ -265,7 +265,7 @@ fn a_directory_in_the_place_of_a_file_is_an_error_and_not_a_panic() {
 }
 
 #[test]
-fn the_real_disk_says_the_same_of_strangers() {
+fn unknown_files_on_the_real_disk_are_treated_alike() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("thesis.new"), b"dear").unwrap();
     let options = Options::on(Arc::new(StdDisk::new()));

@@ -33,7 +33,7 @@ const CHANGES: [Change; 12] = [
 ];
 
 #[test]
-fn everything_is_there_and_the_log_goes_on() {
+fn log_reopens_with_any_other_options() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed(), sample::torn(), sample::quarantined()] {
         for (name, change) in CHANGES {
@@ -62,7 +62,7 @@ fn everything_is_there_and_the_log_goes_on() {
 }
 
 #[test]
-fn a_smaller_ring_drops_the_oldest_and_says_so() {
+fn smaller_ring_drops_and_reports_the_oldest_segments() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed(), sample::quarantined()] {
         cases.run(sample.name, || {

@@ -11,7 +11,7 @@ use crate::corruption_kit::repairs::{self, goes_on};
 use crate::corruption_kit::sample::{self, options};
 
 #[test]
-fn are_refused_and_change_nothing() {
+fn positions_without_a_record_are_refused() {
     for sample in [sample::closed(), sample::killed(), sample::quarantined()] {
         let disk = sample.disk.fork(1);
         let log = repairs::open(&disk, OnCorruption::Fail).unwrap();
@@ -59,7 +59,7 @@ fn refused<T: std::fmt::Debug>(
 }
 
 #[test]
-fn the_end_is_found_without_being_told() {
+fn end_of_the_log_is_found_at_open() {
     // Append two, reopen, append a third, read all three.
     let disk = esker_disk::sim::SimDisk::new(1);
     let engine = Engine::manual();

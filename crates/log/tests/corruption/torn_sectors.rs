@@ -114,17 +114,17 @@ fn tear_everywhere(torn: &Torn) -> Cases {
 }
 
 #[test]
-fn over_blocks_never_written() {
+fn torn_sectors_over_unwritten_blocks() {
     tear_everywhere(&commit(&[100, 0, 5000, 16], false)).finish(50);
 }
 
 #[test]
-fn over_blocks_of_an_earlier_life() {
+fn torn_sectors_over_recycled_blocks() {
     tear_everywhere(&commit(&[100, 0, 5000, 16], true)).finish(50);
 }
 
 #[test]
-fn with_records_that_end_on_the_borders() {
+fn torn_sectors_with_records_that_end_on_block_borders() {
     // Unit header 72, record header 16: the records end at 512, 1024 and 4096.
     let lens = [512 - 72 - 16, 512 - 16, 4096 - 1024 - 16, 4096 - 16];
     tear_everywhere(&commit(&lens, false)).finish(50);

@@ -76,21 +76,21 @@ fn is_told(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> Resu
 }
 
 #[test]
-fn a_closed_log() {
+fn every_length_of_the_files_of_a_closed_log() {
     cut_all(&sample::closed()).finish(1000);
 }
 
 #[test]
-fn a_killed_log() {
+fn every_length_of_the_files_of_a_killed_log() {
     cut_all(&sample::killed()).finish(1000);
 }
 
 #[test]
-fn a_torn_log() {
+fn every_length_of_the_files_of_a_torn_log() {
     cut_all(&sample::torn()).finish(1000);
 }
 
 #[test]
-fn a_lonely_segment() {
+fn every_length_of_the_files_of_a_log_of_one_segment() {
     cut_all(&sample::lonely()).finish(500);
 }

@@ -73,7 +73,7 @@ fn reported(sample: &Sample, disk: &SimDisk, claim: u64) -> Result<(), String> {
 }
 
 #[test]
-fn are_told_and_cost_nothing_that_was_durable() {
+fn unreadable_sectors_are_reported_and_cost_no_durable_record() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed(), sample::lonely()] {
         for (disk, file, at) in without_a_sector(&sample) {
@@ -88,7 +88,7 @@ fn are_told_and_cost_nothing_that_was_durable() {
 }
 
 #[test]
-fn are_repaired_like_any_damage() {
+fn unreadable_sectors_are_repaired_like_other_corruption() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for (disk, file, at) in without_a_sector(&sample) {

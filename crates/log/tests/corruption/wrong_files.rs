@@ -81,7 +81,7 @@ fn a_deleted_segment() {
 }
 
 #[test]
-fn one_segment_over_another() {
+fn segment_copied_over_another_is_reported() {
     let mut cases = Cases::default();
     for sample in sample::all() {
         for from in &sample.map.segments {
@@ -105,7 +105,7 @@ fn one_segment_over_another() {
 }
 
 #[test]
-fn two_segments_change_places() {
+fn two_exchanged_segments_are_reported() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         let numbers: Vec<u64> = sample.map.segments.iter().map(|segment| segment.number).collect();
@@ -172,7 +172,7 @@ fn the_manifest_of_another_log_makes_the_segments_foreign() {
 }
 
 #[test]
-fn the_mark_of_another_log_says_nothing() {
+fn watermark_page_of_another_log_is_ignored() {
     let (sample, other) = (sample::lonely(), sample::closed());
     let mark = in_dir("mark");
     let (disk, edit) = replace(&sample, &mark, &other.disk.contents(&mark).unwrap());
@@ -251,7 +251,7 @@ fn all_or_reported(now: &Sample, disk: &SimDisk) -> Result<(), String> {
 }
 
 #[test]
-fn a_manifest_of_an_earlier_time_cuts_nothing_in_silence() {
+fn older_manifest_cuts_nothing_silently() {
     let mut cases = Cases::default();
     for (then, now) in then_and_now() {
         let manifest = in_dir("manifest");
@@ -266,7 +266,7 @@ fn a_manifest_of_an_earlier_time_cuts_nothing_in_silence() {
 }
 
 #[test]
-fn a_segment_of_an_earlier_time_is_damage() {
+fn older_copy_of_a_segment_is_corruption() {
     let mut cases = Cases::default();
     for (then, now) in then_and_now() {
         let file = segment_path(1);
@@ -277,7 +277,7 @@ fn a_segment_of_an_earlier_time_is_damage() {
 }
 
 #[test]
-fn a_segment_of_another_future_is_damage() {
+fn segment_of_a_diverged_copy_is_corruption() {
     // Two logs from one: the same name and number, all units sound, and other records in them.
     let mut cases = Cases::default();
     for (then, now) in then_and_now() {
@@ -303,7 +303,7 @@ fn a_segment_of_another_future_is_damage() {
 }
 
 #[test]
-fn a_stray_segment_with_the_highest_number_there_is() {
+fn foreign_segment_with_the_highest_number() {
     let sample = sample::killed();
     for number in [u64::MAX, u64::MAX - 1] {
         let (disk, _) = replace(&sample, &segment_path(number), &sample::payload("stray", 1, 9000));
@@ -321,7 +321,7 @@ fn a_stray_segment_with_the_highest_number_there_is() {
 }
 
 #[test]
-fn two_damaged_headers_in_a_row() {
+fn two_corrupted_headers_in_a_row_are_reported() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for pair in sample.map.segments.windows(2) {
@@ -340,7 +340,7 @@ fn two_damaged_headers_in_a_row() {
 }
 
 #[test]
-fn of_two_damaged_headers_the_first_is_told() {
+fn first_of_two_corrupted_headers_is_reported() {
     for sample in [sample::closed(), sample::killed()] {
         let segments = &sample.map.segments;
         for (first, second) in segments.iter().zip(&segments[2..]) {

@@ -85,16 +85,16 @@ fn harm_all(sample: &Sample) -> Cases {
 }
 
 #[test]
-fn in_a_closed_log() {
+fn every_zeroed_field_of_a_closed_log() {
     harm_all(&sample::closed()).finish(800);
 }
 
 #[test]
-fn in_a_killed_log() {
+fn every_zeroed_field_of_a_killed_log() {
     harm_all(&sample::killed()).finish(800);
 }
 
 #[test]
-fn in_a_repaired_log() {
+fn every_zeroed_field_of_a_repaired_log() {
     harm_all(&sample::quarantined()).finish(800);
 }

@@ -49,14 +49,18 @@ fn cut_everywhere(test: &'static str, config: Config, seed: u64) -> usize {
 }
 
 #[test]
-fn all_or_nothing() {
+fn atomic_batch_survives_whole_or_not_at_all() {
     let mut lost = 0;
     for (seed, policy) in (0..).zip(policies()) {
         for sector in SECTORS {
             for segment_records in [None, Some(3)] {
                 let config = Config::new(policy).sector(sector).way((seed % 2 == 0, seed > 1));
                 let config = Config { segment_records, ..config };
-                lost += cut_everywhere("crash::atomic_batches::all_or_nothing", config, seed);
+                lost += cut_everywhere(
+                    "crash::atomic_batches::atomic_batch_survives_whole_or_not_at_all",
+                    config,
+                    seed,
+                );
             }
         }
     }

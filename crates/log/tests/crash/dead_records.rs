@@ -50,8 +50,8 @@ fn same_shape_again(config: Config, seed: u64, len: usize) -> Result<usize, Stri
 }
 
 #[test]
-fn what_was_cut_off_never_comes_back() {
-    let test = "crash::dead_records::what_was_cut_off_never_comes_back";
+fn cut_records_never_return() {
+    let test = "crash::dead_records::cut_records_never_return";
     let mut lost = 0;
     for policy in policies() {
         for sector in SECTORS {
@@ -75,8 +75,8 @@ fn what_was_cut_off_never_comes_back() {
 
 /// The same, and the crash falls into the recovery that cuts the dead records off.
 #[test]
-fn what_a_recovery_was_about_to_cut_off_never_comes_back() {
-    let test = "crash::dead_records::what_a_recovery_was_about_to_cut_off_never_comes_back";
+fn records_an_interrupted_recovery_would_cut_never_return() {
+    let test = "crash::dead_records::records_an_interrupted_recovery_would_cut_never_return";
     for policy in policies() {
         for len in [SIZES[0], SIZES[2]] {
             let config = Config::new(policy).way((false, false));

@@ -93,7 +93,7 @@ fn cut(disk: &SimDisk, life: Life, with: impl Fn(&SimDisk, &Engine) -> Options) 
 }
 
 #[test]
-fn one_flipped_bit_cuts_no_more_than_the_guarantees_say() {
+fn flipped_bit_costs_no_more_units_than_guaranteed() {
     let mut cases = Cases::default();
     for policy in policies() {
         for dsync in [true, false] {
@@ -161,7 +161,7 @@ fn one_flipped_bit_cuts_no_more_than_the_guarantees_say() {
 /// The page is stored in two slots in turn: a power cut that tears a store leaves the bound of the
 /// sync before it.
 #[test]
-fn a_torn_store_of_the_page_keeps_the_bound_before_it() {
+fn torn_watermark_page_keeps_the_previous_bound() {
     let mut cases = Cases::default();
     let with = |disk: &SimDisk, engine: &Engine| {
         let mut options = options(disk, engine);

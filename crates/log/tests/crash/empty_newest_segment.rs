@@ -46,7 +46,7 @@ fn recover(disk: &SimDisk) -> Result<(), Error> {
 }
 
 #[test]
-fn a_cut_in_recovery_leaves_no_claim_without_its_records() {
+fn power_cut_in_recovery_leaves_no_durable_bound_above_the_records() {
     let mut cases = Cases::default();
     for disk in (0..).map_while(killed_at) {
         for operation in disk.operations().. {

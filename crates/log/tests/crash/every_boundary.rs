@@ -82,16 +82,22 @@ fn every_config(test: &'static str, configs: impl IntoIterator<Item = Config>) {
 }
 
 #[test]
-fn every_policy_sector_and_way() {
-    every_config("crash::every_boundary::every_policy_sector_and_way", Config::every());
+fn power_cut_at_every_operation_under_every_policy() {
+    every_config(
+        "crash::every_boundary::power_cut_at_every_operation_under_every_policy",
+        Config::every(),
+    );
 }
 
 #[test]
-fn while_segments_leave() {
+fn power_cut_at_every_operation_while_retention_drops_segments() {
     let configs = policies().into_iter().flat_map(|policy| {
         let config = Config::new(policy).way((false, true));
         let small = Config { segment_records: Some(4), ..config };
         [small.retention(segments(2)), config.retention(bytes(2 * u64::from(SEGMENT)))]
     });
-    every_config("crash::every_boundary::while_segments_leave", configs);
+    every_config(
+        "crash::every_boundary::power_cut_at_every_operation_while_retention_drops_segments",
+        configs,
+    );
 }

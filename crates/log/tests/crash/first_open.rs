@@ -27,7 +27,7 @@ fn open_again(config: Config, first: Plan) -> Result<(), String> {
 }
 
 #[test]
-fn what_the_second_opening_calls_durable_is() {
+fn records_the_second_open_reports_durable_survive() {
     for policy in policies() {
         let config = Config::new(policy);
         let mut whole = SimEnv::new(config, 1);
@@ -38,7 +38,7 @@ fn what_the_second_opening_calls_durable_is() {
             for how in hows() {
                 for plan in [Plan::before(operation, how), Plan::during(operation, how)] {
                     let name = format!("{config} {plan}");
-                    let test = "crash::first_open::what_the_second_opening_calls_durable_is";
+                    let test = "crash::first_open::records_the_second_open_reports_durable_survive";
                     let Some(_case) = case(test, &name) else { continue };
                     if let Err(error) = open_again(config, plan) {
                         panic!("{name}: {error}");

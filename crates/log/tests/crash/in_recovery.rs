@@ -106,23 +106,33 @@ fn every_recovery(test: &'static str, config: Config, seed: u64, apart: usize) {
 }
 
 #[test]
-fn every_policy() {
+fn power_cut_in_recovery_under_every_policy() {
     for (n, policy) in (0..).zip(policies()) {
         for sector in SECTORS {
             for way in [(true, true), (false, false)] {
                 let config = Config::new(policy).sector(sector).way(way);
-                everywhere("crash::in_recovery::every_policy", config, n, 7);
+                everywhere(
+                    "crash::in_recovery::power_cut_in_recovery_under_every_policy",
+                    config,
+                    n,
+                    7,
+                );
             }
         }
     }
 }
 
 #[test]
-fn while_segments_leave() {
+fn power_cut_in_recovery_while_retention_drops_segments() {
     for (n, policy) in (10..).zip(policies()) {
         for retention in [segments(2), bytes(128 << 10)] {
             let config = Config::new(policy).retention(retention).way((true, false));
-            everywhere("crash::in_recovery::while_segments_leave", config, n, 5);
+            everywhere(
+                "crash::in_recovery::power_cut_in_recovery_while_retention_drops_segments",
+                config,
+                n,
+                5,
+            );
         }
     }
 }

@@ -54,7 +54,7 @@ fn most_lost(policy: Policy, steps: &[Step], how: How) -> usize {
 const NOTHING: How = How::Cut(Persist::Nothing);
 
 #[test]
-fn always_loses_nothing_that_was_waited_for() {
+fn always_keeps_every_awaited_record() {
     let steps = vec![append(Then::Wait); 30];
     for how in [How::Kill, NOTHING, How::Cut(Persist::Random)] {
         assert_eq!(most_lost(Policy::Always, &steps, how), 0);
@@ -62,7 +62,7 @@ fn always_loses_nothing_that_was_waited_for() {
 }
 
 #[test]
-fn always_commits_what_is_dropped_as_soon_as_the_engine_runs() {
+fn always_commits_dropped_tickets_once_the_engine_runs() {
     let mut steps = vec![append(Then::Drop); 30];
     steps.push(Step::Run);
     assert_eq!(most_lost(Policy::Always, &steps, NOTHING), 0);
@@ -71,7 +71,7 @@ fn always_commits_what_is_dropped_as_soon_as_the_engine_runs() {
 }
 
 #[test]
-fn a_flush_that_was_waited_for_leaves_nothing_at_risk_under_any_policy() {
+fn awaited_barrier_makes_everything_durable_under_every_policy() {
     let mut steps = vec![append(Then::Keep); 4];
     steps.push(Step::Flush { then: Then::Wait });
     for policy in [batch(), Policy::Periodic(PERIOD), Policy::OsBuffered, Policy::Always] {
@@ -94,7 +94,7 @@ fn batch_windows(n: u64, then: Then) -> (usize, usize) {
 }
 
 #[test]
-fn batch_loses_up_to_its_window_and_no_more() {
+fn batch_loses_at_most_its_bound() {
     for n in [1, 2, BATCH] {
         for then in [Then::Drop, Then::Keep] {
             let (idle, busy) = batch_windows(n, then);
@@ -106,7 +106,7 @@ fn batch_loses_up_to_its_window_and_no_more() {
 
 /// Cuts inside the commits of a batch, which is where two windows are open at once.
 #[test]
-fn batch_keeps_its_window_when_the_cut_falls_into_a_commit() {
+fn batch_keeps_its_bound_when_power_fails_during_a_commit() {
     let config = Config::new(batch()).way((true, false));
     let steps: Vec<Step> = (0..40)
         .flat_map(|n| [append(Then::Drop), if n % 3 == 0 { Step::Run } else { append(Then::Keep) }])
@@ -116,7 +116,7 @@ fn batch_keeps_its_window_when_the_cut_falls_into_a_commit() {
         for persist in [Persist::Nothing, Persist::Random] {
             let plan = Plan::during(operation, How::Cut(persist));
             let name = format!("{config} {plan}");
-            let test = "crash::policies::batch_keeps_its_window_when_the_cut_falls_into_a_commit";
+            let test = "crash::policies::batch_keeps_its_bound_when_power_fails_during_a_commit";
             let Some(_case) = case(test, &name) else { continue };
             let mut sim_env = SimEnv::new(config, operation);
             let died = sim_env.live_and_die(&steps, plan);
@@ -132,7 +132,7 @@ fn batch_keeps_its_window_when_the_cut_falls_into_a_commit() {
 }
 
 #[test]
-fn periodic_loses_only_what_is_younger_than_its_period() {
+fn periodic_loses_only_records_younger_than_its_period() {
     for (n, way) in (0..).zip(WAYS) {
         let config = Config::new(Policy::Periodic(PERIOD)).way(way);
         let mut oldest = Duration::ZERO;
@@ -168,7 +168,7 @@ fn periodic_loses_only_what_is_younger_than_its_period() {
 }
 
 #[test]
-fn os_buffered_loses_to_a_kill_only_what_the_system_was_not_given() {
+fn os_buffered_loses_only_unwritten_records_to_a_kill() {
     let mut steps = vec![append(Then::Drop); 10];
     assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Kill), 10, "nobody wrote anything");
     steps.push(Step::Run);
@@ -178,7 +178,7 @@ fn os_buffered_loses_to_a_kill_only_what_the_system_was_not_given() {
 }
 
 #[test]
-fn os_buffered_may_lose_to_a_power_cut_all_that_was_not_synced() {
+fn os_buffered_may_lose_every_unsynced_record_to_a_power_cut() {
     let mut steps = vec![append(Then::Drop), append(Then::Wait)];
     steps.extend(vec![append(Then::Drop); 10]);
     steps.push(Step::Run);

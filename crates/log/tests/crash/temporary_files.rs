@@ -80,7 +80,7 @@ fn cut_repairs(sample: &Sample, cases: &mut Cases) -> u64 {
 }
 
 #[test]
-fn of_a_repair_that_was_cut_short() {
+fn temporary_file_of_an_interrupted_repair_is_removed() {
     let mut cases = Cases::default();
     for sample in [closed(), killed()] {
         let left = cut_repairs(&sample, &mut cases);
@@ -90,7 +90,7 @@ fn of_a_repair_that_was_cut_short() {
 }
 
 #[test]
-fn of_a_probe() {
+fn temporary_file_of_a_probe_is_removed() {
     for sample in [closed(), killed()] {
         let disk = &sample.disk;
         let dir = disk.open_dir(Path::new(DIR)).unwrap();

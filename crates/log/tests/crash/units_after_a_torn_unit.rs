@@ -74,7 +74,7 @@ fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate
 }
 
 #[test]
-fn what_was_never_durable_stays_dead() {
+fn units_after_a_torn_unit_never_return() {
     let (disk, first, torn) = torn_in_the_middle();
     let mut cases = Cases::default();
     for validate in [OpenCheck::Quick, OpenCheck::Full] {
@@ -94,7 +94,7 @@ fn what_was_never_durable_stays_dead() {
 /// The mark page is lost with the power, so that nothing but the unit behind says that the one that
 /// does not check was durable.
 #[test]
-fn a_claim_behind_it_makes_it_damage() {
+fn later_durable_bound_makes_a_torn_unit_corruption() {
     let mut log = Building::new("claimed");
     log.open(100).one(LEN).one(LEN).one(LEN).kill();
     let sample = log.done(false);

@@ -167,25 +167,25 @@ fn everywhere(steps: &[Step], records: Option<u64>, subsets: u64) {
 
 /// The first segment is full, its last unit is in the cache alone, and slow work runs.
 #[test]
-fn a_footer_waits_for_its_units() {
+fn footer_is_written_after_its_units_are_durable() {
     let steps = [Append(SMALL), Flush, Append(SMALL), Append(LARGE), Append(SMALL)];
     everywhere(&steps, None, 24);
 }
 
 /// Three segments are in the cache alone.
 #[test]
-fn a_header_lost_between_two_that_stayed_is_no_damage() {
+fn header_lost_between_two_kept_ones_is_not_corruption() {
     everywhere(&[Append(SMALL); 7], None, 12);
 }
 
 /// All of the first segment is durable and nothing of the second, not even its header.
 #[test]
-fn a_truncation_waits_for_the_header_that_the_floor_names() {
+fn truncation_waits_for_the_header_of_the_trim_point() {
     let first = [Append(SMALL), Append(SMALL), Flush, Append(SMALL)];
     everywhere(&[&first[..], &[TruncateBefore(3), Append(SMALL)]].concat(), None, 6);
 }
 
 #[test]
-fn retention_waits_for_the_header_that_the_floor_names() {
+fn retention_waits_for_the_header_of_the_trim_point() {
     everywhere(&[Append(SMALL), Append(SMALL), Flush, Append(LARGE), Append(SMALL)], Some(1), 6);
 }

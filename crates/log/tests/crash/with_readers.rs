@@ -70,7 +70,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
 }
 
 #[test]
-fn what_a_reader_was_given_is_there_afterwards() {
+fn records_given_to_a_reader_survive_a_power_cut() {
     let mut handed_out = 0;
     for seed in 0..40 {
         let disk = SimDisk::new(seed);

@@ -113,7 +113,7 @@ fn life_of_threads(sim_env: &mut SimEnv, plan: Plan, rng: &mut Rng) -> Result<()
 }
 
 #[test]
-fn threads_and_cuts() {
+fn power_cuts_under_concurrent_appenders() {
     let retained = Config::new(Policy::Always).way((false, false)).retention(segments(2));
     let configs = [
         Config::new(Policy::Always),

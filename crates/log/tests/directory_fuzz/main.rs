@@ -26,7 +26,7 @@ use esker_testkit::{Runs, run};
 use fuzz_kit::LogComponent;
 
 #[test]
-fn damage_is_reported_or_harmless_and_repair_keeps_the_rest() {
+fn corruption_is_reported_or_harmless_and_repair_keeps_the_rest() {
     let runs = Runs::from_env("log", 480);
     match run(&LogComponent, &runs) {
         Ok(words) => {
@@ -41,7 +41,7 @@ fn damage_is_reported_or_harmless_and_repair_keeps_the_rest() {
 
 /// Cases that failed once, with what was wrong.
 #[test]
-fn what_failed_once_does_not_fail_again() {
+fn past_failures_do_not_return() {
     let cases = [
         (215, "an older clean end was no damage for `verify`"),
         (2256, "a segment whose records were all dropped was missed by an older manifest"),

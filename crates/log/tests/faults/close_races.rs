@@ -56,7 +56,7 @@ fn rounds(member: u64, test: impl Fn(&Log, &mut Rng)) {
 }
 
 #[test]
-fn closing_ends() {
+fn close_returns_while_the_commit_fails() {
     for_each_round(|log, _| {
         let closed = log.close_timeout(HANG);
         assert!(!matches!(closed, Err(Error::Timeout)), "{closed:?}");
@@ -64,7 +64,7 @@ fn closing_ends() {
 }
 
 #[test]
-fn waiting_ends() {
+fn waits_return_while_the_commit_fails() {
     for_each_round(|log, rng| {
         let ticket = if rng.percent(50) { log.barrier() } else { log.append(b"another") };
         let waited = ticket.and_then(|ticket| ticket.wait_timeout(HANG));

@@ -99,20 +99,20 @@ fn every_call(test: &'static str, ops: &[Op], effect: &Effect) {
 }
 
 #[test]
-fn eio() {
-    every_call("faults::every_call::eio", &OPS, &Effect::Io);
+fn eio_at_every_call() {
+    every_call("faults::every_call::eio_at_every_call", &OPS, &Effect::Io);
 }
 
 #[test]
-fn enospc() {
+fn enospc_at_every_call() {
     let ops = [Op::Write, Op::Size, Op::Open, Op::CreateDir];
-    every_call("faults::every_call::enospc", &ops, &Effect::NoSpace);
+    every_call("faults::every_call::enospc_at_every_call", &ops, &Effect::NoSpace);
 }
 
 #[test]
-fn a_write_that_takes_nothing() {
+fn write_of_zero_bytes_at_every_call() {
     every_call(
-        "faults::every_call::a_write_that_takes_nothing",
+        "faults::every_call::write_of_zero_bytes_at_every_call",
         &[Op::Write],
         &Effect::Short(Some(0)),
     );

@@ -50,7 +50,7 @@ fn keep(count: usize) -> Vec<Step> {
 }
 
 #[test]
-fn the_records_of_the_failed_commit_get_the_failure_and_later_calls_its_echo() {
+fn failed_commit_returns_the_cause_and_later_calls_return_poisoned() {
     for_each_failure(|mut sim_env, mut life, op, effect| {
         go(&mut sim_env, &mut life, &keep(3));
         sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
@@ -70,7 +70,7 @@ fn the_records_of_the_failed_commit_get_the_failure_and_later_calls_its_echo() {
 }
 
 #[test]
-fn records_staged_behind_the_failed_commit_get_its_echo() {
+fn records_staged_after_the_failed_commit_return_poisoned() {
     for_each_failure(|mut sim_env, mut life, op, effect| {
         // The first fills a buffer, so that the second is in a commit of its own.
         go(&mut sim_env, &mut life, &[Step::Append { len: 8000, then: Then::Keep }]);
@@ -89,7 +89,7 @@ fn records_staged_behind_the_failed_commit_get_its_echo() {
 }
 
 #[test]
-fn the_failure_does_not_wear_off() {
+fn failed_log_stays_failed() {
     for_each_failure(|mut sim_env, mut life, op, effect| {
         sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
         go(&mut sim_env, &mut life, &keep(1));
@@ -107,7 +107,7 @@ fn the_failure_does_not_wear_off() {
 }
 
 #[test]
-fn reopening_is_the_way_back() {
+fn reopen_recovers_from_a_failure() {
     for exit in EXITS {
         for_each_failure(|mut sim_env, mut life, op, effect| {
             go(&mut sim_env, &mut life, &keep(2));

@@ -65,8 +65,8 @@ fn cut_the_next_opening(left: &SimEnv) -> Result<u64, String> {
 }
 
 #[test]
-fn what_recovery_calls_durable_after_a_failed_sync_survives() {
-    let test = "faults::failed_sync::what_recovery_calls_durable_after_a_failed_sync_survives";
+fn records_recovered_after_a_failed_sync_survive_a_power_cut() {
+    let test = "faults::failed_sync::records_recovered_after_a_failed_sync_survive_a_power_cut";
     let mut cuts = 0;
     for policy in [Policy::Always, batch(), Policy::OsBuffered] {
         for cache in CACHES {
@@ -97,7 +97,7 @@ fn what_recovery_calls_durable_after_a_failed_sync_survives() {
 /// The instrument itself: a failed sync leaves bytes in the cache that a kill keeps and a power cut
 /// takes, or there is nothing to be seen here.
 #[test]
-fn a_failed_sync_leaves_records_that_only_the_cache_holds() {
+fn failed_sync_leaves_records_in_the_page_cache_only() {
     let config = Config::new(Policy::OsBuffered).way((false, false));
     let mut seen = false;
     for n in 1..40 {
@@ -114,7 +114,7 @@ fn a_failed_sync_leaves_records_that_only_the_cache_holds() {
 
 /// Also when the run under the fault came to its end, there was a fault.
 #[test]
-fn the_runs_are_struck() {
+fn each_run_meets_its_fault() {
     let left = left_behind(Config::new(Policy::Always).way((false, false)), 3);
     assert!(matches!(left, Ok(Some(_))));
     let mut sim_env = SimEnv::new(Config::new(Policy::Always).way((false, false)), 3);

@@ -170,7 +170,7 @@ fn a_full_disk_loses_nothing() {
 
 /// A ring on a full disk goes on, in what it has.
 #[test]
-fn a_ring_goes_on_in_what_it_has() {
+fn ring_reuses_its_segments_on_a_full_disk() {
     for policy in policies() {
         let config = config_of(policy, (true, true)).retention(segments(2));
         for pages in [110, 120, 140] {
@@ -194,7 +194,7 @@ fn a_ring_goes_on_in_what_it_has() {
 
 /// Power cuts at every operation of a life on a full disk.
 #[test]
-fn the_power_goes_while_the_disk_is_full() {
+fn power_cut_while_the_disk_is_full_loses_nothing_durable() {
     for (n, policy) in (0..).zip(policies()) {
         let config = config_of(policy, WAYS[n as usize % 4]);
         let capacity = (WITH_RESERVE + 20 + n) * 4096;

@@ -90,15 +90,15 @@ fn every_call(test: &'static str, effect: &Effect, fault: impl Fn(Op, u64) -> Fa
 }
 
 #[test]
-fn one_call_fails() {
+fn recovery_survives_one_failed_call() {
     let eio = |op, n| Fault::on(op, Effect::Io).nth(n);
-    every_call("faults::in_recovery::one_call_fails", &Effect::Io, eio);
+    every_call("faults::in_recovery::recovery_survives_one_failed_call", &Effect::Io, eio);
     let enospc = |op, n| Fault::on(op, Effect::NoSpace).nth(n);
-    every_call("faults::in_recovery::one_call_fails", &Effect::NoSpace, enospc);
+    every_call("faults::in_recovery::recovery_survives_one_failed_call", &Effect::NoSpace, enospc);
 }
 
 #[test]
-fn all_calls_fail_from_one_on() {
+fn recovery_survives_calls_that_keep_failing() {
     let eio = |op, n: u64| Fault::on(op, Effect::Io).after(n - 1);
-    every_call("faults::in_recovery::all_calls_fail_from_one_on", &Effect::Io, eio);
+    every_call("faults::in_recovery::recovery_survives_calls_that_keep_failing", &Effect::Io, eio);
 }

@@ -69,13 +69,13 @@ fn every_read(test: &'static str, effect: &Effect) -> usize {
 }
 
 #[test]
-fn a_misdirected_read_is_told_or_does_no_harm() {
-    let test = "faults::lying_reads::a_misdirected_read_is_told_or_does_no_harm";
+fn misdirected_read_is_reported_or_harmless() {
+    let test = "faults::lying_reads::misdirected_read_is_reported_or_harmless";
     assert!(every_read(test, &Effect::Misdirect) > 100 || is_alone());
 }
 
 #[test]
-fn a_rotten_bit_is_told_or_does_no_harm() {
-    let test = "faults::lying_reads::a_rotten_bit_is_told_or_does_no_harm";
+fn flipped_bit_on_read_is_reported_or_harmless() {
+    let test = "faults::lying_reads::flipped_bit_on_read_is_reported_or_harmless";
     assert!(every_read(test, &Effect::BitRot(None)) > 100 || is_alone());
 }

@@ -102,25 +102,29 @@ fn every_write(test: &'static str, effect: &Effect) -> usize {
 }
 
 #[test]
-fn a_lost_write_is_told() {
+fn lost_write_is_reported() {
     assert!(
-        every_write("faults::lying_writes::a_lost_write_is_told", &Effect::Lost) > 100
+        every_write("faults::lying_writes::lost_write_is_reported", &Effect::Lost) > 100
             || is_alone()
     );
 }
 
 #[test]
-fn a_misdirected_write_is_told() {
+fn misdirected_write_is_reported() {
     assert!(
-        every_write("faults::lying_writes::a_misdirected_write_is_told", &Effect::Misdirect) > 100
+        every_write("faults::lying_writes::misdirected_write_is_reported", &Effect::Misdirect)
+            > 100
             || is_alone()
     );
 }
 
 #[test]
-fn a_rotten_write_is_told() {
+fn flipped_bit_on_write_is_reported() {
     assert!(
-        every_write("faults::lying_writes::a_rotten_write_is_told", &Effect::BitRot(None)) > 100
+        every_write(
+            "faults::lying_writes::flipped_bit_on_write_is_reported",
+            &Effect::BitRot(None)
+        ) > 100
             || is_alone()
     );
 }

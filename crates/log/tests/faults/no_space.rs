@@ -41,7 +41,7 @@ fn fill(log: &Log) -> u64 {
 }
 
 #[test]
-fn every_way_of_appending_is_refused_and_goes_on() {
+fn every_append_variant_returns_no_space_and_works_with_room_again() {
     in_time("a full disk", || {
         let disk = SimDisk::new(1);
         disk.set_capacity(Some(MIB));
@@ -111,7 +111,7 @@ fn segments_become_smaller_where_the_disk_is_small() {
 
 /// A process died while it reserved the next segment, and the disk is full of that.
 #[test]
-fn what_a_dead_process_was_reserving_is_given_back() {
+fn space_reserved_by_a_dead_process_is_released() {
     let disk = SimDisk::new(1);
     let (mut options, _) = driven(&disk);
     options.reserve = Some(0);

@@ -54,7 +54,7 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
 }
 
 #[test]
-fn what_was_durable_stays_readable() {
+fn durable_records_stay_readable_after_a_failure() {
     let (log, disk, _) = log();
     append(&log, 40);
     let mut stream = log.stream(Start::From(Seq(38))).unwrap();
@@ -94,7 +94,7 @@ fn the_kind_of_the_failure_reaches_the_caller() {
 
 /// With separate syncs: the sync fails, is not tried again, and nothing it carried counts.
 #[test]
-fn a_failed_sync_is_told_and_never_tried_again() {
+fn failed_sync_is_reported_and_never_retried() {
     for policy in [Policy::Always, Policy::OsBuffered] {
         let disk = SimDisk::new(1);
         let (mut options, _) = driven(&disk);
@@ -121,7 +121,7 @@ fn a_failed_sync_is_told_and_never_tried_again() {
 }
 
 #[test]
-fn reopening_goes_on_from_what_the_disk_has() {
+fn reopen_continues_from_the_records_on_disk() {
     let (log, disk, _) = log();
     append(&log, 20);
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
@@ -138,7 +138,7 @@ fn reopening_goes_on_from_what_the_disk_has() {
 
 /// The commit fails on a thread of the engine; everybody who waits for it hears of it there.
 #[test]
-fn everybody_who_waits_is_told() {
+fn every_waiting_caller_gets_the_failure() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.engine = Some(Engine::new(1).unwrap());
@@ -179,7 +179,7 @@ fn everybody_who_waits_is_told() {
 
 /// The records of the failed commit get the cause, those behind it the latched one.
 #[test]
-fn a_record_behind_the_failed_commit_is_poisoned() {
+fn record_after_the_failed_commit_is_poisoned() {
     let (log, disk, engine) = log();
     append(&log, 1);
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
@@ -194,7 +194,7 @@ fn a_record_behind_the_failed_commit_is_poisoned() {
 
 /// Making the next segment, its name included, fails: that is a failed commit like any other.
 #[test]
-fn a_failing_rotation_is_told() {
+fn failed_rotation_is_reported() {
     for (op, path) in
         [(Op::Open, ".seg"), (Op::Size, ".seg"), (Op::SyncDir, "log"), (Op::Sync, ".seg")]
     {

@@ -329,7 +329,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_changes_get_one_of_the_three_answers(
+    fn any_changes_give_whole_torn_or_corrupted(
         sample in any::<Index>(),
         changes in vec(change(), 1..=3),
     ) {

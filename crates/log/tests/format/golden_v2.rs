@@ -107,7 +107,7 @@ fn fixtures_are_read_back() {
 }
 
 #[test]
-fn fixtures_are_gone_on_with() {
+fn fixtures_accept_new_records() {
     for name in names() {
         let (disk, _) = load(&name);
         let log = open(&disk, OnCorruption::Fail).unwrap();

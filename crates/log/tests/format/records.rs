@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn come_back_as_they_were_given(payloads in payloads()) {
+    fn records_are_read_back_unchanged(payloads in payloads()) {
         let disk = begin();
         let positions = append(&disk, &payloads);
         let log = open(&disk);
@@ -82,7 +82,7 @@ proptest! {
     }
 
     #[test]
-    fn are_stored_the_same_owned_and_borrowed(payloads in payloads()) {
+    fn owned_and_borrowed_payloads_are_stored_alike(payloads in payloads()) {
         let contents = [false, true].map(|owned| {
             let disk = begin();
             let log = open(&disk);
@@ -100,7 +100,7 @@ proptest! {
     }
 
     #[test]
-    fn are_refused_when_a_byte_changes(
+    fn changed_byte_of_a_record_is_refused(
         payloads in payloads(),
         which in any::<Index>(),
         byte in any::<Index>(),

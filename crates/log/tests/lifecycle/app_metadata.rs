@@ -150,7 +150,7 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
 }
 
 #[test]
-fn segments_tell_which_records_they_hold() {
+fn segments_report_which_records_they_hold() {
     let (log, _disk, _engine) = log();
     append(&log, 200);
     let spans = log.segments();

@@ -112,7 +112,7 @@ fn close_ends_every_wait() {
 /// Fifty writers: what was accepted becomes durable, the rest is refused, and the log reads to its
 /// end.
 #[test]
-fn close_among_writers_loses_nothing_that_was_told_durable() {
+fn close_among_writers_keeps_every_record_reported_durable() {
     // Where the close falls between a commit and the next is chance.
     (0..10).for_each(close_among_writers);
 }
@@ -146,7 +146,7 @@ fn close_among_writers(seed: u64) {
 }
 
 #[test]
-fn close_gives_up_at_its_deadline_and_the_rest_goes_on() {
+fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, small(&disk)).unwrap();
     append(&log, 1);

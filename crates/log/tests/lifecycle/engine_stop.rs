@@ -54,7 +54,7 @@ fn a_stopped_engine_refuses_and_reads_go_on() {
 }
 
 #[test]
-fn a_ticket_that_waits_hears_of_the_stop() {
+fn engine_stop_ends_the_wait_of_a_ticket() {
     let (log, _, engine) = log();
     let mut ticket = log.append(&payload(1)).unwrap();
     assert!(poll_once(&mut ticket).is_pending());

@@ -25,7 +25,7 @@ fn says(error: &Error, words: &[&str]) {
 }
 
 #[test]
-fn of_appends() {
+fn every_error_of_appends() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.record_limit = RECORD_LIMIT_MAX;
@@ -76,7 +76,7 @@ fn of_appends() {
 }
 
 #[test]
-fn of_the_disk() {
+fn every_error_of_the_disk() {
     let (log, disk, _) = log();
     append(&log, 3);
     disk.inject(Fault::on(Op::Write, Effect::NoSpace).path(".seg"));
@@ -93,7 +93,7 @@ fn of_the_disk() {
 }
 
 #[test]
-fn of_reading() {
+fn every_error_of_reading() {
     let (log, disk, _) = log();
     append(&log, 40);
     log.truncate_before(20).unwrap();
@@ -139,7 +139,7 @@ fn place(position: Position) -> (PathBuf, u64) {
 }
 
 #[test]
-fn of_opening() {
+fn every_error_of_opening() {
     let (log, disk, _) = log();
     append(&log, 3);
     let error = Log::open(DIR, driven(&disk).0).unwrap_err();

@@ -19,7 +19,7 @@ fn an_empty_log_has_nothing_and_says_so() {
 }
 
 #[test]
-fn it_counts_what_was_done() {
+fn metadata_counts_operations() {
     let (log, disk, _) = log();
     append(&log, 100);
     log.truncate_before(11).unwrap();
@@ -43,7 +43,7 @@ fn it_counts_what_was_done() {
 }
 
 #[test]
-fn it_counts_who_waits() {
+fn metadata_counts_waiting_callers() {
     let (log, ..) = log();
     let mut tickets: Vec<_> = (1..=3).map(|seq| log.append(&payload(seq)).unwrap()).collect();
     assert_eq!(log.metadata().waiting, 0);
@@ -59,7 +59,7 @@ fn it_counts_who_waits() {
 }
 
 #[test]
-fn it_agrees_from_one_opening_to_the_next() {
+fn metadata_is_the_same_after_reopen() {
     let disk = SimDisk::new(1);
     let mut before = None;
     for round in 0..5 {

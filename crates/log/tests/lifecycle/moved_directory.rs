@@ -121,7 +121,7 @@ fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
 }
 
 #[test]
-fn removing_the_file_lock_lets_nobody_in() {
+fn removing_the_lock_file_admits_no_second_writer() {
     Environment::each(|environment| {
         let log = environment.open("log").unwrap();
         append(&log, 5);
@@ -142,7 +142,7 @@ fn removing_the_file_lock_lets_nobody_in() {
 
 /// The file is for messages, and may hold anything.
 #[test]
-fn a_file_lock_that_says_nothing_names_nobody() {
+fn empty_lock_file_names_no_owner() {
     Environment::each(|environment| {
         for content in [&b""[..], b"\xff\xfe\xfd", b"nobody\n", b"-1\n", b"99999999999999999999\n"]
         {

@@ -58,7 +58,7 @@ fn options_out_of_range_are_refused_by_name() {
 }
 
 #[test]
-fn a_ring_of_none_or_one_is_refused() {
+fn ring_of_zero_or_one_segment_is_refused() {
     assert_eq!(refused(|o| o.retention.segments = Some(0)), "retention.segments");
     assert_eq!(refused(|o| o.retention.segments = Some(1)), "retention.segments");
 }
@@ -198,7 +198,7 @@ fn the_ring_may_change_its_size() {
 
 /// Where the disk can do less, commits take the other way, and `metadata` says which.
 #[test]
-fn what_the_disk_cannot_do_is_done_otherwise_and_told() {
+fn unsupported_disk_features_are_replaced_and_reported() {
     for (direct, dsync) in [(true, true), (true, false), (false, true), (false, false)] {
         let disk = SimDisk::with(SimOptions::new(1).direct(direct).dsync(dsync));
         let log = Log::open(DIR, driven(&disk).0).unwrap();

@@ -18,7 +18,7 @@ fn newest(disk: &SimDisk) -> PathBuf {
 }
 
 #[test]
-fn a_log_says_how_it_was_left() {
+fn reopen_reports_the_prior_shutdown() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, driven(&disk).0).unwrap();
     assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::New, 1));
@@ -41,7 +41,7 @@ fn a_log_says_how_it_was_left() {
 
 /// Three stray bytes, and more, behind the last record of a log that nobody closed.
 #[test]
-fn stray_bytes_behind_the_end_are_cut_and_told() {
+fn bytes_past_the_end_are_cut_and_reported() {
     for stray in [&b"abc"[..], &[0xFF; 5000]] {
         let (log, disk, _) = log();
         append(&log, 20);

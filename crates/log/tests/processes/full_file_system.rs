@@ -91,7 +91,7 @@ fn live(at: &Path) {
     }
     for _ in 0..3 {
         let died = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "full_file_system::inside", "--nocapture"])
+            .args(["--exact", "full_file_system::child_in_the_mount_namespace", "--nocapture"])
             .env(INSIDE, at)
             .env(DIES, "1")
             .stderr(std::process::Stdio::null())
@@ -159,7 +159,7 @@ fn run_inside(kind: &str) {
     let test = std::env::current_exe().unwrap();
     // 77: it could not be mounted. The namespace takes its mounts with it.
     let script = format!(
-        "({mount}) 2>/dev/null >&2 || exit 77; exec '{}' --exact full_file_system::inside --nocapture",
+        "({mount}) 2>/dev/null >&2 || exit 77; exec '{}' --exact full_file_system::child_in_the_mount_namespace --nocapture",
         test.display()
     );
     let mut unshare = Command::new("unshare");
@@ -176,7 +176,7 @@ fn run_inside(kind: &str) {
 
 /// What the others run in their mount namespaces.
 #[test]
-fn inside() {
+fn child_in_the_mount_namespace() {
     if let Some(at) = std::env::var_os(INSIDE) {
         match std::env::var_os(DIES) {
             None => live(Path::new(&at)),

@@ -166,7 +166,7 @@ fn every_record_comes_once_and_in_order() {
 
 /// In a ring: one that keeps up or is told, and one that lies down until it is lapped.
 #[test]
-fn who_is_lapped_is_told_and_never_given_another_record() {
+fn lapped_reader_gets_trimmed_and_never_another_record() {
     if is_writer(true) {
         return;
     }
@@ -211,7 +211,7 @@ fn who_is_lapped_is_told_and_never_given_another_record() {
             })
         })
         .collect();
-    rounds("who_is_lapped_is_told_and_never_given_another_record", &dir, &given);
+    rounds("lapped_reader_gets_trimmed_and_never_another_record", &dir, &given);
     let log = Log::open(&dir, options(true)).unwrap();
     let last = log.durable().0;
     log.truncate_before(last - 1).unwrap();

@@ -49,7 +49,7 @@ fn every_record_is_found_by_its_number() {
 }
 
 #[test]
-fn a_lookup_reads_one_piece_of_the_index_density() {
+fn lookup_reads_one_index_interval() {
     for (bytes, records, most) in [(4 << 10, 1_000_000, 16 << 10), (64 << 10, 50, 16 << 10)] {
         let (log, disk) = dense(bytes, records);
         for seq in (1..=4000).step_by(97) {
@@ -79,7 +79,7 @@ fn the_index_is_as_dense_as_asked() {
 }
 
 #[test]
-fn a_stream_from_the_middle_does_not_read_what_lies_before() {
+fn stream_from_the_middle_reads_nothing_before_its_start() {
     let (log, disk) = dense(4 << 10, 100);
     let before = disk.stats().bytes_read;
     let mut stream = log.stream(Start::From(Seq(3_900))).unwrap();

@@ -28,7 +28,7 @@ fn two_records_come_back_as_they_were_appended() {
 }
 
 #[test]
-fn a_stream_starts_at_any_place() {
+fn stream_starts_at_any_position() {
     let (log, ..) = log();
     append(&log, 300);
     assert!(log.metadata().segments > 3);
@@ -44,7 +44,7 @@ fn a_stream_starts_at_any_place() {
 
 /// Above the newest there is nothing yet, and nothing before the wanted place comes later.
 #[test]
-fn a_stream_from_above_the_newest_waits_for_its_place() {
+fn stream_from_above_the_newest_record_waits() {
     let (log, ..) = log();
     append(&log, 3);
     let mut from = log.stream(Start::From(Seq(6))).unwrap();
@@ -77,7 +77,7 @@ fn a_stream_that_caught_up_goes_on_when_more_comes() {
 }
 
 #[test]
-fn readers_see_durable_records_alone_unless_they_ask() {
+fn readers_see_only_durable_records_by_default() {
     let (log, ..) = log();
     append(&log, 2);
     let mut stream = log.stream(Start::Oldest).unwrap();

@@ -82,7 +82,7 @@ fn one_append_wakes_them_all_and_each_reads_it() {
 }
 
 #[test]
-fn half_may_leave_while_they_wait() {
+fn half_of_the_waiting_readers_may_be_dropped() {
     let log = log();
     let mut stay = WaitingReaders::waiting(&log, READERS / 2);
     let mut leave = WaitingReaders::waiting(&log, READERS / 2);
@@ -126,7 +126,7 @@ fn closing_ends_every_wait() {
 /// A reader that appends, and drops nothing that it ever read: through every buffer many times, past
 /// `reader_memory`, and with room for more each time.
 #[test]
-fn who_holds_what_it_read_can_still_append() {
+fn reader_that_keeps_its_batches_can_append() {
     let mut options = small(&SimDisk::new(1));
     options.tail_cache = 32 << 10;
     options.reader_memory = 64 << 10;
@@ -150,7 +150,7 @@ fn who_holds_what_it_read_can_still_append() {
 /// Beyond `reader_memory` all readers read from the files, and when what is held was dropped they are
 /// back at the memory of the tail.
 #[test]
-fn readers_who_drop_nothing_get_no_more_than_reader_memory() {
+fn readers_that_keep_batches_are_bounded_by_reader_memory() {
     let (tail_cache, reader_memory) = (64 << 10, 128 << 10);
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);

@@ -69,7 +69,7 @@ fn of_one_piece() -> (Log, SimDisk, PathBuf, u64, u64) {
 }
 
 #[test]
-fn a_damaged_unit_is_told_behind_all_sound_ones() {
+fn corrupted_unit_is_reported_after_all_valid_ones() {
     let (log, disk, file, bad, at) = of_one_piece();
     disk.flip_bit(&file, (at + 40) * 8).unwrap();
     let mut reported = Vec::new();
@@ -88,7 +88,7 @@ fn a_damaged_unit_is_told_behind_all_sound_ones() {
 }
 
 #[test]
-fn a_sector_that_cannot_be_read_is_told_behind_all_that_can() {
+fn unreadable_sector_is_reported_after_all_readable_ones() {
     let (log, disk, file, bad, at) = of_one_piece();
     disk.make_unreadable(&file, at / BLOCK * BLOCK).unwrap();
     for way in WAYS.into_iter().chain(WAYS) {
@@ -101,7 +101,7 @@ fn a_sector_that_cannot_be_read_is_told_behind_all_that_can() {
 
 /// And once the disk is well again, nothing is left of the failure.
 #[test]
-fn a_failed_read_is_told_and_not_kept() {
+fn failed_read_is_reported_and_not_cached() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, small(&disk)).unwrap();
     append(&log, RECORDS);

@@ -79,7 +79,7 @@ impl Reader {
 }
 
 #[test]
-fn others_go_on_meanwhile_and_the_end_of_the_read_wakes() {
+fn other_readers_continue_and_the_hung_read_wakes_its_reader() {
     let held = held();
     let (log, gate) = (held.log.clone(), held.gate.clone());
     in_time("reading beside a read that hangs", move || {
@@ -101,7 +101,7 @@ fn others_go_on_meanwhile_and_the_end_of_the_read_wakes() {
 }
 
 #[test]
-fn who_leaves_leaves_nothing_behind_and_others_are_served() {
+fn dropped_readers_leave_no_waiter_and_others_are_served() {
     let held = held();
     let (log, gate, disk) = (held.log.clone(), held.gate.clone(), held.disk.clone());
     in_time("reading beside a reader that left", move || {
@@ -125,7 +125,7 @@ fn who_leaves_leaves_nothing_behind_and_others_are_served() {
 }
 
 #[test]
-fn closing_wakes_and_tells_though_the_disk_still_hangs() {
+fn close_wakes_readers_while_the_disk_hangs() {
     let held = held();
     let (log, gate) = (held.log.clone(), held.gate.clone());
     in_time("closing beside reads that hang", move || {
@@ -144,7 +144,7 @@ fn closing_wakes_and_tells_though_the_disk_still_hangs() {
 }
 
 #[test]
-fn a_stopped_engine_leaves_them_to_read_by_themselves() {
+fn readers_read_themselves_after_the_engine_stops() {
     let held = held();
     let (log, gate, engine) = (held.log.clone(), held.gate.clone(), held.engine.clone());
     in_time("reading without an engine", move || {
@@ -164,7 +164,7 @@ fn a_stopped_engine_leaves_them_to_read_by_themselves() {
 
 /// Threads that read by themselves, and tasks for which the engine does.
 #[test]
-fn four_reads_are_under_way_at_most() {
+fn at_most_four_reads_are_in_flight() {
     let held = held();
     let (log, gate) = (held.log.clone(), held.gate.clone());
     in_time("reading at most four at a time", move || {

@@ -95,7 +95,7 @@ fn readers_at_the_same_time_read_each_byte_once() {
 
 /// They come from different places, and go together from the next piece on.
 #[test]
-fn readers_of_many_places_soon_share() {
+fn readers_at_many_positions_soon_share_reads() {
     let disk = SimDisk::new(1);
     let (log, bytes) = long(&disk, options(&disk));
     eight_at_once(&log, 333);
@@ -105,7 +105,7 @@ fn readers_of_many_places_soon_share() {
 }
 
 #[test]
-fn what_is_kept_has_a_bound() {
+fn cached_bytes_are_bounded() {
     // None at all is one piece: the one that was just read.
     for cold_cache in [0, 2 << 20] {
         let disk = SimDisk::new(1);
@@ -135,7 +135,7 @@ fn what_is_kept_has_a_bound() {
 /// Four readers, each two pieces and more from the next, with room for two pieces: what is loaded ahead of one
 /// must not drive out what was loaded ahead of another.
 #[test]
-fn what_is_loaded_ahead_is_there_when_its_reader_comes() {
+fn read_ahead_is_cached_when_its_reader_arrives() {
     let disk = SimDisk::new(1);
     let mut options = options(&disk);
     options.cold_cache = 2 << 20;

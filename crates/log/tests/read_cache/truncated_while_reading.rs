@@ -20,7 +20,7 @@ const RING: u64 = 4;
 const PER_SEGMENT: u64 = 15;
 
 #[test]
-fn what_was_kept_of_them_goes_with_them() {
+fn cached_chunks_are_dropped_with_their_segments() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(RING);
@@ -86,7 +86,7 @@ fn oldest(log: &Log) -> Stream {
 }
 
 #[test]
-fn readers_that_are_lapped_get_no_record_of_another_turn() {
+fn lapped_readers_get_no_record_of_a_recycled_segment() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.retention.segments = Some(RING);

@@ -78,7 +78,7 @@ fn a_second_stream_reads_nothing() {
 }
 
 #[test]
-fn what_is_kept_has_a_bound() {
+fn cached_bytes_are_bounded() {
     let disk = SimDisk::new(1);
     let (log, _) = long(&disk);
     let mut options = options(&disk);
@@ -99,7 +99,7 @@ fn what_is_kept_has_a_bound() {
 
 /// The reader looked at everything when there was nothing; then it follows the mark.
 #[test]
-fn what_was_written_since_is_read_by_the_piece() {
+fn records_written_since_are_read_in_chunks() {
     let disk = SimDisk::new(1);
     let mut options = manual(&disk);
     // One that does not end, and so has no footer.
@@ -186,7 +186,7 @@ fn long_records_written_since_are_read() {
 
 /// Tasks wait for the threads of the reader, and for no disk.
 #[test]
-fn others_go_on_while_a_read_hangs() {
+fn other_readers_continue_while_a_read_hangs() {
     let disk = SimDisk::new(1);
     let (log, _) = long(&disk);
     let reader = Reader::open(DIR, options(&disk)).unwrap();
@@ -247,7 +247,7 @@ fn an_engine_that_stops_takes_no_read_with_it() {
 
 /// A ring turns under a reader that keeps up: what leaves is let go of, without a look at everything.
 #[test]
-fn segments_that_leave_are_let_go_of() {
+fn dropped_segments_are_released() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(3);

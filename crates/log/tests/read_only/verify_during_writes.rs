@@ -163,7 +163,7 @@ fn at_every_call(make: impl Fn(&SimDisk, &Engine) -> Act) -> u64 {
 }
 
 #[test]
-fn a_small_ring_that_turns() {
+fn verify_of_a_small_ring_during_writes() {
     let calls = at_every_call(|disk, engine| {
         let (mut options, _) = driven(disk);
         options.engine = Some(engine.clone());
@@ -180,7 +180,7 @@ fn a_small_ring_that_turns() {
 }
 
 #[test]
-fn a_writer_that_commits_one_by_one() {
+fn verify_during_single_commits() {
     at_every_call(|disk, engine| {
         let (mut options, _) = driven(disk);
         options.engine = Some(engine.clone());
@@ -191,7 +191,7 @@ fn a_writer_that_commits_one_by_one() {
 }
 
 #[test]
-fn a_writer_that_hands_over_and_syncs_later() {
+fn verify_during_os_buffered_writes() {
     at_every_call(|disk, engine| {
         let (mut options, _) = driven(disk);
         options.engine = Some(engine.clone());
@@ -213,7 +213,7 @@ fn a_writer_that_hands_over_and_syncs_later() {
 
 /// What was durable before is judged, whoever writes.
 #[test]
-fn corruption_beside_a_writer_is_reported() {
+fn corruption_is_reported_during_writes() {
     let disk = SimDisk::new(1);
     let (options, _) = driven(&disk);
     let log = Log::open(DIR, options).unwrap();

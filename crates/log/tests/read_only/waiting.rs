@@ -35,7 +35,7 @@ fn poll(stream: &mut ReaderStream, waker: &Waker) -> Poll<Option<Result<Batch>>>
 }
 
 #[test]
-fn each_commit_wakes_whoever_waits() {
+fn each_commit_wakes_every_waiting_reader() {
     let (log, reader) = both(&SimDisk::new(1));
     let (sender, receiver) = sync_channel(0);
     for next in [ReaderStream::next_blocking, waiting] {
@@ -72,7 +72,7 @@ fn a_wait_has_an_end() {
 }
 
 #[test]
-fn one_thread_is_enough() {
+fn one_engine_thread_serves_waiting_readers() {
     let disk = SimDisk::new(1);
     let (options, _) = driven(&disk);
     let log = Log::open(DIR, options.clone()).unwrap();
@@ -139,7 +139,7 @@ fn closing_the_reader_ends_every_wait() {
 
 /// The writer begins another session, so that everything has to be looked at, and nothing can be.
 #[test]
-fn a_look_that_fails_is_told_and_not_kept() {
+fn failed_poll_is_reported_and_retried() {
     for next in [ReaderStream::next_blocking, waiting] {
         let disk = SimDisk::new(1);
         let (log, reader) = both(&disk);
@@ -195,7 +195,7 @@ fn a_future_for_each_poll_loses_nothing() {
 
 /// A bad unit makes a task wait for a look at everything: that future may be dropped, too.
 #[test]
-fn damage_is_told_to_tasks_that_come_and_go() {
+fn corruption_is_reported_to_every_task_that_polls() {
     let disk = SimDisk::new(1);
     let (log, reader) = both(&disk);
     append(&log, 40);
@@ -220,7 +220,7 @@ fn damage_is_told_to_tasks_that_come_and_go() {
 }
 
 #[test]
-fn while_nobody_waits_nothing_looks() {
+fn nothing_polls_while_no_reader_waits() {
     let disk = SimDisk::new(1);
     let (log, reader) = both(&disk);
     let mut stream = reader.stream(Start::Tip).unwrap();
@@ -241,7 +241,7 @@ fn while_nobody_waits_nothing_looks() {
 
 /// The engine of the options reads for the tasks, and may be gone.
 #[test]
-fn without_threads_that_read_the_waiting_one_reads() {
+fn waiting_reader_reads_itself_without_reader_threads() {
     let disk = SimDisk::new(1);
     let engine = Engine::new(1).unwrap();
     let mut options = small(&disk);

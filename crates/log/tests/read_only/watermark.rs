@@ -26,7 +26,7 @@ fn reader(disk: &SimDisk) -> Reader {
 }
 
 #[test]
-fn everything_at_or_below_the_mark_survives() {
+fn records_up_to_the_watermark_survive() {
     let (log, disk, engine) = log();
     for seq in 1..=30 {
         let kept = log.append(&payload(seq)).unwrap();
@@ -47,7 +47,7 @@ fn everything_at_or_below_the_mark_survives() {
 }
 
 #[test]
-fn the_mark_can_be_awaited_and_asks_for_nothing() {
+fn watermark_can_be_awaited_without_a_commit() {
     let (log, _, engine) = log();
     append(&log, 2);
     block_on(log.wait_durable(0)).unwrap();
@@ -68,7 +68,7 @@ fn the_mark_can_be_awaited_and_asks_for_nothing() {
 }
 
 #[test]
-fn a_reader_beside_the_writer_sees_what_is_durable_and_no_more() {
+fn reader_sees_durable_records_only() {
     let (log, disk, _) = log();
     let reader = reader(&disk);
     let mut stream = reader.stream(Start::Oldest).unwrap();
@@ -116,7 +116,7 @@ fn a_commit_in_flight_is_not_shown() {
 }
 
 #[test]
-fn a_reader_goes_on_from_writer_to_writer() {
+fn reader_follows_from_writer_to_writer() {
     let disk = SimDisk::new(1);
     let log = Log::open(DIR, driven(&disk).0).unwrap();
     append(&log, 20);
@@ -156,7 +156,7 @@ fn a_reader_notices_that_the_writer_closed() {
 }
 
 #[test]
-fn a_reader_behind_the_floor_is_told() {
+fn reader_below_the_trim_point_gets_trimmed() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(3);

@@ -29,7 +29,7 @@ fn claim_left(sample: &Sample, gone: &[u64], headless: &[u64]) -> u64 {
 
 /// Any set of headers is corrupt, and at most one segment is missing.
 #[test]
-fn any_headers_and_one_segment() {
+fn repair_without_any_headers_and_one_segment() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         let numbers: Vec<u64> = sample.map.segments.iter().map(|segment| segment.number).collect();
@@ -116,7 +116,7 @@ fn a_manifest_made_anew_keeps_the_trim_point() {
 }
 
 #[test]
-fn without_the_page_it_says_what_may_have_been_truncated() {
+fn repair_without_the_watermark_page_reports_what_may_be_truncated() {
     for at in [0, 8] {
         let disk = truncated(at);
         unlink(&disk, &in_dir("manifest"));
@@ -180,7 +180,7 @@ fn cutting_below_the_trim_point() {
 }
 
 #[test]
-fn a_dead_segment_of_another_log_is_not_removed() {
+fn unused_segment_of_another_log_is_not_removed() {
     let (sample, other) = (sample::closed(), sample::killed());
     let manifest = other.disk.contents(&in_dir("manifest")).unwrap();
     let mut manifest = manifest;
@@ -199,7 +199,7 @@ fn a_dead_segment_of_another_log_is_not_removed() {
 
 /// An older manifest of a clean close, of a log that has the same last record elsewhere now.
 #[test]
-fn a_clean_end_of_an_earlier_time_is_damage_for_verify_too() {
+fn clean_close_of_an_older_manifest_is_corruption_for_verify() {
     let disk = truncated(0);
     let older = disk.contents(&in_dir("manifest")).unwrap();
     let engine = Engine::manual();
@@ -277,7 +277,7 @@ fn an_older_manifest_without_a_first_segment_drops_nothing() {
 
 /// The last record is corrupt, and all were dropped: new records must not get its number.
 #[test]
-fn a_log_that_ends_below_its_trim_point_is_damaged() {
+fn log_that_ends_below_its_trim_point_is_corrupted() {
     let disk = truncated(0);
     let engine = Engine::manual();
     let log = Log::open(DIR, options(&disk, &engine)).unwrap();

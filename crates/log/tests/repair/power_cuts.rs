@@ -156,18 +156,18 @@ fn cut_everywhere(sample: &Sample, mending: Mending) -> Cases {
 }
 
 #[test]
-fn of_the_function() {
+fn power_cut_in_repair() {
     cut_everywhere(&sample::closed(), Mending::Repair).finish(150);
     cut_everywhere(&sample::killed(), Mending::Repair).finish(150);
 }
 
 #[test]
-fn of_an_opening_that_quarantines() {
+fn power_cut_in_an_open_that_quarantines() {
     cut_everywhere(&sample::killed(), Mending::Opening(OnCorruption::Quarantine)).finish(150);
 }
 
 #[test]
-fn of_an_opening_that_truncates() {
+fn power_cut_in_an_open_that_truncates() {
     cut_everywhere(&sample::closed(), Mending::Opening(OnCorruption::Truncate)).finish(150);
     cut_everywhere(&sample::killed(), Mending::Opening(OnCorruption::Truncate)).finish(150);
 }

@@ -45,7 +45,7 @@ fn open(sample: &Sample) -> Log {
 }
 
 #[test]
-fn a_blocking_one_goes_on_and_then_waits() {
+fn blocking_reader_passes_the_gap_and_waits_at_the_tip() {
     let sample = sample::quarantined();
     let log = open(&sample);
     let mut stream = log.stream(Start::Oldest).unwrap();
@@ -60,7 +60,7 @@ fn a_blocking_one_goes_on_and_then_waits() {
 }
 
 #[test]
-fn an_asynchronous_one_goes_on_and_then_waits() {
+fn async_reader_passes_the_gap_and_waits_at_the_tip() {
     let sample = sample::quarantined();
     let log = open(&sample);
     let mut stream = log.stream(Start::Oldest).unwrap();
@@ -72,7 +72,7 @@ fn an_asynchronous_one_goes_on_and_then_waits() {
 }
 
 #[test]
-fn one_without_the_lock_meets_it_once() {
+fn read_only_log_meets_the_gap_once() {
     let sample = sample::quarantined();
     let engine = Engine::manual();
     let reader = Reader::open(DIR, options(&sample.disk, &engine)).unwrap();
@@ -89,7 +89,7 @@ fn one_without_the_lock_meets_it_once() {
 }
 
 #[test]
-fn one_that_starts_behind_it_does_not_meet_it_and_one_inside_does() {
+fn only_a_reader_that_starts_before_or_in_the_gap_meets_it() {
     let sample = sample::quarantined();
     let log = open(&sample);
     for (from, to) in gaps(&sample) {

@@ -39,7 +39,7 @@ fn nothing_is_overwritten(before: &SimDisk, after: &SimDisk) -> Result<(), Strin
 }
 
 #[test]
-fn damage_to_a_repaired_log() {
+fn repair_of_a_repaired_log() {
     let mut cases = Cases::default();
     let sample = sample::quarantined();
     for segment in &sample.map.segments {
@@ -63,7 +63,7 @@ fn damage_to_a_repaired_log() {
 }
 
 #[test]
-fn the_same_place_again_and_again() {
+fn repair_of_the_same_offset_again() {
     // Each repair of a gap leaves a gap in the same place, whose header is damaged next.
     let sample = sample::closed();
     let segment = &sample.map.segments[1];
@@ -117,7 +117,7 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
 }
 
 #[test]
-fn a_header_and_a_unit() {
+fn repair_of_a_header_and_a_unit() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for beheaded in &sample.map.segments {
@@ -158,7 +158,7 @@ fn pairs(sample: &Sample) -> Vec<(Loss, Loss)> {
 }
 
 #[test]
-fn two_damages_at_once() {
+fn repair_of_two_corrupted_places() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for (a, b) in pairs(&sample) {
@@ -184,7 +184,7 @@ fn unkept(losses: Vec<Loss>) -> Vec<Loss> {
 }
 
 #[test]
-fn the_manifest_and_a_header() {
+fn repair_of_the_manifest_and_a_header() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for beheaded in &sample.map.segments {
@@ -202,7 +202,7 @@ fn the_manifest_and_a_header() {
 }
 
 #[test]
-fn an_emptied_segment_and_the_header_behind_it() {
+fn repair_of_an_emptied_segment_and_the_next_header() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for pair in sample.map.segments.windows(2) {
@@ -224,7 +224,7 @@ fn an_emptied_segment_and_the_header_behind_it() {
 }
 
 #[test]
-fn a_header_and_the_end_of_the_file() {
+fn repair_of_a_header_and_the_end_of_the_file() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         let segments = &sample.map.segments;

@@ -59,27 +59,27 @@ fn truncate_all(sample: &Sample) -> Cases {
 }
 
 #[test]
-fn a_closed_log() {
+fn truncation_of_a_closed_log() {
     truncate_all(&sample::closed()).finish(20);
 }
 
 #[test]
-fn a_killed_log() {
+fn truncation_of_a_killed_log() {
     truncate_all(&sample::killed()).finish(15);
 }
 
 #[test]
-fn a_torn_log() {
+fn truncation_of_a_torn_log() {
     truncate_all(&sample::torn()).finish(15);
 }
 
 #[test]
-fn a_lonely_segment() {
+fn truncation_of_a_log_of_one_segment() {
     truncate_all(&sample::lonely()).finish(8);
 }
 
 #[test]
-fn behind_units_that_are_lost_with_all_of_the_next_segment() {
+fn truncation_after_lost_units_and_a_lost_segment() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         let [.., before, newest] = &sample.map.segments[..] else { continue };
@@ -96,7 +96,7 @@ fn behind_units_that_are_lost_with_all_of_the_next_segment() {
 }
 
 #[test]
-fn between_an_emptied_segment_and_units_that_nothing_claims() {
+fn truncation_between_an_emptied_segment_and_orphan_units() {
     let sample = sample::killed();
     let [.., before, newest] = &sample.map.segments[..] else { panic!("too few segments") };
     let (disk, _) = cut(&sample, &segment_path(before.number), 0);

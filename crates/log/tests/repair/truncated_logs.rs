@@ -84,7 +84,7 @@ fn floors(sample: &Sample) -> Vec<u64> {
 }
 
 #[test]
-fn a_damaged_header_of_the_oldest_segment() {
+fn repair_of_the_oldest_header_above_the_trim_point() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for floor in floors(&sample) {
@@ -116,7 +116,7 @@ fn a_damaged_header_of_the_oldest_segment() {
 }
 
 #[test]
-fn a_damaged_unit_above_and_around_the_floor() {
+fn repair_of_a_unit_around_the_trim_point() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         for floor in floors(&sample) {

@@ -15,7 +15,7 @@ use crate::corruption_kit::repairs::{check_log, goes_on, open};
 use crate::corruption_kit::sample::{self, options, payload};
 
 #[test]
-fn nothing_is_changed_and_nothing_told() {
+fn repair_of_a_valid_log_changes_and_reports_nothing() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed(), sample::lonely(), sample::quarantined()] {
         cases.run(sample.name, || {
@@ -36,7 +36,7 @@ fn nothing_is_changed_and_nothing_told() {
 }
 
 #[test]
-fn a_torn_tail_is_no_damage() {
+fn torn_tail_is_not_corruption() {
     let sample = sample::torn();
     let disk = sample.disk.fork(1);
     let engine = Engine::manual();
@@ -47,7 +47,7 @@ fn a_torn_tail_is_no_damage() {
 }
 
 #[test]
-fn opening_with_a_choice_about_damage_finds_none() {
+fn open_of_a_valid_log_quarantines_and_truncates_nothing() {
     let mut cases = Cases::default();
     for sample in sample::all() {
         for on_corruption in [OnCorruption::Quarantine, OnCorruption::Truncate] {
@@ -88,7 +88,7 @@ fn handed_over_and_cut(seed: u64) -> SimDisk {
 }
 
 #[test]
-fn holes_that_a_power_cut_left_are_no_damage() {
+fn holes_left_by_a_power_cut_are_not_corruption() {
     let mut cases = Cases::default();
     let mut with_holes = 0;
     for seed in 0..60 {

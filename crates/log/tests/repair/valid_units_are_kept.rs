@@ -60,27 +60,27 @@ fn repair_all(sample: &Sample) -> Cases {
 }
 
 #[test]
-fn in_a_closed_log() {
+fn repair_of_a_closed_log_keeps_valid_units() {
     repair_all(&sample::closed()).finish(100);
 }
 
 #[test]
-fn in_a_killed_log() {
+fn repair_of_a_killed_log_keeps_valid_units() {
     repair_all(&sample::killed()).finish(100);
 }
 
 #[test]
-fn in_a_torn_log() {
+fn repair_of_a_torn_log_keeps_valid_units() {
     repair_all(&sample::torn()).finish(100);
 }
 
 #[test]
-fn in_a_lonely_segment() {
+fn repair_of_a_log_of_one_segment_keeps_valid_units() {
     repair_all(&sample::lonely()).finish(20);
 }
 
 #[test]
-fn a_damaged_manifest_is_made_anew() {
+fn corrupted_manifest_is_rebuilt() {
     let mut cases = Cases::default();
     for sample in sample::all() {
         let manifest: PathBuf = in_dir("manifest");

@@ -148,7 +148,7 @@ fn the_narrowest_limit_holds() {
 
 /// Nobody calls anything: the threads of the process see to it.
 #[test]
-fn the_ring_needs_no_care() {
+fn ring_recycles_segments_without_calls() {
     let disk = SimDisk::new(1);
     let mut options = fixture::small(&disk);
     options.retention.segments = Some(3);
@@ -160,7 +160,7 @@ fn the_ring_needs_no_care() {
 }
 
 #[test]
-fn what_was_dropped_does_not_come_back() {
+fn dropped_records_never_return() {
     for persist in [Persist::Nothing, Persist::Everything] {
         let (log, disk, engine) = open(|options| options.retention.segments = Some(3));
         append(&log, 500);

@@ -46,7 +46,7 @@ fn the_oldest_record_can_be_read_at_any_time() {
 }
 
 #[test]
-fn every_way_to_what_was_dropped_says_so() {
+fn every_way_of_reading_dropped_records_returns_trimmed() {
     let (log, _) = turned();
     let oldest = log.oldest().0;
     for below in [1, oldest / 2, oldest - 1] {
@@ -60,7 +60,7 @@ fn every_way_to_what_was_dropped_says_so() {
 }
 
 #[test]
-fn a_slow_reader_is_told_and_goes_on_from_the_oldest() {
+fn slow_reader_gets_trimmed_and_continues_from_the_oldest() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(3);
@@ -81,7 +81,7 @@ fn a_slow_reader_is_told_and_goes_on_from_the_oldest() {
 
 /// Truncation goes as far as to a single record; the rest of its segment is still there.
 #[test]
-fn a_reader_behind_a_truncation_is_told() {
+fn reader_below_a_truncation_gets_trimmed() {
     let (log, ..) = log();
     append(&log, 40);
     let mut begun = log.stream(Start::Oldest).unwrap();
@@ -98,7 +98,7 @@ fn a_reader_behind_a_truncation_is_told() {
 
 /// A batch in the hand stays what it is, whatever leaves the log.
 #[test]
-fn a_batch_in_the_hand_is_not_touched_by_recycling() {
+fn recycling_leaves_kept_batches_unchanged() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(2);

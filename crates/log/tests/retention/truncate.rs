@@ -10,7 +10,7 @@ use esker_log::{Error, Log, Seq};
 use crate::fixture::{DIR, all, append, driven, is_eio, log, payload, payloads};
 
 #[test]
-fn records_below_are_gone_and_the_rest_stays() {
+fn truncation_drops_records_below_and_keeps_the_rest() {
     let (log, ..) = log();
     append(&log, 300);
     let mut segments = log.metadata().segments;
@@ -54,7 +54,7 @@ fn everything_can_be_dropped_and_numbers_go_on() {
 }
 
 #[test]
-fn what_is_not_durable_or_not_there_cannot_be_dropped() {
+fn truncation_above_the_durable_end_is_refused() {
     let (log, ..) = log();
     append(&log, 5);
     let ticket = log.append(&payload(6)).unwrap();
