@@ -1,4 +1,5 @@
-//! `esker consensus stat`, `dump` and `verify` look at a log beside its writer, and tell damage.
+//! `esker consensus stat`, `dump` and `verify` look at a log beside its writer, and tell
+//! corruption.
 
 #![allow(clippy::unwrap_used)]
 
@@ -104,7 +105,7 @@ fn nothing_is_appended_to_it_or_dropped_by_hand() {
             run(tried, b"a line\n").exits(1).says(&["belongs to a consensus log"]);
             assert!(everything(dir) == before, "{words:?} changed {}", dir.display());
         }
-        // Repairing works on bytes, whosever they are: without damage it changes none.
+        // Repairing works on bytes, whosever they are: without corruption it changes none.
         let mut repair = command(&["log", "repair"]);
         repair.arg(dir);
         run(repair, b"").ok();
@@ -165,7 +166,7 @@ fn no_log_is_no_log() {
     }
 }
 
-/// A plain log is no damaged consensus log, and no empty one.
+/// A plain log is no corrupted consensus log, and no empty one.
 #[test]
 fn the_log_of_something_else_is_status_1() {
     let (guard, dir) = place();

@@ -1,5 +1,5 @@
-//! Iterating lends what it finds: in memory nothing is allocated for an entry, and from the log less than
-//! two allocations are.
+//! Iterating lends what it finds: in memory nothing is allocated for an entry, and from the log
+//! less than two allocations are.
 #![allow(unsafe_code)] // A global allocator is unsafe to implement; see the one SAFETY comment.
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! A tiny limit on locked memory: registering buffers fails with the limit's name, and what needs no
-//! locked memory goes on.
+//! A tiny limit on locked memory: registering buffers fails with the limit's name, and what needs
+//! no locked memory continues.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 

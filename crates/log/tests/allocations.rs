@@ -70,8 +70,8 @@ fn allocations(run: impl FnOnce()) -> u64 {
     MINE.with(Cell::get) - before
 }
 
-/// A list inside that grows beyond what it ever held; that happens now and then, whatever the number
-/// of appends. Each count below is of at least 50.
+/// A list inside that grows beyond what it ever held; that happens now and then, whatever the
+/// number of appends. Each count below is of at least 50.
 const GROWTH: u64 = 4;
 
 const PAYLOAD: [u8; 900] = [7; 900];

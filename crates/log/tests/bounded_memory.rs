@@ -1,7 +1,7 @@
 //! Lengths, counts, offsets and numbers that cannot be, under checksums that are right.
 //!
 //! Guards: a length that is allocated before anybody asks whether the file has so many bytes; an
-//! addition that overflows; a loop over a range that a damaged or hostile file made endless. A
+//! addition that overflows; a loop over a range that a corrupted or hostile file made endless. A
 //! checksum keeps such values out by all likelihood, but a bug elsewhere can write one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -102,7 +102,8 @@ fn structures(sample: &Sample) -> Vec<Structure> {
     all
 }
 
-/// Whatever the answer, it comes. A reader without the lock takes its time, so not each case asks one.
+/// Whatever the answer, it comes. A reader without the lock takes its time, so not each case asks
+/// one.
 fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
     let engine = Engine::manual();
     if with_reader && let Ok(reader) = Reader::open(DIR, options(disk, &engine)) {

@@ -1,7 +1,8 @@
-//! A query on what is in memory is answered while a write hangs in the disk, and nobody spins meanwhile:
-//! neither a log that is idle nor one whose callers all wait.
+//! A query on what is in memory is answered while a write hangs in the disk, and nobody spins
+//! meanwhile: neither a log that is idle nor one whose callers all wait.
 //!
-//! Guards WT-9: there queries queued behind a slow durable write, and a full queue burnt a processor.
+//! Guards WT-9: there queries queued after a slow durable write, and a full queue burnt a
+//! processor.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 

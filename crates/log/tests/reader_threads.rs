@@ -1,5 +1,5 @@
-//! The threads of a reader end with it, whoever was the last to hold it. Alone in its process, because it
-//! looks at the process's threads.
+//! The threads of a reader end with it, whoever was the last to hold it. Alone in its process,
+//! because it looks at the process's threads.
 //!
 //! Guards W-16 and WT-13 for readers beside the writer.
 #![cfg(target_os = "linux")]

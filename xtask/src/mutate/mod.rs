@@ -33,7 +33,8 @@ pub struct Options {
     /// List the mutations and apply none
     #[arg(long)]
     list: bool,
-    /// Check that each mutation's text occurs once in its file and its command selects a test, and run nothing
+    /// Check that each mutation's text occurs once in its file and its command selects a test, and
+    /// run nothing
     #[arg(long, conflicts_with_all = ["list", "no_baseline"])]
     check: bool,
     /// Do not run the tests without the mutation first
@@ -79,7 +80,8 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(escaped + untried == 0)
 }
 
-/// `false` if the text of a mutation is not found, or is found twice, or its command selects no test.
+/// `false` if the text of a mutation is not found, or is found twice, or its command selects no
+/// test.
 fn check(root: &Path, mutations: &[Mutation]) -> Result<bool> {
     let tree = Tree::read(root)?;
     let mut misses = 0;

@@ -1,6 +1,8 @@
-//! `docs/mutations.toml` can be applied: each mutation's text occurs once in its file, and its command selects a test.
+//! `docs/mutations.toml` can be applied: each mutation's text occurs once in its file, and its
+//! command selects a test.
 //!
-//! The tests are those that the sources name: `fn` after `#[test]`, below the modules of its file. Nothing is compiled.
+//! The tests are those that the sources name: `fn` after `#[test]`, below the modules of its file.
+//! Nothing is compiled.
 
 use super::finding::Finding;
 use super::source;
@@ -31,8 +33,8 @@ pub fn unusable(tree: &Tree, mutation: &Mutation) -> Vec<String> {
     applied.into_iter().chain(selected).collect()
 }
 
-/// Whether the arguments of `cargo test` select a test of `crates/`; those of other packages, and those that name
-/// neither a test binary nor the library, are not looked at.
+/// Whether the arguments of `cargo test` select a test of `crates/`; those of other packages, and
+/// those that name neither a test binary nor the library, are not looked at.
 fn selects_a_test(tree: &Tree, arguments: &str) -> bool {
     let (mut package, mut root, mut filters) = (None, None, Vec::new());
     let mut words = arguments.split_whitespace().filter(|word| *word != "--");
@@ -61,7 +63,8 @@ fn selects_a_test(tree: &Tree, arguments: &str) -> bool {
         .any(|(modules, text)| names(&modules, text).iter().any(|name| selected(name)))
 }
 
-/// The modules of a file of a test binary or library, by its path after the root: `::` at the end of each.
+/// The modules of a file of a test binary or library, by its path after the root: `::` at the end
+/// of each.
 fn modules(path: &str) -> Option<String> {
     let path = path.strip_suffix(".rs")?;
     if path.is_empty() {
@@ -74,7 +77,8 @@ fn modules(path: &str) -> Option<String> {
     Some(parts.iter().map(|part| format!("{part}::")).collect())
 }
 
-/// The tests of a file, in its module and in the module `tests` below it: which one, only a parser would know.
+/// The tests of a file, in its module and in the module `tests` below it: which one, only a parser
+/// would know.
 fn names(modules: &str, text: &str) -> Vec<String> {
     let code = source::code(text);
     let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! When the input pauses, what was read becomes durable by itself, under every policy: a follower sees
-//! it while the writer waits for more.
+//! When the input pauses, what was read becomes durable by itself, under every policy: a follower
+//! sees it while the writer waits for more.
 
 use std::io::Write;
 use std::process::Stdio;

@@ -1,4 +1,5 @@
-//! `--framing len32` takes records of any bytes, newlines included, and `cat --json` tells them apart.
+//! `--framing len32` takes records of any bytes, newlines included, and `cat --json` tells them
+//! apart.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

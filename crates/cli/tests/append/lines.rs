@@ -1,5 +1,5 @@
-//! What `append` reads as lines, `cat` prints: empty lines, lines of any bytes, and a last line without
-//! a newline.
+//! What `append` reads as lines, `cat` prints: empty lines, lines of any bytes, and a last line
+//! without a newline.
 
 use crate::esker::{self, log, place};
 

@@ -1,5 +1,5 @@
-//! A record over the limit ends the input with status 1 and says which it was; everything before it is
-//! durable. The limit itself is still a record.
+//! A record over the limit ends the input with status 1 and says which it was; everything before it
+//! is durable. The limit itself is still a record.
 
 use crate::esker::{log, place};
 

@@ -1,5 +1,5 @@
-//! Several processes, each with a log of its own, on one real disk at once, through system calls and
-//! through io_uring: each reads back what it wrote.
+//! Several processes, each with a log of its own, on one real disk at once, through system calls
+//! and through io_uring: each reads back what it wrote.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,9 +1,9 @@
-//! SIGINT and SIGTERM end `append`: what was read is durable, the log is closed cleanly, and the summary
-//! is printed. A line without its end is no record.
+//! SIGINT and SIGTERM end `append`: what was read is durable, the log is closed cleanly, and the
+//! summary is printed. A line without its end is no record.
 //!
-//! The bug: an import that a user had broken off with Ctrl-C exited with 0, as one that was complete. Now
-//! SIGINT before the end of the input is status 130, and says how much of how much was read; SIGTERM and
-//! SIGHUP, which end a service, are status 0.
+//! Bug: an import that a user had broken off with Ctrl-C exited with 0, as one that was complete.
+//! Now SIGINT before the end of the input is status 130, and says how much of how much was read;
+//! SIGTERM and SIGHUP, which end a service, are status 0.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Every benchmark prints one JSON object a figure, with every key that scripts rely on, and says that
-//! what it wrote was read back.
+//! Every benchmark prints one JSON object a figure, with every key that scripts rely on, and says
+//! that what it wrote was read back.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

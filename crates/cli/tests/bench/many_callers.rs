@@ -1,5 +1,6 @@
-//! The bug: the benchmark kept a latency histogram for each caller. At 2,000 callers that was 200 MB and a
-//! quarter of the CPU, and the figures fell to half: the benchmark measured its own cache misses.
+//! Bug: the benchmark kept a latency histogram for each caller. At 2,000 callers that was 200 MB
+//! and a quarter of the CPU, and the figures fell to half: the benchmark measured its own cache
+//! misses.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! The shapes of a log that `esker log bench` measures: rings, no disk, huge pages, a processor, rests;
-//! what each says of itself; and the names that other programs have for the flags.
+//! The shapes of a log that `esker log bench` measures: rings, no disk, huge pages, a processor,
+//! rests; what each says of itself; and the names that other programs have for the flags.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

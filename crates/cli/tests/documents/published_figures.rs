@@ -1,9 +1,9 @@
-//! The figures that are published are possible: none is above what its callers can have on their way, and
-//! systems are compared at the same work.
+//! The figures that are published are possible: none is above what its callers can have on their
+//! way, and systems are compared at the same work.
 //!
-//! A caller that waits has one call on its way, so that callers = rate x mean latency. The median of
-//! latencies is at most twice their mean, whatever they are, and so rate x median is at most twice the
-//! callers (times the records of a call). Guards LT-9 and LT-10.
+//! A caller that waits has one call on its way, so that callers = rate x mean latency. The median
+//! of latencies is at most twice their mean, whatever they are, and so rate x median is at most
+//! twice the callers (times the records of a call). Guards LT-9 and LT-10.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,4 +1,5 @@
-//! The guide to the consensus log says why it is not an LSM store, and for each reason what shows it.
+//! The guide to the consensus log says why it is not an LSM store, and for each reason what shows
+//! it.
 //!
 //! Guards F-34a.
 

@@ -6,7 +6,7 @@ const README: &str = include_str!("../../../../README.md");
 const GUIDE: &str = include_str!("../../../../docs/src/log.md");
 const FORMAT: &str = include_str!("../../../log/src/format/block.rs");
 
-/// The text behind a heading, up to the next.
+/// The text after a heading, up to the next.
 fn section<'a>(text: &'a str, heading: &str) -> &'a str {
     let behind = text.split_once(heading).map_or("", |(_, behind)| behind);
     behind.split("\n## ").next().unwrap_or(behind)

@@ -1,5 +1,6 @@
-//! A flipped byte in a cleanly closed log: status 3 from everything that comes to it, with file, offset
-//! and the command that helps; `repair` loses one commit unit at most, and `cat` goes on from there.
+//! A flipped byte in a cleanly closed log: status 3 from everything that comes to it, with file,
+//! offset and the command that helps; `repair` loses one commit unit at most, and `cat` continues
+//! from there.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,8 +1,8 @@
-//! A disk without room: status 1 with the cause, what was durable is there, and with room again the log
-//! goes on.
+//! A disk without room: status 1 with the cause, what was durable is there, and with room again the
+//! log continues.
 //!
-//! The full disk is a small tmpfs where this user may mount one. A limit on the size of files (EFBIG
-//! instead of ENOSPC) stands in for it everywhere else, and is tested always.
+//! The full disk is a small tmpfs where this user may mount one. A limit on the size of files
+//! (EFBIG instead of ENOSPC) stands in for it everywhere else, and is tested always.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

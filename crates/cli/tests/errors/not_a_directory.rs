@@ -1,5 +1,5 @@
-//! A log is a directory. A file in its place is status 1, and stays as it is; so does a directory of
-//! something else.
+//! A log is a directory. A file in its place is status 1, and stays as it is; so does a directory
+//! of something else.
 
 use crate::esker::{command, log, place, run};
 

@@ -1,4 +1,4 @@
-//! A directory that may not be written: status 1 and the reason. Readers go on.
+//! A directory that may not be written: status 1 and the reason. Readers continue.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

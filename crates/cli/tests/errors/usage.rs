@@ -44,7 +44,8 @@ fn flags_that_would_do_nothing() {
     }
 }
 
-/// Guards against a benchmark that measures something else than it was asked for, and does not say so.
+/// Guards against a benchmark that measures something else than it was asked for, and does not say
+/// so.
 #[test]
 fn nothing_is_measured_of_nothing() {
     for (arguments, word) in [

@@ -89,7 +89,8 @@ pub fn end(child: Child) -> Ended {
     }
 }
 
-/// The tests end this long after the last one began, and with them the commands they started: their pipes close.
+/// The tests end this long after the last one began, and with them the commands they started: their
+/// pipes close.
 const HANGS: Duration = Duration::from_secs(300);
 
 /// A directory for a log that is not there yet, and its guard.

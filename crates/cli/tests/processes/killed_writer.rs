@@ -1,7 +1,8 @@
-//! What is not known to be durable is not printed, and where no writer is left to make it so, `cat` says that
-//! there is more.
+//! What is not known to be durable is not printed, and where no writer is left to make it so, `cat`
+//! says that there is more.
 //!
-//! Guards: records that wait for the next opening, and a reader who takes what is printed for everything.
+//! Guards: records that wait for the next opening, and a reader who takes what is printed for
+//! everything.
 
 #![allow(clippy::unwrap_used)]
 

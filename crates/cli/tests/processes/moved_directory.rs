@@ -1,4 +1,5 @@
-//! Moving the directory of a log, or removing its file `lock`, lets no second writer in: as processes.
+//! Moving the directory of a log, or removing its file `lock`, lets no second writer in: as
+//! processes.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -31,7 +32,7 @@ fn second_writer_after_a_move_exits_with_status_4() {
         }
     };
     refused();
-    // Another log at the old path, while the first goes on where it is.
+    // Another log at the old path, while the first continues where it is.
     log("append", &dir, &[], b"another\n").ok();
     input.write_all(b"the second\n").unwrap();
     esker::until("the record is durable", || {

@@ -1,10 +1,10 @@
-//! The real thing: a writer is killed with SIGKILL at random moments, fifty times on one directory, while
-//! a follower of another process prints what is durable. Then the same, fewer times, with writers that go
-//! through io_uring.
+//! The real thing: a writer is killed with SIGKILL at random moments, fifty times on one directory,
+//! while a follower of another process prints what is durable. Then the same, fewer times, with
+//! writers that go through io_uring.
 //!
-//! Every line carries its round, its count in the round, and a checksum. In the end each round's lines
-//! are a run from its first one on, in order; what the follower printed is all there, in order; and each
-//! run went on exactly where the one before it stopped.
+//! Every line carries its round, its count in the round, and a checksum. In the end each round's
+//! lines are a run from its first one on, in order; what the follower printed is all there, in
+//! order; and each run went on exactly where the one before it stopped.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
@@ -153,7 +153,8 @@ fn rounds(disk: &str, rounds: u64) {
     check_rounds(all.text(), &fed);
 }
 
-/// Each round is a run from its first line on, no longer than what was fed, and rounds are in order.
+/// Each round is a run from its first line on, no longer than what was fed, and rounds are in
+/// order.
 fn check_rounds(text: &str, fed: &[u64]) {
     let mut at = (0, 0);
     let mut lines: Vec<&str> = text.lines().collect();

@@ -1,5 +1,5 @@
 //! One writer at a time. A second one gets status 4 and the name of the directory, before it reads
-//! anything; readers go on.
+//! anything; readers continue.
 
 use std::io::Write;
 use std::process::Stdio;

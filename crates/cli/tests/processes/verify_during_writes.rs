@@ -1,4 +1,4 @@
-//! `verify` of a small ring that another process writes to as fast as it can reports no damage.
+//! `verify` of a small ring that another process writes to as fast as it can reports no corruption.
 
 use std::io::Write;
 use std::process::Stdio;

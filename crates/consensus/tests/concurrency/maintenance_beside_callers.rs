@@ -102,7 +102,8 @@ fn floor_and_frontier_show_when_they_are_durable() {
     }
 }
 
-/// A crash before the record is durable takes the floor back, and everything that was decided by it.
+/// A crash before the record is durable takes the floor back, and everything that was decided by
+/// it.
 #[test]
 fn floor_that_is_not_durable_is_lost_in_a_power_cut() {
     let s = log(Mode::Durable);

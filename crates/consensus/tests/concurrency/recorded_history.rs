@@ -2,8 +2,8 @@
 //!
 //! Guards against what a program of single steps cannot show: a promise's answer that loses slots
 //! while `truncate_before` or `install` runs beside it, an accept below a promise that raced it, an
-//! iteration that passes over slots that are moved under it, and acknowledgements that a power cut in
-//! the middle of all that takes back.
+//! iteration that passes over slots that are moved under it, and acknowledgements that a power cut
+//! in the middle of all that takes back.
 //!
 //! `ESKER_SOAK=n` runs n seeds of longer lives.
 #![allow(clippy::panic, clippy::print_stdout)]

@@ -35,8 +35,8 @@ fn whole(entry: &esker_consensus::Entry<'_>) {
     assert_eq!(entry.value(), value(entry.slot(), entry.ballot()), "slot {}", entry.slot());
 }
 
-/// Writers, readers, scans, checkpoints and truncation, while the table grows, values leave the cache
-/// and segments go.
+/// Writers, readers, scans, checkpoints and truncation, while the table grows, values leave the
+/// cache and segments go.
 #[test]
 fn every_operation_at_once() {
     const WRITERS: u64 = 8;
@@ -148,8 +148,8 @@ fn accepts_commits_and_reads_by_many_threads() {
     }
 }
 
-/// Guards against a checkpoint that stops the writers, or that they stop: four that accept and commit 400
-/// slots each, under checkpoints without a pause.
+/// Guards against a checkpoint that stops the writers, or that they stop: four that accept and
+/// commit 400 slots each, under checkpoints without a pause.
 #[test]
 fn checkpoints_and_writers_do_not_starve_each_other() {
     for mode in MODES {
@@ -295,7 +295,7 @@ fn watch_reports_the_frontier() {
     }
 }
 
-/// Whoever writes is told, once; whoever reads goes on, from memory and from the files.
+/// A writer gets the failure once; readers continue, from memory and from the files.
 #[test]
 fn readers_run_on_while_the_disk_is_full() {
     const SLOTS: u64 = 300;
@@ -347,7 +347,7 @@ fn readers_run_on_while_the_disk_is_full() {
     }
 }
 
-/// The records of a batch need not stand one behind the other: a checkpoint appends between them.
+/// The records of a batch need not stand one after the other: a checkpoint appends between them.
 #[test]
 fn batches_of_values_beside_checkpoints_come_back() {
     const BATCHES: u64 = 60;

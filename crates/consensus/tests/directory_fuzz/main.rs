@@ -1,17 +1,19 @@
-//! Whole directories of a consensus log, damaged in one to three places, as those of a log are.
+//! Whole directories of a consensus log, corrupted in one to three places, as those of a log are.
 //!
-//! The rule: a log that opens for writing is what it was after some prefix of its history that holds
-//! everything which was provably durable: promise, floor, frontier, and every slot with ballot, value and
-//! state. A slot may say that its value cannot be read. Anything else refuses, with a typed error. After
-//! `repair` the log opens; where something was put aside it is read-only, and what it still tells is
-//! true: values that were tried, and as committed nothing but what was chosen.
+//! The rule: a log that opens for writing is what it was after some prefix of its history that
+//! holds everything which was provably durable: promise, floor, frontier, and every slot with
+//! ballot, value and state. A slot may say that its value cannot be read. Anything else refuses,
+//! with a typed error. After `repair` the log opens; where something was quarantined it is
+//! read-only, and what it still tells is true: values that were tried, and as committed nothing but
+//! what was chosen.
 //!
-//! The history of the test decides, and shares no decoder with the engine. What was provably durable is
-//! said by the traces of `esker_testkit::Traces`, and is the bound of `docs/src/guarantees.md`.
+//! The history of the test decides, and shares no decoder with the engine. What was provably
+//! durable is said by the traces of `esker_testkit::Traces`, and is the bound of
+//! `docs/src/guarantees.md`.
 //!
-//! Guards: a lower promise, or an accept or commit that is forgotten, after damage that nothing reported;
-//! a value that is told as chosen and was not; a checkpoint of another time, or of another log, that is
-//! believed; a log that was repaired and promises again.
+//! Guards: a lower promise, or an accept or commit that is forgotten, after corruption that nothing
+//! reported; a value that is reported as chosen and was not; a checkpoint of another time, or of
+//! another log, that is believed; a log that was repaired and promises again.
 //!
 //! `cargo xtask soak` runs many more cases; `ESKER_SEED` chooses the first.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
@@ -35,7 +37,8 @@ fn corruption_is_reported_or_harmless_and_repair_reports_what_it_forgets() {
     }
 }
 
-/// Cases that failed once: the app metadata of an older checkpoint, which names pages that were dropped.
+/// Cases that failed once: the app metadata of an older checkpoint, which names pages that were
+/// dropped.
 #[test]
 fn past_failures_do_not_return() {
     let runs = Runs { name: "consensus", first: 10_422, cases: 1, tells: false };

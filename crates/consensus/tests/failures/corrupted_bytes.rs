@@ -1,8 +1,9 @@
-//! Any byte of the files of a log changes, or a file ends early: whatever opening says then, it says it of
-//! a file and a place, or everything is there.
+//! Any byte of the files of a log changes, or a file ends early: whatever opening says then, it
+//! says it of a file and a place, or everything is there.
 //!
-//! Guards: a panic on damaged bytes; an opening that passes over a damaged checkpoint, page or note and
-//! comes up with a lower promise, or without a committed value; a value taken from a damaged record.
+//! Guards: a panic on corrupted bytes; an opening that passes over a corrupted checkpoint, page or
+//! note and comes up with a lower promise, or without a committed value; a value taken from a
+//! corrupted record.
 //!
 //! `ESKER_SOAK=1` takes every byte, those of the padding among them.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -26,7 +27,7 @@ const PROMISED: Ballot = HIGHER;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     Closed,
-    /// What came last stands behind the last checkpoint.
+    /// What came last follows the last checkpoint.
     Killed,
     /// So does most of it, in a segment that is sealed.
     KilledLate,
@@ -105,7 +106,7 @@ fn reported(error: &Error) -> Option<PathBuf> {
     }
 }
 
-/// What became of a log with damage in it.
+/// What became of a log with corruption in it.
 #[derive(Debug, Default)]
 struct Tally {
     whole: u64,
@@ -114,8 +115,8 @@ struct Tally {
     refused: u64,
 }
 
-/// The log that is there tells of every slot, as it was, or says why not. `lost` may be missing where
-/// no claim of durability vouched for it.
+/// The log that is there tells of every slot, as it was, or says why not. `lost` may be missing
+/// where no claim of durability vouched for it.
 fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
     let lost: &[u64] = if left == Left::Closed { &[] } else { &[5, 6] };
     if log.promised() != PROMISED {
@@ -167,7 +168,7 @@ fn open(disk: &SimDisk) -> (Result<ConsensusLog, Error>, Engine) {
     (ConsensusLog::open(DIR, options), engine)
 }
 
-/// Opens, looks, goes on, and opens again.
+/// Opens, looks, continues, and opens again.
 fn judge(disk: &SimDisk, left: Left, tally: &mut Tally) -> Result<(), String> {
     for opening in 0..2 {
         let (opened, engine) = open(disk);

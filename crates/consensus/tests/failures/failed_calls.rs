@@ -1,4 +1,4 @@
-//! What goes wrong below is told, and never taken for success.
+//! What goes wrong below is reported, and never taken for success.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ops::ControlFlow;
@@ -105,7 +105,7 @@ fn damage(disk: &SimDisk, value: &[u8]) {
     panic!("the value is in no segment");
 }
 
-/// A log whose slot 3 is damaged, closed.
+/// A log whose slot 3 is corrupted, closed.
 fn damaged() -> SimDisk {
     let s = log_with(Mode::Durable, |_| {});
     for slot in 0..8 {
@@ -145,11 +145,12 @@ fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
     assert_eq!((all.visited, all.unreadable, all.skipped[0].0), (59, 1, 3));
 }
 
-/// Guards against an iteration that promises to pass over what is damaged, and ends at the 1025th.
+/// Guards against an iteration that promises to pass over what is corrupted, and ends at the
+/// 1025th.
 #[test]
 fn thousands_of_corrupted_entries_are_skipped_and_counted() {
     let s = log_with(Mode::Durable, |_| {});
-    // They stand in a few commit units, and each is damaged as a whole.
+    // They stand in a few commit units, and each is corrupted as a whole.
     let mut values = vec![b"v".to_vec(); 1500];
     values[3] = b"the damaged one".to_vec();
     values[1400] = b"the other".to_vec();
@@ -191,7 +192,7 @@ fn log_with_a_quarantined_gap_stays_read_only() {
         assert!(matches!(s.log.truncate_before(1), Err(Error::ReadOnly)));
         assert!(matches!(s.log.install(1, 1), Err(Error::ReadOnly)));
         assert_eq!(s.committed(7), value(7));
-        // Nothing is passed over in silence: it may be among what was put aside.
+        // Nothing is passed over silently: it may be among what was quarantined.
         let guard = s.log.pin();
         let lost = |slot: u64| {
             let read = s.log.read_committed(slot, &guard);

@@ -1,5 +1,5 @@
 //! A consensus log on a full disk: accepts are refused and nothing is poisoned; truncating, closing
-//! and reopening go on, and so do accepts when there is room.
+//! and reopening continue, and so do accepts when there is room.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_consensus::{Error, Mode, Options};

@@ -1,4 +1,4 @@
-//! What the tests of single behaviours start from: a consensus log on a simulated disk, driven by
+//! The fixture of tests of single behaviours: a consensus log on a simulated disk, driven by
 //! the test's thread.
 #![allow(dead_code)] // Each test binary uses its own part.
 #![allow(clippy::unwrap_used, clippy::panic)]

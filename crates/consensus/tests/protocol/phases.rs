@@ -92,8 +92,8 @@ fn an_accept_promises_its_ballot() {
     assert_eq!(s.kill(Mode::Durable).log.promised(), HIGH);
 }
 
-/// Guards against a promise that is told and not written: a committed value is acknowledged under any
-/// ballot, without a record.
+/// Guards against a promise that is reported and not written: a committed value is acknowledged
+/// under any ballot, without a record.
 #[test]
 fn a_committed_value_acknowledged_again_promises_nothing() {
     for mode in MODES {
@@ -107,8 +107,8 @@ fn a_committed_value_acknowledged_again_promises_nothing() {
     }
 }
 
-/// Guards against an accept that is acknowledged from memory, because its slot is committed and commits
-/// wait for no sync.
+/// Guards against an accept that is acknowledged from memory, because its slot is committed and
+/// commits wait for no sync.
 #[test]
 fn an_accept_of_what_is_committed_is_durable_before_it_is_acknowledged() {
     let s = log_with(Mode::Durable, |options| options.sync_on_commit = false);
@@ -235,8 +235,8 @@ fn batch_returns_a_result_per_slot_and_syncs_once() {
     }
 }
 
-/// Guards against a batch that is refused as a whole although a part of it was accepted: its proposer
-/// would count votes that it has as votes that it has not.
+/// Guards against a batch that is refused as a whole although a part of it was accepted: its
+/// proposer would count votes that it has as votes that it has not.
 #[test]
 fn interrupted_batch_returns_how_many_slots_it_accepted() {
     for mode in MODES {

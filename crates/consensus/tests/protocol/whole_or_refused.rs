@@ -240,8 +240,8 @@ fn a_floor_that_passes_an_iteration_ends_it() {
     }
 }
 
-/// Guards against values that truncation copied forward and that an iteration beside it took for ones
-/// that were committed after it began.
+/// Guards against values that truncation copied forward and that an iteration beside it took for
+/// ones that were committed after it began.
 #[test]
 fn a_value_that_truncation_moves_is_listed_by_what_began_before() {
     for mode in MODES {

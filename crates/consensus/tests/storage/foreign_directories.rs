@@ -1,6 +1,6 @@
 //! A consensus log says that it is one from its creation on, and opens no log of something else.
 //!
-//! The bug: only a close or a checkpoint left a sign, and any sign counted; and a log that was none was
+//! Bug: only a close or a checkpoint left a sign, and any sign counted; and a log that was none was
 //! opened, its session raised and its tail cut, before its first record was looked at.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -84,7 +84,8 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
     }
 }
 
-/// The app metadata are lost or damaged: the records say whose log it is, and opening writes them anew.
+/// The app metadata are lost or corrupted: the records say whose log it is, and opening writes them
+/// anew.
 #[test]
 fn lost_or_corrupted_app_metadata_is_rewritten() {
     for damaged in [false, true] {

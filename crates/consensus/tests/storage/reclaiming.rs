@@ -22,8 +22,8 @@ fn fill(log: &ConsensusLog, slots: std::ops::Range<u64>, len: usize) {
     log.commit_through(slots.end - 1).unwrap().wait().unwrap();
 }
 
-/// As Raft truncates: everything but the newest entries, again and again. Guards against copies of what
-/// the next truncation drops.
+/// As Raft truncates: everything but the newest entries, again and again. Guards against copies of
+/// what the next truncation drops.
 #[test]
 fn a_log_that_is_truncated_in_order_copies_next_to_nothing() {
     const ROUNDS: u64 = 60;
@@ -96,8 +96,8 @@ fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
     s.log.close().unwrap();
 }
 
-/// Its page has no value that would be copied, and its record stands among what is dropped. Guards against
-/// an index that goes on naming it.
+/// Its page has no value that would be copied, and its record stands among what is dropped. Guards
+/// against an index that continues naming it.
 #[test]
 fn page_without_slots_survives_its_segment() {
     let s = log(Mode::Durable);
@@ -118,8 +118,8 @@ fn page_without_slots_survives_its_segment() {
     s.accept(50_000, HIGH, b"of a new term");
 }
 
-/// A log with a promise, an old uncommitted slot, one of a higher ballot, and one far ahead in segments
-/// that are otherwise dead once the floor is raised.
+/// A log with a promise, an old uncommitted slot, one of a higher ballot, and one far ahead in
+/// segments that are otherwise dead once the floor is raised.
 fn worth_reclaiming(mode: Mode) -> Setting {
     let s = log_with(mode, |options| options.checkpoint_every = 1024);
     s.log.promise(HIGH, 0).unwrap().wait().unwrap();
@@ -157,8 +157,9 @@ fn look(log: &ConsensusLog, mode: Mode, committed_8888: bool, floor: u64) {
     assert_eq!(log.frontier(), Some(149));
 }
 
-/// Guards against a segment that is dropped before its copies, or the checkpoint that names them, are durable;
-/// against a copy that changes what it copies; and against a crash after which space never comes back.
+/// Guards against a segment that is dropped before its copies, or the checkpoint that names them,
+/// are durable; against a copy that changes what it copies; and against a crash after which space
+/// never comes back.
 #[test]
 fn power_cut_at_every_operation_of_two_reclaim_passes() {
     const WAYS: [Persist; 4] =

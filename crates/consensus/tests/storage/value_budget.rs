@@ -1,4 +1,4 @@
-//! The mutable region: full is told, and room comes back at once.
+//! The value budget: a full one is an error, and room comes back at once.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn give_way() {
     (0..500).for_each(|_| std::thread::yield_now());
 }
 
-/// Guards against an appender that spins behind one old slot: full is an error, at once.
+/// Guards against an appender that spins after one old slot: full is an error, at once.
 #[test]
 fn full_value_budget_is_an_error_for_new_values_only() {
     for mode in MODES {
@@ -25,7 +25,7 @@ fn full_value_budget_is_an_error_for_new_values_only() {
         s.accept(1, LOW, &[2; 2048]);
         let full = s.log.accept(2, LOW, &[3; 64]);
         assert!(matches!(full, Err(Error::BufferFull { used: 4096, size: 4096 })));
-        // Slot 0 stays uncommitted, and the room behind it is used again and again.
+        // Slot 0 stays uncommitted, and the room after it is used again and again.
         s.commit(1, LOW);
         for slot in 2..100 {
             s.accept(slot, LOW, &[slot as u8; 2048]);
@@ -138,8 +138,8 @@ fn many_values_pass_through_a_small_budget() {
     }
 }
 
-/// The guarantee: what was accepted first commits with its value after hundreds of others came and went,
-/// through checkpoints, and the room is never empty while it waits.
+/// The guarantee: what was accepted first commits with its value after hundreds of others came and
+/// went, through checkpoints, and the room is never empty while it waits.
 #[test]
 fn an_old_accept_commits_as_itself_after_hundreds_of_others() {
     for mode in MODES {
@@ -200,7 +200,8 @@ fn a_checkpoint_leaves_what_is_uncommitted() {
     }
 }
 
-/// Guards against bookkeeping that nobody trims: a log that only commits keeps no more than it says.
+/// Guards against bookkeeping that nobody trims: a log that only commits keeps no more than it
+/// says.
 #[test]
 fn a_log_that_only_commits_keeps_a_bounded_amount_in_memory() {
     for mode in MODES {

@@ -1,5 +1,5 @@
-//! A directory is opened once. What is done through it reaches that directory, wherever it is moved,
-//! and nothing but regular files of its own.
+//! A directory is opened once. What is done through it reaches that directory, wherever it is
+//! moved, and nothing but regular files of its own.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
 
 use std::io::ErrorKind;

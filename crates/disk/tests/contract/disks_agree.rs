@@ -1,5 +1,5 @@
-//! Without faults and cuts the simulated disk answers as the real one, and after a cut each sector is
-//! one of those it had: any sequence of calls, against the real disk and against a plain model.
+//! Without faults and cuts the simulated disk answers as the real one, and after a cut each sector
+//! is one of those it had: any sequence of calls, against the real disk and against a plain model.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! At most one sector of a power cut is torn: mixed, garbled, or unreadable until it is written again.
+//! At most one sector of a power cut is torn: mixed, garbled, or unreadable until it is written
+//! again.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Names are durable after their directory is synced. Before that a power cut keeps any subset of the
-//! changes, each whole.
+//! Names are durable after their directory is synced. Before that a power cut keeps any subset of
+//! the changes, each whole.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

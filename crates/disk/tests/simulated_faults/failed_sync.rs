@@ -1,5 +1,5 @@
 //! After a failed sync the pages count as clean: the next sync succeeds and writes nothing. This is
-//! why a log latches the failure and trusts nothing that may live in a cache alone.
+//! why a log fails for good the failure and trusts nothing that may live in a cache alone.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! A disk with a capacity: what does not fit fails with ENOSPC, reserved space can always be written.
+//! A disk with a capacity: what does not fit fails with ENOSPC, reserved space can always be
+//! written.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -37,8 +37,8 @@ fn a_batch_larger_than_every_buffer_is_split() {
     log.close().unwrap();
 }
 
-/// The same in async code: waits for room are pending futures, and nothing is accepted of a batch with
-/// a record that is refused.
+/// The same in async code: waits for room are pending futures, and nothing is accepted of a batch
+/// with a record that is refused.
 #[test]
 fn an_async_batch_larger_than_every_buffer_is_split() {
     let disk = SimDisk::new(1);

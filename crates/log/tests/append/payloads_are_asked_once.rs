@@ -1,4 +1,4 @@
-//! The bug: `append_atomic` asked each payload three times for its bytes, so that one that answers
+//! Bug: `append_atomic` asked each payload three times for its bytes, so that one that answers
 //! differently got a place of another size than it filled: a write past the end of the buffer, a
 //! panic with the log locked, or a commit that waits for ever.
 //!
@@ -199,7 +199,7 @@ impl Wake for Panics {
     }
 }
 
-/// A waker that panics took the commit down with it: the log stopped, and the tasks behind it in the
+/// A waker that panics took the commit down with it: the log stopped, and the tasks after it in the
 /// list were never woken.
 #[test]
 fn panicking_waker_stops_no_other_caller() {

@@ -84,7 +84,8 @@ fn refused_record_leaves_the_sink_unchanged() {
     log.close().unwrap();
 }
 
-/// After a failed flush: the log says how far it got, and after reopening a new sink goes on there.
+/// After a failed flush: the log says how far it got, and after reopening a new sink continues
+/// there.
 #[test]
 fn sink_continues_after_a_failed_flush() {
     let (log, disk, _) = log();

@@ -1,8 +1,8 @@
-//! Numbers that the caller gives, with gaps between them: `oldest`, single reads, streams and counts
-//! agree on what is there, after truncation and after reopening.
+//! Numbers that the caller gives, with gaps between them: `oldest`, single reads, streams and
+//! counts agree on what is there, after truncation and after reopening.
 //!
-//! Guards: a number that `oldest` names and that cannot be read, a place that one way of reading calls
-//! trimmed and another does not, and counts of records that nobody can read.
+//! Guards: a number that `oldest` names and that cannot be read, a place that one way of reading
+//! calls trimmed and another does not, and counts of records that nobody can read.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;

@@ -77,7 +77,7 @@ fn commit_is_durable_once_all_commits_before_it_are() {
     log.close().unwrap();
 }
 
-/// What is there behind a missing commit is a torn tail, whichever survives: never damage.
+/// What is there after a missing commit is a torn tail, whichever survives: never corruption.
 #[test]
 fn power_cut_drops_every_unit_after_a_missing_commit() {
     for (effect, survive) in [
@@ -107,7 +107,7 @@ fn failed_commit_leaves_the_commit_before_it_durable() {
     let log = open(&disk, |_| {});
     let (gate, [mut first, second]) = second_fails(&disk, &log);
     let _opens = Opens(disk.clone(), gate.clone());
-    // The first may still become durable, so nobody is told anything.
+    // The first may still become durable, so no caller gets a result.
     assert!(fixture::poll_once(&mut first).is_pending());
     gate.open();
     in_time("both", move || {
@@ -169,7 +169,8 @@ fn close_waits_for_every_commit_in_flight() {
     log.close().unwrap();
 }
 
-/// A few records beside many would go on taking turns with them, and each commit would carry fewer.
+/// A few records beside many would continue taking turns with them, and each commit would carry
+/// fewer.
 #[test]
 fn second_commit_starts_once_it_is_as_large_as_the_first() {
     let disk = SimDisk::new(1);
@@ -202,7 +203,8 @@ fn second_commit_starts_once_it_is_as_large_as_the_first() {
     log.close().unwrap();
 }
 
-/// A sync covers only the writes that have ended, so where commits are synced there is one at a time.
+/// A sync covers only the writes that have ended, so where commits are synced there is one at a
+/// time.
 #[test]
 fn one_commit_in_flight_without_dsync() {
     let disk = SimDisk::new(1);

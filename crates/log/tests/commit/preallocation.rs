@@ -1,4 +1,4 @@
-//! Work ahead of the log is a convenience: when it fails, or hangs, or dies, nothing else does.
+//! The preallocator is a convenience: when it fails, or hangs, or dies, nothing else does.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::Path;
@@ -36,7 +36,7 @@ fn preallocator_without_a_file_descriptor_fails_nothing() {
     log.close().unwrap();
 }
 
-/// A log on a disk that hangs has one thread of the engine; the timers of the others go on.
+/// A log on a disk that hangs has one thread of the engine; the timers of the others continue.
 #[test]
 fn a_disk_that_hangs_stops_no_timer_of_another_log() {
     let hung = SimDisk::new(1);

@@ -1,8 +1,8 @@
-//! A build that never syncs is caught: behind every lonely durable append stands a sync, or a write
+//! A build that never syncs is caught: after every lonely durable append stands a sync, or a write
 //! to a file that was opened so that its writes are durable; counted below the log, on the
 //! simulated disk and on the real one.
 //!
-//! Under `OsBuffered` the watermark page is synced behind the segment, and under no other policy.
+//! Under `OsBuffered` the watermark page is synced after the segment, and under no other policy.
 //!
 //! Guards W-3a, W-27, L-2, L-12; the log's own counters are not believed here.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
@@ -179,7 +179,7 @@ fn never_left_undurable(policy: Policy, dsync: bool) {
             }
         }
         assert!(wrote, "append {n} wrote nothing");
-        // What is made ahead, behind the commit, may be on its way; never the commit.
+        // What is made ahead, after the commit, may be on its way; never the commit.
         assert!(
             open.is_empty(),
             "append {n} left {open:?} unsynced under {policy:?}, dsync {dsync}"

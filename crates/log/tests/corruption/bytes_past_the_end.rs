@@ -1,8 +1,8 @@
-//! Bytes that are not the log's stand behind its end.
+//! Bytes that are not the log's stand past its end.
 //!
-//! Guards: garbage that makes recovery drop the records before it; a unit of an earlier life of the
-//! file, whole and in the right place, that is taken for the next one; strays that stay in the way
-//! of what is appended later, or come to life through it or through a repair.
+//! Guards: garbage that makes recovery drop the records before it; a unit of an earlier use of the
+//! file, whole and in the right place, that is taken for the next one; orphan units that stay in
+//! the way of what is appended later, or come to life through it or through a repair.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;
@@ -26,7 +26,7 @@ fn garbage(len: usize) -> Vec<u8> {
     sample::payload("garbage", 1, len)
 }
 
-/// Opens, finds all records, and goes on; gives what recovery told to have cut.
+/// Opens, finds all records, and continues; gives what recovery told to have cut.
 fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::TruncatedTail>, String> {
     let disk = disk.fork(5);
     let log = repairs::open(&disk, OnCorruption::Fail)?;
@@ -80,7 +80,7 @@ fn bytes_that_grow_a_file_harm_nothing() {
 }
 
 /// A log that stood still in the middle of a segment, and two futures of it: what each wrote there
-/// is sound in the same place of the same segment, behind the same unit.
+/// is valid in the same place of the same segment, after the same unit.
 struct Fork {
     /// Closed where the two part.
     trunk: Sample,
@@ -104,7 +104,7 @@ fn fork() -> Fork {
     Fork { at, dead: content[at as usize..].to_vec(), trunk }
 }
 
-/// The number of sound units that the map finds in the newest segment.
+/// The number of valid units that the map finds in the newest segment.
 fn units(disk: &SimDisk) -> usize {
     Map::of(disk).newest().units.len()
 }
@@ -128,7 +128,7 @@ fn orphan_unit_after_a_new_unit_never_returns() {
     let Fork { trunk, dead, at } = fork();
     let mut cases = Cases::default();
     // The new unit takes the same room as the first of the dead ones, so that the second of those
-    // stands exactly behind it; or less, or more.
+    // stands exactly after it; or less, or more.
     for lens in [vec![41, 5000], vec![1], vec![9000, 9]] {
         for clean in [true, false] {
             cases.run(format!("units of {lens:?}, clean: {clean}"), || {
@@ -174,7 +174,7 @@ fn repair_elsewhere_in_the_segment_revives_no_orphan_unit() {
 #[test]
 fn a_record_that_fills_its_block_has_no_successor_from_an_earlier_life() {
     // 72 bytes of unit, 16 of record: the payload ends on the border of a block, and where the next
-    // unit would stand, one of an earlier life did.
+    // unit would stand, one of an earlier use did.
     let full = BLOCK - 72 - 16;
     let mut log = Building::new("borders");
     log.open(100).one(full).one(full).one(full).kill();

@@ -1,8 +1,8 @@
 //! Every byte of every file of a small log is flipped, one at a time.
 //!
-//! Guards: a field that no checksum covers; damage taken for the end of the log, or for padding; a
-//! durable record that is dropped without a word; a value that is not what was written; a panic
-//! over a length or a number that cannot be.
+//! Guards: a field that no checksum covers; corruption taken for the end of the log, or for
+//! padding; a durable record that is dropped silently; a value that is not what was written; a
+//! panic over a length or a number that cannot be.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
@@ -67,7 +67,7 @@ fn flip_all(sample: &Sample, nth: usize) -> Cases {
     cases
 }
 
-/// After a clean close any flipped byte that carries something is damage.
+/// After a clean close any flipped byte that carries something is corruption.
 fn is_told(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Result<(), String> {
     let matters = match sample.map.place(file, byte) {
         Place::Manifest => true,

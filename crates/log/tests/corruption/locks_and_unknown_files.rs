@@ -1,8 +1,8 @@
 //! A directory that is somebody else's, or no log's, or not a directory.
 //!
 //! Guards: two writers on one log; a log laid into a directory that holds other files, or a file of
-//! somebody else's removed from it; a lost manifest taken for a new log; anything written before the
-//! lock is held.
+//! somebody else's removed from it; a lost manifest taken for a new log; anything written before
+//! the lock is held.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::path::Path;

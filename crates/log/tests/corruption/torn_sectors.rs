@@ -18,8 +18,8 @@ use crate::corruption_kit::sample::{self, Building, Sample, options};
 
 const SECTOR: usize = 512;
 
-/// A killed log before its last commit, the blocks of that commit in the segment file, and what they
-/// hold when it is whole.
+/// A killed log before its last commit, the blocks of that commit in the segment file, and what
+/// they hold when it is whole.
 struct Torn {
     before: Sample,
     after: Sample,
@@ -65,7 +65,7 @@ impl Torn {
 
     fn check(&self, disk: &SimDisk, whole: bool) -> Result<(), String> {
         let items: &[Item] = if whole { &self.after.items } else { &self.before.items };
-        // A repair by somebody who takes the torn tail for damage costs nothing either.
+        // A repair by somebody who takes the torn tail for corruption costs nothing either.
         let repaired = disk.fork(2);
         let engine = Engine::manual();
         repair(DIR, &options(&repaired, &engine)).map_err(|error| format!("{error:?}"))?;

@@ -1,7 +1,7 @@
 //! Every file of a small log is cut to every length.
 //!
 //! Guards: an end of the file taken for the end of the log, or for padding; a cut tail that takes
-//! whole records with it; a read behind the end; a cut file after a clean close that goes unnoticed.
+//! whole records with it; a read past the end; a cut file after a clean close that goes unnoticed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -15,8 +15,8 @@ use crate::corruption_kit::map::{Place, in_dir};
 use crate::corruption_kit::sample::{self, Sample};
 use crate::corruption_kit::{self, DIR};
 
-/// The lengths to which a file is cut: all in the last units, everywhere else those on both sides of
-/// every border, and some in between.
+/// The lengths to which a file is cut: all in the last units, everywhere else those on both sides
+/// of every border, and some in between.
 fn lengths(sample: &Sample, file: &Path, len: usize) -> BTreeSet<usize> {
     let owner = sample
         .map
@@ -65,7 +65,7 @@ fn cut_all(sample: &Sample) -> Cases {
     cases
 }
 
-/// After a clean close any byte of the log that is missing is damage.
+/// After a clean close any byte of the log that is missing is corruption.
 fn is_told(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> Result<(), String> {
     let reported = match sample.map.place(file, length as u64) {
         Place::Manifest => opened.damage().is_some(),

@@ -1,8 +1,8 @@
 //! The device does not give a sector.
 //!
 //! Guards: bytes that cannot be read taken for bytes that were never written, and what stands in
-//! them cut off or overwritten, when the device may give them again tomorrow; a sector that keeps the
-//! rest of the log from being repaired.
+//! them cut off or overwritten, when the device may give them again tomorrow; a sector that keeps
+//! the rest of the log from being repaired.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn is_loud(error: &Error) -> bool {
     matches!(error, Error::Io(_) | Error::Corrupted(_))
 }
 
-/// All is read, or the missing part is told.
+/// All is read, or the missing part is reported.
 fn reported(sample: &Sample, disk: &SimDisk, claim: u64) -> Result<(), String> {
     let engine = Engine::manual();
     match Reader::open(DIR, options(disk, &engine)) {

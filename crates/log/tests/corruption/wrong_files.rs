@@ -1,8 +1,8 @@
 //! Files of a log are missing, change places, come from elsewhere, or from another time.
 //!
-//! Guards: a segment that is gone without anybody being told; records of another log, or of another
-//! segment, or of an earlier state of the log, handed out as this one's; a format version that this
-//! code does not know, read as if it did.
+//! Guards: a missing segment that is not reported; records of another log, or of
+//! another segment, or of an earlier state of the log, handed out as this one's; a format version
+//! that this code does not know, read as if it did.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::PathBuf;
@@ -257,7 +257,7 @@ fn older_manifest_cuts_nothing_silently() {
         let manifest = in_dir("manifest");
         let (disk, _) = replace(&now, &manifest, &then.disk.contents(&manifest).unwrap());
         cases.run(format!("clean: {}", now.clean), || all_or_reported(&now, &disk));
-        // Nor when nothing but units behind that end speak for the records.
+        // Nor when nothing but units after that end speak for the records.
         let (disk, _) = delete(&now, &in_dir("mark"));
         put(&disk, &manifest, &then.disk.contents(&manifest).unwrap());
         cases.run(format!("clean: {}, no mark", now.clean), || all_or_reported(&now, &disk));
@@ -278,7 +278,7 @@ fn older_copy_of_a_segment_is_corruption() {
 
 #[test]
 fn segment_of_a_diverged_copy_is_corruption() {
-    // Two logs from one: the same name and number, all units sound, and other records in them.
+    // Two logs from one: the same name and number, all units valid, and other records in them.
     let mut cases = Cases::default();
     for (then, now) in then_and_now() {
         let mut other = Building::on("other future", then.disk.fork(9), then.items.clone());

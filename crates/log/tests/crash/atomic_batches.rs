@@ -1,5 +1,5 @@
-//! An atomic batch is there as a whole or not at all: smaller than a buffer, larger than one, larger
-//! than a segment, with more records than a segment may hold.
+//! An atomic batch is there as a whole or not at all: smaller than a buffer, larger than one,
+//! larger than a segment, with more records than a segment may hold.
 //!
 //! Guards: a batch that is spread over two commits; and a recovery that cuts or copies half of one.
 #![allow(clippy::panic)] // What tests share fails loudly.

@@ -1,9 +1,9 @@
 //! A record that a crash took stays dead, also when a new one ends exactly where it begins, and the
 //! log crashes again.
 //!
-//! Guards: a scan that runs on from the last record of this life into one of an earlier life, which
-//! is whole, bears a checksum and stands at the right place (LT-3, LB-7). Records end on the borders
-//! of blocks and sectors; the first life's last commits persist in every subset.
+//! Guards: a scan that runs on from the last record of this life into one of an earlier use, which
+//! is whole, bears a checksum and stands at the right place (LT-3, LB-7). Records end on the
+//! borders of blocks and sectors; the first life's last commits persist in every subset.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::Persist;

@@ -1,8 +1,8 @@
 //! No durable block of a segment is written over while it is in the log: not by commits, not by
 //! blocks prewritten ahead of them, not by recovery.
 //!
-//! Guards contract 2. A torn write over a durable block would be damage that no checksum mends; the
-//! other suites see it only when a cut falls right there.
+//! Guards contract 2. A torn write over a durable block would be corruption that no checksum mends;
+//! the other suites see it only when a cut falls right there.
 
 use esker_disk::Op;
 
@@ -18,7 +18,7 @@ fn watched_lives(config: Config, seed: u64, history: &History) -> Result<(), Str
     let mut rng = Rng::new(mix(seed, 9));
     let mut sim_env = SimEnv::new(config, seed);
     for _ in 0..3 {
-        // What a cut leaves durable is for the disk to know: the witness begins anew.
+        // What a cut leaves durable is for the disk to know: the history begins anew.
         sim_env.history = Some(history.anew());
         let steps = workload(24, Sizes::Moderate, &mut rng);
         let plan = Plan::within(&sim_env.disk, 400, &mut rng);

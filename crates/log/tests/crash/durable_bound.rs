@@ -2,7 +2,7 @@
 //! no more acknowledged commit units than the guarantees say for the policy.
 //!
 //! Guards: units that nothing on the disk says were durable, so that corruption among them passes
-//! for a torn tail, and every unit after it goes in silence; under `OsBuffered`, where one sync makes
+//! for a torn tail, and every unit after it goes silently; under `OsBuffered`, where one sync makes
 //! many units durable, in a log that was closed and opened again, and in one that was recovered.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -40,7 +40,7 @@ fn policies() -> [Policy; 4] {
     [Policy::Always, Policy::Batch(most), Policy::Periodic(never), Policy::OsBuffered]
 }
 
-/// Acknowledged units that one flipped bit may cut in silence, as docs/src/guarantees.md says.
+/// Acknowledged units that one flipped bit may cut silently, as docs/src/guarantees.md says.
 fn bound(options: &Options) -> usize {
     match options.policy {
         Policy::OsBuffered => 0,
@@ -49,8 +49,8 @@ fn bound(options: &Options) -> usize {
     }
 }
 
-/// Units of one record each, all durable when this returns. Under `OsBuffered` one sync, at the end,
-/// makes all of them durable.
+/// Units of one record each, all durable when this returns. Under `OsBuffered` one sync, at the
+/// end, makes all of them durable.
 fn fill(log: &Log, engine: &Engine, from: u64) {
     let buffered = log.metadata().activity.syncs;
     for seq in from..from + RECORDS {

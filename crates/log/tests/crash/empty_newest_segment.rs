@@ -1,8 +1,8 @@
-//! The process dies when a segment was begun and nothing is in it yet, with the records before it in
-//! the page cache alone; then the power goes at every operation of the recovery.
+//! The process dies when a segment was begun and nothing is in it yet, with the records before it
+//! in the page cache alone; then power fails at every operation of the recovery.
 //!
-//! Guards: a recovery that looks for what it must copy in the newest segment only, and claims in a new
-//! header what no disk holds.
+//! Guards: a recovery that looks for what it must copy in the newest segment only, and claims in a
+//! new header what no disk holds.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};

@@ -1,8 +1,8 @@
-//! The power goes at every operation of a mixed run: before it, and in the middle of it.
+//! Power fails at every operation of a mixed run: before it, and in the middle of it.
 //!
 //! Guards: a record called durable before it is; a file or a name that was not synced before
 //! something depends on it; a torn commit that is taken for a whole one; and, through the second
-//! life and the second cut, a dead record of the first that comes back behind a new one.
+//! life and the second cut, a dead record of the first that comes back after a new one.
 //!
 //! `ESKER_SEEDS=n` goes through n programs for each kind of log instead of one.
 #![allow(clippy::panic)] // What tests share fails loudly.

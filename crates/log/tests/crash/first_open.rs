@@ -1,5 +1,5 @@
-//! The process dies, or the power goes, at every operation of the very first opening; then another
-//! process opens the log, appends, waits, and the power goes.
+//! The process dies, or power fails, at every operation of the very first opening; then another
+//! process opens the log, appends, waits, and power fails.
 //!
 //! Guards: a directory whose own name nobody synced, because the one who made it died and the next
 //! found it there; and files left half made that no later opening gets along with.

@@ -1,4 +1,4 @@
-//! The power goes while the log recovers from a crash: at every operation of it, and again.
+//! Power fails while the log recovers from a crash: at every operation of it, and again.
 //!
 //! Guards the order of what recovery does: the session raised before anything else, the copy of the
 //! tail durable before its name, its name before the old tail goes, the floor before the files. And

@@ -1,5 +1,5 @@
-//! Random programs on random kinds of logs and disks, cut again and again at random moments; and the
-//! same while calls fail.
+//! Random programs on random kinds of logs and disks, cut again and again at random moments; and
+//! the same while calls fail.
 //!
 //! Guards what nobody thought of. A few thousand cuts in a usual run; `ESKER_SOAK=100000` makes it
 //! as many as that of each kind, best with `--release`; `ESKER_SEED=n` runs one seed alone.
@@ -107,7 +107,7 @@ fn any_fault(rng: &mut Rng) -> (Op, Fault) {
     let fault = Fault::on(op, effect).after(rng.below(60));
     let fault = match rng.below(3) {
         // Recovery tries a block twice; when that fails it may be the one that the cut tore, and
-        // what no claim stands behind goes with it.
+        // what no claim follows goes with it.
         _ if op == Op::Read => fault.times(1),
         0 => fault.times(1),
         1 => fault.times(1 + rng.below(5)),

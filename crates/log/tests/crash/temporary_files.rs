@@ -1,5 +1,6 @@
 //! A process dies with a file that did not get its name, and nobody goes on with what it had begun:
-//! a repair is cut short and the damage goes another way, or it was a probe of what the disk can do.
+//! a repair is cut short and the corruption goes another way, or it was a probe of what the disk
+//! can do.
 //!
 //! Guards: files aside that no later opening removes. What a recovery leaves aside, the next one
 //! writes over, under the same number; these are the ones for which that does not hold.
@@ -24,7 +25,7 @@ fn aside(disk: &SimDisk) -> Vec<String> {
     disk.files(Path::new(DIR)).unwrap().into_iter().filter(aside).collect()
 }
 
-/// Opens the log, which is whole; then the power goes, and comes back.
+/// Opens the log, which is whole; then power fails, and comes back.
 fn nothing_is_aside(sample: &Sample, disk: &SimDisk) -> Result<(), String> {
     let engine = Engine::manual();
     let log = Log::open(DIR, options(&disk.process(), &engine));
@@ -41,8 +42,8 @@ fn nothing_is_aside(sample: &Sample, disk: &SimDisk) -> Result<(), String> {
     }
 }
 
-/// A unit of the second segment is damaged, the repair is cut at every operation, and then the bytes
-/// come back. Gives in how many cases a segment was left aside.
+/// A unit of the second segment is corrupted, the repair is cut at every operation, and then the
+/// bytes come back. Gives in how many cases a segment was left aside.
 fn cut_repairs(sample: &Sample, cases: &mut Cases) -> u64 {
     let mut left = 0;
     let segment = &sample.map.segments[1];

@@ -1,6 +1,6 @@
-//! A unit in the middle does not check, and whole ones stand behind it.
+//! A unit in the middle does not check, and whole ones follows it.
 //!
-//! Guards: a scan that runs on behind a torn unit, and with it takes up records that were never
+//! Guards: a scan that runs on after a torn unit, and with it takes up records that were never
 //! durable, tells of no cut, or does not hear a later unit that claims the torn one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -54,7 +54,7 @@ fn torn_in_the_middle() -> (SimDisk, Item, u64) {
     (disk, items[0].clone(), torn.at.start as u64)
 }
 
-/// The next life has one record, and a record in the place of the torn one; then the power goes.
+/// The next life has one record, and a record in the place of the torn one; then power fails.
 fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate: OpenCheck) {
     let engine = Engine::manual();
     let log = Log::open(DIR, handing_over(disk, &engine, validate)).unwrap();

@@ -1,8 +1,9 @@
-//! Records stand in several segments that no sync has reached, and the power goes at every operation
+//! Records stand in several segments that no sync has reached, and power fails at every operation
 //! and leaves any of their blocks; and again in the next life.
 //!
-//! Guards: a footer that vouches for units which are not durable; a floor that names a segment whose
-//! header is not durable; and a header that is lost between two that stayed, taken for damage.
+//! Guards: a footer that vouches for units which are not durable; a floor that names a segment
+//! whose header is not durable; and a header that is lost between two that stayed, taken for
+//! corruption.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
@@ -75,7 +76,7 @@ impl SimEnv {
         Ok(())
     }
 
-    /// One life: what opening left is there, and the steps are gone through until the power goes.
+    /// One life: what opening left is there, and the steps are gone through until power fails.
     fn live(&mut self, steps: &[Step]) -> Result<(), String> {
         let engine = Engine::manual();
         let lived = match Log::open(DIR, self.options(&engine)) {

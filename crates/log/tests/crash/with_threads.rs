@@ -1,8 +1,8 @@
-//! Many threads append while the power goes, on an engine with threads of its own.
+//! Many threads append while power fails, on an engine with threads of its own.
 //!
 //! Guards the same contract where nothing is in a known order: a commit published before it is
-//! durable, an append that returns an error and is there all the same, a waiter that is never woken.
-//! A run is not repeatable; it says which seed the disk had.
+//! durable, an append that returns an error and is there all the same, a waiter that is never
+//! woken. A run is not repeatable; it says which seed the disk had.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Closing, flushing and waiting while the commit in flight fails on another thread.
 //!
-//! Guards a lost wake-up: the failure is told between the look at the log's state and the wait for
-//! it to change, and the caller waits for ever.
+//! Guards a lost wake-up: the failure is reported between the look at the log's state and the wait
+//! for it to change, and the caller waits for ever.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Every call of a run fails once: reads, writes, syncs, sizes, names, locks, one at a time.
 //!
 //! Guards: an error that is swallowed, loses its kind or stops the log from opening ever again; a
-//! log that goes on after a failed write or sync; a record called durable that was not.
+//! log that continues after a failed write or sync; a record called durable that was not.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::Op;
@@ -67,7 +67,7 @@ fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result
     Ok(true)
 }
 
-/// Whoever is told first gets the failure itself, or the log's refusal with it as the cause.
+/// The first caller gets the failure itself, or the log's refusal with it as the cause.
 fn check_error(error: &Error, op: Op, effect: &Effect) -> Result<(), String> {
     match error {
         Error::Io(cause) | Error::Poisoned(cause) | Error::NoSpace { cause, .. }
@@ -75,7 +75,7 @@ fn check_error(error: &Error, op: Op, effect: &Effect) -> Result<(), String> {
         {
             Ok(())
         }
-        // Bytes that cannot be read are damage where they were durable.
+        // Bytes that cannot be read are corruption where they were durable.
         Error::Corrupted(damage) if op == Op::Read && damage.what.contains("read") => Ok(()),
         other => Err(format!("{effect:?} of {op:?} is told as {other:?}")),
     }

@@ -1,5 +1,5 @@
 //! After a failed sync the page cache holds what the disk does not, and says that it is clean. The
-//! process goes, a new one opens the log, and then the power goes: while it opens, and after.
+//! process goes, a new one opens the log, and then power fails: while it opens, and after.
 //!
 //! Guards: a recovery that takes what it reads from the cache for durable, because a second sync of
 //! the same pages succeeds and writes nothing.
@@ -38,7 +38,7 @@ fn left_behind(config: Config, n: u64) -> Result<Option<SimEnv>, String> {
     Ok(Some(sim_env))
 }
 
-/// The power goes in the middle of each operation of the next opening, and right behind it.
+/// Power fails in the middle of each operation of the next opening, and right after it.
 fn cut_the_next_opening(left: &SimEnv) -> Result<u64, String> {
     let mut cuts = 0;
     for operation in 0.. {

@@ -1,5 +1,6 @@
 //! The disk fills up, at every size it may have: appending is refused with `NoSpace`, which poisons
-//! nothing; reading, truncating, closing and reopening go on; with room again, so does appending.
+//! nothing; reading, truncating, closing and reopening continue; with room again, so does
+//! appending.
 //!
 //! Guards: a full disk that is met in the middle of a commit, a rotation or a recovery; space that
 //! a failed reservation keeps; space that is needed to get out of it.
@@ -21,8 +22,8 @@ const TEST: &str = "faults::full_disk::a_full_disk_loses_nothing";
 /// The reserve of these logs, in pages; recovery copies at most a segment of 64 KiB.
 const RESERVE: u64 = 32;
 
-/// With this many pages the reserve was filled when the log was made, which takes twice its size and
-/// a few blocks for the other files.
+/// With this many pages the reserve was filled when the log was made, which takes twice its size
+/// and a few blocks for the other files.
 const WITH_RESERVE: u64 = 2 * RESERVE + 16;
 
 /// Appends until the disk is full; `None` where the log did not open.
@@ -168,7 +169,7 @@ fn a_full_disk_loses_nothing() {
     }
 }
 
-/// A ring on a full disk goes on, in what it has.
+/// A ring on a full disk continues, in what it has.
 #[test]
 fn ring_reuses_its_segments_on_a_full_disk() {
     for policy in policies() {

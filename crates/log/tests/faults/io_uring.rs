@@ -1,8 +1,10 @@
-//! What goes wrong in io_uring, with the log on top of it: pieces that fail, before or after the kernel
-//! moved their bytes, pieces cut short, and completions that come late while tickets and handles are
-//! dropped. On the real disk, through the ring's own code, at every piece of a small life of a log.
+//! What goes wrong in io_uring, with the log on top of it: pieces that fail, before or after the
+//! kernel moved their bytes, pieces cut short, and completions that come late while tickets and
+//! handles are dropped. On the real disk, through the ring's own code, at every piece of a small
+//! life of a log.
 //!
-//! After each: durable ⊆ recovered ⊆ accepted, value by value; then writing, and recovering, once more.
+//! After each: durable ⊆ recovered ⊆ accepted, value by value; then writing, and recovering, once
+//! more.
 //!
 //! Guards W-5, W-5a, W-28, W-29, WT-11 and WT-12.
 #![cfg(target_os = "linux")]
@@ -24,7 +26,8 @@ const ENOSPC: i32 = 28;
 /// Records of a life.
 const RECORDS: u64 = 36;
 
-/// The modes in which the ring writes: durable by itself past the page cache, and written, then synced.
+/// The modes in which the ring writes: durable by itself past the page cache, and written, then
+/// synced.
 const MODES: [(Direct, bool); 2] = [(Direct::Auto, true), (Direct::Off, false)];
 
 fn ring(faults: &RingFaults) -> Option<Arc<UringDisk>> {
@@ -164,7 +167,8 @@ fn a_failed_write() {
         for strike in [Strike::Fail(EIO), Strike::Refuse(EIO), Strike::Refuse(ENOSPC)] {
             let lives = at_every_piece(Op::Write, mode, &|| strike.clone());
             let whole = lives.iter().filter(|life| life.whole).count();
-            // Nothing hangs on the page with the mark, nor on blocks written ahead for want of room.
+            // Nothing hangs on the page with the mark, nor on blocks written ahead for want of
+            // room.
             assert!(lives.is_empty() || whole < lives.len() / 2, "{whole} of {}", lives.len());
         }
     }
@@ -212,9 +216,9 @@ fn a_short_read_is_finished() {
     }
 }
 
-/// The write of a commit begins late, or comes back late. Meanwhile appends are begun and cancelled, tickets
-/// are polled and dropped, and the last handle goes; and a process that was killed then would have left
-/// everything that was said to be durable.
+/// The write of a commit begins late, or comes back late. Meanwhile appends are begun and
+/// cancelled, tickets are polled and dropped, and the last handle goes; and a process that was
+/// killed then would have left everything that was said to be durable.
 #[test]
 fn a_late_write_while_everything_is_dropped() {
     type Late = fn(Gate) -> Strike;
@@ -247,7 +251,8 @@ fn a_late_write_while_everything_is_dropped() {
                     check(&copy, &options(mode), life, &format!("killed during {what}"));
                 }
 
-                // A close waits for what the kernel has; the gate opens only when nobody holds a handle.
+                // A close waits for what the kernel has; the gate opens only when nobody holds a
+                // handle.
                 let closer = std::thread::spawn(move || in_time("the last handle", || drop(log)));
                 gate.open();
                 closer.join().unwrap();
@@ -260,7 +265,8 @@ fn a_late_write_while_everything_is_dropped() {
     }
 }
 
-/// Opens a gate when a check fails, so that a failure is no hang. Made behind the log, it goes before it.
+/// Opens a gate when a check fails, so that a failure is no hang. Made after the log, it goes
+/// before it.
 struct Opens(Gate);
 
 impl Drop for Opens {
@@ -269,8 +275,8 @@ impl Drop for Opens {
     }
 }
 
-/// What a process that is killed now leaves. What makes claims about other files goes first, and newer
-/// segments before older ones, because the log goes on meanwhile.
+/// What a process that is killed now leaves. What makes claims about other files goes first, and
+/// newer segments before older ones, because the log continues meanwhile.
 fn copy_now(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     let mut names: Vec<_> =
@@ -285,7 +291,8 @@ fn copy_now(from: &Path, to: &Path) {
 }
 
 /// Appends without waiting: every call is polled once and then, by turns, dropped, or its ticket is
-/// polled once and dropped, or kept. Returns how many calls got a ticket, or may have, and those kept.
+/// polled once and dropped, or kept. Returns how many calls got a ticket, or may have, and those
+/// kept.
 fn begin_and_cancel(log: &Log) -> (u64, Vec<Ticket>) {
     let mut kept = Vec::new();
     let mut asked = BEFORE;
@@ -306,7 +313,7 @@ fn begin_and_cancel(log: &Log) -> (u64, Vec<Ticket>) {
     (asked, kept)
 }
 
-/// A ring is as good as new after a failure: another log on the same disk goes on.
+/// A ring is as good as new after a failure: another log on the same disk continues.
 #[test]
 fn another_log_on_the_same_rings_goes_on() {
     let faults = RingFaults::new();

@@ -1,8 +1,8 @@
 //! A read gives another block, or a bit of it has rotted: while the log lives, and while it opens.
 //!
-//! Guards: bytes handed to a reader that were never appended, and durable records that recovery cuts
-//! off because it misread them. The processes end by a kill or a close, which leave the claims in
-//! place: nothing may be lost without a word.
+//! Guards: bytes handed to a reader that were never appended, and durable records that recovery
+//! cuts off because it misread them. The processes end by a kill or a close, which leave the claims
+//! in place: nothing may be lost silently.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::Op;
@@ -39,7 +39,7 @@ fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> Lived<u64
     Ok(sim_env.disk.stats().faults)
 }
 
-/// Every read is struck, one at a time. The answer is how many were told as damage.
+/// Every read is struck, one at a time. The answer is how many were reported as corruption.
 fn every_read(test: &'static str, effect: &Effect) -> usize {
     let mut reported = 0;
     for (seed, policy) in (0..).zip(policies().repeat(5)) {

@@ -1,7 +1,8 @@
 //! The disk lies: a write reports success and is lost, lands elsewhere, or rots.
 //!
 //! Guards: silent loss. Three more commits follow each lie, and each of them claims that what came
-//! before is durable; so whatever is missing, or is not what was written, has to be told as damage.
+//! before is durable; so whatever is missing, or is not what was written, has to be reported as
+//! corruption.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::Op;
@@ -74,7 +75,7 @@ fn lie(config: Config, seed: u64, fault: Fault, exit: Exit) -> Result<Outcome, S
     }
 }
 
-/// Every write of some runs is struck, one at a time. The answer is how many lies were told.
+/// Every write of some runs is struck, one at a time. The answer is how many lies were reported.
 fn every_write(test: &'static str, effect: &Effect) -> usize {
     let mut reported = 0;
     for policy in [Policy::Always, batch(), Policy::OsBuffered] {

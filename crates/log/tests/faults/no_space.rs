@@ -1,7 +1,8 @@
-//! `NoSpace`: who gets it, what it says, and that appending goes on by every way when there is room.
+//! `NoSpace`: who gets it, what it says, and that appending continues by every way when there is
+//! room.
 //!
-//! Guards: a full disk that poisons; a caller that may not block and waits for ever; space that is left
-//! over because a whole segment does not fit; what a process that died was making.
+//! Guards: a full disk that poisons; a caller that may not block and waits for ever; space that is
+//! left over because a whole segment does not fit; what a process that died was making.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::Path;

@@ -177,7 +177,7 @@ fn every_waiting_caller_gets_the_failure() {
     assert!(log.close().is_err());
 }
 
-/// The records of the failed commit get the cause, those behind it the latched one.
+/// The records of the failed commit get the cause, those after it the failed one.
 #[test]
 fn record_after_the_failed_commit_is_poisoned() {
     let (log, disk, engine) = log();

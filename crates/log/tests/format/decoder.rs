@@ -1,9 +1,9 @@
-//! A few random changes at once to the files of a log: bits, ranges, blocks that change places, copies
-//! from elsewhere, cut ends and garbage behind them.
+//! A few random changes at once to the files of a log: bits, ranges, blocks that change places,
+//! copies from elsewhere, cut ends and garbage after them.
 //!
-//! Guards: two damages that hide each other, or that repair mends one by one into a log that does not
-//! open; a record handed out under another's number; a gap that nobody is told of; a panic over bytes
-//! that no single damage makes.
+//! Guards: two corruptions that hide each other, or that repair mends one by one into a log that
+//! does not open; a record handed out under another's number; a gap that nobody is told of; a panic
+//! over bytes that no single corruption makes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ops::Range;
@@ -186,7 +186,7 @@ impl Changed<'_> {
         Ok(())
     }
 
-    /// Whether nothing is left of what stood behind a record, so that nobody can tell of it.
+    /// Whether nothing is left of what stood after a record, so that nobody can tell of it.
     fn is_blank_behind(&self, last: u64) -> bool {
         self.sample.map.segments.iter().all(|segment| {
             let content = self.contents(&segment_path(segment.number));
@@ -196,7 +196,7 @@ impl Changed<'_> {
         })
     }
 
-    /// One of the three answers. Gives whether the log is damaged.
+    /// One of the three answers. Gives whether the log is corrupted.
     fn open(&self, validate: OpenCheck) -> Result<bool, TestCaseError> {
         let disk = self.disk.fork(2);
         let engine = Engine::manual();
@@ -251,8 +251,8 @@ impl Changed<'_> {
         Ok(())
     }
 
-    /// The records of units that were not touched have to be there after a repair, those above every
-    /// claim aside.
+    /// The records of units that were not touched have to be there after a repair, those above
+    /// every claim aside.
     fn keeps_the_rest(&self, read: &Read) -> Result<(), TestCaseError> {
         for segment in &self.sample.map.segments {
             let file = segment_path(segment.number);
@@ -295,7 +295,7 @@ impl Changed<'_> {
         self.single_records(&log)
     }
 
-    /// Cut at the first damage, the log is what stood before it, and stays that.
+    /// Cut at the first corruption, the log is what stood before it, and stays that.
     fn cut_off(&self) -> Result<(), TestCaseError> {
         let disk = self.disk.fork(4);
         let mut before: Option<Vec<Item>> = None;

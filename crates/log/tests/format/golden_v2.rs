@@ -1,12 +1,12 @@
 //! Format version 2, as it was written once and for all.
 //!
 //! Guards: a change to what stands on disk that nobody noticed, so that logs of the day before
-//! cannot be read, or are read wrongly. The fixtures under `golden/v2` are logs that an earlier Esker
-//! wrote; the hexadecimal ones are single structures, byte for byte. Neither may change: what has to
-//! be written otherwise is format version 3.
+//! cannot be read, or are read wrongly. The fixtures under `golden/v2` are logs that an earlier
+//! Esker wrote; the hexadecimal ones are single structures, byte for byte. Neither may change: what
+//! has to be written otherwise is format version 3.
 //!
-//! `cargo test -p esker-log --test format -- --ignored regenerate` writes the fixtures anew. That is
-//! right only before version 2 is released, or to add one.
+//! `cargo test -p esker-log --test format -- --ignored regenerate` writes the fixtures anew. That
+//! is right only before version 2 is released, or to add one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write as _;

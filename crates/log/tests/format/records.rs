@@ -1,8 +1,9 @@
-//! Any records come back as they were given, from the places that their lengths say, and any byte of
-//! one that changes is seen.
+//! Any records come back as they were given, from the places that their lengths say, and any byte
+//! of one that changes is seen.
 //!
-//! Guards: a length that is stored rounded, or off by its padding; a record that takes its neighbour's
-//! payload or number; a byte that no checksum covers; owned and borrowed payloads stored differently.
+//! Guards: a length that is stored rounded, or off by its padding; a record that takes its
+//! neighbour's payload or number; a byte that no checksum covers; owned and borrowed payloads
+//! stored differently.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;

@@ -37,8 +37,8 @@ pub fn behaves(disk: &Arc<dyn Disk>, name: &str) {
     }
 }
 
-/// Records of every size, alone and together, come back; what does not follow is refused; a closed log
-/// says so, and opens again as it was.
+/// Records of every size, alone and together, come back; what does not follow is refused; a closed
+/// log says so, and opens again as it was.
 fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     let log = Log::open(dir, options.clone()).unwrap();
     assert_eq!(log.metadata().disk, name);
@@ -107,8 +107,8 @@ fn follows(dir: &Path, options: &Options) {
     log.close().unwrap();
 }
 
-/// With a retention the oldest segments leave, whoever asks for them is told, and their files are used
-/// again.
+/// With a retention the oldest segments leave, whoever asks for them gets `Trimmed`, and their
+/// files are used again.
 fn keeps_a_ring(dir: &Path, options: &Options) {
     let mut options = options.clone();
     options.retention.segments = Some(2);
@@ -126,7 +126,7 @@ fn keeps_a_ring(dir: &Path, options: &Options) {
     log.close().unwrap();
 }
 
-/// A writer that stops without a word leaves every record that it had called durable.
+/// A writer that stops silently leaves every record that it had called durable.
 fn goes_on_after_a_stop(dir: &Path, options: &Options) {
     let mut options = options.clone();
     let engine = Engine::new(1).unwrap();

@@ -1,5 +1,5 @@
-//! What the tests of single behaviours start from: a log on a simulated disk, driven by this thread
-//! or by the engine's own, and a look at everything that is in it.
+//! A log on a simulated disk for tests of single behaviours, driven by the test's thread or by the
+//! engine's, and functions that read everything in it.
 #![allow(dead_code)] // Each test binary uses its own part.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -199,7 +199,7 @@ pub fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + '
 }
 
 /// Opens a gate, and heals the disk, when a test ends early: so that a failure is no hang. Made
-/// behind the log, it goes before it.
+/// after the log, it goes before it.
 pub struct Opens(pub SimDisk, pub Gate);
 
 impl Drop for Opens {

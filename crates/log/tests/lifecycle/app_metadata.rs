@@ -1,7 +1,7 @@
 //! App metadata, which say whose log it is, and the table of its segments.
 //!
-//! The bug: any component's metadata looked like those of a consensus log, and a command that found them
-//! had opened the log for writing already: its session was raised, and files had changed.
+//! Bug: any component's metadata looked like those of a consensus log, and a command that found
+//! them had opened the log for writing already: its session was raised, and files had changed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};

@@ -1,4 +1,5 @@
-//! Closing: everything accepted is durable, everybody is told, the lock is free, and it is quick.
+//! Closing: everything accepted is durable, every waiting caller returns, the lock is free, and it
+//! is quick.
 //!
 //! Guards W-16, L-4a, LB-3 and of LB-5 the close among writers; and the traps WT-12 (a close that
 //! waits for ever) and WT-13 (an idle close that takes a second).
@@ -159,7 +160,7 @@ fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     let late = log.close_timeout(Duration::from_millis(20));
     assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
     closed(log.append(b"x"));
-    // The commit goes on, so the lock is kept.
+    // The commit continues, so the lock is kept.
     assert!(disk.open_dir(Path::new(DIR)).unwrap().lock().is_err());
     disk.clear_faults();
     gate.open();

@@ -171,8 +171,8 @@ fn bomb(disk: &SimDisk) -> (Options, Arc<AtomicBool>) {
     (options, lit)
 }
 
-/// The thread that commits panics; those who wait are told, and another log on the same engine
-/// does not notice.
+/// The thread that commits panics; waiting callers get the error, and another log on the same
+/// engine does not notice.
 #[test]
 fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
     let disk = SimDisk::new(1);
@@ -203,7 +203,7 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
     log.close().unwrap();
 }
 
-/// The caller that commits by itself panics; the others are told, and nobody hangs.
+/// The caller that commits by itself panics; the others get the error, and none hangs.
 #[test]
 fn a_panic_in_a_caller_that_commits_stops_the_log() {
     let disk = SimDisk::new(1);
@@ -214,7 +214,7 @@ fn a_panic_in_a_caller_that_commits_stops_the_log() {
     let ticket = log.append(&payload(11)).unwrap();
     let kept = log.append(&payload(12)).unwrap();
     let panicked = std::thread::spawn(move || ticket.wait()).join();
-    // Or a thread of the engine came first; then the wait was told.
+    // Or a thread of the engine came first; then the wait got the error.
     if let Ok(outcome) = panicked {
         stopped(outcome);
     }

@@ -111,7 +111,7 @@ fn every_error_of_reading() {
     let damaged_at = log.read(30).unwrap().record().position;
     log.close().unwrap();
 
-    // A record in the middle is damaged.
+    // A record in the middle is corrupted.
     let (file, offset) = place(damaged_at);
     disk.flip_bit(&file, offset * 8).unwrap();
     let (mut options, _) = driven(&disk);
@@ -130,8 +130,8 @@ fn every_error_of_reading() {
     log.close().unwrap();
 }
 
-/// The file, and the byte in it, of a record's number: records of one block each, 15 to a segment of
-/// 16 blocks.
+/// The file, and the byte in it, of a record's number: records of one block each, 15 to a segment
+/// of 16 blocks.
 fn place(position: Position) -> (PathBuf, u64) {
     let number = position.0 / (64 << 10) + 1;
     let path = Path::new(DIR).join(format!("{number:020}.seg"));

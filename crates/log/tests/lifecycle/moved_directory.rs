@@ -1,5 +1,6 @@
-//! The lock is on the directory, and every name is relative to it: whoever moves the directory of an
-//! open log, or removes its file `lock`, lets no second writer in and takes nothing from the first.
+//! The lock is on the directory, and every name is relative to it: whoever moves the directory of
+//! an open log, or removes its file `lock`, lets no second writer in and takes nothing from the
+//! first.
 //!
 //! Guards W-8 and W-26.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
@@ -62,7 +63,7 @@ impl Environment {
         Log::open(self.at(name), self.options())
     }
 
-    /// Nobody gets in at this path, and everybody is told who is there already.
+    /// Nobody gets in at this path, and every process that is there already gets the error.
     fn is_locked(&self, name: &str) {
         let mut quarantine = self.options();
         quarantine.on_corruption = OnCorruption::Quarantine;

@@ -134,7 +134,7 @@ fn the_small_example_works() {
     log.close().unwrap();
 }
 
-/// A log goes on under any other options, after a close and after a crash.
+/// A log continues under any other options, after a close and after a crash.
 #[test]
 fn options_may_change_from_one_opening_to_the_next() {
     let disk = SimDisk::new(1);

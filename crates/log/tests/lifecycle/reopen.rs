@@ -39,7 +39,7 @@ fn reopen_reports_the_prior_shutdown() {
     log.close().unwrap();
 }
 
-/// Three stray bytes, and more, behind the last record of a log that nobody closed.
+/// Three stray bytes, and more, after the last record of a log that nobody closed.
 #[test]
 fn bytes_past_the_end_are_cut_and_reported() {
     for stray in [&b"abc"[..], &[0xFF; 5000]] {
@@ -126,7 +126,7 @@ fn a_quick_opening_does_not_read_full_segments() {
 }
 
 /// There is no start offset that a caller could get wrong; a file that was made longer or shorter
-/// behind the log's back is not written over.
+/// after the log's back is not written over.
 #[test]
 fn an_opening_that_fails_changes_nothing() {
     let (log, disk, _) = log();

@@ -1,10 +1,11 @@
 //! A real file system that is full: written until `NoSpace`, closed, reopened, killed, read,
 //! truncated, and appended to again, with every value compared.
 //!
-//! Guards what a simulated disk takes for granted: that a failed `fallocate` gives back what it took,
-//! that reserved ranges can be written, and that the files of a log are enough to get out of it. Needs
-//! leave to mount; where that is missing it says SKIPPED. The images are mounted in a mount namespace of
-//! the test's own process, which goes with it, so that nothing stays mounted however the test ends.
+//! Guards what a simulated disk takes for granted: that a failed `fallocate` gives back what it
+//! took, that reserved ranges can be written, and that the files of a log are enough to get out of
+//! it. Needs leave to mount; where that is missing it says SKIPPED. The images are mounted in a
+//! mount namespace of the test's own process, which goes with it, so that nothing stays mounted
+//! however the test ends.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 

@@ -1,9 +1,9 @@
-//! Followers of a writer that is another process, which is killed with SIGKILL at any moment and started
-//! again, round after round. What they are given is every record, once, in order, and never one that the
-//! next writer does not recover; in a ring, whoever is lapped is told.
+//! Followers of a writer that is another process, which is killed with SIGKILL at any moment and
+//! started again, round after round. What they are given is every record, once, in order, and never
+//! one that the next writer does not recover; in a ring, a lapped reader gets `Trimmed`.
 //!
-//! Guards W-10, W-4, WB-7 and WB-9 for readers beside the writer. A run is not repeatable: the moments are the
-//! machine's.
+//! Guards W-10, W-4, WB-7 and WB-9 for readers beside the writer. A run is not repeatable: the
+//! moments are the machine's.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::io::{BufRead, BufReader, Write};
@@ -164,7 +164,7 @@ fn every_record_comes_once_and_in_order() {
     }
 }
 
-/// In a ring: one that keeps up or is told, and one that lies down until it is lapped.
+/// In a ring: one that keeps up or gets `Trimmed`, and one that lies down until it is lapped.
 #[test]
 fn lapped_reader_gets_trimmed_and_never_another_record() {
     if is_writer(true) {

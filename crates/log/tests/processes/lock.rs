@@ -33,7 +33,7 @@ fn a_second_opening_is_refused_while_the_first_lives() {
     }
     locked(repair(DIR, &driven(&disk).0), Path::new(DIR));
     assert_eq!(disk.fingerprint(), before, "a refused opening changes nothing");
-    // The first goes on.
+    // The first continues.
     append(&log, 2);
     let reader = Reader::open(DIR, driven(&disk).0).unwrap();
     assert!(reader.stream(Start::Oldest).unwrap().try_next().unwrap().is_some());

@@ -14,7 +14,7 @@ use crate::fixture::{DIR, append, driven, log};
 const CHILD: &str = "ESKER_TEST_QUIET_CHILD";
 
 /// Everything that gives reason to complain: a failed commit, a log that is not closed cleanly, a
-/// torn tail, damage, a stopped engine.
+/// torn tail, corruption, a stopped engine.
 fn a_bad_day() {
     let (log, disk, _) = log();
     append(&log, 20);

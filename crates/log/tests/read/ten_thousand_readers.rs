@@ -1,8 +1,8 @@
-//! Ten thousand streams on one log: all wait, all are woken by one commit, and whoever leaves, leaves
-//! nothing behind. And what readers hold stands in nobody's way.
+//! Ten thousand streams on one log: all wait, all are woken by one commit, and whoever leaves,
+//! leaves nothing behind. And what readers hold stands in nobody's way.
 //!
-//! Guards W-10, WB-9 and `reader_memory`; and the trap WT-14 (a reader that holds what it read keeps
-//! its own append waiting for ever).
+//! Guards W-10, WB-9 and `reader_memory`; and the trap WT-14 (a reader that holds what it read
+//! keeps its own append waiting for ever).
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::Arc;
@@ -123,8 +123,8 @@ fn closing_ends_every_wait() {
     assert_eq!(log.metadata().waiting, 0);
 }
 
-/// A reader that appends, and drops nothing that it ever read: through every buffer many times, past
-/// `reader_memory`, and with room for more each time.
+/// A reader that appends, and drops nothing that it ever read: through every buffer many times,
+/// past `reader_memory`, and with room for more each time.
 #[test]
 fn reader_that_keeps_its_batches_can_append() {
     let mut options = small(&SimDisk::new(1));
@@ -147,8 +147,8 @@ fn reader_that_keeps_its_batches_can_append() {
     log.close().unwrap();
 }
 
-/// Beyond `reader_memory` all readers read from the files, and when what is held was dropped they are
-/// back at the memory of the tail.
+/// Beyond `reader_memory` all readers read from the files, and when what is held was dropped they
+/// are back at the memory of the tail.
 #[test]
 fn readers_that_keep_batches_are_bounded_by_reader_memory() {
     let (tail_cache, reader_memory) = (64 << 10, 128 << 10);

@@ -1,5 +1,5 @@
-//! A future of a stream dropped each time it waits, for the disk or for a commit: nothing is lost and
-//! nothing comes twice.
+//! A future of a stream dropped each time it waits, for the disk or for a commit: nothing is lost
+//! and nothing comes twice.
 //!
 //! Guards W-10 and WB-9: the state of a reading lives in the stream, and not in the future.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.

@@ -1,8 +1,8 @@
-//! Bytes far behind the tip that cannot be read, or are not what they were: a stream gives everything
-//! before them, and then says what is wrong, whether it waits as a thread or as a task.
+//! Bytes far after the tip that cannot be read, or are not what they were: a stream gives
+//! everything before them, and then says what is wrong, whether it waits as a thread or as a task.
 //!
 //! Guards W-10 and W-15 for what is read ahead and kept: a failed read that is kept for others, an
-//! error that takes the sound units along that were read with it.
+//! error that takes the valid units along that were read with it.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::PathBuf;
@@ -51,8 +51,8 @@ fn read(log: &Log, way: Way) -> (u64, Option<Error>) {
     in_time("reading", move || way(stream))
 }
 
-/// A log of one segment, all of it in one piece, with a lonely unit in the middle: its number, and the
-/// byte in the file where its record begins.
+/// A log of one segment, all of it in one piece, with a lonely unit in the middle: its number, and
+/// the byte in the file where its record begins.
 fn of_one_piece() -> (Log, SimDisk, PathBuf, u64, u64) {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);

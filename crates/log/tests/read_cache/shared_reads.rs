@@ -68,7 +68,7 @@ fn a_second_reader_reads_nothing() {
     log.close().unwrap();
 }
 
-/// Eight readers, threads and tasks, each so many records behind the one before.
+/// Eight readers, threads and tasks, each so many records after the one before.
 fn eight_at_once(log: &Log, apart: u64) {
     let reader = log.clone();
     in_time("reading", move || {
@@ -132,8 +132,8 @@ fn cached_bytes_are_bounded() {
     }
 }
 
-/// Four readers, each two pieces and more from the next, with room for two pieces: what is loaded ahead of one
-/// must not drive out what was loaded ahead of another.
+/// Four readers, each two pieces and more from the next, with room for two pieces: what is loaded
+/// ahead of one must not drive out what was loaded ahead of another.
 #[test]
 fn read_ahead_is_cached_when_its_reader_arrives() {
     let disk = SimDisk::new(1);
@@ -153,8 +153,8 @@ fn read_ahead_is_cached_when_its_reader_arrives() {
     });
     let read = disk.stats().bytes_read;
     let once: u64 = places.iter().map(|after| bytes * (RECORDS - after) / RECORDS).sum();
-    // A reader that is slow to come may find what it waited for gone, now and then. Without the bound, or with
-    // what is awaited going first, it was 1.6 to 1.9 times as much.
+    // A reader that is slow to come may find what it waited for gone, now and then. Without the
+    // bound, or with what is awaited going first, it was 1.6 to 1.9 times as much.
     assert!(read <= once * 7 / 5, "{read} bytes for {once}");
     log.close().unwrap();
 }

@@ -1,6 +1,6 @@
 //! A reader beside the writer that is far behind: each byte is read once for all of its streams, a
-//! megabyte at a time and ahead, within a bound; also of what was written since the reader looked at
-//! everything, where no index says where units begin.
+//! megabyte at a time and ahead, within a bound; also of what was written since the reader looked
+//! at everything, where no index says where units begin.
 //!
 //! Guards W-7a's bounded shared reads, WT-14 and WT-17 for readers beside the writer.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
@@ -213,8 +213,8 @@ fn other_readers_continue_while_a_read_hangs() {
     log.close().unwrap();
 }
 
-/// Its read stands in the queue behind reads that hang: nobody does it any more, so it is done where it is
-/// waited for.
+/// Its read stands in the queue behind reads that hang: nobody does it any more, so it is done
+/// where it is waited for.
 #[test]
 fn an_engine_that_stops_takes_no_read_with_it() {
     let disk = SimDisk::new(1);
@@ -245,7 +245,8 @@ fn an_engine_that_stops_takes_no_read_with_it() {
     log.close().unwrap();
 }
 
-/// A ring turns under a reader that keeps up: what leaves is let go of, without a look at everything.
+/// A ring turns under a reader that keeps up: what leaves is let go of, without a look at
+/// everything.
 #[test]
 fn dropped_segments_are_released() {
     let disk = SimDisk::new(1);

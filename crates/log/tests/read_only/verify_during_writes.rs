@@ -1,4 +1,5 @@
-//! `verify` of a sound log that another process writes finds no damage, whatever happens meanwhile.
+//! `verify` of a valid log that another process writes finds no corruption, whatever happens
+//! meanwhile.
 //!
 //! Guards: a segment that left a small ring while it was read, a unit that was on its way, and a
 //! session that ended and began, reported as corruption; and real corruption passed over because of
@@ -138,7 +139,8 @@ impl File for MeddledFile {
     }
 }
 
-/// Verifies with a writer that acts from each call on. `make` gives the log and what its writer does.
+/// Verifies with a writer that acts from each call on. `make` gives the log and what its writer
+/// does.
 fn at_every_call(make: impl Fn(&SimDisk, &Engine) -> Act) -> u64 {
     for from in 0.. {
         let disk = SimDisk::new(1);

@@ -1,4 +1,4 @@
-//! The durable mark: it can be read and awaited at any time, and other processes read up to it
+//! The durable watermark: it can be read and awaited at any time, and other processes read up to it
 //! beside the writer.
 //!
 //! Guards L-13, W-4, W-6's promise that readers need no lock, and of L-8 the reader over nothing

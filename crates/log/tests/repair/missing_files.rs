@@ -1,7 +1,7 @@
 //! Repair of logs of which headers, whole segments or the manifest are gone.
 //!
-//! Guards: an oldest segment that vanishes without a gap, sound units that go with the headers of
-//! their neighbours, truncated records that come back in silence with a manifest made anew, and a
+//! Guards: an oldest segment that vanishes without a gap, valid units that go with the headers of
+//! their neighbours, truncated records that come back silently with a manifest made anew, and a
 //! directory with nothing but a watermark page that is taken for a new log.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -152,7 +152,7 @@ fn nothing_but_a_watermark_page_is_not_a_new_log() {
     assert_eq!(log.append(b"on").unwrap().wait().unwrap().seq, Seq(13));
 }
 
-/// Without a sound header the page says whose log it is.
+/// Without a valid header the page says whose log it is.
 #[test]
 fn all_headers_and_the_manifest() {
     for sample in [sample::closed(), sample::killed()] {
@@ -216,8 +216,8 @@ fn clean_close_of_an_older_manifest_is_corruption_for_verify() {
     assert_eq!(readable(&disk), (1, 12));
 }
 
-/// Three segments, of which the first was dropped after the trim point had reached its end. Gives the
-/// manifest of the moment between.
+/// Three segments, of which the first was dropped after the trim point had reached its end. Gives
+/// the manifest of the moment between.
 fn dropped_behind_the_trim_point() -> (SimDisk, Vec<u8>) {
     let disk = SimDisk::new(1);
     let engine = Engine::manual();

@@ -1,8 +1,8 @@
-//! The power goes in the middle of a repair, at every operation; then the repair is done again.
+//! Power fails in the middle of a repair, at every operation; then the repair is done again.
 //!
-//! Guards: damaged bytes removed before their copy is durable; a segment that is neither the damaged
-//! one nor the repaired; sound records lost between the two; a half-done cut that cannot be gone on
-//! with, or looks as if nothing had been lost.
+//! Guards: corrupted bytes removed before their copy is durable; a segment that is neither the
+//! corrupted one nor the repaired; valid records lost between the two; a half-done cut that cannot
+//! be gone on with, or looks as if nothing had been lost.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
@@ -51,8 +51,8 @@ struct CorruptedSample {
 }
 
 fn corrupted(sample: &Sample) -> Vec<CorruptedSample> {
-    // The mark page is never synced: were it lost with the first cut, nothing would say any more that
-    // the last unit was durable.
+    // The mark page is never synced: were it lost with the first cut, nothing would say any more
+    // that the last unit was durable.
     let disk = sample.disk.fork(1);
     disk.power_cut(Persist::Everything);
     disk.power_on();
@@ -97,7 +97,7 @@ fn corrupted(sample: &Sample) -> Vec<CorruptedSample> {
     all
 }
 
-/// Cuts the power at an operation, goes on, and gives whether the mending came so far.
+/// Cuts the power at an operation, continues, and gives whether the mending came so far.
 fn cut_and_mend(
     corrupted: &CorruptedSample,
     mending: Mending,

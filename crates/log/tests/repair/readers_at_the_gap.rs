@@ -1,6 +1,6 @@
 //! Every kind of reader comes to a gap that a repair left.
 //!
-//! Guards: a reader that ends at a gap, spins in front of it, passes over it without a word, or
+//! Guards: a reader that ends at a gap, spins in front of it, passes over it silently, or
 //! meets it although it asked for what lies behind.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -30,7 +30,7 @@ fn reported(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -
             None | Some(Err(Error::Timeout)) => return gaps,
             Some(Ok(batch)) => assert!(!batch.is_empty()),
             Some(Err(Error::Quarantined { from, to })) => match gaps.last_mut() {
-                // Two damaged units side by side may be one gap or two.
+                // Two corrupted units side by side may be one gap or two.
                 Some((_, end)) if *end == from.0 => *end = to.0,
                 _ => gaps.push((from.0, to.0)),
             },

@@ -1,5 +1,5 @@
 //! Corruption to a log that was repaired before: in other units, in the gap itself, beside it, and
-//! several damages at once.
+//! several corruptions at once.
 //!
 //! Guards: a second repair that forgets the first gap, or puts its own kept bytes over those of the
 //! first; a gap that cannot be repaired because it is no unit of records.
@@ -64,7 +64,7 @@ fn repair_of_a_repaired_log() {
 
 #[test]
 fn repair_of_the_same_offset_again() {
-    // Each repair of a gap leaves a gap in the same place, whose header is damaged next.
+    // Each repair of a gap leaves a gap in the same place, whose header is corrupted next.
     let sample = sample::closed();
     let segment = &sample.map.segments[1];
     let unit = segment.units[0].clone();
@@ -93,8 +93,8 @@ fn repair_of_the_same_offset_again() {
 
 #[test]
 fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
-    // Truncation removes segments; were their numbers given again, the next damage in the same place
-    // would be kept under the same name.
+    // Truncation removes segments; were their numbers given again, the next corruption in the same
+    // place would be kept under the same name.
     let sample = sample::closed();
     let disk = sample.disk.fork(1);
     let mut seen: Vec<Vec<u8>> = Vec::new();

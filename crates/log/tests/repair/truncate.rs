@@ -1,8 +1,8 @@
-//! The operator would rather have a log without a gap than what lies behind the damage.
+//! The operator would rather have a log without a gap than what lies after the corruption.
 //!
-//! Guards: a cut that keeps damage, or takes what stands before it; claims of what was cut off that
-//! make the log count as damaged for ever; bytes that are gone without having been kept aside;
-//! records that were cut off and come back behind new ones.
+//! Guards: a cut that keeps corruption, or takes what stands before it; claims of what was cut off
+//! that make the log count as corrupted for ever; bytes that are gone without having been
+//! quarantined; records that were cut off and come back behind new ones.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::Disk;
@@ -83,7 +83,7 @@ fn truncation_after_lost_units_and_a_lost_segment() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
         let [.., before, newest] = &sample.map.segments[..] else { continue };
-        // Their headers are sound, and claim what is given up.
+        // Their headers are valid, and claim what is given up.
         let (disk, edit) = overwrite(&sample, &segment_path(newest.number), 0, &[0x55; 3 * BLOCK]);
         for unit in &before.units {
             disk.flip_bit(&segment_path(before.number), (unit.at.start as u64 + 80) * 8).unwrap();

@@ -1,7 +1,7 @@
 //! Corruption to the oldest segment of a log of which the beginning was dropped.
 //!
 //! Guards: a new header that starts the log at position 0; a floor inside a commit unit that makes
-//! a sound unit look like one of another life; dropped records that come back through a repair.
+//! a valid unit look like one of another session; dropped records that come back through a repair.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;

@@ -1,8 +1,8 @@
-//! A repair of what is not damaged.
+//! A repair of what is not corrupted.
 //!
-//! Guards: a repair that costs a sound log its clean end, and with it the promise that any missing
-//! byte would be noticed; a torn tail put aside as damage, when opening would have cut it, or the holes that
-//! a power cut left among commits that were never synced.
+//! Guards: a repair that costs a valid log its clean end, and with it the promise that any missing
+//! byte would be noticed; a torn tail quarantined as corruption, when opening would have cut it, or
+//! the holes that a power cut left among commits that were never synced.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{Persist, SimDisk};

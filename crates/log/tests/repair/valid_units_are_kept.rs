@@ -1,8 +1,8 @@
-//! A damaged commit unit, or a damaged header, and everything else comes through a repair.
+//! A corrupted commit unit, or a corrupted header, and everything else comes through a repair.
 //!
-//! Guards: a repair that loses sound records, or leaves damage behind; damaged bytes that are not
-//! kept aside; readers who fall silent at a gap, meet it elsewhere, or meet it when they asked for
-//! what lies behind; dead units that come back with what is appended later.
+//! Guards: a repair that loses valid records, or leaves corruption behind; corrupted bytes that are
+//! not quarantined; readers who fall silent at a gap, meet it elsewhere, or meet it when they asked
+//! for what lies behind; dead units that come back with what is appended later.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ fn repair_all(sample: &Sample) -> Cases {
         let claim = sample.map.claim_without(&edit.file, &edit.at);
         let headless = sample.map.is_headless_tail(&edit.file, &edit.at);
         if headless || loss.as_ref().is_some_and(|loss| loss.records.1 > claim) {
-            // Nothing that is left says that the unit was durable: a torn tail, and no damage.
+            // Nothing that is left says that the unit was durable: a torn tail, and no corruption.
             continue;
         }
         let loss: Vec<_> = loss.into_iter().collect();

@@ -1,4 +1,4 @@
-//! A reader behind what the log keeps is told, with the number to go on from, and never gets a
+//! A reader below the trim point gets `Trimmed`, with the number to go on from, and never gets a
 //! wrong record instead.
 //!
 //! Guards W-16 and WB-7; and the trap WT-7, where the oldest record cannot be read any more once

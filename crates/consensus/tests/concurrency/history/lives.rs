@@ -231,7 +231,8 @@ impl Facts {
     }
 
     /// The ballot that an accept promises: none where its slot was committed before. What recovery
-    /// found promises nothing either: it may have been learned, and the promise was checked by itself.
+    /// found promises nothing either: it may have been learned, and the promise was checked by
+    /// itself.
     fn raises(&self, history: &[Event], accept: &Event, ballot: Ballot) -> Ballot {
         let What::Accept { slot, .. } = accept.what else { return Ballot::ZERO };
         let known = accept.ret == 0 || answers::may_be_chosen(history, slot, ballot, accept.ret);

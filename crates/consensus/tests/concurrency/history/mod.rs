@@ -5,9 +5,9 @@
 //! - `reads`: what readers, iterations and scans must see.
 //! - `lives`: lives in a row on one disk, each ended by a power cut, and what recovery must find.
 //!
-//! An event has the tick of its call and the tick of its return. An operation takes its place in the
-//! order somewhere between the two, so of two events one certainly comes first only if it returned
-//! before the other was called. Every rule uses only what is certain.
+//! An event has the tick of its call and the tick of its return. An operation takes its place in
+//! the order somewhere between the two, so of two events one certainly comes first only if it
+//! returned before the other was called. Every rule uses only what is certain.
 #![allow(clippy::unwrap_used)]
 
 mod actors;

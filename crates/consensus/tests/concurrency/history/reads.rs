@@ -7,7 +7,8 @@ use esker_consensus::Ballot;
 use super::answers::{may_be_chosen, may_be_floor, may_be_there};
 use super::{Done, End, Event, What, ensure};
 
-/// Checks what was read. `committed` is what was seen durably committed so far, in earlier lives, too.
+/// Checks what was read. `committed` is what was seen durably committed so far, in earlier lives,
+/// too.
 pub fn check(history: &[Event], committed: &mut BTreeMap<u64, Ballot>) -> Result<(), String> {
     for event in history {
         match &event.what {

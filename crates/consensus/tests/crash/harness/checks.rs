@@ -85,7 +85,8 @@ impl SimEnv {
         if self.checks { self.inspected() } else { Ok(()) }
     }
 
-    /// What the records say, from the oldest on and without any checkpoint, is what opening came to.
+    /// What the records say, from the oldest on and without any checkpoint, is what opening came
+    /// to.
     pub(super) fn inspected(&self) -> Lived {
         let options = esker_log::Options::on(Arc::new(self.disk.process()));
         let reported = match esker_consensus::inspect(DIR, options) {
@@ -107,8 +108,8 @@ impl SimEnv {
             Some((*n, *ballot, value.len() as u64, slot.committed.is_some()))
         });
         let read = reported.slots.iter().map(|(n, p)| (*n, p.ballot, p.len, p.committed));
-        // In volatile mode an accept in memory may have replaced one that an orderly end wrote, and a
-        // crash forgets both; the records of the older one are still there.
+        // In volatile mode an accept in memory may have replaced one that an orderly end wrote, and
+        // a crash forgets both; the records of the older one are still there.
         let forgotten = |n: &u64| {
             let slot = model.slots.get(n);
             self.setup.mode == Mode::Volatile && slot.is_none_or(|slot| slot.accepted.is_none())

@@ -1,14 +1,14 @@
-//! What the crash suite stands on: programs over a consensus log on the simulated disk, a model of what
-//! must be there, and a power that goes anywhere.
+//! The base of the crash suite: programs over a consensus log on the simulated disk, a model of
+//! what must be there, and a power that fails anywhere.
 //!
-//! One sentence is checked, slot by slot: **acknowledged ⊆ recovered ⊆ attempted**. A promise that was
-//! acknowledged is there, and so is an accept or a higher one of the same slot; a commit that was
-//! acknowledged is there with its value; nothing is there that nobody tried; and a slot that was ever
-//! seen committed never changes. What was waited for makes everything before it durable, tickets that
-//! were dropped among it.
+//! One sentence is checked, slot by slot: **acknowledged ⊆ recovered ⊆ attempted**. A promise that
+//! was acknowledged is there, and so is an accept or a higher one of the same slot; a commit that
+//! was acknowledged is there with its value; nothing is there that nobody tried; and a slot that
+//! was ever seen committed never changes. What was waited for makes everything before it durable,
+//! tickets that were dropped among it.
 //!
 //! Everything runs on the test's thread with a manual engine: a case is fixed by its seed and the
-//! place where the power goes.
+//! place where power fails.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod checks;
@@ -28,7 +28,7 @@ pub use program::{Bid, Rng, SLOTS, Step, program};
 
 pub const DIR: &str = "/consensus";
 
-/// Why a life did not go on.
+/// Why a life did not continue.
 #[derive(Debug)]
 pub enum Stop {
     /// The power is off.
@@ -54,7 +54,7 @@ use {broken, ensure};
 pub struct Setup {
     pub mode: Mode,
     pub sync_on_commit: bool,
-    /// A cache that holds next to nothing, and a mutable region that is full now and then.
+    /// A cache that holds next to nothing, and a value budget that is full now and then.
     pub small: bool,
 }
 
@@ -63,7 +63,7 @@ impl Setup {
         Self { mode, sync_on_commit: true, small }
     }
 
-    /// The bytes of the mutable region.
+    /// The bytes of the value budget.
     pub fn room(&self) -> u64 {
         if self.small { 12 << 10 } else { 64 << 20 }
     }
@@ -73,7 +73,7 @@ impl Setup {
 pub struct SimEnv {
     pub disk: SimDisk,
     pub setup: Setup,
-    /// Whether everything is looked at behind every step, and the records at every opening.
+    /// Whether everything is looked at after every step, and the records at every opening.
     pub checks: bool,
     model: Model,
     nonce: u64,
@@ -137,7 +137,7 @@ impl SimEnv {
         }
     }
 
-    /// Opens, and goes through the steps until the power goes.
+    /// Opens, and goes through the steps until power fails.
     pub fn live(&mut self, steps: &[Step]) -> Lived<Life> {
         let mut life = self.open()?;
         for (n, step) in steps.iter().enumerate() {
@@ -188,8 +188,8 @@ impl SimEnv {
         Ok(())
     }
 
-    /// The last life: goes through the steps, closes, and finds everything again, with and without the
-    /// note that names the last checkpoint.
+    /// The last life: goes through the steps, closes, and finds everything again, with and without
+    /// the note that names the last checkpoint.
     pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
         let reported = |stop: Stop| format!("{stop:?}");
         let mut life = self.live(steps).map_err(reported)?;

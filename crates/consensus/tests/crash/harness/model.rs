@@ -15,7 +15,7 @@ pub struct Slot {
     pub accepted: Option<(Ballot, Vec<u8>)>,
     /// The highest accept that was acknowledged in a mode that means it.
     pub acknowledged: Option<Ballot>,
-    /// Committed, as far as the log was told; durable if acknowledged or found after a crash.
+    /// Committed, as far as the log knows; durable if acknowledged or found after a crash.
     pub committed: Option<Vec<u8>>,
     pub commit_acknowledged: bool,
 }
@@ -51,7 +51,7 @@ pub enum Verdict {
     Full,
 }
 
-/// What a value counts in the mutable region.
+/// What a value counts in the value budget.
 fn charge(value: &[u8]) -> u64 {
     (value.len() as u64).max(64)
 }
@@ -77,12 +77,12 @@ impl Model {
         .collect()
     }
 
-    /// What that counts in the mutable region.
+    /// What that counts in the value budget.
     pub fn used(&self) -> u64 {
         self.open().iter().map(|(.., value)| charge(value)).sum()
     }
 
-    /// The rules of an acceptor, and of the mutable region.
+    /// The rules of an acceptor, and of the value budget.
     pub fn judge(&self, n: u64, ballot: Ballot, value: &[u8], room: u64) -> Verdict {
         let empty = Slot::default();
         let slot = self.slots.get(&n).unwrap_or(&empty);

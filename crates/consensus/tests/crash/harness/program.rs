@@ -34,8 +34,8 @@ impl Bid {
     }
 }
 
-/// One operation. Slots are told from the first one kept. Where there is a choice, `wait` says whether the
-/// ticket is waited for or dropped.
+/// One operation. Slots are counted from the first one kept. Where there is a choice, `wait` says
+/// whether the ticket is waited for or dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     Promise {

@@ -110,8 +110,8 @@ impl SimEnv {
         }
     }
 
-    /// Holds an accept's answer against what has to become of it. An error that only a dead disk can
-    /// give ends the life.
+    /// Holds an accept's answer against what has to become of it. An error that only a dead disk
+    /// can give ends the life.
     fn judged<T>(&mut self, n: u64, ballot: Ballot, value: &[u8], reported: &Result<T>) -> Lived {
         let verdict = self.model.judge(n, ballot, value, self.setup.room());
         let said = match reported {

@@ -1,5 +1,5 @@
-//! The same programs as proptest makes them, so that what breaks one is told with as few steps and
-//! lives as will do.
+//! The same programs as proptest makes them, so that what breaks one is reduced to as few steps
+//! and lives as will do.
 
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::{Bid, SLOTS, Setup, SimEnv, Step};
 
-/// How a life ends. Places are told in operations of the disk from the life's beginning on, recovery
-/// included; a life that is over before is ended behind its last step.
+/// How a life ends. Places are given in operations of the disk from the life's beginning on,
+/// recovery included; a life that is over before is ended behind its last step.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
     CutBefore(u64, Persist),
@@ -27,7 +27,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Lives them all, and looks at everything behind every step.
+    /// Lives them all, and looks at everything after every step.
     pub fn run(&self) -> Result<(), String> {
         let mut sim_env = SimEnv::new(self.setup, self.seed);
         sim_env.checks = true;

@@ -67,7 +67,7 @@ impl Builder {
                 self.older.push(files(&self.disk));
             }
         }
-        // The log without any damage is what it should be.
+        // The log without any corruption is what it should be.
         let engine = Engine::manual();
         let fork = self.disk.fork(1);
         let log = ConsensusLog::open(DIR, options(&fork, &engine));

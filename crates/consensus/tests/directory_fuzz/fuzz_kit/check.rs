@@ -1,4 +1,4 @@
-//! What a damaged consensus log may answer.
+//! What a corrupted consensus log may answer.
 
 use std::path::Path;
 
@@ -95,8 +95,8 @@ fn by_opening(
     Ok(opened)
 }
 
-/// The app metadata are those of another component. The log says so and does not open; repair leaves them
-/// alone.
+/// The app metadata are those of another component. The log says so and does not open; repair
+/// leaves them alone.
 fn note_excuses(error: &Error, changes: &Changes) -> bool {
     use esker_log::Error as Below;
     let is_other = matches!(error, Error::Log(Below::WrongComponent { .. }));
@@ -148,7 +148,7 @@ fn by_repair(
     let outcome = match log.promise(ballot, 0).map(|ticket| ticket.wait()) {
         Ok(promised) => {
             promised.map_err(|error| format!("promising: {error:?}"))?;
-            // It goes on: then it has to know everything. The promise is the one just given.
+            // It continues: then it has to know everything. The promise is the one just given.
             let mut seen = see(&log)?;
             let known = |state: &State| {
                 let mut seen = Seen { unreadable: seen.unreadable.clone(), ..clone(&seen) };
@@ -177,7 +177,8 @@ fn clone(seen: &Seen) -> Seen {
     Seen { state: seen.state.clone(), unreadable: seen.unreadable.clone() }
 }
 
-/// What is read without opening the log: all that the log shows as committed, and nothing that was not.
+/// What is read without opening the log: all that the log shows as committed, and nothing that was
+/// not.
 fn is_inspected(sample: &Sample, seen: &Seen, below: &esker_log::Options) -> Checked {
     let found = match inspect(DIR, below.clone()) {
         Ok(found) => found,

@@ -1,4 +1,5 @@
-//! Consensus logs to damage, what is known of them, and the rules that hold whatever the damage is.
+//! Consensus logs to corruption, what is known of them, and the rules that hold whatever the
+//! corruption is.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod build;

@@ -11,14 +11,14 @@ use super::facts::{Slot, State};
 /// Slots that programs use, and a few more.
 pub const SLOTS: u64 = 400;
 
-/// What is told; a slot that says it cannot be read is `None`.
+/// What is reported; a slot that says it cannot be read is `None`.
 #[derive(Debug)]
 pub struct Seen {
     pub state: State,
     pub unreadable: BTreeMap<u64, Error>,
 }
 
-/// Whether an error tells of damage, or of a log that is none, and not of something else.
+/// Whether an error tells of corruption, or of a log that is none, and not of something else.
 pub fn is_refusal(error: &Error) -> bool {
     match error {
         Error::Log(cause) | Error::CorruptedEntry { cause, .. } => matches!(
@@ -81,8 +81,8 @@ pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
 }
 
 impl Seen {
-    /// Whether this may be what a log in that state tells. `unreadable` slots may hold anything that is
-    /// there.
+    /// Whether this may be what a log in that state tells. `unreadable` slots may hold anything
+    /// that is there.
     pub fn may_be(&self, state: &State) -> bool {
         let seen = &self.state;
         (seen.promise, seen.start, seen.next) == (state.promise, state.start, state.next)

@@ -58,7 +58,7 @@ struct Builder {
     dropping: bool,
 }
 
-/// Why a session did not go on.
+/// Why a session did not continue.
 enum Stop {
     /// The machine or the process ended.
     Ended,
@@ -95,7 +95,7 @@ impl Builder {
                 self.older.push(files(&self.disk));
             }
         }
-        // The log without any damage is what it should be.
+        // The log without any corruption is what it should be.
         let fork = self.disk.fork(self.seed);
         let engine = Engine::manual();
         // Retention has its turn at each opening, and this one is not part of the sample.
@@ -292,7 +292,7 @@ impl Builder {
                     Op::Atomic(_) => log.append_atomic(&records),
                     _ => log.append_batch(&records),
                 };
-                // Part of a plain batch may have its place when the power goes.
+                // Part of a plain batch may have its place when power fails.
                 if ticket.is_ok() || !self.disk.is_on() {
                     for (n, payload) in payloads.iter().enumerate() {
                         let prev = prev + n as u64;
@@ -355,7 +355,7 @@ impl Builder {
         })
     }
 
-    /// One record of a closed log is damaged, and given up.
+    /// One record of a closed log is corrupted, and given up.
     fn harm_and_repair(&mut self) -> Result<(), String> {
         let before = files(&self.disk);
         let places = self.history.places(&before);

@@ -1,4 +1,4 @@
-//! What every way to ask has to answer, whatever the damage is.
+//! What every way to ask has to answer, whatever the corruption is.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use super::repaired;
 
 pub type Checked<T = ()> = Result<T, String>;
 
-/// The damage, and what follows from it.
+/// The corruption, and what follows from it.
 pub struct Corruption<'a> {
     pub sample: &'a Sample,
     pub changes: &'a Changes,
-    /// Durable records of which something sound says so.
+    /// Durable records of which something valid says so.
     pub claimed: BTreeSet<u64>,
     /// What says so, for messages.
     trace: String,
@@ -62,7 +62,7 @@ impl<'a> Corruption<'a> {
         Lost { trim: self.trim_is_lost(), cut: self.is_rolled_back }
     }
 
-    /// An error that refuses to go on, and has to be one that tells of this damage.
+    /// An error that refuses to continue, and has to be one that tells of this corruption.
     pub fn refusal(&self, error: &Error) -> Checked {
         let touched = |file: &std::path::Path| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -85,9 +85,9 @@ impl<'a> Corruption<'a> {
 
     /// Every durable record that something says was durable is there, or its absence was reported.
     ///
-    /// `begins_anew`: the manifest was lost, and a repair said that it made another. What was dropped on
-    /// purpose is not known any more: the log begins where its oldest segment does, which is behind this
-    /// number where no record is left.
+    /// `begins_anew`: the manifest was lost, and a repair said that it made another. What was
+    /// dropped on purpose is not known any more: the log begins where its oldest segment does,
+    /// which is after this number where no record is left.
     pub fn nothing_is_silent(&self, read: &Read, begins_anew: Option<u64>) -> Checked {
         let there: BTreeSet<u64> = read.items.iter().map(Item::last).collect();
         let in_gap = |seq: u64| {
@@ -192,8 +192,8 @@ fn is_rolled_back(sample: &Sample, damaged: &Files, changes: &Changes) -> bool {
     })
 }
 
-/// Whether the manifest is the one that the log was about to publish when it was ended: records that
-/// were being dropped then are dropped now, and the history does not know which.
+/// Whether the manifest is the one that the log was about to publish when it was ended: records
+/// that were being dropped then are dropped now, and the history does not know which.
 fn is_the_next(sample: &Sample, damaged: &Files) -> bool {
     let next = sample.files.get("manifest.next").filter(|_| sample.dropping);
     next.is_some_and(|next| damaged.get(MANIFEST) == Some(next))
@@ -218,7 +218,7 @@ fn layout(name: &str) -> bool {
     [MANIFEST, PAGE].contains(&name) || name.ends_with(".seg") && !name.contains('/')
 }
 
-/// Whether `verify` calls the log sound.
+/// Whether `verify` calls the log valid.
 fn by_verify(damage: &Corruption<'_>, place: &Place) -> Checked<bool> {
     let engine = Engine::manual();
     let before = place.files();
@@ -238,7 +238,7 @@ fn by_verify(damage: &Corruption<'_>, place: &Place) -> Checked<bool> {
     tells_all(damage, &report).map(|()| true)
 }
 
-/// What a report without damage has to tell of.
+/// What a report without corruption has to tell of.
 fn tells_all(damage: &Corruption<'_>, report: &VerifyReport) -> Checked {
     let last = damage.claimed.last().copied().unwrap_or(0);
     let gap = report.quarantined.last().map_or(0, |(_, to)| to.0);
@@ -261,7 +261,7 @@ pub enum Opened {
     Whole,
     /// Something was cut off as a torn tail.
     Cut,
-    /// A reader came to damage.
+    /// A reader came to corruption.
     Met,
     Refused,
 }
@@ -327,7 +327,7 @@ fn told_by(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
     if read.error.is_none() {
         return Ok(Opened::Whole);
     }
-    // Behind the damage it goes on.
+    // Behind the corruption it continues.
     if let Some(next) = damage.claimed.iter().find(|seq| **seq > read.last() + 1) {
         let rest = reading::of_log(log, Start::After(Seq(*next)))?;
         damage.history().check_items(&rest.items, damage.lost())?;

@@ -59,8 +59,8 @@ pub struct History {
 pub struct Lost {
     /// The file that knew what was trimmed is not what it was: trimmed records may be there.
     pub trim: bool,
-    /// A segment is of an earlier time, and the header behind it that cut off its dead records is damaged:
-    /// they may be there.
+    /// A segment is of an earlier time, and the header after it that cut off its dead records is
+    /// corrupted: they may be there.
     pub cut: bool,
 }
 

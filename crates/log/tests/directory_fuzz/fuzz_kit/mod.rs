@@ -1,4 +1,4 @@
-//! Logs to damage, what is known of them, and the rules that hold whatever the damage is.
+//! Logs to corruption, what is known of them, and the rules that hold whatever the corruption is.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod build;

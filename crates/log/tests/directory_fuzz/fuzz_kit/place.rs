@@ -1,4 +1,4 @@
-//! Where a damaged directory is put: a simulated disk, or a real one.
+//! Where a corrupted directory is put: a simulated disk, or a real one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::DIR;
 use super::build::Sample;
 use super::program::Config;
 
-/// A copy of the damaged directory.
+/// A copy of the corrupted directory.
 pub struct Place {
     disk: Arc<dyn Disk>,
     pub dir: PathBuf,

@@ -1,4 +1,4 @@
-//! What is done to a log before it is damaged.
+//! What is done to a log before it is corrupted.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub enum End {
     Close,
     Kill,
     Power(Persist),
-    /// The power goes so many operations behind the start of this step.
+    /// Power fails so many operations after the start of this step.
     Midway(u64, u64, Persist),
     /// The process dies so.
     KillMidway(u64, u64),
@@ -53,7 +53,7 @@ pub enum End {
 pub struct Session {
     pub ops: Vec<Op>,
     pub end: End,
-    /// A record is damaged behind the clean close, and the log repaired.
+    /// A record is corrupted after the clean close, and the log repaired.
     pub repair: bool,
 }
 

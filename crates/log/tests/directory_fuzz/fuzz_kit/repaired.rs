@@ -1,4 +1,4 @@
-//! What has to be there behind a repair.
+//! What has to be there after a repair.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,8 @@ fn by_opening(damage: &Corruption<'_>, place: &Place, way: OnCorruption) -> Chec
     }
 }
 
-/// Some damage is not for a repair: files of another log or version, or nothing that says whose log it is.
+/// Some corruption is not for a repair: files of another log or version, or nothing that says whose
+/// log it is.
 fn refused(damage: &Corruption<'_>, error: &Error) -> Checked<Done> {
     match error {
         Error::Corrupted(_) => Err(format!("it refuses: {error:?}")),

@@ -15,9 +15,9 @@ type Checked<T = ()> = Result<T, String>;
 #[derive(Debug)]
 pub enum Opened {
     Whole,
-    /// The records behind this number were never claimed, and are gone.
+    /// The records after this number were never claimed, and are gone.
     Cut(u64),
-    /// A reader came to damage.
+    /// A reader came to corruption.
     Met(Corruption),
     /// Opening refused.
     Refused(Corruption),
@@ -37,8 +37,8 @@ impl Opened {
 pub enum Asking {
     /// Opening for writing, with both ways to validate, and `verify`.
     Owner,
-    /// Also a reader without the lock, which takes its time over damage because a writer may be at
-    /// work; and that nobody changed anything.
+    /// Also a reader without the lock, which takes its time over corruption because a writer may be
+    /// at work; and that nobody changed anything.
     Everybody,
 }
 
@@ -70,7 +70,7 @@ fn in_(what: &'static str) -> impl Fn(String) -> String {
     move |error| format!("{what}: {error}")
 }
 
-/// Whether `verify` calls the log sound.
+/// Whether `verify` calls the log valid.
 fn told_by_verify(sample: &Sample, disk: &SimDisk, edit: &Edit, guarantee: u64) -> Checked<bool> {
     let engine = Engine::manual();
     let report = match verify(DIR, &options(disk, &engine)) {
@@ -211,7 +211,7 @@ fn names_the_harm(sample: &Sample, edit: &Edit, damage: &Corruption) -> Checked 
     Ok(())
 }
 
-/// Everything before the damage was delivered.
+/// Everything before the corruption was delivered.
 fn delivered_up_to(sample: &Sample, items: &[Item], damage: &Corruption) -> Checked {
     let last = items.last().map_or(0, Item::last);
     let want = sample.items.iter().map(Item::last).filter(|last| *last <= damage.after.0).max();
@@ -221,7 +221,7 @@ fn delivered_up_to(sample: &Sample, items: &[Item], damage: &Corruption) -> Chec
     Ok(())
 }
 
-/// A reader that asks for what stands behind the harmed units gets it.
+/// A reader that asks for what follows the harmed units gets it.
 fn resumes(sample: &Sample, log: &Log, edit: &Edit) -> Checked {
     let Some(last) = sample.map.last_corrupted(&edit.file, &edit.at) else {
         return Err(format!("a reader met damage, and no unit was harmed by {edit}"));
@@ -236,7 +236,8 @@ fn resumes(sample: &Sample, log: &Log, edit: &Edit) -> Checked {
     Ok(())
 }
 
-/// Each record alone: right, or damage where a stream met it too. Never "there is no such record".
+/// Each record alone: right, or corruption where a stream met it too. Never "there is no such
+/// record".
 fn single_reads(sample: &Sample, log: &Log, met: Option<&Corruption>) -> Checked {
     let last = log.durable().0;
     for item in sample.items.iter().filter(|item| item.last() <= last) {

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-/// How many kinds of failure are told.
+/// How many kinds of failure are reported.
 const TOLD: usize = 40;
 
 thread_local! {
@@ -14,7 +14,7 @@ thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Panics inside of cases are told with the case, and not by themselves.
+/// Panics inside of cases are reported with the case, and not by themselves.
 fn keep_panics_quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -100,12 +100,12 @@ pub struct Segment {
     pub end: usize,
     /// Without the zeros that fill its last block.
     pub footer: Option<Range<usize>>,
-    /// Headers of units behind the end that are sound, when the rest of their units is not: where
+    /// Headers of units past the end that are valid, when the rest of their units is not: where
     /// they stand and what they claim.
     pub orphan_units: Vec<(usize, u64)>,
 }
 
-/// Reads a sound segment file; `None` when it has no header yet.
+/// Reads a valid segment file; `None` when it has no header yet.
 pub fn segment(bytes: &[u8]) -> Option<Segment> {
     if bytes.len() < BLOCK || &bytes[..8] != b"ESKERSEG" {
         return None;
@@ -160,7 +160,7 @@ fn sum_of(bytes: &[u8], range: Range<usize>, field: usize, sum: impl Fn(&[u8]) -
     sum(&copy)
 }
 
-/// The unit at an offset, if a sound one that continues `chain` stands there, and what the next
+/// The unit at an offset, if a valid one that continues `chain` stands there, and what the next
 /// one has to name.
 pub fn unit(bytes: &[u8], salt: Salt, at: usize, chain: u32) -> Option<(Unit, u32)> {
     let head = bytes.get(at..at + UNIT_HEADER)?;
@@ -303,7 +303,7 @@ pub fn durable(manifest: &[u8]) -> u64 {
     long(&manifest[20..], 72)
 }
 
-/// Where the slots of a mark page stand that are sound, with their sessions and records.
+/// Where the slots of a mark page stand that are valid, with their sessions and records.
 pub fn slots(mark: &[u8]) -> Vec<(Range<usize>, u64, u64)> {
     let slots = mark.chunks(BLOCK).take(2).enumerate();
     let verifies = |slot: &[u8]| {
@@ -313,7 +313,7 @@ pub fn slots(mark: &[u8]) -> Vec<(Range<usize>, u64, u64)> {
     slots.map(|(n, slot)| (n * BLOCK..n * BLOCK + MARK, long(slot, 24), long(slot, 40))).collect()
 }
 
-/// The record that a mark page tells: that of the newest sound slot.
+/// The record that a mark page tells: that of the newest valid slot.
 pub fn reported(mark: &[u8]) -> Option<u64> {
     slots(mark).into_iter().map(|(_, session, seq)| (session, seq)).max().map(|(_, seq)| seq)
 }

@@ -1,4 +1,4 @@
-//! Where everything stands in the files of a sound log.
+//! Where everything stands in the files of a valid log.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub enum Place<'a> {
     Behind(&'a Segment),
     Manifest,
     Mark,
-    /// The mark page behind the bytes that count.
+    /// The mark page after the bytes that count.
     MarkPadding,
     /// A segment file without a header, the lock, a spare.
     Nothing,
@@ -118,8 +118,8 @@ impl Map {
         owner.units.iter().filter(touched).map(|unit| unit.last_seq).max()
     }
 
-    /// Whether harm to a header leaves nothing that says that the segment's last unit was durable. Then
-    /// the unit is a torn tail.
+    /// Whether harm to a header leaves nothing that says that the segment's last unit was durable.
+    /// Then the unit is a torn tail.
     pub fn is_headless_tail(&self, file: &Path, corrupted: &Range<u64>) -> bool {
         let Place::Header(segment) = self.place(file, corrupted.start) else { return false };
         let last = segment.units.last().map_or(0, |unit| unit.last_seq);

@@ -1,12 +1,12 @@
-//! What the damage suite stands on: logs with known records, a map of where everything in them
-//! stands, and the three answers that are allowed.
+//! The corruption kit: logs with known records, a map of what every byte of their files means, and
+//! the three outcomes that are allowed.
 //!
-//! Whatever is done to the files, the answer is one of three: **whole**, and every value right; a
-//! **torn tail** that is cut and told, with no durable record lost; or **damage**, typed, with file
-//! and offset. Never a panic, never silent loss, never a record that was not written there.
+//! Whatever is done to the files, the outcome is one of three: **whole**, and every value is right;
+//! a **torn tail** that is cut and reported, with no durable record lost; or **corruption**, typed,
+//! with file and offset. Never a panic, never silent loss, never a record that was not written there.
 //!
-//! The map is made by `format`, which reads the files as docs/src/format.md describes them and
-//! shares no code with the crate: what the two do not agree on is a finding about one of them.
+//! `format` makes the map. It reads the files as docs/src/format.md describes them and shares no
+//! code with the crate: where the two disagree, one of them is wrong.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 #![allow(dead_code)] // Each test binary uses its own part.
 

@@ -79,7 +79,7 @@ pub fn of_log(log: &Log, start: Start) -> Result<Read, String> {
     }
 }
 
-/// Everything behind a number, for a reader without a lock; 0 stands for everything.
+/// Everything after a number, for a reader without a lock; 0 stands for everything.
 pub fn of_reader(reader: &Reader, after: u64) -> Result<Read, String> {
     let start = if after == 0 { Start::Oldest } else { Start::After(Seq(after)) };
     match reader.stream(start) {

@@ -1,4 +1,4 @@
-//! What is there after damage was repaired, and after it was cut off.
+//! What is there after corruption was repaired, and after it was cut off.
 
 use std::ops::Range;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub enum Repairing {
     Opening,
 }
 
-/// A part of a segment file that is damaged, and the records that are lost by it: those above the
+/// A part of a segment file that is corrupted, and the records that are lost by it: those above the
 /// first number, up to the second.
 #[derive(Debug, Clone)]
 pub struct Loss {
@@ -71,7 +71,7 @@ fn join_gaps(items: Vec<Item>) -> Vec<Item> {
 }
 
 /// Repairs a harmed copy of the sample, and demands that all is there but what was lost, that the
-/// damaged bytes are kept, and that the log goes on.
+/// corrupted bytes are kept, and that the log continues.
 pub fn quarantine(
     sample: &Sample,
     corrupted: &SimDisk,
@@ -108,8 +108,8 @@ pub fn quarantine(
     goes_on(sample, disk, items)
 }
 
-/// Cuts a harmed copy at the first damage, and demands that all before it is there, that the rest is
-/// kept aside, and that what is appended then takes its place.
+/// Cuts a harmed copy at the first corruption, and demands that all before it is there, that the
+/// rest is quarantined, and that what is appended then takes its place.
 pub fn truncate(sample: &Sample, corrupted: &SimDisk, last: u64, lost: &[Loss]) -> Checked {
     let disk = corrupted.fork(13);
     let items: Vec<_> = sample.items.iter().filter(|item| item.last() <= last).cloned().collect();
@@ -190,7 +190,7 @@ fn check_reader(disk: &SimDisk, items: &[Item]) -> Checked {
     Ok(())
 }
 
-/// `verify` finds no damage, and the gaps.
+/// `verify` finds no corruption, and the gaps.
 pub fn verifies(disk: &SimDisk, items: &[Item]) -> Checked {
     let engine = Engine::manual();
     let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
@@ -206,7 +206,7 @@ pub fn verifies(disk: &SimDisk, items: &[Item]) -> Checked {
     Ok(())
 }
 
-/// Every damaged byte is under `quarantine/`, in a file that names its segment and offset.
+/// Every corrupted byte is under `quarantine/`, in a file that names its segment and offset.
 pub fn quarantined_bytes(corrupted: &SimDisk, disk: &SimDisk, lost: &[Loss]) -> Checked {
     let room = in_dir("quarantine");
     for loss in lost {

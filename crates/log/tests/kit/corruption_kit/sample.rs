@@ -20,7 +20,7 @@ pub struct Sample {
     pub disk: SimDisk,
     /// What a reader has to be handed.
     pub items: Vec<Item>,
-    /// It was closed, so that any missing byte is damage.
+    /// It was closed, so that any missing byte is corruption.
     pub clean: bool,
     pub map: Map,
 }
@@ -182,8 +182,8 @@ impl Building {
         self
     }
 
-    /// Whether the cut left a part of the last unit, all that it left can be read, and the mark still
-    /// says that the record before is durable.
+    /// Whether the cut left a part of the last unit, all that it left can be read, and the mark
+    /// still says that the record before is durable.
     fn is_torn(&self) -> bool {
         let map = Map::of(&self.disk);
         let path = segment_path(map.newest().number);
@@ -198,7 +198,7 @@ impl Building {
             && read_full_at(&*file, &mut vec![0; bytes.len()], 0).is_ok()
     }
 
-    /// The last record of the last sound unit on the disk.
+    /// The last record of the last valid unit on the disk.
     fn last_unit(&self) -> Option<u64> {
         let map = Map::of(&self.disk);
         map.segments.iter().flat_map(|s| &s.units).map(|u| u.last_seq).next_back()
@@ -206,8 +206,8 @@ impl Building {
 
     pub fn done(&mut self, clean: bool) -> Sample {
         let (name, disk, items) = (self.name, self.disk.clone(), self.items.clone());
-        // A cut may take the process number from the lock file, which is not synced. With it, opening
-        // has nothing to write there before it knows of damage.
+        // A cut may take the process number from the lock file, which is not synced. With it,
+        // opening has nothing to write there before it knows of corruption.
         put(&disk, &in_dir("lock"), format!("{:<10}\n", std::process::id()).as_bytes());
         let map = Map::of(&disk);
         let marked = map.claims.iter().filter(|claim| claim.file == in_dir("mark"));
@@ -270,7 +270,7 @@ pub fn lonely() -> Sample {
     log.done(false)
 }
 
-/// As `closed`, with units of the first and of the newest segment that were damaged and repaired.
+/// As `closed`, with units of the first and of the newest segment that were corrupted and repaired.
 pub fn quarantined() -> Sample {
     let before = closed();
     let mut lost = Vec::new();

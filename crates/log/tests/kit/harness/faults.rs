@@ -33,7 +33,7 @@ pub enum Ran {
     Through(Life),
     /// The log did not open.
     NotOpened(Error),
-    /// A step failed, and the steps behind it were not gone.
+    /// A step failed, and the steps after it were not gone.
     Failed { life: Life, step: Step, error: Error },
 }
 
@@ -69,7 +69,7 @@ pub fn is_cause(cause: &esker_disk::Error, op: Op, effect: &Effect) -> bool {
         }
 }
 
-/// A log whose write or sync failed: refuses every append with the cause, and goes on reading.
+/// A log whose write or sync failed: refuses every append with the cause, and continues reading.
 pub fn check_latched(sim_env: &SimEnv, life: &Life, op: Op, effect: &Effect) -> Result<(), String> {
     let log = &life.log;
     let before = log.accepted();
@@ -137,7 +137,7 @@ pub const EXITS: [Exit; 4] = [
 ];
 
 /// The fault is over and the process goes. Reopening must work; what it calls durable must survive
-/// the power cut that follows at once; and the log goes on.
+/// the power cut that follows at once; and the log continues.
 pub fn exit_and_recover(
     sim_env: &mut SimEnv,
     life: Option<Life>,

@@ -14,7 +14,7 @@ pub struct Event {
     pub ok: bool,
 }
 
-/// Remembers the calls of any number of disks. Clones are the same witness.
+/// Remembers the calls of any number of disks. Clones are the same history.
 #[derive(Debug, Clone, Default)]
 pub struct History(Arc<Mutex<Memory>>);
 
@@ -34,7 +34,7 @@ impl History {
         WatchedDisk { disk, history: self.clone() }
     }
 
-    /// The same witness, who knows nothing of the bytes on the disk.
+    /// The same history, who knows nothing of the bytes on the disk.
     pub fn anew(&self) -> Self {
         self.memory().files.clear();
         self.clone()

@@ -1,13 +1,13 @@
-//! What the crash suite stands on: a workload from a seed, a model of what must be there, and a
-//! world in which a log lives, dies and is opened again.
+//! The crash harness: a workload from a seed, a model of what must be recovered, and a simulated
+//! environment in which a log runs, crashes and is opened again.
 //!
-//! One sentence is checked, value by value: **durable ⊆ recovered ⊆ accepted**; what is recovered is
-//! one run without gaps that ends at or behind the last durable record, bit for bit, less what
-//! truncation or retention durably dropped. See `model`.
+//! One rule is checked, value by value: **durable ⊆ recovered ⊆ accepted**. The recovered records
+//! are one run without gaps. It ends at or after the last durable record and equals what was
+//! appended, bit for bit, less what truncation or retention durably dropped. See `model`.
 //!
 //! Everything runs on the test's thread, over the simulated disk, with a manual engine: a case is
-//! fixed by its seed and the place where the power goes. A case that fails prints its name and the
-//! command that runs it alone; see `case`.
+//! fixed by its seed and by the operation at which power fails. A failed case prints its name and
+//! the command that runs it alone; see `case`.
 #![allow(dead_code)] // Each test binary uses its own part.
 
 pub mod case;

@@ -9,7 +9,7 @@ use super::rng::Rng;
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// The power goes.
+    /// Power fails.
     Cut(Persist),
     /// The process dies; the page cache lives on.
     Kill,

@@ -17,7 +17,7 @@ use super::rng::{Rng, mix};
 use super::workload::{Step, Then};
 use super::{BATCH, DIR, PERIOD};
 
-/// Why a life did not go on.
+/// Why a life did not continue.
 #[derive(Debug)]
 pub enum Stop {
     /// The power is off, or the process dead.
@@ -137,7 +137,7 @@ impl SimEnv {
             ));
         }
         trace(|| format!("opened: {:?}", life.log.recovery()));
-        // It is open: what it says now holds, even if the power goes before anybody looks.
+        // It is open: what it says now holds, even if power fails before anybody looks.
         let after = life.log.metadata().after.0;
         life.lost = self.model.open(last, after)?;
         let seen = self.read_all(&life.log, Start::Oldest)?;
@@ -171,7 +171,7 @@ impl SimEnv {
         Ok(())
     }
 
-    /// One whole life under a plan: it ends there or, when the plan does not come to it, behind the
+    /// One whole life under a plan: it ends there or, when the plan does not come to it, after the
     /// last step.
     pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
         trace(|| format!("life until {plan}: {:?}", self.disk.files(Path::new(DIR))));
@@ -185,7 +185,7 @@ impl SimEnv {
         }
     }
 
-    /// Ends a life that goes on.
+    /// Ends a life that continues.
     pub fn die(&mut self, life: Life, how: How) -> Result<(), String> {
         how.strike(&self.disk);
         drop(life);
@@ -419,7 +419,7 @@ impl SimEnv {
         read().or_else(|error| self.stop(error))
     }
 
-    /// Nothing is left behind that no later opening would need: a segment may be made ahead, and two
+    /// Nothing is left after that no later opening would need: a segment may be made ahead, and two
     /// may wait to be used again.
     fn check_files(&self, life: &Life) -> Lived {
         let names = self.disk.files(Path::new(DIR)).unwrap_or_default();

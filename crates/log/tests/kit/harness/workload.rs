@@ -47,7 +47,7 @@ pub enum Step {
     },
     /// The engine does what is queued.
     Run,
-    /// The engine's clock goes on.
+    /// The engine's clock continues.
     Advance(Duration),
     /// Compares everything that can be read.
     Read,
