@@ -39,7 +39,7 @@ mod file;
 mod huge_pages;
 mod io;
 mod std_disk;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "io-uring"))]
 pub mod uring;
 
 #[cfg(feature = "sim")]

@@ -32,7 +32,7 @@ use crate::error::{Error, Op, Result};
 use crate::file::Lock;
 
 pub(crate) use dir::StdDir;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "io-uring"))]
 pub(crate) use file::StdFile;
 
 /// File mode: readable and writable by the owner only.
