@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::check::Check;
 use crate::callers::{Member, Records, Until};
+use crate::check::Check;
 use crate::histogram::Histogram;
 use crate::job::{Job, Shape};
 use crate::payload::Payload;

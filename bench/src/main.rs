@@ -1,10 +1,10 @@
 //! Runs the same work on Esker and on its peers, and writes down what came out.
 
+mod callers;
 mod chart;
 mod check;
 mod child;
 mod circumstances;
-mod callers;
 mod floor;
 mod harness;
 mod histogram;

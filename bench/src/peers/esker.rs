@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use esker::log::{self, Options, Start, Stream, Ticket};
+use esker::log::{self, LogStream, Options, Start, Ticket};
 use tokio::runtime::Runtime;
 
 use super::tasks::{Awaited, run_tasks, runtime};
@@ -35,7 +35,7 @@ struct Esker {
 }
 
 fn open(job: &Job, tasks: bool) -> Result<Box<dyn Log>> {
-    let log = log::Log::open(job.log(), Options::default())?;
+    let log = log::Log::open(job.log())?;
     let runtime = tasks.then(runtime).transpose()?;
     Ok(Box::new(Esker { log, runtime }))
 }
@@ -51,7 +51,7 @@ impl Esker {
     fn wait(&self, ticket: Ticket) -> Result<()> {
         match &self.runtime {
             Some(runtime) => runtime.block_on(ticket)?,
-            None => ticket.wait()?,
+            None => ticket.blocking_wait()?,
         };
         Ok(())
     }
@@ -74,7 +74,7 @@ impl Log for Esker {
             while let Some(record) = records.next() {
                 drop(self.log.append(record)?);
             }
-            self.log.barrier()?.wait()?;
+            self.log.barrier()?.blocking_wait()?;
             return Ok(());
         };
         runtime.block_on(async {
@@ -108,16 +108,16 @@ struct Blocking<'a>(&'a log::Log);
 
 impl Caller for Blocking<'_> {
     fn append(&mut self, record: &[u8]) -> Result<()> {
-        self.0.append(record)?.wait()?;
+        self.0.append(record)?.blocking_wait()?;
         Ok(())
     }
 }
 
-struct Follower(Stream);
+struct Follower(LogStream);
 
 impl Tail for Follower {
     fn next(&mut self, see: &mut See<'_>) -> Result<()> {
-        for record in &self.0.next_blocking()? {
+        for record in &self.0.blocking_next()? {
             see(record.payload)?;
         }
         Ok(())
@@ -127,7 +127,7 @@ impl Tail for Follower {
 fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
     let mut options = Options::default();
     options.must_exist = true;
-    let log = log::Log::open(job.log(), options)?;
+    let log = log::Log::builder(job.log()).options(options).open()?;
     let mut stream = log.stream(Start::Oldest)?;
     while let Some(batch) = stream.try_next()? {
         for record in &batch {

@@ -130,7 +130,8 @@ fn uring(_: Option<u8>) -> Arc<dyn Disk> {
 
 /// Opens a log for writing. Prints a note when the last writer did not close it.
 pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
-    let log = Log::open(dir, options).map_err(|error| Failure::of_log(&error, dir))?;
+    let log =
+        Log::builder(dir).options(options).open().map_err(|error| Failure::of_log(&error, dir))?;
     let recovery = log.recovery();
     if recovery.prior_shutdown == PriorShutdown::Unclean {
         let cut = match &recovery.truncated_tail {

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use esker_log::{Component, Log, Reader, Start};
+use esker_log::{Component, Log, ReadOnlyLog, Start};
 
 use crate::outcome::{Error, Result};
 use crate::record::Record;
@@ -18,12 +18,12 @@ pub const COMPONENT: Component = Component(*b"ESKRCONS");
 
 /// Opens the underlying log. Refuses a plain log, or one of another component, before any change.
 pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
-    match Log::open(dir, options.clone()) {
+    match Log::builder(dir).options(options.clone()).open() {
         Err(esker_log::Error::WrongComponent { found: None, .. }) if is_one(dir, &options) => {
             tracing::warn!(dir = %dir.display(), "the app metadata of the consensus log are lost");
             let mut plain = options;
             plain.component = None;
-            let log = Log::open(dir, plain)?;
+            let log = Log::builder(dir).options(plain).open()?;
             log.put_app_metadata(COMPONENT, &[])?;
             Ok(log)
         }
@@ -34,7 +34,8 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
 /// Whether the first durable record, if there is one, is that of a consensus log.
 fn is_one(dir: &Path, options: &esker_log::Options) -> bool {
     let first = || -> esker_log::Result<Option<bool>> {
-        let mut stream = Reader::open(dir, options.clone())?.stream(Start::Oldest)?;
+        let mut stream =
+            ReadOnlyLog::builder(dir).options(options.clone()).open()?.stream(Start::Oldest)?;
         loop {
             match stream.try_next() {
                 Ok(batch) => {

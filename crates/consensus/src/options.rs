@@ -137,7 +137,7 @@ impl Options {
         options.record_limit = RECORD_LIMIT_MAX;
         options.segment_size = self.segment_size;
         options.reserve = self.reserve;
-        options.validate = self.validate;
+        options.check = self.validate;
         options.on_corruption = self.on_corruption;
         options.must_exist = self.must_exist;
         options.component = Some(COMPONENT);

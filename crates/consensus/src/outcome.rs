@@ -248,7 +248,7 @@ impl Ticket {
     /// [`Error::Log`](crate::Error::Log) when the write or sync failed.
     pub fn wait(self) -> Result<()> {
         let Some((ticket, log)) = self.waits else { return Ok(()) };
-        ticket.wait().map(drop).map_err(|error| log.fail(error))
+        ticket.blocking_wait().map(drop).map_err(|error| log.fail(error))
     }
 
     /// As [`Ticket::wait`], for at most `timeout`.
@@ -257,7 +257,7 @@ impl Ticket {
     /// As [`Ticket::wait`], and [`esker_log::Error::Timeout`]; the operation may be durable later.
     pub fn wait_timeout(self, timeout: Duration) -> Result<()> {
         let Some((ticket, log)) = self.waits else { return Ok(()) };
-        ticket.wait_timeout(timeout).map(drop).map_err(|error| log.fail(error))
+        ticket.blocking_wait_timeout(timeout).map(drop).map_err(|error| log.fail(error))
     }
 }
 

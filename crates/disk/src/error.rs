@@ -49,7 +49,7 @@ impl fmt::Display for Op {
             Op::Read => "read",
             Op::Write => "write",
             Op::Sync => "sync",
-            Op::Size => "size",
+            Op::Size => "resize",
             Op::Rename => "rename",
             Op::Exchange => "exchange",
             Op::Unlink => "unlink",
@@ -87,7 +87,10 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A failed disk operation. Cheap to clone: a terminal failure is returned to many callers.
+/// A failed disk operation: the operation, the file and the offset. The error of the operating
+/// system is its [`source`](std::error::Error::source).
+///
+/// Cheap to clone: a terminal failure is returned to many callers.
 #[derive(Debug, Clone)]
 pub struct Error {
     op: Op,
@@ -145,11 +148,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.op, self.path.display())?;
+        write!(f, "failed to {} {}", self.op, self.path.display())?;
         if let Some(offset) = self.offset {
             write!(f, " at byte {offset}")?;
         }
-        write!(f, ": {}", self.source)
+        Ok(())
     }
 }
 

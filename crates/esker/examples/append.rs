@@ -6,17 +6,17 @@
 
 use std::path::Path;
 
-use esker::{Error, Log, Options, Start};
+use esker::{Error, Log, Start};
 
 /// Appends three records to the log in `dir` and returns all that it holds.
 pub fn run(dir: &Path) -> Result<Vec<String>, Error> {
-    let log = Log::open(dir, Options::default())?;
+    let log = Log::open(dir)?;
     // Accepted: the record has its place in the order. Commits run meanwhile.
     for line in ["first", "second"] {
         drop(log.append(line)?);
     }
     // Durable: this record and all before it survive a power cut.
-    log.append("third")?.wait()?;
+    log.append("third")?.blocking_wait()?;
 
     let mut stream = log.stream(Start::Oldest)?;
     let mut found = Vec::new();

@@ -6,25 +6,25 @@
 
 use std::path::Path;
 
-use esker::{Error, Log, Options, Seq, Start, Stream};
+use esker::{Error, Log, LogStream, Seq, Start};
 
 /// Jobs in order. What is done is dropped from the log.
 pub struct Queue {
     log: Log,
-    stream: Stream,
+    stream: LogStream,
 }
 
 impl Queue {
     /// Opens the queue at its first job that was not marked as done.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let log = Log::open(dir, Options::default())?;
+        let log = Log::open(dir)?;
         let stream = log.stream(Start::Oldest)?;
         Ok(Self { log, stream })
     }
 
     /// Adds a job. Durable when this returns.
     pub fn push(&self, job: &str) -> Result<(), Error> {
-        self.log.append(job)?.wait().map(drop)
+        self.log.append(job)?.blocking_wait().map(drop)
     }
 
     /// The next jobs with their numbers; empty when there are none.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use esker::{Error, Log, Options, Start};
+use esker::{Error, Log, Start};
 
 /// Balances by account. The log is the truth; this is what its events add up to.
 pub struct Accounts {
@@ -18,7 +18,7 @@ pub struct Accounts {
 impl Accounts {
     /// Opens the log and applies all of its events.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        let log = Log::open(dir, Options::default())?;
+        let log = Log::open(dir)?;
         let mut balances = BTreeMap::new();
         let mut stream = log.stream(Start::Oldest)?;
         while let Some(batch) = stream.try_next()? {
@@ -30,7 +30,7 @@ impl Accounts {
     /// Adds to an account. Returns when the event is durable; only then is it applied.
     pub fn add(&mut self, account: &str, amount: i64) -> Result<(), Error> {
         let event = format!("{account} {amount}");
-        self.log.append(&event)?.wait()?;
+        self.log.append(&event)?.blocking_wait()?;
         apply(&mut self.balances, event.as_bytes());
         Ok(())
     }
@@ -38,7 +38,7 @@ impl Accounts {
     /// Moves an amount from one account to another: after a crash both events are there, or none.
     pub fn transfer(&mut self, from: &str, to: &str, amount: i64) -> Result<(), Error> {
         let events = [format!("{from} {}", -amount), format!("{to} {amount}")];
-        self.log.append_atomic(&[&events[0], &events[1]])?.wait()?;
+        self.log.append_atomic(&events)?.blocking_wait()?;
         events.iter().for_each(|event| apply(&mut self.balances, event.as_bytes()));
         Ok(())
     }

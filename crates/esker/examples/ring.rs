@@ -6,22 +6,16 @@
 
 use std::path::Path;
 
-use esker::{Error, Log, Options, Retention};
+use esker::{Error, Log};
 
 /// Appends `count` records of a kilobyte and returns how many segments are left, at most three.
 pub fn run(dir: &Path, count: u64) -> Result<usize, Error> {
-    let mut options = Options::default();
-    options.segment_size = 64 << 10;
-    options.retention = Retention::NONE;
-    options.retention.segments = Some(3);
-    let log = Log::open(dir, options)?;
+    let log = Log::builder(dir).segment_size(64 << 10).retain_segments(3).open()?;
     for n in 0..count {
-        drop(log.append(&format!("{n:01024}"))?);
+        drop(log.append(format!("{n:01024}"))?);
     }
     log.close()?;
-    let mut options = Options::default();
-    options.segment_size = 64 << 10;
-    let log = Log::open(dir, options)?;
+    let log = Log::builder(dir).segment_size(64 << 10).open()?;
     let segments = log.metadata().segments;
     log.close()?;
     Ok(segments)

@@ -7,14 +7,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use esker::{Error, Options, Reader, Start};
+use esker::{Error, ReadOnlyLog, Start};
 
 /// Calls `each` with the payloads in `dir`, from the oldest on, until no record came for `idle`.
 pub fn run(dir: &Path, idle: Duration, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
-    let reader = Reader::open(dir, Options::default())?;
+    let reader = ReadOnlyLog::open(dir)?;
     let mut stream = reader.stream(Start::Oldest)?;
     loop {
-        match stream.next_timeout(idle) {
+        match stream.blocking_next_timeout(idle) {
             Ok(batch) => batch.iter().for_each(|record| each(record.payload)),
             Err(Error::Timeout) => return Ok(()),
             // Corrupt records were quarantined by a repair; the stream continues after them.

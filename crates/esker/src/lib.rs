@@ -8,6 +8,7 @@
 //! | `log` (default) | `esker::log` | an embedded, group-committed, append-only log |
 //! | `consensus` | `esker::consensus` | slots for Paxos and Raft: promise, accept, commit |
 //! | | `esker::disk` | the disk layer, to select another disk for a log |
+//! | `io-uring` (default) | `esker::disk::uring` | a disk that uses io_uring, on Linux |
 //! | `sim` | `esker::disk::sim` | a seeded simulated disk for crash tests |
 //!
 //! Two terms have the same meaning in every component. A record is **accepted** when the log has
@@ -23,13 +24,20 @@ pub use esker_log as log;
 #[cfg(feature = "log")]
 #[doc(no_inline)]
 pub use esker_log::{
-    Appended, Batch, Engine, Error, Log, Options, Policy, Position, Reader, Record, Result,
-    Retention, Seq, Sink, Start, Stream, Ticket,
+    Appended, Batch, Engine, Error, Log, LogBuilder, LogStream, Options, Policy, Position,
+    ReadOnlyLog, ReadOptions, Record, Result, Retention, Seq, Sink, Start, Ticket, View, repair,
+    verify,
 };
 
 #[cfg(feature = "consensus")]
 #[doc(inline)]
 pub use esker_consensus as consensus;
+
+/// The entry points of the consensus log. Its errors and options are in the module
+/// [`consensus`](crate::consensus).
+#[cfg(feature = "consensus")]
+#[doc(no_inline)]
+pub use esker_consensus::{Ballot, ConsensusLog};
 
 #[doc(inline)]
 pub use esker_disk as disk;

@@ -1,13 +1,13 @@
 //! Esker's durable, embedded, append-only log with streaming readers.
 //!
 //! ```
-//! use esker_log::{Log, Options, Start};
+//! use esker_log::{Log, Start};
 //! # fn main() -> Result<(), esker_log::Error> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let dir = dir.path().join("log");
-//! let log = Log::open(&dir, Options::default())?;
-//! let ticket = log.append(b"layer on layer")?; // it has its place in the order
-//! let appended = ticket.wait()?; // it is durable
+//! let log = Log::open(&dir)?;
+//! let ticket = log.append(b"layer on layer")?; // accepted: it has its place in the order
+//! let appended = ticket.blocking_wait()?; // durable (in async code: `ticket.await?`)
 //! assert_eq!(&*log.read(appended.seq)?, b"layer on layer");
 //!
 //! let mut stream = log.stream(Start::Oldest)?;
@@ -26,9 +26,18 @@
 //! watermark has passed it. After any crash, every durable record is recovered, and every
 //! recovered record was accepted. The recovered records are one run without gaps.
 //!
-//! Entry points: [`Log`] appends and reads. [`Ticket`] waits for durability. [`Stream`] reads in
-//! order, and a [`Reader`] does so from another process. [`Options`] configure, [`Error`] reports
-//! failures. [`reclaim`] frees space for components that keep an index.
+//! Entry points: [`Log`] appends and reads. [`Ticket`] waits for durability. [`LogStream`] reads in
+//! order. A [`ReadOnlyLog`] does so beside a writer, also from another process. [`Log::builder`]
+//! sets [`Options`], [`Error`] reports failures. [`verify`] and [`repair`] check a log and mend it.
+//! [`reclaim`] frees space for components that keep an index.
+//!
+//! # Blocking and async
+//!
+//! The methods of [`Log`] are synchronous. One that may wait for room or for a commit says so, and
+//! has an async form with the suffix `_async`, one without waiting with the prefix `try_`, and one
+//! with a deadline with the suffix `_timeout`, where these make sense. What can be awaited or
+//! polled ([`Ticket`], [`LogStream`], [`Sink`]) marks its blocking methods with the prefix
+//! `blocking_`.
 //!
 //! Modules: `commit::core` makes the commit decisions without I/O, and `commit::committer` writes.
 //! `recovery` opens a log, `read::cursor` reads, and `runtime::engine` owns the threads.
@@ -52,18 +61,20 @@ pub use base::component::Component;
 pub use base::error::{Corruption, Error, Result};
 pub use base::options::{Direct, OnCorruption, OpenCheck, Options, Policy, Retention};
 pub use base::position::{Position, Seq};
-pub use follower::{Reader, ReaderStream};
+pub use base::read_options::ReadOptions;
+pub use follower::ReadOnlyLog;
+pub use follower::builder::ReadOnlyLogBuilder;
 pub use format::{LogId, RECORD_LIMIT_MAX};
 pub use log::Log;
-pub use log::lookup::{Metadata, SegmentInfo};
+pub use log::builder::LogBuilder;
 pub use log::sink::Sink;
+pub use log::stats::LogStats;
 pub use read::batch::{Batch, BatchIter, Record, View};
 pub use read::cursor::Start;
-pub use read::stream::Stream;
+pub use read::metadata::{Metadata, SegmentInfo};
+pub use read::stream::LogStream;
 pub use recovery::repair::{QuarantinedRange, Repaired, VerifyReport, repair, verify};
 pub use recovery::{PriorShutdown, Recovery, TruncatedTail};
-pub use runtime::counters::LogStats;
 pub use runtime::engine::Engine;
 pub use store::app_metadata::component;
-pub use write::input::{Append, Numbered};
 pub use write::ticket::{Appended, Ticket};

@@ -82,23 +82,23 @@ fn steady(dir: &tempfile::TempDir, engine: Engine) -> Log {
     options.buffer_size = 64 << 10;
     options.tail_cache = 128 << 10;
     options.engine = Some(engine);
-    let log = Log::open(dir.path().join("log"), options).unwrap();
+    let log = Log::builder(dir.path().join("log")).options(options).open().unwrap();
     for _ in 0..3000 {
         drop(log.append(&PAYLOAD).unwrap());
     }
-    log.barrier().unwrap().wait().unwrap();
-    log.append(&PAYLOAD).unwrap().wait().unwrap();
-    log.append(&PAYLOAD).unwrap().wait_timeout(LONG).unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
+    log.append(&PAYLOAD).unwrap().blocking_wait().unwrap();
+    log.append(&PAYLOAD).unwrap().blocking_wait_timeout(LONG).unwrap();
     block_on(log.append(&PAYLOAD).unwrap()).unwrap();
     // A thread that waits for the first time makes its waker.
     let mut tip = log.stream(Start::Tip).unwrap();
-    assert!(tip.next_timeout(Duration::from_millis(1)).is_err());
+    assert!(tip.blocking_next_timeout(Duration::from_millis(1)).is_err());
     drop(tip);
     log
 }
 
 fn durable(ticket: Ticket) {
-    ticket.wait().unwrap();
+    ticket.blocking_wait().unwrap();
 }
 
 /// Not one, on the thread that appends; on the engine's threads, nothing that grows with the
@@ -116,7 +116,7 @@ fn an_append_allocates_nothing() {
             allocations(|| {
                 for _ in 0..50 {
                     let ticket = log.append_timeout(&PAYLOAD, LONG).unwrap();
-                    ticket.wait_timeout(LONG).unwrap();
+                    ticket.blocking_wait_timeout(LONG).unwrap();
                 }
             }),
         ),
@@ -142,7 +142,7 @@ fn an_append_allocates_nothing() {
             "that did not wait",
             allocations(|| {
                 for _ in 0..50 {
-                    drop(log.append(&PAYLOAD).unwrap().wait_timeout(Duration::ZERO));
+                    drop(log.append(&PAYLOAD).unwrap().blocking_wait_timeout(Duration::ZERO));
                 }
                 durable(log.barrier().unwrap());
             }),

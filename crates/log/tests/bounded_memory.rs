@@ -23,7 +23,7 @@ use corruption_kit::sample::{self, Sample, options};
 use esker_disk::sim::SimDisk;
 use esker_log::fuzzing::{decode_file, decode_segment};
 use esker_log::{
-    Engine, Error, Log, OnCorruption, OpenCheck, Position, Reader, Start, repair, verify,
+    Engine, Error, Log, OnCorruption, OpenCheck, Position, ReadOnlyLog, Start, repair, verify,
 };
 
 /// More than anything here should need, and far less than the lengths claim.
@@ -106,7 +106,9 @@ fn structures(sample: &Sample) -> Vec<Structure> {
 /// one.
 fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
     let engine = Engine::manual();
-    if with_reader && let Ok(reader) = Reader::open(DIR, options(disk, &engine)) {
+    if with_reader
+        && let Ok(reader) = ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open()
+    {
         reading::of_reader(&reader, 0)?;
     }
     drop(verify(DIR, &options(disk, &engine)));
@@ -116,8 +118,8 @@ fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
         (OpenCheck::Full, OnCorruption::Truncate),
     ] {
         let mut options = options(&disk.fork(1), &engine);
-        (options.validate, options.on_corruption) = (validate, on_corruption);
-        let log = match Log::open(DIR, options) {
+        (options.check, options.on_corruption) = (validate, on_corruption);
+        let log = match Log::builder(DIR).options(options).open() {
             Ok(log) => log,
             Err(Error::Io(cause)) => return Err(format!("{cause:?}")),
             Err(_) => continue,
@@ -127,7 +129,7 @@ fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
             drop(log.read(seq));
             drop(log.read_at(Position(seq * 4096 + 72)));
         }
-        drop(log.append(b"on").map(|ticket| ticket.wait()));
+        drop(log.append(b"on").map(|ticket| ticket.blocking_wait()));
         drop(log.truncate_before(3));
         drop(log.close());
     }

@@ -17,10 +17,10 @@ use fixture::{all, block_on, in_time, payload, payloads, read_from, until};
 #[test]
 fn write_read_back_and_close() {
     let dir = tempfile::tempdir().unwrap();
-    let log = Log::open(dir.path().join("log"), Options::default()).unwrap();
+    let log = Log::open(dir.path().join("log")).unwrap();
     let mut places = Vec::new();
     for text in ["one", "two", "three"] {
-        places.push(log.append(text).unwrap().wait().unwrap());
+        places.push(log.append(text).unwrap().blocking_wait().unwrap());
     }
     let mut stream = log.stream(Start::Oldest).unwrap();
     let mut texts = Vec::new();
@@ -48,7 +48,7 @@ fn pipeline_then_flush() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();
     options.buffer_size = 1 << 20;
-    let log = Log::open(dir.path().join("log"), options).unwrap();
+    let log = Log::builder(dir.path().join("log")).options(options).open().unwrap();
     let mut positions = Vec::new();
     for seq in 1..=5_000 {
         let ticket = log.append(&payload(seq)).unwrap();
@@ -56,9 +56,9 @@ fn pipeline_then_flush() {
         positions.push(ticket.position());
     }
     assert!(positions.is_sorted_by(|a, b| a < b), "in order");
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(log.durable(), Seq(5_000));
-    assert!(log.metadata().activity.commits < 2_500, "they share commits");
+    assert!(log.stats().commits < 2_500, "they share commits");
     assert!(all(&log) == payloads(1..=5_000));
     log.close().unwrap();
 }
@@ -67,7 +67,7 @@ fn pipeline_then_flush() {
 #[test]
 fn staged_records_become_durable_without_a_wait() {
     let dir = tempfile::tempdir().unwrap();
-    let log = Log::open(dir.path().join("log"), Options::default()).unwrap();
+    let log = Log::open(dir.path().join("log")).unwrap();
     for seq in 1..=100 {
         drop(log.append(&payload(seq)).unwrap());
     }
@@ -78,14 +78,14 @@ fn staged_records_become_durable_without_a_wait() {
 #[test]
 fn a_hundred_writers_of_fifty_records() {
     let dir = tempfile::tempdir().unwrap();
-    let log = Log::open(dir.path().join("log"), Options::default()).unwrap();
+    let log = Log::open(dir.path().join("log")).unwrap();
     std::thread::scope(|scope| {
         for writer in 0..100u32 {
             let log = &log;
             scope.spawn(move || {
                 for n in 0..50u32 {
                     let record = format!("{writer:04}-{n:05}");
-                    log.append(&record).unwrap().wait().unwrap();
+                    log.append(&record).unwrap().blocking_wait().unwrap();
                 }
             });
         }
@@ -99,7 +99,7 @@ fn a_hundred_writers_of_fifty_records() {
             seen.iter().filter(|record| record.starts_with(format!("{writer:04}-").as_bytes()));
         assert!(own.is_sorted());
     }
-    assert!(log.metadata().activity.commits < 4_000, "group commit");
+    assert!(log.stats().commits < 4_000, "group commit");
     log.close().unwrap();
 }
 
@@ -107,13 +107,13 @@ fn a_hundred_writers_of_fifty_records() {
 fn reopen_append_a_third_and_read_all_three() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
-    let log = Log::open(&dir, Options::default()).unwrap();
-    log.append_batch(&["one", "two"]).unwrap().wait().unwrap();
+    let log = Log::open(&dir).unwrap();
+    log.append_batch(&["one", "two"]).unwrap().blocking_wait().unwrap();
     let end = log.metadata().position;
     log.close().unwrap();
-    let log = Log::open(&dir, Options::default()).unwrap();
+    let log = Log::open(&dir).unwrap();
     assert_eq!((log.last(), log.metadata().position), (Some(Seq(2)), end), "it finds its end");
-    let third = log.append("three").unwrap().wait().unwrap();
+    let third = log.append("three").unwrap().blocking_wait().unwrap();
     assert_eq!(third.seq, Seq(3));
     assert!(third.position >= end);
     let texts: Vec<_> = all(&log).into_iter().map(|(_, text)| text).collect();
@@ -130,7 +130,7 @@ fn writer_and_two_checking_readers_across_reopens() {
     options.segment_size = 1 << 20;
     let (batches, size) = (20, 500);
     for round in 0..3 {
-        let log = Log::open(&dir, options.clone()).unwrap();
+        let log = Log::builder(&dir).options(options.clone()).open().unwrap();
         let first = round * batches * size;
         assert_eq!(log.last().map_or(0, |last| last.0), first);
         assert_eq!(log.metadata().records, first);
@@ -146,7 +146,7 @@ fn writer_and_two_checking_readers_across_reopens() {
                     std::thread::spawn(move || {
                         let mut next = first + 1;
                         while next <= end {
-                            for record in &stream.next_blocking().unwrap() {
+                            for record in &stream.blocking_next().unwrap() {
                                 assert_eq!((record.seq.0, record.prev.0), (next, next - 1));
                                 assert_eq!(record.payload, payload(next));
                                 next += 1;
@@ -159,7 +159,7 @@ fn writer_and_two_checking_readers_across_reopens() {
                 let from = first + batch * size;
                 let records: Vec<_> = (from + 1..=from + size).map(payload).collect();
                 let records: Vec<_> = records.iter().collect();
-                writer.append_batch(&records).unwrap().wait().unwrap();
+                writer.append_batch(&records).unwrap().blocking_wait().unwrap();
             }
             for reader in readers {
                 reader.join().unwrap();
@@ -167,7 +167,7 @@ fn writer_and_two_checking_readers_across_reopens() {
         });
         log.close().unwrap();
     }
-    let log = Log::open(&dir, options).unwrap();
+    let log = Log::builder(&dir).options(options).open().unwrap();
     assert!(read_from(&log, Start::Oldest).unwrap() == payloads(1..=3 * batches * size));
     log.close().unwrap();
 }
@@ -176,7 +176,7 @@ fn writer_and_two_checking_readers_across_reopens() {
 #[test]
 fn tasks_and_threads_share_a_log() {
     let dir = tempfile::tempdir().unwrap();
-    let log = Log::open(dir.path().join("log"), Options::default()).unwrap();
+    let log = Log::open(dir.path().join("log")).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_time()
@@ -196,7 +196,7 @@ fn tasks_and_threads_share_a_log() {
         let other = log.clone();
         let thread = std::thread::spawn(move || {
             for _ in 0..20 {
-                other.append(b"thread").unwrap().wait().unwrap();
+                other.append(b"thread").unwrap().blocking_wait().unwrap();
             }
         });
         for task in tasks {

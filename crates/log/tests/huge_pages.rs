@@ -34,7 +34,7 @@ fn buffers_that_are_not_whole_pages_are_refused_by_option_name() {
     for size in [8 << 10, page as u32 - 4096, page as u32 + 4096] {
         let mut options = options.clone();
         options.buffer_size = size;
-        let error = Log::open(DIR, options).unwrap_err();
+        let error = Log::builder(DIR).options(options).open().unwrap_err();
         assert!(
             matches!(error, Error::InvalidOption { option: "buffer_size", .. }),
             "{size}: {error}"
@@ -53,7 +53,7 @@ fn too_few_huge_pages_fail_the_open_and_name_the_command() {
     if HugePages::reserve(64 << 20, 1025).is_ok() {
         return eprintln!("SKIPPED: so many huge pages are reserved here");
     }
-    let error = Log::open(DIR, options).unwrap_err();
+    let error = Log::builder(DIR).options(options).open().unwrap_err();
     let Error::HugePages(cause) = &error else { unreachable!("{error}") };
     // The buffers, and the one that is being filled when all others wait.
     assert_eq!(cause.needed, 1025 * ((64 << 20) / page));
@@ -79,24 +79,24 @@ fn log_stages_records_on_huge_pages() {
     if let Err(why) = HugePages::reserve(page, 3) {
         return eprintln!("SKIPPED: {why}");
     }
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     assert_eq!(mine(), 3 * page, "two buffers, and the one being filled");
     append(&log, 300);
     // A reader keeps what it was given, also from buffers that are used again.
     let kept = log.stream(Start::Oldest).unwrap().try_next().unwrap().unwrap();
     let large = vec![7; 1 << 20];
-    log.append(&large).unwrap().wait().unwrap();
+    log.append(&large).unwrap().blocking_wait().unwrap();
     for seq in 302..=2000 {
         drop(log.append(&payload(seq)).unwrap());
     }
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     assert!(kept.iter().all(|record| record.payload == payload(record.seq.0)));
     log.close().unwrap();
     drop((log, kept));
     assert_eq!(mine(), 0, "what was taken is given back");
     let mut usual = small(&disk);
     usual.huge_pages = false;
-    let log = Log::open(DIR, usual).unwrap();
+    let log = Log::builder(DIR).options(usual).open().unwrap();
     let read = all(&log);
     assert_eq!(read[..300], payloads(1..=300));
     assert_eq!(read[300].1, large);

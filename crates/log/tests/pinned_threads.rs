@@ -41,7 +41,7 @@ fn pinned_engine_threads_stay_on_their_processor() {
 
     for nowhere in [none, CpuSet::MAX_CPU, usize::MAX] {
         options.pin = Some(nowhere);
-        let error = Log::open(DIR, options.clone()).unwrap_err();
+        let error = Log::builder(DIR).options(options.clone()).open().unwrap_err();
         assert!(matches!(error, Error::InvalidOption { option: "pin", .. }), "{error}");
         assert!(error.to_string().contains(&nowhere.to_string()), "{error}");
         let refused = Engine::pinned(1, nowhere).unwrap_err();
@@ -50,7 +50,7 @@ fn pinned_engine_threads_stay_on_their_processor() {
     assert!(homes().is_empty(), "{:?}", homes());
 
     options.pin = Some(last);
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     append(&log, 10);
     for seq in 11..=50 {
         block_on(log.append(&payload(seq)).unwrap()).unwrap();
@@ -67,6 +67,6 @@ fn pinned_engine_threads_stay_on_their_processor() {
     assert_eq!(still.count(), mine.count());
 
     options.engine = Some(Engine::manual());
-    let error = Log::open(DIR, options).unwrap_err();
+    let error = Log::builder(DIR).options(options).open().unwrap_err();
     assert!(matches!(error, Error::InvalidOption { option: "pin", .. }), "{error}");
 }

@@ -9,7 +9,7 @@
 mod fixture;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Reader, ReaderStream, Start};
+use esker_log::{Error, Log, LogStream, ReadOnlyLog, Start};
 use fixture::{DIR, append, block_on, follows, in_time, small, until};
 use futures_util::StreamExt;
 
@@ -24,14 +24,14 @@ fn threads(name: &str) -> usize {
 }
 
 /// Reads from far behind up to the tip and waits there.
-fn busy(reader: &Reader) -> ReaderStream {
+fn busy(reader: &ReadOnlyLog) -> LogStream {
     let mut stream = reader.stream(Start::Oldest).unwrap();
     in_time("reading", move || {
         let mut last = 0;
         while last < 300 {
             last = follows(&block_on(stream.next()).unwrap().unwrap(), last);
         }
-        let end = stream.next_timeout(std::time::Duration::from_millis(1)).err();
+        let end = stream.blocking_next_timeout(std::time::Duration::from_millis(1)).err();
         assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
         stream
     })
@@ -40,9 +40,9 @@ fn busy(reader: &Reader) -> ReaderStream {
 #[test]
 fn the_threads_end_with_the_reader() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     append(&log, 300);
-    let open = || Reader::open(DIR, small(&disk)).unwrap();
+    let open = || ReadOnlyLog::builder(DIR).options(small(&disk)).open().unwrap();
     let none = || threads("esker-follow") + threads("esker-read") == 0;
 
     let idle = open();
@@ -74,7 +74,7 @@ fn the_threads_end_with_the_reader() {
     let reader = open();
     let mut stream = busy(&reader);
     drop(reader);
-    struct Last(std::sync::Mutex<Option<ReaderStream>>);
+    struct Last(std::sync::Mutex<Option<LogStream>>);
     impl std::task::Wake for Last {
         fn wake(self: std::sync::Arc<Self>) {
             drop(self.0.lock().unwrap().take());

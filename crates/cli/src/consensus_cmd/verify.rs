@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_log::Options;
+use esker_log::ReadOptions;
 use serde_json::json;
 
 use super::inspection;
@@ -32,9 +32,9 @@ pub struct VerifyArguments {
 /// Checks the log, and fails when it is corrupt.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &arguments.dir;
-    let report = esker_log::verify(dir, &Options::default())
+    let report = esker_log::verify(dir, ReadOptions::default())
         .map_err(|error| Failure::of_log(&error, dir))?;
-    let sound = report.damage.is_empty() && report.quarantined.is_empty();
+    let sound = report.corruption.is_empty() && report.quarantined.is_empty();
     let found = if sound { Some(inspection::read(dir)?) } else { None };
     let flaws = found.as_ref().map_or(&[][..], |found| &found.flaws);
     if arguments.json {
@@ -43,13 +43,13 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
             "records": report.records,
             "bytes": report.bytes,
             "slots": found.as_ref().map(|found| found.slots.len()),
-            "damage": report.damage.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "damage": report.corruption.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "quarantined": inspection::ranges(&report.quarantined),
             "flaws": flaws.iter().map(|(seq, what)| json!({ "record": seq.0, "what": what })).collect::<Vec<_>>(),
         }))?;
     } else {
         let mut text = format!("checked {} records, {} bytes\n", report.records, report.bytes);
-        report.damage.iter().for_each(|damage| text += &format!("{damage}\n"));
+        report.corruption.iter().for_each(|damage| text += &format!("{damage}\n"));
         for (from, to) in &report.quarantined {
             text += &format!("quarantined: the records above {from} up to {to}\n");
         }
@@ -60,7 +60,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
         output::print(&text)?;
     }
     let dir = dir.display();
-    if let Some(first) = report.damage.first() {
+    if let Some(first) = report.corruption.first() {
         return Err(Failure::damaged(format!(
             "{dir} is corrupt, first in {} at byte {}; `esker log repair {dir}` quarantines the corruption, and \
              makes this log read-only",

@@ -215,7 +215,7 @@ impl Appending<'_> {
 
     /// Makes the accepted records durable.
     fn resolve(&mut self) -> Result<(), End> {
-        self.log.barrier().and_then(esker_log::Ticket::wait).map_err(End::Log)?;
+        self.log.barrier().and_then(esker_log::Ticket::blocking_wait).map_err(End::Log)?;
         self.unresolved = false;
         Ok(())
     }

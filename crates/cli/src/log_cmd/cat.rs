@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Batch, Error, Options, Reader, ReaderStream, Record, Seq, Start};
+use esker_log::{Batch, Error, LogStream, ReadOnlyLog, Record, Seq, Start};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
@@ -59,7 +59,7 @@ pub struct CatArguments {
 pub fn run(arguments: &CatArguments) -> Outcome {
     let dir = &arguments.dir;
     let of_log = |error: Error| Failure::of_log(&error, dir);
-    let reader = Reader::open(dir, Options::default()).map_err(of_log)?;
+    let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
     let start = arguments.from.map_or(Start::Oldest, |from| Start::From(Seq(from)));
     let stream = reader.stream(start).map_err(of_log)?;
     let out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
@@ -85,7 +85,7 @@ pub fn run(arguments: &CatArguments) -> Outcome {
 
 /// Reports data after the durable watermark, as left by a killed writer. While a writer is alive,
 /// that data is its next commit and needs no message.
-fn say_what_waits(reader: &Reader, dir: &Path) {
+fn say_what_waits(reader: &ReadOnlyLog, dir: &Path) {
     let bytes = reader.unrecovered_bytes();
     if bytes > 0 && !writer_is_alive(dir) {
         complain(&format!(
@@ -107,7 +107,7 @@ fn writer_is_alive(dir: &Path) -> bool {
 }
 
 /// Closes the reader at a signal, or when the reader of standard output has exited.
-fn close_at_the_end(reader: &Reader, stop: &Stop, out: &File) {
+fn close_at_the_end(reader: &ReadOnlyLog, stop: &Stop, out: &File) {
     loop {
         let mut fds = [
             PollFd::new(stop, PollFlags::IN),
@@ -127,7 +127,7 @@ enum End {
 }
 
 struct Printer {
-    stream: ReaderStream,
+    stream: LogStream,
     out: BufWriter<File>,
     json: bool,
     /// The last record printed.
@@ -162,7 +162,7 @@ impl Printer {
     /// Prints existing and new records until the reader is closed.
     fn follow(&mut self) -> Result<(), End> {
         loop {
-            let next = self.catch_up().and_then(|()| self.stream.next_blocking().map_err(End::Log));
+            let next = self.catch_up().and_then(|()| self.stream.blocking_next().map_err(End::Log));
             match next {
                 Ok(batch) => self.take(&batch)?,
                 Err(End::Log(gap @ Error::Quarantined { .. })) => self.pass(&gap)?,

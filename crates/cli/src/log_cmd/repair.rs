@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Options, QuarantinedRange, Reader, Repaired, Seq};
+use esker_log::{QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Seq};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -36,7 +36,7 @@ pub struct RepairArguments {
 pub fn run(arguments: &RepairArguments) -> Outcome {
     let dir = &arguments.dir;
     let repaired =
-        esker_log::repair(dir, &Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
+        esker_log::repair(dir, ReadOptions::default()).map_err(|e| Failure::of_log(&e, dir))?;
     if arguments.json {
         output::print_json(&repaired_json(&repaired))
     } else {
@@ -47,10 +47,10 @@ pub fn run(arguments: &RepairArguments) -> Outcome {
 /// Returns the first record kept when the manifest was rebuilt. Then only the segments determine
 /// with which record the log begins.
 fn first_kept(dir: &Path, repaired: &Repaired) -> Outcome<Option<Seq>> {
-    if !repaired.manifest {
+    if !repaired.manifest_rebuilt {
         return Ok(None);
     }
-    let reader = Reader::open(dir, Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
+    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
     Ok(Some(reader.oldest()).filter(|oldest| *oldest > Seq(1)))
 }
 
@@ -66,16 +66,16 @@ fn repaired_json(repaired: &Repaired) -> Value {
         })
     };
     json!({
-        "repaired": repaired.manifest || !repaired.aside.is_empty(),
-        "manifest": repaired.manifest,
+        "repaired": repaired.manifest_rebuilt || !repaired.quarantined.is_empty(),
+        "manifest": repaired.manifest_rebuilt,
         "may_be_truncated": repaired.may_be_truncated.map(|(from, to)| [from.0, to.0]),
-        "aside": repaired.aside.iter().map(aside).collect::<Vec<_>>(),
+        "aside": repaired.quarantined.iter().map(aside).collect::<Vec<_>>(),
     })
 }
 
 fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String {
     let mut text = String::new();
-    if repaired.manifest {
+    if repaired.manifest_rebuilt {
         text += "the manifest was rebuilt from the segments\n";
         if let Some(first) = first {
             text += &format!(
@@ -88,7 +88,7 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
             );
         }
     }
-    for QuarantinedRange { file, offset, bytes, kept_in, from, to, .. } in &repaired.aside {
+    for QuarantinedRange { file, offset, bytes, kept_in, from, to, .. } in &repaired.quarantined {
         let file = file.display();
         let _ = match kept_in {
             Some(_) => write!(text, "quarantined {bytes} bytes of {file} from byte {offset} on: "),

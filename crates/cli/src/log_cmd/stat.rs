@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_log::{Options, Reader};
+use esker_log::ReadOnlyLog;
 use serde_json::json;
 
 use crate::exit::{Failure, Outcome};
@@ -32,20 +32,20 @@ pub struct StatArguments {
 /// Prints what the log holds.
 pub fn run(arguments: &StatArguments) -> Outcome {
     let dir = &arguments.dir;
-    let reader = Reader::open(dir, Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
-    let (id, session) = reader.identity();
+    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
+    let metadata = reader.metadata();
     let (records, bytes) = reader.stored();
-    let damage = reader.damage();
+    let damage = reader.corruption();
     if arguments.json {
         output::print_json(&json!({
             "dir": dir.to_string_lossy(),
-            "id": id.to_string(),
-            "session": session,
+            "id": metadata.id.to_string(),
+            "session": metadata.session,
             "oldest": reader.oldest().0,
             "durable": reader.durable().0,
             "position": reader.position().0,
             "records": records,
-            "segments": reader.segments(),
+            "segments": metadata.segments,
             "bytes": bytes,
             "closed_cleanly": reader.is_closed_cleanly(),
             "unrecovered_bytes": reader.unrecovered_bytes(),
@@ -57,8 +57,8 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             let _ = writeln!(text, "{name:<12} {value}");
         };
         row("directory", &dir.display());
-        row("log", &id);
-        row("session", &session);
+        row("log", &metadata.id);
+        row("session", &metadata.session);
         row("records", &records);
         row("oldest", &reader.oldest());
         match damage {
@@ -69,7 +69,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             ),
         }
         row("position", &reader.position());
-        row("segments", &reader.segments());
+        row("segments", &metadata.segments);
         row("bytes", &bytes);
         let left = match (reader.is_closed_cleanly(), reader.unrecovered_bytes()) {
             (true, _) => "closed cleanly".to_owned(),

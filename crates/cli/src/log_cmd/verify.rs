@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_log::{Corruption, Options, VerifyReport};
+use esker_log::{Corruption, ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -33,21 +33,21 @@ pub struct VerifyArguments {
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &arguments.dir;
     let report =
-        esker_log::verify(dir, &Options::default()).map_err(|e| Failure::of_log(&e, dir))?;
+        esker_log::verify(dir, ReadOptions::default()).map_err(|e| Failure::of_log(&e, dir))?;
     if arguments.json {
         output::print_json(&report_json(&report))?;
     } else {
         output::print(&report_text(&report))?;
     }
-    match report.damage.len() {
+    match report.corruption.len() {
         0 => Ok(()),
         places => Err(Failure::damaged(format!(
             "{} is corrupt in {places} {}, first in {} at byte {}; run `esker log repair {}` to quarantine \
              the corruption",
             dir.display(),
             if places == 1 { "place" } else { "places" },
-            report.damage[0].file.display(),
-            report.damage[0].offset,
+            report.corruption[0].file.display(),
+            report.corruption[0].offset,
             dir.display(),
         ))),
     }
@@ -66,15 +66,15 @@ pub fn damage_json(damage: &Corruption) -> Value {
 fn report_json(report: &VerifyReport) -> Value {
     let gap = |(from, to): &(esker_log::Seq, esker_log::Seq)| json!({ "from": from.0, "to": to.0 });
     json!({
-        "sound": report.damage.is_empty(),
+        "sound": report.corruption.is_empty(),
         "segments": report.segments,
         "units": report.units,
         "records": report.records,
         "bytes": report.bytes,
         "after": report.after.0,
         "last": report.last.0,
-        "claimed": report.claimed.0,
-        "damage": report.damage.iter().map(damage_json).collect::<Vec<_>>(),
+        "claimed": report.durable_bound.0,
+        "damage": report.corruption.iter().map(damage_json).collect::<Vec<_>>(),
         "quarantined": report.quarantined.iter().map(gap).collect::<Vec<_>>(),
     })
 }
@@ -87,10 +87,10 @@ fn report_text(report: &VerifyReport) -> String {
     for (from, to) in &report.quarantined {
         let _ = writeln!(text, "quarantined: the records above {from} up to {to}");
     }
-    for damage in &report.damage {
+    for damage in &report.corruption {
         let _ = writeln!(text, "{damage}");
     }
-    if report.damage.is_empty() {
+    if report.corruption.is_empty() {
         text += "sound\n";
     }
     text

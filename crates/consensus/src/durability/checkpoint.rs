@@ -215,7 +215,8 @@ impl Inner {
         if checkpoint.bytes >= checkpoint.window {
             checkpoint.bytes = 0;
             let last = checkpoint.tickets.pop();
-            last.map_or(Ok(()), |ticket| ticket.wait().map(drop)).map_err(|e| self.fail(e))?;
+            last.map_or(Ok(()), |ticket| ticket.blocking_wait().map(drop))
+                .map_err(|e| self.fail(e))?;
             checkpoint.tickets.clear();
         }
         Ok(true)
@@ -254,7 +255,7 @@ impl Inner {
         root.count = pages.iter().map(|page| page.committed).sum();
         let ticket = self.append_internal(|out| record::root(out, &root, &pages))?;
         let seq = ticket.seq().0;
-        ticket.wait().map_err(|error| self.fail(error))?;
+        ticket.blocking_wait().map_err(|error| self.fail(error))?;
         drop(tickets);
         let stored = self.log.put_app_metadata(COMPONENT, &seq.to_le_bytes());
         stored.map_err(|error| self.fail(error))?;

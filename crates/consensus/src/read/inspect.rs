@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use esker_log::{Reader, Seq, Start, View};
+use esker_log::{ReadOnlyLog, Seq, Start, View};
 
 use crate::base::ballot::Ballot;
 use crate::component::{self, COMPONENT};
@@ -45,7 +45,7 @@ pub struct Inspection {
     /// Ranges of records that `repair` quarantined: the last record before the range, and the last
     /// one in it. A slot that is missing after such a range may have been in it.
     pub quarantined: Vec<(Seq, Seq)>,
-    reader: Reader,
+    reader: ReadOnlyLog,
 }
 
 /// The most contradictions that are kept.
@@ -56,14 +56,18 @@ const FLAWS: usize = 1000;
 /// # Errors
 /// [`Error::Log`] if there is no log, if it is corrupt, or if it is a plain log or one of another
 /// component.
-pub fn inspect(dir: impl AsRef<Path>, options: esker_log::Options) -> Result<Inspection> {
+pub fn inspect(
+    dir: impl AsRef<Path>,
+    options: impl Into<esker_log::ReadOptions>,
+) -> Result<Inspection> {
+    let options = options.into();
     let dir = dir.as_ref();
-    let found = match esker_log::component(dir, &options) {
+    let found = match esker_log::component(dir, options.clone()) {
         // Corrupt app metadata are ignored, as opening does.
         Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
         found => found.unwrap_or(Some(COMPONENT)),
     };
-    let reader = Reader::open(dir, options).map_err(Error::Log)?;
+    let reader = ReadOnlyLog::builder(dir).options(options).open().map_err(Error::Log)?;
     if found.is_some_and(|found| found != COMPONENT) {
         let (dir, expected) = (dir.into(), Some(COMPONENT));
         return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());

@@ -41,8 +41,10 @@ pub struct Stats {
     pub reclaimed: Reclaimed,
     /// Whether the log is read-only because corrupt records were once quarantined.
     pub read_only: bool,
-    /// The underlying log.
+    /// What the underlying log stores.
     pub log: esker_log::Metadata,
+    /// What this process did with the underlying log.
+    pub log_stats: esker_log::LogStats,
 }
 
 impl ConsensusLog {
@@ -72,6 +74,7 @@ impl ConsensusLog {
             reclaimed: inner.reclaiming.done(),
             read_only: inner.read_only,
             log: inner.log.metadata(),
+            log_stats: inner.log.stats(),
         }
     }
 

@@ -181,7 +181,7 @@ fn log_with_a_quarantined_gap_stays_read_only() {
     options.segment_size = 64 << 10;
     options.on_corruption = OnCorruption::Quarantine;
     let repaired = esker_log::repair(DIR, &options).unwrap();
-    assert_eq!(repaired.aside.len(), 1);
+    assert_eq!(repaired.quarantined.len(), 1);
     for _ in 0..2 {
         let s = open_on(&disk, Mode::Durable, |_| {});
         assert!(s.log.stats().read_only);

@@ -46,9 +46,9 @@ fn a_log_of_something_else_is_refused_unchanged() {
         let disk = SimDisk::new(1);
         let mut options = plain(&disk);
         options.component = owner;
-        let other = Log::open(DIR, options).unwrap();
+        let other = Log::builder(DIR).options(options).open().unwrap();
         for line in ["a line", "", "another"] {
-            other.append(line).unwrap().wait().unwrap();
+            other.append(line).unwrap().blocking_wait().unwrap();
         }
         if crash {
             disk.kill();
@@ -77,7 +77,7 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
         drop(s);
         disk.power_on();
         let before = everything(&disk);
-        let opened = Log::open(DIR, plain(&disk));
+        let opened = Log::builder(DIR).options(plain(&disk)).open();
         assert!(matches!(opened, Err(esker_log::Error::WrongComponent { .. })), "{opened:?}");
         assert_eq!(everything(&disk), before);
         assert_eq!(inspect(DIR, plain(&disk)).unwrap().slots.len(), usize::from(records));

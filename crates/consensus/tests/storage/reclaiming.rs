@@ -30,18 +30,18 @@ fn a_log_that_is_truncated_in_order_copies_next_to_nothing() {
     const EACH: u64 = 500;
     let s = log(Mode::Durable);
     fill(&s.log, 0..EACH, 100);
-    let mut own = s.log.stats().log.accepted.0;
+    let mut own = s.log.stats().log_stats.accepted.0;
     for round in 1..ROUNDS {
-        let before = s.log.stats().log.accepted.0;
+        let before = s.log.stats().log_stats.accepted.0;
         fill(&s.log, round * EACH..(round + 1) * EACH, 100);
-        own += s.log.stats().log.accepted.0 - before + 1;
+        own += s.log.stats().log_stats.accepted.0 - before + 1;
         s.log.truncate_before(round * EACH).unwrap();
     }
     // Pages and roots are large: what matters is bytes, and of these the most are copies.
     let stats = s.log.stats();
     let entries = ROUNDS * EACH * 144;
     assert!(stats.reclaimed.bytes_copied * 5 <= entries, "{:?}", stats.reclaimed);
-    assert!((stats.log.accepted.0 - own) * 5 <= own, "{own} records, then {stats:?}");
+    assert!((stats.log_stats.accepted.0 - own) * 5 <= own, "{own} records, then {stats:?}");
     assert!(stats.reclaimed.bytes_freed >= entries / 2);
     // 500 to 1,000 entries are live: twice that, two segments, and what a checkpoint takes.
     let bound = 2 * 2 * EACH * 144 + 2 * (64 << 10) + (32 << 10);

@@ -14,6 +14,9 @@ use crate::format::RECORD_LIMIT_MAX;
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation on a log failed, and what still works.
+///
+/// `Display` says what failed, on which file, and the remedy. The cause is only in
+/// [`source`](std::error::Error::source); print the whole chain to see it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
@@ -184,22 +187,22 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io(cause) => write!(f, "{cause}"),
-            Error::Poisoned(cause) => {
-                write!(f, "an earlier failure poisoned the log ({cause}); reopen it to continue")
+            Error::Poisoned(_) => {
+                f.write_str("an earlier write or sync failed; reopen the log to continue")
             }
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::HugePages(cause) => write!(f, "{cause}"),
-            Error::NoThread(cause) => write!(f, "failed to start a thread: {cause}"),
+            Error::NoThread(_) => f.write_str("failed to start a thread"),
             Error::Closed => f.write_str("the log is closed"),
             Error::Stopped => {
                 f.write_str("the commit engine has stopped; reopen the log to continue")
             }
             Error::Locked { dir, pid } => {
-                write!(f, "{} is open for writing elsewhere", dir.display())?;
+                write!(f, "{} is open for writing", dir.display())?;
                 if let Some(pid) = pid {
-                    write!(f, ", by process {pid}")?;
+                    write!(f, " by process {pid}")?;
                 }
-                f.write_str("; one writer at a time, readers need no lock")
+                f.write_str("; a log has one writer at a time, and readers need no lock")
             }
             Error::NotALog { dir, found } => {
                 write!(f, "{} is not a log: {found}", dir.display())
@@ -236,11 +239,11 @@ impl fmt::Display for Error {
             }
             Error::Sequence { seq, prev, expected } => write!(
                 f,
-                "record {seq} says it follows {prev}, but it would have to follow {expected}"
+                "record {seq} is to follow record {prev}, but the last record is {expected}"
             ),
             Error::Conflict { prev, last } => write!(
                 f,
-                "another append took the place behind {prev}; the last record is now {last}"
+                "another record was accepted after {prev} first; the last record is now {last}"
             ),
             Error::NoSpace { dir, wanted, durable, .. } => write!(
                 f,
@@ -268,8 +271,10 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io(cause) | Error::Poisoned(cause) | Error::NoSpace { cause, .. } => Some(cause),
-            Error::HugePages(cause) => Some(cause),
+            // These two display as their cause does, so their source is the one below.
+            Error::Io(cause) => cause.source(),
+            Error::HugePages(cause) => cause.source(),
+            Error::Poisoned(cause) | Error::NoSpace { cause, .. } => Some(cause),
             Error::NoThread(cause) => Some(&**cause),
             _ => None,
         }

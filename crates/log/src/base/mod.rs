@@ -5,3 +5,4 @@ pub(crate) mod error;
 pub(crate) mod log_end;
 pub(crate) mod options;
 pub(crate) mod position;
+pub(crate) mod read_options;

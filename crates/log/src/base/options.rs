@@ -105,10 +105,12 @@ pub enum OpenCheck {
     Full,
 }
 
-/// Options of a log. [`Options::default`] suits a write-ahead log on an SSD.
+/// Options of a log that is opened for writing. [`Options::default`] suits a write-ahead log on an
+/// SSD.
 ///
-/// No option must stay the same from one opening to the next: a log written with one set of options
-/// opens with any other.
+/// [`Log::builder`](crate::Log::builder) has a method for each of them, and
+/// [`Log::options`](crate::Log::options) returns them. No option must stay the same from one
+/// opening to the next: a log written with one set of options opens with any other.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
@@ -162,7 +164,7 @@ pub struct Options {
     pub reader_memory: u64,
     /// The bytes of records read from files that are cached for other readers of the same range.
     /// Default 16 MiB. Readers that lag share what one of them read.
-    pub cold_cache: u64,
+    pub read_cache: u64,
     /// The most bytes between two entries of the sparse index. Default 64 KiB, from 4 KiB to
     /// 512 KiB. A denser index takes more memory (24 bytes per entry); with a sparser one a
     /// lookup reads more.
@@ -178,7 +180,7 @@ pub struct Options {
     /// What to do about corruption. Default: fail.
     pub on_corruption: OnCorruption,
     /// How much is checked at opening. Default: quick.
-    pub validate: OpenCheck,
+    pub check: OpenCheck,
     /// Opening fails where there is no log. Default `false`: a log is created.
     pub must_exist: bool,
     /// The component that the log belongs to, for components that keep records of their own format
@@ -215,13 +217,13 @@ impl Default for Options {
             huge_pages: false,
             tail_cache: 8 << 20,
             reader_memory: 64 << 20,
-            cold_cache: 16 << 20,
+            read_cache: 16 << 20,
             index_bytes: 64 << 10,
             index_records: 1024,
             direct: Direct::Auto,
             dsync: true,
             on_corruption: OnCorruption::Fail,
-            validate: OpenCheck::Quick,
+            check: OpenCheck::Quick,
             must_exist: false,
             component: None,
             disk: Arc::new(StdDisk::new()),
@@ -244,7 +246,7 @@ impl Options {
         bytes.min(RESERVE_MAX).next_multiple_of(u64::from(BLOCK))
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let blocks = |n: u32| n.is_multiple_of(BLOCK);
         rule(self.record_limit <= RECORD_LIMIT_MAX, "record_limit", "at most 64 MiB and 4 KiB")?;
         rule(
@@ -273,12 +275,7 @@ impl Options {
         )?;
         rule((2..=1024).contains(&self.buffers), "buffers", "from 2 to 1024")?;
         rule((1..=8).contains(&self.commits_in_flight), "commits_in_flight", "from 1 to 8")?;
-        rule(
-            (4 << 10..=512 << 10).contains(&self.index_bytes),
-            "index_bytes",
-            "from 4 KiB to 512 KiB",
-        )?;
-        rule(self.index_records > 0, "index_records", "at least 1")?;
+        index_rules(self.index_bytes, self.index_records)?;
         let sane = match self.policy {
             Policy::Periodic(period) => {
                 !period.is_zero() && period <= Duration::from_secs(24 * 60 * 60)
@@ -309,6 +306,42 @@ impl Options {
             "at least two segments, which make up the ring",
         )
     }
+}
+
+/// Generates the methods of a builder: one for each option, and one for all of them.
+macro_rules! option_setters {
+    ($options:ident {
+        $($name:ident: $type:ty,)*
+        ; $($optional:ident: $inner:ty,)*
+    }) => {
+        /// Replaces all options.
+        pub fn options(mut self, options: impl Into<$options>) -> Self {
+            self.options = options.into();
+            self
+        }
+
+        $(
+            #[doc = concat!("Sets [`", stringify!($options), "::", stringify!($name), "`].")]
+            pub fn $name(mut self, $name: $type) -> Self {
+                self.options.$name = $name;
+                self
+            }
+        )*
+
+        $(
+            #[doc = concat!("Sets [`", stringify!($options), "::", stringify!($optional), "`].")]
+            pub fn $optional(mut self, $optional: $inner) -> Self {
+                self.options.$optional = Some($optional);
+                self
+            }
+        )*
+    };
+}
+pub(crate) use option_setters;
+
+pub(super) fn index_rules(bytes: u32, records: u32) -> Result<()> {
+    rule((4 << 10..=512 << 10).contains(&bytes), "index_bytes", "from 4 KiB to 512 KiB")?;
+    rule(records > 0, "index_records", "at least 1")
 }
 
 fn rule(holds: bool, option: &'static str, rule: &str) -> Result<()> {

@@ -1,12 +1,13 @@
 //! Reading a log that another process writes, or that no process has open.
 //!
-//! `snapshot` is the result of one directory scan and a cache of what was read since. `stream`
-//! reads it in order. `poller` polls for the streams that wait.
+//! `snapshot` is the result of one directory scan and a cache of what was read since. `feed` reads
+//! it in order for a stream. `poller` polls for the streams that wait.
 
-mod follow;
+pub(crate) mod builder;
+mod feed;
+mod followed_log;
 mod poller;
 mod snapshot;
-mod stream;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,21 +16,22 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::{Mutex, RwLock};
 
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::options::Options;
 use crate::base::position::{Position, Seq};
+use crate::base::read_options::ReadOptions;
 use crate::read::batch::View;
 use crate::read::cursor::{self, Start};
+use crate::read::metadata::{Metadata, SegmentInfo};
 use crate::read::source::Source;
+use crate::read::stream::LogStream;
 use crate::runtime::engine::Engine;
 use crate::store::directory;
-use follow::Follow;
-use poller::{Depth, Watched};
+use feed::FollowerFeed;
+use followed_log::FollowedLog;
+use poller::{Depth, Polled};
 use snapshot::Snapshot;
 
-pub use stream::ReaderStream;
-
-/// A read-only handle to a log, without its lock. Several readers may run beside one writer, in
-/// this process or others.
+/// A read-only handle to a log, without its lock. Any number may be open beside one writer, in this
+/// process or others.
 ///
 /// It follows the directory that it opened, even if that is moved or replaced by another.
 ///
@@ -41,36 +43,62 @@ pub use stream::ReaderStream;
 ///
 /// It has no thread until a stream reads ahead or waits. Then it has up to three threads that read
 /// (those of the engine, if the options name one) and one that polls. They end with the last of its
-/// handles and streams, or with [`Reader::close`], after any read in progress. With a manual engine
-/// there is no thread: a waiting stream polls when it is polled itself, and [`Reader::refresh`]
-/// wakes it.
+/// handles and streams, or with [`ReadOnlyLog::close`], after any read in progress. With a manual
+/// engine there is no thread: a waiting stream polls when it is polled itself, and
+/// [`ReadOnlyLog::refresh`] wakes it.
 #[derive(Debug, Clone)]
-pub struct Reader {
-    follow: Arc<Follow>,
+pub struct ReadOnlyLog {
+    log: Arc<FollowedLog>,
 }
 
-impl Reader {
-    /// Opens the log in `dir` for reading.
+impl ReadOnlyLog {
+    /// Opens the log in `dir` for reading, with the default options. [`ReadOnlyLog::builder`] sets
+    /// others.
     ///
     /// # Errors
     /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
-    /// Corruption is reported by the streams that reach it, and by [`Reader::damage`].
-    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        options.check()?;
-        let dir = directory::open(dir.as_ref(), &options)?;
+    /// Corruption is reported by the streams that reach it, and by [`ReadOnlyLog::corruption`].
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::{Log, ReadOnlyLog, Start};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("log");
+    /// let writer = Log::open(&dir)?; // often in another process
+    /// writer.append("a record")?.blocking_wait()?;
+    ///
+    /// let reader = ReadOnlyLog::open(&dir)?;
+    /// let mut stream = reader.stream(Start::Oldest)?;
+    /// for record in &stream.blocking_next()? {
+    ///     assert_eq!(record.payload, b"a record");
+    /// }
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(dir.as_ref(), ReadOptions::default())
+    }
+
+    fn open_with(dir: &Path, options: ReadOptions) -> Result<Self> {
+        options.validate()?;
+        let dir = directory::open(dir, &*options.disk)?;
         let engine = options.engine.clone().unwrap_or_else(Engine::for_reads);
-        let snapshot = RwLock::new(Snapshot::look_again(&*dir, &options, &engine)?);
+        let snapshot = RwLock::new(Snapshot::rescan(&*dir, &options, &engine)?);
         Ok(Self {
-            follow: Arc::new(Follow {
+            log: Arc::new(FollowedLog {
                 dir,
                 options,
                 engine,
                 snapshot,
-                looking: Mutex::default(),
-                watch: Arc::default(),
+                poll_lock: Mutex::default(),
+                poller: Arc::default(),
                 closed: AtomicBool::new(false),
             }),
         })
+    }
+
+    /// Returns the options that the log was opened with.
+    pub fn options(&self) -> &ReadOptions {
+        &self.log.options
     }
 
     /// Polls how far the log is durable. Cheap while the same writer continues: one small read, and
@@ -79,25 +107,25 @@ impl Reader {
     /// Waiting streams do not need this call: their reader polls by itself.
     ///
     /// # Errors
-    /// As [`Reader::open`], and [`Error::Closed`].
+    /// As [`ReadOnlyLog::open`], and [`Error::Closed`].
     pub fn refresh(&self) -> Result<()> {
-        self.follow.refuse_if_closed()?;
-        self.follow.look(Depth::Facts).map(drop)
+        self.log.refuse_if_closed()?;
+        self.log.poll(Depth::Manifest).map(drop)
     }
 
     /// Streams records from `start`. The stream may outlive this handle.
     ///
     /// # Errors
     /// [`Error::Trimmed`] when the start was dropped, [`Error::Closed`].
-    pub fn stream(&self, start: Start) -> Result<ReaderStream> {
-        self.follow.refuse_if_closed()?;
-        ReaderStream::new(&self.follow, start)
+    pub fn stream(&self, start: Start) -> Result<LogStream> {
+        self.log.refuse_if_closed()?;
+        Ok(LogStream::new(Box::new(FollowerFeed::new(&self.log, start)?)))
     }
 
     /// Closes the reader and all of its streams. Waiting streams are woken with [`Error::Closed`].
     /// Its threads end.
     pub fn close(&self) {
-        self.follow.close();
+        self.log.close();
     }
 
     /// Returns the record with this sequence number.
@@ -106,11 +134,11 @@ impl Reader {
     /// As [`Log::read`](crate::Log::read).
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
         let seq = seq.into();
-        match cursor::read(&*self.follow.snapshot(), seq) {
+        match cursor::read(&*self.log.snapshot(), seq) {
             Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
                 // A file may have been reused, or the last records may have been moved.
-                self.follow.look(Depth::Everything)?;
-                let snapshot = self.follow.snapshot();
+                self.log.poll(Depth::Rescan)?;
+                let snapshot = self.log.snapshot();
                 cursor::read(&*snapshot, seq).map_err(|error| cursor::exactly(&*snapshot, error))
             }
             other => other,
@@ -119,40 +147,48 @@ impl Reader {
 
     /// The last durable record as of the last poll.
     pub fn durable(&self) -> Seq {
-        Seq(self.follow.snapshot().limit().1)
+        Seq(self.log.snapshot().limit().1)
     }
 
     /// The position after the last durable record as of the last poll.
     pub fn position(&self) -> Position {
-        Position(self.follow.snapshot().limit().0)
+        Position(self.log.snapshot().limit().0)
     }
 
     /// The oldest record stored, or the next one if the log has no records.
     pub fn oldest(&self) -> Seq {
-        cursor::oldest(&*self.follow.snapshot())
+        cursor::oldest(&*self.log.snapshot())
     }
 
     /// Valid-looking bytes after the last durable record, which only recovery may classify. With a
     /// concurrent writer these are its latest commits.
     pub fn unrecovered_bytes(&self) -> u64 {
-        self.follow.snapshot().unrecovered
+        self.log.snapshot().unrecovered
     }
 
     /// The first corruption that the directory scan met, if any. The scan does not read segments
     /// that have a valid footer; [`verify`](crate::verify) reads everything.
-    pub fn damage(&self) -> Option<Corruption> {
-        self.follow.snapshot().damage.clone()
+    pub fn corruption(&self) -> Option<Corruption> {
+        self.log.snapshot().damage.clone()
     }
 
-    /// The number of segments.
-    pub fn segments(&self) -> usize {
-        self.follow.snapshot().segments().len()
+    /// Returns the segments that hold durable records, oldest first. No I/O.
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let snapshot = self.log.snapshot();
+        SegmentInfo::of(snapshot.segments(), snapshot.limit().1)
+    }
+
+    /// Returns what the log stores, as of the last poll. No I/O.
+    pub fn metadata(&self) -> Metadata {
+        let snapshot = self.log.snapshot();
+        let manifest = snapshot.manifest();
+        Metadata::new(&*snapshot, manifest.log, manifest.session, snapshot.cached_bytes())
     }
 
     /// The number of readable records, and the bytes of segments, at the time of opening. Reads the
     /// truncated part of the oldest segment to count its records.
     pub fn stored(&self) -> (u64, u64) {
-        let snapshot = self.follow.snapshot();
+        let snapshot = self.log.snapshot();
         let trim = snapshot.low().seq;
         snapshot.segments().all().iter().fold((0, 0), |(records, bytes), segment| {
             let (stored, end, last) = {
@@ -164,19 +200,8 @@ impl Reader {
         })
     }
 
-    /// Bytes of memory in the cache of data read from the files.
-    pub fn cold_bytes(&self) -> u64 {
-        self.follow.snapshot().cold_bytes()
-    }
-
     /// Whether the log was closed cleanly as of the last poll.
     pub fn is_closed_cleanly(&self) -> bool {
-        self.follow.snapshot().manifest().clean.is_some()
-    }
-
-    /// The log's id and its session.
-    pub fn identity(&self) -> (crate::format::LogId, u64) {
-        let manifest = self.follow.snapshot().manifest();
-        (manifest.log, manifest.session)
+        self.log.snapshot().manifest().clean.is_some()
     }
 }

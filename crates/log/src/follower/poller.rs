@@ -7,9 +7,9 @@
 //!
 //! A poll of an unchanged watermark is one read of a few bytes from the page cache. So the thread
 //! polls often while records arrive, and less often, up to every [`MOST`], while none do. Every
-//! [`CLOSELY`] it also checks whether the log was closed, or opened again without a commit. Inotify
-//! would save the reads of an idle log, but each commit of the writer would pay for it. It also
-//! reports nothing on a file system of another machine.
+//! [`MANIFEST_INTERVAL`] it also checks whether the log was closed, or opened again without a
+//! commit. Inotify would save the reads of an idle log, but each commit of the writer would pay for
+//! it. It also reports nothing on a file system of another machine.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::runtime::waiters::Waiters;
 const FIRST: Duration = Duration::from_micros(100);
 const MOST: Duration = Duration::from_millis(4);
 /// How often a poll also checks the manifest while the watermark is unchanged.
-const CLOSELY: Duration = Duration::from_millis(50);
+const MANIFEST_INTERVAL: Duration = Duration::from_millis(50);
 /// After an expensive poll the thread pauses for at least this many times its duration.
 const SHARE: u32 = 8;
 
@@ -31,27 +31,27 @@ const SHARE: u32 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
     /// The watermark; everything if it names a new session.
-    Mark,
+    Watermark,
     /// Also whether the log was closed or records were dropped, if the watermark is unchanged.
-    Facts,
-    /// The whole directory, dropping the cache of earlier reads.
-    Everything,
+    Manifest,
+    /// The rescan_requested directory, dropping the cache of earlier reads.
+    Rescan,
 }
 
 /// The result of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum News {
-    Nothing,
+pub(super) enum PollResult {
+    Unchanged,
     /// More is durable.
-    Further,
-    /// The whole directory was scanned again.
-    Anew,
+    Advanced,
+    /// The rescan_requested directory was scanned again.
+    Rescanned,
 }
 
 /// A log that can be polled.
-pub(super) trait Watched: Send + Sync + 'static {
+pub(super) trait Polled: Send + Sync + 'static {
     /// Polls, and wakes the readers that the result concerns.
-    fn look(&self, depth: Depth) -> Result<News>;
+    fn poll(&self, depth: Depth) -> Result<PollResult>;
 }
 
 /// The streams that wait for a writer in another process, and the state of their polling thread.
@@ -67,14 +67,14 @@ struct State {
     /// The polling thread exists.
     runs: bool,
     /// It sleeps until a stream waits.
-    stands: bool,
-    over: bool,
+    sleeps: bool,
+    ended: bool,
     /// A stream asked for a scan of everything.
-    whole: bool,
+    rescan_requested: bool,
     /// The number of scans of everything begun, and of those ended.
-    begun: u64,
-    ended: u64,
-    looks: u64,
+    rescans: u64,
+    rescans_done: u64,
+    polls: u64,
     /// The number of the last poll, if it failed, and its error.
     failed: Option<(u64, Error)>,
 }
@@ -82,120 +82,120 @@ struct State {
 impl Poller {
     /// Starts or wakes the polling thread for a registered waiter. Returns the number of polls so
     /// far.
-    pub(super) fn begin(self: &Arc<Self>, follow: &Arc<impl Watched>) -> Result<u64> {
+    pub(super) fn begin(self: &Arc<Self>, log: &Arc<impl Polled>) -> Result<u64> {
         let mut state = self.state.lock();
-        self.run(follow, &mut state)?;
-        Ok(state.looks)
+        self.run(log, &mut state)?;
+        Ok(state.polls)
     }
 
     /// Requests a scan of everything that begins after this call. Returns its number for
-    /// [`Poller::is_ended`], and the number of polls so far.
-    pub(super) fn ask_whole(self: &Arc<Self>, follow: &Arc<impl Watched>) -> Result<(u64, u64)> {
+    /// [`Poller::is_rescanned`], and the number of polls so far.
+    pub(super) fn request_rescan(self: &Arc<Self>, log: &Arc<impl Polled>) -> Result<(u64, u64)> {
         let mut state = self.state.lock();
-        state.whole = true;
-        self.run(follow, &mut state)?;
-        Ok((state.begun + 1, state.looks))
+        state.rescan_requested = true;
+        self.run(log, &mut state)?;
+        Ok((state.rescans + 1, state.polls))
     }
 
     /// Whether that scan of everything has ended.
-    pub(super) fn is_ended(&self, whole: u64) -> bool {
-        self.state.lock().ended >= whole
+    pub(super) fn is_rescanned(&self, rescan: u64) -> bool {
+        self.state.lock().rescans_done >= rescan
     }
 
     /// The error of the last poll, if it failed and came after this many.
-    pub(super) fn failure_since(&self, looks: u64) -> Option<Error> {
+    pub(super) fn failure_since(&self, polls: u64) -> Option<Error> {
         let state = self.state.lock();
-        let (_, error) = state.failed.as_ref().filter(|(number, _)| *number > looks)?;
+        let (_, error) = state.failed.as_ref().filter(|(number, _)| *number > polls)?;
         Some(error.clone())
     }
 
     /// Ends the thread and wakes all waiters.
     pub(super) fn end(&self) {
-        self.state.lock().over = true;
+        self.state.lock().ended = true;
         self.changed.notify_all();
         self.waiters.wake_all();
     }
 
-    fn run(self: &Arc<Self>, follow: &Arc<impl Watched>, state: &mut State) -> Result<()> {
-        if state.over {
+    fn run(self: &Arc<Self>, log: &Arc<impl Polled>, state: &mut State) -> Result<()> {
+        if state.ended {
             return Err(Error::Closed);
         }
-        if state.stands || state.whole {
-            state.stands = false;
+        if state.sleeps || state.rescan_requested {
+            state.sleeps = false;
             self.changed.notify_all();
         }
         if !state.runs {
-            let (watch, follow) = (Arc::clone(self), Arc::downgrade(follow));
+            let (poller, log) = (Arc::clone(self), Arc::downgrade(log));
             let thread = std::thread::Builder::new().name("esker-follow".into());
             thread
-                .spawn(move || watch.look_for_all(&follow))
+                .spawn(move || poller.poll_for_all(&log))
                 .map_err(|cause| Error::NoThread(Arc::new(cause)))?;
             state.runs = true;
         }
         Ok(())
     }
 
-    fn look_for_all(&self, follow: &Weak<impl Watched>) {
-        let _gone = ThreadGuard(self);
+    fn poll_for_all(&self, log: &Weak<impl Polled>) {
+        let _guard = ThreadGuard(self);
         let mut pause = FIRST;
-        let mut closely = Instant::now() + CLOSELY;
-        while let Some(depth) = self.next_look(&mut pause, &mut closely) {
-            let Some(follow) = follow.upgrade() else { return };
+        let mut check_manifest = Instant::now() + MANIFEST_INTERVAL;
+        while let Some(depth) = self.next_poll(&mut pause, &mut check_manifest) {
+            let Some(log) = log.upgrade() else { return };
             let begin = Instant::now();
-            let outcome = follow.look(depth);
+            let outcome = log.poll(depth);
             let took = begin.elapsed();
             // The last handle may have been dropped meanwhile. Then this ends the polling.
-            drop(follow);
+            drop(log);
             let mut state = self.state.lock();
-            state.looks += 1;
-            if depth == Depth::Everything {
-                state.ended = state.begun;
+            state.polls += 1;
+            if depth == Depth::Rescan {
+                state.rescans_done = state.rescans;
             }
             pause = match outcome {
-                Ok(News::Nothing) => (pause * 2).min(MOST),
-                Ok(News::Further | News::Anew) => FIRST,
+                Ok(PollResult::Unchanged) => (pause * 2).min(MOST),
+                Ok(PollResult::Advanced | PollResult::Rescanned) => FIRST,
                 Err(_) => MOST,
             };
             // A scan of everything, done when there is no watermark, is expensive and must not be
             // repeated at the short interval. A scan that a new writer made necessary may be.
-            let dear = !matches!(outcome, Ok(News::Further | News::Anew));
-            let pause = if dear { pause.max(took * SHARE) } else { pause };
+            let expensive = !matches!(outcome, Ok(PollResult::Advanced | PollResult::Rescanned));
+            let pause = if expensive { pause.max(took * SHARE) } else { pause };
             let failed = outcome.err();
-            let tell = failed.is_some() || depth == Depth::Everything;
-            state.failed = failed.map(|error| (state.looks, error));
+            let wake_all = failed.is_some() || depth == Depth::Rescan;
+            state.failed = failed.map(|error| (state.polls, error));
             drop(state);
-            if tell {
+            if wake_all {
                 self.waiters.wake_all();
             }
             let mut state = self.state.lock();
-            if !state.over && !state.whole {
+            if !state.ended && !state.rescan_requested {
                 self.changed.wait_for(&mut state, pause);
             }
         }
     }
 
     /// Sleeps while no stream waits, then returns what to poll. `None` when the poller was ended.
-    fn next_look(&self, pause: &mut Duration, closely: &mut Instant) -> Option<Depth> {
+    fn next_poll(&self, pause: &mut Duration, check_manifest: &mut Instant) -> Option<Depth> {
         let mut state = self.state.lock();
-        while !state.over && !state.whole && !self.waiters.has_readers() {
+        while !state.ended && !state.rescan_requested && !self.waiters.has_readers() {
             *pause = FIRST;
-            state.stands = true;
+            state.sleeps = true;
             self.changed.wait(&mut state);
         }
-        state.stands = false;
-        if state.over {
+        state.sleeps = false;
+        if state.ended {
             return None;
         }
-        if std::mem::take(&mut state.whole) {
-            state.begun += 1;
-            return Some(Depth::Everything);
+        if std::mem::take(&mut state.rescan_requested) {
+            state.rescans += 1;
+            return Some(Depth::Rescan);
         }
         let now = Instant::now();
-        if now < *closely {
-            return Some(Depth::Mark);
+        if now < *check_manifest {
+            return Some(Depth::Watermark);
         }
-        *closely = now + CLOSELY;
-        Some(Depth::Facts)
+        *check_manifest = now + MANIFEST_INTERVAL;
+        Some(Depth::Manifest)
     }
 }
 
@@ -206,7 +206,7 @@ impl Drop for ThreadGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.runs = false;
-        state.ended = state.begun;
+        state.rescans_done = state.rescans;
         drop(state);
         self.0.waiters.wake_all();
     }

@@ -9,7 +9,8 @@ use esker_disk::{Dir, Open};
 use parking_lot::RwLock;
 
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::options::{Direct, Options};
+use crate::base::options::Direct;
+use crate::base::read_options::ReadOptions;
 use crate::format::BLOCK;
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
@@ -33,7 +34,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(super) struct Snapshot {
     manifest: RwLock<Manifest>,
-    look: Option<PageReader>,
+    page: Option<PageReader>,
     segments: SegmentTable,
     trim_point: TrimPoint,
     /// The log position and the sequence number up to which records may be read.
@@ -43,7 +44,7 @@ pub(super) struct Snapshot {
     pub(super) damage: Option<Corruption>,
     cache: ReadCache,
     engine: Engine,
-    me: Weak<Snapshot>,
+    weak_self: Weak<Snapshot>,
 }
 
 impl Source for Snapshot {
@@ -74,13 +75,13 @@ impl ReadSource for Snapshot {
     }
 
     fn ask_to_load(&self) -> bool {
-        self.cache.request_load(&self.engine, &self.me)
+        self.cache.request_load(&self.engine, &self.weak_self)
     }
 
     /// The position in the writer's watermark page. A stream that lags far does not read it
     /// otherwise.
     fn mark(&self) -> u64 {
-        let stored = self.look.as_ref().and_then(|look| look.stored().ok().flatten());
+        let stored = self.page.as_ref().and_then(|page| page.stored().ok().flatten());
         stored.map_or(0, |stored| stored.position)
     }
 }
@@ -102,12 +103,12 @@ impl ReadWork for Snapshot {
 impl Snapshot {
     /// Scans the whole directory. A writer may change it meanwhile, so the scan is repeated until
     /// two scans find the same corruption, or none is found.
-    pub(super) fn look_again(
+    pub(super) fn rescan(
         dir: &dyn Dir,
-        options: &Options,
+        options: &ReadOptions,
         engine: &Engine,
     ) -> Result<Arc<Self>> {
-        let mut outcome = Self::look(dir, options, engine);
+        let mut outcome = Self::scan(dir, options, engine);
         for _ in 1..TRIES {
             match &outcome {
                 Ok(snapshot) if snapshot.damage.is_none() => break,
@@ -118,9 +119,9 @@ impl Snapshot {
                 ) => break,
                 _ => {
                     std::thread::sleep(AGAIN);
-                    let again = Self::look(dir, options, engine);
+                    let again = Self::scan(dir, options, engine);
                     let same = match (&outcome, &again) {
-                        (Ok(before), Ok(now)) => before.is_like(now),
+                        (Ok(before), Ok(now)) => before.found_the_same(now),
                         _ => false,
                     };
                     outcome = again;
@@ -134,7 +135,7 @@ impl Snapshot {
     }
 
     /// Whether another scan found the same, with no writer activity between the two.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn found_the_same(&self, other: &Self) -> bool {
         self.manifest() == other.manifest()
             && self.damage == other.damage
             && self.limit() == other.limit()
@@ -144,13 +145,13 @@ impl Snapshot {
         *self.manifest.read()
     }
 
-    fn look(dir: &dyn Dir, options: &Options, engine: &Engine) -> Result<Arc<Self>> {
+    fn scan(dir: &dyn Dir, options: &ReadOptions, engine: &Engine) -> Result<Arc<Self>> {
         let manifest = Manifest::of_log(dir)?;
-        let look = PageReader::open(dir, manifest.log)?;
+        let page = PageReader::open(dir, manifest.log)?;
         let direct = options.direct != Direct::Off && reads_directly(dir);
-        let before = look.as_ref().and_then(|look| look.stored().ok().flatten());
+        let before = page.as_ref().and_then(|page| page.stored().ok().flatten());
         let mut scan = scan_dir(dir, options, manifest, direct)?;
-        let after = look.as_ref().and_then(|look| look.stored().ok().flatten());
+        let after = page.as_ref().and_then(|page| page.stored().ok().flatten());
         let (position, seq, unrecovered) = scan.durable_end();
         // A concurrent writer's commits carry durable lower bounds for records that the scan came
         // too early to see. The records that were durable when the scan began are there.
@@ -159,32 +160,33 @@ impl Snapshot {
         }
         let segments =
             SegmentTable::new(scan.live.iter().map(|live| Arc::clone(&live.segment)).collect());
-        let snapshot = Arc::new_cyclic(|me| Self {
+        let snapshot = Arc::new_cyclic(|weak_self| Self {
             trim_point: TrimPoint::new(&segments, manifest.trim_seq),
             manifest: RwLock::new(manifest),
-            look,
+            page,
             segments,
             limit: RwLock::new((position, seq)),
             unrecovered,
             damage: scan.damage,
-            cache: ReadCache::new(options.cold_cache),
+            cache: ReadCache::new(options.read_cache),
             engine: engine.clone(),
-            me: me.clone(),
+            weak_self: weak_self.clone(),
         });
-        let work: Weak<dyn ReadWork> = snapshot.me.clone();
+        let work: Weak<dyn ReadWork> = snapshot.weak_self.clone();
         engine.register_reads(work);
         Ok(snapshot)
     }
 
-    /// Follows the writer's watermark. With `still`, and if the watermark is unchanged, also checks
-    /// whether the log was closed or records were dropped. `false` when only a new scan can decide.
-    pub(super) fn follow_mark(
+    /// Follows the writer's watermark. With `check_manifest`, and if the watermark is unchanged,
+    /// also checks whether the log was closed or records were dropped. `false` when only a new scan
+    /// can decide.
+    pub(super) fn follow_watermark(
         &self,
         dir: &dyn Dir,
-        options: &Options,
-        still: bool,
+        options: &ReadOptions,
+        check_manifest: bool,
     ) -> Result<bool> {
-        let Some(stored) = self.look.as_ref().and_then(|look| look.stored().ok().flatten()) else {
+        let Some(stored) = self.page.as_ref().and_then(|page| page.stored().ok().flatten()) else {
             return Ok(false);
         };
         let manifest = self.manifest();
@@ -192,7 +194,7 @@ impl Snapshot {
             return Ok(false);
         }
         if stored.seq <= self.limit().1 {
-            if !still {
+            if !check_manifest {
                 return Ok(true);
             }
             let now = Manifest::read(dir)?;
@@ -201,7 +203,7 @@ impl Snapshot {
         while let Some(newest) = self.segments.newest().filter(|n| n.number() < stored.segment) {
             match next_segment(dir, options, &manifest, &newest)? {
                 Some(next) => self.segments.push(next),
-                // It left the log before this look-up, or has another name.
+                // It left the log before this lookup, or has another name.
                 None => return Ok(false),
             }
             self.take_footers();
@@ -255,7 +257,7 @@ impl Snapshot {
     }
 
     /// Bytes of the cached chunks.
-    pub(super) fn cold_bytes(&self) -> u64 {
+    pub(super) fn cached_bytes(&self) -> u64 {
         self.cache.bytes()
     }
 }
@@ -272,7 +274,7 @@ fn reads_directly(dir: &dyn Dir) -> bool {
 /// The segment after the newest one known, if the writer has begun it.
 fn next_segment(
     dir: &dyn Dir,
-    options: &Options,
+    options: &ReadOptions,
     manifest: &Manifest,
     newest: &Segment,
 ) -> Result<Option<Arc<Segment>>> {

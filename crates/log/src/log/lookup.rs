@@ -5,68 +5,15 @@ use std::task::Poll;
 
 use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
-use crate::format::LogId;
 use crate::log::Log;
+use crate::log::stats::LogStats;
 use crate::read::batch::{Batch, View};
 use crate::read::cursor::{self, Start};
-use crate::read::stream::Stream;
-use crate::runtime::counters::LogStats;
+use crate::read::feed::LocalFeed;
+use crate::read::metadata::{Metadata, SegmentInfo};
+use crate::read::stream::LogStream;
+use crate::runtime::counters::Counts;
 use crate::runtime::waiters::{For, Registered};
-
-/// The state and statistics of a log, from memory alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Metadata {
-    /// The log's random id.
-    pub id: LogId,
-    /// The open session: the number of this writable open.
-    pub session: u64,
-    /// The number before the oldest stored record: records up to it were dropped or never existed.
-    pub after: Seq,
-    /// The number of the last durable record; 0 when there is none.
-    pub durable: Seq,
-    /// The number of the last accepted record.
-    pub accepted: Seq,
-    /// The position after the last durable record.
-    pub position: Position,
-    /// Stored records, including those in dropped parts of the oldest segment and in commits in
-    /// flight.
-    pub records: u64,
-    /// Number of segments.
-    pub segments: usize,
-    /// Bytes written in segments, without space that is only reserved.
-    pub disk_bytes: u64,
-    /// Entries of the sparse index in memory; 24 bytes each.
-    pub index_entries: usize,
-    /// Bytes of memory in staging buffers and the tail cache, including buffers that only a
-    /// reader's batch still references.
-    pub memory_bytes: u64,
-    /// Bytes of memory in the read cache.
-    pub cold_bytes: u64,
-    /// Records accepted but not yet durable.
-    pub pending: u64,
-    /// Waiting callers and streams.
-    pub waiting: usize,
-    /// The name of the disk implementation, such as `"std"`.
-    pub disk: &'static str,
-    /// Whether commits bypass the page cache.
-    pub direct: bool,
-    /// Whether a commit is one write that is durable by itself (O_DSYNC).
-    pub dsync: bool,
-    /// Counters since opening.
-    pub activity: LogStats,
-}
-
-/// The records of one segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SegmentInfo {
-    /// The number before its first record.
-    pub after: Seq,
-    /// The number of its last durable record.
-    pub last: Seq,
-    /// Bytes in it, including headers and padding.
-    pub bytes: u64,
-}
 
 impl Log {
     /// Streams records from a start point on. Does no I/O until the first batch and uses almost no
@@ -74,8 +21,8 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Trimmed`] when the start point was dropped, [`Error::Closed`].
-    pub fn stream(&self, start: Start) -> Result<Stream> {
-        Stream::new(&self.read, start)
+    pub fn stream(&self, start: Start) -> Result<LogStream> {
+        Ok(LogStream::new(Box::new(LocalFeed::new(&self.read, start)?)))
     }
 
     /// Returns the record with this number. Unless the record is in memory, reads at most the bytes
@@ -170,17 +117,7 @@ impl Log {
 
     /// Returns the segments that hold durable records, oldest first. No I/O.
     pub fn segments(&self) -> Vec<SegmentInfo> {
-        let durable = self.durable().0;
-        let span = |segment: std::sync::Arc<crate::store::segment_table::Segment>| {
-            let state = segment.state.read();
-            SegmentInfo {
-                after: Seq(segment.header.prev_seq),
-                last: Seq(state.last_seq.min(durable)),
-                bytes: u64::from(state.end),
-            }
-        };
-        let spans = self.read.segments.all().into_iter().map(span);
-        spans.filter(|span| span.after < span.last).collect()
+        SegmentInfo::of(&self.read.segments, self.durable().0)
     }
 
     /// Returns whether `repair`, or an open with repair enabled, ever quarantined corrupt units of
@@ -193,46 +130,33 @@ impl Log {
         Ok(names.iter().any(|name| name == crate::store::paths::QUARANTINE))
     }
 
-    /// Returns the state and statistics of the log. No I/O.
+    /// Returns what the log stores. No I/O.
     pub fn metadata(&self) -> Metadata {
+        let (id, session) = (self.write.id, self.recovery().session);
+        Metadata::new(&*self.read, id, session, self.read.cache.bytes())
+    }
+
+    /// Returns what this process did with the log since it opened it, and what is pending. No I/O.
+    pub fn stats(&self) -> LogStats {
         let write = &*self.write;
-        let segments = write.segments.all();
-        let low = write.trim_point.low();
-        let first = segments.first().and_then(|oldest| {
-            let start = oldest.header.prev_seq == low.seq;
-            oldest.state.read().index.first().filter(|_| start).map(|entry| entry.prev_seq)
-        });
-        let (accepted, pending, written) = {
+        let (accepted, pending, records) = {
             let core = &write.lock().core;
             (core.last_seq(), core.pending_records(), core.written_records())
         };
-        let mut metadata = Metadata {
-            id: write.id,
-            session: self.recovery().session,
-            after: Seq(first.unwrap_or(low.seq)),
-            durable: self.durable(),
+        let Counts { commits, syncs, bytes } = write.counters.read();
+        LogStats {
+            commits,
+            syncs,
+            bytes,
+            records,
             accepted: Seq(accepted),
-            position: Position(write.watermark.position()),
-            records: 0,
-            segments: segments.len(),
-            disk_bytes: 0,
-            index_entries: 0,
-            memory_bytes: write.tail.bytes(),
-            cold_bytes: self.read.cache.bytes(),
             pending,
             waiting: write.waiters.len(),
+            memory_bytes: write.tail.bytes(),
             disk: self.owner.disk_name,
             direct: write.mode.direct,
             dsync: write.mode.dsync,
-            activity: write.counters.activity(written),
-        };
-        for segment in &segments {
-            let state = segment.state.read();
-            metadata.records += state.records;
-            metadata.disk_bytes += u64::from(state.end);
-            metadata.index_entries += state.index.len();
         }
-        metadata
     }
 
     pub(super) fn refuse_if_closed(&self) -> Result<()> {

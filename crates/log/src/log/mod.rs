@@ -6,10 +6,12 @@
 
 mod app_metadata;
 mod append;
+pub(crate) mod builder;
 mod close;
 pub(crate) mod lookup;
 mod open;
 pub(crate) mod sink;
+pub(crate) mod stats;
 mod truncate;
 
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result, damage_at};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
+use crate::base::read_options::ReadOptions;
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
 use crate::commit::preallocator::Preallocator;
@@ -40,7 +41,8 @@ use crate::store::trim_point::TrimPoint;
 const THREADS: usize = 4;
 
 impl Log {
-    /// Opens the log in `dir` for writing, and creates it if there is none.
+    /// Opens the log in `dir` for writing with the default options, and creates it if there is
+    /// none. [`Log::builder`] sets other options.
     ///
     /// Locks the directory itself, and keeps that lock when the directory is moved. After a crash
     /// this runs recovery: it keeps every durable record, cuts the torn tail, and reports what it
@@ -54,11 +56,30 @@ impl Log {
     /// [`Error::WrongComponent`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
     /// [`Error::NoSpace`] when the disk is full and the reserve does not suffice, and
     /// [`Error::Io`].
-    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        options.check()?;
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let log = esker_log::Log::open(dir.path().join("log"))?;
+    /// log.append(b"a record")?.blocking_wait()?;
+    /// log.close()?;
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(dir.as_ref(), Options::default())
+    }
+
+    /// Returns the options that the log was opened with.
+    pub fn options(&self) -> &Options {
+        &self.write.options
+    }
+
+    pub(super) fn open_with(dir: &Path, options: Options) -> Result<Self> {
+        options.validate()?;
+        let read_options = ReadOptions::from(&options);
         let tail = Arc::new(TailCache::new(&options)?);
         let engine = engine_of(&options)?;
-        let entered = directory::enter(dir.as_ref(), &options)?;
+        let entered = directory::enter(dir, &options)?;
         let dir = &*entered;
         let lock = directory::lock(dir)?;
         // Another process may have created a log since the first check.
@@ -76,18 +97,20 @@ impl Log {
 
         let manifest = manifest_of(dir, &options)?;
         let direct = options.direct != Direct::Off && facts.direct;
-        let scan = recovery::scan_dir(dir, &options, manifest, direct)?;
+        let scan = recovery::scan_dir(dir, &read_options, manifest, direct)?;
         let scan = match &scan.damage {
             Some(damage) if options.on_corruption != OnCorruption::Fail => {
                 tracing::warn!(%damage, "quarantining corrupt units");
-                let (manifest, _) = repair::repair_segments(dir, &options, manifest)?;
-                recovery::scan_dir(dir, &options, manifest, direct)?.undamaged()?
+                let (manifest, _) =
+                    repair::repair_segments(dir, &read_options, options.on_corruption, manifest)?;
+                recovery::scan_dir(dir, &read_options, manifest, direct)?.undamaged()?
             }
             _ => scan.undamaged()?,
         };
         let (durable, had) = (scan.durable_bound, space_reserve::size(dir, paths::RESERVE)?);
         let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
-        let finalized = recovery::finalize(dir, &options, scan, engine.wall_ms()).map_err(full)?;
+        let finalized =
+            recovery::finalize(dir, &read_options, scan, engine.wall_ms()).map_err(full)?;
         let reserve = Reserve::open(dir, &options, had).map_err(full)?;
 
         let start = finalized.start;
@@ -114,7 +137,7 @@ impl Log {
             segments: Arc::clone(&segments),
             tail: Arc::clone(&tail),
             trim_point: Arc::clone(&trim_point),
-            cache: ReadCache::new(options.cold_cache),
+            cache: ReadCache::new(options.read_cache),
             closed: Arc::clone(&closed),
             weak_self: weak_self.clone(),
         });

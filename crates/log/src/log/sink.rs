@@ -7,13 +7,13 @@ use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
 use crate::log::Log;
 use crate::runtime::waiters::{For, Key};
-use crate::write::input::Append;
+use crate::write::input::Input;
 use crate::write::ticket::{Appended, Ticket};
 
-/// Appends records without waiting for each one; [`Sink::blocking_flush`] waits for all of them.
+/// Appends records without waiting for each one; a flush waits for all of them.
 ///
-/// It is also a [`futures_sink::Sink`]. [`Sink::blocking_flush`] blocks; in async code, await
-/// `SinkExt::flush(&mut sink)`. The log's staging memory is the buffer: a pushed record is
+/// It is a [`futures_sink::Sink`]. Threads use [`Sink::blocking_push`], [`Sink::try_push`] and
+/// [`Sink::blocking_flush`]. The log's staging memory is the buffer: a pushed record is
 /// accepted, and dropping the sink loses none.
 ///
 /// After a failed or cancelled flush the sink stays usable if the log does. [`Sink::last`] returns
@@ -55,18 +55,18 @@ impl Sink {
     ///
     /// # Errors
     /// As [`Log::append`].
-    pub fn push(&mut self, record: impl Append) -> Result<()> {
-        let ticket = self.log.append(record)?;
+    pub fn blocking_push(&mut self, payload: impl AsRef<[u8]>) -> Result<()> {
+        let ticket = self.log.append(payload)?;
         self.keep(ticket);
         Ok(())
     }
 
-    /// As [`Sink::push`], but does not wait.
+    /// As [`Sink::blocking_push`], but does not wait.
     ///
     /// # Errors
     /// As [`Log::append`], and [`Error::Full`].
-    pub fn try_push(&mut self, record: impl Append) -> Result<()> {
-        let ticket = self.log.try_append(record)?;
+    pub fn try_push(&mut self, payload: impl AsRef<[u8]>) -> Result<()> {
+        let ticket = self.log.try_append(payload)?;
         self.keep(ticket);
         Ok(())
     }
@@ -75,9 +75,9 @@ impl Sink {
     /// flush.
     ///
     /// # Errors
-    /// As [`Ticket::wait`].
+    /// As [`Ticket::blocking_wait`].
     pub fn blocking_flush(&mut self) -> Result<Option<Appended>> {
-        self.last.take().map(Ticket::wait).transpose()
+        self.last.take().map(Ticket::blocking_wait).transpose()
     }
 
     /// Returns the number of the last record pushed, or else of the last one accepted before the
@@ -103,7 +103,7 @@ impl Sink {
     }
 }
 
-impl<A: Append> futures_sink::Sink<A> for Sink {
+impl<P: AsRef<[u8]>> futures_sink::Sink<P> for Sink {
     type Error = Error;
 
     fn poll_ready(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
@@ -124,8 +124,8 @@ impl<A: Append> futures_sink::Sink<A> for Sink {
     /// # Errors
     /// [`Error::Full`] when other appenders used up the room since `poll_ready`, and as
     /// [`Log::append`].
-    fn start_send(mut self: Pin<&mut Self>, record: A) -> Result<()> {
-        let ticket = self.log.write.try_append_here(&record)?;
+    fn start_send(mut self: Pin<&mut Self>, payload: P) -> Result<()> {
+        let ticket = self.log.write.try_append_here(Input::next(&payload))?;
         self.keep(ticket);
         Ok(())
     }

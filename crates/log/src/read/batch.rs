@@ -194,6 +194,14 @@ impl View {
     }
 }
 
+/// A view owns its memory and can be sent to other threads, so it can become a `bytes::Bytes`
+/// without a copy: `Bytes::from_owner(view)`.
+impl AsRef<[u8]> for View {
+    fn as_ref(&self) -> &[u8] {
+        self.payload()
+    }
+}
+
 impl std::ops::Deref for View {
     type Target = [u8];
 

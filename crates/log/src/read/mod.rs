@@ -1,12 +1,14 @@
 //! Reading records of a log that this process has open, or that another process writes.
 //!
 //! `source` is the interface to the log. `cursor` iterates over its units in order and finds single
-//! records. `stream` follows a log. `batch` holds the records that readers get. `cache` shares file
-//! reads among all readers.
+//! records. `stream` is what a caller reads from, over a `feed`. `batch` holds the records that
+//! readers get. `cache` shares file reads among all readers.
 
 pub(crate) mod batch;
 pub(crate) mod cache;
 pub(crate) mod cursor;
+pub(crate) mod feed;
+pub(crate) mod metadata;
 pub(crate) mod read_half;
 pub(crate) mod source;
 pub(crate) mod stream;

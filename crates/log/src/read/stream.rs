@@ -1,133 +1,137 @@
 //! Streams: read a log in order, and wait for new records if requested.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::base::error::{Error, Result};
 use crate::read::batch::Batch;
-use crate::read::cursor::{Cursor, Start, exactly};
-use crate::read::read_half::ReadHalf;
-use crate::read::source::{Source, Wait};
-use crate::runtime::waiters::{For, Key, park, thread_waker};
+use crate::read::source::Wait;
+use crate::runtime::waiters::{park, thread_waker};
+
+/// The log that a [`LogStream`] reads, and how the stream waits for its next records.
+pub(crate) trait Feed: Send + Sync + std::fmt::Debug {
+    /// The next batch, or `None` at the durable watermark. `Pending` only with [`Wait::Wake`].
+    fn next(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>>;
+    /// Returns the reason why no batch may ever come, if there is one.
+    fn refuse_to_wait(&self) -> Result<()>;
+    /// Registers a waker for the next record.
+    fn wait(&mut self, waker: &Waker) -> Result<()>;
+    /// Ends the wait of a stream that returns to its caller.
+    fn end_wait(&mut self);
+    /// The interval at which a waiting thread polls, where nothing wakes it.
+    fn poll_interval(&self) -> Option<Duration>;
+}
 
 /// A stream of durable records, in order and in batches, from a start point on.
 ///
 /// It is a [`futures_core::Stream`] that waits for new records. Threads use
-/// [`Stream::next_blocking`], [`Stream::try_next`] and [`Stream::iter`] instead. A stream holds no
-/// buffer between two batches. A stream that lags never slows a writer. One that lags past the
-/// retention gets [`Error::Trimmed`]; the reader can continue with a new stream from
-/// [`Start::Oldest`].
+/// [`blocking_next`](LogStream::blocking_next), [`blocking_iter`](LogStream::blocking_iter) and
+/// [`try_next`](LogStream::try_next) instead. A stream holds no buffer between two batches. A
+/// stream that lags never slows a writer. One that lags past the retention gets
+/// [`Error::Trimmed`]; the reader can continue with a new stream from
+/// [`Start::Oldest`](crate::Start::Oldest).
+///
+/// # A log that another process writes
+/// A stream of a [`ReadOnlyLog`](crate::ReadOnlyLog) keeps waiting while there is no writer. When a
+/// writer has opened the log again, after a crash or a clean close, the stream continues after the
+/// last record that it delivered. Each record is delivered once, and only if it was durable.
+///
+/// Streams of one reader share what they read from the files: chunks of one megabyte, up to three
+/// ahead. The option [`read_cache`](crate::ReadOptions::read_cache) bounds the chunks that are
+/// kept. Beyond it there are at most four chunks being read, four buffers for the next, and the
+/// chunks that the streams' batches hold.
+///
+/// While any of them waits, one thread polls the writer's watermark page for all of them, every 0.1
+/// to 4 ms. A stream whose poll was pending counts as waiting until it is polled again or dropped.
 ///
 /// # Cancel safety
-/// All methods are cancel-safe: a cancelled call loses no batch.
+/// All methods are cancel-safe: a batch is either delivered or still to come. Dropping a future or
+/// a waiting stream loses only the wait.
 #[derive(Debug)]
-pub struct Stream {
-    source: Arc<ReadHalf>,
-    cursor: Cursor,
-    key: Option<Key>,
+pub struct LogStream {
+    feed: Box<dyn Feed>,
     ended: bool,
 }
 
-impl Stream {
-    pub(crate) fn new(source: &Arc<ReadHalf>, start: Start) -> Result<Self> {
-        source.refuse_if_closed()?;
-        let cursor = Cursor::new(&**source, start).map_err(|error| exactly(&**source, error))?;
-        Ok(Self { source: Arc::clone(source), cursor, key: None, ended: false })
+impl LogStream {
+    pub(crate) fn new(feed: Box<dyn Feed>) -> Self {
+        Self { feed, ended: false }
     }
 
-    /// Returns the next batch without waiting for new records; `None` when the stream has caught up
-    /// with the log.
+    /// Returns the next batch without waiting for new records. `None` at the durable watermark; for
+    /// a [`ReadOnlyLog`](crate::ReadOnlyLog), at that of its last poll, which
+    /// [`refresh`](crate::ReadOnlyLog::refresh) repeats.
     ///
     /// # Errors
     /// [`Error::Trimmed`]; [`Error::Quarantined`] once for each gap, after which the stream
-    /// continues; [`Error::Corrupted`] and [`Error::Io`]; [`Error::Closed`] once the log is closed.
+    /// continues; [`Error::Corrupted`] after everything before the corruption was delivered;
+    /// [`Error::Io`]; [`Error::Closed`] once the log or the reader is closed.
     pub fn try_next(&mut self) -> Result<Option<Batch>> {
-        if self.source.is_closed() {
-            return Err(Error::Closed);
+        match self.feed.next(Wait::Block)? {
+            Poll::Ready(batch) => Ok(batch),
+            // A blocking caller never gets `Pending`.
+            Poll::Pending => Ok(None),
         }
-        let source = &*self.source;
-        self.cursor.next(source).map_err(|error| exactly(source, error))
     }
 
-    /// Returns the next batch; blocks until there is one.
+    /// Returns the next batch. Blocks until there is one; for a
+    /// [`ReadOnlyLog`](crate::ReadOnlyLog), however long there is no writer.
     ///
     /// # Errors
-    /// As [`Stream::try_next`], and the reason why the log accepts no more records, once everything
-    /// durable was delivered.
-    pub fn next_blocking(&mut self) -> Result<Batch> {
+    /// As [`LogStream::try_next`]. Also the reason why the log accepts no more records, once
+    /// everything durable was delivered, and the errors of
+    /// [`ReadOnlyLog::open`](crate::ReadOnlyLog::open) when the directory cannot be polled.
+    pub fn blocking_next(&mut self) -> Result<Batch> {
         self.block(None)
     }
 
-    /// Returns the next batch; blocks until there is one or the time has passed.
+    /// Returns the next batch. Blocks until there is one or the time has passed.
     ///
     /// # Errors
-    /// As [`Stream::next_blocking`], and [`Error::Timeout`].
-    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Batch> {
+    /// As [`LogStream::blocking_next`], and [`Error::Timeout`].
+    pub fn blocking_next_timeout(&mut self, timeout: Duration) -> Result<Batch> {
         self.block(Instant::now().checked_add(timeout))
     }
 
     /// Returns the batches as a blocking iterator. It ends after the first error other than
     /// [`Error::Quarantined`].
-    pub fn iter(&mut self) -> impl Iterator<Item = Result<Batch>> + '_ {
+    pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Batch>> + '_ {
         std::iter::from_fn(|| {
             if self.ended {
                 return None;
             }
-            let next = self.next_blocking();
+            let next = self.blocking_next();
             self.ended = next.as_ref().is_err_and(is_final);
             Some(next)
         })
     }
 
     fn block(&mut self, deadline: Option<Instant>) -> Result<Batch> {
+        let next = self.block_until(deadline);
+        self.feed.end_wait();
+        next
+    }
+
+    fn block_until(&mut self, deadline: Option<Instant>) -> Result<Batch> {
         loop {
             if let Some(batch) = self.try_next()? {
                 return Ok(batch);
             }
-            self.refuse_if_over()?;
+            self.feed.refuse_to_wait()?;
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Err(Error::Timeout);
             }
-            let (_, last) = self.source.limit();
-            self.source.waiters.register(
-                &mut self.key,
-                For::Record(last.saturating_add(1)),
-                &thread_waker(),
-            );
-            match self.try_next()? {
-                Some(batch) => return Ok(batch),
-                None if self.is_over() => {}
-                None => {
-                    park(deadline);
-                }
+            self.feed.wait(&thread_waker())?;
+            // What arrived before the registration woke no one.
+            if let Some(batch) = self.try_next()? {
+                return Ok(batch);
+            }
+            if self.feed.refuse_to_wait().is_ok() {
+                let poll = self.feed.poll_interval().map(|interval| Instant::now() + interval);
+                park(deadline.into_iter().chain(poll).min());
             }
         }
-    }
-
-    /// As [`Stream::try_next`], but returns `Pending` instead of blocking on a disk read.
-    fn step(&mut self, cx: &Context<'_>) -> Result<Poll<Option<Batch>>> {
-        if self.source.is_closed() {
-            return Err(Error::Closed);
-        }
-        let source = &*self.source;
-        let step = self.cursor.step(source, Wait::Wake(cx.waker()));
-        step.map_err(|error| exactly(source, error))
-    }
-
-    fn is_over(&self) -> bool {
-        self.source.watermark.is_terminal()
-    }
-
-    /// Returns the reason if no more records can follow.
-    fn refuse_if_over(&self) -> Result<()> {
-        if self.is_over()
-            && let Some(terminal) = self.source.terminal.get()
-        {
-            return Err(terminal.refusal());
-        }
-        Ok(())
     }
 }
 
@@ -135,7 +139,7 @@ fn is_final(error: &Error) -> bool {
     !matches!(error, Error::Quarantined { .. })
 }
 
-impl futures_core::Stream for Stream {
+impl futures_core::Stream for LogStream {
     type Item = Result<Batch>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -144,30 +148,22 @@ impl futures_core::Stream for Stream {
             return Poll::Ready(None);
         }
         for registered in [false, true] {
-            let next = match this.step(cx) {
+            let next = match this.feed.next(Wait::Wake(cx.waker())) {
                 Ok(Poll::Pending) => return Poll::Pending,
-                Ok(Poll::Ready(None)) => this.refuse_if_over().err().map(Err),
                 Ok(Poll::Ready(Some(batch))) => Some(Ok(batch)),
+                Ok(Poll::Ready(None)) => this.feed.refuse_to_wait().err().map(Err),
                 Err(error) => Some(Err(error)),
             };
+            let next = match next {
+                None if !registered => this.feed.wait(cx.waker()).err().map(Err),
+                next => next,
+            };
             if let Some(next) = next {
+                this.feed.end_wait();
                 this.ended = next.as_ref().is_err_and(is_final);
                 return Poll::Ready(Some(next));
             }
-            if !registered {
-                let (_, last) = this.source.limit();
-                let what = For::Record(last.saturating_add(1));
-                this.source.waiters.register(&mut this.key, what, cx.waker());
-            }
         }
         Poll::Pending
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if let Some(key) = self.key.take() {
-            self.source.waiters.remove(key);
-        }
     }
 }

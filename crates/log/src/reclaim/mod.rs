@@ -43,7 +43,7 @@ use crate::base::position::Seq;
 use crate::log::Log;
 use crate::read::batch::Record;
 use crate::read::cursor::Start;
-use crate::read::stream::Stream;
+use crate::read::stream::LogStream;
 use crate::write::ticket::Ticket;
 
 pub use plan::{Effort, Plan, Usage};
@@ -260,7 +260,7 @@ impl<K> Piece<K> {
     fn end<O: Owner<Key = K>>(self, owner: &O, done: &mut Reclaimed) -> Result<(), O::Error> {
         let Self { mut copies, bytes, began } = self;
         if let Some((key, from, last)) = copies.pop() {
-            let to = last.wait().map_err(O::Error::from)?.seq;
+            let to = last.blocking_wait().map_err(O::Error::from)?.seq;
             done.records_copied += copies.len() as u64 + 1;
             done.bytes_copied += bytes;
             for (key, from, ticket) in copies {
@@ -280,7 +280,7 @@ fn copy_these<O: Owner>(
     done: &mut Reclaimed,
 ) -> Result<(), O::Error> {
     let mut piece = Piece::new();
-    let mut stream: Option<Stream> = None;
+    let mut stream: Option<LogStream> = None;
     let mut reached = Seq::ZERO;
     while let [next, rest @ ..] = numbers {
         if next.0.saturating_sub(reached.0) > NEAR {

@@ -13,8 +13,9 @@ use super::scan_dir::density;
 use crate::base::error::Result;
 use crate::base::error::damage_at;
 use crate::base::log_end::{LogEnd, Mark};
-use crate::base::options::Options;
+use crate::base::options::Direct;
 use crate::base::position::Seq;
+use crate::base::read_options::ReadOptions;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{BLOCK, LogId, SegmentHeader, UnitKind};
 use crate::store::manifest::Manifest;
@@ -51,7 +52,7 @@ pub(crate) fn create(dir: &dyn Dir, log: LogId) -> Result<Manifest> {
 /// Opens a scanned log for writing.
 pub(crate) fn finalize(
     dir: &dyn Dir,
-    options: &Options,
+    options: &ReadOptions,
     scan: DirScan,
     time_ms: u64,
 ) -> Result<Finalized> {
@@ -173,7 +174,7 @@ struct Copied {
 /// Writes the new segment, and shortens `live` to the segments before it.
 fn copy_tail(
     dir: &dyn Dir,
-    options: &Options,
+    options: &ReadOptions,
     manifest: &Manifest,
     live: &mut Vec<Live>,
     number: u64,
@@ -295,8 +296,8 @@ pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>) -> u64 {
     room.next_multiple_of(block)
 }
 
-fn open_new(dir: &dyn Dir, options: &Options, new: Rewritten) -> Result<Live> {
-    let direct = options.direct != crate::base::options::Direct::Off;
+fn open_new(dir: &dyn Dir, options: &ReadOptions, new: Rewritten) -> Result<Live> {
+    let direct = options.direct != Direct::Off;
     let direct = direct && dir.facts()?.direct;
     let name = paths::segment(new.header.segment);
     let reader = dir.open(&name, Open::read().direct(direct))?;

@@ -7,7 +7,7 @@ use esker_disk::{Dir, File};
 
 use super::outcome::TruncatedTail;
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::options::Options;
+use crate::base::read_options::ReadOptions;
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, SegmentHeader};
 use crate::store::manifest::Manifest;
@@ -80,7 +80,7 @@ pub(super) type Head = std::result::Result<(SegmentHeader, u32), HeaderError>;
 
 pub(super) struct DirScanner<'a> {
     pub(super) dir: &'a dyn Dir,
-    pub(super) options: &'a Options,
+    pub(super) options: &'a ReadOptions,
     pub(super) direct: bool,
     pub(super) manifest: Manifest,
     pub(super) heads: BTreeMap<u64, (Arc<dyn File>, Head)>,

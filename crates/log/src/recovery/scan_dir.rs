@@ -11,8 +11,9 @@ use super::classify::{Break, MISSING, begins_with, is_front_missing};
 use super::findings::{DirScan, DirScanner, Head, Live};
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::error::{damage_at, damage_of};
-use crate::base::options::{OpenCheck, Options};
+use crate::base::options::OpenCheck;
 use crate::base::position::Seq;
+use crate::base::read_options::ReadOptions;
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, DecodeError, Footer, SEGMENT_MAX, SegmentHeader};
@@ -37,7 +38,7 @@ pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Re
 /// Corruption is reported in the result.
 pub(crate) fn scan_dir(
     dir: &dyn Dir,
-    options: &Options,
+    options: &ReadOptions,
     manifest: Manifest,
     direct: bool,
 ) -> Result<DirScan> {
@@ -318,7 +319,7 @@ impl DirScanner<'_> {
                 state: RwLock::new(state),
             })
         };
-        if let Some(state) = footed.filter(|_| self.options.validate == OpenCheck::Quick) {
+        if let Some(state) = footed.filter(|_| self.options.check == OpenCheck::Quick) {
             return Ok((Live { segment: segment(state), units: None, file_len }, None));
         }
 
@@ -353,7 +354,7 @@ impl DirScanner<'_> {
     }
 }
 
-pub(crate) fn density(options: &Options) -> Density {
+pub(crate) fn density(options: &ReadOptions) -> Density {
     Density { bytes: options.index_bytes, records: options.index_records }
 }
 

@@ -9,18 +9,12 @@ pub(crate) struct Counters {
     bytes: AtomicU64,
 }
 
-/// Counters of a log since it was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LogStats {
-    /// Commit units written.
-    pub commits: u64,
-    /// Syncs, writes through O_DSYNC included.
-    pub syncs: u64,
-    /// Bytes of commit units, headers and padding included.
-    pub bytes: u64,
-    /// Records written, up to the first that is not.
-    pub records: u64,
+/// The counters as of one moment each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counts {
+    pub(crate) commits: u64,
+    pub(crate) syncs: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Counters {
@@ -33,12 +27,11 @@ impl Counters {
         self.syncs.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn activity(&self, records: u64) -> LogStats {
-        LogStats {
+    pub(crate) fn read(&self) -> Counts {
+        Counts {
             commits: self.commits.load(Relaxed),
             syncs: self.syncs.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
-            records,
         }
     }
 }

@@ -26,6 +26,7 @@ use esker_disk::Dir;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
 use crate::base::options::Options;
+use crate::base::read_options::ReadOptions;
 use crate::store::paths;
 use crate::store::sealed_file;
 
@@ -38,8 +39,11 @@ pub(crate) const LIMIT: usize = 64 << 10;
 /// # Errors
 /// [`Error::Corrupted`] where the app metadata are corrupt, [`Error::UnsupportedVersion`],
 /// [`Error::Io`].
-pub fn component(dir: impl AsRef<Path>, options: &Options) -> Result<Option<Component>> {
-    match options.disk.open_dir(dir.as_ref()) {
+pub fn component(
+    dir: impl AsRef<Path>,
+    options: impl Into<ReadOptions>,
+) -> Result<Option<Component>> {
+    match options.into().disk.open_dir(dir.as_ref()) {
         Ok(dir) => Ok(read(&*dir)?.map(|(component, _)| component)),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(cause) => Err(cause.into()),

@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{Dir, File, Lock, Open, read_full_at, write_all_at};
+use esker_disk::{Dir, Disk, File, Lock, Open, read_full_at, write_all_at};
 
 use crate::base::error::{Error, Result};
 use crate::base::options::Options;
@@ -32,8 +32,8 @@ pub(crate) fn not_a_log(dir: &Path, found: &str) -> Error {
 }
 
 /// Opens the directory of a log that must exist.
-pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
-    options.disk.open_dir(path).map_err(|cause| no_directory(path, cause))
+pub(crate) fn open(path: &Path, disk: &dyn Disk) -> Result<Arc<dyn Dir>> {
+    disk.open_dir(path).map_err(|cause| no_directory(path, cause))
 }
 
 fn no_directory(path: &Path, cause: esker_disk::Error) -> Error {

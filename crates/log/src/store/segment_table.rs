@@ -133,10 +133,6 @@ impl SegmentTable {
         self.table.read().clone()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.table.read().len()
-    }
-
     pub(crate) fn newest(&self) -> Option<Arc<Segment>> {
         self.table.read().last().cloned()
     }

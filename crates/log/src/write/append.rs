@@ -9,33 +9,36 @@ use crate::commit::core::{Need, Placement, Refusal};
 use crate::commit::space_request::Asking;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
-use crate::write::input::{Append, Input};
+use crate::write::input::Input;
 use crate::write::ticket::Ticket;
 
 pub(crate) type Accepted = (u64, u64, crate::base::position::Position);
 
 impl WriteHalf {
-    /// Accepts a record without waiting for room or for disk space to be reserved.
-    pub(crate) fn try_append(&self, record: Input<'_>) -> Result<Ticket> {
-        self.try_while(record, |need| match self.reserves_itself() {
+    /// Attempts an append without waiting for room or for disk space to be reserved.
+    pub(crate) fn without_waiting<T>(
+        &self,
+        attempt: impl FnMut() -> std::result::Result<T, Refusal>,
+    ) -> Result<T> {
+        Self::while_space(attempt, |need| match self.reserves_itself() {
             true => self.reserve(need),
             false => Err(self.leave_space(need)),
         })
     }
 
-    /// As `try_append`, but reserves space on this thread.
-    pub(crate) fn try_append_here(&self, record: &impl Append) -> Result<Ticket> {
-        self.try_while(Input::take(record), |need| self.reserve(need))
+    /// Accepts a record without waiting for room, but reserves space on this thread.
+    pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket> {
+        let accepted = Self::while_space(|| self.accept(record, false), |need| self.reserve(need))?;
+        Ok(self.ticket(accepted))
     }
 
-    fn try_while(
-        &self,
-        record: Input<'_>,
+    fn while_space<T>(
+        mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
         mut reserve: impl FnMut(Need) -> Result<()>,
-    ) -> Result<Ticket> {
+    ) -> Result<T> {
         loop {
-            match self.accept(record, false) {
-                Ok(accepted) => return Ok(self.ticket(accepted)),
+            match attempt() {
+                Ok(done) => return Ok(done),
                 Err(Refusal::NeedsSpace(need)) => reserve(need)?,
                 Err(Refusal::Full) => return Err(Error::Full),
                 Err(Refusal::Error(error)) => return Err(error),
@@ -43,15 +46,19 @@ impl WriteHalf {
         }
     }
 
-    pub(crate) async fn accept_async(&self, record: Input<'_>) -> Result<Accepted> {
+    /// As `with_room`, but waits as a pending future.
+    pub(crate) async fn with_room_async<T>(
+        &self,
+        mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
+    ) -> Result<T> {
         let mut place = Registered::new(&self.waiters);
         let mut asking = Asking::default();
         poll_fn(|cx| {
             let log = self;
             let mut registered = false;
             loop {
-                let need = match log.accept(record, false) {
-                    Ok(accepted) => return Poll::Ready(Ok(accepted)),
+                let need = match attempt() {
+                    Ok(done) => return Poll::Ready(Ok(done)),
                     Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
                     Err(Refusal::NeedsSpace(need)) if log.reserves_itself() => {
                         match log.reserve(need) {
@@ -75,7 +82,7 @@ impl WriteHalf {
                     None => {}
                 }
             }
-            let state = log.lock();
+            let state = self.lock();
             log.kick(&state);
             Poll::Pending
         })
@@ -89,14 +96,6 @@ impl WriteHalf {
     pub(crate) fn check_batch(&self, records: &[Input<'_>]) -> Result<()> {
         self.lock().core.check_batch(records.iter().map(Input::size))?;
         Ok(())
-    }
-
-    pub(crate) fn append_until_quietly(
-        &self,
-        record: Input<'_>,
-        deadline: Option<Instant>,
-    ) -> Result<Accepted> {
-        self.with_room(deadline, || self.accept(record, false))
     }
 
     /// Takes a place under the lock, and fills it without the lock.

@@ -1,50 +1,12 @@
-//! The input of an append: a payload that the log numbers, or a [`Numbered`] record.
+//! The input of an append: payloads, and the numbers that a conditional append gives them.
 //!
 //! A payload is any `AsRef<[u8]>`, so taking it runs the caller's code. That code may answer
-//! differently each time, call the log, or panic. So each append takes every record exactly once,
+//! differently each time, call the log, or panic. So each append takes every payload exactly once,
 //! before it checks a length, takes a lock or assigns a place, and then uses that slice. A panic in
 //! the caller's code therefore has no effect on the log: no lock is held and no place is assigned.
 
 use crate::base::position::Seq;
 use crate::commit::core::Numbering;
-
-/// A record with a number that the caller assigns, and the number that it must follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Numbered<'a> {
-    /// The record's number, above `prev`.
-    pub seq: Seq,
-    /// The number of the log's last record; if it differs, the append is refused. The first record
-    /// of an empty log may follow any number.
-    pub prev: Seq,
-    /// The payload.
-    pub payload: &'a [u8],
-}
-
-/// A record to append: a payload that the log numbers, or a [`Numbered`] record.
-///
-/// [`AsRef::as_ref`] of a payload is called once for each append, outside every lock.
-pub trait Append: sealed::Sealed {
-    #[doc(hidden)]
-    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]);
-}
-
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Numbered<'_> {}
-    impl<T: AsRef<[u8]> + ?Sized> Sealed for &T {}
-}
-
-impl<T: AsRef<[u8]> + ?Sized> Append for &T {
-    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]) {
-        (None, (*self).as_ref())
-    }
-}
-
-impl Append for Numbered<'_> {
-    fn parts(&self) -> (Option<(Seq, Seq)>, &[u8]) {
-        (Some((self.seq, self.prev)), self.payload)
-    }
-}
 
 /// A record as taken, once, from its caller.
 #[derive(Debug, Clone, Copy)]
@@ -56,14 +18,15 @@ pub(crate) struct Input<'a> {
 impl<'a> Input<'a> {
     const EMPTY: Self = Self { numbering: Numbering::Next, payload: &[] };
 
-    /// Takes the record. Runs the caller's code.
-    pub(crate) fn take(record: &'a impl Append) -> Self {
-        let (number, payload) = record.parts();
-        let numbering = match number {
-            None => Numbering::Next,
-            Some((seq, prev)) => Numbering::Given { seq: seq.0, prev: prev.0 },
-        };
-        Self { numbering, payload }
+    /// Takes a payload that the log numbers. Runs the caller's code.
+    pub(crate) fn next(payload: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        Self { numbering: Numbering::Next, payload: payload.as_ref() }
+    }
+
+    /// Takes a payload for the number `seq`, to follow `prev`. Runs the caller's code.
+    pub(crate) fn after(prev: Seq, seq: Seq, payload: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
+        let numbering = Numbering::Given { seq: seq.0, prev: prev.0 };
+        Self { numbering, payload: payload.as_ref() }
     }
 
     /// The number and the payload size, for the core.
@@ -85,16 +48,32 @@ pub(crate) struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Takes the records. Runs the caller's code.
-    pub(crate) fn take<A: Append>(records: &'a [A]) -> Self {
+    /// Takes payloads that the log numbers. Runs the caller's code.
+    pub(crate) fn next<P: AsRef<[u8]>>(payloads: &'a [P]) -> Self {
+        Self::take(payloads.iter().map(Input::next))
+    }
+
+    /// Takes numbered payloads, the first of which is to follow `prev`, and each other one the one
+    /// before it. Runs the caller's code.
+    pub(crate) fn after<P: AsRef<[u8]>>(prev: Seq, records: &'a [(Seq, P)]) -> Self {
+        let mut prev = prev;
+        Self::take(
+            records.iter().map(|(seq, payload)| {
+                Input::after(std::mem::replace(&mut prev, *seq), *seq, payload)
+            }),
+        )
+    }
+
+    fn take(records: impl ExactSizeIterator<Item = Input<'a>>) -> Self {
         let mut few = [Input::EMPTY; FEW];
-        if records.len() > FEW {
-            return Self { few, len: 0, many: records.iter().map(Input::take).collect() };
+        let len = records.len();
+        if len > FEW {
+            return Self { few, len: 0, many: records.collect() };
         }
         for (input, record) in few.iter_mut().zip(records) {
-            *input = Input::take(record);
+            *input = record;
         }
-        Self { few, len: records.len(), many: Vec::new() }
+        Self { few, len, many: Vec::new() }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::runtime::waiters::{For, Key, park, thread_waker};
 
 /// A handle to an accepted record, or the last one of a batch, that resolves when it is durable.
 ///
-/// Await it, or block with [`Ticket::wait`]; both request a commit, under every policy.
+/// Await it, or block with [`Ticket::blocking_wait`]; both request a commit, under every policy.
 ///
 /// Dropping a ticket does not take the record back. Under [`Policy::Always`](crate::Policy::Always)
 /// it requests a commit, so that the record is not left pending. A ticket that is kept and never
@@ -80,7 +80,7 @@ impl Ticket {
     /// # Errors
     /// [`Error::Io`] when the write or sync that carried the record failed, [`Error::Poisoned`]
     /// when an earlier one did, [`Error::Stopped`] when the engine is gone.
-    pub fn wait(mut self) -> Result<Appended> {
+    pub fn blocking_wait(mut self) -> Result<Appended> {
         self.block(None)
     }
 
@@ -88,8 +88,9 @@ impl Ticket {
     /// that a hanging disk does not block this call.
     ///
     /// # Errors
-    /// As [`Ticket::wait`], and [`Error::Timeout`]; the record may still become durable after that.
-    pub fn wait_timeout(mut self, timeout: Duration) -> Result<Appended> {
+    /// As [`Ticket::blocking_wait`], and [`Error::Timeout`]; the record may still become durable
+    /// after that.
+    pub fn blocking_wait_timeout(mut self, timeout: Duration) -> Result<Appended> {
         self.block(Instant::now().checked_add(timeout))
     }
 

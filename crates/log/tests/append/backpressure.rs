@@ -21,7 +21,7 @@ fn stuck() -> (Log, SimDisk, Gate, Opens) {
     let mut options = small(&disk);
     // Another caller would find the next commit free to be driven, and be stuck in it.
     options.commits_in_flight = 1;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let gate = Gate::new();
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
     drop(log.append(&payload(1)).unwrap());
@@ -51,9 +51,9 @@ fn appends_are_staged_while_a_commit_hangs() {
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(5)));
     disk.clear_faults();
     gate.open();
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     // Everything that came meanwhile is the next commit.
-    assert_eq!(log.metadata().activity.commits, 2);
+    assert_eq!(log.stats().commits, 2);
     assert_eq!(all(&log), payloads(1..=5));
     log.close().unwrap();
 }
@@ -64,16 +64,16 @@ fn memory_stays_bounded_and_try_append_returns_full() {
     let last = fill(&log);
     // Two buffers of 8 KiB hold payloads of 750 bytes at the mean.
     assert!((8..=24).contains(&last), "{last}");
-    assert!(log.metadata().memory_bytes <= 2 * (8 << 10), "{}", log.metadata().memory_bytes);
+    assert!(log.stats().memory_bytes <= 2 * (8 << 10), "{}", log.stats().memory_bytes);
     assert!(matches!(log.try_append(&vec![0; 100_000]), Err(Error::Full)));
-    assert!(log.metadata().memory_bytes <= 2 * (8 << 10));
+    assert!(log.stats().memory_bytes <= 2 * (8 << 10));
     assert!(log.try_sink().unwrap().is_none());
     assert_eq!(log.accepted(), Seq(last), "a refused append leaves nothing");
     disk.clear_faults();
     gate.open();
     until("room", || log.try_sink().unwrap().is_some());
     drop(log.append(&payload(last + 1)).unwrap());
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(all(&log), payloads(1..=last + 1));
     log.close().unwrap();
 }
@@ -84,10 +84,10 @@ fn large_records_stay_within_the_bound_too() {
     let (log, disk, gate, _opens) = stuck();
     drop(log.try_append(&[0; 7000]).unwrap());
     assert!(matches!(log.try_append(&[0; 7000]), Err(Error::Full)));
-    assert_eq!((log.accepted(), log.metadata().memory_bytes), (Seq(2), 2 * (8 << 10)));
+    assert_eq!((log.accepted(), log.stats().memory_bytes), (Seq(2), 2 * (8 << 10)));
     disk.clear_faults();
     gate.open();
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     log.close().unwrap();
 }
 
@@ -100,13 +100,13 @@ fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
                 let log = &log;
                 scope.spawn(move || {
                     for _ in 0..20 {
-                        log.append(&[n; 900]).unwrap().wait().unwrap();
+                        log.append(&[n; 900]).unwrap().blocking_wait().unwrap();
                     }
                 })
             })
             .collect();
-        until("some writers wait", || log.metadata().waiting >= 10);
-        let memory = log.metadata().memory_bytes;
+        until("some writers wait", || log.stats().waiting >= 10);
+        let memory = log.stats().memory_bytes;
         assert!(memory <= 2 * (8 << 10) + 1000, "{memory}");
         assert!(writers.iter().all(|writer| !writer.is_finished()));
         disk.clear_faults();
@@ -114,7 +114,7 @@ fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
     });
     assert_eq!(log.durable(), Seq(401));
     assert_eq!(all(&log).len(), 401);
-    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(log.stats().waiting, 0);
     log.close().unwrap();
 }
 
@@ -132,7 +132,7 @@ fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
     disk.clear_faults();
     gate.open();
     let ticket = log.append_timeout(&payload(last + 1), LONG).unwrap();
-    assert_eq!(ticket.wait().unwrap().seq, Seq(last + 1));
+    assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 1));
     log.close().unwrap();
 }
 
@@ -141,12 +141,13 @@ fn an_append_that_waits_for_room_is_woken_blocking_or_async() {
     let (log, disk, gate, _opens) = stuck();
     let last = fill(&log);
     let blocking = log.clone();
-    let blocking = std::thread::spawn(move || blocking.append(&vec![1; 4000]).unwrap().wait());
+    let blocking =
+        std::thread::spawn(move || blocking.append(&vec![1; 4000]).unwrap().blocking_wait());
     let other = log.clone();
     let task = std::thread::spawn(move || {
         block_on(async { other.append_async(&vec![2; 4000]).await.unwrap().await })
     });
-    until("both wait", || log.metadata().waiting == 2);
+    until("both wait", || log.stats().waiting == 2);
     disk.clear_faults();
     gate.open();
     in_time("the appends", move || {
@@ -184,7 +185,7 @@ fn only_those_whose_records_are_durable_are_woken() {
     assert!(poll_once(&mut tickets[1]).is_pending());
     disk.clear_faults();
     second.open();
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     until("the second is woken", || log.durable() == Seq(3));
     drop(tickets);
     log.close().unwrap();

@@ -25,14 +25,14 @@ fn a_batch_larger_than_every_buffer_is_split() {
     let log = in_time("the batch", move || {
         let ticket = log.append_batch(&refs(&records)).unwrap();
         assert_eq!(ticket.seq(), Seq(500));
-        ticket.wait().unwrap();
+        ticket.blocking_wait().unwrap();
         log
     });
     assert_eq!(all(&log), payloads(1..=500));
     let segments = log.metadata().segments;
     assert!((6..=8).contains(&segments), "{segments} segments for 375 KiB in 64 KiB each");
     log.close().unwrap();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=500));
     log.close().unwrap();
 }
@@ -42,7 +42,7 @@ fn a_batch_larger_than_every_buffer_is_split() {
 #[test]
 fn an_async_batch_larger_than_every_buffer_is_split() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let mut records = batch(1..=500);
     block_on(async {
         let ticket = log.append_batch_async(&refs(&records)).await.unwrap();
@@ -61,9 +61,9 @@ fn a_batch_with_more_records_than_a_segment_holds_is_split() {
     let (mut options, _) = driven(&disk);
     options.segment_records = Some(3);
     options.index_records = 1;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let log = in_time("the batch", move || {
-        log.append_batch(&refs(&batch(1..=20))).unwrap().wait().unwrap();
+        log.append_batch(&refs(&batch(1..=20))).unwrap().blocking_wait().unwrap();
         log
     });
     assert_eq!(all(&log), payloads(1..=20));
@@ -77,14 +77,14 @@ fn a_large_batch_recycles_what_its_size_needs_and_no_more() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(8);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     // Three segments.
-    log.append_batch(&refs(&batch(1..=200))).unwrap().wait().unwrap();
+    log.append_batch(&refs(&batch(1..=200))).unwrap().blocking_wait().unwrap();
     engine.run();
     assert_eq!(log.oldest(), Seq(1));
     let before = log.metadata().segments;
     // Four more fit beside them.
-    log.append_batch(&refs(&batch(201..=440))).unwrap().wait().unwrap();
+    log.append_batch(&refs(&batch(201..=440))).unwrap().blocking_wait().unwrap();
     engine.run();
     assert!(log.metadata().segments - before <= 4);
     assert_eq!(all(&log), payloads(1..=440));
@@ -96,11 +96,11 @@ fn batches_recycle_the_ring_three_times() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(4);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let mut segments = 0;
     for round in 0..24 {
         let numbers = round * 50 + 1..=round * 50 + 50;
-        log.append_batch(&refs(&batch(numbers.clone()))).unwrap().wait().unwrap();
+        log.append_batch(&refs(&batch(numbers.clone()))).unwrap().blocking_wait().unwrap();
         engine.run();
         let kept = all(&log);
         let oldest = kept[0].0;
@@ -118,16 +118,16 @@ fn batches_recycle_the_ring_three_times() {
 fn an_atomic_batch_larger_than_a_segment_is_one_commit() {
     let (log, disk, _) = log();
     append(&log, 3);
-    let before = log.metadata().activity.commits;
+    let before = log.stats().commits;
     let records = batch(4..=300);
     let ticket = log.append_atomic(&refs(&records)).unwrap();
-    assert_eq!(ticket.wait().unwrap().seq, Seq(300));
-    assert_eq!(log.metadata().activity.commits, before + 1);
+    assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(300));
+    assert_eq!(log.stats().commits, before + 1);
     append(&log, 1);
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     drop(log);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=301));
     log.close().unwrap();
 }
@@ -137,7 +137,7 @@ fn an_atomic_batch_over_the_limit_is_refused() {
     let disk = SimDisk::new(1);
     let (mut options, _) = driven(&disk);
     options.record_limit = RECORD_LIMIT_MAX;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let half = vec![7; 48 << 20];
     let error = log.append_atomic(&[&half, &half]).unwrap_err();
     let Error::BatchTooLarge { size, limit } = error else { panic!("{error:?}") };

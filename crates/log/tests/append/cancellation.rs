@@ -57,10 +57,10 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
         };
         drop(work);
         ends += usize::from(ended);
-        assert_eq!(log.metadata().waiting, 0, "somebody is left on the list");
+        assert_eq!(log.stats().waiting, 0, "somebody is left on the list");
         // Everything accepted becomes durable without a further word.
         engine.run();
-        assert_eq!((log.durable(), log.metadata().pending), (log.accepted(), 0));
+        assert_eq!((log.durable(), log.stats().pending), (log.accepted(), 0));
         let last = log.durable().0;
         let read = all(&log);
         assert_eq!(read.len() as u64, last);
@@ -75,7 +75,7 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
 #[test]
 fn append_dropped_while_it_waits_for_space_appends_nothing() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
@@ -90,9 +90,9 @@ fn append_dropped_while_it_waits_for_space_appends_nothing() {
     for _ in 0..100 {
         let mut waits = Box::pin(log.append_async(&large));
         assert!(poll_once(&mut waits).is_pending());
-        assert_eq!(log.metadata().waiting, 1);
+        assert_eq!(log.stats().waiting, 1);
     }
-    assert_eq!((log.accepted(), log.metadata().waiting), (Seq(last), 0));
+    assert_eq!((log.accepted(), log.stats().waiting), (Seq(last), 0));
     disk.clear_faults();
     gate.open();
     block_on(log.wait_durable(last)).unwrap();
@@ -107,7 +107,7 @@ fn a_cancelled_wait_leaves_its_record_to_the_engine() {
         let disk = SimDisk::new(1);
         let mut options = small(&disk);
         options.policy = policy;
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         for seq in 1..=20 {
             let mut ticket = log.append(&payload(seq)).unwrap();
             assert_eq!(ticket.seq(), Seq(seq), "its number is known");
@@ -125,9 +125,9 @@ fn a_stream_dropped_while_it_waits_is_forgotten() {
     for _ in 0..50 {
         let mut stream = log.stream(Start::Tip).unwrap();
         assert!(stream.poll_next_unpin(&mut context()).is_pending());
-        assert_eq!(log.metadata().waiting, 1);
+        assert_eq!(log.stats().waiting, 1);
     }
-    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(log.stats().waiting, 0);
     log.close().unwrap();
 }
 
@@ -159,7 +159,7 @@ fn a_read_dropped_while_it_waits_loses_nothing() {
 fn sink_works_after_a_cancelled_flush() {
     let (log, _, engine) = log();
     let mut sink = log.sink().unwrap();
-    sink.push(&payload(1)).unwrap();
+    sink.blocking_push(&payload(1)).unwrap();
     {
         let flush = Pin::new(&mut sink);
         let polled = futures_util::Sink::<&Vec<u8>>::poll_flush(flush, &mut context());
@@ -171,11 +171,11 @@ fn sink_works_after_a_cancelled_flush() {
         Seq(1),
         "it still knows what it waits for"
     );
-    sink.push(&payload(2)).unwrap();
+    sink.blocking_push(&payload(2)).unwrap();
     engine.run();
     assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(2));
     drop(sink);
-    assert_eq!((all(&log), log.metadata().waiting), (payloads(1..=2), 0));
+    assert_eq!((all(&log), log.stats().waiting), (payloads(1..=2), 0));
     log.close().unwrap();
 }
 
@@ -187,13 +187,13 @@ fn half_of_many_waiting_streams_may_be_dropped() {
     for stream in &mut streams {
         assert!(stream.poll_next_unpin(&mut context()).is_pending());
     }
-    assert_eq!(log.metadata().waiting, 200);
+    assert_eq!(log.stats().waiting, 200);
     let mut n = 0;
     streams.retain(|_| {
         n += 1;
         n % 2 == 0
     });
-    assert_eq!(log.metadata().waiting, 100);
+    assert_eq!(log.stats().waiting, 100);
     append(&log, 1);
     for stream in &mut streams {
         let Poll::Ready(Some(Ok(batch))) = stream.poll_next_unpin(&mut context()) else {
@@ -202,6 +202,6 @@ fn half_of_many_waiting_streams_may_be_dropped() {
         assert_eq!(batch.last(), Some(Seq(2)));
     }
     drop(streams);
-    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(log.stats().waiting, 0);
     log.close().unwrap();
 }

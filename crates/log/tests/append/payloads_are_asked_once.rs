@@ -61,7 +61,7 @@ const WAYS: [Way; 8] = [
     ("append_atomic", |log, records| log.append_atomic(records)),
     ("sink", |log, records| {
         let mut sink = log.sink()?;
-        records.iter().try_for_each(|record| sink.push(*record))?;
+        records.iter().try_for_each(|record| sink.blocking_push(*record))?;
         log.barrier()
     }),
 ];
@@ -76,13 +76,13 @@ fn each(records: &[&Fickle], append: impl Fn(&Fickle) -> Result<Ticket>) -> Resu
 
 /// The log takes records, closes, and shows what it took, in another life, too.
 fn goes_on(log: Log, disk: &SimDisk, expected: &[Vec<u8>]) {
-    log.append(b"after").unwrap().wait().unwrap();
+    log.append(b"after").unwrap().blocking_wait().unwrap();
     let mut expected = expected.to_vec();
     expected.push(b"after".to_vec());
     let payloads = |log: &Log| all(log).into_iter().map(|(_, payload)| payload).collect::<Vec<_>>();
     assert_eq!(payloads(&log), expected);
     log.close().unwrap();
-    let log = Log::open(DIR, driven(disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(disk).0).open().unwrap();
     assert_eq!(payloads(&log), expected);
     log.close().unwrap();
 }
@@ -104,7 +104,7 @@ fn a_payload_that_answers_differently_is_stored_as_it_first_answered() {
             in_time(&format!("{way} of {answers:?}"), move || {
                 let (log, disk, _) = log();
                 let records = [Fickle::new(&[10]), Fickle::new(answers), Fickle::new(&[20])];
-                append(&log, &records.each_ref()).unwrap().wait().unwrap();
+                append(&log, &records.each_ref()).unwrap().blocking_wait().unwrap();
                 assert_eq!(records.each_ref().map(Fickle::asked), [1, 1, 1], "{way}");
                 let first: Vec<_> = records.iter().map(|r| r.answers[0].clone()).collect();
                 goes_on(log, &disk, &first);
@@ -119,14 +119,14 @@ fn waiting_for_room_does_not_ask_again() {
     for (way, append) in WAYS.into_iter().filter(|(way, _)| *way != "try_append") {
         in_time(way, move || {
             let disk = SimDisk::new(1);
-            let log = Log::open(DIR, small(&disk)).unwrap();
+            let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
             // Ten times what the buffers hold.
             let records: Vec<_> = (0..160).map(|_| Fickle::new(&[1000, 1])).collect();
             for chunk in records.iter().collect::<Vec<_>>().chunks(7) {
                 drop(append(&log, chunk).unwrap());
             }
             assert!(records.iter().all(|record| record.asked() == 1), "{way}");
-            log.barrier().unwrap().wait().unwrap();
+            log.barrier().unwrap().blocking_wait().unwrap();
             assert!(all(&log).iter().all(|(_, payload)| payload.len() == 1000), "{way}");
             log.close().unwrap();
         });
@@ -164,7 +164,7 @@ struct Calls(Log);
 
 impl AsRef<[u8]> for Calls {
     fn as_ref(&self) -> &[u8] {
-        self.0.append(b"within").unwrap().wait().unwrap();
+        self.0.append(b"within").unwrap().blocking_wait().unwrap();
         b"around"
     }
 }
@@ -175,9 +175,9 @@ fn a_payload_may_call_the_log() {
     in_time("appends within appends", || {
         let (log, disk, _) = log();
         let record = Calls(log.clone());
-        log.append(&record).unwrap().wait().unwrap();
-        log.append_batch(&[&record]).unwrap().wait().unwrap();
-        log.append_atomic(&[&record]).unwrap().wait().unwrap();
+        log.append(&record).unwrap().blocking_wait().unwrap();
+        log.append_batch(&[&record]).unwrap().blocking_wait().unwrap();
+        log.append_atomic(&[&record]).unwrap().blocking_wait().unwrap();
         drop(record);
         let expected = [b"within", b"around"].map(|bytes| bytes.to_vec());
         goes_on(log, &disk, &[expected.as_slice(); 3].concat());
@@ -204,7 +204,7 @@ impl Wake for Panics {
 #[test]
 fn panicking_waker_stops_no_other_caller() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let held = held(&disk);
     let waker = Waker::from(Arc::new(Panics));
     let mut first = log.append(b"first").unwrap();
@@ -216,7 +216,7 @@ fn panicking_waker_stops_no_other_caller() {
     drop(held);
     fixture::until("the second task is woken", || woken.count() > 0);
     assert!(block_on(second).is_ok() && first.is_durable());
-    log.append(b"third").unwrap().wait().unwrap();
+    log.append(b"third").unwrap().blocking_wait().unwrap();
     log.close().unwrap();
 }
 
@@ -226,7 +226,7 @@ fn panicking_waker_stops_no_caller_that_waits_for_space() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.buffers = 8;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let gate = Gate::new();
     let made = Opens(disk.clone(), gate.clone());
     let record = vec![7; 3000];
@@ -248,7 +248,7 @@ fn panicking_waker_stops_no_caller_that_waits_for_space() {
     drop(made);
     fixture::until("the second task is woken", || woken.count() > 0);
     drop(futures);
-    log.append(b"and on").unwrap().wait().unwrap();
+    log.append(b"and on").unwrap().blocking_wait().unwrap();
     log.close().unwrap();
 }
 
@@ -271,7 +271,7 @@ impl Drop for Goodbye {
 fn a_waker_may_call_the_log_as_it_goes() {
     in_time("a waker that is replaced", || {
         let disk = SimDisk::new(1);
-        let log = Log::open(DIR, small(&disk)).unwrap();
+        let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
         let held = held(&disk);
         let mut ticket = log.append(b"first").unwrap();
         let waker = Waker::from(Arc::new(Goodbye(log.clone())));

@@ -8,15 +8,20 @@
 use std::sync::Barrier;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Numbered, Seq, Start, Ticket};
+use esker_log::{Error, Log, Result, Seq, Start, Ticket};
 
 use crate::fixture::{DIR, all, append, log, payload, payloads, read_from, small};
 
-fn numbered<'a>(seq: u64, prev: u64, payload: &'a [u8]) -> Numbered<'a> {
-    Numbered { seq: Seq(seq), prev: Seq(prev), payload }
+fn append_if(log: &Log, seq: u64, prev: u64, payload: impl AsRef<[u8]>) -> Result<Ticket> {
+    log.append_if(Seq(prev), Seq(seq), payload)
 }
 
-fn sequence(outcome: esker_log::Result<Ticket>) -> (u64, u64, u64) {
+/// Numbers with payloads, as a batch takes them.
+fn numbered<const N: usize>(records: [(u64, &'static str); N]) -> [(Seq, &'static str); N] {
+    records.map(|(seq, payload)| (Seq(seq), payload))
+}
+
+fn sequence(outcome: Result<Ticket>) -> (u64, u64, u64) {
     match outcome.err() {
         Some(Error::Sequence { seq, prev, expected }) => (seq.0, prev.0, expected.0),
         other => panic!("not out of sequence: {other:?}"),
@@ -30,7 +35,7 @@ fn the_log_gives_the_next_number_from_one() {
         assert_eq!(log.append(&payload(seq)).unwrap().seq(), Seq(seq));
         assert_eq!(log.accepted(), Seq(seq));
     }
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(all(&log), payloads(1..=5));
     log.close().unwrap();
 }
@@ -40,10 +45,10 @@ fn callers_may_choose_sequence_numbers_with_gaps() {
     let (log, ..) = log();
     let mut prev = 0;
     for seq in [3, 4, 10, 1 << 40] {
-        log.append(numbered(seq, prev, &payload(seq % 100))).unwrap().wait().unwrap();
+        append_if(&log, seq, prev, &payload(seq % 100)).unwrap().blocking_wait().unwrap();
         prev = seq;
     }
-    assert_eq!(log.append(b"next").unwrap().wait().unwrap().seq, Seq((1 << 40) + 1));
+    assert_eq!(log.append(b"next").unwrap().blocking_wait().unwrap().seq, Seq((1 << 40) + 1));
     let numbers: Vec<_> = all(&log).iter().map(|(seq, _)| *seq).collect();
     assert_eq!(numbers, [3, 4, 10, 1 << 40, (1 << 40) + 1]);
     assert_eq!(log.read(10).unwrap().record().prev, Seq(4));
@@ -56,12 +61,12 @@ fn callers_may_choose_sequence_numbers_with_gaps() {
 #[test]
 fn the_first_record_may_start_anywhere() {
     let (log, ..) = log();
-    log.append(numbered(500, 499, b"first")).unwrap().wait().unwrap();
+    append_if(&log, 500, 499, b"first").unwrap().blocking_wait().unwrap();
     append(&log, 1);
     let read = log.read(500).unwrap();
     assert_eq!((read.record().prev, read.payload()), (Seq(499), &b"first"[..]));
     assert_eq!((log.last(), log.oldest()), (Some(Seq(501)), Seq(500)));
-    assert_eq!(sequence(log.append(numbered(7, 6, b"late"))), (7, 6, 501));
+    assert_eq!(sequence(append_if(&log, 7, 6, b"late")), (7, 6, 501));
     log.close().unwrap();
 }
 
@@ -69,11 +74,11 @@ fn the_first_record_may_start_anywhere() {
 fn a_number_that_is_not_above_the_one_it_follows_is_refused() {
     let (log, ..) = log();
     // Even the first record, which may start anywhere.
-    assert_eq!(sequence(log.append(numbered(3, 7, b"x"))), (3, 7, 0));
-    assert_eq!(sequence(log.append(numbered(3, 3, b"x"))), (3, 3, 0));
+    assert_eq!(sequence(append_if(&log, 3, 7, b"x")), (3, 7, 0));
+    assert_eq!(sequence(append_if(&log, 3, 3, b"x")), (3, 3, 0));
     append(&log, 7);
-    assert_eq!(sequence(log.append(numbered(3, 7, b"x"))), (3, 7, 7));
-    assert_eq!(sequence(log.append(numbered(7, 7, b"x"))), (7, 7, 7));
+    assert_eq!(sequence(append_if(&log, 3, 7, b"x")), (3, 7, 7));
+    assert_eq!(sequence(append_if(&log, 7, 7, b"x")), (7, 7, 7));
     assert_eq!(all(&log), payloads(1..=7));
     log.close().unwrap();
 }
@@ -83,8 +88,8 @@ fn a_record_that_does_not_follow_the_last_is_refused_and_nothing_is_written() {
     let (log, disk, _) = log();
     append(&log, 4);
     let before = (disk.fingerprint(), log.accepted());
-    assert_eq!(sequence(log.append(numbered(4, 3, b"behind"))), (4, 3, 4));
-    assert_eq!(sequence(log.append(numbered(9, 8, b"ahead"))), (9, 8, 4));
+    assert_eq!(sequence(append_if(&log, 4, 3, b"behind")), (4, 3, 4));
+    assert_eq!(sequence(append_if(&log, 9, 8, b"ahead")), (9, 8, 4));
     assert_eq!((disk.fingerprint(), log.accepted()), before);
     append(&log, 1);
     assert_eq!(all(&log), payloads(1..=5));
@@ -95,13 +100,13 @@ fn a_record_that_does_not_follow_the_last_is_refused_and_nothing_is_written() {
 fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable() {
     let (log, ..) = log();
     append(&log, 2);
-    let first = log.append(numbered(3, 2, &payload(3))).unwrap();
-    match log.append(numbered(8, 2, b"second")).err() {
+    let first = append_if(&log, 3, 2, &payload(3)).unwrap();
+    match append_if(&log, 8, 2, b"second").err() {
         Some(Error::Conflict { prev: Seq(2), last: Seq(3) }) => {}
         other => panic!("not a conflict: {other:?}"),
     }
-    first.wait().unwrap();
-    assert_eq!(sequence(log.append(numbered(8, 2, b"third"))), (8, 2, 3));
+    first.blocking_wait().unwrap();
+    assert_eq!(sequence(append_if(&log, 8, 2, b"third")), (8, 2, 3));
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
 }
@@ -109,16 +114,16 @@ fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable(
 /// Threads claim the same place, again and again: one of them gets it each time.
 #[test]
 fn one_of_many_appends_after_the_same_record_wins() {
-    let log = Log::open(DIR, small(&SimDisk::new(1))).unwrap();
+    let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
     let barrier = Barrier::new(4);
     let claim = |log: &Log, n: u64| -> u64 {
         let mut won = 0;
         for round in 0..200 {
             barrier.wait();
-            match log.append(numbered(round + 1, round, &[n as u8])) {
+            match append_if(&log, round + 1, round, &[n as u8]) {
                 Ok(ticket) => {
                     won += 1;
-                    ticket.wait().unwrap();
+                    ticket.blocking_wait().unwrap();
                 }
                 Err(Error::Conflict { .. } | Error::Sequence { .. }) => {}
                 Err(error) => panic!("{error}"),
@@ -140,12 +145,12 @@ fn one_of_many_appends_after_the_same_record_wins() {
 /// Producers that let the log number their records never collide.
 #[test]
 fn appends_without_sequence_numbers_never_conflict() {
-    let log = Log::open(DIR, small(&SimDisk::new(1))).unwrap();
+    let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    log.append(b"mine").unwrap().wait().unwrap();
+                    log.append(b"mine").unwrap().blocking_wait().unwrap();
                 }
             });
         }
@@ -160,11 +165,12 @@ fn nothing_of_a_batch_is_accepted_when_one_record_is_wrong() {
     let (log, disk, _) = log();
     append(&log, 2);
     let before = disk.fingerprint();
-    let wrong = [numbered(3, 2, b"a"), numbered(4, 3, b"b"), numbered(4, 4, b"c")];
-    assert_eq!(sequence(log.append_batch(&wrong)), (4, 4, 4));
-    assert_eq!(sequence(log.append_atomic(&wrong)), (4, 4, 4));
-    let gap = [numbered(3, 2, b"a"), numbered(6, 5, b"b")];
-    assert_eq!(sequence(log.append_batch(&gap)), (6, 5, 3));
+    let wrong = numbered([(3, "a"), (4, "b"), (4, "c")]);
+    assert_eq!(sequence(log.append_batch_if(Seq(2), &wrong)), (4, 4, 4));
+    assert_eq!(sequence(log.append_atomic_if(Seq(2), &wrong)), (4, 4, 4));
+    let late = numbered([(6, "b")]);
+    assert_eq!(sequence(log.append_batch_if(Seq(5), &late)), (6, 5, 2));
+    assert_eq!(sequence(log.append_atomic_if(Seq(5), &late)), (6, 5, 2));
     let large = vec![0; (1 << 20) + 1];
     let large = [b"small".to_vec(), large];
     assert!(matches!(log.append_batch(&large.each_ref()), Err(Error::TooLarge { .. })));
@@ -178,11 +184,11 @@ fn nothing_of_a_batch_is_accepted_when_one_record_is_wrong() {
 #[test]
 fn batch_may_choose_its_sequence_numbers() {
     let (log, ..) = log();
-    let records = [numbered(10, 9, b"a"), numbered(12, 10, b"b"), numbered(13, 12, b"c")];
-    let ticket = log.append_batch(&records).unwrap();
-    assert_eq!(ticket.wait().unwrap().seq, Seq(13));
-    let more = [numbered(20, 13, b"d"), numbered(21, 20, b"e")];
-    assert_eq!(log.append_atomic(&more).unwrap().wait().unwrap().seq, Seq(21));
+    let records = numbered([(10, "a"), (12, "b"), (13, "c")]);
+    let ticket = log.append_batch_if(Seq(9), &records).unwrap();
+    assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(13));
+    let more = numbered([(20, "d"), (21, "e")]);
+    assert_eq!(log.append_atomic_if(Seq(13), &more).unwrap().blocking_wait().unwrap().seq, Seq(21));
     let numbers: Vec<_> = all(&log).iter().map(|(seq, _)| *seq).collect();
     assert_eq!(numbers, [10, 12, 13, 20, 21]);
     log.close().unwrap();
@@ -192,11 +198,11 @@ fn batch_may_choose_its_sequence_numbers() {
 fn an_empty_batch_is_fine() {
     let (log, ..) = log();
     let none: [&[u8]; 0] = [];
-    assert_eq!(log.append_batch(&none).unwrap().wait().unwrap().seq, Seq(0));
-    assert_eq!(log.append_atomic(&none).unwrap().wait().unwrap().seq, Seq(0));
+    assert_eq!(log.append_batch(&none).unwrap().blocking_wait().unwrap().seq, Seq(0));
+    assert_eq!(log.append_atomic(&none).unwrap().blocking_wait().unwrap().seq, Seq(0));
     append(&log, 3);
-    assert_eq!(log.append_batch(&none).unwrap().wait().unwrap().seq, Seq(3));
-    assert_eq!(log.append_atomic(&none).unwrap().wait().unwrap().seq, Seq(3));
+    assert_eq!(log.append_batch(&none).unwrap().blocking_wait().unwrap().seq, Seq(3));
+    assert_eq!(log.append_atomic(&none).unwrap().blocking_wait().unwrap().seq, Seq(3));
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
 }
@@ -204,14 +210,13 @@ fn an_empty_batch_is_fine() {
 #[test]
 fn no_sequence_number_follows_the_largest() {
     let (log, ..) = log();
-    let last = numbered(u64::MAX, u64::MAX - 1, b"last");
-    log.append(last).unwrap().wait().unwrap();
+    append_if(&log, u64::MAX, u64::MAX - 1, b"last").unwrap().blocking_wait().unwrap();
     assert!(matches!(log.append(b"more"), Err(Error::Sequence { .. })));
     assert!(matches!(log.append_batch(&[b"more"]), Err(Error::Sequence { .. })));
     assert_eq!(log.read(u64::MAX).unwrap().payload(), b"last");
     let mut stream = log.stream(Start::Oldest).unwrap();
-    assert_eq!(stream.next_blocking().unwrap().last(), Some(Seq(u64::MAX)));
-    let more = stream.next_timeout(std::time::Duration::from_millis(10)).err();
+    assert_eq!(stream.blocking_next().unwrap().last(), Some(Seq(u64::MAX)));
+    let more = stream.blocking_next_timeout(std::time::Duration::from_millis(10)).err();
     assert!(matches!(more, Some(Error::Timeout)), "{more:?}");
     log.close().unwrap();
 }

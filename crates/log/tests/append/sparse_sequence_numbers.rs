@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Numbered, Reader, Result, Seq, Start, repair, verify};
+use esker_log::{Error, Log, ReadOnlyLog, Result, Seq, Start, repair, verify};
 
 use crate::fixture::{self, DIR, all, driven, payload};
 
@@ -25,12 +25,12 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
     let kept: Vec<u64> = numbers.iter().copied().filter(|seq| *seq > trim).collect();
     let last = *numbers.last().unwrap();
     let oldest = kept.first().copied().unwrap_or(last + 1);
-    let reader = Reader::open(DIR, driven(disk).0).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(driven(disk).0).open().unwrap();
     assert_eq!((log.oldest(), reader.oldest()), (Seq(oldest), Seq(oldest)), "behind {trim}");
     assert_eq!(all(log).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), kept);
     assert_eq!(reader.stored().0, kept.len() as u64, "stat, behind {trim}");
     let report = verify(DIR, &driven(disk).0).unwrap();
-    assert!(report.damage.is_empty(), "{:?}", report.damage);
+    assert!(report.corruption.is_empty(), "{:?}", report.corruption);
     assert_eq!(report.records, kept.len() as u64, "verify, behind {trim}");
     for seq in 1..last + 3 {
         let trimmed = seq <= trim;
@@ -63,12 +63,11 @@ fn every_way_of_reading_agrees() {
     for step in [1, 7] {
         for cut in [0, 5, 14, 40, 101, 150, 280] {
             let disk = SimDisk::new(1);
-            let log = Log::open(DIR, driven(&disk).0).unwrap();
+            let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
             let numbers: Vec<u64> = (0..40).map(|n| 20 + n * step).collect();
             let mut prev = Seq(0);
             for seq in &numbers {
-                let record = Numbered { seq: Seq(*seq), prev, payload: &payload(*seq) };
-                log.append(record).unwrap().wait().unwrap();
+                log.append_if(prev, Seq(*seq), payload(*seq)).unwrap().blocking_wait().unwrap();
                 prev = Seq(*seq);
             }
             agree(&disk, &log, &numbers, 0);
@@ -82,7 +81,7 @@ fn every_way_of_reading_agrees() {
             let trim = if cut == 0 { 0 } else { trim };
             agree(&disk, &log, &numbers, trim);
             log.close().unwrap();
-            let log = Log::open(DIR, driven(&disk).0).unwrap();
+            let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
             agree(&disk, &log, &numbers, trim);
             log.close().unwrap();
         }
@@ -93,13 +92,13 @@ fn every_way_of_reading_agrees() {
 #[test]
 fn oldest_record_after_a_gap() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     fixture::append(&log, 6);
     log.close().unwrap();
     let segment = std::path::Path::new(DIR).join("00000000000000000001.seg");
     disk.flip_bit(&segment, (4096 + 80) * 8).unwrap();
     repair(DIR, &driven(&disk).0).unwrap();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(log.oldest(), Seq(2));
-    assert_eq!(Reader::open(DIR, driven(&disk).0).unwrap().oldest(), Seq(2));
+    assert_eq!(ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap().oldest(), Seq(2));
 }

@@ -23,7 +23,7 @@ fn ticket_has_its_sequence_number_before_it_is_durable() {
     let position = ticket.position();
     assert_eq!((ticket.seq(), ticket.is_durable()), (Seq(3), false));
     assert_eq!((log.accepted(), log.durable()), (Seq(3), Seq(2)));
-    let appended = ticket.wait().unwrap();
+    let appended = ticket.blocking_wait().unwrap();
     assert_eq!((appended.seq, appended.position), (Seq(3), position));
     assert_eq!(log.durable(), Seq(3));
     assert_eq!(log.read_at(position).unwrap().payload(), payload(3));
@@ -34,13 +34,13 @@ fn ticket_has_its_sequence_number_before_it_is_durable() {
 fn awaited_records_survive_a_power_cut() {
     let (log, disk, _) = log();
     let waited = log.append(&payload(1)).unwrap();
-    waited.wait().unwrap();
+    waited.blocking_wait().unwrap();
     let kept = log.append(&payload(2)).unwrap();
     assert!(!kept.is_durable());
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     drop((kept, log));
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=1));
     log.close().unwrap();
 }
@@ -50,9 +50,9 @@ fn one_wait_covers_everything_before_it() {
     let (log, ..) = log();
     let tickets: Vec<_> = (1..=5).map(|seq| log.append(&payload(seq)).unwrap()).collect();
     let mut tickets = tickets.into_iter().rev();
-    tickets.next().unwrap().wait().unwrap();
+    tickets.next().unwrap().blocking_wait().unwrap();
     assert!(tickets.all(|ticket| ticket.is_durable()));
-    assert_eq!(log.metadata().activity.commits, 1);
+    assert_eq!(log.stats().commits, 1);
     log.close().unwrap();
 }
 
@@ -60,7 +60,7 @@ fn one_wait_covers_everything_before_it() {
 fn waits_need_no_runtime_and_no_engine_thread() {
     let (log, _, engine) = log();
     // Blocking: the caller commits by itself.
-    log.append(&payload(1)).unwrap().wait().unwrap();
+    log.append(&payload(1)).unwrap().blocking_wait().unwrap();
     // As a future: whoever has the engine does, and wakes the task.
     let mut ticket = log.append(&payload(2)).unwrap();
     assert!(poll_once(&mut ticket).is_pending());
@@ -82,7 +82,7 @@ fn a_ticket_can_be_awaited_under_every_policy() {
         let disk = SimDisk::new(1);
         let mut options = small(&disk);
         options.policy = policy;
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         let log = in_time("awaiting", move || {
             block_on(async {
                 let appended = log.append_async(&payload(1)).await.unwrap().await.unwrap();
@@ -90,13 +90,13 @@ fn a_ticket_can_be_awaited_under_every_policy() {
                 drop(log.append(&payload(2)).unwrap());
                 log.barrier().unwrap().await.unwrap();
             });
-            log.append(&payload(3)).unwrap().wait_timeout(LONG).unwrap();
+            log.append(&payload(3)).unwrap().blocking_wait_timeout(LONG).unwrap();
             log
         });
         disk.power_cut(Persist::Nothing);
         disk.power_on();
         drop(log);
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         assert_eq!(all(&log), payloads(1..=3), "{policy:?}");
         log.close().unwrap();
     }
@@ -106,15 +106,16 @@ fn a_ticket_can_be_awaited_under_every_policy() {
 #[test]
 fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
     drop(log.append(&payload(1)).unwrap());
     assert!(gate.wait_for(1, LONG));
-    let late = log.append(&payload(2)).unwrap().wait_timeout(Duration::from_millis(20)).err();
+    let late =
+        log.append(&payload(2)).unwrap().blocking_wait_timeout(Duration::from_millis(20)).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
-    let late = log.append(&payload(3)).unwrap().wait_timeout(Duration::ZERO).err();
+    let late = log.append(&payload(3)).unwrap().blocking_wait_timeout(Duration::ZERO).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(3)));
     disk.clear_faults();
@@ -127,7 +128,7 @@ fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
 #[test]
 fn dropped_ticket_leaves_no_waiter() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     for seq in 1..=20 {
         drop(log.append(&payload(seq)).unwrap());
     }
@@ -140,7 +141,7 @@ fn dropped_ticket_leaves_no_waiter() {
 #[test]
 fn kept_ticket_that_is_never_polled_leaves_no_waiter() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let kept: Vec<_> = (1..=5).map(|seq| log.append(&payload(seq)).unwrap()).collect();
     until("they are durable", || kept.iter().all(|ticket| ticket.is_durable()));
     log.close().unwrap();
@@ -152,12 +153,12 @@ fn flush_is_a_barrier_for_everything_accepted_before() {
     let kept: Vec<_> = (1..=9).map(|seq| log.append(&payload(seq)).unwrap()).collect();
     let flush = log.barrier().unwrap();
     let behind = log.append(&payload(10)).unwrap();
-    assert_eq!(flush.wait().unwrap().seq, Seq(9));
+    assert_eq!(flush.blocking_wait().unwrap().seq, Seq(9));
     assert!(kept.iter().all(|ticket| ticket.is_durable()));
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     drop((kept, behind, log));
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert!(all(&log).starts_with(&payloads(1..=9)));
     log.close().unwrap();
 }
@@ -165,11 +166,11 @@ fn flush_is_a_barrier_for_everything_accepted_before() {
 #[test]
 fn a_flush_of_nothing_is_done_at_once_and_writes_nothing() {
     let (log, disk, _) = log();
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     append(&log, 1);
     let before = disk.operations();
     for _ in 0..3 {
-        assert_eq!(log.barrier().unwrap().wait().unwrap().seq, Seq(1));
+        assert_eq!(log.barrier().unwrap().blocking_wait().unwrap().seq, Seq(1));
     }
     assert_eq!(disk.operations(), before);
     log.close().unwrap();
@@ -180,5 +181,5 @@ fn a_ticket_outlives_the_handles_of_its_log() {
     let (log, ..) = log();
     let ticket = log.append(&payload(1)).unwrap();
     drop(log);
-    assert_eq!(in_time("the ticket", move || ticket.wait()).unwrap().seq, Seq(1));
+    assert_eq!(in_time("the ticket", move || ticket.blocking_wait()).unwrap().seq, Seq(1));
 }

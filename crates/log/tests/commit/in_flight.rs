@@ -13,7 +13,7 @@ fn open(disk: &SimDisk, set: impl FnOnce(&mut Options)) -> Log {
     let mut options = small(disk);
     options.engine = Some(Engine::new(2).unwrap());
     set(&mut options);
-    Log::open(DIR, options).unwrap()
+    Log::builder(DIR).options(options).open().unwrap()
 }
 
 /// Two commits: the first hangs, before or after it reached the disk; the second is done.
@@ -48,7 +48,7 @@ fn second_fails(disk: &SimDisk, log: &Log) -> (Gate, [Ticket; 2]) {
 
 /// Commits that the disk took.
 fn written(log: &Log) -> u64 {
-    log.metadata().activity.commits
+    log.stats().commits
 }
 
 #[test]
@@ -59,19 +59,19 @@ fn commit_is_durable_once_all_commits_before_it_are() {
     let _opens = Opens(disk.clone(), gate.clone());
     assert!(!second.is_durable());
     assert_eq!(log.durable(), Seq(1));
-    assert_eq!(log.metadata().activity.records, 1);
-    let second = match second.wait_timeout(std::time::Duration::from_millis(20)) {
+    assert_eq!(log.stats().records, 1);
+    let second = match second.blocking_wait_timeout(std::time::Duration::from_millis(20)) {
         Err(Error::Timeout) => log.barrier().unwrap(),
         other => panic!("{other:?}"),
     };
     gate.open();
     in_time("both", move || {
-        first.wait().unwrap();
-        second.wait().unwrap();
+        first.blocking_wait().unwrap();
+        second.blocking_wait().unwrap();
     });
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
@@ -91,10 +91,13 @@ fn power_cut_drops_every_unit_after_a_missing_commit() {
         let after = disk.fork(7);
         after.power_cut(Persist::Nothing);
         after.power_on();
-        let survivor = Log::open(DIR, driven(&after).0).unwrap();
+        let survivor = Log::builder(DIR).options(driven(&after).0).open().unwrap();
         assert_eq!(all(&survivor), payloads(survive));
         let next = survivor.durable().0 + 1;
-        assert_eq!(survivor.append(&payload(next)).unwrap().wait().unwrap().seq, Seq(next));
+        assert_eq!(
+            survivor.append(&payload(next)).unwrap().blocking_wait().unwrap().seq,
+            Seq(next)
+        );
         survivor.close().unwrap();
         gate.open();
         drop(tickets);
@@ -111,15 +114,15 @@ fn failed_commit_leaves_the_commit_before_it_durable() {
     assert!(fixture::poll_once(&mut first).is_pending());
     gate.open();
     in_time("both", move || {
-        assert_eq!(first.wait().unwrap().seq, Seq(2));
-        let error = second.wait().unwrap_err();
+        assert_eq!(first.blocking_wait().unwrap().seq, Seq(2));
+        let error = second.blocking_wait().unwrap_err();
         assert!(matches!(error, Error::Io(_)) && is_eio(&error), "{error:?}");
     });
     assert_eq!(log.durable(), Seq(2));
     assert!(matches!(log.append(b"x"), Err(Error::Poisoned(_))));
     assert!(log.close().is_err());
     disk.clear_faults();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert!(all(&log).starts_with(&payloads(1..=2)));
     log.close().unwrap();
 }
@@ -135,14 +138,14 @@ fn commit_after_a_failed_one_is_never_durable() {
     disk.power_cut(Persist::Nothing);
     gate.open();
     in_time("both", move || {
-        first.wait().unwrap_err();
-        second.wait().unwrap_err();
+        first.blocking_wait().unwrap_err();
+        second.blocking_wait().unwrap_err();
     });
     assert_eq!(log.durable(), Seq(1));
     drop(log);
     disk.clear_faults();
     disk.power_on();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=1));
     log.close().unwrap();
 }
@@ -161,10 +164,10 @@ fn close_waits_for_every_commit_in_flight() {
     gate.open();
     in_time("close", move || {
         close.join().unwrap().unwrap_err();
-        first.wait().unwrap();
+        first.blocking_wait().unwrap();
     });
     drop((log, second));
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert!(all(&log).starts_with(&payloads(1..=2)));
     log.close().unwrap();
 }
@@ -195,7 +198,7 @@ fn second_commit_starts_once_it_is_as_large_as_the_first() {
     gate.open();
     in_time("all", move || {
         for ticket in tickets {
-            ticket.wait().unwrap();
+            ticket.blocking_wait().unwrap();
         }
     });
     assert_eq!(written(&log), before + 2);
@@ -223,8 +226,8 @@ fn one_commit_in_flight_without_dsync() {
     assert_eq!(written(&log), before);
     gate.open();
     in_time("both", move || {
-        first.wait().unwrap();
-        second.wait().unwrap();
+        first.blocking_wait().unwrap();
+        second.blocking_wait().unwrap();
     });
     log.close().unwrap();
 }

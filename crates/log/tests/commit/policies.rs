@@ -15,7 +15,7 @@ fn open(policy: Policy) -> (Log, SimDisk, Engine) {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.policy = policy;
-    (Log::open(DIR, options).unwrap(), disk, engine)
+    (Log::builder(DIR).options(options).open().unwrap(), disk, engine)
 }
 
 fn append_and_drop(log: &Log, numbers: std::ops::RangeInclusive<u64>) {
@@ -30,7 +30,7 @@ fn after_the_worst_cut(log: Log, disk: &SimDisk, engine: &Engine) -> usize {
     disk.power_on();
     engine.stop();
     drop(log);
-    let log = Log::open(DIR, driven(disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(disk).0).open().unwrap();
     let left = all(&log);
     assert_eq!(left, payloads(1..=left.len() as u64));
     log.close().unwrap();
@@ -42,7 +42,7 @@ fn always_commits_records_without_a_waiter() {
     let (log, disk, engine) = open(Policy::Always);
     append_and_drop(&log, 1..=10);
     engine.run();
-    assert_eq!((log.durable(), log.metadata().pending), (Seq(10), 0));
+    assert_eq!((log.durable(), log.stats().pending), (Seq(10), 0));
     assert_eq!(after_the_worst_cut(log, &disk, &engine), 10);
 }
 
@@ -52,7 +52,7 @@ fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
     append_and_drop(&log, 1..=4);
     engine.run();
     engine.advance(Duration::from_secs(3600));
-    assert_eq!((log.durable(), log.metadata().pending), (Seq(0), 4));
+    assert_eq!((log.durable(), log.stats().pending), (Seq(0), 4));
     append_and_drop(&log, 5..=5);
     engine.run();
     assert_eq!(log.durable(), Seq(5));
@@ -68,14 +68,14 @@ fn batch_bounds_the_records_at_risk() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.policy = Policy::Batch(5.try_into().unwrap());
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
     append_and_drop(&log, 1..=5);
     assert!(gate.wait_for(1, LONG));
     append_and_drop(&log, 6..=9);
-    assert_eq!(log.metadata().pending, 9);
+    assert_eq!(log.stats().pending, 9);
     assert!(matches!(log.try_append(&payload(10)), Err(Error::Full)));
     let late = log.append_timeout(&payload(10), Duration::from_millis(20)).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
@@ -83,7 +83,7 @@ fn batch_bounds_the_records_at_risk() {
     disk.clear_faults();
     gate.open();
     let log = in_time("appending", move || {
-        log.append(&payload(10)).unwrap().wait().unwrap();
+        log.append(&payload(10)).unwrap().blocking_wait().unwrap();
         log
     });
     assert_eq!(all(&log), payloads(1..=10));
@@ -96,11 +96,11 @@ fn waits_and_barriers_commit_a_batch_that_is_not_full() {
     let (log, _, engine) = open(Policy::Batch(1000.try_into().unwrap()));
     let first = log.append(&payload(1)).unwrap();
     let log = in_time("a wait", move || {
-        first.wait().unwrap();
+        first.blocking_wait().unwrap();
         log
     });
     append_and_drop(&log, 2..=2);
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(log.durable(), Seq(2));
     engine.stop();
 }
@@ -131,7 +131,7 @@ fn periodic_commits_by_its_own_timer() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.policy = Policy::Periodic(Duration::from_millis(5));
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     for seq in 1..=3 {
         drop(log.append(&payload(seq)).unwrap());
         block_on(log.wait_durable(seq)).unwrap();
@@ -146,10 +146,10 @@ fn os_buffered_writes_and_syncs_only_on_request() {
     append_and_drop(&log, 1..=10);
     engine.run();
     assert_eq!((disk.stats().syncs, log.durable()), (synced, Seq(0)));
-    assert_eq!(log.metadata().activity.records, 10, "handed to the system");
+    assert_eq!(log.stats().records, 10, "handed to the system");
     // Readers see durable records, here too.
     assert_eq!(all(&log), []);
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(log.durable(), Seq(10));
     // One sync of the segment, and one of the watermark page: no unit says that it is durable.
     assert_eq!(disk.stats().syncs, synced + 2);
@@ -167,7 +167,7 @@ fn records_written_under_os_buffered_survive_the_process() {
     disk.power_on();
     engine.stop();
     drop(log);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=10));
     log.close().unwrap();
 }

@@ -23,7 +23,7 @@ fn preallocator_without_a_file_descriptor_fails_nothing() {
     let disk = SimDisk::new(1);
     let (mut options, _) = driven(&disk);
     options.tail_cache = 1 << 20;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     disk.inject(Fault::on(Op::Open, Effect::Os(TOO_MANY_FILES)));
     append(&log, 12);
     disk.clear_faults();
@@ -31,7 +31,7 @@ fn preallocator_without_a_file_descriptor_fails_nothing() {
     assert_eq!(all(&log), payloads(1..=212));
     assert!(log.metadata().segments > 2);
     log.close().unwrap();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=212));
     log.close().unwrap();
 }
@@ -43,7 +43,7 @@ fn a_disk_that_hangs_stops_no_timer_of_another_log() {
     let engine = Engine::new(2).unwrap();
     let mut options = small(&hung);
     options.engine = Some(engine.clone());
-    let stuck = Log::open(DIR, options).unwrap();
+    let stuck = Log::builder(DIR).options(options).open().unwrap();
     let gate = Gate::new();
     let _opens = Opens(hung.clone(), gate.clone());
 
@@ -51,7 +51,7 @@ fn a_disk_that_hangs_stops_no_timer_of_another_log() {
     let mut options = small(&disk);
     options.engine = Some(engine);
     options.policy = Policy::Periodic(Duration::from_millis(20));
-    let log = Log::open("/other", options).unwrap();
+    let log = Log::builder("/other").options(options).open().unwrap();
     for seq in 1..=5 {
         // The thread that would have watched the timer is the one that commits.
         let kept = log.append(&payload(seq)).unwrap();
@@ -78,7 +78,7 @@ impl Wake for Holds {
 #[test]
 fn waker_may_drop_the_last_handle() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let waker = Waker::from(Arc::new(Holds(Mutex::new(Some(log.clone())))));
     let mut ticket = log.append(&payload(1)).unwrap();
     let poll = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
@@ -88,7 +88,7 @@ fn waker_may_drop_the_last_handle() {
         waker.wake();
     }
     let disk = in_time("the close", move || {
-        until("the lock is free", || match Log::open(DIR, small(&disk)) {
+        until("the lock is free", || match Log::builder(DIR).options(small(&disk)).open() {
             Ok(log) => {
                 log.recovery().prior_shutdown == PriorShutdown::Clean && log.durable().0 == 1
             }
@@ -96,7 +96,7 @@ fn waker_may_drop_the_last_handle() {
         });
         disk
     });
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=1));
     log.close().unwrap();
 }
@@ -162,19 +162,19 @@ fn panic_in_the_preallocator_hangs_nothing() {
     let mut options = small(&disk);
     options.disk = Arc::new(Trap(disk.clone()));
     options.engine = Some(Engine::new(1).unwrap());
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let durable = in_time("close", move || {
         // More than half of the 16 blocks of a segment, and fewer than all.
         for seq in 1..=12 {
             let Ok(ticket) = log.append(&payload(seq)) else { break };
-            drop(ticket.wait());
+            drop(ticket.blocking_wait());
         }
         until("the trap", || log.barrier().is_err());
         let durable = log.durable().0;
         drop(log.close());
         durable
     });
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert!(all(&log).starts_with(&payloads(1..=durable)));
     log.close().unwrap();
 }
@@ -184,12 +184,12 @@ fn panic_in_the_preallocator_hangs_nothing() {
 fn memory_that_only_a_reader_holds_is_counted() {
     let disk = SimDisk::new(1);
     let (options, _) = driven(&disk);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 1);
     let batch = log.stream(Start::Oldest).unwrap().try_next().unwrap().unwrap();
     append(&log, 100);
-    let held = log.metadata().memory_bytes;
+    let held = log.stats().memory_bytes;
     drop(batch);
-    assert_eq!(held - log.metadata().memory_bytes, 8 << 10);
+    assert_eq!(held - log.stats().memory_bytes, 8 << 10);
     log.close().unwrap();
 }

@@ -152,7 +152,7 @@ fn never_left_undurable(policy: Policy, dsync: bool) {
     options.dsync = dsync;
     options.engine = Some(esker_log::Engine::manual());
     options.segment_size = 256 << 10;
-    let log = Log::open(dir.path().join("log"), options).unwrap();
+    let log = Log::builder(dir.path().join("log")).options(options).open().unwrap();
     let mut durable_steps = 0;
     for n in 0..200 {
         calls.lock().unwrap().clear();
@@ -210,7 +210,7 @@ fn the_simulated_disk_counts_the_same() {
         let (mut options, _) = driven(&disk);
         options.dsync = dsync;
         options.segment_size = 64 << 20;
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         let before = disk.stats();
         append(&log, 200);
         let after = disk.stats();
@@ -241,7 +241,7 @@ fn calls_of_an_append(policy: Policy, dsync: bool) -> Vec<(Call, PathBuf)> {
     options.dsync = dsync;
     options.direct = esker_log::Direct::Off;
     options.engine = Some(esker_log::Engine::manual());
-    let log = Log::open(dir.path().join("log"), options).unwrap();
+    let log = Log::builder(dir.path().join("log")).options(options).open().unwrap();
     append(&log, 20);
     calls.lock().unwrap().clear();
     append(&log, 1);
@@ -288,7 +288,7 @@ fn a_segments_name_is_durable_before_it_is_used() {
     options.engine = Some(esker_log::Engine::manual());
     options.segment_size = 64 << 10;
     options.retention.segments = Some(3);
-    let log = Log::open(dir.path().join("log"), options).unwrap();
+    let log = Log::builder(dir.path().join("log")).options(options).open().unwrap();
     append(&log, 200);
     log.close().unwrap();
     let calls = calls.lock().unwrap();

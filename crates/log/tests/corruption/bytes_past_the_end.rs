@@ -195,12 +195,12 @@ fn units_of_a_recycled_file_never_return() {
     let open = |disk: &SimDisk, engine: &Engine| {
         let mut options = options(disk, engine);
         options.retention.segments = Some(2);
-        Log::open(DIR, options).unwrap()
+        Log::builder(DIR).options(options).open().unwrap()
     };
     let engine = Engine::manual();
     let log = open(&disk.process(), &engine);
     for n in 0..60u64 {
-        log.append(&sample::payload("recycled", n, 4000)).unwrap().wait().unwrap();
+        log.append(&sample::payload("recycled", n, 4000)).unwrap().blocking_wait().unwrap();
         engine.run();
     }
     let first = log.metadata().after.0;

@@ -74,7 +74,7 @@ fn is_told(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Result<(
         Place::Header(_) | Place::Unit(..) => sample.clean,
         _ => return matches!(opened, Opened::Whole).then_some(()).ok_or(format!("{opened:?}")),
     };
-    if matters && opened.damage().is_none() {
+    if matters && opened.corruption().is_none() {
         return Err(format!("nobody was told: {opened:?}"));
     }
     Ok(())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Engine, Error, Log, OnCorruption, Options, Reader, Seq, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, Options, ReadOnlyLog, Seq, repair, verify};
 
 use crate::corruption_kit::edits::{delete, put};
 use crate::corruption_kit::map::{in_dir, segment_path};
@@ -50,23 +50,23 @@ fn must_exist(disk: &SimDisk, engine: &Engine) -> Options {
 fn a_second_writer_of_the_same_process_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
-    let log = Log::open(&dir, Options::default()).unwrap();
-    log.append(b"first").unwrap().wait().unwrap();
-    is_locked(Log::open(&dir, Options::default()), &dir);
+    let log = Log::open(&dir).unwrap();
+    log.append(b"first").unwrap().blocking_wait().unwrap();
+    is_locked(Log::open(&dir), &dir);
     assert!(matches!(repair(&dir, &Options::default()), Err(Error::Locked { .. })));
     // The first is none the worse for it, and readers need no lock.
-    log.append(b"second").unwrap().wait().unwrap();
-    let reader = Reader::open(&dir, Options::default()).unwrap();
+    log.append(b"second").unwrap().blocking_wait().unwrap();
+    let reader = ReadOnlyLog::open(&dir).unwrap();
     assert_eq!(&*reader.read(2).unwrap(), b"second");
     log.close().unwrap();
-    assert_eq!(Log::open(&dir, Options::default()).unwrap().durable(), Seq(2));
+    assert_eq!(Log::open(&dir).unwrap().durable(), Seq(2));
 }
 
 #[test]
 fn a_second_writer_of_another_process_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
-    let log = Log::open(&dir, Options::default()).unwrap();
+    let log = Log::open(&dir).unwrap();
     let child = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -86,7 +86,7 @@ fn a_second_writer_of_another_process_is_refused() {
 #[ignore = "the other process of a_second_writer_of_another_process_is_refused"]
 fn second_writer_process() {
     let dir = std::env::var_os(CHILD).unwrap();
-    is_locked(Log::open(&dir, Options::default()), Path::new(&dir));
+    is_locked(Log::open(&dir), Path::new(&dir));
     println!("refused as locked");
 }
 
@@ -101,7 +101,7 @@ fn refused_writer_writes_nothing() {
         let engine = Engine::manual();
         let mut options = options(&disk, &engine);
         options.on_corruption = on_corruption;
-        match Log::open(DIR, options) {
+        match Log::builder(DIR).options(options).open() {
             Err(Error::Locked { .. } | Error::Corrupted(_)) => {}
             other => panic!("{other:?}"),
         }
@@ -118,8 +118,8 @@ fn a_file_where_the_directory_should_be() {
     let mut must = Options::default();
     must.must_exist = true;
     for options in [Options::default(), must] {
-        not_a_log(Log::open(&file, options.clone()), at);
-        not_a_log(Reader::open(&file, options.clone()), at);
+        not_a_log(Log::builder(&file).options(options.clone()).open(), at);
+        not_a_log(ReadOnlyLog::builder(&file).options(options.clone()).open(), at);
         not_a_log(verify(&file, &options), at);
         not_a_log(repair(&file, &options), at);
     }
@@ -145,8 +145,8 @@ fn a_directory_with_other_files_is_left_alone() {
         disk.create_dir(Path::new(DIR)).unwrap();
         put(&disk, &in_dir(name), b"dear");
         let before = disk.fingerprint();
-        not_a_log(Log::open(DIR, options(&disk, &engine)), DIR);
-        not_a_log(Reader::open(DIR, options(&disk, &engine)), DIR);
+        not_a_log(Log::builder(DIR).options(options(&disk, &engine)).open(), DIR);
+        not_a_log(ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open(), DIR);
         not_a_log(verify(DIR, &options(&disk, &engine)), DIR);
         not_a_log(repair(DIR, &options(&disk, &engine)), DIR);
         assert_eq!(disk.fingerprint(), before, "{name}");
@@ -177,18 +177,18 @@ fn unknown_files_in_the_directory_of_a_log_are_kept() {
 fn an_empty_directory_becomes_a_log_unless_one_must_exist() {
     let engine = Engine::manual();
     let disk = SimDisk::new(1);
-    let missing = not_a_log(Log::open(DIR, must_exist(&disk, &engine)), DIR);
+    let missing = not_a_log(Log::builder(DIR).options(must_exist(&disk, &engine)).open(), DIR);
     assert!(missing.contains("no such directory"), "{missing}");
-    not_a_log(Reader::open(DIR, options(&disk, &engine)), DIR);
+    not_a_log(ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open(), DIR);
     not_a_log(verify(DIR, &options(&disk, &engine)), DIR);
     not_a_log(repair(DIR, &options(&disk, &engine)), DIR);
     assert!(disk.files(Path::new(DIR)).is_err(), "it was made");
 
     disk.create_dir(Path::new(DIR)).unwrap();
-    let empty = not_a_log(Log::open(DIR, must_exist(&disk, &engine)), DIR);
+    let empty = not_a_log(Log::builder(DIR).options(must_exist(&disk, &engine)).open(), DIR);
     assert!(empty.contains("empty"), "{empty}");
     for outcome in [
-        Reader::open(DIR, options(&disk, &engine)).map(drop),
+        ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().map(drop),
         verify(DIR, &options(&disk, &engine)).map(drop),
         repair(DIR, &options(&disk, &engine)).map(drop),
     ] {
@@ -196,8 +196,8 @@ fn an_empty_directory_becomes_a_log_unless_one_must_exist() {
     }
     assert!(disk.files(Path::new(DIR)).unwrap().is_empty(), "something was left in it");
 
-    Log::open(DIR, options(&disk, &engine)).unwrap().close().unwrap();
-    Log::open(DIR, must_exist(&disk, &engine)).unwrap().close().unwrap();
+    Log::builder(DIR).options(options(&disk, &engine)).open().unwrap().close().unwrap();
+    Log::builder(DIR).options(must_exist(&disk, &engine)).open().unwrap().close().unwrap();
 }
 
 #[test]
@@ -208,13 +208,13 @@ fn lost_manifest_is_corruption_and_not_a_new_log() {
         let engine = Engine::manual();
         let before = disk.fingerprint();
         for options in [options(&disk, &engine), must_exist(&disk, &engine)] {
-            match Log::open(DIR, options) {
+            match Log::builder(DIR).options(options).open() {
                 Err(Error::Corrupted(damage)) => assert_eq!(damage.file, manifest),
                 other => panic!("{other:?}"),
             }
         }
         for outcome in [
-            Reader::open(DIR, options(&disk, &engine)).map(drop),
+            ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().map(drop),
             verify(DIR, &options(&disk, &engine)).map(drop),
         ] {
             match outcome {
@@ -223,7 +223,7 @@ fn lost_manifest_is_corruption_and_not_a_new_log() {
             }
         }
         assert_eq!(disk.fingerprint(), before, "{}", sample.name);
-        assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest);
+        assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest_rebuilt);
         check_log(&open(&disk, OnCorruption::Fail).unwrap(), &sample.items).unwrap();
         goes_on(&sample, disk, sample.items.clone()).unwrap();
     }
@@ -242,7 +242,8 @@ fn garbage_in_a_segment_names_the_file() {
                 answers::Opened::Refused(damage) => damage,
                 other => panic!("{other:?}"),
             };
-            let error = Log::open(DIR, options(&disk, &engine)).unwrap_err().to_string();
+            let error =
+                Log::builder(DIR).options(options(&disk, &engine)).open().unwrap_err().to_string();
             assert!(error.contains(&file.display().to_string()), "{error}");
             assert_eq!((reported.file, reported.offset), (file.clone(), 0));
         }
@@ -259,7 +260,7 @@ fn a_directory_in_the_place_of_a_file_is_an_error_and_not_a_panic() {
         let _ = disk.open_dir(Path::new(DIR)).unwrap().unlink(name);
         disk.create_dir(&in_dir(name)).unwrap();
         let before = disk.fingerprint();
-        assert!(Log::open(DIR, options(&disk, &engine)).is_err(), "{name}");
+        assert!(Log::builder(DIR).options(options(&disk, &engine)).open().is_err(), "{name}");
         assert_eq!(disk.fingerprint(), before, "{name}");
     }
 }
@@ -269,7 +270,7 @@ fn unknown_files_on_the_real_disk_are_treated_alike() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("thesis.new"), b"dear").unwrap();
     let options = Options::on(Arc::new(StdDisk::new()));
-    not_a_log(Log::open(dir.path(), options), dir.path().to_str().unwrap());
+    not_a_log(Log::builder(dir.path()).options(options).open(), dir.path().to_str().unwrap());
     let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert_eq!(names.len(), 1, "{names:?}");
 }

@@ -29,7 +29,7 @@ const CHANGES: [Change; 12] = [
     ("in periods", |options| options.policy = Policy::Periodic(Duration::from_millis(5))),
     ("with the system's buffers", |options| options.policy = Policy::OsBuffered),
     ("small records", |options| options.record_limit = 10),
-    ("a full check", |options| options.validate = OpenCheck::Full),
+    ("a full check", |options| options.check = OpenCheck::Full),
 ];
 
 #[test]
@@ -42,12 +42,15 @@ fn log_reopens_with_any_other_options() {
                 let engine = Engine::manual();
                 let mut options = options(&disk, &engine);
                 change(&mut options);
-                let log = Log::open(DIR, options).map_err(|error| format!("{error:?}"))?;
+                let log = Log::builder(DIR)
+                    .options(options)
+                    .open()
+                    .map_err(|error| format!("{error:?}"))?;
                 check_log(&log, &sample.items)?;
                 let mut items = sample.items.clone();
                 for n in 0..3u8 {
                     let prev = log.accepted().0;
-                    let ticket = log.append(&[n; 5]).and_then(|ticket| ticket.wait());
+                    let ticket = log.append(&[n; 5]).and_then(|ticket| ticket.blocking_wait());
                     let seq = ticket.map_err(|error| format!("{error:?}"))?.seq.0;
                     items.push(Item::Record { seq, prev, payload: vec![n; 5] });
                 }
@@ -70,8 +73,11 @@ fn smaller_ring_drops_and_reports_the_oldest_segments() {
             let engine = Engine::manual();
             let mut options = options(&disk, &engine);
             options.retention.segments = Some(2);
-            let log = Log::open(DIR, options).map_err(|error| format!("{error:?}"))?;
-            log.append(b"on").and_then(|ticket| ticket.wait()).map_err(|e| format!("{e:?}"))?;
+            let log =
+                Log::builder(DIR).options(options).open().map_err(|error| format!("{error:?}"))?;
+            log.append(b"on")
+                .and_then(|ticket| ticket.blocking_wait())
+                .map_err(|e| format!("{e:?}"))?;
             engine.run();
             let after = log.metadata().after.0;
             if after == 0 || log.metadata().segments > 2 {

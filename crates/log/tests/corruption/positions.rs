@@ -4,7 +4,7 @@
 //! come back as another, or the log's end moves. Where a log ends it finds out by itself.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_log::{Engine, Error, OnCorruption, Position, Reader, Start};
+use esker_log::{Engine, Error, OnCorruption, Position, ReadOnlyLog, Start};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::repairs::{self, goes_on};
@@ -63,19 +63,19 @@ fn end_of_the_log_is_found_at_open() {
     // Append two, reopen, append a third, read all three.
     let disk = esker_disk::sim::SimDisk::new(1);
     let engine = Engine::manual();
-    let log = esker_log::Log::open(DIR, options(&disk, &engine)).unwrap();
-    let first = log.append(b"one").unwrap().wait().unwrap();
-    log.append(b"two").unwrap().wait().unwrap();
+    let log = esker_log::Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
+    let first = log.append(b"one").unwrap().blocking_wait().unwrap();
+    log.append(b"two").unwrap().blocking_wait().unwrap();
     let end = log.metadata().position;
     log.close().unwrap();
 
-    let log = esker_log::Log::open(DIR, options(&disk, &engine)).unwrap();
+    let log = esker_log::Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     assert_eq!(log.metadata().position, end);
-    log.append(b"three").unwrap().wait().unwrap();
+    log.append(b"three").unwrap().blocking_wait().unwrap();
     for (seq, payload) in [(1, "one"), (2, "two"), (3, "three")] {
         assert_eq!(&*log.read(seq).unwrap(), payload.as_bytes());
     }
     assert_eq!(&*log.read_at(first.position).unwrap(), b"one");
-    let reader = Reader::open(DIR, options(&disk, &engine)).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     assert_eq!(reader.durable().0, 3);
 }

@@ -68,8 +68,8 @@ fn cut_all(sample: &Sample) -> Cases {
 /// After a clean close any byte of the log that is missing is corruption.
 fn is_told(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> Result<(), String> {
     let reported = match sample.map.place(file, length as u64) {
-        Place::Manifest => opened.damage().is_some(),
-        Place::Header(_) | Place::Unit(..) => !sample.clean || opened.damage().is_some(),
+        Place::Manifest => opened.corruption().is_some(),
+        Place::Header(_) | Place::Unit(..) => !sample.clean || opened.corruption().is_some(),
         _ => matches!(opened, Opened::Whole),
     };
     if reported { Ok(()) } else { Err(format!("the answer is {opened:?}")) }

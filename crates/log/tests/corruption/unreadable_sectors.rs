@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Reader, Start};
+use esker_log::{Engine, Error, Log, ReadOnlyLog, Start};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::answers::begins;
@@ -41,7 +41,7 @@ fn is_loud(error: &Error) -> bool {
 /// All is read, or the missing part is reported.
 fn reported(sample: &Sample, disk: &SimDisk, claim: u64) -> Result<(), String> {
     let engine = Engine::manual();
-    match Reader::open(DIR, options(disk, &engine)) {
+    match ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open() {
         Ok(reader) => {
             let read = reading::of_reader(&reader, 0)?;
             begins(&sample.items, &read)?;
@@ -58,7 +58,7 @@ fn reported(sample: &Sample, disk: &SimDisk, claim: u64) -> Result<(), String> {
     }
     let disk = disk.fork(1);
     let before = disk.fingerprint();
-    let log = match Log::open(DIR, options(&disk, &engine)) {
+    let log = match Log::builder(DIR).options(options(&disk, &engine)).open() {
         Ok(log) => log,
         Err(error) if is_loud(&error) && disk.fingerprint() == before => return Ok(()),
         Err(error) => return Err(format!("{error:?}, or the files were changed")),

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, Reader, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, repair, verify};
 
 use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
@@ -40,10 +40,10 @@ fn content(sample: &Sample, number: u64) -> Vec<u8> {
 fn refusal(disk: &SimDisk) -> Error {
     let engine = Engine::manual();
     let before = disk.fingerprint();
-    let reader = Reader::open(DIR, options(disk, &engine)).unwrap_err();
+    let reader = ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open().unwrap_err();
     let report = verify(DIR, &options(disk, &engine)).unwrap_err();
     assert_eq!(disk.fingerprint(), before, "reading changed the files");
-    let opening = Log::open(DIR, options(disk, &engine)).unwrap_err();
+    let opening = Log::builder(DIR).options(options(disk, &engine)).open().unwrap_err();
     let repairing = repair(DIR, &options(disk, &engine)).unwrap_err();
     let reported = format!("{opening:?}");
     for other in [reader, report, repairing] {
@@ -118,12 +118,12 @@ fn two_exchanged_segments_are_reported() {
                     let report = verify(DIR, &options(&disk, &engine));
                     let report = report.map_err(|error| format!("{error:?}"))?;
                     let names = |number| {
-                        report.damage.iter().any(|damage| damage.file == segment_path(number))
+                        report.corruption.iter().any(|damage| damage.file == segment_path(number))
                     };
                     if !names(*a) || !names(*b) {
-                        return Err(format!("verify tells of {:?}", report.damage));
+                        return Err(format!("verify tells of {:?}", report.corruption));
                     }
-                    match Log::open(DIR, options(&disk, &engine)) {
+                    match Log::builder(DIR).options(options(&disk, &engine)).open() {
                         Err(Error::Corrupted(_)) => {}
                         other => return Err(format!("opening: {other:?}")),
                     }
@@ -233,16 +233,16 @@ fn all_or_reported(now: &Sample, disk: &SimDisk) -> Result<(), String> {
     let engine = Engine::manual();
     let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
     let copy = disk.fork(1);
-    match Log::open(DIR, options(&copy, &engine)) {
+    match Log::builder(DIR).options(options(&copy, &engine)).open() {
         Ok(log) => repairs::check_log(&log, &now.items)?,
-        Err(Error::Corrupted(_)) if report.damage.is_empty() => {
+        Err(Error::Corrupted(_)) if report.corruption.is_empty() => {
             return Err("opening refuses, and verify finds nothing".into());
         }
         Err(Error::Corrupted(_)) => {
             let engine = Engine::manual();
             let copy = disk.fork(2);
             repair(DIR, &options(&copy, &engine)).map_err(|error| format!("repair: {error:?}"))?;
-            let log = Log::open(DIR, options(&copy, &engine));
+            let log = Log::builder(DIR).options(options(&copy, &engine)).open();
             drop(log.map_err(|error| format!("after repair: {error:?}"))?);
         }
         Err(other) => return Err(format!("{other:?}")),
@@ -290,7 +290,7 @@ fn segment_of_a_diverged_copy_is_corruption() {
             cases.run(format!("clean: {}, {edit}", now.clean), || {
                 let engine = Engine::manual();
                 let copy = disk.fork(1);
-                match Log::open(DIR, options(&copy, &engine)) {
+                match Log::builder(DIR).options(options(&copy, &engine)).open() {
                     Ok(log) => return Err(format!("it opens: {:?}", log.recovery())),
                     Err(Error::Corrupted(_)) => {}
                     Err(other) => return Err(format!("{other:?}")),
@@ -309,10 +309,10 @@ fn foreign_segment_with_the_highest_number() {
         let (disk, _) = replace(&sample, &segment_path(number), &sample::payload("stray", 1, 9000));
         let engine = Engine::manual();
         let copy = disk.fork(1);
-        match Log::open(DIR, options(&copy, &engine)) {
+        match Log::builder(DIR).options(options(&copy, &engine)).open() {
             Ok(log) => {
                 repairs::check_log(&log, &sample.items).unwrap();
-                log.append(b"on").unwrap().wait().unwrap();
+                log.append(b"on").unwrap().blocking_wait().unwrap();
             }
             Err(Error::Corrupted(damage)) => assert_eq!(damage.file, segment_path(number)),
             Err(error) => panic!("{error:?}"),
@@ -348,12 +348,12 @@ fn first_of_two_corrupted_headers_is_reported() {
             let (disk, _) = flip(&sample, &file, 60, 1);
             disk.flip_bit(&segment_path(second.number), 70 * 8).unwrap();
             let engine = Engine::manual();
-            match Log::open(DIR, options(&disk.fork(1), &engine)) {
+            match Log::builder(DIR).options(options(&disk.fork(1), &engine)).open() {
                 Err(Error::Corrupted(damage)) => assert_eq!(damage.file, file),
                 other => panic!("{other:?}"),
             }
-            let reader = Reader::open(DIR, options(&disk, &engine)).unwrap();
-            assert_eq!(reader.damage().map(|damage| damage.file), Some(file));
+            let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();
+            assert_eq!(reader.corruption().map(|damage| damage.file), Some(file));
             assert_eq!(reader.durable().0, first.prev_seq, "it goes on behind what is lost");
         }
     }

@@ -71,9 +71,9 @@ fn harm_all(sample: &Sample) -> Cases {
             cases.run(format!("{}, {edit}: {value:?}", sample.name), || {
                 let opened = ask(sample, &disk, &edit, Asking::Owner)?;
                 let reported = match sample.map.place(&file, field.start as u64) {
-                    Place::Manifest => opened.damage().is_some(),
+                    Place::Manifest => opened.corruption().is_some(),
                     Place::Header(_) | Place::Unit(..) => {
-                        !sample.clean || opened.damage().is_some()
+                        !sample.clean || opened.corruption().is_some()
                     }
                     _ => matches!(opened, Opened::Whole),
                 };

@@ -52,21 +52,21 @@ fn bound(options: &Options) -> usize {
 /// Units of one record each, all durable when this returns. Under `OsBuffered` one sync, at the
 /// end, makes all of them durable.
 fn fill(log: &Log, engine: &Engine, from: u64) {
-    let buffered = log.metadata().activity.syncs;
+    let buffered = log.stats().syncs;
     for seq in from..from + RECORDS {
         let ticket = log.append(&payload("bound", seq, 900 + (seq as usize * 701) % 5000)).unwrap();
         drop(ticket);
         engine.run();
     }
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     engine.run();
-    assert!(log.metadata().activity.syncs > buffered);
+    assert!(log.stats().syncs > buffered);
 }
 
 /// A log after the power cut. Everything in it was acknowledged.
 fn cut(disk: &SimDisk, life: Life, with: impl Fn(&SimDisk, &Engine) -> Options) -> u64 {
     let engine = Engine::manual();
-    let mut log = Log::open(DIR, with(&disk.process(), &engine)).unwrap();
+    let mut log = Log::builder(DIR).options(with(&disk.process(), &engine)).open().unwrap();
     fill(&log, &engine, 1);
     let mut last = RECORDS;
     if life != Life::Fresh {
@@ -77,7 +77,7 @@ fn cut(disk: &SimDisk, life: Life, with: impl Fn(&SimDisk, &Engine) -> Options) 
         } else {
             log.close().unwrap();
         }
-        log = Log::open(DIR, with(&disk.process(), &engine)).unwrap();
+        log = Log::builder(DIR).options(with(&disk.process(), &engine)).open().unwrap();
         assert_eq!(log.durable().0, last);
         if life != Life::Reopened {
             fill(&log, &engine, last + 1);
@@ -104,7 +104,7 @@ fn flipped_bit_costs_no_more_units_than_guaranteed() {
                     options.policy = policy;
                     options.dsync = dsync;
                     options.segment_records = Some(7);
-                    options.validate = OpenCheck::Full;
+                    options.check = OpenCheck::Full;
                     options
                 };
                 let last = cut(&disk, life, with);
@@ -123,16 +123,16 @@ fn flipped_bit_costs_no_more_units_than_guaranteed() {
                             let engine = Engine::manual();
                             let options = with(&disk, &engine);
                             let report = verify(DIR, &options).map_err(|e| format!("{e:?}"))?;
-                            let verifies = report.damage.is_empty();
+                            let verifies = report.corruption.is_empty();
                             let claim = map.claim_without(file, &(at..at + 1));
-                            match Log::open(DIR, options.clone()) {
+                            match Log::builder(DIR).options(options.clone()).open() {
                                 Err(Error::Corrupted(_)) if verifies => {
                                     Err("verify finds nothing".into())
                                 }
                                 Err(Error::Corrupted(_)) => Ok(()),
                                 Err(other) => Err(format!("{other:?}")),
                                 Ok(_) if !verifies => {
-                                    Err(format!("opens, and verify says {:?}", report.damage))
+                                    Err(format!("opens, and verify says {:?}", report.corruption))
                                 }
                                 Ok(log) if log.durable().0 < claim => Err(format!(
                                     "up to {claim} was durable, and {} is",
@@ -166,14 +166,14 @@ fn torn_watermark_page_keeps_the_previous_bound() {
     let with = |disk: &SimDisk, engine: &Engine| {
         let mut options = options(disk, engine);
         options.policy = Policy::OsBuffered;
-        options.validate = OpenCheck::Full;
+        options.check = OpenCheck::Full;
         options
     };
     for seed in 0..6 {
         let lived = |cut: Option<CutPoint>| {
             let disk = SimDisk::new(seed);
             let engine = Engine::manual();
-            let log = Log::open(DIR, with(&disk.process(), &engine)).unwrap();
+            let log = Log::builder(DIR).options(with(&disk.process(), &engine)).open().unwrap();
             fill(&log, &engine, 1);
             drop(log.append(b"one more").unwrap());
             engine.run();
@@ -181,7 +181,7 @@ fn torn_watermark_page_keeps_the_previous_bound() {
             if let Some(cut) = cut {
                 disk.cut_power_at(cut, Persist::Torn);
             }
-            let flushed = log.barrier().and_then(|ticket| ticket.wait());
+            let flushed = log.barrier().and_then(|ticket| ticket.blocking_wait());
             assert_eq!(flushed.is_ok(), cut.is_none());
             let to = disk.operations();
             if cut.is_none() {
@@ -205,7 +205,7 @@ fn torn_watermark_page_keeps_the_previous_bound() {
                     let flipped = disk.flip_bit(&segment_path(segment.number), at * 8);
                     flipped.map_err(|error| error.to_string())?;
                     let engine = Engine::manual();
-                    match Log::open(DIR, with(&disk, &engine)) {
+                    match Log::builder(DIR).options(with(&disk, &engine)).open() {
                         // The torn sector may be unreadable, which is reported first.
                         Err(Error::Corrupted(_) | Error::Io(_)) => Ok(()),
                         Ok(log) => Err(format!("it opens, up to {}", log.durable())),

@@ -25,7 +25,7 @@ fn killed_at(operation: u64) -> Option<SimDisk> {
     let disk = SimDisk::new(operation);
     disk.kill_at(CutPoint::Before(operation));
     let engine = Engine::manual();
-    if let Ok(log) = Log::open(DIR, handing_over(&disk, &engine)) {
+    if let Ok(log) = Log::builder(DIR).options(handing_over(&disk, &engine)).open() {
         for n in 0..7 {
             drop(log.append(&payload("handed over", n, 300)));
             engine.run();
@@ -40,7 +40,7 @@ fn killed_at(operation: u64) -> Option<SimDisk> {
 
 fn recover(disk: &SimDisk) -> Result<(), Error> {
     let engine = Engine::manual();
-    let opened = Log::open(DIR, handing_over(disk, &engine)).map(drop);
+    let opened = Log::builder(DIR).options(handing_over(disk, &engine)).open().map(drop);
     engine.stop();
     opened
 }

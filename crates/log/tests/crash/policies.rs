@@ -205,7 +205,7 @@ fn batch_waits_at_its_bound() {
         Ok(engine) => engine,
         Err(error) => panic!("{error}"),
     };
-    let opened = Log::open(DIR, config.options(Arc::new(disk.clone()), &engine));
+    let opened = Log::builder(DIR).options(config.options(Arc::new(disk.clone()), &engine)).open();
     let Ok(log) = opened else { panic!("{opened:?}") };
     let gate = Gate::new();
     disk.inject(Fault::on(Op::Sync, Effect::Block(gate.clone())).path(".seg"));
@@ -220,7 +220,7 @@ fn batch_waits_at_its_bound() {
     assert!(matches!(log.try_append(b"one too many"), Err(Error::Full)));
     let waited = log.append_timeout(b"one too many", Duration::from_millis(20));
     assert!(matches!(waited, Err(Error::Timeout)), "{waited:?}");
-    assert_eq!(log.metadata().pending, 2 * BATCH - 1);
+    assert_eq!(log.stats().pending, 2 * BATCH - 1);
     gate.open();
     assert!(accept().is_ok());
 }

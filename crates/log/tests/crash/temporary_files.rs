@@ -28,7 +28,7 @@ fn aside(disk: &SimDisk) -> Vec<String> {
 /// Opens the log, which is whole; then power fails, and comes back.
 fn nothing_is_aside(sample: &Sample, disk: &SimDisk) -> Result<(), String> {
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(&disk.process(), &engine));
+    let log = Log::builder(DIR).options(options(&disk.process(), &engine)).open();
     let log = log.map_err(|error| format!("{error:?}"))?;
     check_log(&log, &sample.items)?;
     let open = aside(disk);

@@ -22,7 +22,7 @@ fn handing_over(disk: &SimDisk, engine: &Engine, validate: OpenCheck) -> Options
     let mut options = options(&disk.process(), engine);
     (options.direct, options.dsync) = (Direct::Off, false);
     options.policy = Policy::OsBuffered;
-    options.validate = validate;
+    options.check = validate;
     options
 }
 
@@ -45,7 +45,8 @@ fn cut_power(disk: &SimDisk, log: Log, engine: &Engine, persist: Persist) {
 /// whole. Gives the first record, and where the second stood.
 fn torn_in_the_middle() -> (SimDisk, Item, u64) {
     let (disk, engine) = (SimDisk::new(3), Engine::manual());
-    let log = Log::open(DIR, handing_over(&disk, &engine, OpenCheck::Quick)).unwrap();
+    let log =
+        Log::builder(DIR).options(handing_over(&disk, &engine, OpenCheck::Quick)).open().unwrap();
     let items: Vec<_> = (1..=3).map(|seq| hand_over(&log, &engine, "first", seq)).collect();
     cut_power(&disk, log, &engine, Persist::Everything);
     let map = Map::of(&disk);
@@ -57,7 +58,7 @@ fn torn_in_the_middle() -> (SimDisk, Item, u64) {
 /// The next life has one record, and a record in the place of the torn one; then power fails.
 fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate: OpenCheck) {
     let engine = Engine::manual();
-    let log = Log::open(DIR, handing_over(disk, &engine, validate)).unwrap();
+    let log = Log::builder(DIR).options(handing_over(disk, &engine, validate)).open().unwrap();
     let cut = log.recovery().truncated_tail.clone().unwrap();
     assert_eq!((cut.offset, log.recovery().last.0), (torn, 1), "{cut:?}");
     check_log(&log, std::slice::from_ref(first)).unwrap();
@@ -65,7 +66,7 @@ fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate
     cut_power(disk, log, &engine, persist);
 
     let engine = Engine::manual();
-    let log = Log::open(DIR, handing_over(disk, &engine, validate)).unwrap();
+    let log = Log::builder(DIR).options(handing_over(disk, &engine, validate)).open().unwrap();
     let last = log.recovery().last.0;
     assert!((1..=2).contains(&last), "the log ends with {last}");
     check_log(&log, &[first.clone(), second][..last as usize]).unwrap();
@@ -107,8 +108,8 @@ fn later_durable_bound_makes_a_torn_unit_corruption() {
     for validate in [OpenCheck::Quick, OpenCheck::Full] {
         let (disk, engine) = (disk.fork(1), Engine::manual());
         let mut options = options(&disk, &engine);
-        options.validate = validate;
-        match Log::open(DIR, options) {
+        options.check = validate;
+        match Log::builder(DIR).options(options).open() {
             Err(Error::Corrupted(damage)) => {
                 let reported = (damage.file, damage.offset, damage.after.0);
                 assert_eq!(reported, (file.clone(), torn.at.start as u64, 1));

@@ -67,7 +67,7 @@ impl SimEnv {
                 drop(ticket);
                 engine.run();
             }
-            Flush => drop(log.barrier()?.wait()?),
+            Flush => drop(log.barrier()?.blocking_wait()?),
             TruncateBefore(seq) => {
                 self.dropped = self.dropped.max(seq - 1);
                 log.truncate_before(seq)?;
@@ -79,7 +79,7 @@ impl SimEnv {
     /// One life: what opening left is there, and the steps are gone through until power fails.
     fn live(&mut self, steps: &[Step]) -> Result<(), String> {
         let engine = Engine::manual();
-        let lived = match Log::open(DIR, self.options(&engine)) {
+        let lived = match Log::builder(DIR).options(self.options(&engine)).open() {
             Ok(log) => self.go(&log, &engine, steps),
             Err(_) if !self.disk.is_on() => Ok(()),
             Err(error) => Err(format!("{error:?}")),

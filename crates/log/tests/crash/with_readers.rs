@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Batch, Engine, Log, Options, Result, Start, Stream};
+use esker_log::{Batch, Engine, Log, LogStream, Options, Result, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{DIR, all, block_on, follows, in_time, payload, payloads, small};
@@ -26,14 +26,14 @@ fn options(disk: &SimDisk, seed: u64) -> (Options, Engine) {
 }
 
 /// Reads until an error; the number of the last record that it was given.
-fn follow(mut stream: Stream, mut last: u64, next: fn(&mut Stream) -> Result<Batch>) -> u64 {
+fn follow(mut stream: LogStream, mut last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u64 {
     while let Ok(batch) = next(&mut stream) {
         last = follows(&batch, last);
     }
     last
 }
 
-fn waiting(stream: &mut Stream) -> Result<Batch> {
+fn waiting(stream: &mut LogStream) -> Result<Batch> {
     block_on(stream.next()).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
     std::thread::scope(|scope| {
         let readers = [
             scope.spawn(|| follow(log.stream(Start::Oldest).unwrap(), 0, waiting)),
-            scope.spawn(|| follow(log.stream(Start::Oldest).unwrap(), 0, Stream::next_blocking)),
+            scope.spawn(|| follow(log.stream(Start::Oldest).unwrap(), 0, LogStream::blocking_next)),
             scope.spawn(|| {
                 // Comes late to a place that others have passed.
                 let stream = log.stream(Start::Oldest).unwrap();
@@ -54,7 +54,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
         let tip = log.stream(Start::Tip).unwrap();
         let tips = scope.spawn(move || follow(tip, begin, waiting));
         for seq in begin + 1..=begin + RECORDS {
-            let appended = log.append(&payload(seq)).and_then(|ticket| ticket.wait());
+            let appended = log.append(&payload(seq)).and_then(|ticket| ticket.blocking_wait());
             if appended.is_err() {
                 break;
             }
@@ -64,7 +64,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
             disk.power_cut(Persist::Nothing);
         }
         // Whoever read everything hears of the end by the next commit.
-        drop(log.append(&[]).and_then(|ticket| ticket.wait()));
+        drop(log.append(&[]).and_then(|ticket| ticket.blocking_wait()));
         readers.into_iter().chain([tips]).map(|reader| reader.join().unwrap()).max().unwrap()
     })
 }
@@ -80,7 +80,7 @@ fn records_given_to_a_reader_survive_a_power_cut() {
                 let mut given = 0;
                 for life_number in 0..2 {
                     let (options, engine) = options(&disk, seed);
-                    let log = Log::open(DIR, options).unwrap();
+                    let log = Log::builder(DIR).options(options).open().unwrap();
                     assert!(log.durable().0 >= given, "seed {seed}: {given} was handed out");
                     let at = disk.operations() + 20 + (seed * 97 + life_number * 41) % SPAN;
                     let how = if seed % 4 < 2 { Persist::Random } else { Persist::Nothing };
@@ -94,7 +94,7 @@ fn records_given_to_a_reader_survive_a_power_cut() {
             }
         });
         let (options, _engine) = options(&disk, seed);
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         let there = all(&log);
         assert!(there.len() as u64 >= given, "seed {seed}: {given} was handed out");
         assert_eq!(there, payloads(1..=log.durable().0), "seed {seed}");

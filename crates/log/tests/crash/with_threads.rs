@@ -58,7 +58,7 @@ fn append_some(log: &Log, reported: &Reported, mut rng: Rng, thread: u64) {
             ticket
         };
         match ticket {
-            Ok(ticket) if rng.percent(60) => match ticket.wait_timeout(HANG) {
+            Ok(ticket) if rng.percent(60) => match ticket.blocking_wait_timeout(HANG) {
                 Ok(appended) => drop(reported.durable.fetch_max(appended.seq.0, Ordering::SeqCst)),
                 Err(Error::Timeout) => panic!("a waiter was forgotten"),
                 Err(_) => return,
@@ -74,7 +74,9 @@ fn life_of_threads(sim_env: &mut SimEnv, plan: Plan, rng: &mut Rng) -> Result<()
     let reported = Reported::default();
     let engine = Engine::new(2).map_err(|error| error.to_string())?;
     plan.arm(&sim_env.disk);
-    let opened = Log::open(DIR, sim_env.config.options(Arc::new(sim_env.disk.process()), &engine));
+    let opened = Log::builder(DIR)
+        .options(sim_env.config.options(Arc::new(sim_env.disk.process()), &engine))
+        .open();
     if let Ok(log) = &opened {
         std::thread::scope(|scope| {
             for thread in 0..4 {

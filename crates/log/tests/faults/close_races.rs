@@ -39,10 +39,12 @@ fn rounds(member: u64, test: impl Fn(&Log, &mut Rng)) {
     for round in 0..ROUNDS {
         let mut rng = Rng::new(member * ROUNDS + round);
         let disk = config.disk(round);
-        let log = match Log::open(DIR, config.options(Arc::new(disk.clone()), &engine)) {
-            Ok(log) => log,
-            Err(error) => panic!("{error}"),
-        };
+        let log =
+            match Log::builder(DIR).options(config.options(Arc::new(disk.clone()), &engine)).open()
+            {
+                Ok(log) => log,
+                Err(error) => panic!("{error}"),
+            };
         disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").after(rng.below(2)));
         drop(log.append(b"committed by the engine"));
         // The engine's thread is on its way: meet it at different places.
@@ -67,7 +69,7 @@ fn close_returns_while_the_commit_fails() {
 fn waits_return_while_the_commit_fails() {
     for_each_round(|log, rng| {
         let ticket = if rng.percent(50) { log.barrier() } else { log.append(b"another") };
-        let waited = ticket.and_then(|ticket| ticket.wait_timeout(HANG));
+        let waited = ticket.and_then(|ticket| ticket.blocking_wait_timeout(HANG));
         assert!(!matches!(waited, Err(Error::Timeout)), "{waited:?}");
     });
 }

@@ -56,7 +56,7 @@ fn failed_commit_returns_the_cause_and_later_calls_return_poisoned() {
         sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
         let mut tickets = std::mem::take(&mut life.kept).into_iter();
         for ticket in tickets.by_ref() {
-            match ticket.wait() {
+            match ticket.blocking_wait() {
                 Err(Error::Io(cause)) => {
                     assert!(is_cause(&cause, op, effect), "{cause:?}");
                     assert!(cause.path().to_string_lossy().ends_with(".seg"), "{cause:?}");
@@ -77,7 +77,8 @@ fn records_staged_after_the_failed_commit_return_poisoned() {
         go(&mut sim_env, &mut life, &keep(1));
         sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
         let kept = std::mem::take(&mut life.kept);
-        let reported: Vec<_> = kept.into_iter().map(|ticket| ticket.wait().err()).collect();
+        let reported: Vec<_> =
+            kept.into_iter().map(|ticket| ticket.blocking_wait().err()).collect();
         match &reported[..] {
             [Some(Error::Io(first)), Some(Error::Poisoned(second))] => {
                 assert!(is_cause(first, op, effect), "{first:?}");
@@ -93,7 +94,7 @@ fn failed_log_stays_failed() {
     for_each_failure(|mut sim_env, mut life, op, effect| {
         sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
         go(&mut sim_env, &mut life, &keep(1));
-        drop(life.kept.pop().map(|ticket| ticket.wait()));
+        drop(life.kept.pop().map(|ticket| ticket.blocking_wait()));
         let (syncs, writes) = (sim_env.disk.stats().syncs, sim_env.disk.stats().writes);
         for _ in 0..3 {
             life.engine.run();
@@ -113,7 +114,7 @@ fn reopen_recovers_from_a_failure() {
             go(&mut sim_env, &mut life, &keep(2));
             sim_env.disk.inject(Fault::on(op, effect.clone()).path(".seg").nth(1));
             for ticket in std::mem::take(&mut life.kept) {
-                assert!(ticket.wait().is_err());
+                assert!(ticket.blocking_wait().is_err());
             }
             let recovered = exit_and_recover(&mut sim_env, Some(life), exit);
             assert_eq!(recovered, Ok(()), "{} {op:?} {effect:?}", sim_env.config);

@@ -82,7 +82,7 @@ fn check_goes_on(sim_env: &mut SimEnv, life: &mut Life) -> Result<(), String> {
             return Err(format!("{call} on a full disk gives {outcome:?}"));
         }
     }
-    let flushed = life.log.barrier().and_then(esker_log::Ticket::wait);
+    let flushed = life.log.barrier().and_then(esker_log::Ticket::blocking_wait);
     flushed.map_err(|error| format!("flush on a full disk: {error:?}"))?;
     sim_env.observe(life).map_err(|stop| format!("{stop:?}"))?;
     let seen = sim_env.read_all(&life.log, Start::Oldest).map_err(|stop| format!("{stop:?}"))?;

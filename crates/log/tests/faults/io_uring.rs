@@ -56,9 +56,9 @@ fn abandoned(dir: &Path, mode: (Direct, bool)) {
     let mut options = options(mode);
     let engine = Engine::new(1).unwrap();
     options.engine = Some(engine.clone());
-    let log = Log::open(dir, options).unwrap();
+    let log = Log::builder(dir).options(options).open().unwrap();
     for seq in 1..=BEFORE {
-        log.append(&payload(seq)).unwrap().wait().unwrap();
+        log.append(&payload(seq)).unwrap().blocking_wait().unwrap();
     }
     engine.stop();
 }
@@ -83,7 +83,7 @@ struct Life {
 /// Opens, appends, waits now and then, closes; ends with the first failure.
 fn live(dir: &Path, options: Options) -> Life {
     let mut life = Life { asked: BEFORE, durable: BEFORE, whole: false };
-    let log = match Log::open(dir, options) {
+    let log = match Log::builder(dir).options(options).open() {
         Ok(log) => log,
         Err(Error::Io(_) | Error::NoSpace { .. }) => return life,
         Err(error) => unreachable!("{error}"),
@@ -103,10 +103,10 @@ fn go_on(log: &Log, life: &mut Life) -> esker_log::Result<()> {
         life.asked = seq;
         let ticket = log.append(&payload(seq))?;
         if seq.is_multiple_of(3) {
-            life.durable = ticket.wait()?.seq.0;
+            life.durable = ticket.blocking_wait()?.seq.0;
         }
     }
-    log.barrier()?.wait()?;
+    log.barrier()?.blocking_wait()?;
     life.durable = RECORDS;
     // Readers go through the ring, too.
     for seq in 1..=RECORDS {
@@ -119,7 +119,7 @@ fn go_on(log: &Log, life: &mut Life) -> esker_log::Result<()> {
 fn check(dir: &Path, options: &Options, life: Life, what: &str) {
     let mut behind = Vec::new();
     for round in 0..2_u64 {
-        let log = Log::open(dir, options.clone()).unwrap();
+        let log = Log::builder(dir).options(options.clone()).open().unwrap();
         let found = all(&log);
         let last = found.len() as u64 - behind.len() as u64;
         assert!((life.durable..=life.asked).contains(&last), "{what}: {life:?}, {last} recovered");
@@ -129,7 +129,7 @@ fn check(dir: &Path, options: &Options, life: Life, what: &str) {
             assert!(wanted.unwrap_or(&payload(*seq)) == bytes, "{what}: record {seq} is another");
         }
         let next = (found.len() as u64 + 1, vec![round as u8; 2000]);
-        assert_eq!(log.append(&next.1).unwrap().wait().unwrap().seq, Seq(next.0));
+        assert_eq!(log.append(&next.1).unwrap().blocking_wait().unwrap().seq, Seq(next.0));
         behind.push(next);
         if round == 0 {
             log.close().unwrap();
@@ -239,7 +239,7 @@ fn a_late_write_while_everything_is_dropped() {
                 held.disk = disk;
                 let gate = Gate::new();
                 abandoned(&place, mode);
-                let log = Log::open(&place, held).unwrap();
+                let log = Log::builder(&place).options(held).open().unwrap();
                 let _opens = Opens(gate.clone());
                 faults.strike(op, nth, late(gate.clone()));
                 let (asked, kept) = begin_and_cancel(&log);
@@ -256,7 +256,7 @@ fn a_late_write_while_everything_is_dropped() {
                 let closer = std::thread::spawn(move || in_time("the last handle", || drop(log)));
                 gate.open();
                 closer.join().unwrap();
-                let durable = kept.into_iter().filter_map(|ticket| ticket.wait().ok());
+                let durable = kept.into_iter().filter_map(|ticket| ticket.blocking_wait().ok());
                 let durable = durable.map(|appended| appended.seq.0).max().unwrap_or(BEFORE);
                 let life = Life { asked, durable, whole: true };
                 check(&place, &options(mode), life, &what);
@@ -324,7 +324,7 @@ fn another_log_on_the_same_rings_goes_on() {
         options.disk = disk.clone();
         options
     };
-    let other = Log::open(dir.path().join("other"), on_it(MODES[0])).unwrap();
+    let other = Log::builder(dir.path().join("other")).options(on_it(MODES[0])).open().unwrap();
     append(&other, 20);
     faults.strike(Op::Write, 30, Strike::Fail(EIO));
     abandoned(&dir.path().join("log"), MODES[1]);

@@ -31,7 +31,7 @@ fn fill(log: &Log) -> u64 {
     loop {
         let seq = log.accepted().0 + 1;
         match log.append(&payload(seq)) {
-            Ok(ticket) => drop(ticket.wait().unwrap()),
+            Ok(ticket) => drop(ticket.blocking_wait().unwrap()),
             Err(error) => {
                 let Error::NoSpace { durable, .. } = error else { panic!("{error:?}") };
                 assert_eq!(durable, Seq(seq - 1));
@@ -48,7 +48,7 @@ fn every_append_variant_returns_no_space_and_works_with_room_again() {
         disk.set_capacity(Some(MIB));
         let mut options = small(&disk);
         options.reserve = Some(128 << 10);
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         let last = fill(&log);
         let large = vec![7; 70_000];
         let again = || {
@@ -68,14 +68,14 @@ fn every_append_variant_returns_no_space_and_works_with_room_again() {
         is_full(block_on(log.append_async(&large)));
         is_full(block_on(log.append_batch_async(&[&large])));
         is_full(log.append_atomic(&[&large, &large]));
-        is_full(log.sink().unwrap().push(&large));
+        is_full(log.sink().unwrap().blocking_push(&large));
         is_full(again());
         assert_eq!(all(&log), payloads(1..=last));
         disk.set_capacity(None);
-        block_on(log.append_async(&large)).unwrap().wait().unwrap();
-        log.append_timeout(&large, LONG).unwrap().wait().unwrap();
-        again().unwrap().wait().unwrap();
-        log.append_atomic(&[&large, &large]).unwrap().wait().unwrap();
+        block_on(log.append_async(&large)).unwrap().blocking_wait().unwrap();
+        log.append_timeout(&large, LONG).unwrap().blocking_wait().unwrap();
+        again().unwrap().blocking_wait().unwrap();
+        log.append_atomic(&[&large, &large]).unwrap().blocking_wait().unwrap();
         log.close().unwrap();
     });
 }
@@ -91,11 +91,11 @@ fn segments_become_smaller_where_the_disk_is_small() {
     options.buffer_size = 4 << 20;
     options.buffers = 4;
     options.reserve = Some(MIB);
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     let mut bytes = 0;
     loop {
         match log.append(&vec![3; 500_000]) {
-            Ok(ticket) => drop(ticket.wait().unwrap()),
+            Ok(ticket) => drop(ticket.blocking_wait().unwrap()),
             Err(error) => break is_full::<()>(Err(error)),
         }
         bytes += 500_000;
@@ -103,9 +103,9 @@ fn segments_become_smaller_where_the_disk_is_small() {
     // The reserve, a step that was not to be had, and what blocks leave over.
     assert!(bytes > capacity - 5 * MIB, "{bytes} bytes on a disk of {capacity}");
     is_full(log.append(&vec![3; 1_000_000]));
-    log.append(b"small").unwrap().wait().unwrap();
+    log.append(b"small").unwrap().blocking_wait().unwrap();
     log.close().unwrap();
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     assert_eq!(log.durable().0, bytes / 500_000 + 1);
     log.close().unwrap();
 }
@@ -116,7 +116,7 @@ fn space_reserved_by_a_dead_process_is_released() {
     let disk = SimDisk::new(1);
     let (mut options, _) = driven(&disk);
     options.reserve = Some(0);
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     append(&log, 5);
     disk.kill();
     drop(log);
@@ -126,7 +126,7 @@ fn space_reserved_by_a_dead_process_is_released() {
     file.preallocate(0, 10 * MIB).unwrap();
     drop((file, dir));
     disk.set_capacity(Some(disk.used()));
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     assert_eq!(all(&log), payloads(1..=5));
     append(&log, 100);
     log.close().unwrap();
@@ -140,11 +140,11 @@ fn the_reserve_is_for_internal_appends() {
     disk.set_capacity(Some(MIB));
     let (mut options, _) = driven(&disk);
     options.reserve = Some(128 << 10);
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     let last = fill(&log);
     let large = vec![7; 20_000];
     for _ in 0..4 {
-        log.append_internal(&large).unwrap().wait().unwrap();
+        log.append_internal(&large).unwrap().blocking_wait().unwrap();
     }
     is_full(log.append(b"there would be room in that segment"));
     log.truncate_before(last).unwrap();
@@ -152,18 +152,20 @@ fn the_reserve_is_for_internal_appends() {
     assert!(fill_more(&log) > 10);
     // It is whole again.
     for _ in 0..4 {
-        log.append_internal(&large).unwrap().wait().unwrap();
+        log.append_internal(&large).unwrap().blocking_wait().unwrap();
     }
     log.close().unwrap();
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     assert_eq!(log.oldest(), Seq(last));
     log.close().unwrap();
 }
 
 fn append_one(log: &Log) {
-    log.append(b"room").unwrap().wait().unwrap();
+    log.append(b"room").unwrap().blocking_wait().unwrap();
 }
 
 fn fill_more(log: &Log) -> u64 {
-    (0..).find(|_| log.append(&[1; 9000]).and_then(esker_log::Ticket::wait).is_err()).unwrap()
+    (0..)
+        .find(|_| log.append(&[1; 9000]).and_then(esker_log::Ticket::blocking_wait).is_err())
+        .unwrap()
 }

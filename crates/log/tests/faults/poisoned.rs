@@ -31,12 +31,12 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
     let mut sink = log.sink().unwrap();
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
     let before = log.append(&payload(6)).unwrap();
-    let failed = log.append(&payload(7)).unwrap().wait().unwrap_err();
+    let failed = log.append(&payload(7)).unwrap().blocking_wait().unwrap_err();
     let Error::Io(cause) = failed else { panic!("{failed:?}") };
     assert_eq!((cause.op(), cause.os_code()), (Op::Write, Some(5)));
     assert!(cause.path().to_string_lossy().ends_with(".seg"), "{cause}");
     // It was in the same commit.
-    assert!(matches!(before.wait(), Err(Error::Io(_))));
+    assert!(matches!(before.blocking_wait(), Err(Error::Io(_))));
     // The disk is well again; the log is not.
     for _ in 0..2 {
         poisoned(log.append(b"x"));
@@ -46,7 +46,7 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
         poisoned(log.append_atomic(&[b"x"]));
         poisoned(block_on(log.append_async(b"x")));
         poisoned(log.barrier());
-        poisoned(sink.push(b"x"));
+        poisoned(sink.blocking_push(b"x"));
         poisoned(block_on(log.wait_durable(100)));
     }
     assert_eq!(log.durable(), Seq(5));
@@ -59,12 +59,12 @@ fn durable_records_stay_readable_after_a_failure() {
     append(&log, 40);
     let mut stream = log.stream(Start::From(Seq(38))).unwrap();
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
-    assert!(log.append(b"x").unwrap().wait().is_err());
+    assert!(log.append(b"x").unwrap().blocking_wait().is_err());
     assert_eq!(all(&log), payloads(1..=40));
     assert_eq!(log.read(1).unwrap().payload(), payload(1));
     // A stream gives all that is durable, and then the reason why nothing more comes.
     assert_eq!(rest(&mut stream), payloads(38..=40));
-    poisoned(stream.next_blocking());
+    poisoned(stream.blocking_next());
     drop(log);
 }
 
@@ -80,7 +80,7 @@ fn the_kind_of_the_failure_reaches_the_caller() {
         let (log, disk, _) = log();
         append(&log, 1);
         disk.inject(Fault::on(Op::Write, effect).path(".seg"));
-        let failed = log.append(&payload(2)).unwrap().wait().unwrap_err();
+        let failed = log.append(&payload(2)).unwrap().blocking_wait().unwrap_err();
         let refused = log.append(&payload(2)).unwrap_err();
         let (Error::Io(failed), Error::Poisoned(refused)) = (failed, refused) else {
             panic!("another error");
@@ -100,10 +100,10 @@ fn failed_sync_is_reported_and_never_retried() {
         let (mut options, _) = driven(&disk);
         options.dsync = false;
         options.policy = policy;
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         append(&log, 2);
         disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").nth(1));
-        let failed = log.append(&payload(3)).unwrap().wait().unwrap_err();
+        let failed = log.append(&payload(3)).unwrap().blocking_wait().unwrap_err();
         let Error::Io(cause) = &failed else { panic!("{failed:?}") };
         assert_eq!(cause.op(), Op::Sync);
         let syncs = disk.stats().syncs;
@@ -112,7 +112,7 @@ fn failed_sync_is_reported_and_never_retried() {
         poisoned(log.close());
         assert_eq!((log.durable(), disk.stats().syncs), (Seq(2), syncs), "{policy:?}");
         drop(log);
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
         assert!(all(&log).starts_with(&payloads(1..=2)));
         append(&log, 1);
@@ -125,9 +125,9 @@ fn reopen_continues_from_the_records_on_disk() {
     let (log, disk, _) = log();
     append(&log, 20);
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
-    assert!(log.append(&payload(21)).unwrap().wait().is_err());
+    assert!(log.append(&payload(21)).unwrap().blocking_wait().is_err());
     drop(log);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let last = log.last().unwrap().0;
     assert!((20..=21).contains(&last));
     assert_eq!(all(&log), payloads(1..=last));
@@ -142,7 +142,7 @@ fn every_waiting_caller_gets_the_failure() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.engine = Some(Engine::new(1).unwrap());
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 1);
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
@@ -156,14 +156,14 @@ fn every_waiting_caller_gets_the_failure() {
     in_time("waiting", move || {
         let waits: Vec<_> = tickets
             .into_iter()
-            .map(|ticket| std::thread::spawn(move || ticket.wait().unwrap_err()))
+            .map(|ticket| std::thread::spawn(move || ticket.blocking_wait().unwrap_err()))
             .collect();
         let reads = std::thread::spawn(move || {
-            assert_eq!(stream.next_blocking().unwrap().last(), Some(Seq(2)));
-            stream.next_blocking()
+            assert_eq!(stream.blocking_next().unwrap().last(), Some(Seq(2)));
+            stream.blocking_next()
         });
         // All of them are parked: a thread that comes later finds the failure by itself.
-        while waiting.metadata().waiting < waits.len() + 1 {
+        while waiting.stats().waiting < waits.len() + 1 {
             std::thread::yield_now();
         }
         gate.open();
@@ -187,8 +187,8 @@ fn record_after_the_failed_commit_is_poisoned() {
     let first = log.append(&vec![1; 9000]).unwrap();
     let second = log.append(&vec![2; 9000]).unwrap();
     engine.run();
-    assert!(matches!(first.wait_timeout(Duration::from_secs(1)), Err(Error::Io(_))));
-    poisoned(second.wait_timeout(Duration::from_secs(1)));
+    assert!(matches!(first.blocking_wait_timeout(Duration::from_secs(1)), Err(Error::Io(_))));
+    poisoned(second.blocking_wait_timeout(Duration::from_secs(1)));
     drop(log);
 }
 
@@ -203,7 +203,7 @@ fn failed_rotation_is_reported() {
         disk.inject(Fault::on(op, Effect::Io).path(path));
         let mut durable = 3;
         let failed = loop {
-            match log.append(&payload(durable + 1)).and_then(esker_log::Ticket::wait) {
+            match log.append(&payload(durable + 1)).and_then(esker_log::Ticket::blocking_wait) {
                 Ok(_) => durable += 1,
                 Err(error) => break error,
             }
@@ -214,7 +214,7 @@ fn failed_rotation_is_reported() {
         disk.clear_faults();
         poisoned(log.append(b"x"));
         drop(log);
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         assert_eq!(all(&log), payloads(1..=durable), "{op}");
         log.close().unwrap();
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Reader, Start, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, ReadOnlyLog, Start, repair, verify};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -201,8 +201,8 @@ impl Changed<'_> {
         let disk = self.disk.fork(2);
         let engine = Engine::manual();
         let mut options = options(&disk, &engine);
-        options.validate = validate;
-        let log = match Log::open(DIR, options) {
+        options.check = validate;
+        let log = match Log::builder(DIR).options(options).open() {
             Ok(log) => log,
             Err(Error::Corrupted(_)) => return Ok(true),
             Err(other) => return Err(TestCaseError::fail(format!("{other:?}"))),
@@ -233,14 +233,14 @@ impl Changed<'_> {
     fn follow(&self) -> Result<(), TestCaseError> {
         let engine = Engine::manual();
         let before = self.disk.fingerprint();
-        match Reader::open(DIR, options(&self.disk, &engine)) {
+        match ReadOnlyLog::builder(DIR).options(options(&self.disk, &engine)).open() {
             Ok(reader) => {
                 let read = reading::of_reader(&reader, 0).map_err(TestCaseError::fail)?;
                 self.is_true(&read)?;
                 let right = matches!(read.error, None | Some(Error::Corrupted(_)))
-                    || reader.damage().is_some();
+                    || reader.corruption().is_some();
                 prop_assert!(right, "{:?}", read.error);
-                if read.error.is_none() && reader.damage().is_none() {
+                if read.error.is_none() && reader.corruption().is_none() {
                     prop_assert!(read.last() >= self.claim());
                 }
             }
@@ -274,7 +274,7 @@ impl Changed<'_> {
         let disk = self.disk.fork(3);
         let engine = Engine::manual();
         let report = verify(DIR, &options(&disk, &engine));
-        let verifies = matches!(&report, Ok(report) if report.damage.is_empty());
+        let verifies = matches!(&report, Ok(report) if report.corruption.is_empty());
         prop_assert_eq!(verifies, !damaged, "verify says {:?}", report);
         let repaired = match repair(DIR, &options(&disk, &engine)) {
             Ok(repaired) => repaired,
@@ -283,10 +283,12 @@ impl Changed<'_> {
             Err(other) => return Err(TestCaseError::fail(format!("repair: {other:?}"))),
         };
         let report = verify(DIR, &options(&disk, &engine)).unwrap();
-        prop_assert!(report.damage.is_empty(), "after {:?}: {:?}", repaired, report.damage);
+        prop_assert!(report.corruption.is_empty(), "after {:?}: {:?}", repaired, report.corruption);
         let mut options = options(&disk, &engine);
-        options.validate = OpenCheck::Full;
-        let log = Log::open(DIR, options)
+        options.check = OpenCheck::Full;
+        let log = Log::builder(DIR)
+            .options(options)
+            .open()
             .map_err(|error| TestCaseError::fail(format!("after {repaired:?}: {error:?}")))?;
         let read = reading::of_log(&log, Start::Oldest).map_err(TestCaseError::fail)?;
         self.is_true(&read)?;
@@ -302,8 +304,8 @@ impl Changed<'_> {
         for on_corruption in [OnCorruption::Truncate, OnCorruption::Fail] {
             let engine = Engine::manual();
             let mut options = options(&disk.process(), &engine);
-            (options.validate, options.on_corruption) = (OpenCheck::Full, on_corruption);
-            let log = match Log::open(DIR, options) {
+            (options.check, options.on_corruption) = (OpenCheck::Full, on_corruption);
+            let log = match Log::builder(DIR).options(options).open() {
                 Ok(log) => log,
                 Err(Error::NotALog { .. }) if before.is_none() => return Ok(()),
                 Err(other) => {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Log, OnCorruption, Options, PriorShutdown, Reader, Start, repair};
+use esker_log::{Engine, Log, OnCorruption, PriorShutdown, ReadOnlyLog, Start, repair};
 
 use crate::corruption_kit::edits::put;
 use crate::corruption_kit::format::{self, BLOCK, crc, manifest};
@@ -86,7 +86,7 @@ fn fixtures_are_read_back() {
     for name in names() {
         let (disk, expected) = load(&name);
         let engine = Engine::manual();
-        let reader = Reader::open(DIR, options(&disk, &engine)).unwrap();
+        let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();
         let read = reading::of_reader(&reader, 0).unwrap();
         assert!(read.error.is_none(), "{name}: {:?}", read.error);
         assert_eq!(lines(&read.items), expected[..read.items.len()], "{name}");
@@ -131,7 +131,7 @@ fn fixtures_are_read_from_a_real_directory() {
             }
         }
         let (_, expected) = load(&name);
-        let log = Log::open(dir.path(), Options::default()).unwrap();
+        let log = Log::open(dir.path()).unwrap();
         assert_eq!(lines(&all(&log)), expected, "{name}");
     }
 }
@@ -152,9 +152,9 @@ fn structures_are_those_of_version_2_byte_for_byte() {
     let mut options = options(&disk, &engine);
     options.segment_records = Some(3);
     options.index_records = 2;
-    let log = Log::open(DIR, options).unwrap();
-    log.append_atomic(&["ridge", "", "under the ice"]).unwrap().wait().unwrap();
-    log.append(b"esker").unwrap().wait().unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    log.append_atomic(&["ridge", "", "under the ice"]).unwrap().blocking_wait().unwrap();
+    log.append(b"esker").unwrap().blocking_wait().unwrap();
     engine.run();
     log.close().unwrap();
 
@@ -189,9 +189,9 @@ fn structures_are_those_of_version_2_byte_for_byte() {
 fn a_gap_is_that_of_version_2_byte_for_byte() {
     let disk = begin("gap").disk;
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     for payload in ["one", "two", "three"] {
-        log.append(payload).unwrap().wait().unwrap();
+        log.append(payload).unwrap().blocking_wait().unwrap();
     }
     log.close().unwrap();
     disk.flip_bit(&segment_path(1), (2 * BLOCK as u64 + 80) * 8).unwrap();

@@ -32,7 +32,7 @@ fn begin() -> SimDisk {
 }
 
 fn open(disk: &SimDisk) -> Log {
-    Log::open(DIR, options(disk, &Engine::manual())).unwrap()
+    Log::builder(DIR).options(options(disk, &Engine::manual())).open().unwrap()
 }
 
 /// Lengths around the borders of padding, of blocks and of nothing.
@@ -45,7 +45,7 @@ fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
 fn append(disk: &SimDisk, payloads: &[Vec<u8>]) -> Vec<u64> {
     let log = open(disk);
     let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
-    log.append_atomic(&slices).unwrap().wait().unwrap();
+    log.append_atomic(&slices).unwrap().blocking_wait().unwrap();
     let mut stream = log.stream(Start::Oldest).unwrap();
     let batch = stream.try_next().unwrap().unwrap();
     let positions = batch.iter().map(|record| record.position.0).collect();
@@ -92,7 +92,7 @@ proptest! {
                     true => log.append(&payload.clone().into_boxed_slice()),
                     false => log.append(payload.as_slice()),
                 };
-                ticket.unwrap().wait().unwrap();
+                ticket.unwrap().blocking_wait().unwrap();
             }
             log.close().unwrap();
             disk.contents(&segment_path(1)).unwrap()
@@ -122,7 +122,7 @@ proptest! {
         let read = log.read(n as u64 + 1);
         prop_assert!(matches!(read, Err(Error::Corrupted(_))), "{:?}", read);
         disk.overwrite(&file, at as u64, &[was ^ change]).unwrap();
-        let opened = Log::open(DIR, options(&disk, &engine));
+        let opened = Log::builder(DIR).options(options(&disk, &engine)).open();
         prop_assert!(matches!(opened, Err(Error::Corrupted(_))), "{:?}", opened);
     }
 }

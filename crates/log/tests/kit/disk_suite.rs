@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::{
-    Engine, Error, Log, Numbered, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair,
-    verify,
+    Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair, verify,
 };
 
 use crate::fixture::{Seen, all, append, block_on, in_time, payload, payloads, read_from, rest};
@@ -40,19 +39,19 @@ pub fn behaves(disk: &Arc<dyn Disk>, name: &str) {
 /// Records of every size, alone and together, come back; what does not follow is refused; a closed
 /// log says so, and opens again as it was.
 fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
-    let log = Log::open(dir, options.clone()).unwrap();
-    assert_eq!(log.metadata().disk, name);
+    let log = Log::builder(dir).options(options.clone()).open().unwrap();
+    assert_eq!(log.stats().disk, name);
     append(&log, 100);
     for seq in 101..=200 {
         block_on(log.append(&payload(seq)).unwrap()).unwrap();
     }
     let batch: Vec<_> = (201..=300).map(payload).collect();
     let batch: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
-    log.append_batch(&batch).unwrap().wait().unwrap();
+    log.append_batch(&batch).unwrap().blocking_wait().unwrap();
     let large = vec![3; 900_000];
-    log.append(&large).unwrap().wait().unwrap();
-    let stale = Numbered { seq: Seq(302), prev: Seq(300), payload: b"stale" };
-    assert!(matches!(log.append(stale), Err(Error::Sequence { .. })));
+    log.append(&large).unwrap().blocking_wait().unwrap();
+    let stale = log.append_if(Seq(300), Seq(302), b"stale");
+    assert!(matches!(stale, Err(Error::Sequence { .. })));
     let mut expected = payloads(1..=300);
     expected.push((301, large));
     assert_eq!(all(&log), expected);
@@ -62,16 +61,16 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     drop(log);
 
     let mut options = options.clone();
-    options.validate = OpenCheck::Full;
-    let log = Log::open(dir, options.clone()).unwrap();
+    options.check = OpenCheck::Full;
+    let log = Log::builder(dir).options(options.clone()).open().unwrap();
     assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), expected);
     append_to(&log, 310, &mut expected);
     log.close().unwrap();
     drop(log);
-    assert!(verify(dir, &options).unwrap().damage.is_empty());
+    assert!(verify(dir, &options).unwrap().corruption.is_empty());
     repair(dir, &options).unwrap();
-    let log = Log::open(dir, options).unwrap();
+    let log = Log::builder(dir).options(options).open().unwrap();
     assert_eq!(all(&log), expected);
 }
 
@@ -84,7 +83,7 @@ fn append_to(log: &Log, last: u64, expected: &mut Vec<Seen>) {
 
 /// A stream at the tip is given what comes, in order, and one from the beginning everything.
 fn follows(dir: &Path, options: &Options) {
-    let log = Log::open(dir, options.clone()).unwrap();
+    let log = Log::builder(dir).options(options.clone()).open().unwrap();
     append(&log, 20);
     let mut tip = log.stream(Start::Tip).unwrap();
     let follower = {
@@ -93,7 +92,7 @@ fn follows(dir: &Path, options: &Options) {
             let mut stream = log.stream(Start::Oldest).unwrap();
             let mut seen = Vec::new();
             while seen.len() < 400 {
-                let batch = stream.next_blocking().unwrap();
+                let batch = stream.blocking_next().unwrap();
                 seen.extend(batch.iter().map(|r| (r.seq.0, r.payload.to_vec())));
             }
             seen
@@ -112,10 +111,10 @@ fn follows(dir: &Path, options: &Options) {
 fn keeps_a_ring(dir: &Path, options: &Options) {
     let mut options = options.clone();
     options.retention.segments = Some(2);
-    let log = Log::open(dir, options.clone()).unwrap();
+    let log = Log::builder(dir).options(options.clone()).open().unwrap();
     append(&log, 1000);
     log.close().unwrap();
-    let log = Log::open(dir, options).unwrap();
+    let log = Log::builder(dir).options(options).open().unwrap();
     let kept = all(&log);
     let first = kept[0].0;
     assert!(first > 500, "{first}");
@@ -131,7 +130,7 @@ fn goes_on_after_a_stop(dir: &Path, options: &Options) {
     let mut options = options.clone();
     let engine = Engine::new(1).unwrap();
     options.engine = Some(engine.clone());
-    let log = Log::open(dir, options.clone()).unwrap();
+    let log = Log::builder(dir).options(options.clone()).open().unwrap();
     append(&log, 150);
     drop(log.append(&payload(151)).unwrap());
     engine.stop();
@@ -140,7 +139,7 @@ fn goes_on_after_a_stop(dir: &Path, options: &Options) {
     drop(log);
 
     options.engine = None;
-    let log = Log::open(dir, options).unwrap();
+    let log = Log::builder(dir).options(options).open().unwrap();
     assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
     let last = log.accepted().0;
     assert!(durable >= 150 && (durable..=151).contains(&last), "{durable} {last}");

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Gate, SimDisk};
-use esker_log::{Batch, Engine, Error, Log, Options, Result, Seq, Start, Stream};
+use esker_log::{Batch, Engine, Error, Log, LogStream, Options, Result, Seq, Start};
 
 /// Where the log lives on a simulated disk.
 pub const DIR: &str = "/log";
@@ -43,7 +43,7 @@ pub fn small(disk: &SimDisk) -> Options {
 pub fn log() -> (Log, SimDisk, Engine) {
     let disk = SimDisk::new(1);
     let (options, engine) = driven(&disk);
-    (Log::open(DIR, options).unwrap(), disk, engine)
+    (Log::builder(DIR).options(options).open().unwrap(), disk, engine)
 }
 
 /// The payload that belongs to a number: of another length and content for each.
@@ -56,7 +56,7 @@ pub fn payload(seq: u64) -> Vec<u8> {
 pub fn append(log: &Log, count: u64) {
     for _ in 0..count {
         let seq = log.accepted().0 + 1;
-        let appended = log.append(&payload(seq)).unwrap().wait().unwrap();
+        let appended = log.append(&payload(seq)).unwrap().blocking_wait().unwrap();
         assert_eq!(appended.seq, Seq(seq));
     }
 }
@@ -69,7 +69,7 @@ pub fn append_many(log: &Log, count: u64) {
         let upto = behind.min(next + 100);
         let batch: Vec<_> = (next..upto).map(payload).collect();
         let batch: Vec<_> = batch.iter().collect();
-        assert_eq!(log.append_batch(&batch).unwrap().wait().unwrap().seq, Seq(upto - 1));
+        assert_eq!(log.append_batch(&batch).unwrap().blocking_wait().unwrap().seq, Seq(upto - 1));
         next = upto;
     }
 }
@@ -102,7 +102,7 @@ pub fn read_from(log: &Log, start: Start) -> Result<Vec<Seen>> {
 }
 
 /// What a stream gives without waiting.
-pub fn rest(stream: &mut Stream) -> Vec<Seen> {
+pub fn rest(stream: &mut LogStream) -> Vec<Seen> {
     std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect()
 }
 
@@ -122,7 +122,7 @@ pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
 }
 
 /// Polls a stream once.
-pub fn poll(stream: &mut Stream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+pub fn poll(stream: &mut LogStream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
     let stream = std::pin::Pin::new(stream);
     futures_util::Stream::poll_next(stream, &mut Context::from_waker(waker))
 }

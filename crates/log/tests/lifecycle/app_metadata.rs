@@ -35,7 +35,7 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
         all.into_iter().flat_map(|owner| [(owner, 0, false), (owner, 9, false), (owner, 9, true)])
     {
         let disk = SimDisk::new(1);
-        let log = Log::open(DIR, of(&disk, owner)).unwrap();
+        let log = Log::builder(DIR).options(of(&disk, owner)).open().unwrap();
         append(&log, records);
         if crash {
             disk.kill();
@@ -48,7 +48,7 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
         let before = everything(&disk);
         for other in all.into_iter().filter(|other| *other != owner) {
             let operations = disk.operations();
-            let refused = Log::open(DIR, of(&disk, other));
+            let refused = Log::builder(DIR).options(of(&disk, other)).open();
             assert!(
                 matches!(&refused, Err(Error::WrongComponent { found, expected, .. })
                     if *found == owner && *expected == other),
@@ -58,9 +58,9 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
             assert_eq!(everything(&disk), before, "{owner:?} opened as {other:?}");
         }
         // Work on the bytes does not depend on whose they are, and leaves that as it is.
-        assert!(verify(DIR, &of(&disk, None)).unwrap().damage.is_empty());
-        assert!(repair(DIR, &of(&disk, None)).unwrap().aside.is_empty());
-        let log = Log::open(DIR, of(&disk, owner)).unwrap();
+        assert!(verify(DIR, &of(&disk, None)).unwrap().corruption.is_empty());
+        assert!(repair(DIR, &of(&disk, None)).unwrap().quarantined.is_empty());
+        let log = Log::builder(DIR).options(of(&disk, owner)).open().unwrap();
         assert_eq!(log.accepted(), Seq(records));
         if let Some(owner) = owner {
             let other = if owner == OURS { OTHER } else { OURS };
@@ -76,15 +76,22 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
 #[test]
 fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
     let whole = SimDisk::new(1);
-    Log::open(DIR, of(&whole, Some(OURS))).unwrap().append(b"first").unwrap().wait().unwrap();
+    Log::builder(DIR)
+        .options(of(&whole, Some(OURS)))
+        .open()
+        .unwrap()
+        .append(b"first")
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     for at in 0..whole.operations() {
         for persist in [Persist::Random, Persist::Torn, Persist::Nothing, Persist::Everything] {
             for point in [CutPoint::Before(at), CutPoint::During(at)] {
                 let disk = SimDisk::new(1);
                 disk.cut_power_at(point, persist);
-                let log = Log::open(DIR, of(&disk, Some(OURS)));
+                let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open();
                 let first = log.as_ref().ok().and_then(|log| log.append(b"first").ok());
-                let durable = first.is_some_and(|first| first.wait().is_ok());
+                let durable = first.is_some_and(|first| first.blocking_wait().is_ok());
                 if disk.is_on() {
                     disk.power_cut(persist);
                 }
@@ -94,10 +101,10 @@ fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
                 let begun = names.iter().any(|name| name == "manifest" || name.ends_with(".seg"));
                 let owner = component(DIR, &of(&disk, None)).unwrap();
                 assert!(!begun || owner == Some(OURS), "{point:?} {persist:?}: {names:?}");
-                let log = Log::open(DIR, of(&disk, Some(OURS))).unwrap();
+                let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
                 assert!(!durable || log.durable() == Seq(1), "{point:?} {persist:?}");
                 drop(log);
-                let plain = Log::open(DIR, of(&disk, None));
+                let plain = Log::builder(DIR).options(of(&disk, None)).open();
                 assert!(
                     matches!(plain, Err(Error::WrongComponent { .. })),
                     "{point:?} {persist:?}"
@@ -117,7 +124,7 @@ fn app_metadata_are_replaced_whole_and_outlive_a_power_cut() {
     drop(log);
     engine.stop();
     disk.power_on();
-    let log = Log::open(DIR, of(&disk, Some(OURS))).unwrap();
+    let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
     assert_eq!(log.app_metadata(OURS).unwrap().as_deref(), Some(&b"second, and longer"[..]));
     assert!(!log.was_repaired().unwrap());
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Error, Log, Options, PriorShutdown, Start};
+use esker_log::{Error, Log, PriorShutdown, Start};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads,
@@ -31,11 +31,11 @@ fn close_makes_everything_accepted_durable() {
     log.close().unwrap();
     assert!(kept.iter().all(|ticket| ticket.is_durable()));
     for ticket in kept {
-        ticket.wait().unwrap();
+        ticket.blocking_wait().unwrap();
     }
     disk.power_cut(Persist::Nothing);
     disk.power_on();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=30));
     log.close().unwrap();
@@ -66,8 +66,8 @@ fn after_close_every_call_says_closed() {
     closed(log.sink());
     closed(block_on(log.wait_durable(4)));
     closed(stream.try_next());
-    closed(stream.next_blocking());
-    closed(sink.push(b"x"));
+    closed(stream.blocking_next());
+    closed(sink.blocking_push(b"x"));
     // What is in the hand stays, and so does what the log knows without its files.
     assert_eq!(view.payload(), payload(2));
     assert_eq!(log.metadata().durable, log.durable());
@@ -81,11 +81,11 @@ fn the_last_handle_closes_the_log() {
     drop(log.append(&payload(1)).unwrap());
     drop(log);
     drop(other.append(&payload(2)).unwrap());
-    assert!(matches!(Log::open(DIR, driven(&disk).0), Err(Error::Locked { .. })));
+    assert!(matches!(Log::builder(DIR).options(driven(&disk).0).open(), Err(Error::Locked { .. })));
     drop(other);
     disk.power_cut(Persist::Nothing);
     disk.power_on();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=2));
     log.close().unwrap();
@@ -93,14 +93,14 @@ fn the_last_handle_closes_the_log() {
 
 #[test]
 fn close_ends_every_wait() {
-    let log = Log::open(DIR, small(&SimDisk::new(1))).unwrap();
+    let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
     append(&log, 2);
     let mut stream = log.stream(Start::Tip).unwrap();
     let (reader, watcher) = (log.clone(), log.clone());
     in_time("waiting", move || {
-        let reads = std::thread::spawn(move || stream.next_blocking());
+        let reads = std::thread::spawn(move || stream.blocking_next());
         let watches = std::thread::spawn(move || block_on(watcher.wait_durable(100)));
-        until("both wait", || reader.metadata().waiting == 2);
+        until("both wait", || reader.stats().waiting == 2);
         // A timer that the last append may have started wakes everybody, too; it is over by then.
         std::thread::sleep(Duration::from_millis(100));
         reader.close().unwrap();
@@ -120,14 +120,14 @@ fn close_among_writers_keeps_every_record_reported_durable() {
 
 fn close_among_writers(seed: u64) {
     let disk = SimDisk::new(seed);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let durable = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..50 {
             scope.spawn(|| {
                 loop {
                     match log.append(b"0123456789") {
-                        Ok(ticket) => ticket.wait().unwrap(),
+                        Ok(ticket) => ticket.blocking_wait().unwrap(),
                         Err(Error::Closed) => break,
                         Err(error) => panic!("{error}"),
                     };
@@ -138,7 +138,7 @@ fn close_among_writers(seed: u64) {
         until("some are durable", || durable.load(Ordering::SeqCst) > 100);
         log.close().unwrap();
     });
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     let left = all(&log);
     assert!(left.len() >= durable.load(Ordering::SeqCst));
@@ -149,7 +149,7 @@ fn close_among_writers(seed: u64) {
 #[test]
 fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     append(&log, 1);
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
@@ -164,11 +164,11 @@ fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     assert!(disk.open_dir(Path::new(DIR)).unwrap().lock().is_err());
     disk.clear_faults();
     gate.open();
-    kept.wait_timeout(LONG).unwrap();
+    kept.blocking_wait_timeout(LONG).unwrap();
     drop(log);
     let log = in_time("the lock", move || {
         loop {
-            match Log::open(DIR, driven(&disk).0) {
+            match Log::builder(DIR).options(driven(&disk).0).open() {
                 Err(Error::Locked { .. }) => std::thread::sleep(Duration::from_millis(1)),
                 other => return other.unwrap(),
             }
@@ -188,8 +188,8 @@ fn a_close_that_fails_says_why_and_the_log_is_closed_all_the_same() {
     assert!(is_eio(&failed), "{failed:?}");
     disk.clear_faults();
     closed(log.close());
-    assert!(is_eio(&ticket.wait().unwrap_err()));
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    assert!(is_eio(&ticket.blocking_wait().unwrap_err()));
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
     assert!(all(&log).starts_with(&payloads(1..=3)));
     log.close().unwrap();
@@ -208,7 +208,7 @@ fn a_pending_ticket_resolves_at_close() {
 fn a_log_that_was_never_written_closes_and_opens() {
     let (log, disk, _) = log();
     log.close().unwrap();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let mut stream = log.stream(Start::Oldest).unwrap();
     assert_eq!(
         (log.recovery().prior_shutdown, log.last(), rest(&mut stream)),
@@ -222,7 +222,7 @@ fn a_log_that_was_never_written_closes_and_opens() {
 fn an_idle_close_takes_no_time() {
     let dir = tempfile::tempdir().unwrap();
     let quickest = (0..20).map(|n| {
-        let log = Log::open(dir.path().join(n.to_string()), Options::default()).unwrap();
+        let log = Log::open(dir.path().join(n.to_string())).unwrap();
         append(&log, 1);
         let start = Instant::now();
         log.close().unwrap();

@@ -29,7 +29,7 @@ fn everything_says_stopped(log: &Log) {
     stopped(log.barrier());
     stopped(block_on(log.wait_durable(1000)));
     let mut tip = log.stream(Start::Tip).unwrap();
-    stopped(tip.next_blocking());
+    stopped(tip.blocking_next());
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_stopped_engine_refuses_and_reads_go_on() {
     let mut options = small(&disk);
     let engine = Engine::new(1).unwrap();
     options.engine = Some(engine.clone());
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 20);
     engine.stop();
     let log = in_time("a call", move || {
@@ -48,7 +48,7 @@ fn a_stopped_engine_refuses_and_reads_go_on() {
     assert_eq!(all(&log), payloads(1..=log.durable().0));
     assert_eq!(log.read(20).unwrap().payload(), payload(20));
     in_time("close", move || stopped(log.close()));
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert!(all(&log).starts_with(&payloads(1..=20)));
     log.close().unwrap();
 }
@@ -179,10 +179,10 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
     let engine = Engine::new(1).unwrap();
     let (mut options, lit) = bomb(&disk);
     options.engine = Some(engine.clone());
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let mut options = small(&disk);
     options.engine = Some(engine);
-    let other = Log::open("/other", options).unwrap();
+    let other = Log::builder("/other").options(options).open().unwrap();
     append(&log, 10);
     lit.store(true, Ordering::SeqCst);
     drop(log.append(&payload(11)).unwrap());
@@ -198,7 +198,7 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
         block_on(other.wait_durable(10)).unwrap();
         other.close().unwrap();
     });
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert!(all(&log).starts_with(&payloads(1..=10)));
     log.close().unwrap();
 }
@@ -208,22 +208,23 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
 fn a_panic_in_a_caller_that_commits_stops_the_log() {
     let disk = SimDisk::new(1);
     let (options, lit) = bomb(&disk);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 10);
     lit.store(true, Ordering::SeqCst);
     let ticket = log.append(&payload(11)).unwrap();
     let kept = log.append(&payload(12)).unwrap();
-    let panicked = std::thread::spawn(move || ticket.wait()).join();
+    let panicked = std::thread::spawn(move || ticket.blocking_wait()).join();
     // Or a thread of the engine came first; then the wait got the error.
     if let Ok(outcome) = panicked {
         stopped(outcome);
     }
     in_time("a call", move || {
-        stopped(kept.wait_timeout(LONG));
+        stopped(kept.blocking_wait_timeout(LONG));
         everything_says_stopped(&log);
         assert!(matches!(log.close(), Err(Error::Stopped)));
     });
-    let log = in_time("opening", move || Log::open(DIR, driven(&disk).0).unwrap());
+    let log =
+        in_time("opening", move || Log::builder(DIR).options(driven(&disk).0).open().unwrap());
     assert!(all(&log).starts_with(&payloads(1..=10)));
     log.close().unwrap();
 }
@@ -235,17 +236,18 @@ fn a_panic_between_segments_does_not_hang_close() {
     let disk = SimDisk::new(1);
     let (mut options, lit) = bomb(&disk);
     options.engine = Some(Engine::manual());
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 10);
     // Too large for the rest of the segment.
     let ticket = log.append(&vec![1; 60 << 10]).unwrap();
     lit.store(true, Ordering::SeqCst);
-    assert!(std::thread::spawn(move || ticket.wait()).join().is_err());
+    assert!(std::thread::spawn(move || ticket.blocking_wait()).join().is_err());
     in_time("a call", move || {
         everything_says_stopped(&log);
         assert!(matches!(log.close(), Err(Error::Stopped)));
     });
-    let log = in_time("opening", move || Log::open(DIR, driven(&disk).0).unwrap());
+    let log =
+        in_time("opening", move || Log::builder(DIR).options(driven(&disk).0).open().unwrap());
     assert!(all(&log).starts_with(&payloads(1..=10)));
     log.close().unwrap();
 }
@@ -258,7 +260,7 @@ fn one_engine_serves_many_logs() {
         .map(|n| {
             let mut options = small(&disk);
             options.engine = Some(engine.clone());
-            Log::open(format!("/{n}"), options).unwrap()
+            Log::builder(format!("/{n}")).options(options).open().unwrap()
         })
         .collect();
     for round in 1..=5 {

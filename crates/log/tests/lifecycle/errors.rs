@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{
-    Error, Log, Numbered, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq, Start,
-};
+use esker_log::{Error, Log, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq, Start};
 
 use crate::fixture::{DIR, append, driven, log, payload};
 
@@ -29,7 +27,7 @@ fn every_error_of_appends() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.record_limit = RECORD_LIMIT_MAX;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 3);
 
     let error = log.append(&vec![0; RECORD_LIMIT_MAX as usize + 1]).unwrap_err();
@@ -42,12 +40,12 @@ fn every_error_of_appends() {
     says(&error, &["atomic batch"]);
     drop(half);
 
-    let error = log.append(Numbered { seq: Seq(9), prev: Seq(8), payload: b"" }).unwrap_err();
+    let error = log.append_if(Seq(8), Seq(9), b"").unwrap_err();
     assert!(matches!(error, Error::Sequence { seq: Seq(9), prev: Seq(8), expected: Seq(3) }));
     says(&error, &["9", "8", "3"]);
 
     let kept = log.append(&payload(4)).unwrap();
-    let error = log.append(Numbered { seq: Seq(9), prev: Seq(3), payload: b"" }).unwrap_err();
+    let error = log.append_if(Seq(3), Seq(9), b"").unwrap_err();
     assert!(matches!(error, Error::Conflict { prev: Seq(3), last: Seq(4) }));
     says(&error, &["3", "4"]);
     drop(kept);
@@ -61,7 +59,7 @@ fn every_error_of_appends() {
     assert!(matches!(error, Error::Full));
     says(&error, &["full"]);
 
-    let error = log.stream(Start::Tip).unwrap().next_timeout(Duration::ZERO).unwrap_err();
+    let error = log.stream(Start::Tip).unwrap().blocking_next_timeout(Duration::ZERO).unwrap_err();
     assert!(matches!(error, Error::Timeout));
     says(&error, &["deadline"]);
 
@@ -80,15 +78,19 @@ fn every_error_of_the_disk() {
     let (log, disk, _) = log();
     append(&log, 3);
     disk.inject(Fault::on(Op::Write, Effect::NoSpace).path(".seg"));
-    let error = log.append(&payload(4)).unwrap().wait().unwrap_err();
+    let error = log.append(&payload(4)).unwrap().blocking_wait().unwrap_err();
     assert!(matches!(&error, Error::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull));
-    says(&error, &["write", "/log/", ".seg", "at byte", "No space left"]);
-    let system = error.source().and_then(|source| source.source()).expect("the system's error");
+    says(&error, &["write", "/log/", ".seg", "at byte"]);
+    let failed = error.clone();
+    let system = failed.source().expect("the error of the system");
     assert_eq!(system.downcast_ref::<std::io::Error>().unwrap().raw_os_error(), Some(28));
+    assert!(!error.to_string().contains(&system.to_string()), "the cause is in the source only");
     let error = log.append(b"x").unwrap_err();
     assert!(matches!(error, Error::Poisoned(_)));
-    says(&error, &["/log/", "No space left", "reopen"]);
-    assert!(error.source().is_some());
+    says(&error, &["write", "reopen"]);
+    let cause = error.source().expect("the failed operation");
+    assert!(cause.to_string().contains("/log/"), "{cause}");
+    assert_eq!(cause.source().expect("the error of the system").to_string(), system.to_string());
     drop(log);
 }
 
@@ -115,15 +117,15 @@ fn every_error_of_reading() {
     let (file, offset) = place(damaged_at);
     disk.flip_bit(&file, offset * 8).unwrap();
     let (mut options, _) = driven(&disk);
-    options.validate = OpenCheck::Full;
-    let error = Log::open(DIR, options.clone()).unwrap_err();
+    options.check = OpenCheck::Full;
+    let error = Log::builder(DIR).options(options.clone()).open().unwrap_err();
     let Error::Corrupted(damage) = &error else { panic!("{error:?}") };
     assert_eq!((&damage.file, damage.after), (&file, Seq(29)));
     assert!(damage.offset <= offset && offset < damage.offset + 4096);
     says(&error, &[".seg", "at byte", "29"]);
 
     options.on_corruption = OnCorruption::Quarantine;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let error = log.read(30).unwrap_err();
     assert!(matches!(error, Error::Quarantined { from: Seq(29), to: Seq(30) }), "{error:?}");
     says(&error, &["29", "30", "quarantine"]);
@@ -142,18 +144,18 @@ fn place(position: Position) -> (PathBuf, u64) {
 fn every_error_of_opening() {
     let (log, disk, _) = log();
     append(&log, 3);
-    let error = Log::open(DIR, driven(&disk).0).unwrap_err();
+    let error = Log::builder(DIR).options(driven(&disk).0).open().unwrap_err();
     assert!(matches!(error, Error::Locked { .. }));
     says(&error, &["/log", "open for writing"]);
 
     let (mut options, _) = driven(&disk);
     options.segment_size = 5;
-    let error = Log::open(DIR, options).unwrap_err();
+    let error = Log::builder(DIR).options(options).open().unwrap_err();
     assert!(matches!(error, Error::InvalidOption { option: "segment_size", .. }));
     says(&error, &["segment_size", "4096"]);
 
     disk.create_dir(Path::new("/other/things")).unwrap();
-    let error = Log::open("/other", driven(&disk).0).unwrap_err();
+    let error = Log::builder("/other").options(driven(&disk).0).open().unwrap_err();
     assert!(matches!(error, Error::NotALog { .. }));
     says(&error, &["/other", "not a log"]);
     log.close().unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, Open, write_all_at};
-use esker_log::{Error, Log, Options, Reader, repair, verify};
+use esker_log::{Error, Log, Options, ReadOnlyLog, repair, verify};
 
 use crate::fixture::{DIR, all, append, driven, log, payloads};
 
@@ -24,9 +24,9 @@ fn put(disk: &SimDisk, path: impl AsRef<Path>, bytes: &[u8]) {
 /// Every door to the log gives this error, and nothing on the disk has changed.
 fn every_door(disk: &SimDisk, dir: &str, expected: impl Fn(&Error) -> bool) {
     let before = disk.fingerprint();
-    let error = Log::open(dir, driven(disk).0).unwrap_err();
+    let error = Log::builder(dir).options(driven(disk).0).open().unwrap_err();
     assert!(expected(&error), "open: {error:?}");
-    let error = Reader::open(dir, driven(disk).0).unwrap_err();
+    let error = ReadOnlyLog::builder(dir).options(driven(disk).0).open().unwrap_err();
     assert!(expected(&error), "read: {error:?}");
     let error = verify(dir, &driven(disk).0).unwrap_err();
     assert!(expected(&error), "verify: {error:?}");
@@ -66,17 +66,26 @@ fn nothing_is_created_where_a_log_must_be() {
     let before = disk.fingerprint();
     let (mut options, _) = driven(&disk);
     options.must_exist = true;
-    assert!(matches!(Log::open("/none", options.clone()), Err(Error::NotALog { .. })));
-    assert!(matches!(Reader::open("/none", options.clone()), Err(Error::NotALog { .. })));
+    assert!(matches!(
+        Log::builder("/none").options(options.clone()).open(),
+        Err(Error::NotALog { .. })
+    ));
+    assert!(matches!(
+        ReadOnlyLog::builder("/none").options(options.clone()).open(),
+        Err(Error::NotALog { .. })
+    ));
     assert_eq!(disk.fingerprint(), before);
     disk.create_dir(Path::new("/empty")).unwrap();
-    assert!(matches!(Log::open("/empty", options.clone()), Err(Error::NotALog { .. })));
+    assert!(matches!(
+        Log::builder("/empty").options(options.clone()).open(),
+        Err(Error::NotALog { .. })
+    ));
     assert_eq!(disk.files(Path::new("/empty")).unwrap(), Vec::<String>::new());
     // An empty directory may become a log.
-    let log = Log::open("/empty", driven(&disk).0).unwrap();
+    let log = Log::builder("/empty").options(driven(&disk).0).open().unwrap();
     append(&log, 2);
     log.close().unwrap();
-    let log = Log::open("/empty", options).unwrap();
+    let log = Log::builder("/empty").options(options).open().unwrap();
     assert_eq!(all(&log), payloads(1..=2));
     log.close().unwrap();
 }
@@ -117,7 +126,7 @@ fn a_manifest_of_a_newer_version_is_refused() {
     );
     assert!(matches!(repair(DIR, &driven(&disk).0), Err(Error::UnsupportedVersion { .. })));
     make_newer(&disk, &manifest, 2);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
 }
@@ -135,7 +144,7 @@ fn a_segment_of_a_newer_version_is_refused() {
         |error| matches!(error, Error::UnsupportedVersion { file, version: 7 } if *file == segment),
     );
     make_newer(&disk, &segment, 2);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
 }
@@ -144,7 +153,7 @@ fn a_segment_of_a_newer_version_is_refused() {
 fn a_segment_of_another_log_is_refused() {
     let disk = SimDisk::new(1);
     for dir in ["/log", "/other"] {
-        let log = Log::open(dir, driven(&disk).0).unwrap();
+        let log = Log::builder(dir).options(driven(&disk).0).open().unwrap();
         append(&log, 30);
         log.close().unwrap();
     }
@@ -160,7 +169,7 @@ fn a_segment_of_another_log_is_refused() {
         |error| matches!(error, Error::ForeignFile { file } if *file == ours[last]),
     );
     disk.overwrite(&ours[last], 0, &kept).unwrap();
-    let log = Log::open("/log", driven(&disk).0).unwrap();
+    let log = Log::builder("/log").options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=30));
     log.close().unwrap();
 }
@@ -171,16 +180,16 @@ fn the_real_disk_gives_the_same_answers() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, b"x").unwrap();
-    let error = Log::open(&file, Options::default()).unwrap_err();
+    let error = Log::open(&file).unwrap_err();
     assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
-    let error = Reader::open(&file, Options::default()).unwrap_err();
+    let error = ReadOnlyLog::open(&file).unwrap_err();
     assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
-    let error = Reader::open(dir.path().join("none"), Options::default()).unwrap_err();
+    let error = ReadOnlyLog::open(dir.path().join("none")).unwrap_err();
     assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
-    let error = Log::open(dir.path(), Options::default()).unwrap_err();
+    let error = Log::open(dir.path()).unwrap_err();
     assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
     let mut options = Options::on(Arc::new(esker_disk::StdDisk::new()));
     options.must_exist = true;
-    let error = Log::open(dir.path().join("none"), options).unwrap_err();
+    let error = Log::builder(dir.path().join("none")).options(options).open().unwrap_err();
     assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
 }

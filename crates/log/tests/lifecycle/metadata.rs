@@ -3,17 +3,17 @@
 //! Guards W-9a, W-13, W-14, W-18 and of L-14 the report of an opening.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Log, Numbered, Position, PriorShutdown, Seq, verify};
+use esker_log::{Log, Position, PriorShutdown, Seq, verify};
 
 use crate::fixture::{self, DIR, append, driven, log, payload};
 
 #[test]
 fn an_empty_log_has_nothing_and_says_so() {
     let (log, ..) = log();
-    let metadata = log.metadata();
+    let (metadata, stats) = (log.metadata(), log.stats());
     assert_eq!((log.last(), log.durable(), log.accepted()), (None, Seq(0), Seq(0)));
-    assert_eq!((metadata.after, metadata.durable, metadata.accepted), (Seq(0), Seq(0), Seq(0)));
-    assert_eq!((metadata.records, metadata.pending, metadata.index_entries), (0, 0, 0));
+    assert_eq!((metadata.after, metadata.durable, stats.accepted), (Seq(0), Seq(0), Seq(0)));
+    assert_eq!((metadata.records, stats.pending, metadata.index_entries), (0, 0, 0));
     assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::New, 1));
     log.close().unwrap();
 }
@@ -25,19 +25,19 @@ fn metadata_counts_operations() {
     log.truncate_before(11).unwrap();
     let kept = [log.append(&payload(101)).unwrap(), log.append(&payload(102)).unwrap()];
     let reads = disk.reads();
-    let metadata = log.metadata();
+    let (metadata, stats) = (log.metadata(), log.stats());
     assert_eq!(disk.reads(), reads, "from memory alone");
     assert_eq!((metadata.after, metadata.durable), (Seq(10), Seq(100)));
-    assert_eq!((metadata.accepted, metadata.pending), (Seq(102), 2));
+    assert_eq!((stats.accepted, stats.pending), (Seq(102), 2));
     assert_eq!(log.last(), Some(Seq(100)));
     assert_eq!(metadata.records, 100);
     // A lonely commit takes one block, a segment holds fifteen and its header.
-    assert_eq!((metadata.segments, metadata.activity.commits), (7, 100));
-    assert_eq!((metadata.activity.records, metadata.activity.bytes), (100, 100 * 4096));
+    assert_eq!((metadata.segments, stats.commits), (7, 100));
+    assert_eq!((stats.records, stats.bytes), (100, 100 * 4096));
     assert_eq!(metadata.disk_bytes, 107 * 4096);
     assert_eq!(metadata.position, Position(metadata.disk_bytes));
-    assert!(metadata.activity.syncs >= 100);
-    assert!(metadata.memory_bytes > 0 && metadata.index_entries >= 7);
+    assert!(stats.syncs >= 100);
+    assert!(stats.memory_bytes > 0 && metadata.index_entries >= 7);
     drop(kept);
     log.close().unwrap();
 }
@@ -46,15 +46,15 @@ fn metadata_counts_operations() {
 fn metadata_counts_waiting_callers() {
     let (log, ..) = log();
     let mut tickets: Vec<_> = (1..=3).map(|seq| log.append(&payload(seq)).unwrap()).collect();
-    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(log.stats().waiting, 0);
     for ticket in &mut tickets {
         assert!(fixture::poll_once(ticket).is_pending());
     }
-    assert_eq!(log.metadata().waiting, 3);
+    assert_eq!(log.stats().waiting, 3);
     tickets.pop();
-    assert_eq!(log.metadata().waiting, 2);
+    assert_eq!(log.stats().waiting, 2);
     tickets.clear();
-    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(log.stats().waiting, 0);
     log.close().unwrap();
 }
 
@@ -63,7 +63,7 @@ fn metadata_is_the_same_after_reopen() {
     let disk = SimDisk::new(1);
     let mut before = None;
     for round in 0..5 {
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         let metadata = log.metadata();
         assert_eq!(metadata.session, round + 1);
         if let Some((id, last, records)) = before {
@@ -80,7 +80,7 @@ fn metadata_is_the_same_after_reopen() {
         }
     }
     let report = verify(DIR, &driven(&disk).0).unwrap();
-    assert_eq!((report.records, report.last, report.damage), (150, Seq(150), vec![]));
+    assert_eq!((report.records, report.last, report.corruption), (150, Seq(150), vec![]));
 }
 
 #[test]
@@ -96,11 +96,10 @@ fn every_log_has_a_number_of_its_own() {
 #[test]
 fn the_lower_bound_is_what_the_first_record_follows() {
     let (log, disk, _) = log();
-    let first = Numbered { seq: Seq(500), prev: Seq(499), payload: b"first" };
-    log.append(first).unwrap().wait().unwrap();
+    log.append_if(Seq(499), Seq(500), b"first").unwrap().blocking_wait().unwrap();
     assert_eq!(log.oldest(), Seq(500));
     log.close().unwrap();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!((log.oldest(), log.last()), (Seq(500), Some(Seq(500))));
     assert_eq!(log.metadata().after, Seq(499));
     log.close().unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Engine, Error, Log, OnCorruption, Options, Reader, Start, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, Options, ReadOnlyLog, Start, repair, verify};
 
 use crate::fixture::{all, append, payload, payloads};
 
@@ -60,7 +60,7 @@ impl Environment {
     }
 
     fn open(&self, name: &str) -> esker_log::Result<Log> {
-        Log::open(self.at(name), self.options())
+        Log::builder(self.at(name)).options(self.options()).open()
     }
 
     /// Nobody gets in at this path, and every process that is there already gets the error.
@@ -69,7 +69,7 @@ impl Environment {
         quarantine.on_corruption = OnCorruption::Quarantine;
         let refused = [
             self.open(name).map(drop),
-            Log::open(self.at(name), quarantine).map(drop),
+            Log::builder(self.at(name)).options(quarantine).open().map(drop),
             repair(self.at(name), &self.options()).map(drop),
         ];
         for refused in refused {
@@ -88,7 +88,10 @@ fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
     Environment::each(|environment| {
         let log = environment.open("log").unwrap();
         append(&log, 60);
-        let reader = Reader::open(environment.at("log"), environment.options()).unwrap();
+        let reader = ReadOnlyLog::builder(environment.at("log"))
+            .options(environment.options())
+            .open()
+            .unwrap();
         environment.mv("log", "moved");
         environment.is_locked("moved");
 
@@ -105,14 +108,17 @@ fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
         // A reader follows the directory that it opened.
         reader.refresh().unwrap();
         assert_eq!((reader.durable().0, &*reader.read(260).unwrap()), (260, &payload(260)[..]));
-        let late = Reader::open(environment.at("log"), environment.options()).unwrap();
+        let late = ReadOnlyLog::builder(environment.at("log"))
+            .options(environment.options())
+            .open()
+            .unwrap();
         assert_eq!(late.durable().0, 3);
 
         log.close().unwrap();
         other.close().unwrap();
         for (name, records) in [("moved", 100..=260), ("log", 1..=3)] {
             assert!(
-                verify(environment.at(name), &environment.options()).unwrap().damage.is_empty()
+                verify(environment.at(name), &environment.options()).unwrap().corruption.is_empty()
             );
             let log = environment.open(name).unwrap();
             assert_eq!(all(&log), payloads(records), "{name}");
@@ -195,7 +201,10 @@ fn a_stream_goes_on_in_the_directory_that_its_reader_opened() {
     Environment::each(|environment| {
         let log = environment.open("log").unwrap();
         append(&log, 40);
-        let reader = Reader::open(environment.at("log"), environment.options()).unwrap();
+        let reader = ReadOnlyLog::builder(environment.at("log"))
+            .options(environment.options())
+            .open()
+            .unwrap();
         let mut stream = reader.stream(Start::Oldest).unwrap();
         environment.mv("log", "moved");
         append(&log, 100);

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use esker_disk::sim::{SimDisk, SimOptions};
 use esker_log::{
-    Direct, Error, Log, OnCorruption, OpenCheck, Options, Policy, PriorShutdown, Reader, Seq, Start,
+    Direct, Error, Log, OnCorruption, OpenCheck, Options, Policy, PriorShutdown, ReadOnlyLog, Seq,
+    Start,
 };
 
 use crate::fixture::{self, DIR, all, append, driven, payload, payloads, read_from};
@@ -21,7 +22,9 @@ fn refused(set: impl FnOnce(&mut Options)) -> &'static str {
     let before = disk.fingerprint();
     let (mut options, _) = driven(&disk);
     set(&mut options);
-    let Err(Error::InvalidOption { option, rule }) = Log::open(DIR, options.clone()) else {
+    let Err(Error::InvalidOption { option, rule }) =
+        Log::builder(DIR).options(options.clone()).open()
+    else {
         panic!("accepted: {options:?}");
     };
     assert!(!rule.is_empty());
@@ -68,7 +71,7 @@ fn readers_check_their_options_too() {
     let disk = SimDisk::new(1);
     let (mut options, _) = driven(&disk);
     options.index_records = 0;
-    let refused = Reader::open(DIR, options).unwrap_err();
+    let refused = ReadOnlyLog::builder(DIR).options(options).open().unwrap_err();
     assert!(matches!(refused, Error::InvalidOption { option: "index_records", .. }), "{refused:?}");
 }
 
@@ -76,7 +79,7 @@ fn readers_check_their_options_too() {
 fn an_option_error_says_what_to_do() {
     let (mut options, _) = driven(&SimDisk::new(1));
     options.buffers = 1;
-    let reported = Log::open(DIR, options).unwrap_err().to_string();
+    let reported = Log::builder(DIR).options(options).open().unwrap_err().to_string();
     assert_eq!(reported, "option buffers must be from 2 to 1024");
 }
 
@@ -87,10 +90,10 @@ fn a_buffer_smaller_than_a_record_makes_no_difference() {
     let disk = SimDisk::new(1);
     let (mut options, _) = driven(&disk);
     options.index_bytes = 512 << 10;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let sizes = [100_000, 10, 30_000, 1 << 20, 8_150];
     for (n, size) in sizes.into_iter().enumerate() {
-        log.append(&vec![n as u8; size]).unwrap().wait().unwrap();
+        log.append(&vec![n as u8; size]).unwrap().blocking_wait().unwrap();
     }
     for seq in 1..=5 {
         let from = read_from(&log, Start::From(Seq(seq))).unwrap();
@@ -114,11 +117,11 @@ fn the_small_example_works() {
     options.index_bytes = 16 << 10;
     options.index_records = 100;
     options.policy = Policy::Always;
-    let open = || Log::open(dir.path().join("log"), options.clone()).unwrap();
+    let open = || Log::builder(dir.path().join("log")).options(options.clone()).open().unwrap();
     let log = open();
     let mut sink = log.sink().unwrap();
     for seq in 1..=30_000 {
-        sink.push(&payload(seq)).unwrap();
+        sink.blocking_push(&payload(seq)).unwrap();
     }
     sink.blocking_flush().unwrap();
     fixture::until("four segments are left", || log.metadata().segments <= 4);
@@ -147,7 +150,7 @@ fn options_may_change_from_one_opening_to_the_next() {
         |o| o.dsync = false,
         |o| (o.index_records, o.index_bytes) = (1, 4096),
         |o| o.segment_records = Some(2),
-        |o| o.validate = OpenCheck::Full,
+        |o| o.check = OpenCheck::Full,
         |o| o.on_corruption = OnCorruption::Quarantine,
         |o| o.tail_cache = 1 << 20,
         |o| o.record_limit = 2000,
@@ -156,7 +159,7 @@ fn options_may_change_from_one_opening_to_the_next() {
     for (n, change) in changes.into_iter().cycle().take(24).enumerate() {
         let (mut options, engine) = driven(&disk);
         change(&mut options);
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         assert_eq!(all(&log), payloads(1..=last), "opening {n}");
         append(&log, 20);
         last += 20;
@@ -179,7 +182,7 @@ fn the_ring_may_change_its_size() {
     for segments in [Some(6), Some(3), Some(8), None, Some(2), Some(12)] {
         let (mut options, engine) = driven(&disk);
         options.retention.segments = segments;
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         engine.run();
         let kept = all(&log);
         assert_eq!(kept, payloads(log.oldest().0..=last), "{segments:?}");
@@ -201,16 +204,16 @@ fn the_ring_may_change_its_size() {
 fn unsupported_disk_features_are_replaced_and_reported() {
     for (direct, dsync) in [(true, true), (true, false), (false, true), (false, false)] {
         let disk = SimDisk::with(SimOptions::new(1).direct(direct).dsync(dsync));
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         append(&log, 40);
-        let metadata = log.metadata();
-        assert_eq!((metadata.direct, metadata.dsync, metadata.disk), (direct, dsync, "sim"));
+        let stats = log.stats();
+        assert_eq!((stats.direct, stats.dsync, stats.disk), (direct, dsync, "sim"));
         assert_eq!(all(&log), payloads(1..=40));
         log.close().unwrap();
     }
     let disk = SimDisk::with(SimOptions::new(1).direct(false));
     let (mut options, _) = driven(&disk);
     options.direct = Direct::On;
-    let refused = Log::open(DIR, options).unwrap_err();
+    let refused = Log::builder(DIR).options(options).open().unwrap_err();
     assert!(matches!(refused, Error::Io(_)), "{refused:?}");
 }

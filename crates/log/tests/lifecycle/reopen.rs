@@ -20,17 +20,17 @@ fn newest(disk: &SimDisk) -> PathBuf {
 #[test]
 fn reopen_reports_the_prior_shutdown() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::New, 1));
     append(&log, 3);
     log.close().unwrap();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::Clean, 2));
     assert_eq!((log.recovery().last, &log.recovery().truncated_tail), (Seq(3), &None));
     append(&log, 3);
     disk.power_cut(Persist::Nothing);
     disk.power_on();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(
         (log.recovery().prior_shutdown, log.recovery().session),
         (PriorShutdown::Unclean, 3)
@@ -52,7 +52,7 @@ fn bytes_past_the_end_are_cut_and_reported() {
         let bytes = disk.contents(&file).unwrap();
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 / 4096 * 4096 + 4096;
         disk.overwrite(&file, end, stray).unwrap();
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         let cut = log.recovery().truncated_tail.clone().expect("the cut is told");
         assert_eq!((cut.file, cut.offset), (file, end));
         assert!(cut.bytes > 0 && !cut.what.is_empty());
@@ -61,7 +61,7 @@ fn bytes_past_the_end_are_cut_and_reported() {
         assert_eq!(all(&log), payloads(1..=25));
         log.close().unwrap();
         let report = verify(DIR, &driven(&disk).0).unwrap();
-        assert_eq!((report.records, report.damage), (25, vec![]));
+        assert_eq!((report.records, report.corruption), (25, vec![]));
     }
 }
 
@@ -70,12 +70,12 @@ fn the_end_is_found_wherever_it_is() {
     let disk = SimDisk::new(1);
     let mut last = 0;
     for round in 0..40 {
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         assert_eq!(log.recovery().last, Seq(last));
         assert_eq!(log.durable(), Seq(last));
         let ticket = log.append(&payload(last + 1)).unwrap();
         assert_eq!(ticket.seq(), Seq(last + 1));
-        ticket.wait().unwrap();
+        ticket.blocking_wait().unwrap();
         append(&log, round % 7);
         last += 1 + round % 7;
         match round % 3 {
@@ -90,7 +90,7 @@ fn the_end_is_found_wherever_it_is() {
             }
         }
     }
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=last));
     log.close().unwrap();
 }
@@ -102,25 +102,25 @@ fn a_quick_opening_does_not_read_full_segments() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.segment_size = 1 << 20;
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     for _ in 0..40 {
-        log.append(&vec![7; 200_000]).unwrap().wait().unwrap();
+        log.append(&vec![7; 200_000]).unwrap().blocking_wait().unwrap();
     }
     engine.run();
     log.close().unwrap();
     let read = |options: &Options| {
         let before = disk.stats().bytes_read;
-        let log = Log::open(DIR, options.clone()).unwrap();
+        let log = Log::builder(DIR).options(options.clone()).open().unwrap();
         let read = disk.stats().bytes_read - before;
         log.close().unwrap();
         read
     };
     let quick = read(&options);
     assert!(quick < 2 << 20, "{quick} bytes");
-    options.validate = OpenCheck::Full;
+    options.check = OpenCheck::Full;
     let full = read(&options);
     assert!(full > 40 * 200_000, "{full} bytes");
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     assert_eq!(read_from(&log, Start::Oldest).unwrap().len(), 40);
     log.close().unwrap();
 }
@@ -137,7 +137,7 @@ fn an_opening_that_fails_changes_nothing() {
     disk.truncate(&file, len - 4096).unwrap();
     let before = disk.fingerprint();
     for _ in 0..2 {
-        let error = Log::open(DIR, driven(&disk).0).unwrap_err();
+        let error = Log::builder(DIR).options(driven(&disk).0).open().unwrap_err();
         assert!(
             matches!(&error, esker_log::Error::Corrupted(damage) if damage.file == file),
             "{error}"

@@ -41,12 +41,12 @@ fn fill(log: &Log) -> Error {
             match log.append(&payload(log.accepted().0 + 1)) {
                 Ok(ticket) => tickets.push(ticket),
                 Err(error) => {
-                    log.barrier().unwrap().wait().unwrap();
+                    log.barrier().unwrap().blocking_wait().unwrap();
                     return error;
                 }
             }
         }
-        tickets.pop().unwrap().wait().unwrap();
+        tickets.pop().unwrap().blocking_wait().unwrap();
     }
 }
 
@@ -71,7 +71,7 @@ fn is_no_space(error: &Error) -> bool {
 /// The life of a log on a full disk; `at` is where the file system is mounted.
 fn live(at: &Path) {
     let dir = at.join("log");
-    let log = Log::open(&dir, options()).unwrap();
+    let log = Log::builder(&dir).options(options()).open().unwrap();
     let error = fill(&log);
     assert!(is_no_space(&error), "{error:?}");
     let mut last = log.durable().0;
@@ -85,7 +85,7 @@ fn live(at: &Path) {
     hog(&at.join("rest of closing"));
 
     for _ in 0..3 {
-        let log = Log::open(&dir, options()).unwrap();
+        let log = Log::builder(&dir).options(options()).open().unwrap();
         check(&log, 1, last);
         assert!(is_no_space(&log.append(&large()).unwrap_err()));
         log.close().unwrap();
@@ -98,7 +98,7 @@ fn live(at: &Path) {
             .stderr(std::process::Stdio::null())
             .status();
         assert_eq!(died.unwrap().signal(), Some(libc::SIGABRT));
-        let log = Log::open(&dir, options()).unwrap();
+        let log = Log::builder(&dir).options(options()).open().unwrap();
         let now = log.durable().0;
         assert!(now >= last);
         check(&log, 1, now);
@@ -107,8 +107,8 @@ fn live(at: &Path) {
         hog(&at.join("rest of closing"));
     }
 
-    let log = Log::open(&dir, options()).unwrap();
-    let internal = log.append_internal(&payload(last + 1)).unwrap().wait().unwrap();
+    let log = Log::builder(&dir).options(options()).open().unwrap();
+    let internal = log.append_internal(&payload(last + 1)).unwrap().blocking_wait().unwrap();
     assert_eq!(internal.seq, Seq(last + 1));
     log.truncate_before(last - 20).unwrap();
     check(&log, last - 20, last + 1);
@@ -116,9 +116,9 @@ fn live(at: &Path) {
     for name in ["rest", "rest of closing"] {
         std::fs::remove_file(at.join(name)).unwrap();
     }
-    let log = Log::open(&dir, options()).unwrap();
+    let log = Log::builder(&dir).options(options()).open().unwrap();
     for seq in last + 2..last + 100 {
-        assert_eq!(log.append(&payload(seq)).unwrap().wait().unwrap().seq, Seq(seq));
+        assert_eq!(log.append(&payload(seq)).unwrap().blocking_wait().unwrap().seq, Seq(seq));
     }
     check(&log, last - 20, last + 99);
     log.close().unwrap();
@@ -135,7 +135,7 @@ fn hog(path: &Path) {
 
 /// Opens the log on the full disk, appends what there is room for, and dies.
 fn die(at: &Path) {
-    let log = Log::open(at.join("log"), options()).unwrap();
+    let log = Log::builder(at.join("log")).options(options()).open().unwrap();
     let error = fill(&log);
     assert!(is_no_space(&error), "{error:?}");
     std::process::abort();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::Poll;
 
-use esker_log::{Batch, Error, Log, Options, Reader, ReaderStream, Result, Start};
+use esker_log::{Batch, Error, Log, LogStream, Options, ReadOnlyLog, Result, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{all, block_on, follows, payload, payloads, poll_once, until};
@@ -36,13 +36,13 @@ fn options(ring: bool) -> Options {
 /// The writer: says what it recovered, and appends without an end. Of some records it waits for the
 /// commit, so that commits are cut anywhere.
 fn write(dir: &Path, ring: bool) {
-    let log = Log::open(dir, options(ring)).unwrap();
+    let log = Log::builder(dir).options(options(ring)).open().unwrap();
     let mut stdout = std::io::stdout();
     writeln!(stdout, "recovered {}", log.durable()).unwrap();
     for seq in log.durable().0 + 1.. {
         let ticket = log.append(&payload(seq)).unwrap();
         if seq % 7 == 0 || seq % 64 > 50 {
-            ticket.wait().unwrap();
+            ticket.blocking_wait().unwrap();
         } else {
             drop(ticket);
         }
@@ -89,12 +89,12 @@ fn is_writer(ring: bool) -> bool {
     })
 }
 
-fn waiting(stream: &mut ReaderStream) -> Result<Batch> {
+fn waiting(stream: &mut LogStream) -> Result<Batch> {
     block_on(stream.next()).unwrap()
 }
 
 /// With a future for each poll.
-fn polling(stream: &mut ReaderStream) -> Result<Batch> {
+fn polling(stream: &mut LogStream) -> Result<Batch> {
     loop {
         match poll_once(&mut stream.next()) {
             Poll::Ready(next) => return next.unwrap(),
@@ -103,8 +103,7 @@ fn polling(stream: &mut ReaderStream) -> Result<Batch> {
     }
 }
 
-const WAYS: [fn(&mut ReaderStream) -> Result<Batch>; 3] =
-    [ReaderStream::next_blocking, waiting, polling];
+const WAYS: [fn(&mut LogStream) -> Result<Batch>; 3] = [LogStream::blocking_next, waiting, polling];
 
 /// Kills writers round after round, as soon as all followers have got further.
 fn rounds(test: &str, dir: &Path, given: &[Arc<AtomicU64>]) {
@@ -132,8 +131,8 @@ fn every_record_comes_once_and_in_order() {
     }
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
-    Log::open(&dir, options(false)).unwrap().close().unwrap();
-    let reader = Reader::open(&dir, options(false)).unwrap();
+    Log::builder(&dir).options(options(false)).open().unwrap().close().unwrap();
+    let reader = ReadOnlyLog::builder(&dir).options(options(false)).open().unwrap();
     let given: Vec<_> = WAYS.iter().map(|_| Arc::new(AtomicU64::new(0))).collect();
     let followers: Vec<_> = WAYS
         .into_iter()
@@ -152,7 +151,7 @@ fn every_record_comes_once_and_in_order() {
         .collect();
     rounds("every_record_comes_once_and_in_order", &dir, &given);
     // The last one closes, and everybody has everything.
-    let log = Log::open(&dir, options(false)).unwrap();
+    let log = Log::builder(&dir).options(options(false)).open().unwrap();
     let last = log.durable().0;
     assert_eq!(all(&log), payloads(1..=last));
     log.close().unwrap();
@@ -172,8 +171,8 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
     }
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
-    Log::open(&dir, options(true)).unwrap().close().unwrap();
-    let reader = Reader::open(&dir, options(true)).unwrap();
+    Log::builder(&dir).options(options(true)).open().unwrap().close().unwrap();
+    let reader = ReadOnlyLog::builder(&dir).options(options(true)).open().unwrap();
     let mut paused = reader.stream(Start::Oldest).unwrap();
     let given: Vec<_> = WAYS.iter().map(|_| Arc::new(AtomicU64::new(0))).collect();
     let fast = Arc::clone(&given[0]);
@@ -212,14 +211,14 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
         })
         .collect();
     rounds("lapped_reader_gets_trimmed_and_never_another_record", &dir, &given);
-    let log = Log::open(&dir, options(true)).unwrap();
+    let log = Log::builder(&dir).options(options(true)).open().unwrap();
     let last = log.durable().0;
     log.truncate_before(last - 1).unwrap();
     log.close().unwrap();
     until("everybody has everything", || given.iter().all(|given| given.load(SeqCst) == last));
     // One that was lapped may still read what it has open; of one that has nothing, all is gone.
     reader.refresh().unwrap();
-    let reported = paused.next_blocking();
+    let reported = paused.blocking_next();
     assert!(matches!(reported, Err(Error::Trimmed { oldest }) if oldest.0 > 1), "{reported:?}");
     reader.close();
     for follower in followers {
@@ -230,7 +229,7 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
 }
 
 /// From the oldest record, which may leave at the very moment.
-fn again(reader: &Reader) -> ReaderStream {
+fn again(reader: &ReadOnlyLog) -> LogStream {
     loop {
         reader.refresh().unwrap();
         match reader.stream(Start::Oldest) {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Options, Reader, Start, repair};
+use esker_log::{Error, Log, ReadOnlyLog, Start, repair};
 
 use crate::fixture::{DIR, all, append, driven, log, payloads};
 
@@ -28,18 +28,18 @@ fn a_second_opening_is_refused_while_the_first_lives() {
     append(&log, 3);
     let before = disk.fingerprint();
     for _ in 0..2 {
-        let refused = Log::open(DIR, driven(&disk).0);
+        let refused = Log::builder(DIR).options(driven(&disk).0).open();
         locked(refused, Path::new(DIR));
     }
     locked(repair(DIR, &driven(&disk).0), Path::new(DIR));
     assert_eq!(disk.fingerprint(), before, "a refused opening changes nothing");
     // The first continues.
     append(&log, 2);
-    let reader = Reader::open(DIR, driven(&disk).0).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert!(reader.stream(Start::Oldest).unwrap().try_next().unwrap().is_some());
     log.close().unwrap();
     // Closed is free, also while the handle is still there.
-    let again = Log::open(DIR, driven(&disk).0).unwrap();
+    let again = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&again), payloads(1..=5));
     again.close().unwrap();
     drop(log);
@@ -48,9 +48,9 @@ fn a_second_opening_is_refused_while_the_first_lives() {
 #[test]
 fn a_refused_opening_frees_nothing() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
-    drop(Log::open(DIR, driven(&disk).0));
-    locked(Log::open(DIR, driven(&disk).0), Path::new(DIR));
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+    drop(Log::builder(DIR).options(driven(&disk).0).open());
+    locked(Log::builder(DIR).options(driven(&disk).0).open(), Path::new(DIR));
     log.close().unwrap();
 }
 
@@ -73,7 +73,7 @@ fn child(dir: &Path) -> (Child, impl BufRead) {
 #[test]
 fn another_process_is_refused_and_a_dead_one_leaves_no_lock() {
     if let Some(dir) = std::env::var_os(CHILD) {
-        let log = Log::open(dir, Options::default()).unwrap();
+        let log = Log::open(dir).unwrap();
         append(&log, 10);
         println!("open");
         std::io::stdout().flush().unwrap();
@@ -85,12 +85,12 @@ fn another_process_is_refused_and_a_dead_one_leaves_no_lock() {
     let dir = dir.path().join("log");
     let (mut child, reported) = child(&dir);
     assert!(reported.lines().any(|line| line.unwrap().ends_with("open")));
-    locked(Log::open(&dir, Options::default()), &dir);
-    let reader = Reader::open(&dir, Options::default()).unwrap();
+    locked(Log::open(&dir), &dir);
+    let reader = ReadOnlyLog::open(&dir).unwrap();
     assert_eq!(reader.durable().0, 10);
     child.kill().unwrap();
     child.wait().unwrap();
-    let log = Log::open(&dir, Options::default()).unwrap();
+    let log = Log::open(&dir).unwrap();
     assert_eq!(all(&log), payloads(1..=10));
     log.close().unwrap();
 }

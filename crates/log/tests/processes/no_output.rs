@@ -19,22 +19,22 @@ fn a_bad_day() {
     let (log, disk, _) = log();
     append(&log, 20);
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
-    drop(log.append(b"x").unwrap().wait());
+    drop(log.append(b"x").unwrap().blocking_wait());
     drop(log);
     disk.clear_faults();
     disk.power_cut(Persist::Random);
     disk.power_on();
     let (options, engine) = driven(&disk);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 5);
     engine.stop();
     drop(log);
     disk.flip_bit(format!("{DIR}/00000000000000000001.seg").as_ref(), 8 * 9000).unwrap();
-    drop(Log::open(DIR, driven(&disk).0));
+    drop(Log::builder(DIR).options(driven(&disk).0).open());
     let (mut options, _) = driven(&disk);
     options.on_corruption = esker_log::OnCorruption::Quarantine;
-    options.validate = esker_log::OpenCheck::Full;
-    drop(Log::open(DIR, options));
+    options.check = esker_log::OpenCheck::Full;
+    drop(Log::builder(DIR).options(options).open());
 }
 
 #[test]

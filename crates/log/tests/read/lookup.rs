@@ -17,14 +17,14 @@ fn dense(index_bytes: u32, index_records: u32) -> (Log, SimDisk) {
     options.buffer_size = 64 << 10;
     options.index_bytes = index_bytes;
     options.index_records = index_records;
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     for batch in 0..40 {
         let records: Vec<_> = (batch * 100..batch * 100 + 100).map(record).collect();
         let records: Vec<_> = records.iter().collect();
-        log.append_batch(&records).unwrap().wait().unwrap();
+        log.append_batch(&records).unwrap().blocking_wait().unwrap();
     }
     log.close().unwrap();
-    (Log::open(DIR, options).unwrap(), disk)
+    (Log::builder(DIR).options(options).open().unwrap(), disk)
 }
 
 fn record(n: u64) -> Vec<u8> {

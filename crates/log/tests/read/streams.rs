@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Seq, Start, Stream};
+use esker_log::{Error, Log, LogStream, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -21,7 +21,7 @@ use crate::fixture::{
 #[test]
 fn two_records_come_back_as_they_were_appended() {
     let (log, ..) = log();
-    log.append_batch(&["first", "second"]).unwrap().wait().unwrap();
+    log.append_batch(&["first", "second"]).unwrap().blocking_wait().unwrap();
     let back = read_from(&log, Start::After(Seq(0))).unwrap();
     assert_eq!(back, [(1, b"first".to_vec()), (2, b"second".to_vec())]);
     log.close().unwrap();
@@ -87,7 +87,7 @@ fn readers_see_only_durable_records_by_default() {
     assert!(matches!(log.read(3), Err(Error::NotFound { .. })));
     let tail: Vec<_> = log.accepted_tail().unwrap().iter().flat_map(seen).collect();
     assert_eq!(tail, payloads(3..=5));
-    log.barrier().unwrap().wait().unwrap();
+    log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(rest(&mut stream), payloads(3..=5));
     assert!(log.accepted_tail().unwrap().is_empty());
     drop(tickets);
@@ -96,13 +96,13 @@ fn readers_see_only_durable_records_by_default() {
 
 #[test]
 fn the_tip_gives_the_first_record_after_the_call() {
-    let log = Log::open(DIR, small(&SimDisk::new(1))).unwrap();
+    let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
     append(&log, 3);
     let mut tip = log.stream(Start::Tip).unwrap();
     let writer = log.clone();
     let first = in_time("waiting at the tip", move || {
-        let reader = std::thread::spawn(move || seen(&tip.next_blocking().unwrap()));
-        fixture::until("the reader waits", || writer.metadata().waiting == 1);
+        let reader = std::thread::spawn(move || seen(&tip.blocking_next().unwrap()));
+        fixture::until("the reader waits", || writer.stats().waiting == 1);
         append(&writer, 1);
         reader.join().unwrap()
     });
@@ -115,11 +115,11 @@ fn a_wait_for_the_next_batch_ends_at_its_deadline() {
     let (log, ..) = log();
     append(&log, 1);
     let mut stream = log.stream(Start::Oldest).unwrap();
-    assert_eq!(seen(&stream.next_timeout(LONG).unwrap()), payloads(1..=1));
-    let late = stream.next_timeout(Duration::from_millis(10)).err();
+    assert_eq!(seen(&stream.blocking_next_timeout(LONG).unwrap()), payloads(1..=1));
+    let late = stream.blocking_next_timeout(Duration::from_millis(10)).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     append(&log, 1);
-    assert_eq!(seen(&stream.next_timeout(LONG).unwrap()), payloads(2..=2));
+    assert_eq!(seen(&stream.blocking_next_timeout(LONG).unwrap()), payloads(2..=2));
     log.close().unwrap();
 }
 
@@ -132,7 +132,7 @@ fn a_task_is_woken_by_the_commit_that_it_waits_for() {
     assert!(poll(&mut stream, &waker).is_pending());
     let ticket = log.append(&payload(1)).unwrap();
     assert_eq!(wakes.count(), 0, "woken for a record that is not durable");
-    ticket.wait().unwrap();
+    ticket.blocking_wait().unwrap();
     assert_eq!(wakes.count(), 1);
     let Poll::Ready(Some(Ok(batch))) = poll(&mut stream, &waker) else { panic!("nothing") };
     assert_eq!(seen(&batch), payloads(1..=1));
@@ -140,19 +140,19 @@ fn a_task_is_woken_by_the_commit_that_it_waits_for() {
     log.close().unwrap();
 }
 
-/// `Stream` combinators, and the blocking iterator, end once and for all with the log.
+/// `LogStream` combinators, and the blocking iterator, end once and for all with the log.
 #[test]
 fn the_end_of_the_log_ends_a_stream_once() {
     let (log, ..) = log();
     append(&log, 2);
     let mut tasks = log.stream(Start::Oldest).unwrap();
     let mut threads = log.stream(Start::Oldest).unwrap();
-    assert!(matches!(threads.iter().next(), Some(Ok(_))));
+    assert!(matches!(threads.blocking_iter().next(), Some(Ok(_))));
     assert!(matches!(block_on(tasks.next()), Some(Ok(_))));
     log.close().unwrap();
     assert!(matches!(block_on(tasks.next()), Some(Err(Error::Closed))));
     assert!(block_on(tasks.next()).is_none());
-    let ends: Vec<_> = threads.iter().collect();
+    let ends: Vec<_> = threads.blocking_iter().collect();
     assert!(matches!(ends[..], [Err(Error::Closed)]), "{ends:?}");
 }
 
@@ -180,14 +180,14 @@ fn a_batch_can_be_read_as_often_as_wanted_and_keeps_its_bytes() {
 /// Two readers that wait, and one that comes late, see what one writer appends, to the last byte.
 #[test]
 fn waiting_readers_follow_a_writer() {
-    let log = Log::open(DIR, small(&SimDisk::new(1))).unwrap();
+    let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
     let writer = log.clone();
     in_time("following", move || {
-        let follow = |mut stream: Stream| {
+        let follow = |mut stream: LogStream| {
             std::thread::spawn(move || {
                 let mut next = 1;
                 while next <= 2_000 {
-                    for record in &stream.next_blocking().unwrap() {
+                    for record in &stream.blocking_next().unwrap() {
                         assert_eq!((record.seq.0, record.payload), (next, &payload(next)[..]));
                         next += 1;
                     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Batch, Error, Log, Start, Stream};
+use esker_log::{Batch, Error, Log, LogStream, Start};
 
 use crate::fixture::{
     self, DIR, Wakes, append, driven, in_time, payload, payloads, poll, ready, seen, small, until,
@@ -22,7 +22,7 @@ const BUFFERS: u64 = 2 * WINDOW;
 
 /// Streams that wait at the tip, and the waker that they share.
 struct WaitingReaders {
-    streams: Vec<Stream>,
+    streams: Vec<LogStream>,
     wakes: Arc<Wakes>,
     waker: Waker,
 }
@@ -51,7 +51,7 @@ impl WaitingReaders {
 }
 
 fn log() -> Log {
-    Log::open(DIR, small(&SimDisk::new(1))).unwrap()
+    Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap()
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn one_append_wakes_them_all_and_each_reads_it() {
     let log = log();
     append(&log, 3);
     let mut readers = WaitingReaders::waiting(&log, READERS);
-    assert_eq!(log.metadata().waiting, READERS);
+    assert_eq!(log.stats().waiting, READERS);
     for round in 1..=3 {
         let seq = 3 + round as u64;
         append(&log, 1);
@@ -68,16 +68,16 @@ fn one_append_wakes_them_all_and_each_reads_it() {
         let batches = readers.take();
         assert!(batches.iter().all(|batch| seen(batch) == payloads([seq])));
         // They share the bytes.
-        assert!(log.metadata().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
+        assert!(log.stats().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
         readers.wait();
     }
     let WaitingReaders { streams, wakes, waker } = readers;
     drop(streams);
     drop(waker);
-    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(log.stats().waiting, 0);
     assert_eq!(Arc::strong_count(&wakes), 1, "a waker is left behind");
     append(&log, 20);
-    assert!(log.metadata().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
+    assert!(log.stats().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
     log.close().unwrap();
 }
 
@@ -86,11 +86,11 @@ fn half_of_the_waiting_readers_may_be_dropped() {
     let log = log();
     let mut stay = WaitingReaders::waiting(&log, READERS / 2);
     let mut leave = WaitingReaders::waiting(&log, READERS / 2);
-    assert_eq!(log.metadata().waiting, READERS);
+    assert_eq!(log.stats().waiting, READERS);
     leave.streams.truncate(READERS / 4);
-    assert_eq!(log.metadata().waiting, READERS * 3 / 4);
+    assert_eq!(log.stats().waiting, READERS * 3 / 4);
     leave.streams.clear();
-    assert_eq!(log.metadata().waiting, READERS / 2);
+    assert_eq!(log.stats().waiting, READERS / 2);
     append(&log, 1);
     until("the rest is woken", || stay.wakes.count() >= READERS / 2);
     assert!(stay.take().iter().all(|batch| seen(batch) == payloads([1])));
@@ -98,12 +98,12 @@ fn half_of_the_waiting_readers_may_be_dropped() {
     // Others may come to the places that were left.
     let mut come = WaitingReaders::waiting(&log, READERS / 2);
     stay.wait();
-    assert_eq!(log.metadata().waiting, READERS);
+    assert_eq!(log.stats().waiting, READERS);
     append(&log, 1);
     until("all are woken", || stay.wakes.count() + come.wakes.count() >= READERS * 3 / 2);
     assert!(stay.take().iter().chain(&come.take()).all(|batch| seen(batch) == payloads([2])));
     drop((stay, come, leave));
-    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(log.stats().waiting, 0);
     log.close().unwrap();
 }
 
@@ -120,7 +120,7 @@ fn closing_ends_every_wait() {
         assert!(matches!(poll(stream, &readers.waker), Poll::Ready(None)));
     }
     drop(readers);
-    assert_eq!(log.metadata().waiting, 0);
+    assert_eq!(log.stats().waiting, 0);
 }
 
 /// A reader that appends, and drops nothing that it ever read: through every buffer many times,
@@ -130,19 +130,19 @@ fn reader_that_keeps_its_batches_can_append() {
     let mut options = small(&SimDisk::new(1));
     options.tail_cache = 32 << 10;
     options.reader_memory = 64 << 10;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let writer = log.clone();
     let held = in_time("appending", move || {
         let mut stream = writer.stream(Start::Oldest).unwrap();
         let mut held = Vec::new();
         for seq in 1..=300 {
             let ticket = writer.append(&payload(seq)).unwrap();
-            assert_eq!(ticket.wait().unwrap().seq.0, seq);
-            held.push(stream.next_blocking().unwrap());
+            assert_eq!(ticket.blocking_wait().unwrap().seq.0, seq);
+            held.push(stream.blocking_next().unwrap());
         }
         held
     });
-    assert!(log.metadata().memory_bytes > 64 << 10, "{:?}", log.metadata());
+    assert!(log.stats().memory_bytes > 64 << 10, "{:?}", log.metadata());
     assert_eq!(held.iter().flat_map(seen).collect::<Vec<_>>(), payloads(1..=300));
     log.close().unwrap();
 }
@@ -155,7 +155,7 @@ fn readers_that_keep_batches_are_bounded_by_reader_memory() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     (options.tail_cache, options.reader_memory) = (tail_cache, reader_memory);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let bound = BUFFERS + tail_cache + reader_memory + tail_cache + WINDOW;
     let mut streams: Vec<_> = (0..4).map(|_| log.stream(Start::Oldest).unwrap()).collect();
     let mut held: Vec<Vec<Batch>> = vec![Vec::new(); streams.len()];
@@ -171,7 +171,7 @@ fn readers_that_keep_batches_are_bounded_by_reader_memory() {
                 }
             }
         }
-        peak = peak.max(log.metadata().memory_bytes);
+        peak = peak.max(log.stats().memory_bytes);
         assert!(peak <= bound, "{peak} after {round} rounds, and not {bound}");
     }
     assert!(peak > reader_memory, "{peak}");
@@ -183,7 +183,7 @@ fn readers_that_keep_batches_are_bounded_by_reader_memory() {
         assert_eq!(held.iter().flat_map(seen).collect::<Vec<_>>(), payloads(1..=300));
     }
     append(&log, 10);
-    let memory = log.metadata().memory_bytes;
+    let memory = log.stats().memory_bytes;
     assert!(memory <= BUFFERS + tail_cache + WINDOW, "{memory}");
     let reads = disk.stats().reads;
     for mut stream in streams {

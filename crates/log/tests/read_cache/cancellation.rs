@@ -7,7 +7,7 @@
 use std::task::{Context, Poll, Waker};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Batch, Log, Start, Stream};
+use esker_log::{Batch, Log, LogStream, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{self, DIR, append, follows, in_time, poll_once, small};
@@ -19,13 +19,13 @@ const RECORDS: u64 = 400;
 fn log() -> Log {
     let mut options = small(&SimDisk::new(1));
     options.tail_cache = 64 << 10;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, FAR);
     log
 }
 
 /// The next batch by a new future for each poll; how many of them were dropped while they waited.
-fn next(stream: &mut Stream, mut pending: impl FnMut()) -> (Batch, usize) {
+fn next(stream: &mut LogStream, mut pending: impl FnMut()) -> (Batch, usize) {
     let mut dropped = 0;
     loop {
         match poll_once(&mut stream.next()) {
@@ -59,7 +59,7 @@ fn a_future_for_each_poll_loses_nothing() {
         assert!(cold > 0, "no future ever waited for the disk");
         assert!(warm > 50, "{warm}");
         drop(stream);
-        assert_eq!(reader.metadata().waiting, 0);
+        assert_eq!(reader.stats().waiting, 0);
     });
     log.close().unwrap();
 }
@@ -87,7 +87,7 @@ fn a_stream_may_wait_in_many_tasks() {
             }
         }
         drop(streams);
-        assert_eq!(reader.metadata().waiting, 0);
+        assert_eq!(reader.stats().waiting, 0);
     });
     log.close().unwrap();
 }

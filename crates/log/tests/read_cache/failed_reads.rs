@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Error, Log, Position, Start, Stream};
+use esker_log::{Error, Log, LogStream, Position, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{self, DIR, append, append_many, block_on, follows, in_time, is_eio, small};
@@ -17,13 +17,13 @@ use crate::fixture::{self, DIR, append, append_many, block_on, follows, in_time,
 const RECORDS: u64 = 600;
 const BLOCK: u64 = 4096;
 
-type Way = fn(Stream) -> (u64, Option<Error>);
+type Way = fn(LogStream) -> (u64, Option<Error>);
 
 /// Reads up to the end or an error, as a thread.
-fn blocking(mut stream: Stream) -> (u64, Option<Error>) {
+fn blocking(mut stream: LogStream) -> (u64, Option<Error>) {
     let mut last = 0;
     while last < RECORDS {
-        match stream.next_blocking() {
+        match stream.blocking_next() {
             Ok(batch) => last = follows(&batch, last),
             Err(error) => return (last, Some(error)),
         }
@@ -32,7 +32,7 @@ fn blocking(mut stream: Stream) -> (u64, Option<Error>) {
 }
 
 /// The same as a task.
-fn waiting(mut stream: Stream) -> (u64, Option<Error>) {
+fn waiting(mut stream: LogStream) -> (u64, Option<Error>) {
     let mut last = 0;
     while last < RECORDS {
         match block_on(stream.next()).unwrap() {
@@ -57,10 +57,10 @@ fn of_one_piece() -> (Log, SimDisk, PathBuf, u64, u64) {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.segment_size = 4 << 20;
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append_many(&log, RECORDS / 2);
     let ticket = log.append(&fixture::payload(RECORDS / 2 + 1)).unwrap();
-    let Position(at) = ticket.wait().unwrap().position;
+    let Position(at) = ticket.blocking_wait().unwrap().position;
     append_many(&log, RECORDS / 2 - 1);
     assert_eq!(log.metadata().segments, 1);
     let files = disk.files(DIR.as_ref()).unwrap();
@@ -103,7 +103,7 @@ fn unreadable_sector_is_reported_after_all_readable_ones() {
 #[test]
 fn failed_read_is_reported_and_not_cached() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     append(&log, RECORDS);
     let files = disk.files(DIR.as_ref()).unwrap();
     let third = files.iter().filter(|name| name.ends_with(".seg")).nth(2).unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, Seq, Start, Stream};
+use esker_log::{Engine, Error, Log, LogStream, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -37,7 +37,7 @@ fn held() -> Held {
     let mut options = small(&disk);
     options.tail_cache = 32 << 10;
     options.engine = Some(engine.clone());
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, RECORDS);
     let gate = Gate::new();
     disk.inject(Fault::on(Op::Read, Effect::Block(gate.clone())).path(".seg"));
@@ -47,7 +47,7 @@ fn held() -> Held {
 
 /// A reader, and how often it was woken.
 struct Reader {
-    stream: Stream,
+    stream: LogStream,
     last: u64,
     wakes: Arc<Wakes>,
     waker: Waker,
@@ -113,7 +113,7 @@ fn dropped_readers_leave_no_waiter_and_others_are_served() {
         until("the read wakes who is left", || stays.wakes.count() > 0);
         stays.read_all();
         until("no waker is left", || wakes.iter().all(|wakes| Arc::strong_count(wakes) == 1));
-        assert_eq!(log.metadata().waiting, 0);
+        assert_eq!(log.stats().waiting, 0);
         // Everything is there now, what those wanted who left included.
         until("all is read", || {
             let reads = disk.stats().reads;
@@ -173,7 +173,7 @@ fn at_most_four_reads_are_in_flight() {
                 let log = log.clone();
                 std::thread::spawn(move || {
                     let mut stream = log.stream(Start::After(Seq(n * 30))).unwrap();
-                    follows(&stream.next_blocking().unwrap(), n * 30);
+                    follows(&stream.blocking_next().unwrap(), n * 30);
                 })
             })
             .collect();

@@ -1,11 +1,11 @@
 //! What one reader far behind has read from the files, others of the same place are given; and what
 //! is kept for them has a bound.
 //!
-//! Guards `cold_cache`, and the trap WT-17 (every reader reads the same bytes again).
+//! Guards `read_cache`, and the trap WT-17 (every reader reads the same bytes again).
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Log, Options, Seq, Start, Stream};
+use esker_log::{Engine, Log, LogStream, Options, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{DIR, append_many, block_on, follows, in_time, small};
@@ -26,7 +26,7 @@ fn options(disk: &SimDisk) -> Options {
 
 /// A log of seven pieces and more, and how many bytes that is.
 fn long(disk: &SimDisk, options: Options) -> (Log, u64) {
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append_many(&log, RECORDS);
     let bytes = log.metadata().position.0;
     assert!(bytes > 7 << 20, "{bytes}");
@@ -35,14 +35,14 @@ fn long(disk: &SimDisk, options: Options) -> (Log, u64) {
 }
 
 /// Reads to the last record on this thread.
-fn read_blocking(mut stream: Stream, mut last: u64) {
+fn read_blocking(mut stream: LogStream, mut last: u64) {
     while last < RECORDS {
-        last = follows(&stream.next_blocking().unwrap(), last);
+        last = follows(&stream.blocking_next().unwrap(), last);
     }
 }
 
 /// Reads to the last record as a future.
-fn read_waiting(mut stream: Stream, mut last: u64) {
+fn read_waiting(mut stream: LogStream, mut last: u64) {
     while last < RECORDS {
         last = follows(&block_on(stream.next()).unwrap().unwrap(), last);
     }
@@ -58,7 +58,7 @@ fn a_second_reader_reads_nothing() {
     let first = disk.stats();
     assert!(first.bytes_read <= bytes, "{} of {bytes} bytes", first.bytes_read);
     assert!(first.reads <= 2 * bytes / PIECE + 6, "{} reads", first.reads);
-    let kept = log.metadata().cold_bytes;
+    let kept = log.metadata().read_cache_bytes;
     assert!((bytes - (256 << 10)..=bytes + (256 << 10)).contains(&kept), "{kept} of {bytes}");
     for start in [0, 0, 1, 777, 5_000] {
         read_blocking(log.stream(Start::After(Seq(start))).unwrap(), start);
@@ -107,16 +107,16 @@ fn readers_at_many_positions_soon_share_reads() {
 #[test]
 fn cached_bytes_are_bounded() {
     // None at all is one piece: the one that was just read.
-    for cold_cache in [0, 2 << 20] {
+    for read_cache in [0, 2 << 20] {
         let disk = SimDisk::new(1);
         let mut options = options(&disk);
-        options.cold_cache = cold_cache;
+        options.read_cache = read_cache;
         let (log, _) = long(&disk, options);
         let reader = log.clone();
         in_time("reading", move || {
             let bounded = || {
-                let kept = reader.metadata().cold_bytes;
-                assert!(kept <= cold_cache.max(PIECE), "{kept} of {cold_cache}");
+                let kept = reader.metadata().read_cache_bytes;
+                assert!(kept <= read_cache.max(PIECE), "{kept} of {read_cache}");
             };
             let places = [0, 2_000, 4_000, 6_000];
             let mut readers =
@@ -138,7 +138,7 @@ fn cached_bytes_are_bounded() {
 fn read_ahead_is_cached_when_its_reader_arrives() {
     let disk = SimDisk::new(1);
     let mut options = options(&disk);
-    options.cold_cache = 2 << 20;
+    options.read_cache = 2 << 20;
     let (log, bytes) = long(&disk, options);
     let reader = log.clone();
     let places = [0, 2_500, 5_000, 7_500];

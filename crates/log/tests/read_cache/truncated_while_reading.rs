@@ -1,13 +1,13 @@
 //! Segments that leave the log while readers are far behind: what was kept of them goes, and nobody
 //! gets a record from another life of their files.
 //!
-//! Guards `cold_cache`, W-16 and WB-7, and the trap WT-7, for readers that share what they read.
+//! Guards `read_cache`, W-16 and WB-7, and the trap WT-7, for readers that share what they read.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Batch, Error, Log, Result, Start, Stream};
+use esker_log::{Batch, Error, Log, LogStream, Result, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -24,22 +24,22 @@ fn cached_chunks_are_dropped_with_their_segments() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(RING);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 10 * PER_SEGMENT);
     engine.run();
     let mut paused = log.stream(Start::Oldest).unwrap();
     let held = paused.try_next().unwrap().unwrap();
     let first = seen(&held);
     assert_eq!(read_from(&log, Start::Oldest).unwrap().last(), payloads([150]).last());
-    let kept = log.metadata().cold_bytes;
+    let kept = log.metadata().read_cache_bytes;
     assert!(kept >= (RING - 1) * (56 << 10), "{kept}");
     append(&log, 2 * PER_SEGMENT);
     engine.run();
-    let fewer = log.metadata().cold_bytes;
+    let fewer = log.metadata().read_cache_bytes;
     assert!(0 < fewer && fewer < kept, "{fewer} of {kept}");
     append(&log, 8 * PER_SEGMENT);
     engine.run();
-    assert_eq!(log.metadata().cold_bytes, 0);
+    assert_eq!(log.metadata().read_cache_bytes, 0);
     let oldest = log.oldest();
     let end = paused.try_next().err();
     assert!(
@@ -53,7 +53,7 @@ fn cached_chunks_are_dropped_with_their_segments() {
 }
 
 /// Takes part in the reading until the last record; how often it was told that it is too late.
-fn follow(log: &Log, last: u64, next: fn(&mut Stream) -> Result<Batch>) -> u64 {
+fn follow(log: &Log, last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u64 {
     let mut stream = log.stream(Start::Oldest).unwrap();
     let (mut at, mut trimmed) = (0, 0);
     while at < last {
@@ -75,7 +75,7 @@ fn follow(log: &Log, last: u64, next: fn(&mut Stream) -> Result<Batch>) -> u64 {
 }
 
 /// From the oldest record, which may leave at the very moment.
-fn oldest(log: &Log) -> Stream {
+fn oldest(log: &Log) -> LogStream {
     loop {
         match log.stream(Start::Oldest) {
             Ok(stream) => return stream,
@@ -90,7 +90,7 @@ fn lapped_readers_get_no_record_of_a_recycled_segment() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     options.retention.segments = Some(RING);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     // Three turns and more of the files that there are.
     let last = 3 * (RING + 4) * PER_SEGMENT * 10;
     append(&log, PER_SEGMENT);
@@ -98,7 +98,7 @@ fn lapped_readers_get_no_record_of_a_recycled_segment() {
     in_time("reading beside a writer that laps", move || {
         let log = shared;
         let mut paused = log.stream(Start::Oldest).unwrap();
-        assert!(follows(&paused.next_blocking().unwrap(), 0) > 0);
+        assert!(follows(&paused.blocking_next().unwrap(), 0) > 0);
         let written = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -106,7 +106,7 @@ fn lapped_readers_get_no_record_of_a_recycled_segment() {
                 written.store(true, SeqCst);
             });
             for _ in 0..2 {
-                scope.spawn(|| follow(&log, last, Stream::next_blocking));
+                scope.spawn(|| follow(&log, last, LogStream::blocking_next));
                 scope.spawn(|| follow(&log, last, |stream| block_on(stream.next()).unwrap()));
             }
             // And those that look at everything there is, again and again.
@@ -121,10 +121,10 @@ fn lapped_readers_get_no_record_of_a_recycled_segment() {
                 }
             });
         });
-        let end = paused.next_blocking().err();
+        let end = paused.blocking_next().err();
         assert!(matches!(end, Some(Error::Trimmed { .. })), "{end:?}");
         let mut again = log.stream(Start::Oldest).unwrap();
-        let batch = again.next_blocking().unwrap();
+        let batch = again.blocking_next().unwrap();
         assert!(follows(&batch, log.oldest().0 - 1) <= last);
     });
     assert!(disk.stats().renames > 3 * RING, "the files are used again: {:?}", disk.stats());

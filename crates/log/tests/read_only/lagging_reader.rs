@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, Options, Reader, ReaderStream, Seq, Start};
+use esker_log::{Engine, Error, Log, LogStream, Options, ReadOnlyLog, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -36,20 +36,20 @@ fn manual(disk: &SimDisk) -> Options {
 
 /// A log of seven pieces and more; how many bytes that is.
 fn long(disk: &SimDisk) -> (Log, u64) {
-    let log = Log::open(DIR, options(disk)).unwrap();
+    let log = Log::builder(DIR).options(options(disk)).open().unwrap();
     append_many(&log, RECORDS);
     let bytes = log.metadata().position.0;
     assert!(bytes > 7 * PIECE, "{bytes}");
     (log, bytes)
 }
 
-fn read(stream: &mut ReaderStream, mut last: u64) {
+fn read(stream: &mut LogStream, mut last: u64) {
     while last < RECORDS {
-        last = follows(&stream.next_blocking().unwrap(), last);
+        last = follows(&stream.blocking_next().unwrap(), last);
     }
 }
 
-fn read_waiting(stream: &mut ReaderStream, mut last: u64) {
+fn read_waiting(stream: &mut LogStream, mut last: u64) {
     while last < RECORDS {
         last = follows(&block_on(stream.next()).unwrap().unwrap(), last);
     }
@@ -59,7 +59,7 @@ fn read_waiting(stream: &mut ReaderStream, mut last: u64) {
 fn a_second_stream_reads_nothing() {
     let disk = SimDisk::new(1);
     let (log, bytes) = long(&disk);
-    let reader = Reader::open(DIR, manual(&disk)).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(manual(&disk)).open().unwrap();
     let before = disk.stats();
     read(&mut reader.stream(Start::Oldest).unwrap(), 0);
     let first = disk.stats();
@@ -82,17 +82,17 @@ fn cached_bytes_are_bounded() {
     let disk = SimDisk::new(1);
     let (log, _) = long(&disk);
     let mut options = options(&disk);
-    options.cold_cache = 2 * PIECE;
-    let reader = Reader::open(DIR, options).unwrap();
+    options.read_cache = 2 * PIECE;
+    let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     in_time("reading", move || {
         for read in [read, read_waiting] {
             let mut stream = reader.stream(Start::Oldest).unwrap();
             read(&mut stream, 0);
-            let kept = reader.cold_bytes();
+            let kept = reader.metadata().read_cache_bytes;
             assert!(kept > 0 && kept <= 2 * PIECE, "{kept}");
         }
         reader.close();
-        assert_eq!(reader.cold_bytes(), 0);
+        assert_eq!(reader.metadata().read_cache_bytes, 0);
     });
     log.close().unwrap();
 }
@@ -106,12 +106,12 @@ fn records_written_since_are_read_in_chunks() {
     options.segment_size = 64 << 20;
     // Units of which no number makes up a piece.
     options.buffer_size = 40 << 10;
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     append_many(&log, 1);
-    let reader = Reader::open(DIR, options).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     append_many(&log, RECORDS - 1);
     reader.refresh().unwrap();
-    assert_eq!((reader.durable(), reader.segments()), (Seq(RECORDS), 1));
+    assert_eq!((reader.durable(), reader.metadata().segments), (Seq(RECORDS), 1));
     let bytes = log.metadata().position.0;
     let before = disk.stats();
     read(&mut reader.stream(Start::Oldest).unwrap(), 0);
@@ -133,15 +133,15 @@ fn segments_that_ended_since_have_their_index() {
     let engine = Engine::manual();
     let mut options = options(&disk);
     options.engine = Some(engine.clone());
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     append_many(&log, 1);
-    let reader = Reader::open(DIR, options).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     for _ in 0..20 {
         append_many(&log, 500);
         engine.run();
         reader.refresh().unwrap();
     }
-    assert!(reader.segments() > 2, "{}", reader.segments());
+    assert!(reader.metadata().segments > 2, "{}", reader.metadata().segments);
     let before = disk.stats().bytes_read;
     for seq in [2, 700, 1500, 2500] {
         assert_eq!(reader.read(seq).unwrap().payload(), payload(seq));
@@ -157,13 +157,13 @@ fn long_records_written_since_are_read() {
     let disk = SimDisk::new(1);
     let mut options = manual(&disk);
     options.record_limit = 4 << 20;
-    options.cold_cache = 64 << 20;
-    let log = Log::open(DIR, options.clone()).unwrap();
+    options.read_cache = 64 << 20;
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     append_many(&log, 1);
-    let reader = Reader::open(DIR, options).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     let record = |n: u64| vec![n as u8; ((n % 5) * (800 << 10)) as usize + 100];
     for n in 2..=20 {
-        log.append(&record(n)).unwrap().wait().unwrap();
+        log.append(&record(n)).unwrap().blocking_wait().unwrap();
     }
     reader.refresh().unwrap();
     let mut reads = Vec::new();
@@ -189,9 +189,9 @@ fn long_records_written_since_are_read() {
 fn other_readers_continue_while_a_read_hangs() {
     let disk = SimDisk::new(1);
     let (log, _) = long(&disk);
-    let reader = Reader::open(DIR, options(&disk)).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options(&disk)).open().unwrap();
     let mut late = reader.stream(Start::After(Seq(RECORDS / 2))).unwrap();
-    assert!(follows(&late.next_blocking().unwrap(), RECORDS / 2) > RECORDS / 2);
+    assert!(follows(&late.blocking_next().unwrap(), RECORDS / 2) > RECORDS / 2);
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Read, Effect::Block(gate.clone())).path(".seg"));
@@ -222,7 +222,7 @@ fn an_engine_that_stops_takes_no_read_with_it() {
     let engine = Engine::new(1).unwrap();
     let mut options = options(&disk);
     options.engine = Some(engine.clone());
-    let reader = Reader::open(DIR, options).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     let gate = Gate::new();
     let opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Read, Effect::Block(gate.clone())).path(".seg"));
@@ -252,28 +252,32 @@ fn dropped_segments_are_released() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(3);
-    let log = Log::open(DIR, options.clone()).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     append_many(&log, 100);
-    let reader = Reader::open(DIR, options).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     let mut stream = reader.stream(Start::Tip).unwrap();
     let mut paused = reader.stream(Start::Oldest).unwrap();
-    assert!(follows(&paused.next_blocking().unwrap(), reader.oldest().0 - 1) < 100);
+    assert!(follows(&paused.blocking_next().unwrap(), reader.oldest().0 - 1) < 100);
     disk.inject(Fault::on(Op::List, Effect::Io));
     let mut last = 100;
     for _ in 0..30 {
         append_many(&log, 50);
         engine.run();
-        last = follows(&stream.next_blocking().unwrap(), last);
+        last = follows(&stream.blocking_next().unwrap(), last);
         while let Some(batch) = stream.try_next().unwrap() {
             last = follows(&batch, last);
         }
         assert_eq!(last, log.durable().0);
         reader.refresh().unwrap();
         assert_eq!(reader.oldest(), log.oldest());
-        assert!(reader.segments() <= 4, "{}", reader.segments());
-        assert!(reader.cold_bytes() <= 4 * (64 << 10) + (64 << 10), "{}", reader.cold_bytes());
+        assert!(reader.metadata().segments <= 4, "{}", reader.metadata().segments);
+        assert!(
+            reader.metadata().read_cache_bytes <= 4 * (64 << 10) + (64 << 10),
+            "{}",
+            reader.metadata().read_cache_bytes
+        );
     }
-    let end = paused.next_blocking().err();
+    let end = paused.blocking_next().err();
     assert!(matches!(end, Some(Error::Trimmed { oldest }) if oldest == log.oldest()), "{end:?}");
     disk.clear_faults();
     log.truncate_before(last - 3).unwrap();
@@ -281,6 +285,6 @@ fn dropped_segments_are_released() {
     reader.refresh().unwrap();
     assert_eq!(reader.oldest(), Seq(last - 3), "a floor inside a segment");
     append_many(&log, 1);
-    assert_eq!(follows(&again.next_blocking().unwrap(), last), last + 1);
+    assert_eq!(follows(&again.blocking_next().unwrap(), last), last + 1);
     log.close().unwrap();
 }

@@ -152,7 +152,7 @@ fn at_every_call(make: impl Fn(&SimDisk, &Engine) -> Act) -> u64 {
         let mut options = Options::on(Arc::new(meddled));
         options.engine = Some(Engine::manual());
         let report = verify(DIR, &options).unwrap();
-        assert!(report.damage.is_empty(), "from call {from} on: {:?}", report.damage);
+        assert!(report.corruption.is_empty(), "from call {from} on: {:?}", report.corruption);
         // All that was listed may have left a ring.
         assert!(report.records > 0 || report.segments == 0, "from call {from} on: {report:?}");
         let calls = meddler.calls.load(SeqCst);
@@ -170,7 +170,7 @@ fn verify_of_a_small_ring_during_writes() {
         let (mut options, _) = driven(disk);
         options.engine = Some(engine.clone());
         options.retention.segments = Some(2);
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         append(&log, 60);
         let engine = engine.clone();
         Box::new(move || {
@@ -186,7 +186,7 @@ fn verify_during_single_commits() {
     at_every_call(|disk, engine| {
         let (mut options, _) = driven(disk);
         options.engine = Some(engine.clone());
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         append(&log, 5);
         Box::new(move || append(&log, 1))
     });
@@ -198,7 +198,7 @@ fn verify_during_os_buffered_writes() {
         let (mut options, _) = driven(disk);
         options.engine = Some(engine.clone());
         options.policy = esker_log::Policy::OsBuffered;
-        let log = Log::open(DIR, options).unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
         append(&log, 5);
         let engine = engine.clone();
         let mut n = 0;
@@ -207,7 +207,7 @@ fn verify_during_os_buffered_writes() {
             drop(log.append(&payload(log.accepted().0 + 1)).unwrap());
             engine.run();
             if n % 3 == 0 {
-                log.barrier().unwrap().wait().unwrap();
+                log.barrier().unwrap().blocking_wait().unwrap();
             }
         })
     });
@@ -218,7 +218,7 @@ fn verify_during_os_buffered_writes() {
 fn corruption_is_reported_during_writes() {
     let disk = SimDisk::new(1);
     let (options, _) = driven(&disk);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 30);
     disk.flip_bit(&Path::new(DIR).join("00000000000000000001.seg"), (4096 * 3 + 90) * 8).unwrap();
     let act: Act = Box::new(move || append(&log, 1));
@@ -226,5 +226,5 @@ fn corruption_is_reported_during_writes() {
         Arc::new(Meddler { calls: AtomicU64::new(0), from: 0, act: Mutex::new(Some(act)) });
     let meddled = Meddled { disk: disk.clone(), meddler };
     let report = verify(DIR, &Options::on(Arc::new(meddled))).unwrap();
-    assert!(!report.damage.is_empty());
+    assert!(!report.corruption.is_empty());
 }

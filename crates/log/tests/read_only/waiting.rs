@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Batch, Engine, Error, Log, Reader, ReaderStream, Result, Start};
+use esker_log::{Batch, Engine, Error, Log, LogStream, ReadOnlyLog, Result, Start};
 use futures_util::{Stream, StreamExt};
 
 use crate::fixture::{
@@ -21,16 +21,16 @@ use crate::fixture::{
 const SHORT: Duration = Duration::from_millis(5);
 
 /// A log with the threads of the process, and a reader beside it with its own.
-fn both(disk: &SimDisk) -> (Log, Reader) {
-    let log = Log::open(DIR, small(disk)).unwrap();
-    (log, Reader::open(DIR, small(disk)).unwrap())
+fn both(disk: &SimDisk) -> (Log, ReadOnlyLog) {
+    let log = Log::builder(DIR).options(small(disk)).open().unwrap();
+    (log, ReadOnlyLog::builder(DIR).options(small(disk)).open().unwrap())
 }
 
-fn waiting(stream: &mut ReaderStream) -> Result<Batch> {
+fn waiting(stream: &mut LogStream) -> Result<Batch> {
     block_on(stream.next()).unwrap()
 }
 
-fn poll(stream: &mut ReaderStream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
+fn poll(stream: &mut LogStream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
     std::pin::Pin::new(stream).poll_next(&mut Context::from_waker(waker))
 }
 
@@ -38,7 +38,7 @@ fn poll(stream: &mut ReaderStream, waker: &Waker) -> Poll<Option<Result<Batch>>>
 fn each_commit_wakes_every_waiting_reader() {
     let (log, reader) = both(&SimDisk::new(1));
     let (sender, receiver) = sync_channel(0);
-    for next in [ReaderStream::next_blocking, waiting] {
+    for next in [LogStream::blocking_next, waiting] {
         let (sender, mut stream) = (sender.clone(), reader.stream(Start::Tip).unwrap());
         std::thread::spawn(move || {
             let mut last = 0;
@@ -63,10 +63,10 @@ fn a_wait_has_an_end() {
     let (log, reader) = both(&SimDisk::new(1));
     let mut stream = reader.stream(Start::Tip).unwrap();
     for seq in 1..=3 {
-        let end = stream.next_timeout(SHORT).err();
+        let end = stream.blocking_next_timeout(SHORT).err();
         assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
         append(&log, 1);
-        assert_eq!(follows(&stream.next_timeout(fixture::LONG).unwrap(), seq - 1), seq);
+        assert_eq!(follows(&stream.blocking_next_timeout(fixture::LONG).unwrap(), seq - 1), seq);
     }
     log.close().unwrap();
 }
@@ -75,8 +75,8 @@ fn a_wait_has_an_end() {
 fn one_engine_thread_serves_waiting_readers() {
     let disk = SimDisk::new(1);
     let (options, _) = driven(&disk);
-    let log = Log::open(DIR, options.clone()).unwrap();
-    let reader = Reader::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     let mut stream = reader.stream(Start::Tip).unwrap();
     let wakes = Arc::new(Wakes::default());
     let waker = Waker::from(Arc::clone(&wakes));
@@ -89,9 +89,9 @@ fn one_engine_thread_serves_waiting_readers() {
         assert_eq!(wakes.count(), before + 1, "looking again wakes");
         last = follows(&fixture::ready(poll(&mut stream, &waker)), last);
         append(&log, 3);
-        last = follows(&stream.next_timeout(fixture::LONG).unwrap(), last);
+        last = follows(&stream.blocking_next_timeout(fixture::LONG).unwrap(), last);
         assert_eq!(last, log.durable().0);
-        let end = stream.next_timeout(SHORT).err();
+        let end = stream.blocking_next_timeout(SHORT).err();
         assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
     }
     log.close().unwrap();
@@ -103,9 +103,9 @@ fn closing_the_reader_ends_every_wait() {
     append(&log, 5);
     reader.refresh().unwrap();
     let mut caught_up = reader.stream(Start::Oldest).unwrap();
-    assert_eq!(follows(&caught_up.next_blocking().unwrap(), 0), 5);
+    assert_eq!(follows(&caught_up.blocking_next().unwrap(), 0), 5);
     let (begun, begins) = sync_channel(0);
-    let threads: Vec<_> = [ReaderStream::next_blocking, waiting]
+    let threads: Vec<_> = [LogStream::blocking_next, waiting]
         .into_iter()
         .map(|next| {
             let (begun, mut stream) = (begun.clone(), reader.stream(Start::Tip).unwrap());
@@ -125,7 +125,7 @@ fn closing_the_reader_ends_every_wait() {
     }
     for end in [
         caught_up.try_next().map(drop),
-        caught_up.next_blocking().map(drop),
+        caught_up.blocking_next().map(drop),
         reader.refresh(),
         reader.stream(Start::Tip).map(drop),
     ] {
@@ -140,15 +140,15 @@ fn closing_the_reader_ends_every_wait() {
 /// The writer begins another session, so that everything has to be looked at, and nothing can be.
 #[test]
 fn failed_poll_is_reported_and_retried() {
-    for next in [ReaderStream::next_blocking, waiting] {
+    for next in [LogStream::blocking_next, waiting] {
         let disk = SimDisk::new(1);
         let (log, reader) = both(&disk);
         append(&log, 5);
         reader.refresh().unwrap();
         let mut stream = reader.stream(Start::Oldest).unwrap();
-        assert_eq!(follows(&stream.next_blocking().unwrap(), 0), 5);
+        assert_eq!(follows(&stream.blocking_next().unwrap(), 0), 5);
         log.close().unwrap();
-        let log = Log::open(DIR, small(&disk)).unwrap();
+        let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
         append(&log, 5);
         disk.inject(Fault::on(Op::List, Effect::Io));
         let (error, mut stream) = in_time("a wait over a disk that fails", move || {
@@ -157,7 +157,7 @@ fn failed_poll_is_reported_and_retried() {
         });
         assert!(error.as_ref().is_some_and(fixture::is_eio), "{error:?}");
         disk.clear_faults();
-        assert_eq!(follows(&stream.next_blocking().unwrap(), 5), 10);
+        assert_eq!(follows(&stream.blocking_next().unwrap(), 5), 10);
         log.close().unwrap();
     }
 }
@@ -226,7 +226,7 @@ fn nothing_polls_while_no_reader_waits() {
     let mut stream = reader.stream(Start::Tip).unwrap();
     append(&log, 1);
     follows(&waiting(&mut stream).unwrap(), 0);
-    let end = stream.next_timeout(SHORT).err();
+    let end = stream.blocking_next_timeout(SHORT).err();
     assert!(matches!(end, Some(Error::Timeout)), "{end:?}");
     // The stream is there, and does not wait any more.
     let mut before = 0;
@@ -235,7 +235,7 @@ fn nothing_polls_while_no_reader_waits() {
         std::mem::replace(&mut before, disk.reads()) == disk.reads()
     });
     drop(log.append(&payload(2)).unwrap());
-    assert_eq!(follows(&stream.next_blocking().unwrap(), 1), 2);
+    assert_eq!(follows(&stream.blocking_next().unwrap(), 1), 2);
     log.close().unwrap();
 }
 
@@ -246,9 +246,9 @@ fn waiting_reader_reads_itself_without_reader_threads() {
     let engine = Engine::new(1).unwrap();
     let mut options = small(&disk);
     options.engine = Some(engine.clone());
-    let log = Log::open(DIR, small(&disk)).unwrap();
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     append(&log, 100);
-    let reader = Reader::open(DIR, options).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     engine.stop();
     let mut stream = reader.stream(Start::Oldest).unwrap();
     let last = in_time("reading without an engine", move || {

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, Reader, Seq, Start, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, Start, repair, verify};
 
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::{delete, unlink};
@@ -68,10 +68,10 @@ fn repair_without_any_headers_and_one_segment() {
                     let verifies = headless.is_empty() && gone.is_empty();
                     let report = verify(DIR, &options(&disk, &engine));
                     let report = report.map_err(|error| format!("{error:?}"))?;
-                    if report.damage.is_empty() != verifies {
-                        return Err(format!("verify finds {:?}", report.damage));
+                    if report.corruption.is_empty() != verifies {
+                        return Err(format!("verify finds {:?}", report.corruption));
                     }
-                    match Log::open(DIR, options(&disk.fork(3), &engine)) {
+                    match Log::builder(DIR).options(options(&disk.fork(3), &engine)).open() {
                         Ok(_) if !verifies => return Err("it opens".into()),
                         Err(Error::Corrupted(_)) | Ok(_) => {}
                         Err(other) => return Err(format!("{other:?}")),
@@ -88,9 +88,9 @@ fn repair_without_any_headers_and_one_segment() {
 fn truncated(at: u64) -> SimDisk {
     let disk = SimDisk::new(1);
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     for seq in 1..=12 {
-        log.append(&payload("truncated", seq, 100)).unwrap().wait().unwrap();
+        log.append(&payload("truncated", seq, 100)).unwrap().blocking_wait().unwrap();
     }
     if at > 0 {
         log.truncate_before(at).unwrap();
@@ -101,7 +101,7 @@ fn truncated(at: u64) -> SimDisk {
 
 fn readable(disk: &SimDisk) -> (u64, u64) {
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(disk, &engine)).unwrap();
+    let log = Log::builder(DIR).options(options(disk, &engine)).open().unwrap();
     (log.oldest().0, log.durable().0)
 }
 
@@ -110,7 +110,7 @@ fn a_manifest_made_anew_keeps_the_trim_point() {
     let disk = truncated(8);
     unlink(&disk, &in_dir("manifest"));
     let repaired = repair(DIR, &options(&disk, &Engine::manual())).unwrap();
-    assert!(repaired.manifest);
+    assert!(repaired.manifest_rebuilt);
     assert_eq!(repaired.may_be_truncated, None, "the page proves it");
     assert_eq!(readable(&disk), (8, 12));
 }
@@ -140,16 +140,16 @@ fn nothing_but_a_watermark_page_is_not_a_new_log() {
     let engine = Engine::manual();
     let before = disk.fingerprint();
     let is_damaged = |error: Error| assert!(matches!(error, Error::Corrupted(_)), "{error:?}");
-    is_damaged(Log::open(DIR, options(&disk, &engine)).unwrap_err());
-    is_damaged(Reader::open(DIR, options(&disk, &engine)).unwrap_err());
+    is_damaged(Log::builder(DIR).options(options(&disk, &engine)).open().unwrap_err());
+    is_damaged(ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap_err());
     is_damaged(verify(DIR, &options(&disk, &engine)).unwrap_err());
     assert_eq!(disk.fingerprint(), before);
     let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
-    assert!(repaired.manifest);
-    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    assert!(repaired.manifest_rebuilt);
+    let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     let reported = log.stream(Start::Oldest).unwrap().try_next().unwrap_err();
     assert!(matches!(reported, Error::Quarantined { from: Seq(7), to: Seq(12) }), "{reported:?}");
-    assert_eq!(log.append(b"on").unwrap().wait().unwrap().seq, Seq(13));
+    assert_eq!(log.append(b"on").unwrap().blocking_wait().unwrap().seq, Seq(13));
 }
 
 /// Without a valid header the page says whose log it is.
@@ -171,10 +171,10 @@ fn cutting_below_the_trim_point() {
     disk.flip_bit(&segment_path(1), (4096 + 80) * 8).unwrap();
     let engine = Engine::manual();
     let mut options = options(&disk, &engine);
-    options.validate = esker_log::OpenCheck::Full;
+    options.check = esker_log::OpenCheck::Full;
     options.on_corruption = OnCorruption::Truncate;
-    let log = Log::open(DIR, options).unwrap();
-    let seq = log.append(b"on").unwrap().wait().unwrap().seq;
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let seq = log.append(b"on").unwrap().blocking_wait().unwrap().seq;
     assert_eq!(&*log.read(seq).unwrap(), b"on");
     assert_eq!(log.oldest(), seq);
 }
@@ -188,7 +188,7 @@ fn unused_segment_of_another_log_is_not_removed() {
     corruption_kit::format::set_sealed_version(&mut manifest, corruption_kit::format::VERSION);
     let (disk, _) = corruption_kit::edits::replace(&sample, &in_dir("manifest"), &manifest);
     let before = disk.files(Path::new(DIR)).unwrap();
-    match Log::open(DIR, options(&disk, &Engine::manual())) {
+    match Log::builder(DIR).options(options(&disk, &Engine::manual())).open() {
         Err(Error::ForeignFile { .. }) => {}
         other => panic!("{other:?}"),
     }
@@ -203,16 +203,19 @@ fn clean_close_of_an_older_manifest_is_corruption_for_verify() {
     let disk = truncated(0);
     let older = disk.contents(&in_dir("manifest")).unwrap();
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     disk.kill();
     drop(log);
     disk.power_on();
-    Log::open(DIR, options(&disk, &engine)).unwrap().close().unwrap();
+    Log::builder(DIR).options(options(&disk, &engine)).open().unwrap().close().unwrap();
     corruption_kit::edits::put(&disk, &in_dir("manifest"), &older);
-    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Corrupted(_))));
-    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    assert!(matches!(
+        Log::builder(DIR).options(options(&disk.fork(1), &engine)).open(),
+        Err(Error::Corrupted(_))
+    ));
+    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().corruption.is_empty());
     repair(DIR, &options(&disk, &engine)).unwrap();
-    assert!(verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    assert!(verify(DIR, &options(&disk, &engine)).unwrap().corruption.is_empty());
     assert_eq!(readable(&disk), (1, 12));
 }
 
@@ -223,9 +226,9 @@ fn dropped_behind_the_trim_point() -> (SimDisk, Vec<u8>) {
     let engine = Engine::manual();
     let mut options = options(&disk, &engine);
     options.segment_records = Some(4);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let append = |seq| {
-        log.append(&payload("dropped", seq, 100)).unwrap().wait().unwrap();
+        log.append(&payload("dropped", seq, 100)).unwrap().blocking_wait().unwrap();
     };
     (1..=4).for_each(append);
     log.truncate_before(5).unwrap();
@@ -251,7 +254,7 @@ fn a_segment_without_records_is_not_missed() {
             corruption_kit::edits::put(&disk, &segment_path(1), bytes);
         }
         let report = verify(DIR, &options(&disk, &engine)).unwrap();
-        assert_eq!((report.damage, report.records), (vec![], 8));
+        assert_eq!((report.corruption, report.records), (vec![], 8));
         (0..3).for_each(|_| assert_eq!(readable(&disk), (5, 12)));
     }
 }
@@ -263,10 +266,10 @@ fn an_older_manifest_without_a_first_segment_drops_nothing() {
     let engine = Engine::manual();
     let mut options = options(&disk, &engine);
     options.segment_records = Some(4);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     let older = disk.contents(&in_dir("manifest.next")).unwrap();
     for seq in 1..=12 {
-        log.append(&payload("older", seq, 100)).unwrap().wait().unwrap();
+        log.append(&payload("older", seq, 100)).unwrap().blocking_wait().unwrap();
     }
     disk.kill();
     drop(log);
@@ -280,7 +283,7 @@ fn an_older_manifest_without_a_first_segment_drops_nothing() {
 fn log_that_ends_below_its_trim_point_is_corrupted() {
     let disk = truncated(0);
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     log.truncate_before(13).unwrap();
     disk.kill();
     drop(log);
@@ -289,10 +292,13 @@ fn log_that_ends_below_its_trim_point_is_corrupted() {
     let mut blocks = bytes.chunks(4096);
     let last = blocks.rposition(|block| block.iter().any(|byte| *byte != 0)).unwrap();
     disk.flip_bit(&segment_path(1), (last as u64 * 4096 + 100) * 8).unwrap();
-    assert!(matches!(Log::open(DIR, options(&disk.fork(1), &engine)), Err(Error::Corrupted(_))));
-    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().damage.is_empty());
+    assert!(matches!(
+        Log::builder(DIR).options(options(&disk.fork(1), &engine)).open(),
+        Err(Error::Corrupted(_))
+    ));
+    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().corruption.is_empty());
     repair(DIR, &options(&disk, &engine)).unwrap();
-    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
+    let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     assert_eq!(log.append(b"next").unwrap().seq(), Seq(13));
 }
 
@@ -301,15 +307,15 @@ fn log_that_ends_below_its_trim_point_is_corrupted() {
 fn readers_see_all_that_a_repair_left() {
     let disk = truncated(0);
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(&disk, &engine)).unwrap();
-    log.append(&payload("truncated", 13, 100)).unwrap().wait().unwrap();
+    let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
+    log.append(&payload("truncated", 13, 100)).unwrap().blocking_wait().unwrap();
     disk.kill();
     drop(log);
     disk.power_on();
     for name in ["manifest", "mark"] {
         unlink(&disk, &in_dir(name));
     }
-    assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest);
-    let reader = Reader::open(DIR, options(&disk, &engine)).unwrap();
+    assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest_rebuilt);
+    let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     assert_eq!(*reader.read(13).unwrap(), *payload("truncated", 13, 100));
 }

@@ -28,12 +28,12 @@ impl Mending {
     fn run(self, disk: &SimDisk) -> Result<(), String> {
         let engine = Engine::manual();
         let mut options = options(&disk.process(), &engine);
-        options.validate = OpenCheck::Full;
+        options.check = OpenCheck::Full;
         let outcome = match self {
             Mending::Repair => repair(DIR, &options).map(drop),
             Mending::Opening(on_corruption) => {
                 options.on_corruption = on_corruption;
-                Log::open(DIR, options).map(drop)
+                Log::builder(DIR).options(options).open().map(drop)
             }
         };
         engine.stop();

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use esker_log::{Engine, Error, Log, OnCorruption, Reader, Seq, Start};
+use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, Start};
 use futures_util::{FutureExt, StreamExt};
 
 use crate::corruption_kit::DIR;
@@ -49,10 +49,10 @@ fn blocking_reader_passes_the_gap_and_waits_at_the_tip() {
     let sample = sample::quarantined();
     let log = open(&sample);
     let mut stream = log.stream(Start::Oldest).unwrap();
-    let found = reported(|| Some(stream.next_timeout(Duration::from_millis(1))));
+    let found = reported(|| Some(stream.blocking_next_timeout(Duration::from_millis(1))));
     assert_eq!(found, gaps(&sample));
     let mut stream = log.stream(Start::Oldest).unwrap();
-    let met = stream.iter().take_while(|next| match next {
+    let met = stream.blocking_iter().take_while(|next| match next {
         Ok(batch) => batch.last() != Some(log.durable()),
         Err(_) => true,
     });
@@ -66,7 +66,7 @@ fn async_reader_passes_the_gap_and_waits_at_the_tip() {
     let mut stream = log.stream(Start::Oldest).unwrap();
     assert_eq!(reported(|| stream.next().now_or_never().flatten()), gaps(&sample));
     // The next record wakes it as ever.
-    log.append(b"behind it all").unwrap().wait().unwrap();
+    log.append(b"behind it all").unwrap().blocking_wait().unwrap();
     let next = stream.next().now_or_never().flatten().unwrap().unwrap();
     assert_eq!(next.iter().next().unwrap().payload, b"behind it all");
 }
@@ -75,7 +75,7 @@ fn async_reader_passes_the_gap_and_waits_at_the_tip() {
 fn read_only_log_meets_the_gap_once() {
     let sample = sample::quarantined();
     let engine = Engine::manual();
-    let reader = Reader::open(DIR, options(&sample.disk, &engine)).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options(&sample.disk, &engine)).open().unwrap();
     let read = reading::of_reader(&reader, 0).unwrap();
     assert!(read.error.is_none() && read.items == sample.items, "{:?}", read.error);
     for (from, to) in gaps(&sample) {

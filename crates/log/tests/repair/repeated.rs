@@ -77,7 +77,7 @@ fn repair_of_the_same_offset_again() {
     for round in 0..3 {
         let before = disk.fork(2);
         let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
-        assert_eq!(repaired.aside.len(), 1, "round {round}");
+        assert_eq!(repaired.quarantined.len(), 1, "round {round}");
         nothing_is_overwritten(&before, &disk).unwrap();
         repairs::verifies(&disk, &items).unwrap();
         disk.flip_bit(&file, unit.at.start as u64 * 8 + 99).unwrap();
@@ -104,7 +104,7 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
         disk.flip_bit(&file, (4096 + 100) * 8 + round).unwrap();
         let corrupted = disk.contents(&file).unwrap();
         let log = repairs::open(&disk, OnCorruption::Truncate).unwrap();
-        log.append(&sample::payload("again", round, 900)).unwrap().wait().unwrap();
+        log.append(&sample::payload("again", round, 900)).unwrap().blocking_wait().unwrap();
         log.close().unwrap();
         seen.push(corrupted[4096..8192].to_vec());
         let all = kept(&disk);

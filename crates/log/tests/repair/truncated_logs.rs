@@ -5,7 +5,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Reader, Seq, Start, repair, verify};
+use esker_log::{
+    Engine, Error, Log, OnCorruption, OpenCheck, ReadOnlyLog, Seq, Start, repair, verify,
+};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -19,7 +21,7 @@ use crate::corruption_kit::sample::{self, Sample, options};
 fn dropped_below(sample: &Sample, seq: u64, clean: bool) -> SimDisk {
     let disk = sample.disk.fork(seq);
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(&disk.process(), &engine)).unwrap();
+    let log = Log::builder(DIR).options(options(&disk.process(), &engine)).open().unwrap();
     log.truncate_before(seq).unwrap();
     if clean {
         log.close().unwrap();
@@ -41,12 +43,12 @@ fn reads(log: &Log, items: &[Item]) -> Result<(), String> {
 fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
     let engine = Engine::manual();
     let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
-    if let Some(damage) = report.damage.first() {
+    if let Some(damage) = report.corruption.first() {
         return Err(format!("verify finds {damage}"));
     }
     let mut options = options(disk, &engine);
-    options.validate = OpenCheck::Full;
-    let log = Log::open(DIR, options).map_err(|error| format!("{error:?}"))?;
+    options.check = OpenCheck::Full;
+    let log = Log::builder(DIR).options(options).open().map_err(|error| format!("{error:?}"))?;
     reads(&log, items)?;
     match log.read(floor) {
         Err(Error::Trimmed { .. }) => {}
@@ -56,7 +58,7 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
         return Err(format!("{:?}", log.metadata()));
     }
     let last = log.durable();
-    let ticket = log.append(b"on").and_then(|ticket| ticket.wait());
+    let ticket = log.append(b"on").and_then(|ticket| ticket.blocking_wait());
     match ticket {
         Ok(at) if at.seq.0 == last.0 + 1 => Ok(()),
         other => Err(format!("appending: {other:?}")),
@@ -66,7 +68,7 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
 /// Where the records of the oldest segment stand, for somebody who kept their positions.
 fn positions(disk: &SimDisk, below: u64) -> Vec<(u64, u64)> {
     let engine = Engine::manual();
-    let reader = Reader::open(DIR, options(disk, &engine)).unwrap();
+    let reader = ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open().unwrap();
     let mut stream = reader.stream(Start::Oldest).unwrap();
     let mut positions = Vec::new();
     while let Ok(Some(batch)) = stream.try_next() {
@@ -136,13 +138,18 @@ fn repair_of_a_unit_around_the_trim_point() {
                         let disk = corrupted.fork(2);
                         let engine = Engine::manual();
                         let mut options = options(&disk, &engine);
-                        options.validate = OpenCheck::Full;
+                        options.check = OpenCheck::Full;
                         options.on_corruption = on_corruption;
                         if on_corruption == OnCorruption::Fail {
                             let repaired = repair(DIR, &options);
                             repaired.map_err(|error| format!("{error:?}"))?;
                         } else {
-                            drop(Log::open(DIR, options).map_err(|error| format!("{error:?}"))?);
+                            drop(
+                                Log::builder(DIR)
+                                    .options(options)
+                                    .open()
+                                    .map_err(|error| format!("{error:?}"))?,
+                            );
                         }
                         let items: Vec<Item> = items.iter().map(|item| clip(item, floor)).collect();
                         check_clipped(&disk, &items, floor)
@@ -164,7 +171,10 @@ fn clip(item: &Item, floor: u64) -> Item {
 
 fn check_clipped(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
     let engine = Engine::manual();
-    let log = Log::open(DIR, options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
+    let log = Log::builder(DIR)
+        .options(options(disk, &engine))
+        .open()
+        .map_err(|error| format!("{error:?}"))?;
     let read = reading::of_log(&log, Start::Oldest)?;
     let got: Vec<Item> = read
         .items

@@ -23,7 +23,7 @@ fn repair_of_a_valid_log_changes_and_reports_nothing() {
             let before = disk.fingerprint();
             let engine = Engine::manual();
             let repaired = repair(DIR, &options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
-            if !repaired.aside.is_empty() || repaired.manifest {
+            if !repaired.quarantined.is_empty() || repaired.manifest_rebuilt {
                 return Err(format!("{repaired:?}"));
             }
             if disk.fingerprint() != before {
@@ -41,7 +41,7 @@ fn torn_tail_is_not_corruption() {
     let disk = sample.disk.fork(1);
     let engine = Engine::manual();
     let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
-    assert!(repaired.aside.is_empty(), "{repaired:?}");
+    assert!(repaired.quarantined.is_empty(), "{repaired:?}");
     check_log(&open(&disk, OnCorruption::Fail).unwrap(), &sample.items).unwrap();
     goes_on(&sample, disk, sample.items.clone()).unwrap();
 }
@@ -72,11 +72,11 @@ fn handed_over_and_cut(seed: u64) -> SimDisk {
     let mut options = options(&disk.process(), &engine);
     options.policy = Policy::OsBuffered;
     options.segment_records = Some(6);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     for n in 0..12 {
         let ticket = log.append(&payload("handed over", n, 3000)).unwrap();
         if n < 3 {
-            ticket.wait().unwrap();
+            ticket.blocking_wait().unwrap();
         }
         engine.run();
     }
@@ -100,14 +100,14 @@ fn holes_left_by_a_power_cut_are_not_corruption() {
         cases.run(format!("seed {seed}, up to {last}"), || {
             let engine = Engine::manual();
             let report = verify(DIR, &options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
-            if let Some(damage) = report.damage.first() {
+            if let Some(damage) = report.corruption.first() {
                 return Err(format!("verify finds {damage}"));
             }
             if report.last != last {
                 return Err(format!("verify ends at {}", report.last));
             }
             let repaired = repair(DIR, &options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
-            if !repaired.aside.is_empty() {
+            if !repaired.quarantined.is_empty() {
                 return Err(format!("{repaired:?}"));
             }
             let again = open(&disk, OnCorruption::Fail)?.durable();

@@ -16,7 +16,7 @@ fn open(set: impl FnOnce(&mut Options)) -> (Log, SimDisk, Engine) {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     set(&mut options);
-    (Log::open(DIR, options).unwrap(), disk, engine)
+    (Log::builder(DIR).options(options).open().unwrap(), disk, engine)
 }
 
 /// One run, which ends with the newest record.
@@ -70,7 +70,7 @@ fn a_closed_log_keeps_to_its_limits() {
     log.close().unwrap();
     let files = disk.files(Path::new(DIR)).unwrap();
     assert_eq!(files.iter().filter(|name| name.ends_with(".seg")).count(), 3, "{files:?}");
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     check(&log);
     log.close().unwrap();
 }
@@ -152,7 +152,7 @@ fn ring_recycles_segments_without_calls() {
     let disk = SimDisk::new(1);
     let mut options = fixture::small(&disk);
     options.retention.segments = Some(3);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 1_000);
     fixture::until("three segments are left", || log.metadata().segments <= 3);
     check(&log);
@@ -169,7 +169,7 @@ fn dropped_records_never_return() {
         disk.power_cut(persist);
         disk.power_on();
         drop(log);
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         assert_eq!(all(&log), payloads(oldest..=newest));
         log.close().unwrap();
     }

@@ -15,7 +15,7 @@ fn turned() -> (Log, Engine) {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(3);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 600);
     engine.run();
     assert!(log.oldest() > Seq(300), "{}", log.oldest());
@@ -64,7 +64,7 @@ fn slow_reader_gets_trimmed_and_continues_from_the_oldest() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(3);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 20);
     let mut not_begun = log.stream(Start::From(Seq(10))).unwrap();
     let mut begun = log.stream(Start::Oldest).unwrap();
@@ -102,7 +102,7 @@ fn recycling_leaves_kept_batches_unchanged() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.retention.segments = Some(2);
-    let log = Log::open(DIR, options).unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 10);
     let mut stream = log.stream(Start::Oldest).unwrap();
     let mut held = Vec::new();

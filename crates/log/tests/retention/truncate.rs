@@ -46,7 +46,7 @@ fn everything_can_be_dropped_and_numbers_go_on() {
     assert_eq!(all(&log), []);
     assert_eq!((log.oldest(), log.last()), (Seq(51), Some(Seq(50))));
     log.close().unwrap();
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!((all(&log), log.last()), (vec![], Some(Seq(50))));
     append(&log, 2);
     assert_eq!(all(&log), payloads(51..=52));
@@ -61,7 +61,7 @@ fn truncation_above_the_durable_end_is_refused() {
     assert!(matches!(log.truncate_before(7), Err(Error::NotFound { seq: Seq(7) })));
     assert!(matches!(log.truncate_before(u64::MAX), Err(Error::NotFound { .. })));
     assert_eq!(all(&log), payloads(1..=5));
-    ticket.wait().unwrap();
+    ticket.blocking_wait().unwrap();
     log.truncate_before(7).unwrap();
     assert_eq!(all(&log), []);
     log.close().unwrap();
@@ -76,7 +76,7 @@ fn a_truncation_that_returned_survives_a_power_cut() {
         disk.power_cut(persist);
         disk.power_on();
         drop(log);
-        let log = Log::open(DIR, driven(&disk).0).unwrap();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         assert_eq!(all(&log), payloads(120..=200));
         append(&log, 1);
         assert_eq!(all(&log), payloads(120..=201));
@@ -98,7 +98,7 @@ fn space_comes_back() {
 #[test]
 fn a_truncation_that_fails_poisons_the_log_and_loses_nothing() {
     let disk = SimDisk::new(1);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     append(&log, 200);
     disk.inject(Fault::on(Op::Sync, Effect::Io).path("manifest"));
     let failed = log.truncate_before(100).unwrap_err();
@@ -107,7 +107,7 @@ fn a_truncation_that_fails_poisons_the_log_and_loses_nothing() {
     let refused = log.append(b"x").unwrap_err();
     assert!(matches!(refused, Error::Poisoned(_)) && is_eio(&refused), "{refused:?}");
     drop(log);
-    let log = Log::open(DIR, driven(&disk).0).unwrap();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let left = all(&log);
     assert!(left == payloads(1..=200) || left == payloads(100..=200));
     log.close().unwrap();

@@ -89,7 +89,7 @@ impl ConsensusBenchArguments {
 }
 
 /// How the log reaches its disk, as the flags were resolved.
-pub fn circumstances(params: &mut Map<String, Value>, log: &esker_log::Metadata) {
+pub fn circumstances(params: &mut Map<String, Value>, log: &esker_log::LogStats) {
     params.insert("disk".into(), json!(log.disk));
     params.insert("direct".into(), json!(log.direct));
     params.insert("dsync".into(), json!(log.dsync));

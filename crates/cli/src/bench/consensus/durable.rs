@@ -75,7 +75,7 @@ impl Bench<'_> {
             return Err(Failure::failed(format!("{count} of {ops} commits are there")));
         }
         self.compare_all(&log)?;
-        let syncs = log.stats().log.activity.syncs;
+        let syncs = log.stats().log_stats.syncs;
         let below = self.end(&log, &dir)?;
         let mut measured = self.measured(
             "consensus/durable-accept-commit",
@@ -109,14 +109,14 @@ impl Bench<'_> {
             let pairs: Vec<_> = slots.clone().zip(values.iter().map(Vec::as_slice)).collect();
             log.accept_batch(BALLOT, &pairs).and_then(|ticket| ticket.wait()).map_err(reported)?;
             let marks: Vec<_> = slots.map(|slot| (slot, BALLOT)).collect();
-            let before = log.stats().log.activity.syncs;
+            let before = log.stats().log_stats.syncs;
             let one = Instant::now();
             let done = log.commit_batch(&marks).map_err(reported)?;
             done.ticket.wait().map_err(reported)?;
             let took = one.elapsed();
             latencies.add(took);
             time += took;
-            syncs += log.stats().log.activity.syncs - before;
+            syncs += log.stats().log_stats.syncs - before;
             rounds += 1;
             for result in done.results {
                 result.map_err(reported)?;

@@ -54,7 +54,7 @@ pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut F
             time += took;
             let stats = log.stats();
             replayed.push(stats.since_checkpoint);
-            circumstances(&mut params, &stats.log);
+            circumstances(&mut params, &stats.log_stats);
             params.insert("disk_bytes".into(), json!(stats.log.disk_bytes));
             let expected =
                 if after == After::Close { PriorShutdown::Clean } else { PriorShutdown::Unclean };

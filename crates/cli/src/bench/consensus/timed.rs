@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use esker_consensus::{ConsensusLog, Error, Options};
-use esker_log::Metadata;
+use esker_log::LogStats;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{ConsensusBenchArguments, circumstances};
@@ -66,8 +66,8 @@ impl Bench<'_> {
     }
 
     /// Closes the log and removes it. Returns its metadata from before.
-    pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<Metadata> {
-        let reported = log.stats().log;
+    pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<LogStats> {
+        let reported = log.stats().log_stats;
         log.close().map_err(|error| Failure::of_consensus(&error, dir))?;
         if !self.arguments.keep {
             std::fs::remove_dir_all(dir).map_err(|error| {
@@ -131,7 +131,7 @@ impl Bench<'_> {
     pub fn measured(
         &self,
         bench: &'static str,
-        (options, log): (&Options, &Metadata),
+        (options, log): (&Options, &LogStats),
         threads: usize,
         ops: u64,
         (time, latencies, used): (Duration, Latencies, Used),

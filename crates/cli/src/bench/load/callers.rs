@@ -87,7 +87,7 @@ impl Callers {
         resources::reset_peak();
         let (begin, mark) =
             if self.work.blocking { self.run_threads(until)? } else { self.run_tasks(until)? };
-        self.log.barrier()?.wait()?;
+        self.log.barrier()?.blocking_wait()?;
         let time = begin.elapsed();
         let used = Used { resident: resources::peak(), ..mark.used() };
         let after = self.totals();
@@ -276,7 +276,7 @@ impl Caller {
                 self.append_several(log, end)?
             };
             if !self.work.pipelined {
-                ticket.wait()?;
+                ticket.blocking_wait()?;
             }
             if clock.is_over(latencies) {
                 break;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_log::{Batch, Error, Reader, ReaderStream, Start};
+use esker_log::{Batch, Error, LogStream, ReadOnlyLog, Start};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
@@ -53,7 +53,10 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
     std::thread::spawn(move || listen(&heard));
 
     let begin = Instant::now();
-    let reader = Reader::open(&arguments.dir, arguments.writing.options()).map_err(of_log)?;
+    let reader = ReadOnlyLog::builder(&arguments.dir)
+        .options(arguments.writing.options())
+        .open()
+        .map_err(of_log)?;
     output::print(&format!("open {}\n", begin.elapsed().as_micros()))?;
     let recipe = Recipe { seed: arguments.seed, sizes: arguments.size.clone() };
     let mut follower = Follower {
@@ -98,7 +101,7 @@ fn listen(goal: &AtomicU64) {
 }
 
 struct Follower<W: Write> {
-    stream: ReaderStream,
+    stream: LogStream,
     expected: Expected,
     out: W,
     seen: u64,
@@ -112,7 +115,7 @@ impl<W: Write> Follower<W> {
             Some(batch) => Ok(batch),
             None => {
                 let _ = self.out.flush();
-                self.stream.next_timeout(LOOK)
+                self.stream.blocking_next_timeout(LOOK)
             }
         }
     }

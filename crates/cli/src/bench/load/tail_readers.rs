@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Context;
 use std::time::{Duration, Instant};
 
-use esker_log::{Batch, Log, Result, Start, Stream};
+use esker_log::{Batch, Log, LogStream, Result, Start};
 use futures_core::Stream as _;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -154,7 +154,7 @@ impl TailReaders {
     }
 
     /// Reads to the end.
-    async fn follow(&self, reader: u32, mut stream: Stream, mut seen: u64) -> Outcome {
+    async fn follow(&self, reader: u32, mut stream: LogStream, mut seen: u64) -> Outcome {
         let mut tally = Tally::default();
         let mut reached = NO_GOAL;
         let mut in_a_row = 0;
@@ -227,7 +227,7 @@ mod tests {
         readers: u32,
     ) -> (tempfile::TempDir, Log, Arc<TailReaders>, Vec<JoinHandle<()>>) {
         let dir = tempfile::tempdir().unwrap();
-        let log = Log::open(dir.path().join("log"), esker_log::Options::default()).unwrap();
+        let log = Log::open(dir.path().join("log")).unwrap();
         let expected = Expected::new(&Recipe { seed: 1, sizes: 10..=20 }, Verify::Full);
         let durable_times = Arc::new(DurableTimes::new());
         let tail_readers =

@@ -45,7 +45,7 @@ pub fn compare(dir: &Path, options: &Options, recipe: &Recipe, writers: u32) -> 
     let mut options = options.clone();
     options.must_exist = true;
     let ring = std::mem::replace(&mut options.retention, Retention::NONE) != Retention::NONE;
-    let log = Log::open(dir, options).map_err(of_log)?;
+    let log = Log::builder(dir).options(options).open().map_err(of_log)?;
     let mut writers: Vec<Next> = (0..writers)
         .map(|writer| Next { payload: recipe.of(writer), count: (!ring).then_some(0) })
         .collect();

@@ -43,7 +43,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let begin = Instant::now();
-    let log = Log::open(&dir, options.clone()).map_err(of_log)?;
+    let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
     say_opened(&log, begin.elapsed(), arguments.json);
     if let Some(switch) = switch {
         switch.throw();
@@ -75,7 +75,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     }
     floor.sample()?;
     let (latencies, counts) = (callers.take_latencies(), callers.counts());
-    let metadata = log.metadata();
+    let stats = log.stats();
     drop(callers);
     log.close().map_err(of_log)?;
 
@@ -97,11 +97,11 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     put("readers", json!(0));
     put("no_disk", json!(arguments.no_disk));
     put("dir", json!(dir.parent()));
-    put("disk", json!(metadata.disk));
-    put("direct", json!(metadata.direct));
-    put("dsync", json!(metadata.dsync));
-    put("commits", json!(metadata.activity.commits));
-    put("syncs", json!(metadata.activity.syncs));
+    put("disk", json!(stats.disk));
+    put("direct", json!(stats.direct));
+    put("dsync", json!(stats.dsync));
+    put("commits", json!(stats.commits));
+    put("syncs", json!(stats.syncs));
 
     let compared = if arguments.no_disk {
         None
@@ -118,7 +118,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
                 "{} buffers of {} bytes, {} disk, queue depth {}, 0 readers, delay {} ms",
                 options.buffers,
                 options.buffer_size,
-                if arguments.no_disk { "no" } else { metadata.disk },
+                if arguments.no_disk { "no" } else { stats.disk },
                 arguments.queue_depth().map_or("none".into(), |depth| depth.to_string()),
                 arguments.delay
             ),

@@ -42,7 +42,8 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
         std::process::exit(crate::exit::Status::Failed as i32);
     });
     let of_log = |error| Failure::of_log(&error, &arguments.dir);
-    let log = Log::open(&arguments.dir, arguments.writing.options()).map_err(of_log)?;
+    let log =
+        Log::builder(&arguments.dir).options(arguments.writing.options()).open().map_err(of_log)?;
     let recipe = crate::bench::records::payload::Recipe {
         seed: arguments.seed,
         sizes: arguments.size.clone(),
@@ -53,7 +54,7 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     while left > 0 {
         left = left.saturating_sub(append(&log, &mut payloads, &mut count).map_err(of_log)?);
     }
-    log.barrier().and_then(esker_log::Ticket::wait).map_err(of_log)?;
+    log.barrier().and_then(esker_log::Ticket::blocking_wait).map_err(of_log)?;
     output::print(&format!("{count}\n"))?;
     match arguments.then {
         After::Close => log.close().map_err(of_log),

@@ -36,12 +36,12 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         Work { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let log = Log::open(&dir, options.clone()).map_err(of_log)?;
+    let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
     let mut callers = Callers::new(&log, work, &recipe)?;
     let asked = arguments.bytes.unwrap_or(BYTES);
     let records = asked.div_ceil(mean_size(arguments)).max(1);
     let built = callers.run(Until::Records(records)).map_err(of_log)?;
-    let direct = log.metadata().direct;
+    let direct = log.stats().direct;
     let reading = Reading {
         log: &log,
         dir: &dir,
@@ -77,7 +77,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let (with_reader, beside) = reading.beside(&mut callers, time(seconds))?;
     let after = callers.run(time(seconds / 2.0)).map_err(of_log)?;
     floor.sample()?;
-    let metadata = log.metadata();
+    let stats = log.stats();
     drop(callers);
     log.close().map_err(of_log)?;
 
@@ -93,9 +93,9 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     put("seconds", json!(seconds));
     put("follower", json!(arguments.follower));
     put("laps_beside_writer", json!(beside.laps));
-    put("disk", json!(metadata.disk));
+    put("disk", json!(stats.disk));
     put("direct", json!(direct));
-    put("dsync", json!(metadata.dsync));
+    put("dsync", json!(stats.dsync));
     put(
         "page_cache",
         json!(match (direct, alone.cold && beside.cold) {

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_log::{Log, Stream};
+use esker_log::{Log, LogStream};
 use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
@@ -47,7 +47,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let (options, recipe) = (arguments.options(), arguments.recipe());
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let log = Log::open(&dir, options.clone()).map_err(of_log)?;
+    let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .enable_time()
@@ -101,7 +101,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
         more.insert("follower_deliveries".into(), json!(lags.count()));
     }
     drop((fanout, pace));
-    let metadata = log.metadata();
+    let stats = log.stats();
     log.close().map_err(of_log)?;
     floor.sample()?;
     readback::compare(&dir, &options, &recipe, 1)?.ends_with(&[count])?;
@@ -124,13 +124,13 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     put("count", json!(arguments.count));
     put("seconds", json!(arguments.count.is_none().then(|| seconds(arguments))));
     put("slices", json!(total.slices));
-    put("stream_bytes", json!(size_of::<Stream>()));
+    put("stream_bytes", json!(size_of::<LogStream>()));
     put("tail_cache", json!(options.tail_cache));
-    put("disk", json!(metadata.disk));
-    put("direct", json!(metadata.direct));
-    put("dsync", json!(metadata.dsync));
-    put("commits", json!(metadata.activity.commits));
-    put("syncs", json!(metadata.activity.syncs));
+    put("disk", json!(stats.disk));
+    put("direct", json!(stats.direct));
+    put("dsync", json!(stats.dsync));
+    put("commits", json!(stats.commits));
+    put("syncs", json!(stats.syncs));
 
     let figure = Figure {
         params: Value::Object(params),

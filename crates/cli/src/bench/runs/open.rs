@@ -222,7 +222,7 @@ impl Openings {
         self.cold &= forget_pages(dir);
         resources::reset_peak();
         let (begin, mark) = (Instant::now(), Mark::now());
-        let opened = Log::open(dir, options.clone());
+        let opened = Log::builder(dir).options(options.clone()).open();
         let time = begin.elapsed();
         let used = Used { resident: resources::peak(), ..mark.used() };
         let log = opened.map_err(|error| Failure::of_log(&error, dir))?;
@@ -232,14 +232,14 @@ impl Openings {
                 log.recovery().prior_shutdown
             )));
         }
-        let metadata = log.metadata();
+        let (metadata, stats) = (log.metadata(), log.stats());
         self.latencies.add(time);
         self.time += time;
         self.used = self.used.and(used);
         self.segments = metadata.segments;
         self.disk_bytes = metadata.disk_bytes;
-        self.direct = metadata.direct;
-        self.dsync = metadata.dsync;
+        self.direct = stats.direct;
+        self.dsync = stats.dsync;
         Ok(log)
     }
 }

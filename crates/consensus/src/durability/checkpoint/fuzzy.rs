@@ -240,7 +240,7 @@ impl Life {
                 self.copies.push((slot, word.seq(), ticket.seq().0));
             }
             Step::NameCopies => {
-                inner.log.barrier()?.wait()?;
+                inner.log.barrier()?.blocking_wait()?;
                 let guard = crossbeam_epoch::pin();
                 for (slot, from, to) in self.copies.drain(..) {
                     let _slot_lock = inner.locks.of_slot(slot);
@@ -321,7 +321,8 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
                 drop(life.step(step));
             }
             if matches!(end, End::Killed | End::Closed) {
-                let flushed = life.log.inner.log.barrier().and_then(esker_log::Ticket::wait);
+                let flushed =
+                    life.log.inner.log.barrier().and_then(esker_log::Ticket::blocking_wait);
                 flushed.map_err(|error| reported(error.into()))?;
                 must = Some(life.seen());
             }
@@ -390,7 +391,7 @@ fn new_life() -> (SimDisk, Life) {
 }
 
 fn kill(disk: &SimDisk, life: Life) -> Life {
-    life.log.inner.log.barrier().unwrap().wait().unwrap();
+    life.log.inner.log.barrier().unwrap().blocking_wait().unwrap();
     disk.kill();
     drop(life);
     disk.power_on();

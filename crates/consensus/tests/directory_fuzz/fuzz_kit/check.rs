@@ -135,7 +135,7 @@ fn by_repair(
         Err(error) => return Err(format!("an undue refusal: {error:?}")),
     };
     let report = verify(DIR, &below).map_err(|error| format!("verify says {error:?}"))?;
-    if let Some(damage) = report.damage.first() {
+    if let Some(damage) = report.corruption.first() {
         return Err(format!("verify finds {damage}"));
     }
     let (log, engine) = open(disk, OpenCheck::Full);
@@ -170,7 +170,7 @@ fn by_repair(
     };
     drop(log);
     engine.stop();
-    outcome.map(|()| !done.aside.is_empty() || done.manifest)
+    outcome.map(|()| !done.quarantined.is_empty() || done.manifest_rebuilt)
 }
 
 fn clone(seen: &Seen) -> Seen {

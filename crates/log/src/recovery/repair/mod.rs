@@ -21,7 +21,8 @@ mod verify;
 use std::path::Path;
 
 use crate::base::error::{Error, Result};
-use crate::base::options::{OnCorruption, Options};
+use crate::base::options::OnCorruption;
+use crate::base::read_options::ReadOptions;
 use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths;
@@ -38,9 +39,9 @@ pub use verify::{VerifyReport, verify};
 /// # Errors
 /// [`Error::Locked`] while another handle or process has the log open for writing,
 /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
-pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
-    let dir = &*directory::open(dir.as_ref(), options)?;
-    let options = &Options { on_corruption: OnCorruption::Quarantine, ..options.clone() };
+pub fn repair(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Repaired> {
+    let options = &options.into();
+    let dir = &*directory::open(dir.as_ref(), &*options.disk)?;
     if !paths::is_a_log(&dir.list()?) {
         return Err(directory::not_a_log(dir.path(), "it has no segments"));
     }
@@ -49,16 +50,16 @@ pub fn repair(dir: impl AsRef<Path>, options: &Options) -> Result<Repaired> {
     let found = match Manifest::read(dir) {
         Ok(Some(found)) => found,
         Ok(None) | Err(Error::Corrupted(_)) => {
-            repaired.manifest = true;
+            repaired.manifest_rebuilt = true;
             let anew = manifest(dir)?;
             repaired.may_be_truncated = anew.may_be_truncated;
             anew.manifest
         }
         Err(error) => return Err(error),
     };
-    let (manifest, aside) = repair_segments(dir, options, found)?;
-    repaired.aside = aside;
-    if repaired.manifest {
+    let (manifest, quarantined) = repair_segments(dir, options, OnCorruption::Quarantine, found)?;
+    repaired.quarantined = quarantined;
+    if repaired.manifest_rebuilt {
         store_watermark(dir, &manifest)?;
     }
     Ok(repaired)

@@ -11,8 +11,9 @@ use super::report::QuarantinedRange;
 use crate::base::error::Result;
 use crate::base::error::damage_at;
 use crate::base::log_end::Mark;
-use crate::base::options::{OnCorruption, Options};
+use crate::base::options::OnCorruption;
 use crate::base::position::Seq;
+use crate::base::read_options::ReadOptions;
 use crate::format::decode::check_unit;
 use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
 use crate::recovery::{Rewriter, density, room_for};
@@ -32,12 +33,13 @@ const ROUNDS: usize = 4;
 /// is repeated until it finds nothing more, at most [`ROUNDS`] times.
 pub(crate) fn repair_segments(
     dir: &dyn Dir,
-    options: &Options,
+    options: &ReadOptions,
+    on_corruption: OnCorruption,
     mut manifest: Manifest,
 ) -> Result<(Manifest, Vec<QuarantinedRange>)> {
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
-        let (now, aside) = repair_once(dir, options, manifest)?;
+        let (now, aside) = repair_once(dir, options, on_corruption, manifest)?;
         manifest = now;
         if aside.is_empty() {
             break;
@@ -49,7 +51,8 @@ pub(crate) fn repair_segments(
 
 fn repair_once(
     dir: &dyn Dir,
-    options: &Options,
+    options: &ReadOptions,
+    on_corruption: OnCorruption,
     mut manifest: Manifest,
 ) -> Result<(Manifest, Vec<QuarantinedRange>)> {
     let page = PageReader::of_any_log(dir)?;
@@ -57,7 +60,7 @@ fn repair_once(
     let mut found = examine(dir, &manifest, stored)?;
     add_lost_end(&mut found);
     let mut aside = Vec::new();
-    if options.on_corruption == OnCorruption::Truncate {
+    if on_corruption == OnCorruption::Truncate {
         truncate(dir, options, &mut manifest, &found, &mut aside)?;
     } else {
         let mut before: Option<(u64, u32)> = None;
@@ -249,7 +252,7 @@ fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Op
 /// Cuts the log at its first corruption. Everything after the cut is quarantined.
 fn truncate(
     dir: &dyn Dir,
-    options: &Options,
+    options: &ReadOptions,
     manifest: &mut Manifest,
     found: &Examination,
     aside: &mut Vec<QuarantinedRange>,
@@ -329,7 +332,7 @@ pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> 
 /// durable lower bounds for records that are gone.
 fn write_anew(
     dir: &dyn Dir,
-    options: &Options,
+    options: &ReadOptions,
     segment: &Examined,
     header: SegmentHeader,
     units: &[ValidUnit],

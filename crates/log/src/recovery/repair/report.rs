@@ -27,9 +27,9 @@ pub struct QuarantinedRange {
 #[non_exhaustive]
 pub struct Repaired {
     /// The quarantined ranges, in order. Empty when nothing was corrupt.
-    pub aside: Vec<QuarantinedRange>,
+    pub quarantined: Vec<QuarantinedRange>,
     /// Whether the manifest was missing or corrupt, and was rebuilt from the segments.
-    pub manifest: bool,
+    pub manifest_rebuilt: bool,
     /// Set with a rebuilt manifest: records above the first number, up to the second, are readable
     /// and may have been truncated before. Nothing that is left proves the trim point. `None` if
     /// the watermark page proves it.

@@ -25,8 +25,8 @@ use esker_disk::Dir;
 use super::examine::{Examination, examine};
 use super::examined::{Examined, Piece};
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::options::Options;
 use crate::base::position::Seq;
+use crate::base::read_options::ReadOptions;
 use crate::format::Salt;
 use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
@@ -53,9 +53,9 @@ pub struct VerifyReport {
     /// The last valid record.
     pub last: Seq,
     /// The highest durable lower bound found.
-    pub claimed: Seq,
+    pub durable_bound: Seq,
     /// Corruption, in order. Empty in a valid log.
-    pub damage: Vec<Corruption>,
+    pub corruption: Vec<Corruption>,
     /// Gaps that an earlier repair left: the last number before the gap, and the last number lost.
     pub quarantined: Vec<(Seq, Seq)>,
 }
@@ -73,8 +73,8 @@ pub struct VerifyReport {
 /// [`Error::ForeignFile`]: crate::Error::ForeignFile
 /// [`Error::Io`]: crate::Error::Io
 /// [`Error::Corrupted`]: crate::Error::Corrupted
-pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
-    let dir = &*directory::open(dir.as_ref(), options)?;
+pub fn verify(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<VerifyReport> {
+    let dir = &*directory::open(dir.as_ref(), &*options.into().disk)?;
     let mut last: Option<Result<VerifyReport>> = None;
     for n in 0..TRIES {
         if n > 0 {
@@ -87,7 +87,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> 
             Err(error) => return Err(error),
         };
         let same = match (&last, &now) {
-            (Some(Ok(before)), Ok(now)) => before.damage == now.damage,
+            (Some(Ok(before)), Ok(now)) => before.corruption == now.corruption,
             (Some(Err(before)), Err(now)) => before.to_string() == now.to_string(),
             _ => false,
         };
@@ -119,7 +119,7 @@ fn pass(dir: &dyn Dir) -> Result<Pass> {
     let now = Manifest::of_log(dir)?;
     let moved = stored() != before || now != manifest;
     let mut report = report(dir, found, &manifest, &now)?;
-    if report.damage.is_empty() {
+    if report.corruption.is_empty() {
         return Ok(Pass { report, is_final: true });
     }
     let before = before.filter(|stored| stored.log == manifest.log);
@@ -128,9 +128,9 @@ fn pass(dir: &dyn Dir) -> Result<Pass> {
         return Ok(Pass { report, is_final: false });
     }
     let durable = before.map_or(0, |stored| stored.seq);
-    let is_final = report.damage.iter().any(|damage| damage.after.0 < durable);
+    let is_final = report.corruption.iter().any(|damage| damage.after.0 < durable);
     if moved {
-        report.damage.retain(|damage| damage.after.0 < durable);
+        report.corruption.retain(|damage| damage.after.0 < durable);
         return Ok(Pass { report, is_final: true });
     }
     Ok(Pass { report, is_final })
@@ -150,7 +150,7 @@ fn report(
         segments: segments.len() as u64,
         after: Seq(segments.first().map_or(0, |first| first.prev_seq).max(trim)),
         last: Seq(segments.last().map_or(found.last, |last| last.last())),
-        claimed: Seq(found.durable_bound),
+        durable_bound: Seq(found.durable_bound),
         ..VerifyReport::default()
     };
     for segment in &segments {
@@ -161,7 +161,7 @@ fn report(
             what,
         };
         if let Some(decode_error) = &segment.header_error {
-            report.damage.push(damage(0, segment.prev_seq, decode_error.clone()));
+            report.corruption.push(damage(0, segment.prev_seq, decode_error.clone()));
         }
         for piece in &segment.pieces {
             match piece {
@@ -177,13 +177,17 @@ fn report(
                     }
                 }
                 Piece::Bad { from, after, decode_error, .. } => {
-                    report.damage.push(damage(u64::from(*from), *after, decode_error.to_string()));
+                    report.corruption.push(damage(
+                        u64::from(*from),
+                        *after,
+                        decode_error.to_string(),
+                    ));
                 }
             }
         }
     }
     if found.clean_lies {
-        report.damage.push(Corruption {
+        report.corruption.push(Corruption {
             file: dir.path_of(crate::store::paths::MANIFEST),
             offset: 0,
             after: Seq(manifest.clean.map_or(0, |end| end.seq)),
@@ -195,7 +199,7 @@ fn report(
     if found.durable_bound > found.last.max(missing)
         && let Some(newest) = segments.last()
     {
-        report.damage.push(Corruption {
+        report.corruption.push(Corruption {
             file: newest.path.clone(),
             offset: u64::from(newest.pieces_end()),
             after: Seq(found.last),
@@ -203,8 +207,8 @@ fn report(
         });
     }
     let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
-    if report.damage.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
-        report.damage.push(Corruption {
+    if report.corruption.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
+        report.corruption.push(Corruption {
             file: dir.path_of(crate::store::paths::MANIFEST),
             offset: 0,
             after: report.last,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, SimDisk};
 use esker_log::{
-    Engine, Error, Log, Numbered, OpenCheck, Options, Policy, Retention, Seq, Start, Ticket, repair,
+    Engine, Error, Log, OpenCheck, Options, Policy, Retention, Seq, Start, Ticket, repair,
 };
 use esker_testkit::{BLOCK, Changes, Files, Kind, Rng, read_files};
 
@@ -101,7 +101,10 @@ impl Builder {
         // Retention has its turn at each opening, and this one is not part of the sample.
         let mut options = self.options(&fork, &engine);
         options.retention = Retention::NONE;
-        let log = Log::open(DIR, options).map_err(|error| format!("reopening: {error:?}"))?;
+        let log = Log::builder(DIR)
+            .options(options)
+            .open()
+            .map_err(|error| format!("reopening: {error:?}"))?;
         let read = reading::of_log(&log, Start::Oldest)?;
         self.recovered(&read.items, read.error.as_ref())?;
         engine.stop();
@@ -116,14 +119,14 @@ impl Builder {
         let mut options = Options::on(Arc::new(disk.process()));
         self.config.apply(&mut options);
         options.engine = Some(engine.clone());
-        options.validate = OpenCheck::Full;
+        options.check = OpenCheck::Full;
         options
     }
 
     fn session(&mut self, session: &Session) -> Result<(), String> {
         let engine = Engine::manual();
         let before = read_files(&self.disk, Path::new(DIR)).unwrap_or_default();
-        let log = match Log::open(DIR, self.options(&self.disk, &engine)) {
+        let log = match Log::builder(DIR).options(self.options(&self.disk, &engine)).open() {
             Ok(log) => log,
             Err(error) => return Err(format!("opening: {error:?}")),
         };
@@ -327,7 +330,7 @@ impl Builder {
         let seq = prev + 1 + left_out;
         let payload = self.history.payloads.next(len);
         let ticket = if self.config.sparse {
-            log.append(Numbered { seq: Seq(seq), prev: Seq(prev), payload: &payload })
+            log.append_if(Seq(prev), Seq(seq), &payload)
         } else {
             log.append(&payload)
         };
@@ -342,7 +345,7 @@ impl Builder {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<(), Stop> {
-        let last = self.going(ticket.wait())?.seq.0;
+        let last = self.going(ticket.blocking_wait())?.seq.0;
         self.history.acknowledged(last);
         let page_is_synced = self.config.policy == Policy::OsBuffered;
         self.stepped(Kind::Acknowledged { page_is_synced });
@@ -371,7 +374,7 @@ impl Builder {
         let engine = Engine::manual();
         repair(DIR, &self.options(&self.disk, &engine)).map_err(|error| format!("{error:?}"))?;
         let fork = self.disk.fork(1);
-        let log = Log::open(DIR, self.options(&fork, &engine));
+        let log = Log::builder(DIR).options(self.options(&fork, &engine)).open();
         let log = log.map_err(|error| format!("behind a repair: {error:?}"))?;
         let read = reading::of_log(&log, Start::Oldest)?;
         engine.stop();

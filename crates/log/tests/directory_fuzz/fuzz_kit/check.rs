@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use esker_log::{Engine, Error, Log, OpenCheck, Reader, Seq, Start, VerifyReport, verify};
+use esker_log::{Engine, Error, Log, OpenCheck, ReadOnlyLog, Seq, Start, VerifyReport, verify};
 use esker_testkit::{Changes, Files, Rng};
 
 use super::build::Sample;
@@ -232,7 +232,7 @@ fn by_verify(damage: &Corruption<'_>, place: &Place) -> Checked<bool> {
     if before != place.files() {
         return Err("it changed something".into());
     }
-    if !report.damage.is_empty() {
+    if !report.corruption.is_empty() {
         return Ok(false);
     }
     tells_all(damage, &report).map(|()| true)
@@ -275,9 +275,9 @@ impl Opened {
 fn by_opening(damage: &Corruption<'_>, place: &Place, validate: OpenCheck) -> Checked<Opened> {
     let engine = Engine::manual();
     let mut options = place.options(&engine);
-    options.validate = validate;
+    options.check = validate;
     let before = place.files();
-    let log = match Log::open(&place.dir, options) {
+    let log = match Log::builder(&place.dir).options(options).open() {
         Ok(log) => log,
         Err(error) => {
             damage.refusal(&error)?;
@@ -337,7 +337,7 @@ fn told_by(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
 
 fn by_reader(damage: &Corruption<'_>, place: &Place) -> Checked {
     let engine = Engine::manual();
-    let reader = match Reader::open(&place.dir, place.options(&engine)) {
+    let reader = match ReadOnlyLog::builder(&place.dir).options(place.options(&engine)).open() {
         Ok(reader) => reader,
         Err(error) => return damage.refusal(&error),
     };
@@ -345,8 +345,8 @@ fn by_reader(damage: &Corruption<'_>, place: &Place) -> Checked {
     damage.history().check_items(&read.items, damage.lost())?;
     damage.known_gaps(&read.items)?;
     match &read.error {
-        None if reader.damage().is_some() => return Err("the damage is not met".into()),
-        Some(Error::Trimmed { .. }) if reader.damage().is_some() => return Ok(()),
+        None if reader.corruption().is_some() => return Err("the damage is not met".into()),
+        Some(Error::Trimmed { .. }) if reader.corruption().is_some() => return Ok(()),
         Some(error) => damage.refusal(error)?,
         None => {}
     }

@@ -50,7 +50,7 @@ impl Place {
         // What reading finds must not depend on when retention looks.
         options.retention = esker_log::Retention::NONE;
         options.engine = Some(engine.clone());
-        options.validate = OpenCheck::Full;
+        options.check = OpenCheck::Full;
         options.on_corruption = OnCorruption::Fail;
         options
     }

@@ -44,7 +44,7 @@ enum Done {
 fn by_function(damage: &Corruption<'_>, place: &Place) -> Checked<Done> {
     let engine = Engine::manual();
     match repair(&place.dir, &place.options(&engine)) {
-        Ok(done) => Ok(Done::Left(!done.aside.is_empty() || done.manifest)),
+        Ok(done) => Ok(Done::Left(!done.quarantined.is_empty() || done.manifest_rebuilt)),
         Err(error) => refused(damage, &error),
     }
 }
@@ -53,7 +53,7 @@ fn by_opening(damage: &Corruption<'_>, place: &Place, way: OnCorruption) -> Chec
     let engine = Engine::manual();
     let mut options = place.options(&engine);
     options.on_corruption = way;
-    match Log::open(&place.dir, options) {
+    match Log::builder(&place.dir).options(options).open() {
         Ok(log) => {
             drop(log);
             engine.stop();
@@ -76,7 +76,10 @@ fn left(damage: &Corruption<'_>, place: &Place, kept: bool, reported: bool) -> C
     is_sound(place)?;
     let engine = Engine::manual();
     let open = || {
-        Log::open(&place.dir, place.options(&engine)).map_err(|error| format!("opening: {error:?}"))
+        Log::builder(&place.dir)
+            .options(place.options(&engine))
+            .open()
+            .map_err(|error| format!("opening: {error:?}"))
     };
     let log = open()?;
     let read = reading::of_log(&log, Start::Oldest)?;
@@ -121,7 +124,7 @@ fn is_sound(place: &Place) -> Checked {
     let engine = Engine::manual();
     let report = verify(&place.dir, &place.options(&engine));
     let report = report.map_err(|error| format!("verify says {error:?}"))?;
-    match report.damage.first() {
+    match report.corruption.first() {
         Some(first) => Err(format!("verify finds {first}")),
         None => Ok(()),
     }
@@ -133,8 +136,8 @@ fn append(log: &Log, claimed: u64) -> Checked<Vec<Item>> {
     let mut prev = log.accepted().0;
     let payloads: [&[u8]; 3] = [b"one more", &[7; 5000], b""];
     let failed = |error: Error| format!("appending: {error:?}");
-    log.append_atomic(&payloads[..2]).and_then(|ticket| ticket.wait()).map_err(failed)?;
-    let last = log.append(payloads[2]).and_then(|ticket| ticket.wait()).map_err(failed)?;
+    log.append_atomic(&payloads[..2]).and_then(|ticket| ticket.blocking_wait()).map_err(failed)?;
+    let last = log.append(payloads[2]).and_then(|ticket| ticket.blocking_wait()).map_err(failed)?;
     if prev < claimed {
         return Err(format!("{claimed} was durable, and its number is given again behind {prev}"));
     }

@@ -1,7 +1,7 @@
 //! The three answers, and that every way to ask gives one of them.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Corruption, Engine, Error, Log, OpenCheck, Reader, Seq, Start, verify};
+use esker_log::{Corruption, Engine, Error, Log, OpenCheck, ReadOnlyLog, Seq, Start, verify};
 
 use super::DIR;
 use super::edits::Edit;
@@ -24,7 +24,7 @@ pub enum Opened {
 }
 
 impl Opened {
-    pub fn damage(&self) -> Option<&Corruption> {
+    pub fn corruption(&self) -> Option<&Corruption> {
         match self {
             Opened::Met(damage) | Opened::Refused(damage) => Some(damage),
             Opened::Whole | Opened::Cut(_) => None,
@@ -59,7 +59,7 @@ pub fn ask(sample: &Sample, disk: &SimDisk, edit: &Edit, asking: Asking) -> Chec
     if matches!(full, Opened::Met(_)) {
         return Err("opening with a full check passed over damage".into());
     }
-    if verifies != full.damage().is_none() {
+    if verifies != full.corruption().is_none() {
         return Err(format!("verify says sound: {verifies}, and opening says {full:?}"));
     }
     let quick = told_by_open(sample, disk, edit, guarantee, OpenCheck::Quick);
@@ -81,7 +81,7 @@ fn told_by_verify(sample: &Sample, disk: &SimDisk, edit: &Edit, guarantee: u64) 
         }
         Err(other) => return Err(format!("{other:?}")),
     };
-    if let Some(first) = report.damage.first() {
+    if let Some(first) = report.corruption.first() {
         names_the_harm(sample, edit, first)?;
         return Ok(false);
     }
@@ -99,7 +99,7 @@ fn told_by_verify(sample: &Sample, disk: &SimDisk, edit: &Edit, guarantee: u64) 
 
 fn told_by_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
     let engine = Engine::manual();
-    let reader = match Reader::open(DIR, options(disk, &engine)) {
+    let reader = match ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open() {
         Ok(reader) => reader,
         Err(Error::Corrupted(_)) => return Ok(()),
         Err(other) => return Err(format!("{other:?}")),
@@ -107,12 +107,12 @@ fn told_by_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
     let read = reading::of_reader(&reader, 0)?;
     begins(&sample.items, &read)?;
     match &read.error {
-        None if reader.damage().is_some() => Err("the stream ended before the damage".into()),
+        None if reader.corruption().is_some() => Err("the stream ended before the damage".into()),
         None if read.last() < guarantee => {
             Err(format!("up to {guarantee} must be there, and it ends at {}", read.last()))
         }
         None | Some(Error::Corrupted(_)) => Ok(()),
-        Some(Error::Trimmed { .. }) if reader.damage().is_some() => Ok(()),
+        Some(Error::Trimmed { .. }) if reader.corruption().is_some() => Ok(()),
         Some(other) => Err(format!("{other:?}")),
     }
 }
@@ -127,10 +127,10 @@ fn told_by_open(
     let disk = disk.fork(3);
     let engine = Engine::manual();
     let mut options = options(&disk, &engine);
-    options.validate = validate;
+    options.check = validate;
     // The lock file may be new; nothing else may.
     let before = disk.fingerprint();
-    let log = match Log::open(DIR, options) {
+    let log = match Log::builder(DIR).options(options).open() {
         Ok(log) => log,
         Err(Error::Corrupted(damage)) => {
             names_the_harm(sample, edit, &damage)?;

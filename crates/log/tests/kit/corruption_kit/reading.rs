@@ -1,6 +1,6 @@
 //! Reading a log to its end, whatever it answers.
 
-use esker_log::{Batch, Error, Log, Reader, Seq, Start};
+use esker_log::{Batch, Error, Log, ReadOnlyLog, Seq, Start};
 
 /// What a reader is handed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub fn of_log(log: &Log, start: Start) -> Result<Read, String> {
 }
 
 /// Everything after a number, for a reader without a lock; 0 stands for everything.
-pub fn of_reader(reader: &Reader, after: u64) -> Result<Read, String> {
+pub fn of_reader(reader: &ReadOnlyLog, after: u64) -> Result<Read, String> {
     let start = if after == 0 { Start::Oldest } else { Start::After(Seq(after)) };
     match reader.stream(start) {
         Ok(mut stream) => drain(|| stream.try_next()),

@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Reader, Seq, Start, repair, verify};
+use esker_log::{
+    Engine, Error, Log, OnCorruption, OpenCheck, ReadOnlyLog, Seq, Start, repair, verify,
+};
 
 use super::DIR;
 use super::answers::begins;
@@ -87,7 +89,7 @@ pub fn quarantine(
             let repaired = repair(DIR, &options(&disk, &engine));
             let repaired = repaired.map_err(|error| format!("repair: {error:?}"))?;
             let reported: Vec<_> =
-                repaired.aside.iter().map(|aside| (aside.from.0, aside.to.0)).collect();
+                repaired.quarantined.iter().map(|aside| (aside.from.0, aside.to.0)).collect();
             for gap in &records {
                 if gap.0 < gap.1
                     && !reported.iter().any(|(from, to)| *from <= gap.0 && gap.1 <= *to)
@@ -129,9 +131,12 @@ pub fn truncate(sample: &Sample, corrupted: &SimDisk, last: u64, lost: &[Loss]) 
 pub fn open(disk: &SimDisk, on_corruption: OnCorruption) -> Checked<Log> {
     let engine = Engine::manual();
     let mut options = options(disk, &engine);
-    options.validate = OpenCheck::Full;
+    options.check = OpenCheck::Full;
     options.on_corruption = on_corruption;
-    Log::open(DIR, options).map_err(|error| format!("open with {on_corruption:?}: {error:?}"))
+    Log::builder(DIR)
+        .options(options)
+        .open()
+        .map_err(|error| format!("open with {on_corruption:?}: {error:?}"))
 }
 
 /// Reads in every way.
@@ -173,8 +178,11 @@ fn check_whole(read: reading::Read, items: &[Item]) -> Checked {
 
 fn check_reader(disk: &SimDisk, items: &[Item]) -> Checked {
     let engine = Engine::manual();
-    let reader = Reader::open(DIR, options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
-    if let Some(damage) = reader.damage() {
+    let reader = ReadOnlyLog::builder(DIR)
+        .options(options(disk, &engine))
+        .open()
+        .map_err(|error| format!("{error:?}"))?;
+    if let Some(damage) = reader.corruption() {
         return Err(format!("a reader finds {damage}"));
     }
     let read = reading::of_reader(&reader, 0)?;
@@ -194,7 +202,7 @@ fn check_reader(disk: &SimDisk, items: &[Item]) -> Checked {
 pub fn verifies(disk: &SimDisk, items: &[Item]) -> Checked {
     let engine = Engine::manual();
     let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
-    if let Some(damage) = report.damage.first() {
+    if let Some(damage) = report.corruption.first() {
         return Err(format!("verify finds {damage}"));
     }
     let reported = report.quarantined.iter().map(|(from, to)| Item::Gap(from.0, to.0)).collect();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open, read_full_at};
-use esker_log::{Engine, Log, Numbered, OpenCheck, Options, Seq, repair};
+use esker_log::{Engine, Log, OpenCheck, Options, Seq, repair};
 
 use super::DIR;
 use super::edits::put;
@@ -100,8 +100,9 @@ impl Building {
         self.cut = false;
         let mut options = options(&self.disk.process(), &self.engine);
         options.segment_records = Some(segment_records);
-        options.validate = OpenCheck::Full;
-        let log = Log::open(DIR, options).map_err(|error| format!("{error:?}"))?;
+        options.check = OpenCheck::Full;
+        let log =
+            Log::builder(DIR).options(options).open().map_err(|error| format!("{error:?}"))?;
         let arrived = self.in_flight.take().filter(|item| item.last() == log.durable().0);
         self.items.extend(arrived);
         check_log(&log, &self.items)?;
@@ -126,7 +127,7 @@ impl Building {
     /// A unit of one record.
     pub fn one(&mut self, len: usize) -> &mut Self {
         let payload = self.next(self.last() + 1, len);
-        self.log().append(&payload).unwrap().wait().unwrap();
+        self.log().append(&payload).unwrap().blocking_wait().unwrap();
         self
     }
 
@@ -135,7 +136,7 @@ impl Building {
         let prev = Seq(self.last());
         let seq = Seq(prev.0 + 1 + gap);
         let payload = self.next(seq.0, len);
-        self.log().append(Numbered { seq, prev, payload: &payload }).unwrap().wait().unwrap();
+        self.log().append_if(prev, seq, &payload).unwrap().blocking_wait().unwrap();
         self
     }
 
@@ -143,7 +144,7 @@ impl Building {
     pub fn several(&mut self, lens: &[usize]) -> &mut Self {
         let payloads: Vec<_> = lens.iter().map(|len| self.next(self.last() + 1, *len)).collect();
         let payloads: Vec<_> = payloads.iter().collect();
-        self.log().append_atomic(&payloads).unwrap().wait().unwrap();
+        self.log().append_atomic(&payloads).unwrap().blocking_wait().unwrap();
         self
     }
 
@@ -174,7 +175,7 @@ impl Building {
         self.in_flight = self.items.pop();
         let ticket = self.log().append(&payload).unwrap();
         self.disk.cut_power_at(CutPoint::During(self.disk.operations()), Persist::Torn);
-        assert!(ticket.wait().is_err() && !self.disk.is_on());
+        assert!(ticket.blocking_wait().is_err() && !self.disk.is_on());
         self.cut = true;
         self.log = None;
         self.engine.stop();

@@ -161,7 +161,7 @@ impl Config {
         options.index_records = 4;
         options.direct = if self.direct { Direct::Auto } else { Direct::Off };
         options.dsync = self.dsync;
-        options.validate = self.validate;
+        options.check = self.validate;
         options
     }
 }

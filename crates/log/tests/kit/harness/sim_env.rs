@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Append, Engine, Error, Log, Numbered, Policy, PriorShutdown, Seq, Start, Ticket};
+use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
 
 use super::case::trace;
 use super::config::Config;
@@ -110,7 +110,7 @@ impl SimEnv {
             None => process,
         };
         self.model.opening(self.config);
-        let opened = Log::open(DIR, self.config.options(disk, &engine));
+        let opened = Log::builder(DIR).options(self.config.options(disk, &engine)).open();
         match opened {
             Ok(log) => {
                 let opened_at = log.durable().0;
@@ -224,8 +224,7 @@ impl SimEnv {
                 let payload = self.payload(*len);
                 let prev = self.model.last();
                 let seq = prev + 1 + gap;
-                let record = Numbered { seq: Seq(seq), prev: Seq(prev), payload: &payload };
-                let ticket = life.log.append(record);
+                let ticket = life.log.append_if(Seq(prev), Seq(seq), &payload);
                 self.accepted(life, ticket, &[(seq, payload)], 0, *then)
             }
             Step::Batch { lens, atomic, gap, then } => {
@@ -301,7 +300,7 @@ impl SimEnv {
             Then::Drop => drop(ticket),
             Then::Wait => {
                 let seq = ticket.seq();
-                match ticket.wait() {
+                match ticket.blocking_wait() {
                     Ok(appended) if appended.seq != seq || life.log.durable() < seq => {
                         let durable = life.log.durable();
                         return broken(format!("{seq} is {appended:?}, and {durable} durable"));
@@ -319,8 +318,7 @@ impl SimEnv {
         if last == 0 {
             return Ok(());
         }
-        let record = Numbered { seq: Seq(last + 9), prev: Seq(last - 1), payload: b"never" };
-        match life.log.append(record) {
+        match life.log.append_if(Seq(last - 1), Seq(last + 9), b"never") {
             Err(Error::Sequence { .. } | Error::Conflict { .. }) => Ok(()),
             Err(error) => self.stop(error),
             Ok(ticket) => broken(format!("{} was accepted out of order", ticket.seq())),
@@ -435,12 +433,12 @@ impl SimEnv {
     /// What the log says of itself, which must agree with what the model knows and binds it.
     pub fn observe(&mut self, life: &Life) -> Lived {
         self.model.settle(life.log.durable().0)?;
-        let metadata = life.log.metadata();
+        let (metadata, stats) = (life.log.metadata(), life.log.stats());
         self.model.drop_through(metadata.after.0);
-        self.model.handed_over(life.opened_at, metadata.activity.records);
+        self.model.handed_over(life.opened_at, stats.records);
         let pending = self.model.pending().len() as u64;
-        if metadata.pending != pending {
-            return broken(format!("{pending} records are pending, not {}", metadata.pending));
+        if stats.pending != pending {
+            return broken(format!("{pending} records are pending, not {}", stats.pending));
         }
         Ok(())
     }
@@ -479,21 +477,13 @@ fn append_batch(
     atomic: bool,
     numbered: bool,
 ) -> Result<Ticket, Error> {
-    fn append<A: Append>(log: &Log, records: &[A], atomic: bool) -> Result<Ticket, Error> {
-        if atomic { log.append_atomic(records) } else { log.append_batch(records) }
+    if numbered {
+        let records: Vec<_> = records.iter().map(|(seq, payload)| (Seq(*seq), payload)).collect();
+        return match atomic {
+            true => log.append_atomic_if(Seq(first), &records),
+            false => log.append_batch_if(Seq(first), &records),
+        };
     }
-    if !numbered {
-        let payloads: Vec<_> = records.iter().map(|(_, payload)| payload).collect();
-        return append(log, &payloads, atomic);
-    }
-    let mut prev = Seq(first);
-    let records: Vec<_> = records
-        .iter()
-        .map(|(seq, payload)| {
-            let record = Numbered { seq: Seq(*seq), prev, payload };
-            prev = record.seq;
-            record
-        })
-        .collect();
-    append(log, &records, atomic)
+    let payloads: Vec<_> = records.iter().map(|(_, payload)| payload).collect();
+    if atomic { log.append_atomic(&payloads) } else { log.append_batch(&payloads) }
 }

@@ -6,29 +6,29 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use esker_disk::Dir;
 use parking_lot::{Mutex, RwLock};
 
-use super::poller::{Depth, News, Poller, Watched};
+use super::poller::{Depth, PollResult, Polled, Poller};
 use super::snapshot::Snapshot;
 use crate::base::error::{Error, Result};
-use crate::base::options::Options;
+use crate::base::read_options::ReadOptions;
 use crate::read::source::Source;
 use crate::runtime::engine::Engine;
 
 #[derive(Debug)]
-pub(super) struct Follow {
+pub(super) struct FollowedLog {
     /// The directory that was opened, even if it is moved.
     pub(super) dir: Arc<dyn Dir>,
-    pub(super) options: Options,
+    pub(super) options: ReadOptions,
     /// Its threads read ahead, and read for async tasks.
     pub(super) engine: Engine,
     /// The result of one directory scan. Replaced as a whole.
     pub(super) snapshot: RwLock<Arc<Snapshot>>,
     /// Held during a poll.
-    pub(super) looking: Mutex<()>,
-    pub(super) watch: Arc<Poller>,
+    pub(super) poll_lock: Mutex<()>,
+    pub(super) poller: Arc<Poller>,
     pub(super) closed: AtomicBool,
 }
 
-impl Follow {
+impl FollowedLog {
     pub(super) fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
     }
@@ -39,7 +39,7 @@ impl Follow {
 
     pub(super) fn close(&self) {
         self.closed.store(true, SeqCst);
-        self.watch.end();
+        self.poller.end();
         if self.options.engine.is_none() {
             self.engine.stop();
         }
@@ -47,35 +47,35 @@ impl Follow {
     }
 }
 
-impl Watched for Follow {
+impl Polled for FollowedLog {
     /// Polls, and wakes the waiting streams that the result concerns.
-    fn look(&self, depth: Depth) -> Result<News> {
-        let _looking = self.looking.lock();
+    fn poll(&self, depth: Depth) -> Result<PollResult> {
+        let _lock = self.poll_lock.lock();
         let snapshot = self.snapshot();
         let before = snapshot.limit().1;
-        if depth != Depth::Everything
-            && snapshot.follow_mark(&*self.dir, &self.options, depth == Depth::Facts)?
+        if depth != Depth::Rescan
+            && snapshot.follow_watermark(&*self.dir, &self.options, depth == Depth::Manifest)?
         {
             let last = snapshot.limit().1;
             if last == before {
-                return Ok(News::Nothing);
+                return Ok(PollResult::Unchanged);
             }
-            self.watch.waiters.wake_readers(last, &mut Vec::new());
-            return Ok(News::Further);
+            self.poller.waiters.wake_readers(last, &mut Vec::new());
+            return Ok(PollResult::Advanced);
         }
-        let now = Snapshot::look_again(&*self.dir, &self.options, &self.engine)?;
-        if depth != Depth::Everything && now.is_like(&snapshot) {
-            return Ok(News::Nothing);
+        let now = Snapshot::rescan(&*self.dir, &self.options, &self.engine)?;
+        if depth != Depth::Rescan && now.found_the_same(&snapshot) {
+            return Ok(PollResult::Unchanged);
         }
         *self.snapshot.write() = now;
         snapshot.supersede();
-        self.watch.waiters.wake_all();
-        Ok(News::Anew)
+        self.poller.waiters.wake_all();
+        Ok(PollResult::Rescanned)
     }
 }
 
-impl Drop for Follow {
+impl Drop for FollowedLog {
     fn drop(&mut self) {
-        self.watch.end();
+        self.poller.end();
     }
 }

@@ -1,0 +1,49 @@
+//! The builder that opens a log for reading with options of the caller's choice.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_disk::Disk;
+
+use super::ReadOnlyLog;
+use crate::base::error::Result;
+use crate::base::options::{Direct, OpenCheck, option_setters};
+use crate::base::read_options::ReadOptions;
+use crate::runtime::engine::Engine;
+
+/// Opens a log for reading with other options than the default ones. From
+/// [`ReadOnlyLog::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder opens nothing until `open` is called"]
+pub struct ReadOnlyLogBuilder {
+    dir: PathBuf,
+    options: ReadOptions,
+}
+
+impl ReadOnlyLog {
+    /// Returns a builder that opens the log in `dir` for reading.
+    pub fn builder(dir: impl AsRef<Path>) -> ReadOnlyLogBuilder {
+        ReadOnlyLogBuilder { dir: dir.as_ref().into(), options: ReadOptions::default() }
+    }
+}
+
+impl ReadOnlyLogBuilder {
+    option_setters! { ReadOptions {
+        read_cache: u64,
+        check: OpenCheck,
+        index_bytes: u32,
+        index_records: u32,
+        direct: Direct,
+        disk: Arc<dyn Disk>,
+        ;
+        engine: Engine,
+    }}
+
+    /// Opens the log.
+    ///
+    /// # Errors
+    /// As [`ReadOnlyLog::open`], and [`Error::InvalidOption`](crate::Error::InvalidOption).
+    pub fn open(self) -> Result<ReadOnlyLog> {
+        ReadOnlyLog::open_with(&self.dir, self.options)
+    }
+}

@@ -1,0 +1,178 @@
+//! The feed of a stream that reads a log which another process may be writing.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::followed_log::FollowedLog;
+use super::poller::{Depth, Polled};
+use super::snapshot::{AGAIN, Snapshot, TRIES};
+use crate::base::error::{Error, Result};
+use crate::base::position::Seq;
+use crate::read::batch::Batch;
+use crate::read::cursor::{self, Cursor, Start};
+use crate::read::source::{Source, Wait};
+use crate::read::stream::Feed;
+use crate::runtime::waiters::{For, Key};
+
+/// The poll interval of a blocking call when there is no polling thread.
+const PAUSE: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct FollowerFeed {
+    log: Arc<FollowedLog>,
+    snapshot: Arc<Snapshot>,
+    cursor: Cursor,
+    /// The sequence number of the last record delivered, or of the one before the start.
+    last: u64,
+    key: Option<Key>,
+    /// The number of polls when this stream began to wait.
+    since: Option<u64>,
+    /// The scan of everything that this stream requested because of a bad unit.
+    rescan: Option<u64>,
+    /// The number of such scans for the same place.
+    rescans: usize,
+}
+
+impl FollowerFeed {
+    pub(super) fn new(log: &Arc<FollowedLog>, start: Start) -> Result<Self> {
+        let snapshot = log.snapshot();
+        let cursor =
+            Cursor::new(&*snapshot, start).map_err(|error| cursor::exactly(&*snapshot, error))?;
+        let last = match start {
+            Start::Tip => snapshot.limit().1,
+            Start::Oldest => snapshot.low().seq,
+            Start::After(seq) => seq.0,
+            Start::From(seq) => seq.0.saturating_sub(1),
+        };
+        Ok(Self {
+            log: Arc::clone(log),
+            snapshot,
+            cursor,
+            last,
+            key: None,
+            since: None,
+            rescan: None,
+            rescans: 0,
+        })
+    }
+
+    /// Whether the scan of everything that this stream requested is still pending.
+    fn is_rescan_pending(&mut self, wait: Wait<'_>) -> Result<bool> {
+        let (Some(rescan), Wait::Wake(waker)) = (self.rescan, wait) else { return Ok(false) };
+        let poller = &self.log.poller;
+        if !poller.is_rescanned(rescan) {
+            poller.waiters.register(&mut self.key, For::Record(u64::MAX), waker);
+            if !poller.is_rescanned(rescan) {
+                return Ok(true);
+            }
+        }
+        self.rescan = None;
+        self.refuse_to_wait()?;
+        Ok(false)
+    }
+
+    fn next_of_snapshot(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
+        loop {
+            let now = self.log.snapshot();
+            if !Arc::ptr_eq(&now, &self.snapshot) {
+                // Recovery may have moved records. Their sequence numbers do not change.
+                self.cursor = Cursor::new(&*now, Start::After(Seq(self.last)))
+                    .map_err(|error| cursor::exactly(&*now, error))?;
+                self.snapshot = now;
+            }
+            let next = self.cursor.step(&*self.snapshot, wait);
+            if !Arc::ptr_eq(&self.log.snapshot(), &self.snapshot) {
+                continue;
+            }
+            return match next {
+                Ok(Poll::Ready(Some(batch))) => {
+                    self.last = batch.last().map_or(self.last, |seq| seq.0);
+                    Ok(Poll::Ready(Some(batch)))
+                }
+                Ok(Poll::Ready(None)) => match &self.snapshot.damage {
+                    Some(damage) => Err(Error::Corrupted(damage.clone())),
+                    None => Ok(Poll::Ready(None)),
+                },
+                Err(Error::Quarantined { from, to }) => {
+                    self.last = self.last.max(to.0);
+                    Err(Error::Quarantined { from, to })
+                }
+                other => other,
+            };
+        }
+    }
+}
+
+impl Feed for FollowerFeed {
+    fn next(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
+        loop {
+            self.log.refuse_if_closed()?;
+            if self.is_rescan_pending(wait)? {
+                return Ok(Poll::Pending);
+            }
+            let error = match self.next_of_snapshot(wait) {
+                Err(error @ (Error::Corrupted(_) | Error::Trimmed { .. })) => error,
+                Ok(Poll::Pending) => return Ok(Poll::Pending),
+                other => {
+                    self.rescans = 0;
+                    return other;
+                }
+            };
+            let snapshot = self.log.snapshot();
+            self.rescans += 1;
+            if self.last < snapshot.low().seq || self.rescans > TRIES {
+                self.rescans = 0;
+                return Err(cursor::exactly(&*snapshot, error));
+            }
+            // A recovering writer moves the last records under a reader. Only corruption that a new
+            // scan of everything finds again is reported.
+            if matches!(wait, Wait::Wake(_)) && !self.log.engine.is_manual() {
+                let (rescan, polls) = self.log.poller.request_rescan(&self.log)?;
+                self.rescan = Some(rescan);
+                self.since.get_or_insert(polls);
+            } else {
+                std::thread::sleep(AGAIN);
+                self.log.poll(Depth::Rescan)?;
+            }
+        }
+    }
+
+    /// Returns the error of a poll that failed while this stream waited.
+    fn refuse_to_wait(&self) -> Result<()> {
+        let failure = self.since.and_then(|since| self.log.poller.failure_since(since));
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Registers a waker for new records and for a failed poll.
+    fn wait(&mut self, waker: &Waker) -> Result<()> {
+        if self.log.engine.is_manual() {
+            self.log.poll(Depth::Manifest)?;
+        }
+        // A replaced snapshot may end before the last record that this stream delivered.
+        let next = self.last.max(self.snapshot.limit().1).saturating_add(1);
+        self.log.poller.waiters.register(&mut self.key, For::Record(next), waker);
+        if !self.log.engine.is_manual() {
+            let polls = self.log.poller.begin(&self.log)?;
+            self.since.get_or_insert(polls);
+        }
+        Ok(())
+    }
+
+    fn end_wait(&mut self) {
+        self.since = None;
+        if let Some(key) = self.key.take() {
+            self.log.poller.waiters.remove(key);
+        }
+    }
+
+    fn poll_interval(&self) -> Option<Duration> {
+        self.log.engine.is_manual().then_some(PAUSE)
+    }
+}
+
+impl Drop for FollowerFeed {
+    fn drop(&mut self) {
+        self.end_wait();
+    }
+}

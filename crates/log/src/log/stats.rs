@@ -1,0 +1,32 @@
+//! What a process did with a log since it opened it.
+
+use crate::base::position::Seq;
+
+/// What this process did with a log since it opened it, and what is pending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogStats {
+    /// Commit units written.
+    pub commits: u64,
+    /// Syncs, writes through O_DSYNC included.
+    pub syncs: u64,
+    /// Bytes of commit units, headers and padding included.
+    pub bytes: u64,
+    /// Records written, up to the first that is not.
+    pub records: u64,
+    /// The number of the last accepted record.
+    pub accepted: Seq,
+    /// Records accepted but not yet durable.
+    pub pending: u64,
+    /// Waiting callers and streams.
+    pub waiting: usize,
+    /// Bytes of memory in staging buffers and the tail cache, including buffers that only a
+    /// reader's batch still references.
+    pub memory_bytes: u64,
+    /// The name of the disk implementation, such as `"std"`.
+    pub disk: &'static str,
+    /// Whether commits bypass the page cache.
+    pub direct: bool,
+    /// Whether a commit is one write that is durable by itself (O_DSYNC).
+    pub dsync: bool,
+}

@@ -1,0 +1,69 @@
+//! The feed of a stream that reads a log which is open in this process.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use crate::base::error::{Error, Result};
+use crate::read::batch::Batch;
+use crate::read::cursor::{Cursor, Start, exactly};
+use crate::read::read_half::ReadHalf;
+use crate::read::source::{Source, Wait};
+use crate::read::stream::Feed;
+use crate::runtime::waiters::{For, Key};
+
+#[derive(Debug)]
+pub(crate) struct LocalFeed {
+    source: Arc<ReadHalf>,
+    cursor: Cursor,
+    key: Option<Key>,
+}
+
+impl LocalFeed {
+    pub(crate) fn new(source: &Arc<ReadHalf>, start: Start) -> Result<Self> {
+        source.refuse_if_closed()?;
+        let cursor = Cursor::new(&**source, start).map_err(|error| exactly(&**source, error))?;
+        Ok(Self { source: Arc::clone(source), cursor, key: None })
+    }
+}
+
+impl Feed for LocalFeed {
+    fn next(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
+        if self.source.is_closed() {
+            return Err(Error::Closed);
+        }
+        let source = &*self.source;
+        self.cursor.step(source, wait).map_err(|error| exactly(source, error))
+    }
+
+    fn refuse_to_wait(&self) -> Result<()> {
+        if self.source.watermark.is_terminal()
+            && let Some(terminal) = self.source.terminal.get()
+        {
+            return Err(terminal.refusal());
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, waker: &Waker) -> Result<()> {
+        let (_, last) = self.source.limit();
+        let next = For::Record(last.saturating_add(1));
+        self.source.waiters.register(&mut self.key, next, waker);
+        Ok(())
+    }
+
+    /// Keeps the registration: the next wait renews it at a lower cost.
+    fn end_wait(&mut self) {}
+
+    fn poll_interval(&self) -> Option<Duration> {
+        None
+    }
+}
+
+impl Drop for LocalFeed {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.source.waiters.remove(key);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a log stores, from memory alone.
+
+use crate::base::position::{Position, Seq};
+use crate::format::LogId;
+use crate::read::source::Source;
+use crate::store::segment_table::SegmentTable;
+
+/// What a log stores. From memory alone, for writers and readers alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metadata {
+    /// The log's random id.
+    pub id: LogId,
+    /// The session: the number of the last open for writing.
+    pub session: u64,
+    /// The number before the oldest stored record: records up to it were dropped or never existed.
+    pub after: Seq,
+    /// The number of the last durable record; 0 when there is none.
+    pub durable: Seq,
+    /// The position after the last durable record.
+    pub position: Position,
+    /// Stored records, including those in dropped parts of the oldest segment and in commits in
+    /// flight.
+    pub records: u64,
+    /// Number of segments.
+    pub segments: usize,
+    /// Bytes written in segments, without space that is only reserved.
+    pub disk_bytes: u64,
+    /// Entries of the sparse index in memory; 24 bytes each.
+    pub index_entries: usize,
+    /// Bytes of memory in the read cache.
+    pub read_cache_bytes: u64,
+}
+
+impl Metadata {
+    pub(crate) fn new(source: &dyn Source, id: LogId, session: u64, read_cache_bytes: u64) -> Self {
+        let segments = source.segments().all();
+        let low = source.low();
+        let first = segments.first().and_then(|oldest| {
+            let start = oldest.header.prev_seq == low.seq;
+            oldest.state.read().index.first().filter(|_| start).map(|entry| entry.prev_seq)
+        });
+        let (position, durable) = source.limit();
+        let mut metadata = Self {
+            id,
+            session,
+            after: Seq(first.unwrap_or(low.seq)),
+            durable: Seq(durable),
+            position: Position(position),
+            records: 0,
+            segments: segments.len(),
+            disk_bytes: 0,
+            index_entries: 0,
+            read_cache_bytes,
+        };
+        for segment in &segments {
+            let state = segment.state.read();
+            metadata.records += state.records;
+            metadata.disk_bytes += u64::from(state.end);
+            metadata.index_entries += state.index.len();
+        }
+        metadata
+    }
+}
+
+/// The records of one segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// The number before its first record.
+    pub after: Seq,
+    /// The number of its last durable record.
+    pub last: Seq,
+    /// Bytes in it, including headers and padding.
+    pub bytes: u64,
+}
+
+impl SegmentInfo {
+    /// The segments that hold records up to `durable`, oldest first.
+    pub(crate) fn of(segments: &SegmentTable, durable: u64) -> Vec<Self> {
+        let infos = segments.all().into_iter().map(|segment| {
+            let state = segment.state.read();
+            Self {
+                after: Seq(segment.header.prev_seq),
+                last: Seq(state.last_seq.min(durable)),
+                bytes: u64::from(state.end),
+            }
+        });
+        infos.filter(|info| info.after < info.last).collect()
+    }
+}
