@@ -190,3 +190,49 @@ fn only_those_whose_records_are_durable_are_woken() {
     drop(tickets);
     log.close().unwrap();
 }
+
+/// Every form of an atomic append: what waits accepts nothing before it has room for all.
+#[test]
+fn an_atomic_append_without_room_waits_as_its_name_says_and_accepts_nothing() {
+    let (log, disk, gate, _opens) = stuck();
+    let last = fill(&log);
+    let batch = [payload(last + 1), payload(last + 2), vec![7; 4000]];
+    assert!(matches!(log.try_append_atomic(&batch), Err(Error::Full)));
+    let late = log.append_atomic_timeout(&batch, Duration::from_millis(30)).err();
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    let mut dropped = Box::pin(log.append_atomic_async(&batch));
+    assert!(poll_once(&mut dropped).is_pending());
+    assert_eq!(log.stats().waiting, 1);
+    drop(dropped);
+    assert_eq!((log.accepted(), log.stats().waiting), (Seq(last), 0));
+    let mut waiting = Box::pin(log.append_atomic_async(&batch));
+    assert!(poll_once(&mut waiting).is_pending());
+    disk.clear_faults();
+    gate.open();
+    let ticket = block_on(waiting).unwrap();
+    assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 3));
+    let ticket = log.append_atomic_timeout(&[payload(last + 4)], LONG).unwrap();
+    assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 4));
+    assert_eq!(log.try_append_atomic(&[b"x"]).unwrap().seq(), Seq(last + 5));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_conditional_append_without_room_waits_as_its_name_says() {
+    let (log, disk, gate, _opens) = stuck();
+    let last = fill(&log);
+    let large = vec![7; 4000];
+    assert!(matches!(log.try_append_if(Seq(last), Seq(last + 1), &large), Err(Error::Full)));
+    // Its condition fails before there is room.
+    let late = log.try_append_if(Seq(last - 1), Seq(last + 1), &large).err();
+    assert!(matches!(late, Some(Error::Sequence { .. } | Error::Conflict { .. })), "{late:?}");
+    let mut waiting = Box::pin(log.append_if_async(Seq(last), Seq(last + 5), &large));
+    assert!(poll_once(&mut waiting).is_pending());
+    disk.clear_faults();
+    gate.open();
+    let ticket = block_on(waiting).unwrap();
+    assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 5));
+    let ticket = log.try_append_if(Seq(last + 5), Seq(last + 9), b"x").unwrap();
+    assert_eq!(ticket.seq(), Seq(last + 9));
+    log.close().unwrap();
+}
