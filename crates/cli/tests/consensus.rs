@@ -8,7 +8,7 @@ mod esker;
 
 use std::path::Path;
 
-use esker::{command, place, run};
+use esker::{command, run, workdir};
 use esker_consensus::{Ballot, ConsensusLog, Options};
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ fn lines(words: &[&str], dir: &Path) -> Vec<Value> {
 
 #[test]
 fn beside_a_writer_and_after_it() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let writer = log(&dir);
     for closed in [false, true] {
         if closed {
@@ -72,7 +72,7 @@ fn everything(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
 /// Guards against a dump that begins above the slot that was asked for, and says nothing.
 #[test]
 fn a_dump_from_a_truncated_slot_is_refused() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log(&dir).close().unwrap();
     for from in ["0", "1"] {
         let mut dump = command(&["consensus", "dump", "--from", from]);
@@ -87,7 +87,7 @@ fn a_dump_from_a_truncated_slot_is_refused() {
 /// closed nor checkpointed could be appended to, and one that could not was opened first.
 #[test]
 fn nothing_is_appended_to_it_or_dropped_by_hand() {
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     let writer = log(&dir);
     // As a writer that was killed leaves it.
     let killed = guard.path().join("killed");
@@ -125,7 +125,7 @@ fn nothing_is_appended_to_it_or_dropped_by_hand() {
 
 #[test]
 fn damage_is_status_3() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log(&dir).close().unwrap();
     let segment = dir.join("00000000000000000001.seg");
     let mut bytes = std::fs::read(&segment).unwrap();
@@ -158,7 +158,7 @@ fn damage_is_status_3() {
 
 #[test]
 fn no_log_is_no_log() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     for what in ["stat", "dump", "verify"] {
         let mut look = command(&["consensus", what]);
         look.arg(&dir);
@@ -169,7 +169,7 @@ fn no_log_is_no_log() {
 /// A plain log is no corrupted consensus log, and no empty one.
 #[test]
 fn the_log_of_something_else_is_status_1() {
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     esker::log("append", &dir, &[], b"a line\nanother\n").ok();
     let empty = guard.path().join("empty");
     esker::log("append", &empty, &[], b"").ok();

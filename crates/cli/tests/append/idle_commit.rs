@@ -4,12 +4,12 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::esker::{self, command, end, log, place};
+use crate::esker::{self, command, end, log, workdir};
 
 #[test]
 fn a_follower_sees_each_line_before_the_next_is_typed() {
     for policy in ["always", "batch:1000", "periodic:60000", "os"] {
-        let (_guard, dir) = place();
+        let (_guard, dir) = workdir();
         let mut writer = command(&["log", "append", "--policy", policy])
             .arg(&dir)
             .stdin(Stdio::piped())

@@ -1,10 +1,10 @@
 //! `--disk uring` writes what `cat` reads, and says so when it is not io_uring after all.
 
-use crate::esker::{command, lines, log, place, run};
+use crate::esker::{command, lines, log, run, workdir};
 
 #[test]
 fn a_log_written_through_io_uring() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let input = lines(1, 20_000);
     let appended = log("append", &dir, &["--disk", "uring"], input.as_bytes()).ok();
     if !appended.err.is_empty() {
@@ -20,7 +20,7 @@ fn a_log_written_through_io_uring() {
 
 #[test]
 fn a_benchmark_names_the_disk_that_it_used() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let mut bench = command(&["log", "bench", "--disk", "uring", "--writers", "5", "--json"]);
     bench.args(["--seconds", "0.2", "--dir"]).arg(&dir);
     let reported = run(bench, b"").ok();

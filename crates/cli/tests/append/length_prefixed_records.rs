@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::esker::{log, place};
+use crate::esker::{log, workdir};
 
 fn framed(records: &[&[u8]]) -> Vec<u8> {
     let mut input = Vec::new();
@@ -16,7 +16,7 @@ fn framed(records: &[&[u8]]) -> Vec<u8> {
 
 #[test]
 fn records_of_any_bytes_are_told_apart() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let large = vec![b'x'; 300_000];
     let records: [&[u8]; 5] =
         [b"two\nlines", b"", "g\u{fc}te \"\u{1F9CA}\"".as_bytes(), &[0xff, 0xfe, 0], &large];
@@ -42,7 +42,7 @@ fn records_of_any_bytes_are_told_apart() {
 
 #[test]
 fn a_record_that_is_cut_fails_and_those_before_it_are_kept() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let mut input = framed(&[b"kept", b"kept, too", b"cut"]);
     input.pop();
     log("append", &dir, &["--framing", "len32"], &input)

@@ -1,11 +1,11 @@
 //! What `append` reads as lines, `cat` prints: empty lines, lines of any bytes, and a last line
 //! without a newline.
 
-use crate::esker::{self, log, place};
+use crate::esker::{self, log, workdir};
 
 #[test]
 fn empty_lines_are_empty_records() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let input = b"\nfirst\n\n\n  spaces \r\n\xff\xfe bytes \0\nlast\n";
     log("append", &dir, &[], input).ok();
     assert_eq!(log("cat", &dir, &[], b"").ok().out, input);
@@ -13,7 +13,7 @@ fn empty_lines_are_empty_records() {
 
 #[test]
 fn a_last_line_without_a_newline_is_a_record() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let reported = log("append", &dir, &["--json"], b"a\nb").ok().json();
     assert_eq!(
         (&reported["records"], &reported["bytes"], &reported["durable"]),
@@ -24,7 +24,7 @@ fn a_last_line_without_a_newline_is_a_record() {
 
 #[test]
 fn no_input_makes_an_empty_log() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let reported = log("append", &dir, &["--json"], b"").ok().json();
     assert_eq!(
         (&reported["records"], &reported["first_seq"]),
@@ -35,7 +35,7 @@ fn no_input_makes_an_empty_log() {
 
 #[test]
 fn next_run_continues_after_the_last() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     for round in 0..5 {
         let reported = log("append", &dir, &["--json"], b"one\ntwo\n").ok();
         assert_eq!(reported.err, "");
@@ -51,7 +51,7 @@ fn next_run_continues_after_the_last() {
 #[test]
 fn a_large_input_crosses_segments_under_every_policy() {
     for policy in ["always", "batch:100", "periodic:5", "os"] {
-        let (_guard, dir) = place();
+        let (_guard, dir) = workdir();
         let input = esker::lines(1, 60_000);
         let flags = ["--policy", policy, "--segment-size", "128K"];
         log("append", &dir, &flags, input.as_bytes()).ok();

@@ -1,10 +1,10 @@
 //! `truncate` and the retention flags drop the oldest records, and nothing else ever does.
 
-use crate::esker::{lines, log, place, segments};
+use crate::esker::{lines, log, segments, workdir};
 
 #[test]
 fn truncate_drops_what_is_below() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log("append", &dir, &["--segment-size", "64K"], lines(1, 20_000).as_bytes()).ok();
     let before = segments(&dir).len();
     let reported = log("truncate", &dir, &["--before", "15000", "--json"], b"").ok().json();
@@ -23,7 +23,7 @@ fn truncate_drops_what_is_below() {
 
 #[test]
 fn truncate_beyond_the_end_is_refused() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log("append", &dir, &[], lines(1, 10).as_bytes()).ok();
     log("truncate", &dir, &["--before", "12"], b"").exits(1).says(&["ends with record 10"]);
     assert_eq!(log("cat", &dir, &[], b"").ok().text(), lines(1, 10));
@@ -33,7 +33,7 @@ fn truncate_beyond_the_end_is_refused() {
 
 #[test]
 fn retention_applies_only_when_requested() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let input = lines(1, 60_000);
     let small = ["--segment-size", "64K"];
     log("append", &dir, &small, input.as_bytes()).ok();

@@ -5,12 +5,12 @@
 
 use std::process::{Child, Stdio};
 
-use crate::esker::{command, end, log, place};
+use crate::esker::{command, end, log, workdir};
 
 #[test]
 fn each_reads_back_what_it_wrote() {
     for disks in [["std"; 4], ["uring"; 4], ["std", "uring", "std", "uring"]] {
-        let (guard, _) = place();
+        let (guard, _) = workdir();
         let start = |n: usize, disk: &str| -> Child {
             let mut bench = command(&["log", "bench", "--json", "--keep", "--count", "6000"]);
             bench.args(["--size", "100..9000", "--segment-size", "1M", "--writers", "7"]);

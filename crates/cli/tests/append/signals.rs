@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::esker::{self, command, end, log, place, signal};
+use crate::esker::{self, command, end, log, signal, workdir};
 
 fn writer(dir: &Path, flags: &[&str], input: Stdio) -> Child {
     let mut writer = command(&["log", "append"]);
@@ -21,7 +21,7 @@ fn writer(dir: &Path, flags: &[&str], input: Stdio) -> Child {
 #[test]
 fn every_complete_line_is_kept() {
     for (name, status) in [("INT", 130), ("TERM", 0), ("HUP", 0)] {
-        let (_guard, dir) = place();
+        let (_guard, dir) = workdir();
         let mut writer = writer(&dir, &["--policy", "os"], Stdio::piped());
         let mut input = writer.stdin.take().unwrap();
         input.write_all(b"one\ntwo\nthr").unwrap();
@@ -41,7 +41,7 @@ fn every_complete_line_is_kept() {
 #[test]
 fn signal_during_input_loses_nothing_accepted() {
     for (name, status) in [("INT", 130), ("TERM", 0)] {
-        let (_guard, dir) = place();
+        let (_guard, dir) = workdir();
         let mut writer = writer(&dir, &["--json"], Stdio::piped());
         let mut input = writer.stdin.take().unwrap();
         let feeder = std::thread::spawn(move || {
@@ -72,7 +72,7 @@ fn signal_during_input_loses_nothing_accepted() {
 #[test]
 fn interrupted_import_reports_its_progress() {
     const SIZE: u64 = 24_000_000;
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     let file = guard.path().join("lines");
     std::fs::write(&file, b"x\n".repeat(SIZE as usize / 2)).unwrap();
     let writer = writer(&dir, &["--json"], std::fs::File::open(&file).unwrap().into());
@@ -98,7 +98,7 @@ fn interrupted_import_reports_its_progress() {
 #[test]
 fn a_signal_at_the_end_of_the_input_interrupts_nothing() {
     for name in ["INT", "TERM"] {
-        let (_guard, dir) = place();
+        let (_guard, dir) = workdir();
         let mut writer = writer(&dir, &["--json"], Stdio::piped());
         let mut input = writer.stdin.take().unwrap();
         input.write_all(b"one\ntwo").unwrap();
@@ -120,7 +120,7 @@ fn a_signal_at_the_end_of_the_input_interrupts_nothing() {
 
 #[test]
 fn a_follower_ends_with_status_0() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log("append", &dir, &[], b"only\n").ok();
     let mut follower = command(&["log", "cat", "--follow"])
         .arg(&dir)

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::esker::{command, place, run};
+use crate::esker::{command, run, workdir};
 
 const PAGE: &str = include_str!("../../../../docs/src/benchmarks.md");
 
@@ -34,7 +34,7 @@ fn every_documented_benchmark_runs() {
     let all = commands();
     assert!(all.len() >= 17, "{all:?}");
     for words in all {
-        let (guard, dir) = place();
+        let (guard, dir) = workdir();
         let mut shorter = command(&shorter(words.clone()));
         shorter.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
         let ended = run(shorter, b"");

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::esker::{self, command, place, run};
+use crate::esker::{self, command, run, workdir};
 
 const KEYS: [&str; 17] = [
     "bench",
@@ -31,7 +31,7 @@ const FLOOR: [&str; 5] =
 
 /// Runs a benchmark in a directory that has to be gone at the end.
 fn bench(words: &[&str]) -> Vec<Value> {
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     let mut bench = command(words);
     bench.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
     let ended = run(bench, b"").ok();
@@ -74,7 +74,7 @@ fn raw() {
     ] {
         let flags = ["bench", "floor", "--raw", "--readers", "2", "--file-size", "16M"];
         let more = ["--buffer-size", "256K", "--seconds", "0.1", "--dsync"];
-        let (guard, dir) = place();
+        let (guard, dir) = workdir();
         let mut bench = command(&[&flags[..], &more[..], disk].concat());
         bench.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
         let ended = run(bench, b"");
@@ -91,7 +91,7 @@ fn raw() {
         check(&figures[1], "floor/raw-read", false);
         assert_eq!(figures[0]["params"]["disk"], disk[1]);
     }
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     let mut alone =
         command(&["bench", "floor", "--raw", "--no-writer", "--file-size", "1M", "--json"]);
     alone
@@ -143,7 +143,7 @@ fn open_after_close_and_after_kill() {
 
 #[test]
 fn a_log_that_is_there_is_left_alone() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let keep = |count: &str| {
         let mut bench = command(&["log", "bench", "--json", "--keep", "--count", count]);
         bench.arg("--dir").arg(&dir);

@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use crate::esker::{command, place, run};
+use crate::esker::{command, run, workdir};
 
 fn bench(writers: &str) -> Value {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let mut bench = command(&["log", "bench", "--json", "--no-disk", "--size", "100"]);
     bench.args(["--writers", writers, "--seconds", "0.4", "--dir"]).arg(dir);
     run(bench, b"").ok().json()

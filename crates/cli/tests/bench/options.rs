@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
-use crate::esker::{self, Ended, command, place, run};
+use crate::esker::{self, Ended, command, run, workdir};
 
 fn bench(flags: &[&str]) -> Ended {
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     let mut bench = command(&["log", "bench"]);
     bench.args(flags).arg("--dir").arg(&dir).current_dir(guard.path());
     let ended = run(bench, b"");
@@ -133,7 +133,7 @@ fn without_a_disk_nothing_is_verified() {
 /// Nothing was written to the segments: so nothing can be there.
 #[test]
 fn without_a_disk_the_segments_stay_as_they_were_made() {
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     let mut bench = command(&[
         "log",
         "bench",
@@ -175,7 +175,7 @@ fn huge_pages_are_whole_or_refused() {
         ended.exits(1).says(&["huge pages", command]);
     }
     for (size, status) in [("20K", 2), ("3G", 1)] {
-        let (guard, dir) = place();
+        let (guard, dir) = workdir();
         let mut raw = command(&["bench", "floor", "--raw", "--huge-pages", "--readers=100"]);
         raw.args(["--buffer-size", size, "--dir"]).arg(&dir).current_dir(guard.path());
         run(raw, b"").exits(status).says(&["huge pages"]);

@@ -7,11 +7,11 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::esker::{self, Ended, command, place, run};
+use crate::esker::{self, Ended, command, run, workdir};
 
 /// Runs `esker log bench` in a directory that has to be gone at the end.
 fn bench(words: &[&str]) -> Ended {
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     let mut bench = command(&[&["log", "bench", "--json"], words].concat());
     bench.arg("--dir").arg(&dir).current_dir(guard.path());
     let ended = run(bench, b"");
@@ -150,7 +150,7 @@ fn follower(dir: &std::path::Path, seed: &str) -> Ended {
 
 #[test]
 fn a_follower_that_gets_something_else_fails() {
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     let mut build = command(&["log", "bench", "--count", "100", "--keep", "--json", "--dir"]);
     build.arg(&dir).current_dir(guard.path());
     run(build, b"").ok();

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::esker::{self, log, place, segments};
+use crate::esker::{self, log, segments, workdir};
 
 fn flip(file: &Path, offset: usize) {
     let mut bytes = std::fs::read(file).unwrap();
@@ -29,7 +29,7 @@ fn offset_of(file: &Path, text: &str) -> usize {
 
 #[test]
 fn flipped_byte_exits_with_status_3_after_valid_records() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     three_units(&dir);
     let segment = segments(&dir).remove(0);
     flip(&segment, offset_of(&segment, "line 150"));
@@ -53,7 +53,7 @@ fn flipped_byte_exits_with_status_3_after_valid_records() {
 
 #[test]
 fn repair_loses_one_unit_and_cat_reports_it() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     three_units(&dir);
     let segment = segments(&dir).remove(0);
     flip(&segment, offset_of(&segment, "line 150"));
@@ -76,7 +76,7 @@ fn repair_loses_one_unit_and_cat_reports_it() {
 
 #[test]
 fn repair_of_a_valid_log_changes_nothing() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     three_units(&dir);
     let before = std::fs::read(segments(&dir).remove(0)).unwrap();
     let reported = log("repair", &dir, &["--json"], b"").ok().json();

@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::esker::{self, log, place, run};
+use crate::esker::{self, log, run, workdir};
 
 struct Mounted<'a>(&'a Path);
 
@@ -37,7 +37,7 @@ fn prefix_of(input: &str, dir: &Path) -> u64 {
 
 #[test]
 fn the_disk_runs_full_while_it_is_written() {
-    let (guard, _) = place();
+    let (guard, _) = workdir();
     let Some(mounted) = Mounted::tmpfs(guard.path(), "4m") else {
         println!("skipped: this user may not mount; see the test with a limit on files");
         return;
@@ -68,7 +68,7 @@ fn the_disk_runs_full_while_it_is_written() {
 
 #[test]
 fn a_disk_that_is_full_from_the_start() {
-    let (guard, _) = place();
+    let (guard, _) = workdir();
     let Some(mounted) = Mounted::tmpfs(guard.path(), "8k") else {
         println!("skipped: this user may not mount");
         return;
@@ -80,7 +80,7 @@ fn a_disk_that_is_full_from_the_start() {
 
 #[test]
 fn a_limit_on_the_size_of_files() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log("append", &dir, &["--segment-size", "128K"], b"before\n").ok();
     let mut limited = Command::new("sh");
     // In blocks of 512 or 1024 bytes, as the shell likes; both are between one segment and two.

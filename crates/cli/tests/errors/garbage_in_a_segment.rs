@@ -1,10 +1,10 @@
 //! Garbage where a segment should be: status 3, never a panic, never a record that nobody wrote.
 
-use crate::esker::{self, log, place, segments};
+use crate::esker::{self, log, segments, workdir};
 
 #[test]
 fn garbage_in_the_middle_of_a_segment() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let input = esker::lines(1, 20_000);
     log("append", &dir, &["--segment-size", "64K"], input.as_bytes()).ok();
     let all = segments(&dir);
@@ -22,7 +22,7 @@ fn garbage_in_the_middle_of_a_segment() {
 
 #[test]
 fn a_segment_that_is_all_garbage() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let input = esker::lines(1, 20_000);
     log("append", &dir, &["--segment-size", "64K"], input.as_bytes()).ok();
     for segment in segments(&dir) {
@@ -39,7 +39,7 @@ fn a_segment_that_is_all_garbage() {
 
 #[test]
 fn a_segment_that_is_gone() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let input = esker::lines(1, 20_000);
     log("append", &dir, &["--segment-size", "64K"], input.as_bytes()).ok();
     let all = segments(&dir);

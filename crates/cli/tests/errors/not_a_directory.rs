@@ -1,7 +1,7 @@
 //! A log is a directory. A file in its place is status 1, and stays as it is; so does a directory
 //! of something else.
 
-use crate::esker::{command, log, place, run};
+use crate::esker::{command, log, run, workdir};
 
 const COMMANDS: [(&str, &[&str]); 6] = [
     ("append", &[]),
@@ -14,7 +14,7 @@ const COMMANDS: [(&str, &[&str]); 6] = [
 
 #[test]
 fn every_command_refuses_a_file() {
-    let (_guard, path) = place();
+    let (_guard, path) = workdir();
     std::fs::write(&path, "precious").unwrap();
     for (verb, flags) in COMMANDS {
         log(verb, &path, flags, b"x\n").exits(1).says(&[path.to_str().unwrap(), "it is a file"]);
@@ -24,7 +24,7 @@ fn every_command_refuses_a_file() {
 
 #[test]
 fn benchmark_refuses_a_file() {
-    let (_guard, path) = place();
+    let (_guard, path) = workdir();
     std::fs::write(&path, "precious").unwrap();
     let mut bench = command(&["log", "bench", "--count", "2", "--dir"]);
     bench.arg(&path);
@@ -34,7 +34,7 @@ fn benchmark_refuses_a_file() {
 
 #[test]
 fn nothing_where_the_log_should_be() {
-    let (_guard, path) = place();
+    let (_guard, path) = workdir();
     for (verb, flags) in &COMMANDS[1..] {
         log(verb, &path, flags, b"").exits(1).says(&[path.to_str().unwrap()]);
         assert!(!path.exists(), "{verb} made it");
@@ -43,7 +43,7 @@ fn nothing_where_the_log_should_be() {
 
 #[test]
 fn a_directory_of_something_else() {
-    let (_guard, path) = place();
+    let (_guard, path) = workdir();
     std::fs::create_dir(&path).unwrap();
     std::fs::write(path.join("thesis.txt"), "precious").unwrap();
     for (verb, flags) in COMMANDS {

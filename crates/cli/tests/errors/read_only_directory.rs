@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::esker::{log, place};
+use crate::esker::{log, workdir};
 
 /// Whether anybody can still write there: root can, whatever the mode says.
 fn is_writable(dir: &Path) -> bool {
@@ -22,7 +22,7 @@ fn set_mode(dir: &Path, mode: u32) {
 
 #[test]
 fn a_log_cannot_be_made_there() {
-    let (guard, dir) = place();
+    let (guard, dir) = workdir();
     set_mode(guard.path(), 0o555);
     if is_writable(guard.path()) {
         println!("skipped: this user may write to a directory of mode 555");
@@ -34,7 +34,7 @@ fn a_log_cannot_be_made_there() {
 
 #[test]
 fn a_log_on_a_read_only_file_system_can_be_read() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log("append", &dir, &[], b"kept\n").ok();
     let mount = |arguments: &[&str]| {
         let mut mount = Command::new("mount");

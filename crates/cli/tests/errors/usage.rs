@@ -1,10 +1,10 @@
 //! What was typed wrong is status 2, and nothing is made.
 
-use crate::esker::{command, log, place, run};
+use crate::esker::{command, log, run, workdir};
 
 #[test]
 fn wrong_flags_and_values() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     for flags in [
         &["--policy", "sometimes"][..],
         &["--policy", "batch:0"],

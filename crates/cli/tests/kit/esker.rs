@@ -94,7 +94,7 @@ pub fn end(child: Child) -> Ended {
 const HANGS: Duration = Duration::from_secs(300);
 
 /// A directory for a log that is not there yet, and its guard.
-pub fn place() -> (tempfile::TempDir, PathBuf) {
+pub fn workdir() -> (tempfile::TempDir, PathBuf) {
     static WATCHDOG: Once = Once::new();
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     *LAST.lock().unwrap() = Some(Instant::now());

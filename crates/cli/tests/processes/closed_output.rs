@@ -3,11 +3,11 @@
 use std::io::Read;
 use std::process::{Command, Stdio};
 
-use crate::esker::{self, command, end, log, place, run};
+use crate::esker::{self, command, end, log, run, workdir};
 
 #[test]
 fn cat_ends_quietly_when_head_closes_its_output() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log("append", &dir, &[], esker::lines(1, 200_000).as_bytes()).ok();
     for flags in ["", "--json", "--follow"] {
         let mut shell = Command::new("bash");
@@ -20,7 +20,7 @@ fn cat_ends_quietly_when_head_closes_its_output() {
 
 #[test]
 fn idle_follower_ends_when_its_output_closes() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log("append", &dir, &[], b"only\n").ok();
     let mut follower = command(&["log", "cat", "--follow"])
         .arg(&dir)
@@ -39,7 +39,7 @@ fn idle_follower_ends_when_its_output_closes() {
 
 #[test]
 fn append_succeeds_when_its_summary_is_not_read() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let mut shell = Command::new("bash");
     shell.args([
         "-c",

@@ -9,11 +9,11 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::esker::{self, command, log, place, until};
+use crate::esker::{self, command, log, until, workdir};
 
 #[test]
 fn cat_reports_records_that_await_the_next_writer() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let mut writer = command(&["log", "append"])
         .arg(&dir)
         .stdin(Stdio::piped())

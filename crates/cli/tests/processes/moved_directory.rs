@@ -4,11 +4,11 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::esker::{self, command, end, log, place};
+use crate::esker::{self, command, end, log, workdir};
 
 #[test]
 fn second_writer_after_a_move_exits_with_status_4() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let moved = dir.with_extension("moved");
     let mut first = command(&["log", "append"])
         .arg(&dir)
@@ -58,7 +58,7 @@ fn second_writer_after_a_move_exits_with_status_4() {
 fn a_fifo_or_a_link_under_a_name_of_the_log_is_an_error_and_no_hang() {
     for name in ["manifest", "mark", "lock", "00000000000000000001.seg"] {
         for fifo in [true, false] {
-            let (_guard, dir) = place();
+            let (_guard, dir) = workdir();
             log("append", &dir, &[], b"one\n").ok();
             let path = dir.join(name);
             let aside = dir.with_extension("aside");

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::esker::{self, command, end, log, place};
+use crate::esker::{self, command, end, log, workdir};
 
 const ROUNDS: u64 = 50;
 const ROUNDS_URING: u64 = 20;
@@ -85,7 +85,7 @@ fn rounds(disk: &str, rounds: u64) {
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("the pauses follow from ESKER_SEED={seed}; the moments are the machine's");
     let mut random = Random(seed);
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     log("append", &dir, &[], b"").ok();
 
     let mut follower = command(&["log", "cat", "--follow"])

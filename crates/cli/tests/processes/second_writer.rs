@@ -4,11 +4,11 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::esker::{self, command, end, log, place};
+use crate::esker::{self, command, end, log, workdir};
 
 #[test]
 fn status_4_names_the_directory() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let mut first = command(&["log", "append"])
         .arg(&dir)
         .stdin(Stdio::piped())
@@ -37,7 +37,7 @@ fn status_4_names_the_directory() {
 
 #[test]
 fn the_lock_is_taken_before_the_first_record() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     let mut first = command(&["log", "append"])
         .arg(&dir)
         .stdin(Stdio::piped())

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::esker::{self, command, end, log, place};
+use crate::esker::{self, command, end, log, workdir};
 
 const RUNS: usize = 80;
 
@@ -19,7 +19,7 @@ impl Drop for Enough<'_> {
 
 #[test]
 fn verify_of_a_ring_during_writes_reports_nothing() {
-    let (_guard, dir) = place();
+    let (_guard, dir) = workdir();
     for policy in ["always", "os"] {
         let mut writer = command(&["log", "append"])
             .arg(&dir)

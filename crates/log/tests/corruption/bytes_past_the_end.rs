@@ -13,7 +13,7 @@ use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::{flip, overwrite};
 use crate::corruption_kit::format::BLOCK;
 use crate::corruption_kit::map::{Map, segment_path};
-use crate::corruption_kit::repairs::{self, Repairing, check_log, goes_on, quarantine, verifies};
+use crate::corruption_kit::repairs::{self, Repairing, check_log, continues, quarantine, verifies};
 use crate::corruption_kit::sample::{self, Building, Sample, options};
 
 /// Where the units of the newest segment end, and where its file does.
@@ -37,7 +37,7 @@ fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::Trunca
     if clean != sample.clean {
         return Err(format!("found clean: {clean}"));
     }
-    goes_on(sample, disk, sample.items.clone())?;
+    continues(sample, disk, sample.items.clone())?;
     Ok(cut)
 }
 

@@ -7,10 +7,10 @@
 
 use std::path::Path;
 
-use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::flip;
-use crate::corruption_kit::map::{Place, in_dir};
+use crate::corruption_kit::map::{FilePart, in_dir};
+use crate::corruption_kit::outcomes::{Opened, Openers, open_with};
 use crate::corruption_kit::sample::{self, Sample};
 use crate::corruption_kit::{DIR, format};
 
@@ -19,10 +19,10 @@ fn bits(sample: &Sample, file: &Path, byte: u64) -> Vec<u64> {
     let all = (0..8).collect();
     let one = vec![(byte * 5 + byte / 8) % 8];
     let at = byte as usize;
-    match sample.map.place(file, byte) {
-        Place::Manifest | Place::Mark => all,
-        Place::Header(_) if at < format::SEGMENT_HEADER => one,
-        Place::Unit(_, unit) => {
+    match sample.map.file_part(file, byte) {
+        FilePart::Manifest | FilePart::WatermarkPage => all,
+        FilePart::Header(_) if at < format::SEGMENT_HEADER => one,
+        FilePart::Unit(_, unit) => {
             let head = at < unit.at.start + format::UNIT_HEADER;
             let of_record =
                 unit.records.iter().any(|record| record.at.start <= at && at < record.at.start + 4);
@@ -36,9 +36,11 @@ fn bits(sample: &Sample, file: &Path, byte: u64) -> Vec<u64> {
                 () => one,
             }
         }
-        Place::Footer(_) => one,
-        Place::Header(_) => sampled(one, byte, 97),
-        Place::MarkPadding | Place::Behind(_) | Place::Nothing => sampled(one, byte, 997),
+        FilePart::Footer(_) => one,
+        FilePart::Header(_) => sampled(one, byte, 97),
+        FilePart::PagePadding | FilePart::PastTheEnd(_) | FilePart::Nothing => {
+            sampled(one, byte, 997)
+        }
     }
 }
 
@@ -57,8 +59,8 @@ fn flip_all(sample: &Sample, nth: usize) -> Cases {
                 let (disk, edit) = flip(sample, &file, byte, bit);
                 let closely = cases.is_one_in(40);
                 cases.run(format!("{}, {edit}", sample.name), || {
-                    let asking = if closely { Asking::Everybody } else { Asking::Owner };
-                    let opened = ask(sample, &disk, &edit, asking)?;
+                    let openers = if closely { Openers::All } else { Openers::WriterOnly };
+                    let opened = open_with(sample, &disk, &edit, openers)?;
                     is_told(sample, &edit.file, byte, &opened)
                 });
             }
@@ -69,9 +71,9 @@ fn flip_all(sample: &Sample, nth: usize) -> Cases {
 
 /// After a clean close any flipped byte that carries something is corruption.
 fn is_told(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Result<(), String> {
-    let matters = match sample.map.place(file, byte) {
-        Place::Manifest => true,
-        Place::Header(_) | Place::Unit(..) => sample.clean,
+    let matters = match sample.map.file_part(file, byte) {
+        FilePart::Manifest => true,
+        FilePart::Header(_) | FilePart::Unit(..) => sample.clean,
         _ => return matches!(opened, Opened::Whole).then_some(()).ok_or(format!("{opened:?}")),
     };
     if matters && opened.corruption().is_none() {

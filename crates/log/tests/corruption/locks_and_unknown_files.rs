@@ -14,9 +14,9 @@ use esker_log::{Engine, Error, Log, OnCorruption, Options, ReadOnlyLog, Seq, rep
 
 use crate::corruption_kit::edits::{delete, put};
 use crate::corruption_kit::map::{in_dir, segment_path};
-use crate::corruption_kit::repairs::{check_log, goes_on, open};
+use crate::corruption_kit::repairs::{check_log, continues, open};
 use crate::corruption_kit::sample::{self, options};
-use crate::corruption_kit::{self, DIR, answers, cases};
+use crate::corruption_kit::{self, DIR, cases, outcomes};
 
 const CHILD: &str = "ESKER_TEST_LOCKED_DIR";
 
@@ -164,7 +164,7 @@ fn unknown_files_in_the_directory_of_a_log_are_kept() {
                 let disk = sample.disk.fork(1);
                 put(&disk, &in_dir(name), b"dear");
                 check_log(&open(&disk, OnCorruption::Fail)?, &sample.items)?;
-                goes_on(&sample, disk.clone(), sample.items.clone())?;
+                continues(&sample, disk.clone(), sample.items.clone())?;
                 let content = disk.contents(&in_dir(name)).map_err(|error| error.to_string())?;
                 if content == b"dear" { Ok(()) } else { Err("it is another".into()) }
             });
@@ -225,7 +225,7 @@ fn lost_manifest_is_corruption_and_not_a_new_log() {
         assert_eq!(disk.fingerprint(), before, "{}", sample.name);
         assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest_rebuilt);
         check_log(&open(&disk, OnCorruption::Fail).unwrap(), &sample.items).unwrap();
-        goes_on(&sample, disk, sample.items.clone()).unwrap();
+        continues(&sample, disk, sample.items.clone()).unwrap();
     }
 }
 
@@ -237,9 +237,9 @@ fn garbage_in_a_segment_names_the_file() {
         let file = segment_path(segment.number);
         for garbage in [sample::payload("garbage", 1, 30_000), b"dear".to_vec(), Vec::new()] {
             let (disk, edit) = corruption_kit::edits::replace(&sample, &file, &garbage);
-            let opened = answers::ask(&sample, &disk, &edit, answers::Asking::Everybody);
+            let opened = outcomes::open_with(&sample, &disk, &edit, outcomes::Openers::All);
             let reported = match opened.unwrap() {
-                answers::Opened::Refused(damage) => damage,
+                outcomes::Opened::Refused(damage) => damage,
                 other => panic!("{other:?}"),
             };
             let error =

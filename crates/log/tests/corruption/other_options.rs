@@ -12,7 +12,7 @@ use esker_log::{Direct, Engine, Error, Log, OpenCheck, Options, Policy};
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::reading::Item;
-use crate::corruption_kit::repairs::{check_log, goes_on};
+use crate::corruption_kit::repairs::{check_log, continues};
 use crate::corruption_kit::sample::{self, options};
 
 type Change = (&'static str, fn(&mut Options));
@@ -57,7 +57,7 @@ fn log_reopens_with_any_other_options() {
                 engine.run();
                 check_log(&log, &items)?;
                 log.close().map_err(|error| format!("{error:?}"))?;
-                goes_on(&sample, disk, items)
+                continues(&sample, disk, items)
             });
         }
     }

@@ -7,7 +7,7 @@
 use esker_log::{Engine, Error, OnCorruption, Position, ReadOnlyLog, Start};
 
 use crate::corruption_kit::DIR;
-use crate::corruption_kit::repairs::{self, goes_on};
+use crate::corruption_kit::repairs::{self, continues};
 use crate::corruption_kit::sample::{self, options};
 
 #[test]
@@ -40,7 +40,7 @@ fn positions_without_a_record_are_refused() {
         }
         assert_eq!(disk.fingerprint(), before, "{}", sample.name);
         drop(log);
-        goes_on(&sample, disk, sample.items.clone()).unwrap();
+        continues(&sample, disk, sample.items.clone()).unwrap();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::map::segment_path;
 use crate::corruption_kit::reading::Item;
-use crate::corruption_kit::repairs::{check_log, goes_on, open};
+use crate::corruption_kit::repairs::{check_log, continues, open};
 use crate::corruption_kit::sample::{self, Building, Sample, options};
 
 const SECTOR: usize = 512;
@@ -76,7 +76,7 @@ impl Torn {
                 return Err("nobody was told of the cut".into());
             }
             drop(log);
-            goes_on(&self.before, disk, items.to_vec())?;
+            continues(&self.before, disk, items.to_vec())?;
         }
         Ok(())
     }

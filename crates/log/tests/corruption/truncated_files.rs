@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::cut;
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::map::{Place, in_dir};
+use crate::corruption_kit::map::{FilePart, in_dir};
+use crate::corruption_kit::outcomes::{Opened, Openers, open_with};
 use crate::corruption_kit::sample::{self, Sample};
 use crate::corruption_kit::{self, DIR};
 
@@ -56,8 +56,8 @@ fn cut_all(sample: &Sample) -> Cases {
             let (disk, edit) = cut(sample, &file, length as u64);
             let closely = cases.is_one_in(20);
             cases.run(format!("{}, {edit}", sample.name), || {
-                let asking = if closely { Asking::Everybody } else { Asking::Owner };
-                let opened = ask(sample, &disk, &edit, asking)?;
+                let openers = if closely { Openers::All } else { Openers::WriterOnly };
+                let opened = open_with(sample, &disk, &edit, openers)?;
                 is_told(sample, &file, length, &opened)
             });
         }
@@ -67,9 +67,9 @@ fn cut_all(sample: &Sample) -> Cases {
 
 /// After a clean close any byte of the log that is missing is corruption.
 fn is_told(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> Result<(), String> {
-    let reported = match sample.map.place(file, length as u64) {
-        Place::Manifest => opened.corruption().is_some(),
-        Place::Header(_) | Place::Unit(..) => !sample.clean || opened.corruption().is_some(),
+    let reported = match sample.map.file_part(file, length as u64) {
+        FilePart::Manifest => opened.corruption().is_some(),
+        FilePart::Header(_) | FilePart::Unit(..) => !sample.clean || opened.corruption().is_some(),
         _ => matches!(opened, Opened::Whole),
     };
     if reported { Ok(()) } else { Err(format!("the answer is {opened:?}")) }

@@ -11,10 +11,10 @@ use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Error, Log, ReadOnlyLog, Start};
 
 use crate::corruption_kit::DIR;
-use crate::corruption_kit::answers::begins;
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::format::BLOCK;
 use crate::corruption_kit::map::in_dir;
+use crate::corruption_kit::outcomes::begins;
 use crate::corruption_kit::reading;
 use crate::corruption_kit::repairs::{Repairing, quarantine};
 use crate::corruption_kit::sample::{self, Sample, options};
@@ -79,7 +79,7 @@ fn unreadable_sectors_are_reported_and_cost_no_durable_record() {
         for (disk, file, at) in without_a_sector(&sample) {
             let name = file.file_name().unwrap().display();
             cases.run(format!("{}, {name}, byte {at}", sample.name), || {
-                let claim = sample.map.claim_without(&file, &(at..at + BLOCK as u64));
+                let claim = sample.map.durable_bound_without(&file, &(at..at + BLOCK as u64));
                 reported(&sample, &disk, claim)
             });
         }

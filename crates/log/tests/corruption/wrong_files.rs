@@ -10,13 +10,13 @@ use std::path::PathBuf;
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, repair, verify};
 
-use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::{delete, flip, put, replace};
 use crate::corruption_kit::format::{VERSION, set_sealed_version, set_segment_version};
 use crate::corruption_kit::map::{Map, in_dir, segment_path};
+use crate::corruption_kit::outcomes::{Opened, Openers, open_with};
 use crate::corruption_kit::reading::Item;
-use crate::corruption_kit::repairs::{Loss, Repairing, goes_on, quarantine};
+use crate::corruption_kit::repairs::{Loss, Repairing, continues, quarantine};
 use crate::corruption_kit::sample::{self, Building, Sample, options};
 use crate::corruption_kit::{DIR, repairs};
 
@@ -59,11 +59,11 @@ fn a_deleted_segment() {
         for segment in &sample.map.segments {
             let (disk, edit) = delete(&sample, &segment_path(segment.number));
             let loss = whole(&sample, segment.number);
-            if loss[0].records.1 > sample.map.claim_without(&edit.file, &edit.at) {
+            if loss[0].records.1 > sample.map.durable_bound_without(&edit.file, &edit.at) {
                 continue;
             }
             cases.run(format!("{}, {edit}", sample.name), || {
-                let opened = ask(&sample, &disk, &edit, Asking::Everybody)?;
+                let opened = open_with(&sample, &disk, &edit, Openers::All)?;
                 let Opened::Refused(_) = opened else { return Err(format!("{opened:?}")) };
                 for repairing in [Repairing::Function, Repairing::Opening] {
                     let outcome = quarantine(&sample, &disk, &loss, repairing);
@@ -73,7 +73,7 @@ fn a_deleted_segment() {
                 let rest: Vec<Item> = rest.cloned().collect();
                 let disk = disk.fork(4);
                 repairs::check_log(&repairs::open(&disk, OnCorruption::Truncate)?, &rest)?;
-                goes_on(&sample, disk, rest)
+                continues(&sample, disk, rest)
             });
         }
     }
@@ -89,11 +89,11 @@ fn segment_copied_over_another_is_reported() {
                 let file = segment_path(to.number);
                 let (disk, edit) = replace(&sample, &file, &content(&sample, from.number));
                 let loss = whole(&sample, to.number);
-                if loss[0].records.1 > sample.map.claim_without(&edit.file, &edit.at) {
+                if loss[0].records.1 > sample.map.durable_bound_without(&edit.file, &edit.at) {
                     continue;
                 }
                 cases.run(format!("{}, {} over {}", sample.name, from.number, to.number), || {
-                    let opened = ask(&sample, &disk, &edit, Asking::Everybody)?;
+                    let opened = open_with(&sample, &disk, &edit, Openers::All)?;
                     let Opened::Refused(_) = opened else { return Err(format!("{opened:?}")) };
                     let loss = [Loss { bytes: 0..0, ..loss[0].clone() }];
                     quarantine(&sample, &disk, &loss, Repairing::Function)
@@ -176,7 +176,7 @@ fn watermark_page_of_another_log_is_ignored() {
     let (sample, other) = (sample::lonely(), sample::closed());
     let mark = in_dir("mark");
     let (disk, edit) = replace(&sample, &mark, &other.disk.contents(&mark).unwrap());
-    let opened = ask(&sample, &disk, &edit, Asking::Everybody).unwrap();
+    let opened = open_with(&sample, &disk, &edit, Openers::All).unwrap();
     assert!(matches!(opened, Opened::Whole), "{opened:?}");
 }
 

@@ -7,15 +7,15 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use crate::corruption_kit::answers::{Asking, Opened, ask};
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::overwrite;
 use crate::corruption_kit::format::BLOCK;
-use crate::corruption_kit::map::{Place, in_dir, segment_path};
+use crate::corruption_kit::map::{FilePart, in_dir, segment_path};
+use crate::corruption_kit::outcomes::{Opened, Openers, open_with};
 use crate::corruption_kit::sample::{self, Sample};
 
 const MANIFEST: [usize; 16] = [0, 8, 12, 16, 20, 36, 44, 52, 60, 64, 68, 76, 84, 88, 92, 100];
-const MARK: [usize; 9] = [0, 4, 8, 24, 32, 40, 48, 56, 64];
+const WATERMARK_PAGE: [usize; 9] = [0, 4, 8, 24, 32, 40, 48, 56, 64];
 const SEGMENT: [usize; 14] = [0, 8, 12, 16, 32, 40, 48, 56, 64, 72, 80, 88, 92, 104];
 const UNIT: [usize; 13] = [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64, 68, 72];
 const FOOTER: [usize; 12] = [0, 4, 8, 12, 16, 24, 32, 40, 48, 56, 60, 64];
@@ -32,8 +32,8 @@ fn fields(sample: &Sample) -> Vec<(PathBuf, Range<usize>)> {
         fields.extend(ranges.into_iter().map(|range| (file.clone(), range)));
     };
     add(&in_dir("manifest"), between(&MANIFEST, 0));
-    add(&in_dir("mark"), between(&MARK, 0));
-    add(&in_dir("mark"), between(&MARK, BLOCK));
+    add(&in_dir("mark"), between(&WATERMARK_PAGE, 0));
+    add(&in_dir("mark"), between(&WATERMARK_PAGE, BLOCK));
     for segment in &sample.map.segments {
         let file = segment_path(segment.number);
         add(&file, between(&SEGMENT, 0));
@@ -69,10 +69,10 @@ fn harm_all(sample: &Sample) -> Cases {
         for value in values(&now) {
             let (disk, edit) = overwrite(sample, &file, field.start as u64, &value);
             cases.run(format!("{}, {edit}: {value:?}", sample.name), || {
-                let opened = ask(sample, &disk, &edit, Asking::Owner)?;
-                let reported = match sample.map.place(&file, field.start as u64) {
-                    Place::Manifest => opened.corruption().is_some(),
-                    Place::Header(_) | Place::Unit(..) => {
+                let opened = open_with(sample, &disk, &edit, Openers::WriterOnly)?;
+                let reported = match sample.map.file_part(&file, field.start as u64) {
+                    FilePart::Manifest => opened.corruption().is_some(),
+                    FilePart::Header(_) | FilePart::Unit(..) => {
                         !sample.clean || opened.corruption().is_some()
                     }
                     _ => matches!(opened, Opened::Whole),

@@ -124,7 +124,7 @@ fn flipped_bit_costs_no_more_units_than_guaranteed() {
                             let options = with(&disk, &engine);
                             let report = verify(DIR, &options).map_err(|e| format!("{e:?}"))?;
                             let verifies = report.corruption.is_empty();
-                            let claim = map.claim_without(file, &(at..at + 1));
+                            let claim = map.durable_bound_without(file, &(at..at + 1));
                             match Log::builder(DIR).options(options.clone()).open() {
                                 Err(Error::Corrupted(_)) if verifies => {
                                     Err("verify finds nothing".into())

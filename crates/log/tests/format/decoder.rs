@@ -33,18 +33,18 @@ enum Change {
     Garbage { file: Index, len: usize },
 }
 
-fn place() -> impl Strategy<Value = (Index, Index)> {
+fn file_offset() -> impl Strategy<Value = (Index, Index)> {
     (any::<Index>(), any::<Index>())
 }
 
 fn change() -> impl Strategy<Value = Change> {
     let len = || prop_oneof![1..64usize, 512..6000usize];
     prop_oneof![
-        4 => (place(), 0..8u64).prop_map(|((file, at), bit)| Change::Flip { file, at, bit }),
-        3 => (place(), len()).prop_map(|((file, at), len)| Change::Zero { file, at, len }),
-        2 => (place(), place(), len()).prop_map(|(from, to, len)| Change::Copy { from, to, len }),
-        2 => (place(), place()).prop_map(|(one, other)| Change::Swap { one, other }),
-        2 => place().prop_map(|(file, at)| Change::Cut { file, at }),
+        4 => (file_offset(), 0..8u64).prop_map(|((file, at), bit)| Change::Flip { file, at, bit }),
+        3 => (file_offset(), len()).prop_map(|((file, at), len)| Change::Zero { file, at, len }),
+        2 => (file_offset(), file_offset(), len()).prop_map(|(from, to, len)| Change::Copy { from, to, len }),
+        2 => (file_offset(), file_offset()).prop_map(|(one, other)| Change::Swap { one, other }),
+        2 => file_offset().prop_map(|(file, at)| Change::Cut { file, at }),
         1 => (any::<Index>(), len()).prop_map(|(file, len)| Change::Garbage { file, len }),
     ]
 }
@@ -156,8 +156,8 @@ impl Changed<'_> {
 
     /// The highest number that bytes which nobody touched say was durable.
     fn claim(&self) -> u64 {
-        let claims = self.sample.map.claims.iter();
-        let left = claims.filter(|claim| !self.is_harmed(&claim.file, &claim.at));
+        let durable_bounds = self.sample.map.durable_bounds.iter();
+        let left = durable_bounds.filter(|claim| !self.is_harmed(&claim.file, &claim.at));
         left.map(|claim| claim.seq).max().unwrap_or(0)
     }
 

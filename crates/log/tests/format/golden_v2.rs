@@ -21,7 +21,9 @@ use crate::corruption_kit::edits::put;
 use crate::corruption_kit::format::{self, BLOCK, crc, manifest};
 use crate::corruption_kit::map::{Map, in_dir, segment_path};
 use crate::corruption_kit::reading::{self, Item};
-use crate::corruption_kit::repairs::{Loss, check_log, goes_on, open, quarantined_bytes, verifies};
+use crate::corruption_kit::repairs::{
+    Loss, check_log, continues, open, quarantined_bytes, verifies,
+};
 use crate::corruption_kit::sample::{Building, Sample, options};
 use crate::corruption_kit::{self, DIR};
 
@@ -116,7 +118,7 @@ fn fixtures_accept_new_records() {
         let map = Map::of(&disk);
         let sample =
             Sample { name: "golden", disk: disk.clone(), items: items.clone(), clean: true, map };
-        goes_on(&sample, disk, items).unwrap();
+        continues(&sample, disk, items).unwrap();
     }
 }
 
@@ -167,7 +169,7 @@ fn structures_are_those_of_version_2_byte_for_byte() {
     let sealed = disk.contents(&in_dir("manifest")).unwrap();
     assert_eq!((hex(&sealed[..100]), sealed.len()), (MANIFEST.into(), BLOCK));
     let mark = disk.contents(&in_dir("mark")).unwrap();
-    assert_eq!((hex(&mark[..64]), mark.len()), (MARK.into(), 2 * BLOCK));
+    assert_eq!((hex(&mark[..64]), mark.len()), (WATERMARK_PAGE.into(), 2 * BLOCK));
     let zeros = [
         &sealed[100..],
         &first[104..BLOCK],
@@ -258,7 +260,7 @@ const MANIFEST: &str = "\
 00000000fc949e190000000004000000
 00000000
 ";
-const MARK: &str = "\
+const WATERMARK_PAGE: &str = "\
 4c3acee577a2bc530001020304050607
 08090a0b0c0d0e0f0100000000000000
 00400000000000000400000000000000

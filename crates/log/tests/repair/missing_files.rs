@@ -20,7 +20,7 @@ use crate::corruption_kit::{self, DIR};
 /// The claims that are left without these segments and without the headers of those.
 fn claim_left(sample: &Sample, gone: &[u64], headless: &[u64]) -> u64 {
     let is = |file: &Path, numbers: &[u64]| numbers.iter().any(|n| segment_path(*n) == file);
-    let left = sample.map.claims.iter().filter(|claim| {
+    let left = sample.map.durable_bounds.iter().filter(|claim| {
         let in_a_header = claim.at.start == 0 && is(&claim.file, headless);
         !is(&claim.file, gone) && !in_a_header
     });

@@ -85,7 +85,7 @@ fn corrupted(sample: &Sample) -> Vec<CorruptedSample> {
         add(flip(sample, &file, unit.at.start as u64 + 80, 1), unit.prev_seq);
     }
     let last = newest.units.last().unwrap();
-    if sample.map.claim_without(&sample.newest_path(), &(last.at.start as u64..u64::MAX))
+    if sample.map.durable_bound_without(&sample.newest_path(), &(last.at.start as u64..u64::MAX))
         >= last.last_seq
     {
         let file = sample.newest_path();

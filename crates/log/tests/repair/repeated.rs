@@ -125,7 +125,7 @@ fn repair_of_a_header_and_a_unit() {
                 let file = segment_path(loss.segment);
                 let (disk, edit) = flip(&sample, &file, loss.bytes.start as u64 + 5, 0);
                 disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
-                if loss.records.1 > sample.map.claim_without(&edit.file, &edit.at) {
+                if loss.records.1 > sample.map.durable_bound_without(&edit.file, &edit.at) {
                     continue;
                 }
                 let name = format!("{}, {edit} and header {}", sample.name, beheaded.number);

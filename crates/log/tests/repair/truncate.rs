@@ -45,7 +45,7 @@ fn truncate_all(sample: &Sample) -> Cases {
         for unit in &segment.units {
             for byte in [unit.at.start + 5, unit.at.start + unit.used - 1] {
                 let (disk, edit) = flip(sample, &file, byte as u64, 3);
-                if unit.last_seq > sample.map.claim_without(&edit.file, &edit.at) {
+                if unit.last_seq > sample.map.durable_bound_without(&edit.file, &edit.at) {
                     continue;
                 }
                 let lost = from(sample, segment.number, unit.at.start);

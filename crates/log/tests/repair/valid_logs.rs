@@ -11,7 +11,7 @@ use esker_log::{Engine, Log, OnCorruption, Policy, repair, verify};
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::map::in_dir;
-use crate::corruption_kit::repairs::{check_log, goes_on, open};
+use crate::corruption_kit::repairs::{check_log, continues, open};
 use crate::corruption_kit::sample::{self, options, payload};
 
 #[test]
@@ -43,7 +43,7 @@ fn torn_tail_is_not_corruption() {
     let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
     assert!(repaired.quarantined.is_empty(), "{repaired:?}");
     check_log(&open(&disk, OnCorruption::Fail).unwrap(), &sample.items).unwrap();
-    goes_on(&sample, disk, sample.items.clone()).unwrap();
+    continues(&sample, disk, sample.items.clone()).unwrap();
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn open_of_a_valid_log_quarantines_and_truncates_nothing() {
                 if disk.files(&in_dir("quarantine")).is_ok_and(|kept| !kept.is_empty()) {
                     return Err("something was put aside".into());
                 }
-                goes_on(&sample, disk, sample.items.clone())
+                continues(&sample, disk, sample.items.clone())
             });
         }
     }

@@ -43,7 +43,7 @@ fn repair_all(sample: &Sample) -> Cases {
     let mut cases = Cases::default();
     for (disk, edit) in edits(sample) {
         let loss = sample.loss(&edit.file, edit.at.start);
-        let claim = sample.map.claim_without(&edit.file, &edit.at);
+        let claim = sample.map.durable_bound_without(&edit.file, &edit.at);
         let headless = sample.map.is_headless_tail(&edit.file, &edit.at);
         if headless || loss.as_ref().is_some_and(|loss| loss.records.1 > claim) {
             // Nothing that is left says that the unit was durable: a torn tail, and no corruption.

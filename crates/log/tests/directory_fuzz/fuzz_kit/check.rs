@@ -7,7 +7,7 @@ use esker_testkit::{Changes, Files, Rng};
 
 use super::build::Sample;
 use super::history::{History, Lost, MANIFEST, PAGE};
-use super::place::Place;
+use super::location::Location;
 use super::reading::{self, Item, Read};
 use super::repaired;
 
@@ -148,9 +148,9 @@ pub fn check(
     }
     let real = rng.percent(2);
     let (quick, reader) = (rng.percent(50), rng.percent(6));
-    let place = || Place::new(sample, damaged, real);
-    let verifies = by_verify(&damage, &place()?).map_err(|what| format!("verify: {what}"))?;
-    let full = by_opening(&damage, &place()?, OpenCheck::Full)
+    let location = || Location::new(sample, damaged, real);
+    let verifies = by_verify(&damage, &location()?).map_err(|what| format!("verify: {what}"))?;
+    let full = by_opening(&damage, &location()?, OpenCheck::Full)
         .map_err(|what| format!("full opening: {what}"))?;
     // Where nothing of a log is left, opening makes a new one.
     let gone = !damaged.keys().any(|name| layout(name));
@@ -164,13 +164,13 @@ pub fn check(
         return Err("a full check at opening passed over damage".into());
     }
     if quick {
-        by_opening(&damage, &place()?, OpenCheck::Quick)
+        by_opening(&damage, &location()?, OpenCheck::Quick)
             .map_err(|what| format!("quick opening: {what}"))?;
     }
     if reader {
-        by_reader(&damage, &place()?).map_err(|what| format!("reader: {what}"))?;
+        by_reader(&damage, &location()?).map_err(|what| format!("reader: {what}"))?;
     }
-    let repaired = repaired::check(&damage, &place()?, verifies, rng)?;
+    let repaired = repaired::check(&damage, &location()?, verifies, rng)?;
     Ok(match (full, repaired) {
         (Opened::Whole | Opened::Cut, _) => "whole",
         (_, true) => "repaired",
@@ -219,17 +219,17 @@ fn layout(name: &str) -> bool {
 }
 
 /// Whether `verify` calls the log valid.
-fn by_verify(damage: &Corruption<'_>, place: &Place) -> Checked<bool> {
+fn by_verify(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
     let engine = Engine::manual();
-    let before = place.files();
-    let report = match verify(&place.dir, &place.options(&engine)) {
+    let before = location.files();
+    let report = match verify(&location.dir, &location.options(&engine)) {
         Ok(report) => report,
         Err(error) => return damage.refusal(&error).map(|()| false),
     };
     if std::env::var_os("ESKER_TRACE").is_some() {
         println!("{report:?}");
     }
-    if before != place.files() {
+    if before != location.files() {
         return Err("it changed something".into());
     }
     if !report.corruption.is_empty() {
@@ -272,12 +272,16 @@ impl Opened {
     }
 }
 
-fn by_opening(damage: &Corruption<'_>, place: &Place, validate: OpenCheck) -> Checked<Opened> {
+fn by_opening(
+    damage: &Corruption<'_>,
+    location: &Location,
+    validate: OpenCheck,
+) -> Checked<Opened> {
     let engine = Engine::manual();
-    let mut options = place.options(&engine);
+    let mut options = location.options(&engine);
     options.check = validate;
-    let before = place.files();
-    let log = match Log::builder(&place.dir).options(options).open() {
+    let before = location.files();
+    let log = match Log::builder(&location.dir).options(options).open() {
         Ok(log) => log,
         Err(error) => {
             damage.refusal(&error)?;
@@ -287,7 +291,7 @@ fn by_opening(damage: &Corruption<'_>, place: &Place, validate: OpenCheck) -> Ch
                     files
                 })
             };
-            if without_lock(before) != without_lock(place.files()) {
+            if without_lock(before) != without_lock(location.files()) {
                 return Err(format!("it refused and changed the files: {error:?}"));
             }
             return Ok(Opened::Refused);
@@ -335,9 +339,10 @@ fn told_by(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
     Ok(Opened::Met)
 }
 
-fn by_reader(damage: &Corruption<'_>, place: &Place) -> Checked {
+fn by_reader(damage: &Corruption<'_>, location: &Location) -> Checked {
     let engine = Engine::manual();
-    let reader = match ReadOnlyLog::builder(&place.dir).options(place.options(&engine)).open() {
+    let reader = match ReadOnlyLog::builder(&location.dir).options(location.options(&engine)).open()
+    {
         Ok(reader) => reader,
         Err(error) => return damage.refusal(&error),
     };

@@ -33,7 +33,7 @@ impl Record {
 }
 
 /// Where the payload with these first bytes stands.
-type Place = (Vec<u8>, String, usize);
+type Location = (Vec<u8>, String, usize);
 
 /// What is known of a log.
 #[derive(Debug, Clone)]
@@ -115,9 +115,9 @@ impl History {
     /// An opening left these files, and wrote some records anew.
     pub fn moved(&mut self, before: &Files, after: &Files) {
         let step = self.traces.next();
-        let before: HashSet<Place> = all_places(before).collect();
+        let before: HashSet<Location> = all_places(before).collect();
         let new: HashSet<Vec<u8>> = all_places(after)
-            .filter(|place| !before.contains(place))
+            .filter(|location| !before.contains(location))
             .map(|(marked, ..)| marked)
             .collect();
         for record in self.live.values_mut() {
@@ -184,7 +184,7 @@ impl History {
     }
 }
 
-fn all_places(files: &Files) -> impl Iterator<Item = Place> + '_ {
+fn all_places(files: &Files) -> impl Iterator<Item = Location> + '_ {
     files.iter().filter(|(name, _)| name.ends_with(".seg")).flat_map(|(name, bytes)| {
         let places = payloads_in(bytes).into_iter();
         places.map(|(at, marked)| (marked.to_vec(), name.clone(), at))

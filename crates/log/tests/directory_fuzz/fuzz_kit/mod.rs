@@ -4,7 +4,7 @@
 mod build;
 mod check;
 mod history;
-mod place;
+mod location;
 mod program;
 #[path = "../../kit/corruption_kit/reading.rs"]
 mod reading;

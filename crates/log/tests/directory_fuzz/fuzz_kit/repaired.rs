@@ -6,14 +6,14 @@ use esker_log::{Engine, Error, Log, OnCorruption, Start, repair, verify};
 use esker_testkit::Rng;
 
 use super::check::{Checked, Corruption};
-use super::place::Place;
+use super::location::Location;
 use super::reading::{self, Item};
 
 /// Repairs in one of the ways there are, and holds the log that is left against the history. Gives
 /// whether there was something to repair, and it was.
 pub fn check(
     damage: &Corruption<'_>,
-    place: &Place,
+    location: &Location,
     verifies: bool,
     rng: &mut Rng,
 ) -> Checked<bool> {
@@ -21,8 +21,8 @@ pub fn check(
         [OnCorruption::Fail, OnCorruption::Fail, OnCorruption::Quarantine, OnCorruption::Truncate]
             [rng.index(4)];
     let done = match way {
-        OnCorruption::Fail => by_function(damage, place),
-        _ => by_opening(damage, place, way),
+        OnCorruption::Fail => by_function(damage, location),
+        _ => by_opening(damage, location, way),
     };
     let what = |what: String| format!("behind a repair ({way:?}): {what}");
     match done.map_err(what)? {
@@ -30,7 +30,7 @@ pub fn check(
         Done::Refused => Ok(false),
         Done::Left(reported) => {
             let kept = way != OnCorruption::Truncate;
-            left(damage, place, kept, reported).map_err(what).map(|()| !verifies)
+            left(damage, location, kept, reported).map_err(what).map(|()| !verifies)
         }
     }
 }
@@ -41,19 +41,19 @@ enum Done {
     Left(bool),
 }
 
-fn by_function(damage: &Corruption<'_>, place: &Place) -> Checked<Done> {
+fn by_function(damage: &Corruption<'_>, location: &Location) -> Checked<Done> {
     let engine = Engine::manual();
-    match repair(&place.dir, &place.options(&engine)) {
+    match repair(&location.dir, &location.options(&engine)) {
         Ok(done) => Ok(Done::Left(!done.quarantined.is_empty() || done.manifest_rebuilt)),
         Err(error) => refused(damage, &error),
     }
 }
 
-fn by_opening(damage: &Corruption<'_>, place: &Place, way: OnCorruption) -> Checked<Done> {
+fn by_opening(damage: &Corruption<'_>, location: &Location, way: OnCorruption) -> Checked<Done> {
     let engine = Engine::manual();
-    let mut options = place.options(&engine);
+    let mut options = location.options(&engine);
     options.on_corruption = way;
-    match Log::builder(&place.dir).options(options).open() {
+    match Log::builder(&location.dir).options(options).open() {
         Ok(log) => {
             drop(log);
             engine.stop();
@@ -72,12 +72,12 @@ fn refused(damage: &Corruption<'_>, error: &Error) -> Checked<Done> {
     }
 }
 
-fn left(damage: &Corruption<'_>, place: &Place, kept: bool, reported: bool) -> Checked {
-    is_sound(place)?;
+fn left(damage: &Corruption<'_>, location: &Location, kept: bool, reported: bool) -> Checked {
+    is_sound(location)?;
     let engine = Engine::manual();
     let open = || {
-        Log::builder(&place.dir)
-            .options(place.options(&engine))
+        Log::builder(&location.dir)
+            .options(location.options(&engine))
             .open()
             .map_err(|error| format!("opening: {error:?}"))
     };
@@ -117,12 +117,12 @@ fn left(damage: &Corruption<'_>, place: &Place, kept: bool, reported: bool) -> C
     }
     drop(log);
     engine.stop();
-    is_sound(place)
+    is_sound(location)
 }
 
-fn is_sound(place: &Place) -> Checked {
+fn is_sound(location: &Location) -> Checked {
     let engine = Engine::manual();
-    let report = verify(&place.dir, &place.options(&engine));
+    let report = verify(&location.dir, &location.options(&engine));
     let report = report.map_err(|error| format!("verify says {error:?}"))?;
     match report.corruption.first() {
         Some(first) => Err(format!("verify finds {first}")),

@@ -7,7 +7,7 @@ pub const SEGMENT_HEADER: usize = 104;
 pub const UNIT_HEADER: usize = 72;
 pub const RECORD_HEADER: usize = 16;
 /// One slot of the mark page.
-pub const MARK: usize = 64;
+pub const WATERMARK_PAGE: usize = 64;
 pub const VERSION: u32 = 2;
 
 const DATA: u32 = 0xE5CE_1D01;
@@ -58,8 +58,8 @@ impl Salt {
     }
 
     pub fn bind(self, offset: usize, bytes: &[u8]) -> u32 {
-        let place = (offset as u32).to_le_bytes();
-        crc(&[&self.0.to_le_bytes(), &place, bytes].concat())
+        let file_part = (offset as u32).to_le_bytes();
+        crc(&[&self.0.to_le_bytes(), &file_part, bytes].concat())
     }
 }
 
@@ -269,8 +269,8 @@ pub fn seal_footer(bytes: &mut [u8], salt: Salt, at: usize) {
 
 /// Gives the slots of a mark page the checksums that fit.
 pub fn seal_mark(page: &mut [u8]) {
-    for slot in page.chunks_mut(BLOCK).filter(|slot| slot.len() >= MARK) {
-        let sum = crc(&slot[8..MARK]);
+    for slot in page.chunks_mut(BLOCK).filter(|slot| slot.len() >= WATERMARK_PAGE) {
+        let sum = crc(&slot[8..WATERMARK_PAGE]);
         put(slot, 4, sum);
     }
 }
@@ -307,10 +307,14 @@ pub fn durable(manifest: &[u8]) -> u64 {
 pub fn slots(mark: &[u8]) -> Vec<(Range<usize>, u64, u64)> {
     let slots = mark.chunks(BLOCK).take(2).enumerate();
     let verifies = |slot: &[u8]| {
-        slot.len() >= MARK && word(slot, 0) == 0xE5CE_3A4C && word(slot, 4) == crc(&slot[8..MARK])
+        slot.len() >= WATERMARK_PAGE
+            && word(slot, 0) == 0xE5CE_3A4C
+            && word(slot, 4) == crc(&slot[8..WATERMARK_PAGE])
     };
     let slots = slots.filter(|(_, slot)| verifies(slot));
-    slots.map(|(n, slot)| (n * BLOCK..n * BLOCK + MARK, long(slot, 24), long(slot, 40))).collect()
+    slots
+        .map(|(n, slot)| (n * BLOCK..n * BLOCK + WATERMARK_PAGE, long(slot, 24), long(slot, 40)))
+        .collect()
 }
 
 /// The record that a mark page tells: that of the newest valid slot.

@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use esker_disk::sim::SimDisk;
 
 use super::DIR;
-use super::format::{self, BLOCK, MARK, Segment, UNIT_HEADER, Unit};
+use super::format::{self, BLOCK, Segment, UNIT_HEADER, Unit, WATERMARK_PAGE};
 
 /// A log, as its files tell it.
 #[derive(Debug, Clone)]
 pub struct Map {
     /// Those with a header, oldest first.
     pub segments: Vec<Segment>,
-    pub claims: Vec<Claim>,
+    pub durable_bounds: Vec<DurableBound>,
 }
 
 /// Bytes that say how far the log was durable.
 #[derive(Debug, Clone)]
-pub struct Claim {
+pub struct DurableBound {
     pub file: PathBuf,
     pub at: Range<u64>,
     pub seq: u64,
@@ -26,16 +26,16 @@ pub struct Claim {
 
 /// What stands at a byte.
 #[derive(Debug, Clone, Copy)]
-pub enum Place<'a> {
+pub enum FilePart<'a> {
     Header(&'a Segment),
     Unit(&'a Segment, &'a Unit),
     Footer(&'a Segment),
     /// Behind the end of a segment's units and footer.
-    Behind(&'a Segment),
+    PastTheEnd(&'a Segment),
     Manifest,
-    Mark,
+    WatermarkPage,
     /// The mark page after the bytes that count.
-    MarkPadding,
+    PagePadding,
     /// A segment file without a header, the lock, a spare.
     Nothing,
 }
@@ -50,32 +50,32 @@ pub fn segment_path(number: u64) -> PathBuf {
 
 impl Map {
     pub fn of(disk: &SimDisk) -> Self {
-        let mut map = Self { segments: Vec::new(), claims: Vec::new() };
+        let mut map = Self { segments: Vec::new(), durable_bounds: Vec::new() };
         for name in disk.files(Path::new(DIR)).unwrap() {
             let file = in_dir(&name);
             let Ok(bytes) = disk.contents(&file) else { continue };
-            let claim = |at: Range<usize>, seq| Claim {
+            let claim = |at: Range<usize>, seq| DurableBound {
                 file: file.clone(),
                 at: at.start as u64..at.end as u64,
                 seq,
             };
             if name == "manifest" {
                 let end = format::clean_end(&bytes);
-                map.claims.extend(end.map(|(_, _, seq)| claim(0..bytes.len(), seq)));
-                map.claims.push(claim(0..bytes.len(), format::durable(&bytes)));
+                map.durable_bounds.extend(end.map(|(_, _, seq)| claim(0..bytes.len(), seq)));
+                map.durable_bounds.push(claim(0..bytes.len(), format::durable(&bytes)));
             } else if name == "mark" {
-                map.claims
+                map.durable_bounds
                     .extend(format::slots(&bytes).into_iter().map(|(at, _, seq)| claim(at, seq)));
             } else if let Some(segment) = format::segment(&bytes) {
-                map.claims.push(claim(0..BLOCK, segment.claim));
-                map.claims.extend(
+                map.durable_bounds.push(claim(0..BLOCK, segment.claim));
+                map.durable_bounds.extend(
                     segment
                         .units
                         .iter()
                         .map(|unit| claim(unit.at.start..unit.at.start + UNIT_HEADER, unit.claim)),
                 );
                 let orphan_units = segment.orphan_units.iter();
-                map.claims
+                map.durable_bounds
                     .extend(orphan_units.map(|(at, seq)| claim(*at..*at + UNIT_HEADER, *seq)));
                 map.segments.push(segment);
             }
@@ -87,25 +87,27 @@ impl Map {
         self.segments.last().unwrap()
     }
 
-    pub fn place(&self, file: &Path, at: u64) -> Place<'_> {
+    pub fn file_part(&self, file: &Path, at: u64) -> FilePart<'_> {
         let at = at as usize;
         match file.file_name().and_then(|name| name.to_str()) {
-            Some("manifest") => return Place::Manifest,
-            Some("mark") if at < 2 * BLOCK && at % BLOCK < MARK => return Place::Mark,
-            Some("mark") => return Place::MarkPadding,
+            Some("manifest") => return FilePart::Manifest,
+            Some("mark") if at < 2 * BLOCK && at % BLOCK < WATERMARK_PAGE => {
+                return FilePart::WatermarkPage;
+            }
+            Some("mark") => return FilePart::PagePadding,
             _ => {}
         }
         let owner = self.segments.iter().find(|segment| segment_path(segment.number) == file);
-        let Some(segment) = owner else { return Place::Nothing };
+        let Some(segment) = owner else { return FilePart::Nothing };
         if at < format::BLOCK {
-            return Place::Header(segment);
+            return FilePart::Header(segment);
         }
         if let Some(unit) = segment.units.iter().find(|unit| unit.at.contains(&at)) {
-            return Place::Unit(segment, unit);
+            return FilePart::Unit(segment, unit);
         }
         match &segment.footer {
-            Some(footer) if footer.contains(&at) => Place::Footer(segment),
-            _ => Place::Behind(segment),
+            Some(footer) if footer.contains(&at) => FilePart::Footer(segment),
+            _ => FilePart::PastTheEnd(segment),
         }
     }
 
@@ -121,17 +123,17 @@ impl Map {
     /// Whether harm to a header leaves nothing that says that the segment's last unit was durable.
     /// Then the unit is a torn tail.
     pub fn is_headless_tail(&self, file: &Path, corrupted: &Range<u64>) -> bool {
-        let Place::Header(segment) = self.place(file, corrupted.start) else { return false };
+        let FilePart::Header(segment) = self.file_part(file, corrupted.start) else { return false };
         let last = segment.units.last().map_or(0, |unit| unit.last_seq);
-        last > self.claim_without(file, corrupted)
+        last > self.durable_bound_without(file, corrupted)
     }
 
     /// The highest claim that is left when these bytes of a file are harmed.
-    pub fn claim_without(&self, file: &Path, corrupted: &Range<u64>) -> u64 {
-        let corrupted = |claim: &&Claim| {
+    pub fn durable_bound_without(&self, file: &Path, corrupted: &Range<u64>) -> u64 {
+        let corrupted = |claim: &&DurableBound| {
             claim.file == file && claim.at.start < corrupted.end && corrupted.start < claim.at.end
         };
-        let left = self.claims.iter().filter(|claim| !corrupted(claim));
+        let left = self.durable_bounds.iter().filter(|claim| !corrupted(claim));
         left.map(|claim| claim.seq).max().unwrap_or(0)
     }
 }

@@ -10,11 +10,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 #![allow(dead_code)] // Each test binary uses its own part.
 
-pub mod answers;
 pub mod cases;
 pub mod edits;
 pub mod format;
 pub mod map;
+pub mod outcomes;
 pub mod reading;
 pub mod repairs;
 pub mod sample;

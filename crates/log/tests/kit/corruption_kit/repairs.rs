@@ -9,8 +9,8 @@ use esker_log::{
 };
 
 use super::DIR;
-use super::answers::begins;
-use super::map::{Map, Place, in_dir, segment_path};
+use super::map::{FilePart, Map, in_dir, segment_path};
+use super::outcomes::begins;
 use super::reading::{self, Item};
 use super::sample::{Building, Sample, options};
 
@@ -37,8 +37,8 @@ pub struct Loss {
 impl Sample {
     /// What is lost when this byte is harmed; nothing where no records stand.
     pub fn loss(&self, file: &Path, at: u64) -> Option<Loss> {
-        match self.map.place(file, at) {
-            Place::Unit(segment, unit) => Some(Loss {
+        match self.map.file_part(file, at) {
+            FilePart::Unit(segment, unit) => Some(Loss {
                 segment: segment.number,
                 bytes: unit.at.clone(),
                 records: (unit.prev_seq, unit.last_seq),
@@ -107,7 +107,7 @@ pub fn quarantine(
     quarantined_bytes(corrupted, &disk, lost)?;
     verifies(&disk, &items)?;
     check_log(&open(&disk, OnCorruption::Fail)?, &items)?;
-    goes_on(sample, disk, items)
+    continues(sample, disk, items)
 }
 
 /// Cuts a harmed copy at the first corruption, and demands that all before it is there, that the
@@ -125,7 +125,7 @@ pub fn truncate(sample: &Sample, corrupted: &SimDisk, last: u64, lost: &[Loss]) 
     drop(log);
     quarantined_bytes(corrupted, &disk, lost)?;
     verifies(&disk, &items)?;
-    goes_on(sample, disk, items)
+    continues(sample, disk, items)
 }
 
 pub fn open(disk: &SimDisk, on_corruption: OnCorruption) -> Checked<Log> {
@@ -253,7 +253,7 @@ pub fn quarantined_bytes(corrupted: &SimDisk, disk: &SimDisk, lost: &[Loss]) -> 
 }
 
 /// The log takes more, through a clean close, a kill and a power cut, and nothing dead comes back.
-pub fn goes_on(sample: &Sample, disk: SimDisk, items: Vec<Item>) -> Checked {
+pub fn continues(sample: &Sample, disk: SimDisk, items: Vec<Item>) -> Checked {
     let last = items.last().map_or(0, Item::last);
     let mut log = Building::on("afterwards", disk, items);
     log.reopen(100).map_err(|error| format!("going on: {error}"))?;

@@ -192,7 +192,7 @@ impl Building {
         let bytes = self.disk.contents(&path).unwrap();
         let file = self.disk.open_dir(Path::new(DIR)).unwrap();
         let file = file.open(path.file_name().unwrap().to_str().unwrap(), Open::read()).unwrap();
-        let marks = map.claims.iter().filter(|claim| claim.file == in_dir("mark"));
+        let marks = map.durable_bounds.iter().filter(|claim| claim.file == in_dir("mark"));
         self.last_unit() == Some(self.last())
             && marks.map(|claim| claim.seq).max() == Some(self.last())
             && bytes[end..].iter().any(|byte| *byte != 0)
@@ -211,7 +211,7 @@ impl Building {
         // opening has nothing to write there before it knows of corruption.
         put(&disk, &in_dir("lock"), format!("{:<10}\n", std::process::id()).as_bytes());
         let map = Map::of(&disk);
-        let marked = map.claims.iter().filter(|claim| claim.file == in_dir("mark"));
+        let marked = map.durable_bounds.iter().filter(|claim| claim.file == in_dir("mark"));
         let marked = marked.map(|claim| claim.seq).max();
         assert!(self.cut || marked == Some(self.last()), "{name}: the mark says {marked:?}");
         assert_eq!(self.last_unit(), items.last().map(Item::last), "{name}");

@@ -13,7 +13,7 @@ use super::build::Sample;
 use super::program::Config;
 
 /// A copy of the corrupted directory.
-pub struct Place {
+pub struct Location {
     disk: Arc<dyn Disk>,
     pub dir: PathBuf,
     config: Config,
@@ -22,7 +22,7 @@ pub struct Place {
     _dir: Option<tempfile::TempDir>,
 }
 
-impl Place {
+impl Location {
     pub fn new(sample: &Sample, damaged: &Files, real: bool) -> Result<Self, String> {
         let config = sample.config.clone();
         if real {

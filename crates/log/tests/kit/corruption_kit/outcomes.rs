@@ -5,7 +5,7 @@ use esker_log::{Corruption, Engine, Error, Log, OpenCheck, ReadOnlyLog, Seq, Sta
 
 use super::DIR;
 use super::edits::Edit;
-use super::map::Place;
+use super::map::FilePart;
 use super::reading::{self, Item, Read};
 use super::sample::{Sample, options};
 
@@ -34,19 +34,24 @@ impl Opened {
 
 /// How much is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asking {
+pub enum Openers {
     /// Opening for writing, with both ways to validate, and `verify`.
-    Owner,
+    WriterOnly,
     /// Also a reader without the lock, which takes its time over corruption because a writer may be
     /// at work; and that nobody changed anything.
-    Everybody,
+    All,
 }
 
 /// Asks, and demands one of the three answers. What a claim that is left says was durable must be
 /// there, or missed loudly.
-pub fn ask(sample: &Sample, disk: &SimDisk, edit: &Edit, asking: Asking) -> Checked<Opened> {
-    let guarantee = sample.map.claim_without(&edit.file, &edit.at);
-    let before = (asking == Asking::Everybody).then(|| disk.fingerprint());
+pub fn open_with(
+    sample: &Sample,
+    disk: &SimDisk,
+    edit: &Edit,
+    openers: Openers,
+) -> Checked<Opened> {
+    let guarantee = sample.map.durable_bound_without(&edit.file, &edit.at);
+    let before = (openers == Openers::All).then(|| disk.fingerprint());
     let verifies = told_by_verify(sample, disk, edit, guarantee).map_err(in_("verify"))?;
     if let Some(before) = before {
         told_by_reader(sample, disk, guarantee).map_err(in_("reader"))?;
@@ -193,10 +198,10 @@ fn brief(item: &Item) -> String {
 
 /// The error has to name the file that was harmed, and a byte of the part that is lost by that.
 fn names_the_harm(sample: &Sample, edit: &Edit, damage: &Corruption) -> Checked {
-    let (start, after) = match sample.map.place(&edit.file, edit.at.start) {
-        Place::Unit(_, unit) => (unit.at.start as u64, unit.prev_seq),
-        Place::Header(segment) => (0, segment.prev_seq),
-        Place::Manifest => (0, 0),
+    let (start, after) = match sample.map.file_part(&edit.file, edit.at.start) {
+        FilePart::Unit(_, unit) => (unit.at.start as u64, unit.prev_seq),
+        FilePart::Header(segment) => (0, segment.prev_seq),
+        FilePart::Manifest => (0, 0),
         _ => return Err(format!("nothing of the log was harmed, and it says {damage}")),
     };
     if damage.file != edit.file {
