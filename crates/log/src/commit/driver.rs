@@ -9,18 +9,14 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use crate::base::error::{Error, Result, Terminal};
-use crate::base::options::Policy;
 use crate::commit::commit_io::CommitIo;
 use crate::commit::committer::Committer;
+use crate::commit::core::schedule::{Action, Event, Runner, schedule};
 use crate::commit::core::{Core, Job};
 use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
 use crate::runtime::engine::CommitWork;
 use crate::runtime::waiters::wake;
-
-/// Under `Always` and `OsBuffered`, records whose commit no caller requested are committed
-/// (`OsBuffered`: written) after this time.
-const LATEST: Duration = Duration::from_millis(10);
 
 impl WriteHalf {
     /// The outcome of a record; `None` while it is undecided.
@@ -46,66 +42,92 @@ impl WriteHalf {
         }
     }
 
+    /// Reports an event, and does what the schedule says. Takes no lock if that is nothing.
+    #[inline]
+    pub(crate) fn on(&self, event: Event) {
+        if schedule(self.options.policy, event) != Action::NOTHING {
+            self.on_locked(&mut self.lock(), event);
+        }
+    }
+
+    /// As [`WriteHalf::on`], under the state lock. Returns whether the calling thread has to run
+    /// the commits that are due.
+    #[inline]
+    fn on_locked(&self, state: &mut State, event: Event) -> bool {
+        let action = state.core.on(event);
+        if let Some(after) = action.timer.filter(|_| !state.timer_armed) {
+            self.arm_timer(state, after);
+        }
+        match action.run_by {
+            Some(Runner::Engine) => self.wake_committer(state),
+            Some(Runner::Caller) => return true,
+            None => {}
+        }
+        false
+    }
+
+    /// Reports that records were accepted.
+    #[inline]
+    pub(crate) fn on_accepted(&self, state: &mut State) {
+        let open_records = state.core.open_records();
+        self.on_locked(state, Event::Accepted { open_records });
+    }
+
     /// Requests a commit through this unit, and runs the jobs for it that no other thread runs.
     /// Returns `false` if nothing was left but to wait for other threads. A caller with a deadline
     /// leaves the work to the engine, because a write cannot be interrupted.
     pub(crate) fn drive(&self, unit: u64, deadline: Option<Instant>) -> bool {
-        let mut state = self.lock();
-        state.core.ask_sync(unit);
-        self.run_or_kick(state, Until::Durable(unit), deadline)
+        let event = match self.runs_commits(deadline) {
+            true => Event::TicketAwaited { unit },
+            false => Event::TicketPolled { unit },
+        };
+        self.run_on(event, Until::Durable(unit))
     }
 
     /// Runs the next commit, if there is one, as [`WriteHalf::drive`] does.
     pub(crate) fn drive_one(&self, deadline: Option<Instant>) -> bool {
-        self.run_or_kick(self.lock(), Until::One, deadline)
+        let event = match self.runs_commits(deadline) {
+            true => Event::RoomAwaited,
+            false => Event::RoomPolled,
+        };
+        self.run_on(event, Until::One)
     }
 
-    fn run_or_kick<'a>(
-        &'a self,
-        state: MutexGuard<'a, State>,
-        until: Until,
-        deadline: Option<Instant>,
-    ) -> bool {
-        if deadline.is_some() && !self.engine.is_manual() {
-            self.kick(&state);
-            return false;
-        }
-        self.run_commits(state, until)
+    /// Whether a caller with this deadline may run commits.
+    fn runs_commits(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_none() || self.engine.is_manual()
     }
 
-    pub(crate) fn me(&self) -> Arc<WriteHalf> {
+    /// Reports an event, and runs commits if that is left to the caller.
+    fn run_on(&self, event: Event, until: Until) -> bool {
+        let mut state = self.lock();
+        self.on_locked(&mut state, event) && self.run_commits(state, until)
+    }
+
+    pub(crate) fn strong_self(&self) -> Arc<WriteHalf> {
         self.weak_self.upgrade().unwrap_or_else(|| unreachable!("the caller holds a reference"))
     }
 
-    /// Requests a commit through this unit and leaves it to the engine.
-    pub(crate) fn ask_and_kick(&self, unit: u64) {
-        let mut state = self.lock();
-        state.core.ask_sync(unit);
-        self.kick(&state);
-    }
-
-    /// Requests what the policy guarantees to a caller that does not wait.
-    pub(crate) fn unawaited(&self, unit: u64) {
-        // Under these policies the append already requested everything that is guaranteed.
-        if matches!(self.options.policy, Policy::Batch(_) | Policy::Periodic(_)) {
-            return;
-        }
-        let mut state = self.lock();
-        state.core.ask_unawaited(unit);
-        self.kick(&state);
-    }
-
-    /// Queues the log with the engine if there is a job and no thread is preparing one.
-    pub(crate) fn kick(&self, state: &State) {
+    /// Has a thread run the next job: ends the commit delay of a thread that waits, if enough
+    /// callers are back, and otherwise queues the log with the engine. Does nothing if there is no
+    /// job, or a thread is preparing one.
+    #[inline]
+    fn wake_committer(&self, state: &State) {
         if state.core.is_delaying() {
-            return;
-        }
-        if state.committer.is_some() && state.core.has_job() && !self.queued.swap(true, SeqCst) {
-            match self.weak_self.upgrade() {
-                Some(me) => self.engine.commit(me),
-                None => self.queued.store(false, SeqCst),
+            if state.core.delay_is_met() {
+                self.delay_met.store(true, SeqCst);
             }
+        } else if state.committer.is_some() && state.core.has_job() {
+            self.queue_commit();
         }
+    }
+
+    /// Starts the timer that reports [`Event::TimerElapsed`].
+    fn arm_timer(&self, state: &mut State, after: Duration) {
+        state.timer_armed = true;
+        let at = self.engine.now() + after;
+        let log: Weak<dyn CommitWork> = self.weak_self.clone();
+        self.engine.at(at, log);
     }
 
     /// Runs the jobs that no other thread runs, as far as `until` wants them. Returns whether there
@@ -133,13 +155,13 @@ impl WriteHalf {
                 state = self.execute_several(state, io, &mut guard, &mut wakers);
             } else {
                 // Another thread may commit what was staged meanwhile.
-                self.kick(&state);
+                self.on_locked(&mut state, Event::CommitterFree);
                 state = self.execute(state, io, &mut wakers);
             }
             guard.in_flight = None;
         }
         self.committer_idle.notify_all();
-        self.kick(&state);
+        self.on_locked(&mut state, Event::CommitterFree);
         state.wakers.push(wakers);
         drop(state);
         if self.watermark.is_terminal() {
@@ -173,13 +195,6 @@ impl WriteHalf {
         (state, true)
     }
 
-    /// Ends the commit delay of another thread when enough callers are back.
-    pub(crate) fn notify_delay(&self, state: &State) {
-        if state.core.delay_is_met() {
-            self.delay_met.store(true, SeqCst);
-        }
-    }
-
     /// Prepares a job; `None` when that failed. The committer is back when this returns, unless it
     /// panics.
     fn submit<'a>(
@@ -196,7 +211,7 @@ impl WriteHalf {
         let prepared = committer.prepare(self, job, durable);
         let mut state = self.lock();
         if committer.is_far_ahead() {
-            state.core.ask_sync(number);
+            self.on_locked(&mut state, Event::SegmentsUnsynced { unit: number });
         }
         state.committer = Some(committer);
         match prepared {
@@ -245,7 +260,7 @@ impl WriteHalf {
         state.core.commit_completed(callers, took);
         if self.waiters.has_readers() {
             // Waking thousands of readers takes long. The engine commits for the callers meanwhile.
-            self.kick(&state);
+            self.on_locked(&mut state, Event::CommitterFree);
         }
         drop(state);
         wakers.drain(..).for_each(wake);
@@ -326,22 +341,6 @@ impl WriteHalf {
         drop(state);
         self.waiters.wake_all();
     }
-
-    /// Starts the policy's commit timer for a record that was just accepted.
-    pub(crate) fn start_period(&self, state: &mut State) {
-        let period = match state.core.policy() {
-            Policy::Periodic(period) => Some(period),
-            // A caller may keep a ticket and never poll it.
-            Policy::Always | Policy::OsBuffered => Some(LATEST),
-            Policy::Batch(_) => None,
-        };
-        if let Some(period) = period.filter(|_| !state.period_runs) {
-            state.period_runs = true;
-            let at = self.engine.now() + period;
-            let me: Weak<dyn CommitWork> = self.weak_self.clone();
-            self.engine.at(at, me);
-        }
-    }
 }
 
 /// How far a thread drives commits.
@@ -360,7 +359,7 @@ impl Until {
         match self {
             Self::Idle => true,
             Self::One => !any,
-            Self::Durable(unit) => core.durable().unit < unit && core.helps(unit),
+            Self::Durable(unit) => core.durable().unit < unit && core.next_job_helps(unit),
         }
     }
 }
@@ -394,7 +393,7 @@ impl Drop for PanicGuard<'_> {
 impl CommitWork for WriteHalf {
     fn commit(&self) {
         self.queued.store(false, SeqCst);
-        self.reserve_asked();
+        self.reserve_requested();
         self.run_commits(self.lock(), Until::Idle);
     }
 
@@ -408,13 +407,10 @@ impl CommitWork for WriteHalf {
 
     fn period(&self) {
         let mut state = self.lock();
-        state.period_runs = false;
-        let unit = state.core.last_unit();
-        match state.core.policy() {
-            Policy::OsBuffered => state.core.ask_write(unit),
-            _ => state.core.ask_sync(unit),
+        state.timer_armed = false;
+        if self.on_locked(&mut state, Event::TimerElapsed) {
+            self.run_commits(state, Until::Idle);
         }
-        self.run_commits(state, Until::Idle);
     }
 
     fn stopped(&self, panicked: bool) {

@@ -23,7 +23,7 @@ use crate::base::error::{Error, Result};
 use crate::base::options::Options;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;
-use crate::commit::space_request::Asking;
+use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
 use crate::format::footer::{ENTRY, FOOTER_HEADER};
 use crate::format::{BLOCK, SEGMENT_MAX, block_up};
@@ -272,12 +272,12 @@ impl WriteHalf {
     /// Requests space from the engine, for a caller that is registered as waiting for room.
     ///
     /// # Errors
-    /// The error of a reservation made since the caller first asked, if it failed.
-    pub(crate) fn ask_for_space(&self, need: Need, asking: &mut Asking) -> Result<()> {
+    /// The error of a reservation made since the caller's first request, if it failed.
+    pub(crate) fn request_space(&self, need: Need, request: &mut SpaceRequest) -> Result<()> {
         let mut state = self.lock();
         let space = &mut state.space;
-        if let Some(at) = asking.0 {
-            if space.dealt < at {
+        if let Some(at) = request.0 {
+            if space.handled < at {
                 return Ok(());
             }
             // A failed request for more bytes says nothing about a smaller one.
@@ -287,12 +287,12 @@ impl WriteHalf {
                 return Err(error.clone());
             }
         }
-        space.asked += 1;
-        asking.0 = Some(space.asked);
+        space.made += 1;
+        request.0 = Some(space.made);
         let bytes = space.need.map_or(need.bytes, |other| other.bytes.max(need.bytes));
         space.need = Some(Need { bytes, ..need });
         drop(state);
-        self.want_commit();
+        self.queue_commit();
         Ok(())
     }
 
@@ -300,26 +300,26 @@ impl WriteHalf {
     /// error.
     pub(crate) fn leave_space(&self, need: Need) -> Error {
         // Check the outcome of the last request of any caller.
-        let mut asking = Asking(Some(self.lock().space.asked));
-        match self.ask_for_space(need, &mut asking) {
+        let mut request = SpaceRequest(Some(self.lock().space.made));
+        match self.request_space(need, &mut request) {
             Ok(()) => Error::Full,
             Err(error) => {
-                let _ = self.ask_for_space(need, &mut Asking::default());
+                let _ = self.request_space(need, &mut SpaceRequest::default());
                 error
             }
         }
     }
 
     /// Reserves the requested space, on a thread of the engine.
-    pub(crate) fn reserve_asked(&self) {
-        let (need, asked) = {
+    pub(crate) fn reserve_requested(&self) {
+        let (need, made) = {
             let mut state = self.lock();
-            (state.space.need.take(), state.space.asked)
+            (state.space.need.take(), state.space.made)
         };
         let Some(need) = need else { return };
         let outcome = self.reserve(need);
         let mut state = self.lock();
-        state.space.dealt = state.space.dealt.max(asked);
+        state.space.handled = state.space.handled.max(made);
         state.space.failed = outcome.err().map(|error| (need.bytes, error));
         let mut wakers = Vec::new();
         drop(state);

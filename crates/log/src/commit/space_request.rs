@@ -5,15 +5,15 @@ use crate::commit::core::Need;
 
 /// The space requested from the engine by callers that must not block, and the outcome.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct SpaceRequests {
     pub(super) need: Option<Need>,
     /// How many requests were made, and how many of them were handled.
-    pub(super) asked: u64,
-    pub(super) dealt: u64,
+    pub(super) made: u64,
+    pub(super) handled: u64,
     /// The last failure, and the bytes that were requested.
     pub(super) failed: Option<(u32, Error)>,
 }
 
 /// The number of a caller's latest request; `None` before the first.
 #[derive(Debug, Default)]
-pub(crate) struct Asking(pub(super) Option<u64>);
+pub(crate) struct SpaceRequest(pub(super) Option<u64>);

@@ -20,7 +20,7 @@ use crate::base::options::Options;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
 use crate::commit::preallocator::{Preallocator, Prewriter};
-use crate::commit::space_request::Asked;
+use crate::commit::space_request::SpaceRequests;
 use crate::format::LogId;
 use crate::runtime::counters::Counters;
 use crate::runtime::engine::{Engine, ReadWork};
@@ -97,8 +97,9 @@ pub(crate) struct State {
     pub(crate) committer: Option<Box<Committer>>,
     /// The committer was lost in a panic and will not come back.
     pub(crate) committer_lost: bool,
-    pub(crate) period_runs: bool,
-    pub(crate) space: Asked,
+    /// The timer of the policy runs.
+    pub(crate) timer_armed: bool,
+    pub(crate) space: SpaceRequests,
     /// Emptied lists, for reuse: at most one for each thread that ever drove a commit concurrently
     /// with another.
     pub(crate) wakers: Vec<Vec<Waker>>,
@@ -140,17 +141,17 @@ impl WriteHalf {
     pub(crate) fn want_maintenance(&self) {
         if !self.maintenance_queued.swap(true, SeqCst)
             && !self.engine.is_manual()
-            && let Some(me) = self.weak_self.upgrade()
+            && let Some(log) = self.weak_self.upgrade()
         {
-            self.engine.maintain(me);
+            self.engine.maintain(log);
         }
     }
 
-    /// Queues the log for a commit, whether or not there is a job.
-    pub(crate) fn want_commit(&self) {
+    /// Queues the log with the engine for a commit, whether or not there is a job.
+    pub(crate) fn queue_commit(&self) {
         if !self.queued.swap(true, SeqCst) {
             match self.weak_self.upgrade() {
-                Some(me) => self.engine.commit(me),
+                Some(log) => self.engine.commit(log),
                 None => self.queued.store(false, SeqCst),
             }
         }

@@ -13,7 +13,7 @@ use crate::base::read_options::ReadOptions;
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
 use crate::commit::preallocator::Preallocator;
-use crate::commit::space_request::Asked;
+use crate::commit::space_request::SpaceRequests;
 use crate::commit::write_half::{State, WriteHalf};
 use crate::format::{BLOCK, LogId};
 use crate::log::{Log, Owner};
@@ -152,8 +152,8 @@ impl Log {
                 core,
                 committer: Some(Box::new(committer)),
                 committer_lost: false,
-                period_runs: false,
-                space: Asked::default(),
+                timer_armed: false,
+                space: SpaceRequests::default(),
                 wakers: Vec::new(),
             }),
             waiters,

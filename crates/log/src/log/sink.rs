@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
+use crate::commit::core::schedule::Event;
 use crate::log::Log;
 use crate::runtime::waiters::{For, Key};
 use crate::write::input::Input;
@@ -117,7 +118,7 @@ impl<P: AsRef<[u8]>> futures_sink::Sink<P> for Sink {
                 write.waiters.register(&mut this.room, For::Room, cx.waker());
             }
         }
-        write.ask_and_kick(u64::MAX);
+        write.on(Event::SinkPolled);
         Poll::Pending
     }
 

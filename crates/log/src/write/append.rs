@@ -5,8 +5,9 @@ use std::task::Poll;
 use std::time::Instant;
 
 use crate::base::error::{Error, Result};
+use crate::commit::core::schedule::Event;
 use crate::commit::core::{Need, Placement, Refusal};
-use crate::commit::space_request::Asking;
+use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
 use crate::write::input::Input;
@@ -52,7 +53,7 @@ impl WriteHalf {
         mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
         let mut place = Registered::new(&self.waiters);
-        let mut asking = Asking::default();
+        let mut request = SpaceRequest::default();
         poll_fn(|cx| {
             let log = self;
             let mut registered = false;
@@ -73,8 +74,8 @@ impl WriteHalf {
                 registered = true;
                 log.waiters.register(&mut place.key, For::Room, cx.waker());
                 match need {
-                    // Ask after registering, so that the answer is not missed.
-                    Some(need) => match log.ask_for_space(need, &mut asking) {
+                    // Request after registering, so that the answer is not missed.
+                    Some(need) => match log.request_space(need, &mut request) {
                         Ok(()) => return Poll::Pending,
                         Err(error) => return Poll::Ready(Err(error)),
                     },
@@ -82,15 +83,14 @@ impl WriteHalf {
                     None => {}
                 }
             }
-            let state = self.lock();
-            log.kick(&state);
+            log.on(Event::RoomPolled);
             Poll::Pending
         })
         .await
     }
 
     pub(crate) fn ticket(&self, (seq, unit, position): Accepted) -> Ticket {
-        Ticket::new(self.me(), seq, unit, position)
+        Ticket::new(self.strong_self(), seq, unit, position)
     }
 
     pub(crate) fn check_batch(&self, records: &[Input<'_>]) -> Result<()> {
@@ -107,9 +107,7 @@ impl WriteHalf {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
         let placed = state.core.reserve(numbering, payload.len(), internal)?;
-        self.start_period(&mut state);
-        self.kick(&state);
-        self.notify_delay(&state);
+        self.on_accepted(&mut state);
         drop(state);
         Ok(self.fill(placed, payload))
     }
@@ -139,9 +137,7 @@ impl WriteHalf {
             let placed = state.core.reserve_prepared(numbering, payload.len())?;
             last = Some(self.fill(placed, payload));
         }
-        self.start_period(&mut state);
-        self.kick(&state);
-        self.notify_delay(&state);
+        self.on_accepted(&mut state);
         drop(state);
         Ok(last.map(|accepted| self.ticket(accepted)))
     }
@@ -165,7 +161,7 @@ impl WriteHalf {
     ) -> Result<T> {
         let mut place = Registered::new(&self.waiters);
         let mut registered = false;
-        let mut asking = Asking::default();
+        let mut request = SpaceRequest::default();
         loop {
             match attempt() {
                 Ok(done) => return Ok(done),
@@ -175,7 +171,7 @@ impl WriteHalf {
                 }
                 Err(Refusal::NeedsSpace(need)) => {
                     self.waiters.register(&mut place.key, For::Room, &thread_waker());
-                    self.ask_for_space(need, &mut asking)?;
+                    self.request_space(need, &mut request)?;
                     if !park(deadline) {
                         return Err(Error::Timeout);
                     }

@@ -8,6 +8,7 @@ use esker_disk::Open;
 
 use crate::base::error::{Error, Result, Terminal};
 use crate::commit::committer::Committer;
+use crate::commit::core::schedule::Event;
 use crate::commit::maintenance::{end_segment, retain};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::write_half::WriteHalf;
@@ -24,7 +25,8 @@ impl WriteHalf {
             let mut state = self.lock();
             state.core.set_terminal(Terminal::Closed);
             let unit = state.core.last_unit();
-            state.core.ask_sync(unit);
+            // Waiting for it, below, runs the commit.
+            state.core.on(Event::Closed);
             unit
         };
         let durable_or_failed = self.await_durable(unit, deadline);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
+use crate::commit::core::schedule::Event;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Key, park, thread_waker};
 
@@ -100,7 +101,7 @@ impl Ticket {
                 return outcome;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                self.log.ask_and_kick(self.unit);
+                self.log.on(Event::TicketPolled { unit: self.unit });
                 return Err(Error::Timeout);
             }
             if self.log.drive(self.unit, deadline) {
@@ -136,7 +137,7 @@ impl Future for Ticket {
         if let Some(outcome) = this.outcome() {
             return Poll::Ready(outcome);
         }
-        this.log.ask_and_kick(this.unit);
+        this.log.on(Event::TicketPolled { unit: this.unit });
         Poll::Pending
     }
 }
@@ -147,7 +148,7 @@ impl Drop for Ticket {
             self.log.waiters.remove(key);
         }
         if !self.resolved {
-            self.log.unawaited(self.unit);
+            self.log.on(Event::TicketDropped { unit: self.unit });
         }
     }
 }

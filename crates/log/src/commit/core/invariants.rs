@@ -48,10 +48,15 @@ impl Core {
         }
     }
 
-    /// What is requested was accepted, and what is to be synced is to be written.
+    /// What is requested was accepted, what is to be synced is to be written, and full units are.
     fn check_requests(&self) {
-        assert!(self.asked_sync <= self.asked_write, "a sync is requested without its write");
-        assert!(self.asked_write < self.next_unit, "a unit is requested that was not begun");
+        assert!(
+            self.requested_sync <= self.requested_write,
+            "a sync is requested without its write"
+        );
+        assert!(self.requested_write < self.next_unit, "a unit is requested that was not begun");
+        let sealed = self.sealed.back().map_or(0, |unit| unit.number);
+        assert!(sealed <= self.requested_write, "a sealed unit is not requested");
     }
 }
 

@@ -5,6 +5,9 @@
 //! [`Core::complete`] takes the outcome. Waiting callers, engine threads and tests all drive the
 //! same code.
 //!
+//! **Commits.** [`schedule`] decides when one starts. [`Core::on`] takes each event that may start
+//! one.
+//!
 //! **Order.** Places are assigned in order under the caller's lock, across units and segments. A
 //! unit is a run of places. It is *open* until it is full or a commit is requested, then *sealed*,
 //! then *written*, then *durable*. Units go through these states in order.
@@ -23,8 +26,9 @@
 //! **Space.** Records are placed only in fully reserved file ranges: see [`space`].
 
 mod invariants;
+mod jobs;
 mod reserve;
-mod schedule;
+pub(crate) mod schedule;
 mod space;
 
 use std::collections::VecDeque;
@@ -123,8 +127,8 @@ struct InFlightCommit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IoState {
-    Up,
-    Landed,
+    InFlight,
+    Completed,
     Failed,
 }
 
@@ -273,8 +277,8 @@ pub(crate) struct Core {
     written_records: u64,
     /// Units up to these numbers are to be written, and made durable, without waiting for more
     /// records.
-    asked_write: u64,
-    asked_sync: u64,
+    requested_write: u64,
+    requested_sync: u64,
     terminal: Option<Terminal>,
     tail: Arc<TailCache>,
     /// One for each unit that is not yet written, used in turn.
@@ -332,8 +336,8 @@ impl Core {
             accepted_records: 0,
             durable_records: 0,
             written_records: 0,
-            asked_write: 0,
-            asked_sync: 0,
+            requested_write: 0,
+            requested_sync: 0,
             terminal: None,
             tail,
             fill_tracker: (0..2 * options.buffers).map(|_| FillTracker::default()).collect(),
@@ -380,10 +384,6 @@ impl Core {
             None => self.frontier.offset,
         };
         (self.frontier.segment, offset)
-    }
-
-    pub(crate) fn policy(&self) -> Policy {
-        self.policy
     }
 
     pub(crate) fn terminal(&self) -> Option<&Terminal> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::schedule::Event;
 use super::space::Fit;
 use super::{Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved, Unit};
 use crate::base::error::Error;
@@ -121,7 +122,7 @@ impl Core {
         };
         let waiting = self.accepted_records - self.durable_records;
         if waiting > 0 && waiting + records > 2 * n.get() - 1 {
-            self.ask_all();
+            self.on(Event::NoRoom);
             return Err(Refusal::Full);
         }
         Ok(())
@@ -172,7 +173,7 @@ impl Core {
                 let released = self.released().position;
                 if self.tail.staged(released) >= self.limits.buffers {
                     // Memory must be released before more is accepted.
-                    self.ask_all();
+                    self.on(Event::NoRoom);
                     return Err(Refusal::Full);
                 }
                 let usual = frontier.limit.min(frontier.offset.saturating_add(self.limits.buffer));
@@ -186,6 +187,9 @@ impl Core {
             }
         };
 
+        if let Some(Open { number, .. }) = self.open {
+            self.on(Event::UnitFull { unit: number });
+        }
         self.seal();
         self.frontier = frontier;
         if next.is_some() {
@@ -234,11 +238,6 @@ impl Core {
             unit: open.number,
             position: Position(self.frontier.base + u64::from(offset)),
         };
-        if let Policy::Batch(n) = self.policy
-            && u64::from(open.records) >= n.get()
-        {
-            self.ask_all();
-        }
         self.check_invariants();
         Ok(placed)
     }

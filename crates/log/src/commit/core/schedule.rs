@@ -1,68 +1,202 @@
-//! When a commit starts, and what becomes of it.
+//! When a commit starts.
 //!
-//! | event | `Always` | `Batch(n)` | `Periodic(t)` | `OsBuffered` |
-//! |---|---|---|---|---|
-//! | a ticket is polled or waited for | sync | sync | sync | sync |
-//! | a ticket is dropped unresolved | sync | - | - | write |
-//! | the open unit has n records | - | sync | - | - |
-//! | the timer, at the latest | sync, 10 ms | - | sync, t | write, 10 ms |
-//! | no room in memory (`Batch`: 2n - 1 at risk) | sync | sync | sync | write |
-//! | a unit is full | sync | sync | sync | write |
-//! | two earlier segments are unsynced | - | - | - | sync |
-//! | close | sync | sync | sync | sync |
+//! [`schedule`] decides it, and nothing else does: callers report an [`Event`], and the driver
+//! carries out the [`Action`]. This is the whole table. The book has the same one, and a test
+//! compares both with the code.
 //!
-//! *Sync*: the unit is written and made durable, with all units before it; *write*: it is handed to
-//! the system. A request starts a commit at once, unless as many are in flight as may be, a second
-//! one beside it would gain nothing, or the commit delay waits for callers. Then it joins the next
-//! one. Requests are numbers of units ([`Core::ask_sync`], [`Core::ask_write`]), so that a later
-//! one covers the earlier ones.
+//! | event | `Always` | `Batch(n)` | `Periodic(t)` | `OsBuffered` | run by |
+//! |---|---|---|---|---|---|
+//! | a record is accepted | timer 10 ms | - | timer t | timer 10 ms | engine |
+//! | the unit has n records | timer 10 ms | sync | timer t | timer 10 ms | engine |
+//! | the timer elapses | sync | none | sync | write | caller |
+//! | a ticket is polled | sync | sync | sync | sync | engine |
+//! | a ticket is waited for | sync | sync | sync | sync | caller |
+//! | a ticket is dropped unresolved | sync | none | none | write | engine |
+//! | the unit is full | sync | sync | sync | write | next |
+//! | an append finds no room | sync | sync | sync | write | next |
+//! | an append polls for room | - | - | - | - | engine |
+//! | an append waits for room | - | - | - | - | caller |
+//! | a sink polls for room | sync | sync | sync | sync | engine |
+//! | two earlier segments are unsynced | none | none | none | sync | next |
+//! | the committer is free again | - | - | - | - | engine |
+//! | close | sync | sync | sync | sync | caller |
+//!
+//! - *sync*: requests that units are written and made durable; *write*: that they are handed to the
+//!   operating system. A ticket requests its unit and all before it, the other events everything
+//!   accepted. The request is a unit's number, so a later one covers the earlier ones.
+//! - *timer*: arms the timer, unless it runs already.
+//! - *-*: requests nothing, but a commit that was requested before may start. *none*: no effect.
+//! - *run by*: who runs what is requested. *caller*: the thread that reports the event (for the
+//!   timer, an engine thread); *engine*: an engine thread that is woken; *next*: it is left to the
+//!   next event. *Polled* includes waiting with a deadline: a write cannot be interrupted, so the
+//!   engine runs it.
+//! - *no room*: in the staging memory; under `Batch` also with 2n - 1 records at risk.
+//!
+//! **A requested commit starts at once**, with three exceptions ([`Core::has_job`],
+//! [`Core::begin_delay`]). As many commits are in flight as may be. One is in flight, and a second
+//! one beside it would gain nothing. Or the commit delay waits for callers; an accepted record ends
+//! the delay once enough are back.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Core, InFlightCommit, IoState, Job, Open};
-use crate::base::log_end::Mark;
+use super::{Core, InFlightCommit};
 use crate::base::options::Policy;
-use crate::format::IndexEntry;
-use crate::staging::fill_tracker::FillTracker;
-use crate::staging::staged::Staged;
 
 /// Commits up to this size may be in flight concurrently.
 const SMALL: u32 = 64 << 10;
+/// Under `Always` and `OsBuffered`, records whose commit no caller requested are committed
+/// (`OsBuffered`: written) after this time. A caller may keep a ticket and never poll it.
+const UNREQUESTED: Duration = Duration::from_millis(10);
+/// Requests everything accepted so far.
+const ALL: u64 = u64::MAX;
 
-impl Core {
-    /// The unit that holds the last accepted record.
-    pub(crate) fn last_unit(&self) -> u64 {
-        self.next_unit - 1
+/// Something that may start a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A record or an atomic batch was accepted. The open unit now has this many records.
+    Accepted { open_records: u32 },
+    /// The timer that an [`Action`] armed elapsed.
+    TimerElapsed,
+    /// A future waits for this unit, or a caller with a deadline does.
+    TicketPolled { unit: u64 },
+    /// A caller waits for this unit, and can run commits.
+    TicketAwaited { unit: u64 },
+    /// A ticket for this unit was dropped before it resolved.
+    TicketDropped { unit: u64 },
+    /// A record did not fit in the open unit. The unit is sealed.
+    UnitFull { unit: u64 },
+    /// An append was refused until a commit ends.
+    NoRoom,
+    /// An append waits for room as a future or with a deadline.
+    RoomPolled,
+    /// An append waits for room, and can run commits.
+    RoomAwaited,
+    /// A sink waits for room.
+    SinkPolled,
+    /// Two segments before that of this unit have unsynced writes.
+    SegmentsUnsynced { unit: u64 },
+    /// A thread no longer needs the committer: its commit is submitted, or has ended.
+    CommitterFree,
+    /// The log accepts no more records.
+    Closed,
+}
+
+/// What to do about an [`Event`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Action {
+    pub(super) request: Option<Request>,
+    /// The timer to arm, unless one is armed.
+    pub(crate) timer: Option<Duration>,
+    /// `None` leaves requested commits to the next event.
+    pub(crate) run_by: Option<Runner>,
+}
+
+/// A request for a commit, up to and including a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Request {
+    /// Hand the units to the operating system.
+    Write(u64),
+    /// Make the units durable.
+    Sync(u64),
+}
+
+/// Who runs the commits that are due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// The thread that reports the event.
+    Caller,
+    /// A thread of the engine, if there is a job and no thread is preparing one.
+    Engine,
+}
+
+impl Action {
+    pub(crate) const NOTHING: Self = Self { request: None, timer: None, run_by: None };
+
+    const fn timer(after: Duration) -> Self {
+        Self { timer: Some(after), ..Self::NOTHING }
     }
 
-    /// Requests that units up to this one become durable.
-    pub(crate) fn ask_sync(&mut self, unit: u64) {
-        let unit = unit.min(self.last_unit());
-        self.asked_sync = self.asked_sync.max(unit);
-        self.asked_write = self.asked_write.max(unit);
+    const fn write(unit: u64) -> Self {
+        Self { request: Some(Request::Write(unit)), ..Self::NOTHING }
+    }
+
+    const fn sync(unit: u64) -> Self {
+        Self { request: Some(Request::Sync(unit)), ..Self::NOTHING }
+    }
+
+    const fn run_by(self, runner: Runner) -> Self {
+        Self { run_by: Some(runner), ..self }
+    }
+}
+
+/// What to do about an event: the table above.
+#[inline]
+pub(crate) fn schedule(policy: Policy, event: Event) -> Action {
+    match event {
+        Event::Accepted { open_records } => match policy {
+            Policy::Always | Policy::OsBuffered => Action::timer(UNREQUESTED),
+            Policy::Periodic(period) => Action::timer(period),
+            Policy::Batch(n) if u64::from(open_records) >= n.get() => Action::sync(ALL),
+            Policy::Batch(_) => Action::NOTHING,
+        }
+        .run_by(Runner::Engine),
+        Event::TimerElapsed => match policy {
+            Policy::Always | Policy::Periodic(_) => Action::sync(ALL).run_by(Runner::Caller),
+            Policy::OsBuffered => Action::write(ALL).run_by(Runner::Caller),
+            Policy::Batch(_) => Action::NOTHING,
+        },
+        Event::TicketPolled { unit } => Action::sync(unit).run_by(Runner::Engine),
+        Event::TicketAwaited { unit } => Action::sync(unit).run_by(Runner::Caller),
+        Event::TicketDropped { unit } => match policy {
+            Policy::Always => Action::sync(unit).run_by(Runner::Engine),
+            Policy::OsBuffered => Action::write(unit).run_by(Runner::Engine),
+            // The accepted record already requested everything that is guaranteed.
+            Policy::Batch(_) | Policy::Periodic(_) => Action::NOTHING,
+        },
+        Event::UnitFull { unit } => guaranteed(policy, unit),
+        Event::NoRoom => guaranteed(policy, ALL),
+        Event::SinkPolled => Action::sync(ALL).run_by(Runner::Engine),
+        Event::RoomPolled | Event::CommitterFree => Action::NOTHING.run_by(Runner::Engine),
+        Event::RoomAwaited => Action::NOTHING.run_by(Runner::Caller),
+        Event::SegmentsUnsynced { unit } => match policy {
+            Policy::OsBuffered => Action::sync(unit),
+            // Each commit is durable before the next segment's first one ends.
+            Policy::Always | Policy::Batch(_) | Policy::Periodic(_) => Action::NOTHING,
+        },
+        Event::Closed => Action::sync(ALL).run_by(Runner::Caller),
+    }
+}
+
+/// A commit as the policy guarantees it to callers that do not wait.
+const fn guaranteed(policy: Policy, unit: u64) -> Action {
+    match policy {
+        Policy::OsBuffered => Action::write(unit),
+        Policy::Always | Policy::Batch(_) | Policy::Periodic(_) => Action::sync(unit),
+    }
+}
+
+impl Core {
+    /// Takes the request that the schedule makes for an event. The rest of the action is the
+    /// caller's.
+    #[inline]
+    pub(crate) fn on(&mut self, event: Event) -> Action {
+        let action = schedule(self.policy, event);
+        match action.request {
+            Some(Request::Write(unit)) => self.request_write(unit),
+            Some(Request::Sync(unit)) => self.request_sync(unit),
+            None => {}
+        }
+        action
+    }
+
+    fn request_write(&mut self, unit: u64) {
+        self.requested_write = self.requested_write.max(unit.min(self.last_unit()));
         self.check_invariants();
     }
 
-    /// Requests that units up to this one be written to the operating system.
-    pub(crate) fn ask_write(&mut self, unit: u64) {
-        self.asked_write = self.asked_write.max(unit.min(self.last_unit()));
-    }
-
-    pub(super) fn ask_all(&mut self) {
-        match self.policy {
-            Policy::OsBuffered => self.ask_write(self.last_unit()),
-            _ => self.ask_sync(self.last_unit()),
-        }
-    }
-
-    /// Requests what the policy guarantees to a caller that does not wait.
-    pub(crate) fn ask_unawaited(&mut self, unit: u64) {
-        match self.policy {
-            Policy::Always => self.ask_sync(unit),
-            Policy::OsBuffered => self.ask_write(unit),
-            Policy::Batch(_) | Policy::Periodic(_) => {}
-        }
+    fn request_sync(&mut self, unit: u64) {
+        self.requested_sync = self.requested_sync.max(unit.min(self.last_unit()));
+        self.request_write(unit);
     }
 
     /// Whether there is a job, and room for it in flight.
@@ -71,13 +205,18 @@ impl Core {
             return false;
         }
         self.in_flight.len() < self.depth
-            && (!self.sealed.is_empty() || self.open_is_due() || self.sync_is_due())
+            && (self.sealed_is_due() || self.open_is_due() || self.sync_is_due())
     }
 
     /// Whether the next job helps to make this unit durable.
-    pub(crate) fn helps(&self, unit: u64) -> bool {
+    pub(crate) fn next_job_helps(&self, unit: u64) -> bool {
         let next = self.in_flight.back().map_or(self.written.unit, |commit| commit.mark.unit) + 1;
         self.sync_is_due() || next <= unit
+    }
+
+    /// A full unit gains nothing from waiting and does not wait.
+    fn sealed_is_due(&self) -> bool {
+        self.sealed.front().is_some_and(|unit| unit.number <= self.requested_write)
     }
 
     fn open_is_due(&self) -> bool {
@@ -85,10 +224,9 @@ impl Core {
             return false;
         };
         // Large commits gain nothing from a second one in flight: the device is no faster, and
-        // waiting lets more records join. A full unit gains nothing from waiting and does not wait.
-        // A second commit also does not pay off where it would split callers that come back
-        // together, or where it carries fewer records than the one in flight: the callers would go
-        // on taking turns.
+        // waiting lets more records join. A second commit also does not pay off where it would
+        // split callers that come back together, or where it carries fewer records than the one in
+        // flight: the callers would go on taking turns.
         let small =
             |commit: &InFlightCommit| commit.bytes <= SMALL && commit.records <= open.records;
         let beside = || {
@@ -96,7 +234,12 @@ impl Core {
                 && !self.commit_delay.is_regrouping()
                 && self.in_flight.iter().all(small)
         };
-        open.number <= self.asked_write && (self.in_flight.is_empty() || beside())
+        open.number <= self.requested_write && (self.in_flight.is_empty() || beside())
+    }
+
+    pub(super) fn sync_is_due(&self) -> bool {
+        let requested = self.requested_sync.min(self.written.unit);
+        self.durable.unit < requested
     }
 
     /// A commit completed after `took` and woke this many callers.
@@ -129,113 +272,141 @@ impl Core {
         self.commit_delay.end(self.open_records());
     }
 
-    fn open_records(&self) -> u32 {
+    /// Records in the open unit.
+    pub(crate) fn open_records(&self) -> u32 {
         self.open.as_ref().map_or(0, |open| open.records)
     }
 
-    fn sync_is_due(&self) -> bool {
-        let asked = self.asked_sync.min(self.written.unit);
-        self.durable.unit < asked
+    /// The unit that holds the last accepted record.
+    pub(crate) fn last_unit(&self) -> u64 {
+        self.next_unit - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const N: u32 = 7;
+    const PERIOD: Duration = Duration::from_millis(70);
+    const UNIT: u64 = 3;
+
+    const EVENTS: [Event; 14] = [
+        Event::Accepted { open_records: N - 1 },
+        Event::Accepted { open_records: N },
+        Event::TimerElapsed,
+        Event::TicketPolled { unit: UNIT },
+        Event::TicketAwaited { unit: UNIT },
+        Event::TicketDropped { unit: UNIT },
+        Event::UnitFull { unit: UNIT },
+        Event::NoRoom,
+        Event::RoomPolled,
+        Event::RoomAwaited,
+        Event::SinkPolled,
+        Event::SegmentsUnsynced { unit: UNIT },
+        Event::CommitterFree,
+        Event::Closed,
+    ];
+
+    fn policies() -> [Policy; 4] {
+        let n = u64::from(N).try_into().unwrap();
+        [Policy::Always, Policy::Batch(n), Policy::Periodic(PERIOD), Policy::OsBuffered]
     }
 
-    /// Hands out the next job. It is in flight until [`Core::complete`] or [`Core::fail`].
-    pub(crate) fn next_job(&mut self) -> Option<Job> {
-        let job = self.take_job();
-        self.check_invariants();
-        job
-    }
-
-    fn take_job(&mut self) -> Option<Job> {
-        if !self.has_job() {
-            return None;
+    /// The event's row in the table, and the unit up to which it requests a commit.
+    fn row(event: Event) -> (&'static str, u64) {
+        match event {
+            Event::Accepted { open_records } if open_records < N => ("a record is accepted", ALL),
+            Event::Accepted { .. } => ("the unit has n records", ALL),
+            Event::TimerElapsed => ("the timer elapses", ALL),
+            Event::TicketPolled { unit } => ("a ticket is polled", unit),
+            Event::TicketAwaited { unit } => ("a ticket is waited for", unit),
+            Event::TicketDropped { unit } => ("a ticket is dropped unresolved", unit),
+            Event::UnitFull { unit } => ("the unit is full", unit),
+            Event::NoRoom => ("an append finds no room", ALL),
+            Event::RoomPolled => ("an append polls for room", ALL),
+            Event::RoomAwaited => ("an append waits for room", ALL),
+            Event::SinkPolled => ("a sink polls for room", ALL),
+            Event::SegmentsUnsynced { unit } => ("two earlier segments are unsynced", unit),
+            Event::CommitterFree => ("the committer is free again", ALL),
+            Event::Closed => ("close", ALL),
         }
-        // Sync before writing more: a caller waits, or too much is at risk.
-        if self.sync_is_due() {
-            self.start_io(self.written, 0, 0, true);
-            return Some(Job::Sync { through: self.written });
-        }
-        if self.sealed.is_empty() {
-            self.seal();
-        }
-        let unit = self.sealed.pop_front()?;
-        let sync = self.policy != Policy::OsBuffered || unit.number <= self.asked_sync;
-        self.start_io(unit.mark(), unit.used, unit.records, sync);
-        Some(Job::Write { unit, sync })
     }
 
-    fn start_io(&mut self, mark: Mark, bytes: u32, records: u32, sync: bool) {
-        self.in_flight.push_back(InFlightCommit { mark, bytes, records, sync, state: IoState::Up });
-    }
-
-    /// A job completed. Returns whether the written mark advanced: it does not while an earlier job
-    /// is in flight.
-    pub(crate) fn complete(&mut self, commit: u64) -> bool {
-        self.finish_io(commit, IoState::Landed);
-        let in_flight = self.in_flight.len();
-        while let Some(commit) = self.in_flight.front().filter(|f| f.state == IoState::Landed) {
-            self.written = commit.mark;
-            self.written_records += u64::from(commit.records);
-            if commit.sync {
-                self.durable = self.written;
-                self.durable_records = self.written_records;
+    /// The cell that says what an action is.
+    fn cell(action: Action, through: u64) -> &'static str {
+        match action {
+            Action::NOTHING => "none",
+            Action { request: Some(Request::Sync(unit)), timer: None, .. } if unit == through => {
+                "sync"
             }
-            self.in_flight.pop_front();
-        }
-        self.forget_released();
-        self.check_invariants();
-        self.in_flight.len() < in_flight
-    }
-
-    /// A job failed. Neither it nor any later job will count as written.
-    pub(crate) fn fail(&mut self, commit: u64) {
-        self.finish_io(commit, IoState::Failed);
-    }
-
-    fn finish_io(&mut self, unit: u64, state: IoState) {
-        if let Some(commit) = self.in_flight.iter_mut().find(|commit| commit.mark.unit == unit) {
-            commit.state = state;
+            Action { request: Some(Request::Write(unit)), timer: None, .. } if unit == through => {
+                "write"
+            }
+            Action { request: None, timer: Some(PERIOD), .. } => "timer t",
+            Action { request: None, timer: Some(UNREQUESTED), .. } => "timer 10 ms",
+            Action { request: None, timer: None, .. } => "-",
+            other => panic!("no cell says {other:?}"),
         }
     }
 
-    /// Whether a job is in flight.
-    pub(crate) fn has_in_flight(&self) -> bool {
-        self.in_flight.iter().any(|commit| commit.state == IoState::Up)
-    }
-
-    /// Whether more records may become durable although the log accepts no more: a job is in
-    /// flight, and no earlier one failed.
-    pub(crate) fn is_open(&self) -> bool {
-        let mut whole = self.in_flight.iter().take_while(|commit| commit.state != IoState::Failed);
-        whole.any(|commit| commit.state == IoState::Up)
-    }
-
-    fn forget_released(&mut self) {
-        let released = self.released().unit;
-        while self.staged.front().is_some_and(|staged| staged.unit <= released) {
-            self.staged.pop_front();
+    fn run_by(action: Action) -> &'static str {
+        match action.run_by {
+            Some(Runner::Caller) => "caller",
+            Some(Runner::Engine) => "engine",
+            None => "next",
         }
     }
 
-    /// The records that are accepted but not durable, in order.
-    pub(crate) fn staged(&self) -> impl Iterator<Item = Staged> {
-        let open = self.open.as_ref().filter(|open| open.records > 0).map(Open::staged);
-        self.staged.iter().cloned().chain(open)
-    }
-
-    /// Takes back an emptied list of index entries, for reuse.
-    pub(crate) fn return_index(&mut self, mut index: Vec<IndexEntry>) {
-        if index.capacity() > 0 && self.spare_index.len() < self.fill_tracker.len() {
-            index.clear();
-            self.spare_index.push(index);
+    /// The table of every event under every policy, as the code decides it.
+    fn table_of_the_code() -> Vec<String> {
+        let mut table = vec![
+            "| event | `Always` | `Batch(n)` | `Periodic(t)` | `OsBuffered` | run by |".into(),
+            "|---|---|---|---|---|---|".into(),
+        ];
+        for event in EVENTS {
+            let (label, through) = row(event);
+            let actions = policies().map(|policy| schedule(policy, event));
+            let mut runners: Vec<_> =
+                actions.iter().filter(|a| **a != Action::NOTHING).map(|a| run_by(*a)).collect();
+            runners.dedup();
+            assert_eq!(runners.len(), 1, "{event:?} is run by one, under each policy");
+            let cells = actions.map(|action| cell(action, through)).join(" | ");
+            table.push(format!("| {label} | {cells} | {} |", runners[0]));
         }
+        table
     }
 
-    /// The fill tracker of a unit that is not yet written.
-    pub(crate) fn fill_tracker(&self, unit: u64) -> &FillTracker {
-        &self.fill_tracker[(unit % self.fill_tracker.len() as u64) as usize]
+    #[test]
+    fn the_table_above_is_that_of_the_code() {
+        let lines = include_str!("schedule.rs").lines();
+        let table: Vec<_> = lines
+            .filter_map(|line| line.strip_prefix("//! "))
+            .filter(|line| line.starts_with('|'))
+            .collect();
+        assert_eq!(table, table_of_the_code());
     }
 
-    pub(crate) fn fill_trackers(&self) -> Arc<[FillTracker]> {
-        Arc::clone(&self.fill_tracker)
+    #[test]
+    fn the_table_in_the_book_is_that_of_the_code() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/guarantees.md");
+        let book = std::fs::read_to_string(path).unwrap();
+        let (_, section) = book.split_once("### When a commit starts\n").unwrap();
+        let lines = section.lines().skip_while(|line| !line.starts_with('|'));
+        let table: Vec<_> = lines.take_while(|line| line.starts_with('|')).collect();
+        assert_eq!(table, table_of_the_code());
+    }
+
+    #[test]
+    fn a_batch_is_requested_from_its_nth_record_on() {
+        for (open_records, request) in [
+            (1, None),
+            (N - 1, None),
+            (N, Some(Request::Sync(ALL))),
+            (N + 9, Some(Request::Sync(ALL))),
+        ] {
+            let action = schedule(policies()[1], Event::Accepted { open_records });
+            assert_eq!(action.request, request, "{open_records} records");
+        }
     }
 }

@@ -1,0 +1,121 @@
+//! Jobs: hands out what to write or sync next, and accounts for what completed or failed.
+//!
+//! Whether there is a job is decided in [`schedule`](super::schedule).
+
+use std::sync::Arc;
+
+use super::{Core, InFlightCommit, IoState, Job, Open};
+use crate::base::log_end::Mark;
+use crate::base::options::Policy;
+use crate::format::IndexEntry;
+use crate::staging::fill_tracker::FillTracker;
+use crate::staging::staged::Staged;
+
+impl Core {
+    /// Hands out the next job. It is in flight until [`Core::complete`] or [`Core::fail`].
+    pub(crate) fn next_job(&mut self) -> Option<Job> {
+        let job = self.take_job();
+        self.check_invariants();
+        job
+    }
+
+    fn take_job(&mut self) -> Option<Job> {
+        if !self.has_job() {
+            return None;
+        }
+        // Sync before writing more: a caller waits, or too much is at risk.
+        if self.sync_is_due() {
+            self.start_io(self.written, 0, 0, true);
+            return Some(Job::Sync { through: self.written });
+        }
+        if self.sealed.is_empty() {
+            self.seal();
+        }
+        let unit = self.sealed.pop_front()?;
+        let sync = self.policy != Policy::OsBuffered || unit.number <= self.requested_sync;
+        self.start_io(unit.mark(), unit.used, unit.records, sync);
+        Some(Job::Write { unit, sync })
+    }
+
+    fn start_io(&mut self, mark: Mark, bytes: u32, records: u32, sync: bool) {
+        self.in_flight.push_back(InFlightCommit {
+            mark,
+            bytes,
+            records,
+            sync,
+            state: IoState::InFlight,
+        });
+    }
+
+    /// A job completed. Returns whether the written mark advanced: it does not while an earlier job
+    /// is in flight.
+    pub(crate) fn complete(&mut self, commit: u64) -> bool {
+        self.finish_io(commit, IoState::Completed);
+        let in_flight = self.in_flight.len();
+        while let Some(commit) = self.in_flight.front().filter(|f| f.state == IoState::Completed) {
+            self.written = commit.mark;
+            self.written_records += u64::from(commit.records);
+            if commit.sync {
+                self.durable = self.written;
+                self.durable_records = self.written_records;
+            }
+            self.in_flight.pop_front();
+        }
+        self.forget_released();
+        self.check_invariants();
+        self.in_flight.len() < in_flight
+    }
+
+    /// A job failed. Neither it nor any later job will count as written.
+    pub(crate) fn fail(&mut self, commit: u64) {
+        self.finish_io(commit, IoState::Failed);
+    }
+
+    fn finish_io(&mut self, unit: u64, state: IoState) {
+        if let Some(commit) = self.in_flight.iter_mut().find(|commit| commit.mark.unit == unit) {
+            commit.state = state;
+        }
+    }
+
+    /// Whether a job is in flight.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        self.in_flight.iter().any(|commit| commit.state == IoState::InFlight)
+    }
+
+    /// Whether more records may become durable although the log accepts no more: a job is in
+    /// flight, and no earlier one failed.
+    pub(crate) fn is_open(&self) -> bool {
+        let mut whole = self.in_flight.iter().take_while(|commit| commit.state != IoState::Failed);
+        whole.any(|commit| commit.state == IoState::InFlight)
+    }
+
+    fn forget_released(&mut self) {
+        let released = self.released().unit;
+        while self.staged.front().is_some_and(|staged| staged.unit <= released) {
+            self.staged.pop_front();
+        }
+    }
+
+    /// The records that are accepted but not durable, in order.
+    pub(crate) fn staged(&self) -> impl Iterator<Item = Staged> {
+        let open = self.open.as_ref().filter(|open| open.records > 0).map(Open::staged);
+        self.staged.iter().cloned().chain(open)
+    }
+
+    /// Takes back an emptied list of index entries, for reuse.
+    pub(crate) fn return_index(&mut self, mut index: Vec<IndexEntry>) {
+        if index.capacity() > 0 && self.spare_index.len() < self.fill_tracker.len() {
+            index.clear();
+            self.spare_index.push(index);
+        }
+    }
+
+    /// The fill tracker of a unit that is not yet written.
+    pub(crate) fn fill_tracker(&self, unit: u64) -> &FillTracker {
+        &self.fill_tracker[(unit % self.fill_tracker.len() as u64) as usize]
+    }
+
+    pub(crate) fn fill_trackers(&self) -> Arc<[FillTracker]> {
+        Arc::clone(&self.fill_tracker)
+    }
+}
