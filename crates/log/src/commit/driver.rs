@@ -43,7 +43,7 @@ impl WriteHalf {
     }
 
     /// Reports an event, and does what the schedule says. Takes no lock if that is nothing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on(&self, event: Event) {
         if schedule(self.options.policy, event) != Action::NOTHING {
             self.on_locked(&mut self.lock(), event);
@@ -52,7 +52,7 @@ impl WriteHalf {
 
     /// As [`WriteHalf::on`], under the state lock. Returns whether the calling thread has to run
     /// the commits that are due.
-    #[inline]
+    #[inline(always)]
     fn on_locked(&self, state: &mut State, event: Event) -> bool {
         let action = state.core.on(event);
         if let Some(after) = action.timer.filter(|_| !state.timer_armed) {

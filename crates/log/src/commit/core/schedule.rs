@@ -130,7 +130,10 @@ impl Action {
 }
 
 /// What to do about an event: the table above.
-#[inline]
+///
+/// It is always inlined, and so is what reports an event: each place knows its event, and only the
+/// policy is left to decide at run time. Every append passes here under the state lock.
+#[inline(always)]
 pub(crate) fn schedule(policy: Policy, event: Event) -> Action {
     match event {
         Event::Accepted { open_records } => match policy {
@@ -178,7 +181,7 @@ const fn guaranteed(policy: Policy, unit: u64) -> Action {
 impl Core {
     /// Takes the request that the schedule makes for an event. The rest of the action is the
     /// caller's.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on(&mut self, event: Event) -> Action {
         let action = schedule(self.policy, event);
         match action.request {
