@@ -22,8 +22,8 @@
 //! | close | sync | sync | sync | sync | caller |
 //!
 //! - *sync*: requests that units are written and made durable; *write*: that they are handed to the
-//!   operating system. A ticket requests its unit and all before it, the other events everything
-//!   accepted. The request is a unit's number, so a later one covers the earlier ones.
+//!   operating system. An event that names a unit requests it and all before it, the others
+//!   everything accepted. A request is a unit's number, so a later one covers the earlier ones.
 //! - *timer*: arms the timer, unless it runs already.
 //! - *-*: requests nothing, but a commit that was requested before may start. *none*: no effect.
 //! - *run by*: who runs what is requested. *caller*: the thread that reports the event (for the
