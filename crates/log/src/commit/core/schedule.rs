@@ -16,7 +16,7 @@
 //! | an append finds no room | sync | sync | sync | write | next |
 //! | an append polls for room | - | - | - | - | engine |
 //! | an append waits for room | - | - | - | - | caller |
-//! | a sink polls for room | sync | sync | sync | sync | engine |
+//! | a sink polls for room | sync | sync | sync | write | engine |
 //! | two earlier segments are unsynced | none | none | none | sync | next |
 //! | the committer is free again | - | - | - | - | engine |
 //! | close | sync | sync | sync | sync | caller |
@@ -158,7 +158,7 @@ pub(crate) fn schedule(policy: Policy, event: Event) -> Action {
         },
         Event::UnitFull { unit } => guaranteed(policy, unit),
         Event::NoRoom => guaranteed(policy, ALL),
-        Event::SinkPolled => Action::sync(ALL).run_by(Runner::Engine),
+        Event::SinkPolled => guaranteed(policy, ALL).run_by(Runner::Engine),
         Event::RoomPolled | Event::CommitterFree => Action::NOTHING.run_by(Runner::Engine),
         Event::RoomAwaited => Action::NOTHING.run_by(Runner::Caller),
         Event::SegmentsUnsynced { unit } => match policy {
