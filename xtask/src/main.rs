@@ -51,7 +51,8 @@ enum Command {
     Deny,
     /// Build the book with mdbook, where it is installed
     Book,
-    /// Apply the mutations of docs/mutations.toml, one at a time, and demand that the tests catch them
+    /// Apply the mutations of docs/mutations.toml, one at a time, and demand that the tests catch
+    /// them
     Mutate(mutate::Options),
     /// Damage many directories, in release, and hold what the log says against what is known
     Soak(soak::Options),

@@ -1,4 +1,5 @@
-//! Damaged directories by the thousand: the fuzz tests of the log and of the consensus log, in release.
+//! Damaged directories by the thousand: the fuzz tests of the log and of the consensus log, in
+//! release.
 
 use anyhow::{Context, Result};
 

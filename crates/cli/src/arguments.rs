@@ -11,31 +11,30 @@ Examples:
   # Every line of a file becomes a durable record
   esker log append ./esker-data < README.md
 
-  # Read it back, and go on as more is appended
+  # Read it back, and follow the log as it grows
   esker log cat --follow ./esker-data
 
-  # What this machine's disk can do, and what the log makes of it
+  # The speed of this machine's disk, and of the log on it
   esker bench floor
   esker log bench --writers 100 --size 900
 
-Exit status: 0 done, 1 failed, 2 wrong usage, 3 damaged data, 4 locked by another process, 130 interrupted (SIGINT) before the end of the input.";
+Exit status: 0 done, 1 failed, 2 wrong usage, 3 corrupt data, 4 locked by another process, 130 interrupted (SIGINT) before the end of the input.";
 
-/// Esker: a durable log. What is durable survives a killed process, a crashed kernel and a power
-/// cut.
+/// Esker: a durable log. Durable records survive a killed process, a kernel crash and a power cut.
 #[derive(Debug, Parser)]
 #[command(name = "esker", version, after_help = EXAMPLES, arg_required_else_help = true)]
 pub struct Arguments {
     #[command(subcommand)]
-    pub face: Face,
+    pub component: Component,
 }
 
 /// The components of Esker.
 #[derive(Debug, Subcommand)]
-pub enum Face {
-    /// Append records to a log, read, check and repair it, and measure it
+pub enum Component {
+    /// Append to a log, read it, check and repair it, benchmark it
     #[command(subcommand)]
     Log(LogCommand),
-    /// Look at a consensus log, and measure one
+    /// Inspect a consensus log, or benchmark one
     #[command(subcommand)]
     Consensus(ConsensusCommand),
     /// Measure this machine's disk

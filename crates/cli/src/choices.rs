@@ -7,27 +7,27 @@ use clap::ValueEnum;
 pub enum DiskChoice {
     /// Positioned reads and writes
     Std,
-    /// io_uring; where it cannot be had, what it replaces, with a note
+    /// io_uring; where it is unavailable, standard I/O, with a note
     Uring,
-    /// What suits this machine best
+    /// The faster one: positioned reads and writes
     #[default]
     Auto,
 }
 
-/// A setting that the program may choose itself.
+/// A setting with an automatic default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Choice {
     /// Always
     On,
     /// Never
     Off,
-    /// Where the file system can
+    /// Where the file system supports it
     #[default]
     Auto,
 }
 
 impl Choice {
-    /// Returns the value as it is typed.
+    /// Returns the value as typed on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Choice::On => "on",

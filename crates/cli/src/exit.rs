@@ -8,6 +8,8 @@ use std::process::ExitCode;
 
 use esker_log::{Component, Error};
 
+use crate::option_flags;
+
 /// The exit statuses of every `esker` command. 0 is success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -17,7 +19,7 @@ pub enum Status {
     /// The command line is wrong.
     Usage = 2,
     /// Durable data is corrupt.
-    Damaged = 3,
+    Corrupt = 3,
     /// Another process has the log open for writing.
     Locked = 4,
     /// SIGINT arrived before the end of the input.
@@ -51,8 +53,8 @@ impl Failure {
     }
 
     /// Creates a failure for corrupt durable data.
-    pub fn damaged(message: impl Into<String>) -> Self {
-        Self { status: Status::Damaged, message: message.into() }
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Self { status: Status::Corrupt, message: message.into() }
     }
 
     /// Creates a failure from an error of the log in `dir`.
@@ -61,35 +63,24 @@ impl Failure {
             return Self::failed(foreign(*found, *expected, dir));
         }
         let (status, advice) = match error {
-            Error::Corrupted(_) => (Status::Damaged, repair_advice(dir)),
-            Error::Quarantined { .. } => (Status::Damaged, String::new()),
+            Error::Corrupted(_) => (Status::Corrupt, repair_advice(dir)),
+            Error::Quarantined { .. } => (Status::Corrupt, String::new()),
             Error::Locked { .. } => (
                 Status::Locked,
                 "; wait until the other process ends, or read with `esker log cat`".into(),
             ),
-            Error::InvalidOption { option: "record_limit", .. } => {
-                (Status::Usage, " (--record-limit)".into())
+            Error::InvalidOption { option, .. } => {
+                let flag = option_flags::flag(option);
+                (Status::Usage, flag.map_or_else(String::new, |flag| format!(" ({flag})")))
             }
-            Error::InvalidOption { option: "segment_size", .. } => {
-                (Status::Usage, " (--segment-size)".into())
-            }
-            Error::InvalidOption { option: "buffer_size", .. } => {
-                (Status::Usage, " (--buffer-size)".into())
-            }
-            Error::InvalidOption { option: "pin", .. } => (Status::Usage, " (--pin)".into()),
-            Error::InvalidOption { option: "retention.bytes", .. } => {
-                (Status::Usage, " (--retain-bytes)".into())
-            }
-            Error::InvalidOption { option: "retention.segments", .. } => {
-                (Status::Usage, " (--retain-segments)".into())
-            }
-            Error::InvalidOption { .. } => (Status::Usage, String::new()),
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
             Error::NoSpace { cause, .. } => (Status::Failed, format!(" ({cause})")),
             Error::Io(cause) | Error::Poisoned(cause) => {
-                (Status::Failed, advice_about(cause, dir).into())
+                (Status::Failed, io_advice(cause, dir).into())
             }
-            Error::Trimmed { oldest } => (Status::Failed, format!("; go on with --from {oldest}")),
+            Error::Trimmed { oldest } => {
+                (Status::Failed, format!("; use --from {oldest} or higher"))
+            }
             _ => (Status::Failed, String::new()),
         };
         Self { status, message: format!("{error}{advice}") }
@@ -140,10 +131,10 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
             found.map_or("a plain log".into(), name)
         ),
         (Some(found), None) => format!(
-            "{dir} belongs to {}: what it holds is not appended to or dropped by hand",
+            "{dir} belongs to {}: `esker log` does not append to it or truncate it",
             name(found)
         ),
-        (None, None) => format!("{dir} is not the log that was expected"),
+        (None, None) => format!("{dir} is a log of another component"),
     }
 }
 
@@ -153,9 +144,9 @@ fn repair_advice(dir: &Path) -> String {
     format!("; run `esker log repair {dir}` to quarantine the corruption")
 }
 
-fn advice_about(cause: &esker_disk::Error, dir: &Path) -> &'static str {
+fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {
     if cause.is_no_space() {
-        return "; what was durable is safe: make room and run it again";
+        return "; durable records are safe: make room and run the command again";
     }
     match cause.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -164,7 +155,7 @@ fn advice_about(cause: &esker_disk::Error, dir: &Path) -> &'static str {
         io::ErrorKind::NotADirectory if cause.path() == dir => {
             "; it is a file, and a log is a directory"
         }
-        _ => "; what was durable is safe",
+        _ => "; durable records are safe",
     }
 }
 
@@ -190,9 +181,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_names_the_command_that_helps() {
+    fn corruption_names_the_command_that_helps() {
         let error = Error::Quarantined { from: 1.into(), to: 2.into() };
-        assert_eq!(Failure::of_log(&error, Path::new("d")).status, Status::Damaged);
+        assert_eq!(Failure::of_log(&error, Path::new("d")).status, Status::Corrupt);
         assert!(repair_advice(Path::new("d")).contains("`esker log repair d`"));
     }
 }

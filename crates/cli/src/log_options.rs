@@ -1,4 +1,4 @@
-//! Command line flags for log options, and messages about how a log was found at open.
+//! Command line flags for log options, and messages about recovery at open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::quantity;
 /// When commits happen, and how they are written.
 #[derive(Debug, Clone, Args)]
 pub struct WritingArguments {
-    /// When commits come unasked: always, batch:N, periodic:MS, os
+    /// When a commit happens without a request: always, batch:N, periodic:MS, os
     #[arg(long, value_name = "POLICY", default_value = "always", value_parser = quantity::policy)]
     pub policy: Policy,
     /// The size at which a segment is full, 64K to 512M, a multiple of 4096 [default: 64M]
@@ -26,7 +26,7 @@ pub struct WritingArguments {
     /// The largest record, at most 64M [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub record_limit: Option<u32>,
-    /// How the disk is reached: system calls, io_uring, or what is faster (system calls)
+    /// Standard I/O, io_uring, or the faster one (standard I/O)
     #[arg(
         long,
         value_enum,
@@ -35,7 +35,7 @@ pub struct WritingArguments {
         value_name = "std|uring|auto"
     )]
     pub disk: DiskChoice,
-    /// Go past the page cache
+    /// Bypass the page cache (O_DIRECT)
     #[arg(
         long,
         value_enum,
@@ -44,8 +44,8 @@ pub struct WritingArguments {
         value_name = "on|off|auto"
     )]
     pub direct: Choice,
-    /// Open the files so that a write is durable by itself; off: a write and an fdatasync [default:
-    /// on where the policy wants every commit durable]
+    /// Open segments with O_DSYNC, so that a commit is one write; off: a write and an fdatasync
+    /// [default: on where the policy makes every commit durable]
     #[arg(
         long,
         alias = "o-dsync",
@@ -57,27 +57,27 @@ pub struct WritingArguments {
         value_name = "on|off|auto"
     )]
     pub dsync: Option<Choice>,
-    /// With --disk uring: pieces of one transfer in flight, 1 to 16 [default: 4]
+    /// With --disk uring: chunks of one transfer in flight, 1 to 16 [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub queue_depth: Option<u8>,
 }
 
-/// What a log retains.
+/// Retention limits.
 #[derive(Debug, Clone, Args)]
-pub struct KeepingArguments {
-    /// Keep at most so many bytes, in whole segments; the oldest go first
+pub struct RetentionArguments {
+    /// Retain at most this many bytes, in whole segments; the oldest are removed first
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub retain_bytes: Option<u64>,
-    /// Keep at most so many segments
+    /// Retain at most this many segments
     #[arg(long, alias = "ring-size", value_name = "N")]
     pub retain_segments: Option<u64>,
-    /// Keep nothing that is older, in whole segments: 90, 15m, 12h, 7d
+    /// Remove segments whose records are older than this: 90, 15m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     pub retain_age: Option<Duration>,
 }
 
-impl KeepingArguments {
-    /// Converts to the library's type; without limits everything is kept.
+impl RetentionArguments {
+    /// Converts to the library's type; without limits everything is retained.
     pub fn retention(&self) -> Retention {
         let mut retention = Retention::NONE;
         retention.bytes = self.retain_bytes;
@@ -115,8 +115,8 @@ impl WritingArguments {
 fn uring(queue_depth: Option<u8>) -> Arc<dyn Disk> {
     let mut options = UringOptions::default();
     options.in_flight = queue_depth.map_or(options.in_flight, usize::from);
-    let (disk, refused) = UringDisk::or_std(options);
-    if let Some(why) = refused {
+    let (disk, unavailable) = UringDisk::or_std(options);
+    if let Some(why) = unavailable {
         complain(&format!("note: io_uring unavailable ({why}); using standard I/O"));
     }
     disk
@@ -136,7 +136,7 @@ pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
     if recovery.prior_shutdown == PriorShutdown::Unclean {
         let cut = match &recovery.truncated_tail {
             Some(cut) => format!(
-                ", {} bytes that were never durable were cut off {} at byte {} ({})",
+                "; cut {} bytes that were never durable from {} at byte {} ({})",
                 cut.bytes,
                 cut.file.display(),
                 cut.offset,
@@ -145,7 +145,7 @@ pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
             None => String::new(),
         };
         complain(&format!(
-            "note: {} was not closed last time; every record through {} is there{cut}",
+            "note: {} was not closed cleanly; recovered every record through {}{cut}",
             dir.display(),
             recovery.last
         ));

@@ -10,6 +10,7 @@ mod consensus_cmd;
 mod exit;
 mod log_cmd;
 mod log_options;
+mod option_flags;
 mod output;
 mod quantity;
 mod signals;
@@ -18,16 +19,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Arguments, Face};
+use arguments::{Arguments, Component};
 
 #[global_allocator]
 static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().face {
-        Face::Log(command) => log_cmd::run(command),
-        Face::Consensus(command) => consensus_cmd::run(command),
-        Face::Bench(command) => bench::run(command),
+    let outcome = match Arguments::parse().component {
+        Component::Log(command) => log_cmd::run(command),
+        Component::Consensus(command) => consensus_cmd::run(command),
+        Component::Bench(command) => bench::run(command),
     };
     exit::report(outcome)
 }

@@ -13,7 +13,7 @@ pub fn buffered() -> io::Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(64 << 10, file))
 }
 
-/// Writes text to standard output. A closed pipe, as `head` leaves, is not an error.
+/// Writes text to standard output. A pipe that its reader closed, as `head` does, is not an error.
 pub fn print(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
     unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
@@ -39,12 +39,12 @@ pub fn unless_closed(written: io::Result<()>) -> Outcome<bool> {
 pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let word = three.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
-        let word = word << (8 * (3 - three.len()));
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
+        let word = word << (8 * (3 - chunk.len()));
         for digit in 0..4 {
             let index = (word >> (18 - 6 * digit)) & 63;
-            let used = digit <= three.len();
+            let used = digit <= chunk.len();
             text.push(if used { char::from(DIGITS[index as usize]) } else { '=' });
         }
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base_64_as_in_rfc_4648() {
+    fn base64_matches_rfc_4648() {
         let pairs =
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
         for (bytes, text) in pairs {

@@ -17,9 +17,9 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "M" | "MiB" => 20,
         "G" | "GiB" => 30,
         "T" | "TiB" => 40,
-        unit => return Err(format!("{unit} is no unit; a size is like 4096, 64K, 64M or 10G")),
+        unit => return Err(format!("unknown unit {unit}; a size is like 4096, 64K, 64M or 10G")),
     };
-    number.checked_mul(1 << shift).ok_or_else(|| "that is too large".into())
+    number.checked_mul(1 << shift).ok_or_else(|| "a size below 2^64 bytes".into())
 }
 
 /// Parses bytes that fit into 32 bits.
@@ -60,13 +60,13 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// Parses a count of at least one.
 pub fn count(text: &str) -> Result<u64, String> {
     match text.trim().parse() {
-        Ok(0) => Err("nothing comes of 0; at least 1".into()),
+        Ok(0) => Err("a count of at least 1".into()),
         Ok(count) => Ok(count),
-        Err(_) => Err("a whole number from 1 on".into()),
+        Err(_) => Err("a whole number of at least 1".into()),
     }
 }
 
-/// Parses a measuring time: 20 milliseconds to a day.
+/// Parses the length of a measurement: 20 milliseconds to a day.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.trim().parse() {
         Ok(seconds) if (0.02..=86_400.0).contains(&seconds) => Ok(seconds),
@@ -95,7 +95,7 @@ pub fn policy(text: &str) -> Result<Policy, String> {
     }
 }
 
-/// Returns a policy as it is typed.
+/// Returns a policy as typed on the command line.
 pub fn policy_name(policy: Policy) -> String {
     match policy {
         Policy::Always => "always".into(),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_includes_both_ends() {
+    fn a_size_range_includes_both_ends() {
         assert_eq!(size_range("900"), Ok(900..=900));
         assert_eq!(size_range("512..1M"), Ok(512..=1 << 20));
         assert!(size_range("2..1").is_err());
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_measured_in_no_time() {
+    fn counts_and_seconds_are_above_zero() {
         assert_eq!(
             (count("1"), seconds("0.02"), seconds("86400")),
             (Ok(1), Ok(0.02), Ok(86_400.0))
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_read_as_they_are_written() {
+    fn policies_round_trip() {
         for text in ["always", "os", "batch:100", "periodic:10"] {
             assert_eq!(policy_name(policy(text).unwrap()), text);
         }

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP ask a command to stop. A second signal terminates it at once. Durable
-//! data stays durable either way.
+//! SIGINT, SIGTERM and SIGHUP request that a command stops. A second signal terminates it at once.
+//! Durable data stays durable either way.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 #[derive(Debug)]
 pub struct Stop {
     pipe: UnixStream,
-    come: Arc<AtomicBool>,
+    arrived: Arc<AtomicBool>,
     interrupted: Arc<AtomicBool>,
 }
 
@@ -23,24 +23,24 @@ impl Stop {
         let (pipe, sender) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
         sender.set_nonblocking(true)?;
-        let come = Arc::new(AtomicBool::new(false));
+        let arrived = Arc::new(AtomicBool::new(false));
         let interrupted = Arc::new(AtomicBool::new(false));
-        // Registered before the flag `come`, so that it is set whenever SIGINT has set `come`.
+        // Registered before `arrived`, so that it is set whenever SIGINT has set `arrived`.
         signal_hook::flag::register(SIGINT, Arc::clone(&interrupted))?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // The order matters: at the first signal `come` is still false, so only a second one
+            // The order matters: at the first signal `arrived` is still false, so only a second one
             // terminates.
             let status = 128 + signal;
-            signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&come))?;
-            signal_hook::flag::register(signal, Arc::clone(&come))?;
+            signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&arrived))?;
+            signal_hook::flag::register(signal, Arc::clone(&arrived))?;
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
-        Ok(Self { pipe, come, interrupted })
+        Ok(Self { pipe, arrived, interrupted })
     }
 
     /// Returns whether a signal has arrived.
-    pub fn is_asked(&self) -> bool {
-        self.come.load(Ordering::SeqCst)
+    pub fn is_requested(&self) -> bool {
+        self.arrived.load(Ordering::SeqCst)
     }
 
     /// Returns whether SIGINT has arrived, as Ctrl-C sends it.

@@ -1,8 +1,8 @@
 //! The copy of the tree that mutations are applied in.
 //!
 //! Cargo decides by modification times what to build again. So a file of the copy is written only
-//! when its content differs, and keeps its time otherwise: a mutation costs the rebuild of one crate
-//! and what stands on it.
+//! when its content differs, and keeps its time otherwise: a mutation costs the rebuild of one
+//! crate and what stands on it.
 
 use std::collections::BTreeSet;
 use std::fs;

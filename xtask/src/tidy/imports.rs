@@ -1,7 +1,7 @@
 //! Which modules of its own crate a source file imports.
 //!
-//! Reads paths that start with `crate`, `super`, `self` or the name of a child module, in `use` items
-//! and in expressions alike. Comments, literals and test modules do not count.
+//! Reads paths that start with `crate`, `super`, `self` or the name of a child module, in `use`
+//! items and in expressions alike. Comments, literals and test modules do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,8 @@
 //!
 //! A crate that the table names lists its top-level modules, each with those it may import. That is
 //! transitive: what a module may import, its importers may import, too. The root may import all of
-//! them, and nothing imports the root. In every crate, listed or not, no files import one another in a
-//! circle.
+//! them, and nothing imports the root. In every crate, listed or not, no files import one another
+//! in a circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 

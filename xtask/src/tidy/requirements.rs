@@ -1,8 +1,8 @@
 //! `docs/requirements.md` names tests and mutations that exist.
 //!
 //! A row is `| id | test | how it was seen failing |`. A test is `file.rs::name` in backticks; a
-//! mutation is `mutation:NAME`. A requirement that a decision replaced links to a page of `docs/decisions` instead
-//! of naming a test.
+//! mutation is `mutation:NAME`. A requirement that a decision replaced links to a page of
+//! `docs/decisions` instead of naming a test.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! One word for one thing, and the field's word: see `docs/src/glossary.md`.
 //!
-//! Refused are names that had a meaning in this project alone. Words that have a usual meaning beside it
-//! (`place`, `mark`, `floor`) are refused as names of files only.
+//! Refused are names that had a meaning in this project alone. Words that have a usual meaning
+//! beside it (`place`, `mark`, `floor`) are refused as names of files only.
 
 use super::finding::Finding;
 use super::source;

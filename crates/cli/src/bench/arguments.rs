@@ -7,13 +7,13 @@ use clap::{Args, ValueEnum};
 use esker_log::Options;
 use serde_json::{Map, Value, json};
 
-use crate::bench::records::payload::{HEAD, Recipe};
+use crate::bench::records::payload::{HEADER, Recipe};
 use crate::bench::records::verify::Verify;
 use crate::exit::{Failure, Outcome};
-use crate::log_options::{KeepingArguments, WritingArguments};
+use crate::log_options::{RetentionArguments, WritingArguments};
 use crate::quantity;
 
-/// Records per call when writing the log that a reader then catches up with.
+/// Records per call when writing the log for a catch-up.
 const CATCHUP_BATCH: u32 = 64;
 
 /// The default length of the timed part, in seconds.
@@ -24,37 +24,37 @@ Examples:
   # 100 concurrent callers, each waiting until its record of 900 bytes is durable
   esker log bench --writers 100 --size 900
 
-  # One writer that waits for nothing, and one flush at the end; for a program
+  # One pipelined writer with one barrier at the end; JSON output
   esker log bench --async --size 128 --seconds 2 --json
 
   # 20 threads, records of 512 bytes to 1 MiB, on another disk
   esker log bench --writers 20 --size 512..1M --blocking --dir /data/bench
 
-  # A ring of 4 segments, with these segment and index sizes; what it kept is compared
+  # A ring of 4 segments, with these segment and index sizes; the retained records are compared
   esker log bench --retain-segments 4 --segment-size 16M --index-bytes 128K --count 1000000
 
-  # The log's own work on a record of 90 bytes, without a disk
+  # The CPU cost of the log per record of 90 bytes, without a disk
   esker log bench --no-disk --async --size 90 --buffer-size 1M
 
   # How long opening takes, after a clean close and after a kill
   esker log bench --open --bytes 10000000000
 
-  # 3,000 readers at the tip of a log that grows by 10 MB a second, in appends of 2,048 records
+  # 3,000 readers at the tip of a log that grows by 10 MB/s, in appends of 2,048 records
   esker log bench --readers 3000 --rate 10000000 --batch 2048 --size 1000
 
-  # What 10,000 idle readers cost (idle_bytes_per_reader), and how long one append takes to reach all of
-  # them (lag_max_us): with --rate 0 an append comes only when every reader has the one before and waits
+  # The memory of 10,000 idle readers (idle_bytes_per_reader), and the time until one append has reached
+  # all of them (lag_max_us): with --rate 0 each append starts when all readers are idle
   esker log bench --readers 10000 --rate 0
 
   # How fast a reader catches up from the disk, alone and beside a writer at full speed
   esker log bench --catchup
 
-  # The same by a process that does not write, from the disk and at the tip of 100 MB a second
+  # The same in another process, from the disk and at the tip of a log that grows by 100 MB/s
   esker log bench --catchup --follower
   esker log bench --readers 1 --rate 100000000 --batch 100 --follower
 
-What was written is read back after the run and compared; with --catchup, as it is read. The floor of \
-this machine is sampled before, during and after.";
+All records are read back after the run and compared; with --catchup, while they are read. The hardware \
+floor is sampled before, during and after the run.";
 
 /// Arguments of `esker log bench`.
 #[derive(Debug, Args)]
@@ -69,45 +69,45 @@ pub struct LogBenchArguments {
     /// Records in one call [default: 1, with --catchup 64]
     #[arg(long, value_name = "RECORDS", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub batch: Option<u32>,
-    /// Callers are threads of the system instead of async tasks
+    /// Callers are OS threads instead of async tasks
     #[arg(long)]
     pub blocking: bool,
-    /// Callers do not wait for durability; one flush at the end, inside the timed part
+    /// Callers do not wait for durability; one barrier at the end, inside the timed part
     #[arg(long = "async")]
     pub pipelined: bool,
-    /// Each caller rests so long between its calls; the rest is no part of a latency
+    /// The pause of each caller between its calls; not part of any latency
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
     pub delay: u64,
-    /// What is written to segments goes nowhere, so that the log's own work is left; never verified
+    /// Discard segment writes, to measure the CPU cost of the log; never verified
     #[arg(long, conflicts_with_all = ["open", "keep", "disk"])]
     pub no_disk: bool,
     /// Staging buffers on huge pages; --buffer-size is then a multiple of their size, usually 2M
     #[arg(long)]
     pub huge_pages: bool,
-    /// The threads that commit stay on this processor, counted from 0
+    /// Pin the commit threads to this processor, counted from 0
     #[arg(long, value_name = "CORE")]
     pub pin: Option<usize>,
-    /// Measure tasks that read at the tip while one writer appends
+    /// Benchmark this many readers at the tip while one writer appends
     #[arg(long, value_name = "N", conflicts_with_all = ["pipelined", "open", "catchup"], value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub readers: Option<u32>,
-    /// With --readers: payload bytes that are appended in a second, evenly; 0: an append only when
-    /// all readers are idle [default: as many as become durable, one append after another]
+    /// With --readers: payload bytes appended per second, evenly; 0: each append starts when all
+    /// readers are idle [default: each append starts when the previous one is durable]
     #[arg(long, requires = "readers", value_name = "BYTES_PER_S", value_parser = quantity::bytes)]
     pub rate: Option<u64>,
-    /// How much a reader checks: header is number and length of each record, and every 64th in full
+    /// What a reader checks: header is number and length of each record, and every 64th in full
     /// [default: header]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "none|header|full")]
     pub verify: Option<Verify>,
-    /// Measure a reader that catches up from the oldest record, alone and beside a writer
+    /// Benchmark a reader that catches up from the oldest record, alone and beside a writer
     #[arg(long, conflicts_with_all = ["open", "blocking", "pipelined", "count"])]
     pub catchup: bool,
-    /// With --catchup or --readers: another process reads the log, too
+    /// With --catchup or --readers: another process reads the log as well
     #[arg(long)]
     pub follower: bool,
-    /// Measure opening, after a clean close and after a kill
+    /// Benchmark opening, after a clean close and after a kill
     #[arg(long, conflicts_with_all = ["pipelined", "blocking", "batch", "writers", "seconds", "count"])]
     pub open: bool,
-    /// With --open: after `close` or after `kill` alone
+    /// With --open: only after `close`, or only after `kill`
     #[arg(
         long,
         value_enum,
@@ -122,52 +122,52 @@ pub struct LogBenchArguments {
     /// The length of the timed part [default: 5]
     #[arg(long, value_name = "N", conflicts_with = "count", value_parser = quantity::seconds)]
     pub seconds: Option<f64>,
-    /// The records of the timed part, over all callers; two of each, at least
+    /// The records of the timed part, over all callers; at least two per caller
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub count: Option<u64>,
-    /// Where to work; made, and removed at the end
+    /// Working directory; created, and removed at the end
     #[arg(long, alias = "path", value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Leave the log at the end: in --dir, or in esker-bench-N of this directory
+    /// Keep the log: in --dir, or in esker-bench-N of the current directory
     #[arg(long)]
     pub keep: bool,
-    /// Print one JSON object a figure, and nothing else, on standard output
+    /// Print one JSON object per figure, and nothing else, on standard output
     #[arg(long)]
     pub json: bool,
     /// The size of a staging buffer [default: 4M]
     #[arg(long, alias = "buf-capacity", value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub buffer_size: Option<u32>,
-    /// Staging buffers for what is not durable [default: 8]
+    /// Staging buffers for records that are not yet durable [default: 8]
     #[arg(long, alias = "pool-size", value_name = "N")]
     pub buffers: Option<u32>,
     /// Bytes of durable records kept in memory for readers at the tip [default: 8M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub tail_cache: Option<u64>,
-    /// Commits in flight, at most [default: 2]
+    /// The most commits in flight [default: 2]
     #[arg(long, value_name = "N")]
     pub commits_in_flight: Option<u32>,
-    /// An entry of the sparse index for so many bytes [default: 64K]
+    /// Bytes between two entries of the sparse index [default: 64K]
     #[arg(long, alias = "index-sparse-bytes", value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub index_bytes: Option<u32>,
-    /// ... and for so many records [default: 1024]
+    /// Records between two entries of the sparse index [default: 1024]
     #[arg(long, alias = "index-sparse-count", value_name = "N")]
     pub index_records: Option<u32>,
-    /// The records after which a segment is full, too [default: no such limit]
+    /// The records at which a segment is full as well [default: no such limit]
     #[arg(long, alias = "page-capacity", value_name = "N")]
     pub segment_records: Option<u64>,
     #[command(flatten)]
-    pub keeping: KeepingArguments,
-    /// What the records' bytes follow from
+    pub retention: RetentionArguments,
+    /// The seed of the records' bytes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// What the readers expect, when that shall not be what is written: shows that they look
+    /// The seed that readers expect, to test that they compare
     #[arg(long, hide = true, value_name = "N")]
     pub expect_seed: Option<u64>,
     #[command(flatten)]
     pub writing: WritingArguments,
 }
 
-/// How a log was left before it is opened.
+/// How the log was shut down before it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum After {
     Close,
@@ -175,7 +175,7 @@ pub enum After {
 }
 
 impl After {
-    /// As in `params.after`.
+    /// Returns the value of `params.after`.
     pub fn name(self) -> &'static str {
         match self {
             After::Close => "close",
@@ -185,25 +185,25 @@ impl After {
 }
 
 impl LogBenchArguments {
-    /// Refuses what makes no sense.
+    /// Rejects contradicting flags.
     pub fn check(&self) -> Outcome {
         let reads = self.readers.is_some() || self.catchup;
         if self.writers > 1 && reads {
             return Err(Failure::usage(
-                "readers know what to expect of one writer: use --writers 1 with --readers and --catchup",
+                "readers can verify the records of one writer only: use --writers 1 with --readers and --catchup",
             ));
         }
         if self.after.is_some() && !self.open {
-            return Err(Failure::usage("--after is for --open"));
+            return Err(Failure::usage("--after needs --open"));
         }
         if self.verify.is_some() && !reads {
-            return Err(Failure::usage("--verify is for --readers and --catchup"));
+            return Err(Failure::usage("--verify needs --readers or --catchup"));
         }
         if self.follower && !reads {
-            return Err(Failure::usage("--follower is for --readers and --catchup"));
+            return Err(Failure::usage("--follower needs --readers or --catchup"));
         }
         if self.bytes.is_some() && !self.open && !self.catchup {
-            return Err(Failure::usage("--bytes is for --open and --catchup"));
+            return Err(Failure::usage("--bytes needs --open or --catchup"));
         }
         if let Some(rate @ 1..) = self.rate {
             let append = u64::from(self.batch()) * u64::from(*self.size.end());
@@ -218,28 +218,27 @@ impl LogBenchArguments {
         let least = 2 * u64::from(self.writers);
         if self.readers.is_none() && self.count.is_some_and(|count| count < least) {
             return Err(Failure::usage(format!(
-                "{} callers make {least} records at least: use --count {least} or more",
+                "{} callers append at least {least} records: use --count {least} or more",
                 self.writers
             )));
         }
-        let keeps = self.keeping.retention() != esker_log::Retention::NONE;
-        let more = self.open || self.catchup || self.readers.is_some();
-        if more && (keeps || self.delay > 0 || self.no_disk) {
+        let has_retention = self.retention.retention() != esker_log::Retention::NONE;
+        let reads_or_opens = self.open || self.catchup || self.readers.is_some();
+        if reads_or_opens && (has_retention || self.delay > 0 || self.no_disk) {
             return Err(Failure::usage(
-                "--retain-..., --delay and --no-disk are for appending, not for --open, --readers or \
-                 --catchup",
+                "--retain-..., --delay and --no-disk cannot be combined with --open, --readers or --catchup",
             ));
         }
-        if self.writers > 1 && (*self.size.start() as usize) < HEAD {
+        if self.writers > 1 && (*self.size.start() as usize) < HEADER {
             return Err(Failure::usage(format!(
-                "records of less than {HEAD} bytes cannot tell their writer, so that they could not be \
-                 compared: use --size {HEAD} or more, or one writer"
+                "records of less than {HEADER} bytes cannot name their writer and cannot be compared: use --size \
+                 {HEADER} or more, or one writer"
             )));
         }
         Ok(())
     }
 
-    /// The options of the log: the defaults, but for what was asked for and what the size needs.
+    /// Returns the options of the log: the defaults, changed by flags and by the size of records.
     pub fn options(&self) -> Options {
         let mut options = self.writing.options();
         if self.writing.record_limit.is_none() {
@@ -252,49 +251,49 @@ impl LogBenchArguments {
         options.index_records = self.index_records.unwrap_or(options.index_records);
         options.tail_cache = self.tail_cache.unwrap_or(options.tail_cache);
         options.segment_records = self.segment_records;
-        options.retention = self.keeping.retention();
+        options.retention = self.retention.retention();
         options.huge_pages = self.huge_pages;
         options.pin = self.pin;
         options
     }
 
-    /// Records in one call.
+    /// Returns the records in one call.
     pub fn batch(&self) -> u32 {
         self.batch.unwrap_or(if self.catchup { CATCHUP_BATCH } else { 1 })
     }
 
-    /// How much a reader checks.
+    /// Returns what a reader checks.
     pub fn verify(&self) -> Verify {
         self.verify.unwrap_or_default()
     }
 
-    /// Pieces of one transfer in flight, where there is a ring to have them.
+    /// Returns the chunks of one transfer in flight, with io_uring.
     pub fn queue_depth(&self) -> Option<usize> {
-        let asked = self.writing.queue_depth.map(usize::from);
+        let requested = self.writing.queue_depth.map(usize::from);
         #[cfg(target_os = "linux")]
         if self.writing.disk == crate::choices::DiskChoice::Uring {
-            return asked.or(Some(esker_disk::uring::UringOptions::default().in_flight));
+            return requested.or(Some(esker_disk::uring::UringOptions::default().in_flight));
         }
-        asked
+        requested
     }
 
-    /// What the records follow from.
+    /// Returns what determines the records.
     pub fn recipe(&self) -> Recipe {
         Recipe { seed: self.seed, sizes: self.size.clone() }
     }
 
-    /// What the readers expect.
+    /// Returns what determines the records that readers expect.
     pub fn expected_recipe(&self) -> Recipe {
         Recipe { seed: self.expect_seed.unwrap_or(self.seed), ..self.recipe() }
     }
 
-    /// The size as it is typed.
+    /// Returns the size as typed on the command line.
     pub fn size_name(&self) -> Value {
         let (least, most) = (*self.size.start(), *self.size.end());
         if least == most { json!(least) } else { json!(format!("{least}..{most}")) }
     }
 
-    /// The parameters that every figure carries.
+    /// Returns the parameters that every figure reports.
     pub fn params(&self, options: &Options) -> Map<String, Value> {
         let mut params = Map::new();
         let mut put = |name: &str, value: Value| {

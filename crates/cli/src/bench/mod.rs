@@ -1,5 +1,5 @@
-//! Benchmarks. Each prints what was measured beside the floor of this machine, sampled in the same
-//! run on the same file system, and says whether what was written was read back and compared.
+//! Benchmarks. Each reports its figures with the hardware floor, sampled in the same run on the
+//! same file system, and whether all written data was read back and compared.
 //!
 //! `machine` measures the bare disk, `load` has the concurrent callers and readers, `records`
 //! derives every record from its writer and number and compares what is read, `measure` counts and
@@ -31,7 +31,7 @@ pub use runs::build::{BuildArguments, run as run_build};
 /// The commands of `esker bench`.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// What the bare disk and memory of this machine can do
+    /// Measure the hardware floor: the disk and memory of this machine without a log
     Floor(machine::command::FloorArguments),
 }
 

@@ -1,5 +1,5 @@
-//! Making reads cold, and what files give that are read without a log: the disk is what shall be
-//! measured, not what the system remembers of it.
+//! Dropping cached pages, so that the disk is measured and not the page cache, and reading segments
+//! without a log.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,8 +13,8 @@ use rustix::fs::{Advice, fadvise};
 const CHUNK: usize = 1 << 20;
 const IN_FLIGHT: usize = 3;
 
-/// Reads all segments in a directory in order, some chunks in flight, and looks at nothing; MB a
-/// second.
+/// Reads all segments of a directory in order, several chunks in flight, without decoding them.
+/// Returns MB per second.
 pub fn read_raw(dir: &Path, direct: bool) -> esker_disk::Result<f64> {
     let dir = StdDisk::new().open_dir(dir)?;
     let mut names = dir.list()?;
@@ -43,8 +43,9 @@ pub fn read_raw(dir: &Path, direct: bool) -> esker_disk::Result<f64> {
     Ok(read? as f64 / begin.elapsed().as_secs_f64().max(1e-9) / 1e6)
 }
 
-/// Asks the system to forget the pages of every file in the directory; whether it took the advice.
-pub fn forget_pages(dir: &Path) -> bool {
+/// Advises the system to drop the cached pages of every file in the directory. Returns whether it
+/// accepted the advice for all of them.
+pub fn drop_cached_pages(dir: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(dir) else { return false };
     entries.flatten().all(|entry| match File::open(entry.path()) {
         Ok(file) => fadvise(&file, 0, None, Advice::DontNeed).is_ok(),

@@ -16,8 +16,8 @@ Examples:
   esker consensus dump ./node-1
   esker consensus dump ./node-1 --from 100 --committed --json | jq .value
 
-A line has slot, ballot, state, length and value. With --json, bytes that are no text stand in base 64 \
-under `value_b64`.";
+A line has slot, ballot, state, length and value. With --json, a value that is not UTF-8 text is base 64 \
+in `value_b64`.";
 
 /// Arguments of `esker consensus dump`.
 #[derive(Debug, Args)]
@@ -25,13 +25,13 @@ under `value_b64`.";
 pub struct DumpArguments {
     /// The log's directory
     dir: PathBuf,
-    /// The first slot; one that was truncated is refused [default: the first above the floor]
+    /// The first slot; a truncated one is an error [default: the first above the floor]
     #[arg(long, value_name = "N")]
     from: Option<u64>,
-    /// Committed slots alone
+    /// Committed slots only
     #[arg(long)]
     committed: bool,
-    /// Print one JSON object a slot
+    /// Print one JSON object per slot
     #[arg(long)]
     json: bool,
 }
@@ -46,13 +46,13 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
     }
     for (from, to) in &found.quarantined {
         complain(&format!(
-            "note: the records above {from} up to {to} are quarantined: a slot that is missing may have been there"
+            "note: the records above {from} up to {to} are quarantined; a missing slot may have been among them"
         ));
     }
     let closed = |error| Failure::of_io("write standard output", &error);
     let mut out = output::buffered().map_err(closed)?;
-    for (slot, picture) in found.slots.range(arguments.from.unwrap_or(0)..) {
-        if arguments.committed && !picture.committed {
+    for (slot, summary) in found.slots.range(arguments.from.unwrap_or(0)..) {
+        if arguments.committed && !summary.committed {
             continue;
         }
         let value =
@@ -61,10 +61,10 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
         let written = if arguments.json {
             let mut line = json!({
                 "slot": slot,
-                "ballot": { "number": picture.ballot.number, "node": picture.ballot.node },
-                "committed": picture.committed,
-                "len": picture.len,
-                "offset": picture.offset.0,
+                "ballot": { "number": summary.ballot.number, "node": summary.ballot.node },
+                "committed": summary.committed,
+                "len": summary.len,
+                "offset": summary.offset.0,
             });
             let (key, text) = match std::str::from_utf8(value) {
                 Ok(text) => ("value", text.to_owned()),
@@ -73,12 +73,12 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
             line[key] = Value::String(text);
             writeln!(out, "{line}")
         } else {
-            let state = if picture.committed { "committed" } else { "accepted" };
+            let state = if summary.committed { "committed" } else { "accepted" };
             writeln!(
                 out,
                 "{slot} {} {state} {} {}",
-                picture.ballot,
-                picture.len,
+                summary.ballot,
+                summary.len,
                 value.escape_ascii()
             )
         };

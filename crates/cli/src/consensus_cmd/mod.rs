@@ -13,13 +13,13 @@ use crate::exit::Outcome;
 /// The commands of `esker consensus`.
 #[derive(Debug, Subcommand)]
 pub enum ConsensusCommand {
-    /// Say what a consensus log holds; needs no lock
+    /// Summarize a consensus log; needs no lock
     Stat(stat::StatArguments),
     /// Print every slot; needs no lock
     Dump(dump::DumpArguments),
-    /// Read and check every byte and every record; exit status 3 at damage
+    /// Read and check every byte and every record; exit status 3 on corruption
     Verify(verify::VerifyArguments),
-    /// Measure a consensus log, beside the floor of this machine
+    /// Benchmark a consensus log, next to the hardware floor of this machine
     Bench(bench::ConsensusBenchArguments),
     /// Build a log for a benchmark that kills its builder
     #[command(hide = true)]

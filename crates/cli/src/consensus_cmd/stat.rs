@@ -1,4 +1,4 @@
-//! `esker consensus stat`: what a consensus log holds.
+//! `esker consensus stat`: a summary of a consensus log.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct StatArguments {
     json: bool,
 }
 
-/// Prints what the log holds.
+/// Prints the summary.
 pub fn run(arguments: &StatArguments) -> Outcome {
     let found = inspection::read(&arguments.dir)?;
     let committed = || found.slots.iter().filter(|(_, slot)| slot.committed).map(|(n, _)| *n);

@@ -16,7 +16,7 @@ Examples:
   esker consensus verify ./node-1 --json | jq .damage
 
 It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable bytes are corrupt or \
-a record contradicts another. A log that `esker log repair` mended is read-only, and says so here.";
+a record contradicts another. After `esker log repair` a consensus log is read-only, which this command reports.";
 
 /// Arguments of `esker consensus verify`.
 #[derive(Debug, Args)]
@@ -34,26 +34,26 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &arguments.dir;
     let report = esker_log::verify(dir, ReadOptions::default())
         .map_err(|error| Failure::of_log(&error, dir))?;
-    let sound = report.corruption.is_empty() && report.quarantined.is_empty();
-    let found = if sound { Some(inspection::read(dir)?) } else { None };
-    let flaws = found.as_ref().map_or(&[][..], |found| &found.flaws);
+    let valid = report.corruption.is_empty() && report.quarantined.is_empty();
+    let found = if valid { Some(inspection::read(dir)?) } else { None };
+    let invalid = found.as_ref().map_or(&[][..], |found| &found.flaws);
     if arguments.json {
         output::print_json(&json!({
-            "sound": sound && flaws.is_empty(),
+            "sound": valid && invalid.is_empty(),
             "records": report.records,
             "bytes": report.bytes,
             "slots": found.as_ref().map(|found| found.slots.len()),
             "damage": report.corruption.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "quarantined": inspection::ranges(&report.quarantined),
-            "flaws": flaws.iter().map(|(seq, what)| json!({ "record": seq.0, "what": what })).collect::<Vec<_>>(),
+            "flaws": invalid.iter().map(|(seq, what)| json!({ "record": seq.0, "what": what })).collect::<Vec<_>>(),
         }))?;
     } else {
         let mut text = format!("checked {} records, {} bytes\n", report.records, report.bytes);
-        report.corruption.iter().for_each(|damage| text += &format!("{damage}\n"));
+        report.corruption.iter().for_each(|corruption| text += &format!("{corruption}\n"));
         for (from, to) in &report.quarantined {
             text += &format!("quarantined: the records above {from} up to {to}\n");
         }
-        flaws.iter().for_each(|(seq, what)| text += &format!("record {seq}: {what}\n"));
+        invalid.iter().for_each(|(seq, what)| text += &format!("record {seq}: {what}\n"));
         if let Some(found) = found.as_ref().filter(|found| found.flaws.is_empty()) {
             text += &format!("sound: {} slots\n", found.slots.len());
         }
@@ -61,7 +61,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     }
     let dir = dir.display();
     if let Some(first) = report.corruption.first() {
-        return Err(Failure::damaged(format!(
+        return Err(Failure::corrupt(format!(
             "{dir} is corrupt, first in {} at byte {}; `esker log repair {dir}` quarantines the corruption, and \
              makes this log read-only",
             first.file.display(),
@@ -69,13 +69,13 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
         )));
     }
     if !report.quarantined.is_empty() {
-        return Err(Failure::damaged(format!(
+        return Err(Failure::corrupt(format!(
             "corrupt records of {dir} were quarantined: it is read-only, and its node has to rejoin under a \
              new number"
         )));
     }
-    match flaws.first() {
-        Some((seq, what)) => Err(Failure::damaged(format!("{dir}: record {seq}: {what}"))),
+    match invalid.first() {
+        Some((seq, what)) => Err(Failure::corrupt(format!("{dir}: record {seq}: {what}"))),
         None => Ok(()),
     }
 }

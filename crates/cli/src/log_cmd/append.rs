@@ -2,8 +2,8 @@
 //!
 //! Records are accepted as fast as they arrive, and commits run concurrently; the command does not
 //! wait for each record. When the input pauses, the records read so far become durable, under every
-//! policy. Input ends at end of file or at a signal. Then follow one flush, a clean close, and the
-//! summary.
+//! policy. Input ends at end of file or at a signal; the command then calls `barrier`, closes the
+//! log and prints the summary.
 
 use std::io::{self, IsTerminal};
 use std::ops::Range;
@@ -19,7 +19,7 @@ use super::input::{Event, Input};
 use super::summary::Summary;
 use crate::choices::Framing;
 use crate::exit::{Failure, Outcome, complain};
-use crate::log_options::{self, KeepingArguments, WritingArguments};
+use crate::log_options::{self, RetentionArguments, WritingArguments};
 
 /// How long input must be absent to count as a pause.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -32,27 +32,27 @@ Examples:
   # Keep the last gigabyte of a service's output, in segments of 16 MiB
   journalctl -f | esker log append ./journal --segment-size 16M --retain-bytes 1G
 
-  # Records of any bytes, each behind a length of 4 bytes; at most 100 of them at risk
+  # Binary records, each after a length of 4 bytes; a crash loses at most 99, or 199 during a commit
   my-producer | esker log append ./events --framing len32 --policy batch:100
 
 The lock is taken before the first record is read; a second writer exits with status 4. SIGINT, \
-SIGTERM and SIGHUP end the input: every record read is kept. SIGTERM and SIGHUP exit with status 0; SIGINT, as Ctrl-C sends \
-it, with 130 before the end of the input, and says how much of it was read. A record over the limit or a \
-broken framing ends it with status 1, and everything before it is kept.";
+SIGTERM and SIGHUP end the input: every record read is kept. SIGTERM and SIGHUP exit with status 0. \
+SIGINT (Ctrl-C) before the end of the input exits with 130 and reports how much of it was read. A record \
+over the limit or malformed framing exits with status 1; the records before it are kept.";
 
 /// Arguments of `esker log append`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct AppendArguments {
-    /// The log's directory; created where there is none
+    /// The log's directory; created if missing
     dir: PathBuf,
-    /// How records are told apart: lines or len32
+    /// How records are separated: lines or len32
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "FRAMING")]
     framing: Framing,
     #[command(flatten)]
     writing: WritingArguments,
     #[command(flatten)]
-    keeping: KeepingArguments,
+    retention: RetentionArguments,
     /// Print the summary as one JSON object
     #[arg(long)]
     json: bool,
@@ -62,7 +62,7 @@ pub struct AppendArguments {
 pub fn run(arguments: &AppendArguments) -> Outcome {
     let dir = &arguments.dir;
     let mut options = arguments.writing.options();
-    options.retention = arguments.keeping.retention();
+    options.retention = arguments.retention.retention();
     let limit = options.record_limit;
 
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
@@ -79,12 +79,12 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     };
 
     let begin = Instant::now();
-    let outcome = appending.until_the_end();
+    let outcome = appending.run();
     let ended = outcome.as_ref().ok().copied();
     appending.progress.finish_and_clear();
     let Appending { input, framer, mut summary, .. } = appending;
     let closed = log.close();
-    summary.took(begin.elapsed());
+    summary.set_elapsed(begin.elapsed());
     summary.durable = log.durable().0;
     (summary.read_bytes, summary.input_bytes) = (input.bytes_read(), input.size());
     let outcome = match (outcome, closed) {
@@ -114,8 +114,8 @@ enum Ended {
     Signal,
 }
 
-/// The outcome when a signal arrived before the end of the input. SIGINT means that the user gave
-/// up, and is a failure; the other signals ask a service to stop.
+/// The outcome when a signal arrived before the end of the input. SIGINT is an
+/// interruption and a failure; the other signals are the normal way to stop a service.
 fn stopped(input: &Input, unfinished: usize) -> Outcome {
     let lost = match unfinished {
         0 => String::new(),
@@ -153,10 +153,10 @@ struct Appending<'a> {
 }
 
 impl Appending<'_> {
-    fn until_the_end(&mut self) -> Result<Ended, End> {
+    fn run(&mut self) -> Result<Ended, End> {
         loop {
-            let patience = self.unresolved.then_some(PAUSE);
-            match self.input.wait(patience).map_err(End::Input)? {
+            let timeout = self.unresolved.then_some(PAUSE);
+            match self.input.wait(timeout).map_err(End::Input)? {
                 Event::Input => {
                     let got = self.input.read(self.framer.room()).map_err(End::Input)?;
                     if got == 0 {
@@ -221,8 +221,8 @@ impl Appending<'_> {
     }
 }
 
-/// Returns a progress bar, or a counter when the input size is unknown; hidden unless a terminal
-/// shows it.
+/// Returns a progress bar, or a counter when the input size is unknown; hidden unless standard
+/// error is a terminal.
 fn progress(input: &Input) -> ProgressBar {
     if !io::stderr().is_terminal() || io::stdin().is_terminal() {
         return ProgressBar::hidden();

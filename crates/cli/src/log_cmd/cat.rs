@@ -24,18 +24,18 @@ use crate::signals::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
-  # All durable records, one a line
+  # All durable records, one per line
   esker log cat ./esker-data
 
-  # From record 1000 on, with numbers and positions, and then what is still to come
+  # From record 1000 on, with numbers and positions, then new records as they become durable
   esker log cat ./esker-data --from 1000 --json --follow
 
-  # The last records of a log whose writer is at work
+  # The last records of a log that is being written
   esker log cat ./esker-data | tail -n 3
 
-Without --follow it ends at the durable mark that it read at its start. Exit status 3 at damage, after \
-printing what comes before it. A range that `esker log repair` quarantined is one line on standard \
-error, and no failure.";
+Without --follow it ends at the durable watermark that it read at its start. Exit status 3 on \
+corruption, after printing the records before it. A range that `esker log repair` quarantined is \
+reported in one line on standard error and is no failure.";
 
 /// Arguments of `esker log cat`.
 #[derive(Debug, Args)]
@@ -46,11 +46,11 @@ pub struct CatArguments {
     /// Start with the first record at or above this number [default: the oldest]
     #[arg(long, value_name = "N")]
     from: Option<u64>,
-    /// Go on with what becomes durable, until a signal comes or nobody reads any more
+    /// Print new records as they become durable, until a signal or until standard output is closed
     #[arg(long)]
     follow: bool,
-    /// One JSON object a record: seq, prev, position, and payload, or payload_b64 where it is no
-    /// text
+    /// One JSON object per record: seq, prev, position, and payload, or payload_b64 where it is not
+    /// UTF-8 text
     #[arg(long)]
     json: bool,
 }
@@ -68,7 +68,7 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     if !arguments.follow {
         let end = printer.catch_up();
         if end.is_ok() {
-            say_what_waits(&reader, dir);
+            report_unrecovered_tail(&reader, dir);
         }
         return printer.end(end, arguments);
     }
@@ -76,8 +76,8 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     let out = printer.out.get_ref().try_clone();
     let out = out.map_err(|e| Failure::of_io("open standard output", &e))?;
     std::thread::Builder::new()
-        .name("end".into())
-        .spawn(move || close_at_the_end(&reader, &stop, &out))
+        .name("close".into())
+        .spawn(move || close_at_end(&reader, &stop, &out))
         .map_err(|e| Failure::of_io("start a thread", &e))?;
     let end = printer.follow();
     printer.end(end, arguments)
@@ -85,12 +85,12 @@ pub fn run(arguments: &CatArguments) -> Outcome {
 
 /// Reports data after the durable watermark, as left by a killed writer. While a writer is alive,
 /// that data is its next commit and needs no message.
-fn say_what_waits(reader: &ReadOnlyLog, dir: &Path) {
+fn report_unrecovered_tail(reader: &ReadOnlyLog, dir: &Path) {
     let bytes = reader.unrecovered_bytes();
     if bytes > 0 && !writer_is_alive(dir) {
         complain(&format!(
             "note: {bytes} bytes after record {} are not known to be durable; the next writer to open {} \
-             keeps them or cuts them off",
+             recovers them or cuts them off",
             reader.durable(),
             dir.display()
         ));
@@ -107,14 +107,14 @@ fn writer_is_alive(dir: &Path) -> bool {
 }
 
 /// Closes the reader at a signal, or when the reader of standard output has exited.
-fn close_at_the_end(reader: &ReadOnlyLog, stop: &Stop, out: &File) {
+fn close_at_end(reader: &ReadOnlyLog, stop: &Stop, out: &File) {
     loop {
         let mut fds = [
             PollFd::new(stop, PollFlags::IN),
             PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty()),
         ];
         let _ = poll(&mut fds, None);
-        if stop.is_asked() || !fds[1].revents().is_empty() {
+        if stop.is_requested() || !fds[1].revents().is_empty() {
             return reader.close();
         }
     }
@@ -139,15 +139,15 @@ impl Printer {
     fn catch_up(&mut self) -> Result<(), End> {
         loop {
             match self.stream.try_next() {
-                Ok(Some(batch)) => self.take(&batch)?,
+                Ok(Some(batch)) => self.print_batch(&batch)?,
                 Ok(None) => return self.out.flush().map_err(End::Output),
-                Err(gap @ Error::Quarantined { .. }) => self.pass(&gap)?,
+                Err(gap @ Error::Quarantined { .. }) => self.skip(&gap)?,
                 Err(error) => return Err(End::Log(error)),
             }
         }
     }
 
-    fn print(&mut self, batch: &Batch) -> io::Result<()> {
+    fn write(&mut self, batch: &Batch) -> io::Result<()> {
         for record in batch {
             if self.json {
                 print_json(&mut self.out, &record)?;
@@ -164,21 +164,21 @@ impl Printer {
         loop {
             let next = self.catch_up().and_then(|()| self.stream.blocking_next().map_err(End::Log));
             match next {
-                Ok(batch) => self.take(&batch)?,
-                Err(End::Log(gap @ Error::Quarantined { .. })) => self.pass(&gap)?,
+                Ok(batch) => self.print_batch(&batch)?,
+                Err(End::Log(gap @ Error::Quarantined { .. })) => self.skip(&gap)?,
                 Err(End::Log(Error::Closed)) => return Ok(()),
                 Err(end) => return Err(end),
             }
         }
     }
 
-    fn take(&mut self, batch: &Batch) -> Result<(), End> {
-        self.print(batch).map_err(End::Output)?;
+    fn print_batch(&mut self, batch: &Batch) -> Result<(), End> {
+        self.write(batch).map_err(End::Output)?;
         self.printed = batch.last().or(self.printed);
         Ok(())
     }
 
-    fn pass(&mut self, gap: &Error) -> Result<(), End> {
+    fn skip(&mut self, gap: &Error) -> Result<(), End> {
         self.out.flush().map_err(End::Output)?;
         complain(&format!("note: {gap}"));
         Ok(())

@@ -20,9 +20,9 @@ pub struct Framer {
     limit: usize,
     buffer: Vec<u8>,
     /// Ends of the consumed and of the filled part of the buffer.
-    taken: usize,
+    consumed: usize,
     filled: usize,
-    /// Bytes after `taken` that are known to hold no newline.
+    /// Bytes after `consumed` that are known to hold no newline.
     searched: usize,
     records: u64,
 }
@@ -36,14 +36,14 @@ impl Framer {
     pub fn new(framing: Framing, limit: u32) -> Self {
         let limit = limit as usize;
         let buffer = Vec::new();
-        Self { framing, limit, buffer, taken: 0, filled: 0, searched: 0, records: 0 }
+        Self { framing, limit, buffer, consumed: 0, filled: 0, searched: 0, records: 0 }
     }
 
     /// Returns the buffer for the next read. Records returned before become invalid.
     pub fn room(&mut self) -> &mut [u8] {
-        self.buffer.copy_within(self.taken..self.filled, 0);
-        self.filled -= self.taken;
-        self.taken = 0;
+        self.buffer.copy_within(self.consumed..self.filled, 0);
+        self.filled -= self.consumed;
+        self.consumed = 0;
         let wanted = self.filled + READ;
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
@@ -60,7 +60,7 @@ impl Framer {
     pub fn next(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
         let found = match self.framing {
             Framing::Lines => self.next_line()?,
-            Framing::Len32 => self.next_counted()?,
+            Framing::Len32 => self.next_len32()?,
         };
         self.records += u64::from(found.is_some());
         Ok(found)
@@ -68,7 +68,7 @@ impl Framer {
 
     /// Returns the record at the end of the input: a last line without a newline.
     pub fn last(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
-        let rest = self.taken..self.filled;
+        let rest = self.consumed..self.filled;
         if rest.is_empty() {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ impl Framer {
                 rest.len()
             )));
         }
-        self.taken = self.filled;
+        self.consumed = self.filled;
         self.records += 1;
         Ok(Some(rest))
     }
@@ -91,16 +91,16 @@ impl Framer {
 
     /// Returns how many bytes were read that are no complete record.
     pub fn unfinished(&self) -> usize {
-        self.filled - self.taken
+        self.filled - self.consumed
     }
 
     fn next_line(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
-        let start = self.taken + self.searched;
+        let start = self.consumed + self.searched;
         let mut rest = &self.buffer[start..self.filled];
-        let passed = rest.skip_until(b'\n').unwrap_or(0);
-        let end = start + passed;
-        let complete = passed > 0 && self.buffer[end - 1] == b'\n';
-        let len = end - self.taken - usize::from(complete);
+        let skipped = rest.skip_until(b'\n').unwrap_or(0);
+        let end = start + skipped;
+        let complete = skipped > 0 && self.buffer[end - 1] == b'\n';
+        let len = end - self.consumed - usize::from(complete);
         if len > self.limit {
             return Err(self.too_large(&format!("more than {} bytes", self.limit), ""));
         }
@@ -108,33 +108,33 @@ impl Framer {
             self.searched = len;
             return Ok(None);
         }
-        let line = self.taken..end - 1;
-        self.taken = end;
+        let line = self.consumed..end - 1;
+        self.consumed = end;
         self.searched = 0;
         Ok(Some(line))
     }
 
-    fn next_counted(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
-        let there = &self.buffer[self.taken..self.filled];
-        let Some((length, rest)) = there.split_first_chunk::<LENGTH>() else {
+    fn next_len32(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
+        let unread = &self.buffer[self.consumed..self.filled];
+        let Some((length, rest)) = unread.split_first_chunk::<LENGTH>() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*length) as usize;
         if length > self.limit {
-            let doubt = ", or the input is not framed as len32";
-            return Err(self.too_large(&format!("a length of {length} bytes"), doubt));
+            let hint = ", or the input is not framed as len32";
+            return Err(self.too_large(&format!("a length of {length} bytes"), hint));
         }
         if rest.len() < length {
             return Ok(None);
         }
-        let start = self.taken + LENGTH;
-        self.taken = start + length;
+        let start = self.consumed + LENGTH;
+        self.consumed = start + length;
         Ok(Some(start..start + length))
     }
 
-    fn too_large(&self, size: &str, doubt: &str) -> BadFraming {
+    fn too_large(&self, size: &str, hint: &str) -> BadFraming {
         BadFraming(format!(
-            "record {} of the input has {size}; the limit is {}: raise it with --record-limit{doubt}",
+            "record {} of the input has {size}; the limit is {}: raise it with --record-limit{hint}",
             self.records + 1,
             self.limit
         ))
@@ -152,10 +152,10 @@ mod tests {
         input: &[u8],
     ) -> Vec<Result<Vec<Vec<u8>>, BadFraming>> {
         (1..=input.len().max(1))
-            .map(|piece| {
+            .map(|chunk| {
                 let mut framer = Framer::new(framing, limit);
                 let mut all = Vec::new();
-                for bytes in input.chunks(piece) {
+                for bytes in input.chunks(chunk) {
                     framer.room()[..bytes.len()].copy_from_slice(bytes);
                     framer.filled(bytes.len());
                     while let Some(record) = framer.next()? {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_count_bytes_whatever_they_are() {
+    fn len32_records_may_hold_any_bytes() {
         let input = b"\x02\0\0\0\n\n\0\0\0\0\x01\0\0\0x";
         for found in records(Framing::Len32, 2, input) {
             assert_eq!(found.unwrap(), [b"\n\n".to_vec(), vec![], b"x".to_vec()]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counted_record_that_is_cut_is_no_record() {
+    fn an_incomplete_len32_record_is_an_error() {
         for found in records(Framing::Len32, 9, b"\x03\0\0\0ab") {
             assert!(found.unwrap_err().0.contains("inside record 1"));
         }

@@ -68,20 +68,22 @@ impl Input {
         polled.is_ok() && found.contains(PollFlags::HUP) && !found.contains(PollFlags::IN)
     }
 
-    /// Waits for input or a signal, at most `patience` if given.
-    pub fn wait(&self, patience: Option<Duration>) -> io::Result<Event> {
-        if self.stop.is_asked() {
+    /// Waits for input or a signal, at most `timeout` if given.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Event> {
+        if self.stop.is_requested() {
             return Ok(Event::Stop);
         }
         let mut fds =
             [PollFd::new(&self.file, PollFlags::IN), PollFd::new(&self.stop, PollFlags::IN)];
-        let patience = patience.and_then(|time| Timespec::try_from(time).ok());
-        match poll(&mut fds, patience.as_ref()) {
+        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+        match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => Ok(Event::Pause),
             // A signal interrupted the poll; the next check reports it.
-            Err(Errno::INTR) => Ok(if self.stop.is_asked() { Event::Stop } else { Event::Pause }),
+            Err(Errno::INTR) => {
+                Ok(if self.stop.is_requested() { Event::Stop } else { Event::Pause })
+            }
             Err(errno) => Err(errno.into()),
-            Ok(_) if self.stop.is_asked() => Ok(Event::Stop),
+            Ok(_) if self.stop.is_requested() => Ok(Event::Stop),
             Ok(_) => Ok(Event::Input),
         }
     }

@@ -18,19 +18,19 @@ use crate::exit::Outcome;
 /// The commands of `esker log`.
 #[derive(Debug, Subcommand)]
 pub enum LogCommand {
-    /// Append records from standard input, creating the log where there is none
+    /// Append records from standard input; creates the log if missing
     Append(append::AppendArguments),
     /// Print the durable records; needs no lock
     Cat(cat::CatArguments),
-    /// Say what a log holds; needs no lock
+    /// Summarize a log; needs no lock
     Stat(stat::StatArguments),
-    /// Read and check every byte; exit status 3 at damage
+    /// Read and check every byte; exit status 3 on corruption
     Verify(verify::VerifyArguments),
-    /// Put damaged units aside and keep the rest
+    /// Quarantine corrupt commit units and keep the rest
     Repair(repair::RepairArguments),
-    /// Drop the oldest records
+    /// Remove the oldest records
     Truncate(truncate::TruncateArguments),
-    /// Measure appending, reading and opening, beside the floor of this machine
+    /// Benchmark appending, reading and opening, next to the hardware floor of this machine
     Bench(Box<bench::LogBenchArguments>),
     /// Build a log for a benchmark that kills its builder
     #[command(hide = true)]

@@ -12,14 +12,14 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  # Look first
+  # Check first
   esker log verify ./esker-data
 
-  # Put the damaged units aside; the bytes are kept under ./esker-data/quarantine
+  # Quarantine the corrupt units; their bytes are kept in ./esker-data/quarantine
   esker log repair ./esker-data
 
-It takes the lock. At most the damaged commit unit is lost; `esker log cat` then prints what is left, \
-with one line on standard error for each range that is gone. A sound log is left as it is.";
+It takes the lock. At most the corrupt commit unit is lost; `esker log cat` then prints the remaining \
+records, with one line on standard error for each quarantined range. A valid log is not changed.";
 
 /// Arguments of `esker log repair`.
 #[derive(Debug, Args)]
@@ -55,21 +55,21 @@ fn first_kept(dir: &Path, repaired: &Repaired) -> Outcome<Option<Seq>> {
 }
 
 fn repaired_json(repaired: &Repaired) -> Value {
-    let aside = |aside: &QuarantinedRange| {
+    let range_json = |range: &QuarantinedRange| {
         json!({
-            "file": aside.file.to_string_lossy(),
-            "offset": aside.offset,
-            "bytes": aside.bytes,
-            "kept_in": aside.kept_in.as_ref().map(|path| path.to_string_lossy()),
-            "from": aside.from.0,
-            "to": aside.to.0,
+            "file": range.file.to_string_lossy(),
+            "offset": range.offset,
+            "bytes": range.bytes,
+            "kept_in": range.kept_in.as_ref().map(|path| path.to_string_lossy()),
+            "from": range.from.0,
+            "to": range.to.0,
         })
     };
     json!({
         "repaired": repaired.manifest_rebuilt || !repaired.quarantined.is_empty(),
         "manifest": repaired.manifest_rebuilt,
         "may_be_truncated": repaired.may_be_truncated.map(|(from, to)| [from.0, to.0]),
-        "aside": repaired.quarantined.iter().map(aside).collect::<Vec<_>>(),
+        "aside": repaired.quarantined.iter().map(range_json).collect::<Vec<_>>(),
     })
 }
 
@@ -79,12 +79,12 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
         text += "the manifest was rebuilt from the segments\n";
         if let Some(first) = first {
             text += &format!(
-                "the log begins with record {first}; those before were truncated, or are lost\n"
+                "the log begins with record {first}; earlier records were truncated or are lost\n"
             );
         }
         if let Some((from, to)) = repaired.may_be_truncated {
             text += &format!(
-                "records above {from} up to {to} may have been truncated before, and can be read again\n"
+                "records above {from} up to {to} may have been truncated before and are readable again\n"
             );
         }
     }
@@ -92,7 +92,7 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
         let file = file.display();
         let _ = match kept_in {
             Some(_) => write!(text, "quarantined {bytes} bytes of {file} from byte {offset} on: "),
-            None => write!(text, "nothing is left of {file} from byte {offset} on: "),
+            None => write!(text, "{file} ends at byte {offset}: "),
         };
         let _ = match from < to {
             true => write!(text, "the records above {from} up to {to} are lost"),

@@ -1,4 +1,4 @@
-//! `esker log stat`: what a log holds, without taking its lock and without reading all of it.
+//! `esker log stat`: a summary of a log, without taking its lock and without reading all of it.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -15,8 +15,8 @@ Examples:
   esker log stat ./esker-data
   esker log stat ./esker-data --json | jq .durable
 
-It runs beside a writer. It looks at every segment's header and footer, and not at every record: that \
-is `esker log verify`. Exit status 3 when that look met damage.";
+It runs beside a writer. It reads the header and footer of every segment, not every record: for that, \
+use `esker log verify`. Exit status 3 when it found corruption.";
 
 /// Arguments of `esker log stat`.
 #[derive(Debug, Args)]
@@ -29,13 +29,13 @@ pub struct StatArguments {
     json: bool,
 }
 
-/// Prints what the log holds.
+/// Prints the summary.
 pub fn run(arguments: &StatArguments) -> Outcome {
     let dir = &arguments.dir;
     let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
     let metadata = reader.metadata();
     let (records, bytes) = reader.stored();
-    let damage = reader.corruption();
+    let corruption = reader.corruption();
     if arguments.json {
         output::print_json(&json!({
             "dir": dir.to_string_lossy(),
@@ -49,7 +49,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             "bytes": bytes,
             "closed_cleanly": reader.is_closed_cleanly(),
             "unrecovered_bytes": reader.unrecovered_bytes(),
-            "damage": damage.as_ref().map(super::verify::damage_json),
+            "damage": corruption.as_ref().map(super::verify::corruption_json),
         }))?;
     } else {
         let mut text = String::new();
@@ -61,28 +61,28 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         row("session", &metadata.session);
         row("records", &records);
         row("oldest", &reader.oldest());
-        match damage {
+        match corruption {
             None => row("durable", &reader.durable()),
             Some(_) => row(
                 "durable",
-                &format_args!("{} or more: the look ended at the damage", reader.durable()),
+                &format_args!("{} or more: reading stopped at the corruption", reader.durable()),
             ),
         }
         row("position", &reader.position());
         row("segments", &metadata.segments);
         row("bytes", &bytes);
-        let left = match (reader.is_closed_cleanly(), reader.unrecovered_bytes()) {
+        let shutdown = match (reader.is_closed_cleanly(), reader.unrecovered_bytes()) {
             (true, _) => "closed cleanly".to_owned(),
             (false, 0) => "open, or not closed".to_owned(),
             (false, more) => format!(
-                "open, or not closed; {more} bytes behind the durable mark wait for the next opening"
+                "open, or not closed; {more} bytes after the durable watermark, not yet recovered"
             ),
         };
-        row("left", &left);
+        row("shutdown", &shutdown);
         output::print(&text)?;
     }
-    match damage {
-        Some(damage) => Err(Failure::of_log(&esker_log::Error::Corrupted(damage), dir)),
+    match corruption {
+        Some(corruption) => Err(Failure::of_log(&esker_log::Error::Corrupted(corruption), dir)),
         None => Ok(()),
     }
 }

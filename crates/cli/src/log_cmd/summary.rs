@@ -53,7 +53,7 @@ impl Summary {
     }
 
     /// Sets the elapsed time.
-    pub fn took(&mut self, time: Duration) {
+    pub fn set_elapsed(&mut self, time: Duration) {
         self.seconds = (time.as_secs_f64() * 1e6).round() / 1e6;
     }
 

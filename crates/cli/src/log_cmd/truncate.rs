@@ -1,4 +1,4 @@
-//! `esker log truncate`: drops the oldest records, durably.
+//! `esker log truncate`: removes the oldest records, durably.
 
 use std::path::PathBuf;
 
@@ -12,11 +12,11 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  # Drop every record below number 1000000
+  # Remove every record below number 1000000
   esker log truncate ./esker-data --before 1000000
 
-It takes the lock. The space of whole segments is freed; what is below N in the segment that holds N \
-cannot be read any more, and goes with that segment.";
+It takes the lock. Space is freed in whole segments. Records below N in the segment that contains N \
+are no longer readable; their space is freed with that segment.";
 
 /// Arguments of `esker log truncate`.
 #[derive(Debug, Args)]
@@ -24,7 +24,7 @@ cannot be read any more, and goes with that segment.";
 pub struct TruncateArguments {
     /// The log's directory
     dir: PathBuf,
-    /// The number of the first record that stays
+    /// The number of the first record to keep
     #[arg(long, value_name = "N")]
     before: u64,
     /// Print one JSON object
@@ -42,7 +42,7 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
     let closed = log.close();
     truncated.and(closed).map_err(|error| match error {
         esker_log::Error::NotFound { .. } => Failure::failed(format!(
-            "cannot drop every record before {before}: the log ends with record {}",
+            "cannot remove every record before {before}: the log ends with record {}",
             log.durable()
         )),
         error => Failure::of_log(&error, dir),

@@ -41,11 +41,11 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     }
     match report.corruption.len() {
         0 => Ok(()),
-        places => Err(Failure::damaged(format!(
-            "{} is corrupt in {places} {}, first in {} at byte {}; run `esker log repair {}` to quarantine \
+        count => Err(Failure::corrupt(format!(
+            "{} is corrupt in {count} {}, first in {} at byte {}; run `esker log repair {}` to quarantine \
              the corruption",
             dir.display(),
-            if places == 1 { "place" } else { "places" },
+            if count == 1 { "place" } else { "places" },
             report.corruption[0].file.display(),
             report.corruption[0].offset,
             dir.display(),
@@ -54,12 +54,12 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
 }
 
 /// Converts one corruption to JSON.
-pub fn damage_json(damage: &Corruption) -> Value {
+pub fn corruption_json(corruption: &Corruption) -> Value {
     json!({
-        "file": damage.file.to_string_lossy(),
-        "offset": damage.offset,
-        "after": damage.after.0,
-        "what": damage.what,
+        "file": corruption.file.to_string_lossy(),
+        "offset": corruption.offset,
+        "after": corruption.after.0,
+        "what": corruption.what,
     })
 }
 
@@ -74,7 +74,7 @@ fn report_json(report: &VerifyReport) -> Value {
         "after": report.after.0,
         "last": report.last.0,
         "claimed": report.durable_bound.0,
-        "damage": report.corruption.iter().map(damage_json).collect::<Vec<_>>(),
+        "damage": report.corruption.iter().map(corruption_json).collect::<Vec<_>>(),
         "quarantined": report.quarantined.iter().map(gap).collect::<Vec<_>>(),
     })
 }
@@ -87,8 +87,8 @@ fn report_text(report: &VerifyReport) -> String {
     for (from, to) in &report.quarantined {
         let _ = writeln!(text, "quarantined: the records above {from} up to {to}");
     }
-    for damage in &report.corruption {
-        let _ = writeln!(text, "{damage}");
+    for corruption in &report.corruption {
+        let _ = writeln!(text, "{corruption}");
     }
     if report.corruption.is_empty() {
         text += "sound\n";

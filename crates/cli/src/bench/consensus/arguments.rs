@@ -1,4 +1,4 @@
-//! What `esker consensus bench` takes, and the options that come of it.
+//! Arguments of `esker consensus bench`, converted to options of the library.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ Examples:
   esker consensus bench
   esker consensus bench --json --only accept,recover --dir /data/bench
 
-Works in memory are timed as a whole, and every 16th operation by itself. What was written is read back \
-and compared. The floor of this machine is sampled before, during and after.";
+Latencies of works in memory are sampled: every 16th operation. Written data is read back and compared. \
+The hardware floor is sampled before, during and after the run.";
 
-/// What can be measured.
+/// The works, as typed on the command line.
 pub const WORKS: [&str; 8] = [
     "accept",
     "accept-commit",
@@ -34,7 +34,7 @@ pub const BALLOT: Ballot = Ballot::new(1, 1);
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ConsensusBenchArguments {
-    /// Measure these alone: accept, accept-commit, read-committed, read-uncommitted, scan-1000,
+    /// Run only these: accept, accept-commit, read-committed, read-uncommitted, scan-1000,
     /// durable-accept-commit, batch-commit-100, recover
     #[arg(long, value_delimiter = ',', value_name = "WORK,..", value_parser = WORKS)]
     pub only: Vec<String>,
@@ -44,20 +44,20 @@ pub struct ConsensusBenchArguments {
     /// The length of each timed part of the durable works [default: 2]
     #[arg(long, value_name = "N", conflicts_with = "count", value_parser = quantity::seconds)]
     pub seconds: Option<f64>,
-    /// The operations of each timed part, rounded to what the work does at once [default: what
-    /// suits the work]
+    /// The operations of each timed part, rounded to the batch of the work [default: depends on
+    /// the work]
     #[arg(long, value_name = "N", value_parser = quantity::count)]
     pub count: Option<u64>,
     /// Entries in the log that is opened
     #[arg(long, value_name = "N", default_value = "5000000", value_parser = quantity::count)]
     pub entries: u64,
-    /// Where to work; made, and removed at the end
+    /// Working directory; created, and removed at the end
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Leave the logs in --dir at the end
+    /// Keep the logs in --dir
     #[arg(long)]
     pub keep: bool,
-    /// Print one JSON object a figure, and nothing else, on standard output
+    /// Print one JSON object per figure, and nothing else, on standard output
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -65,12 +65,12 @@ pub struct ConsensusBenchArguments {
 }
 
 impl ConsensusBenchArguments {
-    /// The defaults, but for what was asked for.
+    /// Returns the defaults, changed by flags.
     pub fn options(&self, mode: Mode, sync_on_commit: bool) -> Options {
         consensus_options(&self.writing, mode, sync_on_commit)
     }
 
-    /// The parameters that every figure carries.
+    /// Returns the parameters that every figure reports.
     pub fn params(&self, options: &Options) -> Map<String, Value> {
         let mut params = Map::new();
         let mode = if options.mode == Mode::Durable { "durable" } else { "volatile" };
@@ -88,14 +88,14 @@ impl ConsensusBenchArguments {
     }
 }
 
-/// How the log reaches its disk, as the flags were resolved.
-pub fn circumstances(params: &mut Map<String, Value>, log: &esker_log::LogStats) {
+/// Adds the disk and its modes, as the log resolved the flags.
+pub fn insert_disk(params: &mut Map<String, Value>, log: &esker_log::LogStats) {
     params.insert("disk".into(), json!(log.disk));
     params.insert("direct".into(), json!(log.direct));
     params.insert("dsync".into(), json!(log.dsync));
 }
 
-/// The options that the flags for writing ask for.
+/// Returns the options that the flags for writing set.
 pub fn consensus_options(writing: &WritingArguments, mode: Mode, sync_on_commit: bool) -> Options {
     let log = writing.options();
     let mut options = Options::on(log.disk);

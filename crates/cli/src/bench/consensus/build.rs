@@ -1,5 +1,5 @@
-//! The process that builds a log for `consensus/recover`, and that is killed in the middle of its
-//! work when that is what is measured.
+//! The child process that builds a log for `consensus/recover`. For the figure after a kill, the
+//! parent kills it while it writes.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::Args;
 use esker_consensus::{ConsensusLog, Mode};
 
 use super::arguments::{BALLOT, consensus_options};
-use super::compare::value_of;
+use super::compare::stamp_value;
 use crate::bench::arguments::After;
 use crate::exit::{Failure, Outcome};
 use crate::log_options::WritingArguments;
@@ -29,9 +29,9 @@ pub struct ConsensusBuildArguments {
     writing: WritingArguments,
 }
 
-/// Accepts and commits, says how many, and closes the log, or writes promises until it is killed.
+/// Accepts and commits, prints how many, and closes the log, or writes promises until it is killed.
 pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
-    // Ends with the process that wants the log.
+    // Exits when the parent exits.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(crate::exit::Status::Failed as i32);
@@ -42,7 +42,7 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
     let mut value = vec![0; arguments.size as usize];
     let mut last = None;
     for slot in 0..arguments.entries {
-        value_of(slot, &mut value);
+        stamp_value(slot, &mut value);
         let accepted = log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait());
         last = Some(accepted.and_then(|()| log.commit(slot, BALLOT)).map_err(reported)?);
     }

@@ -1,4 +1,4 @@
-//! What a slot's value is, and whether it is that.
+//! The expected value of each slot, and the comparison with what was read.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,9 +8,9 @@ use esker_consensus::ConsensusLog;
 use super::timed::Bench;
 use crate::exit::{Failure, Outcome};
 
-/// Makes a value that of a slot: its number at both ends, so that making it takes nothing of what
-/// is timed. The rest is as it was.
-pub fn value_of(slot: u64, value: &mut [u8]) {
+/// Stamps both ends of a value with its slot and leaves the rest unchanged: cheap enough to run
+/// inside the timed part.
+pub fn stamp_value(slot: u64, value: &mut [u8]) {
     let stamp = slot.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
     let len = value.len();
     let stamped = len.min(stamp.len());
@@ -26,15 +26,17 @@ impl Bench<'_> {
             .map_err(|error| Failure::of_consensus(&error, &self.dir))?;
         let mut value = vec![0; self.arguments.size as usize];
         for (entry, slot) in entries.iter().zip(0..) {
-            value_of(slot, &mut value);
+            stamp_value(slot, &mut value);
             if entry.slot() != slot || entry.value() != value {
-                return Err(Failure::failed(format!("slot {slot} is not as it was written")));
+                return Err(Failure::failed(format!(
+                    "slot {slot} was read and differs from what was written"
+                )));
             }
         }
         if entries.len() as u64 == count {
             return Ok(());
         }
-        Err(Failure::failed(format!("{} of {count} entries are there", entries.len())))
+        Err(Failure::failed(format!("read {} of {count} entries", entries.len())))
     }
 
     pub fn compare_committed(&self, log: &ConsensusLog, count: u64) -> Outcome {
@@ -42,21 +44,21 @@ impl Bench<'_> {
         if seen == count {
             return Ok(());
         }
-        Err(Failure::failed(format!("{seen} of {count} commits are there")))
+        Err(Failure::failed(format!("read {seen} of {count} commits")))
     }
 
-    /// Compares every committed value; how many there are.
+    /// Compares every committed value. Returns their number.
     pub fn compare_all(&self, log: &ConsensusLog) -> Outcome<u64> {
         compare(log, self.arguments.size as usize, &self.dir)
     }
 }
 
-/// Compares every committed value with what it should be; how many there are.
+/// Compares every committed value with the expected one. Returns their number.
 pub fn compare(log: &ConsensusLog, size: usize, dir: &Path) -> Outcome<u64> {
     let mut value = vec![0; size];
     let (mut seen, mut wrong) = (0, None);
     log.replay_from(0, |entry| {
-        value_of(entry.slot(), &mut value);
+        stamp_value(entry.slot(), &mut value);
         seen += 1;
         if entry.value() == value {
             return ControlFlow::Continue(());
@@ -66,7 +68,9 @@ pub fn compare(log: &ConsensusLog, size: usize, dir: &Path) -> Outcome<u64> {
     })
     .map_err(|error| Failure::of_consensus(&error, dir))?;
     match wrong {
-        Some(slot) => Err(Failure::failed(format!("slot {slot} is not as it was written"))),
+        Some(slot) => {
+            Err(Failure::failed(format!("slot {slot} was read and differs from what was written")))
+        }
         None => Ok(seen),
     }
 }

@@ -8,16 +8,16 @@ use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
 use super::arguments::BALLOT;
-use super::compare::value_of;
+use super::compare::stamp_value;
 use super::timed::{Bench, Measured};
 use crate::bench::load::callers::WORKERS;
 use crate::bench::measure::latency::Latencies;
-use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::exit::{Failure, Outcome};
 
 impl Bench<'_> {
-    /// How long a durable work runs: so many operations, or so long.
-    fn until(&self, each: u64) -> (u64, Duration) {
+    /// Returns the limits of a durable work: rounds of `each` operations, and time.
+    fn limits(&self, each: u64) -> (u64, Duration) {
         match self.arguments.count {
             Some(count) => ((count / each).max(1), Duration::MAX),
             None => {
@@ -32,9 +32,9 @@ impl Bench<'_> {
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open(&format!("durable-{callers}"), options.clone())?;
         let runtime = runtime()?;
-        let (most, span) = self.until(callers);
+        let (max_rounds, max_time) = self.limits(callers);
         let size = self.arguments.size as usize;
-        let mark = Mark::now();
+        let snapshot = Snapshot::now();
         resources::reset_peak();
         let begin = Instant::now();
         let outcome = runtime.block_on(async {
@@ -45,13 +45,13 @@ impl Bench<'_> {
                         let mut latencies = Latencies::new();
                         let mut value = vec![0; size];
                         let mut done = 0;
-                        while done < most && begin.elapsed() < span {
+                        while done < max_rounds && begin.elapsed() < max_time {
                             let slot = done * callers + caller;
-                            value_of(slot, &mut value);
-                            let one = Instant::now();
+                            stamp_value(slot, &mut value);
+                            let start = Instant::now();
                             log.accept(slot, BALLOT, &value)?.await?;
                             log.commit(slot, BALLOT)?.await?;
-                            latencies.add(one.elapsed());
+                            latencies.add(start.elapsed());
                             done += 1;
                         }
                         Ok::<_, Error>((latencies, done))
@@ -67,19 +67,19 @@ impl Bench<'_> {
             Ok(all)
         });
         let time = begin.elapsed();
-        let used = Used { resident: resources::peak(), ..mark.used() };
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
         let (latencies, ops) =
             outcome.map_err(|error: Error| Failure::of_consensus(&error, &dir))?;
         let count = log.committed_range().map_or(0, |range| range.count);
         if count != ops {
-            return Err(Failure::failed(format!("{count} of {ops} commits are there")));
+            return Err(Failure::failed(format!("read {count} of {ops} commits")));
         }
         self.compare_all(&log)?;
         let syncs = log.stats().log_stats.syncs;
-        let below = self.end(&log, &dir)?;
+        let metadata = self.end(&log, &dir)?;
         let mut measured = self.measured(
             "consensus/durable-accept-commit",
-            (&options, &below),
+            (&options, &metadata),
             callers as usize,
             ops,
             (time, latencies, used),
@@ -96,24 +96,24 @@ impl Bench<'_> {
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("batch", options.clone())?;
         let reported = |error| Failure::of_consensus(&error, &dir);
-        let (most, span) = self.until(BATCH);
+        let (max_rounds, max_time) = self.limits(BATCH);
         let size = self.arguments.size as usize;
         let mut latencies = Latencies::new();
         let (mut time, mut rounds, mut syncs) = (Duration::ZERO, 0, 0);
-        let (begin, mark) = (Instant::now(), Mark::now());
+        let (begin, snapshot) = (Instant::now(), Snapshot::now());
         resources::reset_peak();
-        while rounds < most && begin.elapsed() < span {
+        while rounds < max_rounds && begin.elapsed() < max_time {
             let slots = rounds * BATCH..(rounds + 1) * BATCH;
             let mut values = vec![vec![0; size]; BATCH as usize];
-            slots.clone().zip(&mut values).for_each(|(slot, value)| value_of(slot, value));
+            slots.clone().zip(&mut values).for_each(|(slot, value)| stamp_value(slot, value));
             let pairs: Vec<_> = slots.clone().zip(values.iter().map(Vec::as_slice)).collect();
             log.accept_batch(BALLOT, &pairs).and_then(|ticket| ticket.wait()).map_err(reported)?;
-            let marks: Vec<_> = slots.map(|slot| (slot, BALLOT)).collect();
+            let commits: Vec<_> = slots.map(|slot| (slot, BALLOT)).collect();
             let before = log.stats().log_stats.syncs;
-            let one = Instant::now();
-            let done = log.commit_batch(&marks).map_err(reported)?;
+            let start = Instant::now();
+            let done = log.commit_batch(&commits).map_err(reported)?;
             done.ticket.wait().map_err(reported)?;
-            let took = one.elapsed();
+            let took = start.elapsed();
             latencies.add(took);
             time += took;
             syncs += log.stats().log_stats.syncs - before;
@@ -122,12 +122,12 @@ impl Bench<'_> {
                 result.map_err(reported)?;
             }
         }
-        let used = Used { resident: resources::peak(), ..mark.used() };
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
         self.compare_committed(&log, rounds * BATCH)?;
-        let below = self.end(&log, &dir)?;
+        let metadata = self.end(&log, &dir)?;
         let outcome = (time, latencies, used);
         let bench = "consensus/batch-commit-100";
-        let mut measured = self.measured(bench, (&options, &below), 1, rounds * BATCH, outcome);
+        let mut measured = self.measured(bench, (&options, &metadata), 1, rounds * BATCH, outcome);
         measured.params.insert("commits".into(), json!(BATCH));
         measured.params.insert("batches".into(), json!(rounds));
         measured.params.insert("syncs".into(), json!(syncs));

@@ -1,8 +1,7 @@
-//! `esker consensus bench`: one figure for each operation, beside the floor of the same run.
+//! `esker consensus bench`: one figure per operation, with the hardware floor of the same run.
 //!
-//! Every work gets a log of its own, and compares everything that it wrote, or read, with what it
-//! should be. Only accepting is warmed up; elsewhere memory that is touched for the first time
-//! counts.
+//! Every work has its own log and compares everything that it wrote or read with the expected
+//! values. Only `accept` is warmed up; the other works include first-touch page faults.
 
 mod arguments;
 mod build;
@@ -20,7 +19,7 @@ use crate::bench::machine::floor::Floor;
 use crate::bench::workdir::Workdir;
 use crate::exit::Outcome;
 
-/// Measures, reads back, prints.
+/// Runs the requested works, compares, prints.
 pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let mut floor = Floor::prepare(&workdir.floor())?;

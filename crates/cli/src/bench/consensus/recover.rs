@@ -1,8 +1,8 @@
 //! `consensus/recover`: how long opening takes, after a clean close and after a kill.
 //!
-//! Another process builds the log. It is killed with SIGKILL in the middle of writing promises, so
-//! that the log has exactly the entries that were asked for, and every one has to be there. Opening
-//! mends what a kill left: so each opening after a kill is of a copy.
+//! A child process builds the log. It is killed with SIGKILL while it writes promises, so that the
+//! log has exactly the requested entries, all of which must be recovered. Opening repairs the state
+//! after a kill; each opening after a kill therefore uses a copy.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -14,21 +14,21 @@ use esker_consensus::{ConsensusLog, Mode};
 use esker_log::PriorShutdown;
 use serde_json::{Value, json};
 
-use super::arguments::{ConsensusBenchArguments, circumstances};
+use super::arguments::{ConsensusBenchArguments, insert_disk};
 use super::compare::compare;
 use crate::bench::arguments::After;
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::latency::Latencies;
-use crate::bench::measure::resources::{self, Mark, Used};
-use crate::bench::page_cache::forget_pages;
+use crate::bench::measure::resources::{self, Snapshot, Used};
+use crate::bench::page_cache::drop_cached_pages;
 use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome};
 
-/// How often each opening is measured.
-const TIMES: u64 = 3;
+/// Measurements of each opening.
+const ROUNDS: u64 = 3;
 
-/// Builds, kills or closes, opens, reads back, prints.
+/// Builds, kills or closes, opens, compares, prints.
 pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut Floor) -> Outcome {
     for after in [After::Close, After::Kill] {
         let built = workdir.log().join(format!("recover-{}", after.name()));
@@ -38,41 +38,41 @@ pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut F
             (Latencies::new(), Duration::ZERO, Used::default());
         let (mut cold, mut replayed) = (true, Vec::new());
         let mut params = arguments.params(&options);
-        for round in 0..TIMES {
+        for round in 0..ROUNDS {
             let dir = match after {
                 After::Close => built.clone(),
                 After::Kill => copy(&built)?,
             };
-            cold &= forget_pages(&dir);
+            cold &= drop_cached_pages(&dir);
             resources::reset_peak();
-            let (begin, mark) = (Instant::now(), Mark::now());
+            let (begin, snapshot) = (Instant::now(), Snapshot::now());
             let log = ConsensusLog::open(&dir, options.clone())
                 .map_err(|e| Failure::of_consensus(&e, &dir))?;
             let took = begin.elapsed();
-            used = used.and(Used { resident: resources::peak(), ..mark.used() });
+            used = used.and(Used { resident: resources::peak(), ..snapshot.used() });
             latencies.add(took);
             time += took;
             let stats = log.stats();
             replayed.push(stats.since_checkpoint);
-            circumstances(&mut params, &stats.log_stats);
+            insert_disk(&mut params, &stats.log_stats);
             params.insert("disk_bytes".into(), json!(stats.log.disk_bytes));
             let expected =
                 if after == After::Close { PriorShutdown::Clean } else { PriorShutdown::Unclean };
             if log.recovery().prior_shutdown != expected {
                 return Err(Failure::failed(format!(
-                    "the log was found {:?}",
+                    "the shutdown before this opening was {:?} instead of {expected:?}",
                     log.recovery().prior_shutdown
                 )));
             }
-            let there = log.committed_range().map_or(0, |range| range.count);
-            if there != arguments.entries {
-                return Err(Failure::damaged(format!(
-                    "{there} of {} durable commits are there after the {}",
+            let recovered = log.committed_range().map_or(0, |range| range.count);
+            if recovered != arguments.entries {
+                return Err(Failure::corrupt(format!(
+                    "recovered {recovered} of {} durable commits after the {}",
                     arguments.entries,
                     after.name()
                 )));
             }
-            if round + 1 == TIMES && compare(&log, arguments.size as usize, &dir)? != there {
+            if round + 1 == ROUNDS && compare(&log, arguments.size as usize, &dir)? != recovered {
                 return Err(Failure::failed("fewer values were read back than were committed"));
             }
             log.close().map_err(|error| Failure::of_consensus(&error, &dir))?;
@@ -86,12 +86,12 @@ pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut F
         };
         put("after", json!(after.name()));
         put("entries", json!(arguments.entries));
-        put("openings", json!(TIMES));
+        put("openings", json!(ROUNDS));
         put("records_replayed", json!(replayed));
         put("threads", json!(1));
         put("page_cache", json!(if cold { "segments dropped by advice" } else { "kept" }));
-        put("ops", json!("entries that are there after each opening"));
-        let entries = TIMES * arguments.entries;
+        put("ops", json!("entries recovered by each opening"));
+        let entries = ROUNDS * arguments.entries;
         Figure {
             params: Value::Object(params),
             open_ms: Some(latencies.quantile_us(0.5) / 1e3),
@@ -114,7 +114,7 @@ fn remove(dir: &Path) -> Outcome {
     std::fs::remove_dir_all(dir).map_err(reported)
 }
 
-/// The log once more, beside it.
+/// Copies the log to a directory next to it.
 fn copy(built: &Path) -> Outcome<PathBuf> {
     let dir = built.with_extension("copy");
     let reported = |error| Failure::of_io(format_args!("copy {}", built.display()), &error);
@@ -122,7 +122,7 @@ fn copy(built: &Path) -> Outcome<PathBuf> {
     for entry in std::fs::read_dir(built).map_err(reported)? {
         let entry = entry.map_err(reported)?;
         std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(reported)?;
-        // What is dirty cannot be dropped from the page cache.
+        // Dirty pages cannot be dropped from the page cache.
         File::open(dir.join(entry.file_name()))
             .and_then(|file| file.sync_all())
             .map_err(reported)?;
@@ -130,7 +130,7 @@ fn copy(built: &Path) -> Outcome<PathBuf> {
     Ok(dir)
 }
 
-/// Has another process commit what was asked for, durably, and end as it shall.
+/// Runs the child process that commits the requested entries durably and then ends as `then` says.
 fn build(arguments: &ConsensusBenchArguments, dir: &Path, then: After) -> Outcome {
     let failed = |what: &str| Failure::failed(format!("the process that builds the log {what}"));
     let of_io = |error: &std::io::Error| Failure::of_io("start the builder", error);
@@ -149,15 +149,15 @@ fn build(arguments: &ConsensusBenchArguments, dir: &Path, then: After) -> Outcom
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| of_io(&error))?;
-    // Held until the end: the builder ends when this is closed.
-    let _leash = child.stdin.take();
-    let Some(out) = child.stdout.take() else { return Err(failed("has no output")) };
+    // The builder exits when this is closed.
+    let _stdin = child.stdin.take();
+    let Some(out) = child.stdout.take() else { return Err(failed("has no standard output")) };
     let mut line = String::new();
-    let reported = BufReader::new(out).read_line(&mut line);
-    if reported.ok().and_then(|_| line.trim().parse().ok()) != Some(arguments.entries) {
+    let read = BufReader::new(out).read_line(&mut line);
+    if read.ok().and_then(|_| line.trim().parse().ok()) != Some(arguments.entries) {
         let _ = child.kill();
         let _ = child.wait();
-        return Err(failed("ended early"));
+        return Err(failed("exited early"));
     }
     if then == After::Kill {
         std::thread::sleep(Duration::from_millis(10));

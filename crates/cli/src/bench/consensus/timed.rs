@@ -1,4 +1,4 @@
-//! A log for each work, work that is timed on some threads, and the figure that comes of it.
+//! Runs one work on its own log: opens the log, times the work on some threads, prints the figure.
 
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -8,24 +8,24 @@ use esker_consensus::{ConsensusLog, Error, Options};
 use esker_log::LogStats;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{ConsensusBenchArguments, circumstances};
+use super::arguments::{ConsensusBenchArguments, insert_disk};
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::latency::Latencies;
-use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::exit::{Failure, Outcome};
 
-/// One operation of so many is timed by itself.
-const EVERY: u64 = 16;
+/// The latency of one in this many operations is recorded.
+const TIMED_EVERY: u64 = 16;
 
-/// What the works share.
+/// State that all works share.
 pub struct Bench<'a> {
     pub arguments: &'a ConsensusBenchArguments,
     pub dir: PathBuf,
     pub floor: Floor,
 }
 
-/// A timed part.
+/// The result of a timed part.
 pub struct Measured {
     bench: &'static str,
     pub params: Map<String, Value>,
@@ -36,7 +36,7 @@ pub struct Measured {
     used: Used,
 }
 
-/// What a thread or task does, and how long each part of it took.
+/// The times of one thread.
 #[derive(Default)]
 struct Part {
     begin: Option<Instant>,
@@ -67,17 +67,17 @@ impl Bench<'_> {
 
     /// Closes the log and removes it. Returns its metadata from before.
     pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<LogStats> {
-        let reported = log.stats().log_stats;
+        let stats = log.stats().log_stats;
         log.close().map_err(|error| Failure::of_consensus(&error, dir))?;
         if !self.arguments.keep {
             std::fs::remove_dir_all(dir).map_err(|error| {
                 Failure::of_io(format_args!("remove {}", dir.display()), &error)
             })?;
         }
-        Ok(reported)
+        Ok(stats)
     }
 
-    /// Runs the same work on some threads, on slots of their own, and times it.
+    /// Runs the work on some threads, each on its own slots, and times it.
     pub fn timed(
         &self,
         threads: usize,
@@ -86,7 +86,7 @@ impl Bench<'_> {
     ) -> Outcome<(Duration, Latencies, Used)> {
         let barrier = Barrier::new(threads);
         resources::reset_peak();
-        let mark = Mark::now();
+        let snapshot = Snapshot::now();
         let parts: Vec<Result<Part, Error>> = std::thread::scope(|scope| {
             let running: Vec<_> = (0..threads as u64)
                 .map(|thread| {
@@ -98,7 +98,7 @@ impl Bench<'_> {
                         let begin = Instant::now();
                         for n in 0..each {
                             let slot = n * threads as u64 + thread;
-                            if n % EVERY == 0 {
+                            if n % TIMED_EVERY == 0 {
                                 let begin = Instant::now();
                                 work(&mut value, slot)?;
                                 latencies.add(begin.elapsed());
@@ -113,7 +113,7 @@ impl Bench<'_> {
                 .collect();
             running.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Closed))).collect()
         });
-        let used = Used { resident: resources::peak(), ..mark.used() };
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
         let mut all = Latencies::new();
         let (mut begin, mut end) = (None, None);
         for part in parts {
@@ -137,7 +137,7 @@ impl Bench<'_> {
         (time, latencies, used): (Duration, Latencies, Used),
     ) -> Measured {
         let mut params = self.arguments.params(options);
-        circumstances(&mut params, log);
+        insert_disk(&mut params, log);
         params.insert("threads".into(), json!(threads));
         params.insert("count".into(), json!(ops));
         let bytes = ops * u64::from(self.arguments.size);

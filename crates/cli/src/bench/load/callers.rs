@@ -1,8 +1,8 @@
 //! The concurrent callers of a benchmark, as async tasks or as threads.
 //!
-//! A crew works in slices, so that the floor can be sampled between them. A slice begins when every
-//! caller stands ready, and ends when the last has its answer and a flush went through: all of that
-//! is timed. Nothing in the loops allocates, so that every allocation counted is the engine's.
+//! Callers run in slices, so that the floor can be sampled between them. A slice starts when all
+//! callers are ready, and ends after the last call returned and a barrier resolved: all of that is
+//! timed. The loops do not allocate, so that every counted allocation is the engine's.
 
 use std::sync::{Arc, Barrier, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::per_thread::PerThread;
-use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::records::payload::{Payload, Recipe};
 use crate::exit::{Failure, Outcome};
 
-/// Callers that do not wait time every so many-th call, because two looks at the clock cost as
-/// much.
+/// Pipelined callers record the latency of one in this many calls: reading the clock costs as much
+/// as a call.
 pub const TIMED_EVERY: u64 = 16;
-/// Async callers that never have to wait let others run after so many calls.
+/// Pipelined async callers yield after this many calls.
 const YIELD_EVERY: u64 = 64;
 /// Threads that run the async callers.
 pub const WORKERS: usize = 2;
@@ -32,7 +32,7 @@ pub struct Work {
     pub batch: u32,
     pub blocking: bool,
     pub pipelined: bool,
-    /// Between the calls of a caller.
+    /// The pause between the calls of a caller.
     pub delay: Duration,
 }
 
@@ -44,7 +44,7 @@ pub enum Until {
     Records(u64),
 }
 
-/// What a slice did.
+/// The result of a slice.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Slice {
     pub ops: u64,
@@ -64,42 +64,42 @@ pub struct Callers {
 }
 
 impl Callers {
-    /// Callers that have not begun.
+    /// Creates the callers, not started.
     pub fn new(log: &Log, work: Work, recipe: &Recipe) -> Outcome<Self> {
         let callers = (0..work.writers).map(|writer| Caller::new(recipe, writer, work)).collect();
         let threads = if work.blocking { work.writers as usize } else { WORKERS };
         let latencies = PerThread::new(threads);
-        let entering = latencies.clone();
+        let per_thread = latencies.clone();
         let runtime = (!work.blocking)
             .then(|| {
                 let mut builder = Builder::new_multi_thread();
                 builder.enable_time().worker_threads(WORKERS);
-                builder.on_thread_start(move || entering.enter()).build()
+                builder.on_thread_start(move || per_thread.enter()).build()
             })
             .transpose()
             .map_err(|error| Failure::of_io("start threads", &error))?;
         Ok(Self { log: log.clone(), work, callers, latencies, runtime })
     }
 
-    /// Works until the slice ends.
+    /// Runs one slice.
     pub fn run(&mut self, until: Until) -> Result<Slice> {
         let before = self.totals();
         resources::reset_peak();
-        let (begin, mark) =
+        let (begin, snapshot) =
             if self.work.blocking { self.run_threads(until)? } else { self.run_tasks(until)? };
         self.log.barrier()?.blocking_wait()?;
         let time = begin.elapsed();
-        let used = Used { resident: resources::peak(), ..mark.used() };
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
         let after = self.totals();
         Ok(Slice { ops: after.0 - before.0, bytes: after.1 - before.1, time, used })
     }
 
-    /// How many records each caller appended so far.
+    /// Returns how many records each caller appended so far.
     pub fn counts(&self) -> Vec<u64> {
         self.callers.iter().map(|caller| caller.count).collect()
     }
 
-    /// The latencies of all callers, since the last call of this.
+    /// Returns the latencies of all callers since the last call.
     pub fn take_latencies(&mut self) -> Latencies {
         self.latencies.take()
     }
@@ -108,27 +108,27 @@ impl Callers {
         self.callers.iter().fold((0, 0), |(ops, bytes), c| (ops + c.count, bytes + c.bytes))
     }
 
-    fn run_tasks(&mut self, until: Until) -> Result<(Instant, Mark)> {
-        let Some(runtime) = &self.runtime else { unreachable!("made with the crew") };
-        let gate = Arc::new(Gate::new(until));
-        let doors = self.callers.len() + 1;
-        let ready = Arc::new(tokio::sync::Barrier::new(doors));
-        let go = Arc::new(tokio::sync::Barrier::new(doors));
+    fn run_tasks(&mut self, until: Until) -> Result<(Instant, Snapshot)> {
+        let Some(runtime) = &self.runtime else { unreachable!("async callers have a runtime") };
+        let slice = Arc::new(SliceLimits::new(until));
+        let parties = self.callers.len() + 1;
+        let ready = Arc::new(tokio::sync::Barrier::new(parties));
+        let go = Arc::new(tokio::sync::Barrier::new(parties));
         let mut tasks = Vec::with_capacity(self.callers.len());
         for mut caller in self.callers.drain(..) {
-            let (log, gate) = (self.log.clone(), Arc::clone(&gate));
+            let (log, slice) = (self.log.clone(), Arc::clone(&slice));
             let latencies = self.latencies.clone();
             let (ready, go) = (Arc::clone(&ready), Arc::clone(&go));
             tasks.push(runtime.spawn(async move {
                 ready.wait().await;
                 go.wait().await;
-                let outcome = caller.work_async(&log, &gate, &latencies).await;
+                let outcome = caller.work_async(&log, &slice, &latencies).await;
                 (caller, outcome)
             }));
         }
         runtime.block_on(async {
             ready.wait().await;
-            let started = (gate.begin(), Mark::now());
+            let started = (slice.begin(), Snapshot::now());
             go.wait().await;
             let mut outcome = Ok(started);
             for task in tasks {
@@ -144,25 +144,25 @@ impl Callers {
         })
     }
 
-    fn run_threads(&mut self, until: Until) -> Result<(Instant, Mark)> {
-        let gate = Gate::new(until);
-        let doors = self.callers.len() + 1;
-        let (ready, go) = (Barrier::new(doors), Barrier::new(doors));
+    fn run_threads(&mut self, until: Until) -> Result<(Instant, Snapshot)> {
+        let slice = SliceLimits::new(until);
+        let parties = self.callers.len() + 1;
+        let (ready, go) = (Barrier::new(parties), Barrier::new(parties));
         let (log, latencies) = (&self.log, &self.latencies);
         std::thread::scope(|scope| {
             let mut threads = Vec::with_capacity(self.callers.len());
             for caller in &mut self.callers {
-                let (gate, ready, go) = (&gate, &ready, &go);
+                let (slice, ready, go) = (&slice, &ready, &go);
                 let thread = std::thread::Builder::new().stack_size(STACK);
                 let spawned = thread.spawn_scoped(scope, move || {
                     latencies.enter();
                     ready.wait();
                     go.wait();
-                    caller.work(log, gate, latencies)
+                    caller.work(log, slice, latencies)
                 });
                 match spawned {
                     Ok(thread) => threads.push(thread),
-                    // The others wait for one that never comes.
+                    // The started threads would wait forever for this one.
                     Err(error) => {
                         crate::exit::complain(&format!(
                             "start a thread: {error}; use fewer --writers"
@@ -172,7 +172,7 @@ impl Callers {
                 }
             }
             ready.wait();
-            let started = (gate.begin(), Mark::now());
+            let started = (slice.begin(), Snapshot::now());
             go.wait();
             let mut outcome = Ok(started);
             for thread in threads {
@@ -186,14 +186,14 @@ impl Callers {
     }
 }
 
-/// When a slice began and when it ends, known once every caller stands ready.
+/// When a slice began and when it ends, set once all callers are ready.
 #[derive(Debug)]
-struct Gate {
+struct SliceLimits {
     until: Until,
     begin: OnceLock<Instant>,
 }
 
-impl Gate {
+impl SliceLimits {
     fn new(until: Until) -> Self {
         Self { until, begin: OnceLock::new() }
     }
@@ -210,11 +210,11 @@ impl Gate {
     }
 }
 
-/// One caller: its records, and what it saw.
+/// One caller: its records and totals.
 #[derive(Debug)]
 struct Caller {
     work: Work,
-    /// One for each record of a call.
+    /// One payload per record of a call.
     payloads: Vec<Payload>,
     count: u64,
     bytes: u64,
@@ -232,8 +232,13 @@ impl Caller {
         }
     }
 
-    async fn work_async(&mut self, log: &Log, gate: &Gate, latencies: &PerThread) -> Result<()> {
-        let (limit, deadline) = gate.limits();
+    async fn work_async(
+        &mut self,
+        log: &Log,
+        slice: &SliceLimits,
+        latencies: &PerThread,
+    ) -> Result<()> {
+        let (limit, deadline) = slice.limits();
         let mut clock = Clock::new(self.work.pipelined, deadline);
         let end = self.count.saturating_add(limit);
         while self.count < end {
@@ -262,8 +267,8 @@ impl Caller {
         Ok(())
     }
 
-    fn work(&mut self, log: &Log, gate: &Gate, latencies: &PerThread) -> Result<()> {
-        let (limit, deadline) = gate.limits();
+    fn work(&mut self, log: &Log, slice: &SliceLimits, latencies: &PerThread) -> Result<()> {
+        let (limit, deadline) = slice.limits();
         let mut clock = Clock::new(self.work.pipelined, deadline);
         let end = self.count.saturating_add(limit);
         while self.count < end {
@@ -317,15 +322,15 @@ impl Caller {
     }
 }
 
-/// The memory of a list of slices for other slices. (Collecting an emptied vector gives its own
-/// memory back.)
+/// Clears a list of slices and reuses its memory with another lifetime. (Collecting an emptied
+/// vector keeps its allocation.)
 pub(super) fn reuse<'a>(mut slices: Vec<&[u8]>) -> Vec<&'a [u8]> {
     slices.clear();
     slices.into_iter().map(|_| -> &'a [u8] { &[] }).collect()
 }
 
-/// Times calls one after another, with one look at the clock for each: a call begins where the one
-/// before it ended.
+/// Times consecutive calls with one read of the clock each: a call begins when the previous one
+/// ended.
 struct Clock {
     every: u64,
     calls: u64,
@@ -339,8 +344,8 @@ impl Clock {
         Self { every, calls: 0, last: Instant::now(), deadline }
     }
 
-    /// A call ended; whether it was the last. Where only some calls are timed, the clock is read at
-    /// the start of such a call, too.
+    /// Records the end of a call. Returns whether it was the last. Where only some calls are timed,
+    /// the clock is read at the start of such a call as well.
     fn is_over(&mut self, latencies: &PerThread) -> bool {
         self.calls += 1;
         let phase = self.calls % self.every;
@@ -362,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_of_slices_is_used_again() {
+    fn reuse_keeps_the_allocation() {
         let one = vec![1u8];
         let mut slices: Vec<&[u8]> = Vec::with_capacity(100);
         slices.push(&one);

@@ -1,5 +1,5 @@
-//! The follower process of a benchmark: it reads a log that another process writes. Standard input
-//! says how far to read; standard output gets what was delivered, and when.
+//! The follower process of a benchmark: it reads a log that another process writes. It
+//! reads its goal from standard input and reports deliveries and their times on standard output.
 //!
 //! Times are read from the clock that all processes of the machine share.
 
@@ -14,7 +14,7 @@ use esker_log::{Batch, Error, LogStream, ReadOnlyLog, Start};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 
-use crate::bench::measure::resources::{self, Mark};
+use crate::bench::measure::resources::{self, Snapshot};
 use crate::bench::records::payload::Recipe;
 use crate::bench::records::verify::{Expected, Tally, Verify};
 use crate::exit::{Failure, Outcome};
@@ -23,8 +23,8 @@ use crate::{output, quantity};
 
 /// The value while the goal is unknown.
 const NO_GOAL: u64 = u64::MAX;
-/// How often it checks for the goal.
-const LOOK: Duration = Duration::from_millis(20);
+/// The interval between checks for the goal.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Arguments of the hidden command.
 #[derive(Debug, Args)]
@@ -49,8 +49,8 @@ pub fn shared_clock() -> Duration {
 pub fn run(arguments: &FollowArguments) -> Outcome {
     let of_log = |error: Error| Failure::of_log(&error, &arguments.dir);
     let goal = Arc::new(AtomicU64::new(NO_GOAL));
-    let heard = Arc::clone(&goal);
-    std::thread::spawn(move || listen(&heard));
+    let shared = Arc::clone(&goal);
+    std::thread::spawn(move || read_goal(&shared));
 
     let begin = Instant::now();
     let reader = ReadOnlyLog::builder(&arguments.dir)
@@ -68,15 +68,15 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
     };
 
     resources::reset_peak();
-    let (begin, mark) = (Instant::now(), Mark::now());
+    let (begin, snapshot) = (Instant::now(), Snapshot::now());
     while follower.seen < goal.load(SeqCst) {
         match follower.next() {
-            Ok(batch) => follower.take(&batch)?,
+            Ok(batch) => follower.check(&batch)?,
             Err(Error::Timeout) => {}
             Err(error) => return Err(of_log(error)),
         }
     }
-    let (time, used, tally) = (begin.elapsed(), mark.used(), follower.tally);
+    let (time, used, tally) = (begin.elapsed(), snapshot.used(), follower.tally);
     follower.flush()?;
     output::print_json(&json!({
         "records": tally.records,
@@ -89,12 +89,12 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
 }
 
 /// Reads the goal from standard input. Ends the process when its parent ends.
-fn listen(goal: &AtomicU64) {
+fn read_goal(goal: &AtomicU64) {
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
-    let reported = input.read_line(&mut line).ok().and_then(|_| line.trim().parse().ok());
-    if let Some(reported) = reported {
-        goal.store(reported, SeqCst);
+    let last = input.read_line(&mut line).ok().and_then(|_| line.trim().parse().ok());
+    if let Some(last) = last {
+        goal.store(last, SeqCst);
         let _ = input.read_to_end(&mut Vec::new());
     }
     std::process::exit(crate::exit::Status::Failed as i32);
@@ -115,19 +115,19 @@ impl<W: Write> Follower<W> {
             Some(batch) => Ok(batch),
             None => {
                 let _ = self.out.flush();
-                self.stream.blocking_next_timeout(LOOK)
+                self.stream.blocking_next_timeout(POLL)
             }
         }
     }
 
-    fn take(&mut self, batch: &Batch) -> Outcome {
+    fn check(&mut self, batch: &Batch) -> Outcome {
         let delivered = shared_clock().as_nanos();
         self.tally = self.tally.and(self.expected.check(0, &mut self.seen, batch)?);
-        let reported = writeln!(self.out, "at {} {delivered}", self.seen);
-        reported.map_err(|error| Failure::of_io("tell what was read", &error))
+        let written = writeln!(self.out, "at {} {delivered}", self.seen);
+        written.map_err(|error| Failure::of_io("report what was read", &error))
     }
 
     fn flush(&mut self) -> Outcome {
-        self.out.flush().map_err(|error| Failure::of_io("tell what was read", &error))
+        self.out.flush().map_err(|error| Failure::of_io("report what was read", &error))
     }
 }

@@ -20,7 +20,7 @@ use crate::bench::records::verify::Tally;
 use crate::choices::DiskChoice;
 use crate::exit::{Failure, Outcome};
 
-/// How long the follower may take for the rest after the writer has ended.
+/// The most time for the follower to catch up after the writer has ended.
 const DRAIN: Duration = Duration::from_secs(120);
 
 /// A running follower process that has opened the log.
@@ -30,8 +30,8 @@ pub struct Follower {
     /// The process ends when this is closed.
     goal: Option<ChildStdin>,
     lags: Arc<Mutex<Latencies>>,
-    hearing: Option<JoinHandle<()>>,
-    reported: Receiver<String>,
+    output_thread: Option<JoinHandle<()>>,
+    lines: Receiver<String>,
     open_ms: f64,
 }
 
@@ -55,20 +55,20 @@ impl Follower {
     ) -> Outcome<Self> {
         let mut child = spawn(arguments, dir)?;
         let lags = Arc::new(Mutex::new(Latencies::new()));
-        let (tell, reported) = sync_channel(1);
+        let (sender, lines) = sync_channel(1);
         let out = child.stdout.take();
         let sums = Arc::clone(&lags);
-        let hearing = std::thread::spawn(move || {
+        let output_thread = std::thread::spawn(move || {
             if let Some(out) = out {
-                for line in hear(out, durable_times.as_deref(), &sums) {
+                for line in other_lines(out, durable_times.as_deref(), &sums) {
                     // The receiver is gone when the benchmark has failed.
-                    let _ = tell.send(line);
+                    let _ = sender.send(line);
                 }
             }
         });
         let goal = child.stdin.take();
         let mut follower =
-            Self { child, goal, lags, hearing: Some(hearing), reported, open_ms: 0.0 };
+            Self { child, goal, lags, output_thread: Some(output_thread), lines, open_ms: 0.0 };
         let line = follower.line()?;
         let micros = line.strip_prefix("open ").and_then(|us| us.trim().parse::<f64>().ok());
         follower.open_ms = micros.ok_or_else(|| unclear(&line))? / 1e3;
@@ -81,51 +81,50 @@ impl Follower {
         std::mem::replace(&mut lags, Latencies::new())
     }
 
-    /// Makes the process read up to a record and end. Returns what it read.
+    /// Sends the number of the last record to read. Returns what the process read until then.
     pub fn read_to(&mut self, last: u64) -> Outcome<Followed> {
         if let Some(goal) = &mut self.goal {
-            let reported = writeln!(goal, "{last}").and_then(|()| goal.flush());
-            // A process that has ended has reported why.
-            let _ = reported;
+            // A process that has exited has reported why.
+            let _ = writeln!(goal, "{last}").and_then(|()| goal.flush());
         }
         let line = self.line()?;
         let reported: Value = serde_json::from_str(&line).map_err(|_| unclear(&line))?;
-        let whole = |key: &str| reported[key].as_u64().ok_or_else(|| unclear(&line));
+        let integer = |key: &str| reported[key].as_u64().ok_or_else(|| unclear(&line));
         let seconds = |key: &str| {
             reported[key].as_f64().map(Duration::from_secs_f64).ok_or_else(|| unclear(&line))
         };
         let tally = Tally {
-            records: whole("records")?,
-            bytes: whole("bytes")?,
-            touched: whole("touched")?,
+            records: integer("records")?,
+            bytes: integer("bytes")?,
+            touched: integer("touched")?,
         };
-        if let Some(hearing) = self.hearing.take() {
-            let _ = hearing.join();
+        if let Some(output_thread) = self.output_thread.take() {
+            let _ = output_thread.join();
         }
         Ok(Followed {
             tally,
             time: seconds("seconds")?,
             cpu: seconds("cpu_seconds")?,
-            resident: whole("rss")?,
+            resident: integer("rss")?,
             open_ms: self.open_ms,
         })
     }
 
     /// The next line of its output that is not a lag; its error output if there is none.
     fn line(&mut self) -> Outcome<String> {
-        match self.reported.recv_timeout(DRAIN) {
+        match self.lines.recv_timeout(DRAIN) {
             Ok(line) => Ok(line),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-                Err(Failure::failed("the follower does not come to its end"))
+                Err(Failure::failed("the follower did not finish in time"))
             }
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
                 self.goal = None;
-                let mut complaint = String::new();
+                let mut message = String::new();
                 if let Some(mut err) = self.child.stderr.take() {
-                    let _ = err.read_to_string(&mut complaint);
+                    let _ = err.read_to_string(&mut message);
                 }
-                let complaint = complaint.trim().trim_start_matches("esker: ");
-                Err(Failure::failed(format!("the follower failed: {complaint}")))
+                let message = message.trim().trim_start_matches("esker: ");
+                Err(Failure::failed(format!("the follower failed: {message}")))
             }
         }
     }
@@ -139,8 +138,8 @@ impl Drop for Follower {
 }
 
 impl Followed {
-    /// As parameters of the figure.
-    pub fn tell(&self, more: &mut Map<String, Value>) {
+    /// Adds the result to the figure.
+    pub fn insert_into(&self, more: &mut Map<String, Value>) {
         let mut put = |name: &str, value: Value| {
             more.insert(format!("follower_{name}"), value);
         };
@@ -159,14 +158,14 @@ impl Followed {
 }
 
 /// Adds up the lags and returns every other line.
-fn hear<'a>(
+fn other_lines<'a>(
     out: ChildStdout,
     durable_times: Option<&'a DurableTimes>,
     lags: &'a Mutex<Latencies>,
 ) -> impl Iterator<Item = String> + 'a {
     BufReader::new(out).lines().map_while(Result::ok).filter(move |line| {
-        let Some(reported) = line.strip_prefix("at ") else { return true };
-        let mut numbers = reported.split(' ').map_while(|number| number.parse::<u64>().ok());
+        let Some(lag) = line.strip_prefix("at ") else { return true };
+        let mut numbers = lag.split(' ').map_while(|number| number.parse::<u64>().ok());
         if let (Some(durable_times), Some(seq), Some(at)) =
             (durable_times, numbers.next(), numbers.next())
         {
@@ -202,5 +201,5 @@ fn spawn(arguments: &LogBenchArguments, dir: &Path) -> Outcome<Child> {
 }
 
 fn unclear(line: &str) -> Failure {
-    Failure::failed(format!("the follower said something else: {line}"))
+    Failure::failed(format!("unexpected output of the follower: {line}"))
 }

@@ -1,7 +1,7 @@
 //! A disk that discards segment writes and skips syncs once a switch is set. What remains to
 //! measure is the log's own work per record.
 //!
-//! Names and small files still go to the real disk, so the log notices nothing. Records cannot be
+//! Directory entries and small files still go to the real disk. Records cannot be
 //! read back.
 
 use std::path::Path;
@@ -23,7 +23,7 @@ pub struct Switch(Arc<AtomicBool>);
 
 impl Switch {
     /// Discards all later segment writes.
-    pub fn throw(&self) {
+    pub fn set(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
@@ -67,7 +67,7 @@ impl Dir for NoDir {
     fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
         let file = self.dir.open(name, how)?;
         if Path::new(name).extension().is_some_and(|extension| extension == "seg") {
-            return Ok(Arc::new(Nowhere { file, off: Arc::clone(&self.off) }));
+            return Ok(Arc::new(DiscardingFile { file, off: Arc::clone(&self.off) }));
         }
         Ok(file)
     }
@@ -112,18 +112,18 @@ impl Dir for NoDir {
 
 /// A segment whose writes are discarded after the switch is set.
 #[derive(Debug)]
-struct Nowhere {
+struct DiscardingFile {
     file: Arc<dyn File>,
     off: Arc<AtomicBool>,
 }
 
-impl Nowhere {
+impl DiscardingFile {
     fn is_off(&self) -> bool {
         self.off.load(Ordering::SeqCst)
     }
 }
 
-impl File for Nowhere {
+impl File for DiscardingFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.file.read_at(buf, offset)
     }

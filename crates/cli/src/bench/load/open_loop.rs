@@ -25,7 +25,7 @@ pub struct OpenLoop {
     count: u64,
     latencies: Latencies,
     slices: Vec<&'static [u8]>,
-    alarm: Alarm,
+    timer: Timer,
 }
 
 /// The result of a slice.
@@ -38,7 +38,7 @@ pub struct Wrote {
 }
 
 impl Wrote {
-    /// Both together.
+    /// Returns the sum.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -59,16 +59,16 @@ impl OpenLoop {
             count: 0,
             latencies: Latencies::new(),
             slices: Vec::with_capacity(batch as usize),
-            alarm: Alarm::new()?,
+            timer: Timer::new()?,
         })
     }
 
-    /// Records appended so far, which is the number of the last.
+    /// Returns the records appended so far, which is the number of the last.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The latencies since the last call of this.
+    /// Returns the latencies since the last call.
     pub fn take_latencies(&mut self) -> Latencies {
         std::mem::replace(&mut self.latencies, Latencies::new())
     }
@@ -104,7 +104,7 @@ impl OpenLoop {
                 None => (now, now - begin),
             };
             if due > now {
-                self.alarm.at(due).await;
+                self.timer.at(due).await;
             }
             if self.count >= limit || next >= time || begin.elapsed() >= time {
                 name_goal(self.count);
@@ -137,30 +137,30 @@ impl OpenLoop {
 /// Wakes the writer when an append is due. Uses its own thread, because the timers of the runtime
 /// are up to two milliseconds late, which would count as latency of the log.
 #[derive(Debug)]
-struct Alarm {
+struct Timer {
     set: SyncSender<Instant>,
-    rings: Arc<Notify>,
+    expired: Arc<Notify>,
 }
 
-impl Alarm {
+impl Timer {
     fn new() -> io::Result<Self> {
         let (set, times) = sync_channel::<Instant>(1);
-        let rings = Arc::new(Notify::new());
-        let bell = Arc::clone(&rings);
-        std::thread::Builder::new().name("alarm".into()).spawn(move || {
+        let expired = Arc::new(Notify::new());
+        let notify = Arc::clone(&expired);
+        std::thread::Builder::new().name("timer".into()).spawn(move || {
             for time in times {
                 std::thread::sleep(time.saturating_duration_since(Instant::now()));
-                bell.notify_one();
+                notify.notify_one();
             }
         })?;
-        Ok(Self { set, rings })
+        Ok(Self { set, expired })
     }
 
     /// Waits until this time.
     async fn at(&self, time: Instant) {
         // Only one timer is set at a time, so the channel has room. Dropping this ends the thread.
         if self.set.send(time).is_ok() {
-            self.rings.notified().await;
+            self.expired.notified().await;
         }
     }
 }

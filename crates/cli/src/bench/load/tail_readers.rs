@@ -1,8 +1,8 @@
-//! A crowd of readers that wait at the tip of one log, each a task.
+//! Readers at the tip of one log, each an async task.
 //!
-//! Each counts what it really got, checks it, and hands its tally over when it has reached the
-//! record that was named as its goal and waits again. An error of one fails the whole: none is left
-//! out of the count in silence.
+//! Each reader checks and counts the records it got, and adds its tally to the shared one when it
+//! has reached the goal, a record number, and is idle again. An error of one reader fails the run,
+//! so that no reader is missing from the totals.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -22,23 +22,23 @@ use crate::bench::measure::latency::Latencies;
 use crate::bench::records::verify::{Expected, Tally};
 use crate::exit::{Failure, Outcome};
 
-/// Histograms that the readers share, so that few meet at one.
+/// Histograms that the readers share, sharded against lock contention.
 const SHARDS: usize = 16;
-/// Batches in a row after which a reader that lags lets others run.
+/// Consecutive batches after which a lagging reader yields.
 const IN_A_ROW: u32 = 16;
 /// No record has this number.
 const NO_GOAL: u64 = u64::MAX;
 
-/// What the readers share.
+/// State that the readers share.
 #[derive(Debug)]
 pub struct TailReaders {
     dir: PathBuf,
     readers: u32,
     expected: Expected,
     durable_times: Arc<DurableTimes>,
-    /// The record after which a reader hands its tally over.
+    /// The record after which a reader adds its tally to the shared one.
     goal: AtomicU64,
-    /// The goal is the end.
+    /// Whether the readers end at the goal.
     last: AtomicBool,
     arrived: AtomicU64,
     state: Mutex<State>,
@@ -53,7 +53,7 @@ struct State {
 }
 
 impl TailReaders {
-    /// Nobody yet. `dir` is for what is said of failures.
+    /// Creates the shared state, without readers. `dir` is named in errors.
     pub fn new(
         dir: PathBuf,
         readers: u32,
@@ -74,9 +74,9 @@ impl TailReaders {
         }
     }
 
-    /// Opens a stream at the tip for each reader and has it read. The tasks go into `tasks`, which
-    /// has room for them.
-    pub fn merge(
+    /// Opens a stream at the tip for each reader and spawns its task. `tasks` must have room for
+    /// all, so that no allocation of its own is counted.
+    pub fn spawn(
         self: &Arc<Self>,
         log: &Log,
         runtime: &Handle,
@@ -95,19 +95,19 @@ impl TailReaders {
         Ok(())
     }
 
-    /// Names the record after which the readers are waited for, before it is appended; whether it
-    /// is the last of all, after which they end.
+    /// Sets the record that `wait_for_goal` waits for, before it is appended. With `last` the
+    /// readers end after it.
     pub fn name_goal(&self, seq: u64, last: bool) {
         self.last.store(last, SeqCst);
         self.goal.store(seq, SeqCst);
     }
 
-    /// Waits until every reader has reached the goal, and gives what all of them read since they
-    /// last did. Fails when one of them did.
-    pub async fn merged(&self, at_most: Duration) -> Outcome<Tally> {
+    /// Waits until every reader has reached the goal. Returns what all of them read since the
+    /// previous goal. Fails when a reader failed.
+    pub async fn wait_for_goal(&self, at_most: Duration) -> Outcome<Tally> {
         let readers = u64::from(self.readers);
-        let late = tokio::time::sleep(at_most);
-        tokio::pin!(late);
+        let timeout = tokio::time::sleep(at_most);
+        tokio::pin!(timeout);
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -122,9 +122,9 @@ impl TailReaders {
             }
             tokio::select! {
                 () = changed => {}
-                () = &mut late => {
+                () = &mut timeout => {
                     return Err(Failure::failed(format!(
-                        "{} of {readers} readers have not got everything {} s after the last append",
+                        "{} of {readers} readers have not received every record {} s after the last append",
                         readers - self.arrived.load(SeqCst),
                         at_most.as_secs()
                     )));
@@ -133,7 +133,7 @@ impl TailReaders {
         }
     }
 
-    /// The lags of all batches that were delivered since the last call of this.
+    /// Returns the lags of all batches delivered since the last call.
     pub fn take_lags(&self) -> Latencies {
         let mut all = Latencies::new();
         for lags in &self.lags {
@@ -153,7 +153,7 @@ impl TailReaders {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads to the end.
+    /// Reads until the last goal.
     async fn follow(&self, reader: u32, mut stream: LogStream, mut seen: u64) -> Outcome {
         let mut tally = Tally::default();
         let mut reached = NO_GOAL;
@@ -163,9 +163,9 @@ impl TailReaders {
                 let next = Pin::new(&mut stream).poll_next(cx);
                 if next.is_pending() {
                     in_a_row = 0;
-                    self.wait(seen, &mut reached, &mut tally);
+                    self.idle(seen, &mut reached, &mut tally);
                 }
-                next.map(|next| self.take(reader, next, &mut seen))
+                next.map(|next| self.receive(reader, next, &mut seen))
             });
             let got = next.await?;
             tally = tally.and(got);
@@ -181,8 +181,8 @@ impl TailReaders {
         }
     }
 
-    /// A reader has nothing to do.
-    fn wait(&self, seen: u64, reached: &mut u64, tally: &mut Tally) {
+    /// Called when a reader is idle.
+    fn idle(&self, seen: u64, reached: &mut u64, tally: &mut Tally) {
         let goal = self.goal.load(SeqCst);
         if seen >= goal && *reached != goal {
             *reached = goal;
@@ -199,11 +199,11 @@ impl TailReaders {
         }
     }
 
-    /// What a reader was given: counted and checked, its lag noted.
-    fn take(&self, reader: u32, next: Option<Result<Batch>>, seen: &mut u64) -> Outcome<Tally> {
+    /// Checks and counts a batch, and records its lag.
+    fn receive(&self, reader: u32, next: Option<Result<Batch>>, seen: &mut u64) -> Outcome<Tally> {
         let delivered = Instant::now();
         let Some(next) = next else {
-            return Err(Failure::failed(format!("the stream ended behind record {seen}")));
+            return Err(Failure::failed(format!("the stream ended after record {seen}")));
         };
         let batch = next.map_err(|error| Failure::of_log(&error, &self.dir))?;
         let tally = self.expected.check(u64::from(reader), seen, &batch)?;
@@ -234,7 +234,7 @@ mod tests {
             Arc::new(TailReaders::new(dir.path().into(), readers, expected, durable_times));
         let mut tasks = Vec::new();
         tail_readers.name_goal(0, false);
-        tail_readers.merge(&log, &Handle::current(), &mut tasks).unwrap();
+        tail_readers.spawn(&log, &Handle::current(), &mut tasks).unwrap();
         (dir, log, tail_readers, tasks)
     }
 
@@ -252,12 +252,12 @@ mod tests {
     #[tokio::test]
     async fn reported_records_were_read() {
         let (_dir, log, tail_readers, tasks) = tail_readers(3);
-        assert_eq!(tail_readers.merged(LATE).await.unwrap(), Tally::default());
+        assert_eq!(tail_readers.wait_for_goal(LATE).await.unwrap(), Tally::default());
         for (from, to, last) in [(0, 10, false), (10, 15, false), (15, 40, true)] {
             tail_readers.name_goal(to, last);
             let bytes = 3 * append(&log, from, to).await;
             let records = 3 * (to - from);
-            let read = tail_readers.merged(LATE).await.unwrap();
+            let read = tail_readers.wait_for_goal(LATE).await.unwrap();
             assert_eq!(read, Tally { records, bytes, touched: bytes });
         }
         for task in tasks {
@@ -268,24 +268,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_is_gone_is_not_counted() {
+    async fn an_aborted_reader_is_not_counted() {
         let (_dir, log, tail_readers, tasks) = tail_readers(3);
-        tail_readers.merged(LATE).await.unwrap();
+        tail_readers.wait_for_goal(LATE).await.unwrap();
         tasks[1].abort();
         tail_readers.name_goal(5, true);
         append(&log, 0, 5).await;
-        let said = tail_readers.merged(SOON).await.unwrap_err();
-        assert!(format!("{said:?}").contains("of 3 readers have not got everything"), "{said:?}");
+        let failure = tail_readers.wait_for_goal(SOON).await.unwrap_err();
+        assert!(
+            format!("{failure:?}").contains("of 3 readers have not received every record"),
+            "{failure:?}"
+        );
     }
 
     #[tokio::test]
     async fn a_stream_error_fails_the_tail_readers() {
         let (_dir, log, tail_readers, _tasks) = tail_readers(3);
-        tail_readers.merged(LATE).await.unwrap();
+        tail_readers.wait_for_goal(LATE).await.unwrap();
         tail_readers.name_goal(5, true);
         append(&log, 0, 4).await;
         log.close().unwrap();
-        let said = tail_readers.merged(LATE).await.unwrap_err();
-        assert!(format!("{said:?}").contains("of 3"), "{said:?}");
+        let failure = tail_readers.wait_for_goal(LATE).await.unwrap_err();
+        assert!(format!("{failure:?}").contains("of 3"), "{failure:?}");
     }
 }

@@ -10,10 +10,11 @@ use serde_json::json;
 use crate::bench::machine::floor::{Floor, IN_FLIGHT};
 use crate::bench::machine::raw::{self, RawArguments};
 use crate::bench::measure::figure::{Figure, Shape};
-use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::workdir::Workdir;
 use crate::exit::Outcome;
 use crate::quantity;
+
 const EXAMPLES: &str = "\
 Examples:
   # The disk under the current directory
@@ -22,14 +23,14 @@ Examples:
   # One writer and four readers of 2 MiB blocks, through io_uring with registered buffers
   esker bench floor --raw --readers 4 --buffer-size 2M --disk uring --register
 
-  # The disk under /data, sampled for ten seconds, for a program
+  # The disk under /data, sampled for ten seconds, JSON output
   esker bench floor --dir /data/floor --seconds 10 --json";
 
 /// Arguments of `esker bench floor`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct FloorArguments {
-    /// A directory on the disk to measure; made, and removed at the end
+    /// A directory on the disk to measure; created, and removed at the end
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// How long to sample
@@ -42,7 +43,7 @@ pub struct FloorArguments {
     raw: RawArguments,
 }
 
-/// Measures the floor alone.
+/// Measures the floor only.
 pub fn run(arguments: &FloorArguments) -> Outcome {
     if arguments.raw.raw {
         let dir = arguments.dir.as_deref();
@@ -50,12 +51,12 @@ pub fn run(arguments: &FloorArguments) -> Outcome {
     }
     let workdir = Workdir::make(arguments.dir.as_deref(), false)?;
     let mut floor = Floor::prepare(&workdir.floor())?;
-    let (begin, mark) = (Instant::now(), Mark::now());
+    let (begin, snapshot) = (Instant::now(), Snapshot::now());
     floor.sample()?;
     while begin.elapsed().as_secs_f64() < arguments.seconds {
         floor.sample()?;
     }
-    let used = Used { resident: resources::peak(), ..mark.used() };
+    let used = Used { resident: resources::peak(), ..snapshot.used() };
     let reported = floor.medians();
     let (syncs, sync_time) = floor.syncs();
     let ops = syncs.count();

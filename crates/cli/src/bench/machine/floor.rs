@@ -1,7 +1,7 @@
-//! What the bare disk and memory of this machine can do: the floor that every figure stands on.
+//! The hardware floor: what the disk and memory of this machine reach without a log.
 //!
-//! A machine's disk changes from minute to minute, so the floor is sampled before, during and after
-//! what it is compared with, and the median counts. One sample takes some 400 ms.
+//! A disk changes from minute to minute, so the floor is sampled before, during and after a timed
+//! part, and medians are reported. One sample takes about 400 ms.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,15 +22,16 @@ const CHUNK: usize = 1 << 20;
 pub const IN_FLIGHT: usize = 3;
 /// The file for small overwrites.
 const SMALL: u64 = 4 << 20;
-/// What is copied in memory: more than a cache holds.
+/// Bytes copied in memory: more than a cache holds.
 const COPIED: usize = 32 << 20;
-/// How long one part of a sample may take, and how many syncs it has at least.
+/// The length of one part of a sample.
 const PART: Duration = Duration::from_millis(90);
-/// How long the disk settles before a sample.
-const SETTLE: Duration = Duration::from_millis(40);
-const SYNCS: u64 = 8;
+/// The warm-up before a sample.
+const WARM_UP: Duration = Duration::from_millis(40);
+/// The fewest syncs of one part.
+const SYNCS_MIN: u64 = 8;
 
-/// The files to measure with, and what was measured so far.
+/// The files to measure with, and the samples so far.
 #[derive(Debug)]
 pub struct Floor {
     dir: Arc<dyn Dir>,
@@ -54,17 +55,17 @@ struct Sample {
 }
 
 impl Floor {
-    /// Makes the files in `dir` and writes their blocks.
+    /// Creates the files in `dir` and writes their blocks.
     pub fn prepare(dir: &Path) -> Outcome<Self> {
         Self::make(dir).map_err(failure)
     }
 
-    /// The latencies of all syncs so far, and the time that they took together.
+    /// Returns the latencies of all syncs so far, and their total time.
     pub fn syncs(&self) -> (&Latencies, Duration) {
         (&self.syncs, self.sync_time)
     }
 
-    /// Whether it goes past the page cache.
+    /// Returns whether it bypasses the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
     }
@@ -106,8 +107,8 @@ impl Floor {
     }
 
     fn measure(&mut self) -> esker_disk::Result<()> {
-        // What was written before may still be on its way: that is no part of the floor.
-        self.overwrite_syncs(SETTLE)?;
+        // Earlier writes may still be in the device's queue; they are not part of the floor.
+        self.overwrite_syncs(WARM_UP)?;
         let begin = Instant::now();
         let syncs = self.overwrite_syncs(PART)?;
         self.sync_time += begin.elapsed();
@@ -128,7 +129,7 @@ impl Floor {
     /// Overwrites written blocks in turn, each with a sync.
     fn overwrite_syncs(&mut self, time: Duration) -> esker_disk::Result<Latencies> {
         let (file, block) = (Arc::clone(&self.small), Arc::clone(&self.chunk));
-        for_a_while(time, || {
+        repeat_for(time, || {
             let offset = self.next_block % (SMALL / BLOCK as u64) * BLOCK as u64;
             self.next_block += 1;
             write_all_at(&*file, &block[..BLOCK], offset)?;
@@ -140,7 +141,7 @@ impl Floor {
     fn append_syncs(&self) -> esker_disk::Result<Latencies> {
         let file = self.dir.open("tail", Open::create())?;
         let mut offset = 0;
-        let latencies = for_a_while(PART, || {
+        let latencies = repeat_for(PART, || {
             write_all_at(&*file, &self.chunk[..BLOCK], offset)?;
             offset += BLOCK as u64;
             file.sync_data()
@@ -149,10 +150,10 @@ impl Floor {
         Ok(latencies)
     }
 
-    /// Moves the chunks of the large file in order, several in flight; MB per second.
+    /// Transfers the chunks of the large file in order, several in flight. Returns MB per second.
     fn transfers(
         &self,
-        move_one: impl Fn(&dyn File, u64, &mut [u8]) -> esker_disk::Result<usize> + Sync,
+        transfer: impl Fn(&dyn File, u64, &mut [u8]) -> esker_disk::Result<usize> + Sync,
     ) -> esker_disk::Result<f64> {
         let next = AtomicU64::new(0);
         let begin = Instant::now();
@@ -164,7 +165,7 @@ impl Floor {
             while Instant::now() < deadline {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let offset = index % (BLOCKS / CHUNK as u64) * CHUNK as u64;
-                moved += move_one(&*self.blocks, offset, &mut buffer)?;
+                moved += transfer(&*self.blocks, offset, &mut buffer)?;
             }
             Ok(moved as u64)
         };
@@ -175,7 +176,7 @@ impl Floor {
         Ok(moved? as f64 / begin.elapsed().as_secs_f64() / 1e6)
     }
 
-    /// The medians of all samples so far.
+    /// Returns the medians of all samples so far.
     pub fn medians(&self) -> FloorFigures {
         let median = |of: fn(&Sample) -> f64| median(self.samples.iter().map(of).collect());
         FloorFigures {
@@ -189,15 +190,15 @@ impl Floor {
     }
 }
 
-/// Repeats an operation for one part of a sample.
-fn for_a_while(
+/// Repeats an operation for this time, and at least `SYNCS_MIN` times.
+fn repeat_for(
     time: Duration,
     mut once: impl FnMut() -> esker_disk::Result<()>,
 ) -> esker_disk::Result<Latencies> {
     let mut latencies = Latencies::new();
     let deadline = Instant::now() + time;
     let mut last = Instant::now();
-    while last < deadline || latencies.count() < SYNCS {
+    while last < deadline || latencies.count() < SYNCS_MIN {
         once()?;
         let now = Instant::now();
         latencies.add(now - last);
@@ -206,7 +207,7 @@ fn for_a_while(
     Ok(latencies)
 }
 
-/// Copies memory that no cache holds; GB per second, counting each byte once.
+/// Copies memory that no cache holds. Returns GB per second, counting each byte once.
 fn memcpy() -> f64 {
     let from = vec![1u8; COPIED];
     let mut to = vec![2u8; COPIED];
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_of_few() {
+    fn medians() {
         assert_eq!(median(vec![]), 0.0);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0]), 2.5);

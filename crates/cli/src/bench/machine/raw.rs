@@ -1,5 +1,5 @@
-//! Raw I/O without a log: one writer that goes through a file from front to back, and readers that
-//! read at random places of it, each with one transfer in flight.
+//! Raw I/O without a log: one sequential writer and readers at random offsets of one file, each
+//! with one transfer in flight.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::latency::Latencies;
-use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::records::payload::mix;
 use crate::bench::workdir::Workdir;
 use crate::choices::{Choice, DiskChoice};
@@ -25,13 +25,13 @@ use crate::quantity;
 /// The name of the file.
 const FILE: &str = "raw";
 
-/// What `esker bench floor --raw` takes beside the flags of `floor`.
+/// The flags of `esker bench floor --raw`, in addition to those of `floor`.
 #[derive(Debug, Clone, Args)]
 pub struct RawArguments {
     /// Measure raw reads and writes of one file instead of the floor
     #[arg(long)]
     pub raw: bool,
-    /// With --raw: threads that read at random places
+    /// With --raw: threads that read at random offsets
     #[arg(long, requires = "raw", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(0..=256))]
     readers: u32,
     /// With --raw: no writer
@@ -46,13 +46,13 @@ pub struct RawArguments {
     /// With --raw: the disk
     #[arg(long, requires = "raw", value_enum, default_value_t, value_name = "std|uring|auto")]
     disk: DiskChoice,
-    /// With --raw: past the page cache
+    /// With --raw: bypass the page cache (O_DIRECT)
     #[arg(long, alias = "direct-io", requires = "raw", value_enum, num_args = 0..=1, default_value_t, default_missing_value = "on", value_name = "on|off|auto")]
     direct: Choice,
-    /// With --raw: each write is durable when it returns
+    /// With --raw: open the file with O_DSYNC, so that each write is durable when it returns
     #[arg(long, requires = "raw")]
     dsync: bool,
-    /// With --raw and --disk uring: buffers and file are registered with the kernel
+    /// With --raw and --disk uring: register buffers and file with the kernel
     #[arg(long, aliases = ["register-file", "register-buf"], requires = "raw")]
     register: bool,
     /// With --raw: buffers on huge pages; --buffer-size is then a multiple of their size, usually
@@ -67,7 +67,7 @@ trait Transfers: Send {
     fn write(&mut self, offset: u64) -> esker_disk::Result<()>;
 }
 
-/// Through [`File`].
+/// Transfers through [`File`].
 struct Plain {
     file: Arc<dyn File>,
     buffer: AlignedBuf,
@@ -83,7 +83,7 @@ impl Transfers for Plain {
     }
 }
 
-/// Through a ring that knows file and buffer.
+/// Transfers through a ring with a registered file and buffer.
 #[cfg(target_os = "linux")]
 impl Transfers for esker_disk::uring::Registered {
     fn read(&mut self, offset: u64) -> esker_disk::Result<()> {
@@ -98,7 +98,7 @@ impl Transfers for esker_disk::uring::Registered {
 /// Measures, and prints a line for the writer and one for the readers together.
 pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: bool) -> Outcome {
     if arguments.register && arguments.disk != DiskChoice::Uring {
-        return Err(Failure::usage("--register is for --disk uring"));
+        return Err(Failure::usage("--register needs --disk uring"));
     }
     if arguments.no_writer && arguments.readers == 0 {
         return Err(Failure::usage("--no-writer with --readers 0 leaves nothing to measure"));
@@ -114,13 +114,13 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
         _ => Failure::failed(why.to_string()),
     })?;
     let mut floor = Floor::prepare(&dir)?;
-    let raw = Raw::lay_out(arguments, &dir, huge).map_err(failure)?;
+    let raw = Raw::prepare(arguments, &dir, huge).map_err(failure)?;
     floor.sample()?;
     let time = Duration::from_secs_f64(seconds);
-    let (begin, mark) = (Instant::now(), Mark::now());
+    let (begin, snapshot) = (Instant::now(), Snapshot::now());
     let (wrote, read) = raw.run(time).map_err(failure)?;
     let took = begin.elapsed();
-    let used = Used { resident: resources::peak(), ..mark.used() };
+    let used = Used { resident: resources::peak(), ..snapshot.used() };
     floor.sample()?;
     let params = json!({
         "readers": arguments.readers,
@@ -149,28 +149,28 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
     Ok(())
 }
 
-/// The file, every block of which is written, and how it is used.
+/// A file whose blocks are all written, and how it is opened.
 struct Raw<'a> {
     arguments: &'a RawArguments,
     dir: PathBuf,
     how: Open,
     huge: Option<HugePages>,
-    /// The bytes of a transfer, and how many of them make up the file.
+    /// The bytes of a transfer, and the number of transfers that cover the file.
     len: u64,
     count: u64,
 }
 
 impl<'a> Raw<'a> {
-    fn lay_out(
+    fn prepare(
         arguments: &'a RawArguments,
         dir: &Path,
         huge: Option<HugePages>,
     ) -> esker_disk::Result<Self> {
-        let able = StdDisk::new().open_dir(dir)?.facts()?.direct;
+        let supported = StdDisk::new().open_dir(dir)?.facts()?.direct;
         let direct = match arguments.direct {
             Choice::On => true,
             Choice::Off => false,
-            Choice::Auto => able,
+            Choice::Auto => supported,
         };
         let len = u64::from(arguments.buffer_size).next_multiple_of(BLOCK as u64);
         let raw = Self {
@@ -188,7 +188,7 @@ impl<'a> Raw<'a> {
         Ok(raw)
     }
 
-    /// The transfers of one thread.
+    /// Opens the file for one thread.
     fn transfers(&self) -> esker_disk::Result<Box<dyn Transfers>> {
         let huge = self.huge.as_ref().and_then(HugePages::lend);
         let mut buffer = huge.unwrap_or_else(|| AlignedBuf::new(self.len as usize));
@@ -210,7 +210,7 @@ impl<'a> Raw<'a> {
         Ok(Box::new(Plain { file, buffer }))
     }
 
-    /// What the writer saw, and what the readers saw together, where there are any.
+    /// Returns the latencies of the writer and of all readers, where there are any.
     fn run(&self, time: Duration) -> esker_disk::Result<(Option<Latencies>, Option<Latencies>)> {
         let over = AtomicBool::new(false);
         let mut writer = (!self.arguments.no_writer).then(|| self.transfers()).transpose()?;
@@ -226,8 +226,8 @@ impl<'a> Raw<'a> {
             let reads: Vec<_> = (1_u64..)
                 .zip(&mut readers)
                 .map(|(reader, file)| {
-                    let workdir = move |n| mix(reader << 32 | n) % self.count * self.len;
-                    scope.spawn(move || repeat(over, |n| file.read(workdir(n))))
+                    let offset = move |n| mix(reader << 32 | n) % self.count * self.len;
+                    scope.spawn(move || repeat(over, |n| file.read(offset(n))))
                 })
                 .collect();
             std::thread::sleep(time);
@@ -245,7 +245,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Repeats a transfer until it is over, and times each.
+/// Repeats a transfer until `over` is set, and times each.
 fn repeat(
     over: &AtomicBool,
     mut once: impl FnMut(u64) -> esker_disk::Result<()>,

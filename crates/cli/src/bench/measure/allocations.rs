@@ -1,8 +1,7 @@
-//! Counting heap allocations and their bytes, so that "no allocation per append" and "an idle
-//! reader costs bytes" can be seen and not only claimed.
+//! Counts heap allocations and their bytes, to measure allocations per append and memory per idle
+//! reader.
 //!
-//! Each counter is one relaxed addition an allocation; what is measured allocates next to nothing,
-//! so that it costs next to nothing.
+//! Counting costs one relaxed addition per allocation. The measured code hardly allocates.
 
 #![allow(unsafe_code)]
 
@@ -10,58 +9,57 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-static TAKEN: AtomicU64 = AtomicU64::new(0);
-static GIVEN_BACK: AtomicU64 = AtomicU64::new(0);
+static ALLOCATED_BYTES: AtomicU64 = AtomicU64::new(0);
+static FREED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator, counted.
+/// The system's allocator with counters.
 pub struct CountingAllocator;
 
-// SAFETY: every call goes to the system's allocator as it came, and so does its answer; the
-// counters are no part of either.
+// SAFETY: every call and its result are passed on unchanged; the counters touch neither.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
+        allocated(layout.size());
         // SAFETY: the caller keeps the promises of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        took(layout.size());
+        allocated(layout.size());
         // SAFETY: the caller keeps the promises of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        took(size);
-        gave_back(layout.size());
+        allocated(size);
+        freed(layout.size());
         // SAFETY: the caller keeps the promises of `realloc`.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        gave_back(layout.size());
+        freed(layout.size());
         // SAFETY: the caller keeps the promises of `dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
 }
 
-fn took(bytes: usize) {
+fn allocated(bytes: usize) {
     ALLOCATIONS.fetch_add(1, Relaxed);
-    TAKEN.fetch_add(bytes as u64, Relaxed);
+    ALLOCATED_BYTES.fetch_add(bytes as u64, Relaxed);
 }
 
-fn gave_back(bytes: usize) {
-    GIVEN_BACK.fetch_add(bytes as u64, Relaxed);
+fn freed(bytes: usize) {
+    FREED_BYTES.fetch_add(bytes as u64, Relaxed);
 }
 
-/// Bytes on the heap now.
+/// Returns the bytes on the heap now.
 pub fn live_bytes() -> u64 {
-    // In this order nothing is given back that was not taken.
-    let given_back = GIVEN_BACK.load(Relaxed);
-    TAKEN.load(Relaxed).saturating_sub(given_back)
+    // In this order every freed byte has been counted as allocated.
+    let freed = FREED_BYTES.load(Relaxed);
+    ALLOCATED_BYTES.load(Relaxed).saturating_sub(freed)
 }
 
-/// Allocations of this process so far, those that grow a block included.
+/// Returns the allocations of this process so far, including those that grow a block.
 pub fn count() -> u64 {
     ALLOCATIONS.load(Relaxed)
 }

@@ -1,4 +1,4 @@
-//! One measured figure: a JSON object for programs, a few lines for people.
+//! One measured figure, printed as a JSON object or as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::bench::measure::resources::Used;
 use crate::exit::Outcome;
 use crate::output;
 
-/// Everything about one figure.
+/// One figure.
 #[derive(Debug)]
 pub struct Figure {
     pub bench: &'static str,
@@ -24,17 +24,17 @@ pub struct Figure {
     pub latencies: Latencies,
     pub used: Used,
     pub floor: FloorFigures,
-    /// What was written was read back and compared.
+    /// Whether all written data was read back and compared.
     pub verified: bool,
     /// The median time of an opening, for `log/open`.
     pub open_ms: Option<f64>,
-    /// What only this figure has.
+    /// Keys of this figure only.
     pub more: Map<String, Value>,
     /// Additional text beside the rate.
     pub summary: Option<Summary>,
 }
 
-/// The lines around the rate of a writer.
+/// The text lines around the rate of a writer.
 #[derive(Debug)]
 pub struct Summary {
     pub bench: String,
@@ -42,17 +42,17 @@ pub struct Summary {
     pub readers: String,
 }
 
-/// What people want to see first.
+/// The layout of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Rate,
-    /// What readers got.
+    /// The rate of readers.
     Reading,
     Opening,
     Floor,
 }
 
-/// The keys are interface.
+/// The JSON object. The keys are part of the stable interface.
 #[derive(Serialize)]
 struct Reported<'a> {
     bench: &'a str,
@@ -81,7 +81,7 @@ struct Reported<'a> {
 }
 
 impl Figure {
-    /// A figure without its circumstances.
+    /// Creates a figure without parameters, latencies and floor.
     pub fn of(bench: &'static str, ops: u64, bytes: u64, time: Duration) -> Self {
         Self {
             bench,
@@ -99,7 +99,7 @@ impl Figure {
         }
     }
 
-    /// Prints it on standard output.
+    /// Prints the figure to standard output.
     pub fn print(&self, as_json: bool, shape: Shape) -> Outcome {
         let reported = self.reported(shape);
         if as_json {
@@ -151,10 +151,10 @@ impl Figure {
 fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> String {
     let mut text = String::new();
     let floor = &reported.floor;
-    // Given where the operations are something else: what was there after each opening.
+    // Present where `ops` counts recovered entries, not openings.
     let openings = reported.params.get("openings").and_then(Value::as_u64);
     if shape != Shape::Floor {
-        let _ = writeln!(text, "{}  {}", reported.bench, circumstances(reported.params));
+        let _ = writeln!(text, "{}  {}", reported.bench, main_params(reported.params));
     }
     match shape {
         Shape::Rate => {
@@ -209,14 +209,14 @@ fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> Str
     if shape == Shape::Rate {
         let _ = writeln!(
             text,
-            "  against it: p50 {} x overwrite + sync, {} x the write rate",
+            "  relative to the floor: p50 {} x overwrite + sync, {} x the write rate",
             reported.ratio["p50_to_sync"], reported.ratio["mb_per_s_to_seq"]
         );
     }
     if shape == Shape::Reading {
         let _ = writeln!(
             text,
-            "  against it: {} x the read rate, {} x memcpy",
+            "  relative to the floor: {} x the read rate, {} x memcpy",
             reported.ratio["mb_per_s_to_read"], reported.ratio["mb_per_s_to_memcpy"]
         );
     }
@@ -228,20 +228,20 @@ fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> Str
         };
         let verified = match (reported.verified, shape) {
             (false, _) => "not verified",
-            (true, Shape::Reading) => "checked as it was read",
+            (true, Shape::Reading) => "verified while reading",
             (true, _) => "read back and compared",
         };
         let _ = writeln!(
             text,
-            "  {:.2} s processor, {:.0} MB resident, {} allocations per {what}; {verified}",
+            "  {:.2} s CPU, {:.0} MB resident, {} allocations per {what}; {verified}",
             reported.cpu_seconds, reported.rss_mb, reported.allocs_per_op
         );
     }
     text
 }
 
-/// The parameters that people ask for first, on one line.
-fn circumstances(params: &Value) -> String {
+/// Returns the most important parameters on one line.
+fn main_params(params: &Value) -> String {
     const FIRST: [&str; 16] = [
         "readers", "writers", "mode", "threads", "callers", "size", "batch", "rate", "verify",
         "policy", "count", "seconds", "after", "bytes", "segments", "direct",
@@ -257,7 +257,7 @@ fn circumstances(params: &Value) -> String {
         .join(" ")
 }
 
-/// Microseconds, with as many digits as mean something.
+/// Formats microseconds with their significant digits.
 fn time(us: f64) -> String {
     match us {
         us if us < 10.0 => format!("{us:.2} us"),
@@ -270,7 +270,7 @@ fn ratio(value: f64, floor: f64) -> f64 {
     if floor > 0.0 { rounded(value / floor, 3) } else { 0.0 }
 }
 
-/// With so many digits behind the point.
+/// Rounds to this many decimal places.
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);
     (value * scale).round() / scale

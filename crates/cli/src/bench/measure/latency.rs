@@ -1,11 +1,11 @@
-//! Latencies of single operations, kept in histograms that can be added up.
+//! Histograms of the latencies of single operations. They can be merged.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Times from a nanosecond to ten minutes. Up to 64 ns apart, or a thousandth of their value, they
-/// count as one.
+/// A histogram of times from a nanosecond to ten minutes, with a resolution of 64 ns or a
+/// thousandth of the value.
 #[derive(Debug, Clone)]
 pub struct Latencies {
     histogram: Histogram<u32>,
@@ -16,32 +16,31 @@ const MOST_NS: u64 = 600_000_000_000;
 const DIGITS: u8 = 3;
 
 impl Latencies {
-    /// None yet.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(LEAST_NS, MOST_NS, DIGITS)
             .unwrap_or_else(|_| unreachable!("the bounds are constants that make a histogram"));
         Self { histogram }
     }
 
-    /// One operation took so long. Allocates nothing.
+    /// Records one operation. Does not allocate.
     pub fn add(&mut self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.histogram.saturating_record(ns);
     }
 
-    /// Takes over what another counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
-        // The bounds are the same, so that it cannot fail.
+        // It cannot fail, because the bounds are the same.
         let _ = self.histogram.add(&other.histogram);
     }
 
-    /// Forgets everything, and keeps the memory.
+    /// Clears the histogram and keeps its memory.
     pub fn reset(&mut self) {
         self.histogram.reset();
     }
 
-    /// The time in microseconds that this share of the operations stayed within; 0 when none was
-    /// counted.
+    /// Returns the quantile `share` in microseconds; 0 for an empty histogram.
     pub fn quantile_us(&self, share: f64) -> f64 {
         if self.histogram.is_empty() {
             return 0.0;
@@ -49,12 +48,12 @@ impl Latencies {
         round_us(self.histogram.value_at_quantile(share))
     }
 
-    /// The longest, in microseconds.
+    /// Returns the maximum in microseconds.
     pub fn max_us(&self) -> f64 {
         round_us(self.histogram.max())
     }
 
-    /// How many operations were counted.
+    /// Returns the number of recorded operations.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }

@@ -1,4 +1,4 @@
-//! What is measured of a run, and how it is printed.
+//! Measuring a run, and printing the figures.
 
 pub mod allocations;
 pub mod figure;

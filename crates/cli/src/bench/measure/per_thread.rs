@@ -1,11 +1,11 @@
 //! One latency histogram for each thread that runs callers, however many callers there are.
 //!
-//! A histogram takes more than 100 KB, and the counters that a run touches are spread over a tenth
-//! of it. One for each of thousands of callers is more than the caches and the translation buffers
-//! hold, and then the benchmark measures its own misses.
+//! A histogram takes more than 100 KB, and a run touches about a tenth of it. One for each of
+//! thousands of callers would exceed the CPU caches and the TLB, and the benchmark would measure
+//! its own cache misses.
 //!
-//! Recording allocates nothing and shares no cache line: a thread has a slot of its own, and the
-//! lock in it is never waited for.
+//! Recording allocates nothing and shares no cache line: each thread has its own slot, whose
+//! lock is uncontended.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -19,7 +19,7 @@ thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The histograms. Cheap to clone; all clones are the same.
+/// The histograms. Clones share them.
 #[derive(Debug, Clone)]
 pub struct PerThread {
     slots: Arc<[Slot]>,
@@ -27,7 +27,7 @@ pub struct PerThread {
     taken: Arc<AtomicUsize>,
 }
 
-/// Two cache lines, because processors fetch them in pairs.
+/// Aligned to two cache lines, because processors prefetch them in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot(Mutex<Latencies>);
@@ -39,24 +39,24 @@ impl Slot {
 }
 
 impl PerThread {
-    /// Histograms for so many threads, at least one.
+    /// Creates histograms for this many threads, at least one.
     pub fn new(threads: usize) -> Self {
         let slots = (0..threads.max(1)).map(|_| Slot(Mutex::new(Latencies::new()))).collect();
         Self { slots, taken: Arc::default() }
     }
 
-    /// Gives this thread a slot. Where there are more threads than slots, they share.
+    /// Assigns a slot to this thread. With more threads than slots, threads share.
     pub fn enter(&self) {
         SLOT.set(self.taken.fetch_add(1, Relaxed) % self.slots.len());
     }
 
-    /// An operation on this thread took so long.
+    /// Records an operation of this thread.
     pub fn add(&self, time: Duration) {
         let slot = SLOT.get() % self.slots.len();
         self.slots[slot].lock().add(time);
     }
 
-    /// Everything recorded since the last call of this. Not while callers run.
+    /// Returns everything recorded since the last call. Must not be called while callers run.
     pub fn take(&self) -> Latencies {
         let mut all = Latencies::new();
         for slot in &*self.slots {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_threads_recorded_is_taken_once() {
+    fn take_returns_each_recording_once() {
         let all = PerThread::new(3);
         std::thread::scope(|scope| {
             for thread in 0..5u64 {

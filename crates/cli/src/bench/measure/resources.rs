@@ -1,4 +1,4 @@
-//! What the process used: processor time, memory, allocations.
+//! Resource usage of the process: CPU time, memory, allocations.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::bench::measure::allocations;
 
-/// Counters at one moment.
+/// The counters at one time.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark {
+pub struct Snapshot {
     cpu: Duration,
     allocations: u64,
 }
 
-/// What was used between two moments, or in several such spans together.
+/// The usage between two snapshots, or the sum of several such spans.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Used {
     pub cpu: Duration,
     pub allocations: u64,
-    /// The most memory resident at once, in bytes; 0 where the system does not tell.
+    /// The peak resident memory in bytes; 0 where the system does not report it.
     pub resident: u64,
 }
 
-impl Mark {
-    /// The counters now.
+impl Snapshot {
+    /// Reads the counters.
     pub fn now() -> Self {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu = Duration::try_from(cpu).unwrap_or_default();
         Self { cpu, allocations: allocations::count() }
     }
 
-    /// What was used since.
+    /// Returns the usage since the snapshot.
     pub fn used(self) -> Used {
         let now = Self::now();
         Used {
@@ -42,7 +42,7 @@ impl Mark {
 }
 
 impl Used {
-    /// Both together.
+    /// Returns the sum.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -53,13 +53,13 @@ impl Used {
     }
 }
 
-/// Forgets the peak of resident memory, where the system can, so that it counts from here.
+/// Resets the peak of resident memory, where the system supports it.
 pub fn reset_peak() {
     // Linux: 5 resets VmHWM. Elsewhere, and where it is refused, the peak is that of the process.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The peak of resident memory in bytes; 0 where the system does not tell.
+/// Returns the peak of resident memory in bytes; 0 where the system does not report it.
 pub fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status

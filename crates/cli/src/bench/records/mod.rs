@@ -1,4 +1,4 @@
-//! Records that can be checked, and the checks.
+//! Verifiable records, and their verification.
 
 pub mod payload;
 pub mod readback;

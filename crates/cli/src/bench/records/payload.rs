@@ -1,19 +1,20 @@
-//! Records that can be computed again: every byte follows from a seed, the writer, and the writer's
-//! count, so that what is read back can be compared and not only counted.
+//! Reproducible records: every byte is a function of a seed, the writer and the writer's count, so
+//! that records can be compared byte for byte and not only counted.
 //!
-//! A record begins with its writer and count. The rest is noise of that writer with a stamp in each
-//! 512 bytes that no other record has, so that a sector of another record, or of nothing, is seen.
-//! Making one costs a few stamps and no copy, so that the benchmark measures the log.
+//! A record begins with its writer and count. The rest is noise of that writer, with a stamp in
+//! each sector of 512 bytes that is unique to the record, so that a sector of another record or a
+//! missing one is detected. Making a record takes a few stamps and no copy, which keeps the
+//! benchmark measuring the log.
 
 use std::ops::RangeInclusive;
 
-/// The writer (4 bytes) and its count (8 bytes) stand at the start.
-pub const HEAD: usize = 12;
-/// One stamp in so many bytes.
+/// Bytes at the start of a record: the writer (4 bytes) and its count (8 bytes).
+pub const HEADER: usize = 12;
+/// Each sector has one stamp.
 const SECTOR: usize = 512;
 const STAMP: usize = 8;
 
-/// What all records of a run follow from.
+/// What determines all records of a run.
 #[derive(Debug, Clone)]
 pub struct Recipe {
     pub seed: u64,
@@ -29,7 +30,7 @@ pub struct Payload {
 }
 
 impl Recipe {
-    /// The records of a writer.
+    /// Returns the generator of a writer's records.
     pub fn of(&self, writer: u32) -> Payload {
         let mut bytes = vec![0; *self.sizes.end() as usize];
         let key = mix(self.seed ^ u64::from(writer).rotate_left(32));
@@ -40,7 +41,7 @@ impl Recipe {
         Payload { recipe: self.clone(), writer, bytes }
     }
 
-    /// The length of a writer's record.
+    /// Returns the length of a writer's record.
     pub fn len(&self, writer: u32, count: u64) -> usize {
         let (least, most) = (*self.sizes.start(), *self.sizes.end());
         if least == most { least as usize } else { self.size(self.key(writer, count)) }
@@ -49,7 +50,7 @@ impl Recipe {
     fn size(&self, key: u64) -> usize {
         let (least, most) = (*self.sizes.start(), *self.sizes.end());
         let span = u64::from(most - least) + 1;
-        // The high half of a product spreads evenly over the span.
+        // The high half of the product is uniform over the span.
         let step = (u128::from(mix(key)) * u128::from(span)) >> 64;
         least as usize + step as usize
     }
@@ -60,7 +61,7 @@ impl Recipe {
 }
 
 impl Payload {
-    /// The writer's record of this count.
+    /// Returns the writer's record of this count.
     pub fn record(&mut self, count: u64) -> &[u8] {
         let key = self.recipe.key(self.writer, count);
         let size = self.recipe.size(key);
@@ -68,64 +69,67 @@ impl Payload {
         let mut stamp = key;
         for (index, sector) in record.chunks_mut(SECTOR).enumerate() {
             stamp = next_stamp(stamp);
-            let place = stamp_place(index, sector.len());
-            sector[place.clone()].copy_from_slice(&stamp.to_le_bytes()[..place.len()]);
+            let range = stamp_range(index, sector.len());
+            sector[range.clone()].copy_from_slice(&stamp.to_le_bytes()[..range.len()]);
         }
-        let mut head = [0; HEAD];
-        head[..4].copy_from_slice(&self.writer.to_le_bytes());
-        head[4..].copy_from_slice(&count.to_le_bytes());
-        let len = size.min(HEAD);
-        record[..len].copy_from_slice(&head[..len]);
+        let header = header(self.writer, count);
+        let len = size.min(HEADER);
+        record[..len].copy_from_slice(&header[..len]);
         record
     }
 }
 
 impl Payload {
-    /// Whether this is the writer's record of this count, every byte of it. Makes no record and
-    /// changes nothing, so that many readers can share it.
+    /// Returns whether this is the writer's record of this count, comparing every byte. Takes
+    /// `&self`, so that many readers can share one.
     pub fn is(&self, count: u64, record: &[u8]) -> bool {
         let key = self.recipe.key(self.writer, count);
         if record.len() != self.recipe.size(key) {
             return false;
         }
-        let mut head = [0; HEAD];
-        head[..4].copy_from_slice(&self.writer.to_le_bytes());
-        head[4..].copy_from_slice(&count.to_le_bytes());
-        let reported = record.len().min(HEAD);
-        if record[..reported] != head[..reported] {
+        let header = header(self.writer, count);
+        let len = record.len().min(HEADER);
+        if record[..len] != header[..len] {
             return false;
         }
         let mut stamp = key;
         record.chunks(SECTOR).zip(self.bytes.chunks(SECTOR)).enumerate().all(
-            |(index, (is, noise))| {
+            |(index, (sector, noise))| {
                 stamp = next_stamp(stamp);
-                let (place, stamp) = (stamp_place(index, is.len()), stamp.to_le_bytes());
-                let behind = place.end;
-                is[place.clone()] == stamp[..place.len()] && is[behind..] == noise[behind..is.len()]
+                let (range, stamp) = (stamp_range(index, sector.len()), stamp.to_le_bytes());
+                sector[range.clone()] == stamp[..range.len()]
+                    && sector[range.end..] == noise[range.end..sector.len()]
             },
         )
     }
+}
+
+fn header(writer: u32, count: u64) -> [u8; HEADER] {
+    let mut header = [0; HEADER];
+    header[..4].copy_from_slice(&writer.to_le_bytes());
+    header[4..].copy_from_slice(&count.to_le_bytes());
+    header
 }
 
 fn next_stamp(stamp: u64) -> u64 {
     stamp.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1)
 }
 
-/// Where the stamp of a sector of this length stands: at a place that does not hang on the size, so
-/// that nothing of the record before shows.
-fn stamp_place(index: usize, len: usize) -> std::ops::Range<usize> {
-    let start = if index == 0 { HEAD.min(len) } else { 0 };
+/// Returns the range of the stamp in a sector of this length. Its start does not depend on the
+/// length, so that it overwrites the stamp of the previous record.
+fn stamp_range(index: usize, len: usize) -> std::ops::Range<usize> {
+    let start = if index == 0 { HEADER.min(len) } else { 0 };
     start..len.min(start + STAMP)
 }
 
-/// The writer and count that a record carries.
-pub fn head_of(record: &[u8]) -> Option<(u32, u64)> {
+/// Returns the writer and count in a record, unless it is too short.
+pub fn header_of(record: &[u8]) -> Option<(u32, u64)> {
     let (writer, rest) = record.split_first_chunk::<4>()?;
     let (count, _) = rest.split_first_chunk::<8>()?;
     Some((u32::from_le_bytes(*writer), u64::from_le_bytes(*count)))
 }
 
-/// A number that looks like noise, another one for every number (the finalizer of splitmix64).
+/// A bijective hash of a number (the finalizer of splitmix64).
 pub fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -138,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sector_is_its_own() {
+    fn every_sector_is_unique() {
         let recipe = Recipe { seed: 1, sizes: 2000..=2000 };
         let first = recipe.of(0).record(5).to_vec();
         assert_eq!(first, recipe.of(0).record(5));
@@ -147,11 +151,11 @@ mod tests {
                 assert_ne!(a, b);
             }
         }
-        assert_eq!(head_of(&first), Some((0, 5)));
+        assert_eq!(header_of(&first), Some((0, 5)));
     }
 
     #[test]
-    fn a_record_does_not_hang_on_the_one_before() {
+    fn a_record_does_not_depend_on_the_previous_one() {
         let recipe = Recipe { seed: 3, sizes: 0..=3000 };
         let mut used = recipe.of(2);
         for count in 0..200 {
@@ -171,10 +175,10 @@ mod tests {
             assert_eq!(record.len(), recipe.len(1, count));
             assert!(known.is(count, &record), "{count}");
             assert!(record.is_empty() || !known.is(count + 1, &record));
-            for at in 0..record.len() {
+            for offset in 0..record.len() {
                 let mut changed = record.clone();
-                changed[at] ^= 1;
-                assert!(!known.is(count, &changed), "{count}: byte {at}");
+                changed[offset] ^= 1;
+                assert!(!known.is(count, &changed), "{count}: byte {offset}");
             }
         }
     }

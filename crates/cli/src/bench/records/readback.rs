@@ -1,31 +1,30 @@
-//! Reading back what a benchmark wrote, after the log was closed and opened again, and comparing
-//! every byte and every writer's order. Where the log is a ring, what it kept is compared.
+//! Reads back all records of a benchmark after the log was closed and reopened, and compares every
+//! byte and every writer's order. With retention, the retained records are compared.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use esker_log::{Log, Options, Retention, Start};
 
-use crate::bench::records::payload::{HEAD, Payload, Recipe, head_of};
+use crate::bench::records::payload::{HEADER, Payload, Recipe, header_of};
 use crate::exit::{Failure, Outcome};
 
-/// What stands in the log.
+/// The result of a comparison.
 #[derive(Debug)]
 pub struct Compared {
-    /// How many records each writer wrote, by the last one of it that is there; `None` for one of
-    /// which a ring kept nothing.
+    /// How many records each writer wrote, by its last record in the log; `None` where no record of
+    /// it was retained.
     pub counts: Vec<Option<u64>>,
-    /// The records that were compared, and their bytes.
+    /// The compared records, and their bytes.
     pub records: u64,
     pub bytes: u64,
-    /// The number of the last.
+    /// The number of the last record.
     pub last: u64,
     pub time: Duration,
 }
 
 impl Compared {
-    /// Fails unless what is there ends with the last of all records, and with the last of each
-    /// writer.
+    /// Fails unless the log ends with the last written record, overall and of each writer.
     pub fn ends_with(&self, written: &[u64]) -> Outcome {
         let each = self.counts.iter().zip(written);
         let ends = each.clone().all(|(read, wrote)| read.is_none_or(|read| read == *wrote));
@@ -36,8 +35,8 @@ impl Compared {
     }
 }
 
-/// Reads the whole log in `dir` and compares it with what `writers` writers must have written,
-/// whose counts begin at 0; the first of them may be gone where the options keep a ring.
+/// Reads the whole log in `dir` and compares it with the records of `writers` writers, whose counts
+/// begin at 0. With retention, the first records of a writer may be missing.
 ///
 /// Fails at the first record that is not the next one of its writer, byte for byte.
 pub fn compare(dir: &Path, options: &Options, recipe: &Recipe, writers: u32) -> Outcome<Compared> {
@@ -55,12 +54,12 @@ pub fn compare(dir: &Path, options: &Options, recipe: &Recipe, writers: u32) -> 
     let (mut records, mut bytes) = (0, 0);
     while let Some(batch) = stream.try_next().map_err(of_log)? {
         for record in &batch {
-            let (seq, before) = (record.seq.0, record.prev.0);
-            let follows = seq == before + 1 && last.is_none_or(|last| last == before);
+            let (seq, prev) = (record.seq.0, record.prev.0);
+            let follows = seq == prev + 1 && last.is_none_or(|last| last == prev);
             last = Some(seq);
-            if !follows || !is_next(&mut writers, before, record.payload) {
+            if !follows || !is_next(&mut writers, prev, record.payload) {
                 return Err(Failure::failed(format!(
-                    "record {seq}, read back, is not what was written there"
+                    "record {seq} was read back and is not what was written there"
                 )));
             }
             records += 1;
@@ -76,15 +75,15 @@ pub fn compare(dir: &Path, options: &Options, recipe: &Recipe, writers: u32) -> 
 /// The next record of a writer.
 struct Next {
     payload: Payload,
-    /// `None` until the first record that a ring kept of it.
+    /// `None` until the first retained record.
     count: Option<u64>,
 }
 
-fn is_next(writers: &mut [Next], before: u64, record: &[u8]) -> bool {
-    let (writer, count) = match head_of(record) {
-        Some(reported) => reported,
-        // Too short to tell: then there is one writer, and the record's number does.
-        None if record.len() < HEAD && writers.len() == 1 => (0, before),
+fn is_next(writers: &mut [Next], prev: u64, record: &[u8]) -> bool {
+    let (writer, count) = match header_of(record) {
+        Some(header) => header,
+        // A record too short for a header comes from the only writer, in order.
+        None if record.len() < HEADER && writers.len() == 1 => (0, prev),
         None => return false,
     };
     let Some(next) = writers.get_mut(writer as usize) else { return false };
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_back_ends_where_the_writers_ended() {
+    fn ends_with_needs_the_last_record_of_each_writer() {
         let compared = |counts: &[Option<u64>], last| Compared {
             counts: counts.to_vec(),
             records: 3,

@@ -1,7 +1,7 @@
-//! What a reader checks of the records that it is given, and what it counts.
+//! The check and the counts of a reader.
 //!
-//! One writer's records are numbered from 1, so that everything about a record follows from its
-//! number. What is expected is shared by all readers and never written to.
+//! The records of one writer are numbered from 1, so that the number determines the record. All
+//! readers share the expected records, read-only.
 
 use clap::ValueEnum;
 use esker_log::Batch;
@@ -9,10 +9,10 @@ use esker_log::Batch;
 use crate::bench::records::payload::{Payload, Recipe};
 use crate::exit::{Failure, Outcome};
 
-/// `header` compares every so many-th record byte for byte.
+/// With `header`, one in this many records is compared byte for byte.
 const EVERY: u64 = 64;
 
-/// How much a reader checks.
+/// What a reader checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Verify {
     /// Nothing: records and bytes are counted
@@ -25,7 +25,7 @@ pub enum Verify {
 }
 
 impl Verify {
-    /// As it is typed.
+    /// Returns the value as typed on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Verify::None => "none",
@@ -35,17 +35,17 @@ impl Verify {
     }
 }
 
-/// What was read.
+/// The totals of a reader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub records: u64,
     pub bytes: u64,
-    /// Payload bytes that were looked at.
+    /// Payload bytes that were compared.
     pub touched: u64,
 }
 
 impl Tally {
-    /// Both together.
+    /// Returns the sum.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Tally {
     }
 }
 
-/// What the records have to be.
+/// The expected records.
 #[derive(Debug)]
 pub struct Expected {
     how: Verify,
@@ -65,15 +65,15 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The records of the first writer.
+    /// Creates the expected records of the first writer.
     pub fn new(recipe: &Recipe, how: Verify) -> Self {
         Self { how, recipe: recipe.clone(), payload: recipe.of(0) }
     }
 
-    /// Checks and counts the records of a batch, which follows the record `seen`, and moves that
-    /// on. Readers compare different records byte for byte: `offset` is a reader's own.
+    /// Checks and counts the records of a batch that follows record `seen`, and advances `seen`.
+    /// Readers with a different `offset` compare different records byte for byte.
     ///
-    /// Fails at the first record that is not the one that had to come.
+    /// Fails at the first record that is not the expected one.
     pub fn check(&self, offset: u64, seen: &mut u64, batch: &Batch) -> Outcome<Tally> {
         let mut tally = Tally::default();
         for record in batch {
@@ -83,7 +83,7 @@ impl Expected {
                 let follows = seq == count + 1 && record.prev.0 == count;
                 if !follows || len != self.recipe.len(0, count) {
                     return Err(Failure::failed(format!(
-                        "record {seq} of {len} bytes was read where record {} of {} bytes had to come",
+                        "read record {seq} of {len} bytes instead of record {} of {} bytes",
                         count + 1,
                         self.recipe.len(0, count)
                     )));

@@ -15,8 +15,7 @@ use crate::bench::records::readback::{self, Compared};
 use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome, complain};
 
-/// Work before the timed part, so that the steady state is measured: at most so long, and at most
-/// such a part of the timed part.
+/// The longest warm-up before the timed part, in seconds and as a part of the timed part.
 const WARM_UP_S: f64 = 0.3;
 const WARM_UP_PART: f64 = 0.2;
 
@@ -44,9 +43,9 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     floor.sample()?;
     let begin = Instant::now();
     let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
-    say_opened(&log, begin.elapsed(), arguments.json);
+    report_opening(&log, begin.elapsed(), arguments.json);
     if let Some(switch) = switch {
-        switch.throw();
+        switch.set();
     }
     let mut callers = Callers::new(&log, work, &recipe)?;
     let plan = Plan::of(arguments);
@@ -141,23 +140,23 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     .print(arguments.json, Shape::Rate)
 }
 
-/// What was found at the opening, for people.
-fn say_opened(log: &Log, took: Duration, json: bool) {
+/// Prints a summary of the log at opening, without `--json`.
+fn report_opening(log: &Log, took: Duration, json: bool) {
     if json {
         return;
     }
-    let found = log.metadata();
+    let metadata = log.metadata();
     complain(&format!(
         "opened in {:.1} ms: {} records, {} to {}, {} bytes",
         took.as_secs_f64() * 1e3,
-        found.records,
-        found.after.0 + u64::from(found.records > 0),
-        found.durable.0,
-        found.disk_bytes
+        metadata.records,
+        metadata.after.0 + u64::from(metadata.records > 0),
+        metadata.durable.0,
+        metadata.disk_bytes
     ));
 }
 
-/// The one reader, which comes behind the writers.
+/// Describes the comparison after the run.
 fn read_back(compared: &Compared) -> String {
     let seconds = compared.time.as_secs_f64().max(1e-9);
     format!(

@@ -1,5 +1,5 @@
-//! The process that builds a log for `log/open`, and that is killed in the middle of its work when
-//! that is what is measured.
+//! The child process that builds a log for `log/open`. For the figure after a kill, the parent
+//! kills it while it appends.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -33,10 +33,10 @@ pub struct BuildArguments {
     writing: WritingArguments,
 }
 
-/// Appends behind what is there, says how far the log is durable, and closes it, or goes on until
-/// it is killed.
+/// Appends to the log, prints the last durable record, and closes the log, or appends until it is
+/// killed.
 pub fn run(arguments: &BuildArguments) -> Outcome {
-    // Ends with the process that wants the log.
+    // Exits when the parent exits.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(crate::exit::Status::Failed as i32);
@@ -64,11 +64,11 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     }
 }
 
-/// Appends a batch; its bytes.
+/// Appends a batch. Returns its bytes.
 fn append(log: &Log, payloads: &mut [Payload], count: &mut u64) -> Result<u64> {
     let records: Vec<&[u8]> =
         (*count..).zip(payloads).map(|(count, payload)| payload.record(count)).collect();
-    // Nobody waits: the ticket goes, and the commits follow.
+    // Dropping the ticket requests the commit that the policy requires, without waiting for it.
     drop(log.append_batch(&records)?);
     *count += records.len() as u64;
     Ok(records.iter().map(|record| record.len() as u64).sum())

@@ -1,9 +1,9 @@
-//! `log/catchup`: a reader that begins at the oldest record of a large log: alone, and beside a
-//! writer at full speed, which in turn is measured with and without the reader. The same files are
-//! read without a log, too: that is the reader's own floor.
+//! `log/catchup`: a reader that starts at the oldest record of a large log, alone and beside a
+//! writer at full speed. The writer is measured with and without the reader. The same files are
+//! also read without a log, as the floor of the reader.
 //!
-//! The disk is what is measured: where the log does not read past the page cache by itself, the
-//! system is asked to forget the pages of the segments before each reading.
+//! Where the log does not bypass the page cache, the cached pages of the segments are dropped
+//! before each run, so that the disk is measured.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -18,14 +18,14 @@ use crate::bench::load::follower::{Followed, Follower};
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape, rounded};
 use crate::bench::measure::latency::Latencies;
-use crate::bench::measure::resources::{self, Mark, Used};
-use crate::bench::page_cache::{forget_pages, read_raw};
+use crate::bench::measure::resources::{self, Snapshot, Used};
+use crate::bench::page_cache::{drop_cached_pages, read_raw};
 use crate::bench::records::verify::{Expected, Tally, Verify};
 use crate::bench::runs::open::BYTES;
 use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome};
 
-/// Runs, checks what is read, prints.
+/// Runs, verifies while reading, prints.
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let dir = workdir.log();
@@ -38,8 +38,8 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     floor.sample()?;
     let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
     let mut callers = Callers::new(&log, work, &recipe)?;
-    let asked = arguments.bytes.unwrap_or(BYTES);
-    let records = asked.div_ceil(mean_size(arguments)).max(1);
+    let bytes = arguments.bytes.unwrap_or(BYTES);
+    let records = bytes.div_ceil(mean_size(arguments)).max(1);
     let built = callers.run(Until::Records(records)).map_err(of_log)?;
     let direct = log.stats().direct;
     let reading = Reading {
@@ -52,19 +52,19 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     floor.sample()?;
 
     resources::reset_peak();
-    let mark = Mark::now();
+    let snapshot = Snapshot::now();
     let alone = reading.lap(&AtomicBool::new(false))?;
-    let used = Used { resident: resources::peak(), ..mark.used() };
+    let used = Used { resident: resources::peak(), ..snapshot.used() };
     if (alone.tally.records, alone.tally.bytes) != (built.ops, built.bytes) {
         return Err(Failure::failed(format!(
-            "the reader read {} records of {} bytes, and {} of {} were written",
+            "the reader read {} records of {} bytes instead of the {} records of {} bytes that were written",
             alone.tally.records, alone.tally.bytes, built.ops, built.bytes
         )));
     }
     floor.sample()?;
-    let cold = direct || forget_pages(&dir);
+    let cold = direct || drop_cached_pages(&dir);
     let raw = read_raw(&dir, direct).map_err(|error| Failure::failed(format!("read: {error}")))?;
-    let followed = arguments.follower.then(|| reading.in_another_process(arguments));
+    let followed = arguments.follower.then(|| reading.follow(arguments));
     let followed = followed.transpose()?;
     if followed.is_some() {
         floor.sample()?;
@@ -85,7 +85,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let mut put = |name: &str, value: Value| {
         params.insert(name.into(), value);
     };
-    put("bytes", json!(asked));
+    put("bytes", json!(bytes));
     put("writers", json!(1));
     put("batch", json!(arguments.batch()));
     put("pipelined", json!(true));
@@ -99,7 +99,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     put(
         "page_cache",
         json!(match (direct, alone.cold && beside.cold) {
-            (true, _) => "not used: segments are read past it",
+            (true, _) => "bypassed",
             (false, true) => "segments dropped by advice before each reading",
             (false, false) => "kept",
         }),
@@ -112,7 +112,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     if let Some(followed) = &followed {
         let alone = rate(alone.tally.bytes, alone.time);
         let floor = floor.medians().read_mb_per_s;
-        followed.tell(&mut more);
+        followed.insert_into(&mut more);
         let follower = followed.mb_per_s();
         more.insert("follower_mb_per_s".into(), json!(rounded(follower, 2)));
         more.insert("follower_to_read".into(), json!(rounded(follower / floor.max(1e-9), 3)));
@@ -146,7 +146,7 @@ fn mean_size(arguments: &LogBenchArguments) -> u64 {
     ((u64::from(least) + u64::from(most)) / 2).max(1)
 }
 
-/// A log that is read, up to a record that is durable.
+/// A log to read up to a durable record.
 struct Reading<'a> {
     log: &'a Log,
     dir: &'a Path,
@@ -155,54 +155,54 @@ struct Reading<'a> {
     direct: bool,
 }
 
-/// What was read.
+/// The result of reading.
 struct Read {
     tally: Tally,
     time: Duration,
-    /// Of single batches.
+    /// Per batch.
     latencies: Latencies,
     laps: u64,
-    /// The pages were given up before.
+    /// Whether no page of the segments was cached before.
     cold: bool,
 }
 
 impl Reading<'_> {
-    /// Reads from the oldest record to the last, or until it is over.
+    /// Reads from the oldest record to the last, or until `over` is set.
     fn lap(&self, over: &AtomicBool) -> Outcome<Read> {
         let of_log = |error| Failure::of_log(&error, self.dir);
-        let cold = self.direct || forget_pages(self.dir);
+        let cold = self.direct || drop_cached_pages(self.dir);
         let (mut tally, mut latencies) = (Tally::default(), Latencies::new());
         let begin = Instant::now();
         let mut stream = self.log.stream(Start::Oldest).map_err(of_log)?;
         let mut seen = 0;
         while seen < self.last && !over.load(Relaxed) {
-            let asked = Instant::now();
+            let start = Instant::now();
             let Some(batch) = stream.try_next().map_err(of_log)? else {
                 return Err(Failure::failed(format!(
-                    "the reader stopped behind record {seen} of {}",
+                    "the reader stopped after record {seen} of {}",
                     self.last
                 )));
             };
-            latencies.add(asked.elapsed());
+            latencies.add(start.elapsed());
             tally = tally.and(self.expected.check(0, &mut seen, &batch)?);
         }
         Ok(Read { tally, time: begin.elapsed(), latencies, laps: 1, cold })
     }
 
-    /// Has a process that does not write read everything.
-    fn in_another_process(&self, arguments: &LogBenchArguments) -> Outcome<Followed> {
+    /// Reads everything in a follower process.
+    fn follow(&self, arguments: &LogBenchArguments) -> Outcome<Followed> {
         if !self.direct {
-            forget_pages(self.dir);
+            drop_cached_pages(self.dir);
         }
         let followed = Follower::start(arguments, self.dir, None)?.read_to(self.last)?;
         if followed.tally.records != self.last {
-            let (got, last) = (followed.tally.records, self.last);
-            return Err(Failure::failed(format!("the follower read {got} records of {last}")));
+            let (read, last) = (followed.tally.records, self.last);
+            return Err(Failure::failed(format!("the follower read {read} of {last} records")));
         }
         Ok(followed)
     }
 
-    /// Reads lap after lap for as long as the writer writes.
+    /// Reads the log repeatedly while the writer appends.
     fn beside(&self, callers: &mut Callers, until: Until) -> Outcome<(Slice, Read)> {
         let over = AtomicBool::new(false);
         let (wrote, read) = std::thread::scope(|scope| {

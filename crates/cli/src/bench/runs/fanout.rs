@@ -1,8 +1,8 @@
 //! `log/fanout`: many readers at the tip of one log, while one writer appends.
 //!
-//! The run goes in slices. A slice ends when every reader has got its last record and waits again,
-//! so that nothing is left out of the count and the floor can be sampled between slices. With
-//! `--rate 0` each append is a slice of its own: it finds all readers idle.
+//! The run has slices. A slice ends when every reader has received its last record and is idle, so
+//! that the totals are complete and the floor can be sampled between slices. With
+//! `--rate 0` each append is a slice of its own and starts when all readers are idle.
 
 use std::mem::size_of;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::bench::machine::floor::Floor;
 use crate::bench::measure::allocations;
 use crate::bench::measure::figure::{Figure, Shape, rounded};
 use crate::bench::measure::latency::Latencies;
-use crate::bench::measure::resources::{self, Mark, Used};
+use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::records::readback;
 use crate::bench::records::verify::{Expected, Tally, Verify};
 use crate::bench::workdir::Workdir;
@@ -32,11 +32,11 @@ use crate::exit::{Failure, Outcome};
 
 /// Slices of the timed part.
 const SLICES: u32 = 2;
-/// Such a part of the timed part is run before it, so that the steady state is measured.
+/// The warm-up before the timed part, as a part of it.
 const WARM_UP_PART: f64 = 0.1;
-/// How long all readers rest between two appends with `--rate 0`.
-const REST: Duration = Duration::from_millis(20);
-/// How long the readers may take for what is left when the writer has ended.
+/// How long all readers are idle between two appends with `--rate 0`.
+const IDLE: Duration = Duration::from_millis(20);
+/// The most time for the readers to catch up after the writer has ended.
 const DRAIN: Duration = Duration::from_secs(120);
 
 /// Runs, reads back, prints.
@@ -70,27 +70,27 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
             expected,
             Arc::clone(&durable_times),
         )),
-        pace: Some(OpenLoop::new(&log, &recipe, arguments.batch(), rate).map_err(of_io)?),
+        open_loop: Some(OpenLoop::new(&log, &recipe, arguments.batch(), rate).map_err(of_io)?),
         blocking: arguments.blocking,
         runtime,
         dir: &dir,
         tasks: Vec::with_capacity(readers as usize),
     };
-    let idle_bytes = fanout.merge(&log, durable_times)?;
+    let idle_bytes = fanout.start_readers(&log, durable_times)?;
     let total = fanout.measure(arguments, &mut floor)?;
     fanout.end()?;
     let follower = fanout.follower.take();
-    let pace = fanout.pace.take().unwrap_or_else(|| unreachable!("there between slices"));
-    let count = pace.count();
+    let open_loop = fanout.open_loop.take().unwrap_or_else(|| unreachable!("there between slices"));
+    let count = open_loop.count();
     let mut more = Map::new();
     if let Some(mut follower) = follower {
         let followed = follower.read_to(count)?;
         if followed.tally.records != count {
-            let got = followed.tally.records;
-            return Err(Failure::failed(format!("the follower read {got} records of {count}")));
+            let read = followed.tally.records;
+            return Err(Failure::failed(format!("the follower read {read} of {count} records")));
         }
         let lags = follower.take_lags();
-        followed.tell(&mut more);
+        followed.insert_into(&mut more);
         for (name, value) in [
             ("follower_lag_p50_us", lags.quantile_us(0.5)),
             ("follower_lag_p99_us", lags.quantile_us(0.99)),
@@ -100,7 +100,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
         }
         more.insert("follower_deliveries".into(), json!(lags.count()));
     }
-    drop((fanout, pace));
+    drop((fanout, open_loop));
     let stats = log.stats();
     log.close().map_err(of_log)?;
     floor.sample()?;
@@ -114,8 +114,8 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     put("writers", json!(1));
     put("batch", json!(arguments.batch()));
     put("rate", json!(arguments.rate));
-    let asked = rate.map(|rate| total.wrote.bytes as f64 / total.wrote.time.as_secs_f64() / rate);
-    put("rate_kept", json!(asked.map(|kept| rounded(kept, 4))));
+    let kept = rate.map(|rate| total.wrote.bytes as f64 / total.wrote.time.as_secs_f64() / rate);
+    put("rate_kept", json!(kept.map(|kept| rounded(kept, 4))));
     put("follower", json!(arguments.follower));
     put("verify", json!(arguments.verify().name()));
     put("blocking", json!(arguments.blocking));
@@ -166,21 +166,21 @@ fn seconds(arguments: &LogBenchArguments) -> f64 {
     arguments.seconds.unwrap_or(SECONDS)
 }
 
-/// The readers, the writer, and what runs them.
+/// The readers, the writer and their runtime.
 struct Fanout<'a> {
-    /// Another process that reads the same.
+    /// Another process that reads the same log.
     follower: Option<Follower>,
     tail_readers: Arc<TailReaders>,
-    /// Away while a slice runs.
-    pace: Option<OpenLoop>,
-    /// The writer has a thread of its own.
+    /// `None` while a slice runs.
+    open_loop: Option<OpenLoop>,
+    /// Whether the writer has a thread of its own.
     blocking: bool,
     runtime: Runtime,
     dir: &'a Path,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What the timed part did.
+/// The result of the timed part.
 #[derive(Debug)]
 struct Total {
     wrote: Wrote,
@@ -194,31 +194,31 @@ struct Total {
 }
 
 impl Fanout<'_> {
-    /// Opens the readers and waits until all are idle; the bytes of heap that this took.
-    fn merge(&mut self, log: &Log, durable_times: Arc<DurableTimes>) -> Outcome<u64> {
+    /// Starts the readers and waits until all are idle. Returns the bytes of heap that they use.
+    fn start_readers(&mut self, log: &Log, durable_times: Arc<DurableTimes>) -> Outcome<u64> {
         let of_log = |error| Failure::of_log(&error, self.dir);
-        let (standing, stands) = std::sync::mpsc::sync_channel::<()>(1);
+        let (registered, is_registered) = std::sync::mpsc::sync_channel::<()>(1);
         let watched = log.clone();
         self.runtime.spawn(async move {
-            // What fails here fails for the readers and the writer, too, and they tell.
-            let _ = durable_times::watch(watched, durable_times, move || drop(standing)).await;
+            // The readers and the writer get the same error and report it.
+            let _ = durable_times::watch(watched, durable_times, move || drop(registered)).await;
         });
-        // It says nothing and lets go.
-        let _ = stands.recv();
+        // Returns when the sender is dropped.
+        let _ = is_registered.recv();
         let before = allocations::live_bytes();
         self.tail_readers.name_goal(0, false);
-        self.tail_readers.merge(log, self.runtime.handle(), &mut self.tasks).map_err(of_log)?;
-        self.runtime.block_on(self.tail_readers.merged(DRAIN))?;
+        self.tail_readers.spawn(log, self.runtime.handle(), &mut self.tasks).map_err(of_log)?;
+        self.runtime.block_on(self.tail_readers.wait_for_goal(DRAIN))?;
         Ok(allocations::live_bytes().saturating_sub(before))
     }
 
     /// Warms up, and runs the timed part.
     fn measure(&mut self, arguments: &LogBenchArguments, floor: &mut Floor) -> Outcome<Total> {
         let batch = u64::from(arguments.batch());
-        let whole = seconds(arguments);
+        let total_seconds = seconds(arguments);
         let part = |part: f64| match arguments.count {
             Some(count) => Until::Records(((count as f64 * part).ceil() as u64).max(1)),
-            None => Until::Elapsed(Duration::from_secs_f64(whole * part)),
+            None => Until::Elapsed(Duration::from_secs_f64(total_seconds * part)),
         };
         let idle = arguments.rate == Some(0);
         let warm_up = if idle { Until::Records(batch) } else { part(WARM_UP_PART) };
@@ -231,19 +231,19 @@ impl Fanout<'_> {
         let begin = Instant::now();
         let halfway = |total: &Total| match arguments.count {
             Some(count) => total.wrote.records as f64 / count as f64,
-            None => begin.elapsed().as_secs_f64() / whole,
+            None => begin.elapsed().as_secs_f64() / total_seconds,
         };
         let mut sampled = false;
         loop {
             if idle {
-                std::thread::sleep(REST);
+                std::thread::sleep(IDLE);
             }
             let slices = u64::from(SLICES);
             let left =
                 arguments.count.map(|count| count.saturating_sub(total.wrote.records).max(1));
             let last = match left {
                 Some(left) if idle => left <= batch,
-                None if idle => begin.elapsed().as_secs_f64() >= whole,
+                None if idle => begin.elapsed().as_secs_f64() >= total_seconds,
                 _ => total.slices + 1 == slices,
             };
             let until = match left {
@@ -262,33 +262,35 @@ impl Fanout<'_> {
         }
     }
 
-    /// Has the writer append, and waits until every reader has everything.
+    /// Runs the writer, and waits until every reader has received every record.
     fn slice(&mut self, until: Until, last: bool, total: &mut Total) -> Outcome {
         let of_log = |error| Failure::of_log(&error, self.dir);
-        let Some(mut pace) = self.pace.take() else { unreachable!("there between slices") };
-        let tail_readers = Arc::clone(&self.tail_readers);
-        let (begin, mark) = (Instant::now(), Mark::now());
-        let work = async move {
-            let wrote = pace.slice(until, |seq| tail_readers.name_goal(seq, last)).await;
-            (pace, wrote)
+        let Some(mut open_loop) = self.open_loop.take() else {
+            unreachable!("there between slices")
         };
-        let (mut pace, wrote) = if self.blocking {
+        let tail_readers = Arc::clone(&self.tail_readers);
+        let (begin, snapshot) = (Instant::now(), Snapshot::now());
+        let work = async move {
+            let wrote = open_loop.slice(until, |seq| tail_readers.name_goal(seq, last)).await;
+            (open_loop, wrote)
+        };
+        let (mut open_loop, wrote) = if self.blocking {
             self.runtime.block_on(work)
         } else {
             let ended = self.runtime.block_on(self.runtime.spawn(work));
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
         };
         let wrote = wrote.map_err(of_log)?;
-        let read = self.runtime.block_on(self.tail_readers.merged(DRAIN))?;
-        let used = Used { resident: resources::peak(), ..mark.used() };
+        let read = self.runtime.block_on(self.tail_readers.wait_for_goal(DRAIN))?;
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
         total.time += begin.elapsed();
-        total.latencies.merge(&pace.take_latencies());
-        self.pace = Some(pace);
+        total.latencies.merge(&open_loop.take_latencies());
+        self.open_loop = Some(open_loop);
         let readers = self.tasks.len() as u64;
-        // Nobody is counted who did not read.
+        // Each reader has to have read everything.
         if (read.records, read.bytes) != (wrote.records * readers, wrote.bytes * readers) {
             return Err(Failure::failed(format!(
-                "{readers} readers read {} records of {} bytes together, and each had to read {} of {}",
+                "{readers} readers read {} records of {} bytes in total instead of {} records of {} bytes each",
                 read.records, read.bytes, wrote.records, wrote.bytes
             )));
         }
@@ -300,14 +302,14 @@ impl Fanout<'_> {
         Ok(())
     }
 
-    /// Waits for the tasks, which have read the last record.
+    /// Waits for the tasks to end after the last record.
     fn end(&mut self) -> Outcome {
         for task in self.tasks.drain(..) {
             let ended = self.runtime.block_on(async { tokio::time::timeout(DRAIN, task).await });
             match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
-                Err(_) => return Err(Failure::failed("a reader does not end")),
+                Err(_) => return Err(Failure::failed("a reader did not end in time")),
             }
         }
         Ok(())

@@ -1,9 +1,8 @@
 //! `log/open`: how long opening takes, after a kill and after a clean close.
 //!
-//! Another process builds the log. It is killed with SIGKILL in the middle of appending, and what
-//! it had reported as durable has to be there. Before each opening the system is asked to forget
-//! the pages of the segments, so that the disk is read; whatever it keeps nevertheless is not under
-//! a program's control.
+//! A child process builds the log. It is killed with SIGKILL while it appends; the records that it
+//! reported as durable must be recovered. The cached pages of the segments are dropped before each
+//! opening, as far as the system accepts the advice.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,8 +16,8 @@ use crate::bench::arguments::{After, LogBenchArguments};
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::latency::Latencies;
-use crate::bench::measure::resources::{self, Mark, Used};
-use crate::bench::page_cache::forget_pages;
+use crate::bench::measure::resources::{self, Snapshot, Used};
+use crate::bench::page_cache::drop_cached_pages;
 use crate::bench::records::payload::mix;
 use crate::bench::records::readback;
 use crate::bench::workdir::Workdir;
@@ -26,10 +25,10 @@ use crate::exit::{Failure, Outcome};
 use crate::quantity;
 
 pub const BYTES: u64 = 10_000_000_000;
-/// How often each opening is measured.
+/// Measurements of each opening.
 const KILLS: usize = 3;
 const CLOSES: usize = 5;
-/// What the builder appends before each further kill.
+/// Bytes that the builder appends before each further kill.
 const MORE: u64 = 1 << 20;
 
 /// Builds, kills, opens, reads back, prints.
@@ -41,26 +40,26 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         floor: Floor::prepare(&workdir.floor())?,
         dir: &workdir.log(),
         bytes: arguments.bytes.unwrap_or(BYTES),
-        least: 0,
+        durable: 0,
     };
     opening.floor.sample()?;
-    let wants = |after| arguments.after.is_none_or(|only| only == after);
+    let is_wanted = |after| arguments.after.is_none_or(|only| only == after);
 
-    let first = if wants(After::Kill) { After::Kill } else { After::Close };
+    let first = if is_wanted(After::Kill) { After::Kill } else { After::Close };
     opening.build(opening.bytes, first)?;
     let mut measured = Vec::new();
     if first == After::Kill {
         measured.push((After::Kill, opening.after_kills()?));
         opening.floor.sample()?;
     }
-    if wants(After::Close) {
+    if is_wanted(After::Close) {
         measured.push((After::Close, opening.after_closes()?));
     }
     opening.floor.sample()?;
 
     let compared = readback::compare(opening.dir, &opening.options, &arguments.recipe(), 1)?;
-    if compared.last < opening.least {
-        return Err(Failure::damaged("records that were durable are missing after the kill"));
+    if compared.last < opening.durable {
+        return Err(Failure::corrupt("durable records are missing after the kill"));
     }
     for (after, openings) in measured.iter().rev() {
         opening.figure(*after, openings).print(arguments.json, Shape::Opening)?;
@@ -74,8 +73,8 @@ struct Opening<'a> {
     floor: Floor,
     dir: &'a Path,
     bytes: u64,
-    /// Records that were reported as durable.
-    least: u64,
+    /// The last record that was reported as durable.
+    durable: u64,
 }
 
 /// Openings of one kind.
@@ -87,7 +86,7 @@ struct Openings {
     disk_bytes: u64,
     direct: bool,
     dsync: bool,
-    /// The pages of the segments were given up before each opening.
+    /// Whether the cached pages of the segments were dropped before each opening.
     cold: bool,
 }
 
@@ -99,10 +98,8 @@ impl Opening<'_> {
                 self.build(MORE, After::Kill)?;
             }
             let log = openings.time(self.dir, &self.options, PriorShutdown::Unclean)?;
-            if log.durable().0 < self.least {
-                return Err(Failure::damaged(
-                    "records that were durable are missing after the kill",
-                ));
+            if log.durable().0 < self.durable {
+                return Err(Failure::corrupt("durable records are missing after the kill"));
             }
             log.close().map_err(|error| Failure::of_log(&error, self.dir))?;
         }
@@ -118,22 +115,22 @@ impl Opening<'_> {
         Ok(openings)
     }
 
-    /// Has another process append so many bytes, and end as it shall.
+    /// Runs the child process that appends this many bytes and then ends as `then` says.
     fn build(&mut self, bytes: u64, then: After) -> Outcome {
         let failed =
             |what: &str| Failure::failed(format!("the process that builds the log {what}"));
         let mut child = self.start(bytes, then)?;
-        // Held until the end: the builder ends when this is closed.
-        let _leash = child.stdin.take();
-        let Some(out) = child.stdout.take() else { return Err(failed("has no output")) };
+        // The builder exits when this is closed.
+        let _stdin = child.stdin.take();
+        let Some(out) = child.stdout.take() else { return Err(failed("has no standard output")) };
         let mut line = String::new();
-        let reported = BufReader::new(out).read_line(&mut line);
-        let Some(count) = reported.ok().and_then(|_| line.trim().parse().ok()) else {
+        let read = BufReader::new(out).read_line(&mut line);
+        let Some(count) = read.ok().and_then(|_| line.trim().parse().ok()) else {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(failed("ended early"));
+            return Err(failed("exited early"));
         };
-        self.least = count;
+        self.durable = count;
         if then == After::Kill {
             let pause = 2 + mix(count) % 20;
             std::thread::sleep(Duration::from_millis(pause));
@@ -217,18 +214,18 @@ impl Openings {
         }
     }
 
-    /// Opens the log and times that.
+    /// Opens the log and records how long it took.
     fn time(&mut self, dir: &Path, options: &Options, expected: PriorShutdown) -> Outcome<Log> {
-        self.cold &= forget_pages(dir);
+        self.cold &= drop_cached_pages(dir);
         resources::reset_peak();
-        let (begin, mark) = (Instant::now(), Mark::now());
+        let (begin, snapshot) = (Instant::now(), Snapshot::now());
         let opened = Log::builder(dir).options(options.clone()).open();
         let time = begin.elapsed();
-        let used = Used { resident: resources::peak(), ..mark.used() };
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
         let log = opened.map_err(|error| Failure::of_log(&error, dir))?;
         if log.recovery().prior_shutdown != expected {
             return Err(Failure::failed(format!(
-                "the log was found {:?} and not {expected:?}",
+                "the shutdown before this opening was {:?} instead of {expected:?}",
                 log.recovery().prior_shutdown
             )));
         }

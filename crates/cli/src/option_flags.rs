@@ -1,0 +1,88 @@
+//! Which flag sets which option of the library, so that an error about an option names the flag.
+
+/// Every option that [`esker_log::Error::InvalidOption`] and
+/// [`esker_consensus::Error::InvalidOption`] can name, with the flag that sets it. An option that
+/// no command exposes has no flag.
+const FLAGS: [(&str, Option<&str>); 18] = [
+    ("buffer_size", Some("--buffer-size")),
+    ("buffers", Some("--buffers")),
+    ("checkpoint_every", None),
+    ("commits_in_flight", Some("--commits-in-flight")),
+    ("direct", Some("--direct")),
+    ("index_bytes", Some("--index-bytes")),
+    ("index_records", Some("--index-records")),
+    ("mutable_size", None),
+    ("on_corruption", None),
+    ("pin", Some("--pin")),
+    ("policy", Some("--policy")),
+    ("record_limit", Some("--record-limit")),
+    ("reserve", None),
+    ("retention.bytes", Some("--retain-bytes")),
+    ("retention.records", None),
+    ("retention.segments", Some("--retain-segments")),
+    ("segment_records", Some("--segment-records")),
+    ("segment_size", Some("--segment-size")),
+];
+
+/// Returns the flag that sets this option of the library.
+pub fn flag(option: &str) -> Option<&'static str> {
+    FLAGS.iter().find(|(name, _)| *name == option).and_then(|(_, flag)| *flag)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::arguments::Arguments;
+
+    /// Collects the option names in the sources below `path`: in a file that constructs
+    /// `InvalidOption`, every literal of lower-case letters, `_` and `.`.
+    fn collect(path: &Path, names: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, names);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+            if !code.contains("Err(Error::InvalidOption {") {
+                continue;
+            }
+            let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let literals = lines.flat_map(|line| line.split('"').skip(1).step_by(2));
+            let is_name = |text: &&str| {
+                let letters = text.chars().all(|c| c.is_ascii_lowercase() || "_.".contains(c));
+                !text.is_empty() && letters
+            };
+            names.extend(literals.filter(is_name).map(str::to_owned));
+        }
+    }
+
+    #[test]
+    fn the_table_has_every_option_that_the_crates_can_name() {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let mut names = BTreeSet::new();
+        for name in ["log", "consensus"] {
+            collect(&crates.join(name).join("src"), &mut names);
+        }
+        let known: BTreeSet<String> = FLAGS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(names, known);
+    }
+
+    #[test]
+    fn every_flag_of_the_table_exists() {
+        let command = Arguments::command();
+        let log = command.find_subcommand("log").unwrap();
+        let commands: Vec<_> = log.get_subcommands().collect();
+        for flag in FLAGS.iter().filter_map(|(_, flag)| *flag) {
+            let name = flag.trim_start_matches("--");
+            let mut arguments = commands.iter().flat_map(|command| command.get_arguments());
+            assert!(arguments.any(|argument| argument.get_long() == Some(name)), "{flag}");
+        }
+    }
+}
