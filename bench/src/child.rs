@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::harness::Told;
 
-/// How much of what a child complains of is told.
+/// The most bytes of a child's standard error in a message.
 const COMPLAINT: usize = 400;
 /// What a child may print.
 const PRINTED: u64 = 1 << 20;

@@ -20,7 +20,7 @@ pub fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Builds each command by itself, so that one that does not build keeps nobody else away.
+/// Builds each command by itself, so that one that fails to build does not prevent the others.
 pub fn go(names: impl Iterator<Item = &'static str>) -> Result<GoCommands> {
     let own = std::env::current_exe().context("where this program is")?;
     let target = own.parent().context("where this program is")?.join("go");

@@ -1,4 +1,4 @@
-//! What is told: a row for each system and work, as JSON for programs and as tables for people.
+//! The report: a row for each system and work, as JSON and as tables.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -23,7 +23,7 @@ use crate::{chart, child};
 const PATIENCE: usize = 2;
 
 const KEPT: &str = " The works were not all run in one go; each has all its systems, in turn, from one run, \
-                    and this is told of the last.";
+                    and this page describes the last run.";
 
 /// What may be chosen.
 #[derive(Debug, Clone, Args)]
@@ -91,7 +91,7 @@ pub fn run(choice: &Choice) -> Result<()> {
         for results in &mut all {
             eprintln!("run {} of {}: {}", round + 1, choice.runs.max(1), results.work.name);
             sample(&sampler, results);
-            // Another one begins each time, so that nobody always comes after the same one.
+            // Another system begins each round, so that none always runs after the same one.
             let first = round as usize % results.systems.len();
             for index in 0..results.systems.len() {
                 let index = (first + index) % results.systems.len();

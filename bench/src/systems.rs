@@ -97,7 +97,7 @@ pub const SYSTEMS: [System; 23] = [
 ];
 
 impl System {
-    /// Whether it can do this work, and nobody else does it in its place.
+    /// Whether it can do this work, and no other system stands for it.
     pub fn takes_part(&self, work: &Work) -> bool {
         let callers = match self.callers {
             Callers::Any => true,

@@ -1,5 +1,5 @@
 //! Esker's own gate. `cargo xtask verify` is what every change has to pass, at the desk and in CI;
-//! `cargo xtask tidy` checks the rules of the house that a compiler does not know; `cargo xtask
+//! `cargo xtask tidy` checks the rules of the project that a compiler does not know; `cargo xtask
 //! mutate` shows that the tests fail when the mutation that they guard against is there.
 //!
 //! Nothing here changes a file of the tree. Scratch goes under `target/`.
@@ -45,7 +45,7 @@ enum Command {
     Test,
     /// Build the API documentation; warnings are errors
     Doc,
-    /// Check the rules of the house
+    /// Check the rules of the project
     Tidy,
     /// Check licences, advisories and sources with cargo-deny, where it is installed
     Deny,

@@ -55,7 +55,7 @@ struct Kind {
     commits: bool,
 }
 
-/// The log, and the slot for the next entry of whoever comes.
+/// The log, and the slot for the next entry of any caller.
 #[derive(Debug, Clone)]
 struct Entries {
     log: ConsensusLog,

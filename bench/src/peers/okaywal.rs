@@ -104,7 +104,7 @@ fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
     let (sender, receiver) = sync_channel(QUEUE);
     let configuration = configuration(job);
     let opening = std::thread::spawn(move || configuration.open(Recovered(sender)));
-    // Recovery ends early when nobody takes what it finds, and the log keeps the sender when it ends.
+    // Recovery ends early when the receiver is gone, and the log keeps the sender when it ends.
     let mut outcome = Ok(());
     loop {
         match receiver.try_recv() {

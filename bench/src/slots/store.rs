@@ -46,7 +46,7 @@ impl Store {
         Ok(self.0.accept(slot, BALLOT, value)?.wait()?)
     }
 
-    /// Commits what stands in a slot.
+    /// Commits the value of a slot.
     pub fn commit(&self, slot: u64) -> Result<()> {
         Ok(self.0.commit(slot, BALLOT)?.wait()?)
     }

@@ -1,4 +1,4 @@
-//! Comparing what stands in slots with what must stand there.
+//! Compares the values of slots with the expected ones.
 
 use anyhow::{Result, ensure};
 

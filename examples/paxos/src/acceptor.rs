@@ -58,7 +58,7 @@ pub enum Reaction {
     /// The floor passed what had to be listed.
     Refused,
     Nothing,
-    /// The contract is broken: the log itself says so.
+    /// The contract is broken, as the log itself reports.
     Violation(String),
 }
 
@@ -202,7 +202,7 @@ fn handle(
             let promised = log.promise(*ballot, *from)?.wait()?;
             let mut entries = Vec::new();
             let mut raised = strike(log, 0, beside);
-            // A list that is refused is not given to anybody.
+            // A refused list is not sent.
             let _ = promised.for_each(|entry| {
                 entries.push(told(entry));
                 raised = raised.clone().and_then(|()| strike(log, entries.len(), beside));

@@ -1,5 +1,6 @@
 //! The simulation: proposers, acceptors, a learner that starts empty, and a network that loses,
-//! repeats and reorders. Whoever chooses a value tells the referee, who has seen them all.
+//! repeats and reorders. A proposer that chooses a value reports it to the referee, which has
+//! seen all of them.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +102,7 @@ impl Cluster {
                 self.receive(message);
             }
         }
-        // The newcomer asks until nobody has more for it.
+        // The newcomer asks until no acceptor has more for it.
         let learner = self.voters;
         for turn in 0..200 {
             let from = self.acceptors[learner].next();
@@ -138,8 +139,8 @@ impl Cluster {
         self.act(n, act);
     }
 
-    /// Two reigns in a row whose quorums share a single acceptor. Only that one hears of the commits
-    /// of the first reign, so the second depends on its answer alone.
+    /// Two reigns in a row whose quorums share a single acceptor. Only that one hears of the
+    /// commits of the first reign, so the second depends on its answer alone.
     fn hand_over(&mut self) {
         for n in 0..self.voters {
             if !self.acceptors[n].is_up() {
@@ -210,8 +211,8 @@ impl Cluster {
         }
     }
 
-    /// A snapshot of what an acceptor has committed, and how far its floor, or that of one that lags,
-    /// may be raised under it.
+    /// A snapshot of what an acceptor has committed, and how far its floor, or that of one that
+    /// lags, may be raised under it.
     fn raise(&mut self, n: usize, keep: u64) -> Option<Raise> {
         let committed = self.acceptors[n].committed(self.snapshot.next());
         if let Err(what) = self.snapshot.apply(committed, &self.chosen) {

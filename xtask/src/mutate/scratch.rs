@@ -2,7 +2,7 @@
 //!
 //! Cargo decides by modification times what to build again. So a file of the copy is written only
 //! when its content differs, and keeps its time otherwise: a mutation costs the rebuild of one
-//! crate and what stands on it.
+//! crate and of those that depend on it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Only `disk` and `log` write, sync, rename or checksum. A face that did it by itself would have
-//! its own crash cases, and nobody would have tested them.
+//! Only `disk` and `log` write, sync, rename or checksum. A component that did so would have
+//! untested crash cases of its own.
 
 use super::finding::Finding;
 use super::source;

@@ -42,7 +42,7 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
         Err(parse) => return vec![error(format!("is not TOML: {parse}"))],
     };
     let below = |other: &str| floor_of(other).is_some_and(|other| other < floor);
-    house_dependencies(&manifest)
+    project_dependencies(&manifest)
         .into_iter()
         // Its own tests may want a crate with one of its features.
         .filter(|other| other != name && !below(other))
@@ -54,8 +54,8 @@ fn floor_of(name: &str) -> Option<u8> {
     FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
 }
 
-/// The crates of the house that `manifest` names in any table of dependencies.
-fn house_dependencies(manifest: &Table) -> BTreeSet<String> {
+/// The crates of the project that `manifest` names in any table of dependencies.
+fn project_dependencies(manifest: &Table) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let targets = manifest.get("target").and_then(Value::as_table);
     let targets = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);

@@ -33,7 +33,7 @@ fn in_document(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fin
     findings
 }
 
-/// `line` without what stands between backticks.
+/// `line` without what is between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }

@@ -1,4 +1,4 @@
-//! The rules of the house that a compiler does not know, one rule a file.
+//! The rules of the project that a compiler does not know, one rule a file.
 //!
 //! A rule is a pure function of a path and a text, or of the whole [`Tree`] where it compares
 //! files, and has a test that shows it failing. Rules read the code as text: they keep honest
@@ -16,6 +16,7 @@ mod lints;
 mod modules;
 pub mod mutation_list;
 mod names;
+mod phrases;
 mod requirements;
 mod source;
 mod text;
@@ -35,7 +36,7 @@ type FileRule = fn(path: &str, text: &str) -> Vec<Finding>;
 /// A rule over all of them.
 type TreeRule = fn(tree: &Tree) -> Vec<Finding>;
 
-const FILE_RULES: [FileRule; 8] = [
+const FILE_RULES: [FileRule; 9] = [
     durable_calls::check,
     layers::check,
     unsafe_files::check,
@@ -44,6 +45,7 @@ const FILE_RULES: [FileRule; 8] = [
     text::check,
     names::check,
     vocabulary::check,
+    phrases::check,
 ];
 const TREE_RULES: [TreeRule; 5] =
     [requirements::check, mutation_list::check, links::check, code_map::check, modules::check];
@@ -91,7 +93,7 @@ mod tests {
                 "docs/mutations.toml",
                 "[[mutation]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest=''\n",
             ),
-            ("README.md", "[gone](gone.md)\n"),
+            ("README.md", concat!("[gone](gone.md) is ", "told\n")),
             ("ARCHITECTURE.md", "\n"),
         ]);
         let found = findings(&tree);
@@ -104,6 +106,7 @@ mod tests {
             "text",
             "names",
             "vocabulary",
+            "phrases",
             "requirements",
             "mutation-list",
             "links",

@@ -82,7 +82,7 @@ fn named_mutations(cell: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a file whose path ends with `file` has a function that is called `name`, which may
-/// stand behind modules.
+/// follow modules.
 fn has_test(tree: &Tree, file: &str, name: &str) -> bool {
     let name = name.rsplit("::").next().unwrap_or(name);
     let ending = format!("/{file}");

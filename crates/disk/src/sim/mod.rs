@@ -12,7 +12,7 @@
 //! let disk = SimDisk::new(42);
 //! let dir = disk.open_dir(Path::new("/"))?;
 //! let file = dir.open("log", Open::create())?;
-//! write_all_at(&*file, b"settled", 0)?;
+//! write_all_at(&*file, b"durable", 0)?;
 //! file.sync_data()?;
 //! dir.sync()?;
 //! write_all_at(&*file, b"in the air", 4096)?;
@@ -20,7 +20,7 @@
 //! disk.power_cut(Persist::Nothing);
 //! assert!(file.len().is_err()); // handles opened before fail forever
 //! disk.power_on();
-//! assert_eq!(disk.contents(Path::new("/log"))?, b"settled");
+//! assert_eq!(disk.contents(Path::new("/log"))?, b"durable");
 //! # Ok(())
 //! # }
 //! ```

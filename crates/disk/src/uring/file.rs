@@ -110,11 +110,11 @@ mod tests {
         let file = dir.open_file("file", Open::create()).unwrap();
         let file = UringFile::new(file, Arc::new(pool));
         without_rings(&file.pool, RINGS, &mut || {
-            write_all_at(&file, b"settled", 0).unwrap();
+            write_all_at(&file, b"durable", 0).unwrap();
             file.sync_data().unwrap();
             let mut back = [0; 7];
             assert_eq!(read_full_at(&file, &mut back, 0).unwrap(), 7);
-            assert_eq!(&back, b"settled");
+            assert_eq!(&back, b"durable");
         });
         // All rings are available again.
         assert!(file.pool.with(|ring| ring.sync_data(file.file.fd())).is_some());

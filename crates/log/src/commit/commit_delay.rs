@@ -102,7 +102,7 @@ mod tests {
         delay.end(13);
         assert!(!delay.is_waiting() && delay.is_regrouping());
         delay.completed(0, 13, TOOK);
-        assert_eq!(delay.begin(13), None, "they were back before anybody looked");
+        assert_eq!(delay.begin(13), None, "they were back before the committer checked");
         assert!(delay.is_regrouping());
     }
 

@@ -31,7 +31,7 @@
 //!    rename, it finds the new segment as the newest.)
 //!
 //!    Then the manifest records that the copy is durable. (After a crash before that, the header of
-//!    the new segment says so.)
+//!    the new segment records it.)
 //! 3. Only now the old tail is removed: dead segments are unlinked, and the cut segment is
 //!    truncated at the cut.
 //!

@@ -41,7 +41,7 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
         None => None,
     };
     let Some(log) = log.or(page.map(|page| page.log)) else {
-        let found = "no segment has a sound header, and the watermark page says nothing";
+        let found = "no segment has a valid header, and there is no valid watermark page";
         return Err(directory::not_a_log(dir.path(), found));
     };
     refuse_foreign_page(dir, page, log)?;

@@ -191,7 +191,7 @@ fn report(
             file: dir.path_of(crate::store::paths::MANIFEST),
             offset: 0,
             after: Seq(manifest.clean.map_or(0, |end| end.seq)),
-            what: "the log goes on behind the end that the manifest tells of".into(),
+            what: "the log continues past the end that the manifest records".into(),
         });
     }
     // Records dropped meanwhile are not missing. A log that ends below its trim point is corrupt.
