@@ -14,9 +14,9 @@ struct Places([UnsafeCell<u32>; 2]);
 // SAFETY: one appender writes each span. It is read only after `FillTracker` reports all as filled.
 unsafe impl Sync for Places {}
 
-fn fill(places: &Places, progress: &FillTracker, n: usize) {
+fn fill(cells: &Places, progress: &FillTracker, n: usize) {
     // SAFETY: only this appender accesses this span.
-    places.0[n].with_mut(|place| unsafe { *place = 7 });
+    cells.0[n].with_mut(|cell| unsafe { *cell = 7 });
     progress.filled(8, 100 + n as u32);
 }
 
@@ -38,9 +38,9 @@ fn the_committer_sees_every_byte_that_was_filled() {
             thread::yield_now();
         };
         assert_eq!(digest, 201);
-        for place in &shared.0.0 {
+        for cell in &shared.0.0 {
             // SAFETY: all appenders have finished.
-            place.with(|place| assert_eq!(unsafe { *place }, 7));
+            cell.with(|cell| assert_eq!(unsafe { *cell }, 7));
         }
         for appender in appenders {
             appender.join().unwrap();

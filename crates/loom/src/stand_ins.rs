@@ -16,13 +16,13 @@ impl Plain {
     pub(crate) fn new(number: u64) -> Self {
         let plain = Self(UnsafeCell::new(0));
         // SAFETY: the value is not shared yet.
-        plain.0.with_mut(|place| unsafe { *place = number });
+        plain.0.with_mut(|cell| unsafe { *cell = number });
         plain
     }
 
     pub(crate) fn get(&self) -> u64 {
         // SAFETY: there are no more writers.
-        self.0.with(|place| unsafe { *place })
+        self.0.with(|cell| unsafe { *cell })
     }
 }
 

@@ -62,17 +62,19 @@ impl Planner<'_, '_> {
     }
 
     /// Picks an offset in a file, usually of a unit that is not all zeros.
-    fn place(&mut self, bytes: &[u8], unit: usize) -> usize {
-        let mut place = 0;
+    fn offset_with_data(&mut self, bytes: &[u8], unit: usize) -> usize {
+        let mut offset_with_data = 0;
         for _ in 0..40 {
-            place = self.rng.index(bytes.len().div_ceil(unit)) * unit;
-            let end = bytes.len().min(place + unit);
-            let blank = bytes.get(place..end).is_none_or(|part| part.iter().all(|byte| *byte == 0));
+            offset_with_data = self.rng.index(bytes.len().div_ceil(unit)) * unit;
+            let end = bytes.len().min(offset_with_data + unit);
+            let blank = bytes
+                .get(offset_with_data..end)
+                .is_none_or(|part| part.iter().all(|byte| *byte == 0));
             if !blank || self.rng.percent(4) {
                 break;
             }
         }
-        place
+        offset_with_data
     }
 
     fn unit(&mut self) -> usize {
@@ -82,7 +84,7 @@ impl Planner<'_, '_> {
     fn flip(&mut self) -> Option<Mutation> {
         let file = self.file()?;
         let bytes = self.bytes(&file);
-        let block = self.place(&bytes, 512);
+        let block = self.offset_with_data(&bytes, 512);
         // The first bytes of a block are often headers. Individual zero bytes are not examined:
         // checksums and identities differ from run to run, but the case must not.
         let width = [512, 512, 128, 24][self.rng.index(4)];
@@ -96,19 +98,19 @@ impl Planner<'_, '_> {
         let file = self.file()?;
         let content = self.bytes(&file);
         let unit = self.unit();
-        let offset = self.place(&content, unit);
+        let offset = self.offset_with_data(&content, unit);
         let (bytes, what) = match self.rng.below(8) {
             0..3 => (vec![0; unit], "zeros"),
             3 => (vec![0xFF; unit], "ones"),
             4 => (self.rng.bytes(unit), "random"),
             5 => {
-                let from = self.place(&content, unit);
+                let from = self.offset_with_data(&content, unit);
                 (part(&content, from, unit), "what is at another place of the file")
             }
             6 => {
                 let other = self.file()?;
                 let other = self.bytes(&other);
-                let from = self.place(&other, unit);
+                let from = self.offset_with_data(&other, unit);
                 (part(&other, from, unit), "what is in another file")
             }
             _ => {
@@ -124,7 +126,7 @@ impl Planner<'_, '_> {
         let file = self.file()?;
         let bytes = self.bytes(&file);
         let len = self.unit();
-        let starts = (self.place(&bytes, len), self.place(&bytes, len));
+        let starts = (self.offset_with_data(&bytes, len), self.offset_with_data(&bytes, len));
         let apart = starts.0.abs_diff(starts.1) >= len;
         (apart && starts.0.max(starts.1) + len <= bytes.len()).then_some(Mutation::Swap {
             file,
@@ -139,8 +141,8 @@ impl Planner<'_, '_> {
         let unit = self.unit();
         let len = match self.rng.below(6) {
             0 => 0,
-            1 | 2 => self.place(&bytes, unit),
-            _ => self.place(&bytes, unit) + self.rng.index(unit),
+            1 | 2 => self.offset_with_data(&bytes, unit),
+            _ => self.offset_with_data(&bytes, unit) + self.rng.index(unit),
         };
         Some(Mutation::Cut { len: len.min(bytes.len().saturating_sub(1)), file })
     }
@@ -154,7 +156,7 @@ impl Planner<'_, '_> {
             _ => {
                 let other = self.file()?;
                 let other = self.bytes(&other);
-                let from = self.place(&other, BLOCK);
+                let from = self.offset_with_data(&other, BLOCK);
                 part(&other, from, len)
             }
         };

@@ -113,13 +113,13 @@ pub fn run<C: Component>(
         done: AtomicU64::new(0),
         results: Mutex::default(),
     };
-    let places: Vec<_> = (0..threads)
+    let positions: Vec<_> = (0..threads)
         .map(|_| At { case: AtomicU64::new(0), since: AtomicU64::new(u64::MAX) })
         .collect();
     std::thread::scope(|scope| {
         let workers: Vec<_> =
-            places.iter().map(|at| scope.spawn(|| shared.work(component, at))).collect();
-        let watch = scope.spawn(|| shared.watch(&places));
+            positions.iter().map(|at| scope.spawn(|| shared.work(component, at))).collect();
+        let watch = scope.spawn(|| shared.watch(&positions));
         for worker in workers {
             // A panic of a worker outside of a case is a bug in the runner.
             if worker.join().is_err() {
@@ -129,7 +129,7 @@ pub fn run<C: Component>(
         shared.ended.store(true, Relaxed);
         watch.thread().unpark();
     });
-    shared.tell_progress();
+    shared.report_progress();
     let results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
     if results.failures.is_empty() {
         return Ok(results.words);
@@ -217,12 +217,12 @@ impl Shared<'_> {
     }
 
     /// Aborts the process when a case hangs, and prints progress.
-    fn watch(&self, places: &[At]) {
+    fn watch(&self, positions: &[At]) {
         let mut reported = Instant::now();
         while !self.ended.load(Relaxed) {
             std::thread::park_timeout(Duration::from_millis(200));
             let now = millis(self.began);
-            for at in places {
+            for at in positions {
                 let since = at.since.load(Relaxed);
                 if since != u64::MAX && now.saturating_sub(since) > PATIENCE.as_millis() as u64 {
                     let case = at.case.load(Relaxed);
@@ -232,12 +232,12 @@ impl Shared<'_> {
             }
             if self.runs.tells && reported.elapsed() > Duration::from_secs(5) {
                 reported = Instant::now();
-                self.tell_progress();
+                self.report_progress();
             }
         }
     }
 
-    fn tell_progress(&self) {
+    fn report_progress(&self) {
         if !self.runs.tells {
             return;
         }

@@ -76,12 +76,12 @@ impl Inode {
         self.durable_size = len;
         self.resizes.clear();
         let (first, kept) = (len / BLOCK as u64, (len % BLOCK as u64) as usize);
-        let behind = first + u64::from(kept > 0);
-        self.durable.split_off(&behind);
-        self.dirty.split_off(&behind);
-        self.stale.split_off(&behind);
-        self.unreadable.split_off(&sectors_of(behind, sector).start);
-        self.extents.cut(behind);
+        let first_removed = first + u64::from(kept > 0);
+        self.durable.split_off(&first_removed);
+        self.dirty.split_off(&first_removed);
+        self.stale.split_off(&first_removed);
+        self.unreadable.split_off(&sectors_of(first_removed, sector).start);
+        self.extents.cut(first_removed);
         if kept > 0 {
             self.each_copy(first, |bytes| bytes[kept..].fill(0));
         }

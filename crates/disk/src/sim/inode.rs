@@ -159,14 +159,15 @@ impl Inode {
         self.resize_count += 1;
         self.resizes.push(Resize { number: self.resize_count, len, shrinks: true });
         let (first, kept) = (len / BLOCK_U64, (len % BLOCK_U64) as usize);
-        let mut behind: BTreeSet<u64> = self.durable.range(first..).map(|(n, _)| *n).collect();
-        behind.extend(self.dirty.range(first..).map(|(n, _)| *n));
-        behind.extend(self.stale.range(first..).map(|(n, _)| *n));
+        let mut removed: BTreeSet<u64> = self.durable.range(first..).map(|(n, _)| *n).collect();
+        removed.extend(self.dirty.range(first..).map(|(n, _)| *n));
+        removed.extend(self.stale.range(first..).map(|(n, _)| *n));
         // A file that grows again gets new sectors instead of those it released.
         let per_page = (BLOCK / sector.bytes()) as u64;
-        let gone = self.unreadable.iter().map(|bad| bad / per_page).filter(|page| *page >= first);
-        behind.extend(gone.filter(|page| *page > first || kept == 0));
-        for number in behind {
+        let unreadable_pages =
+            self.unreadable.iter().map(|bad| bad / per_page).filter(|page| *page >= first);
+        removed.extend(unreadable_pages.filter(|page| *page > first || kept == 0));
+        for number in removed {
             let keep = if number == first { kept } else { 0 };
             let cut = page::zeroed_from(self.visible(number, false), keep);
             self.stale.remove(&number);

@@ -196,21 +196,21 @@ mod tests {
     /// Between fork and exec, a child process holds copies of all descriptors.
     #[test]
     fn a_dropped_lock_is_free_also_while_a_copy_of_its_descriptor_is_open() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = StdDisk::new().open_std_dir(place.path()).unwrap();
+        let workdir = tempfile::tempdir().unwrap();
+        let dir = StdDisk::new().open_std_dir(workdir.path()).unwrap();
         let held = rustix::fs::openat(&dir.fd, ".", DIRECTORY, Mode::empty()).unwrap();
         rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
         let _copy = held.try_clone().unwrap();
         let held = StdLock { held };
         dir.lock().unwrap_err();
         drop(held);
-        StdDisk::new().open_dir(place.path()).unwrap().lock().unwrap();
+        StdDisk::new().open_dir(workdir.path()).unwrap().lock().unwrap();
     }
 
     #[test]
     fn an_open_file_does_not_keep_the_flag_that_kept_the_open_from_waiting() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = StdDisk::new().open_std_dir(place.path()).unwrap();
+        let workdir = tempfile::tempdir().unwrap();
+        let dir = StdDisk::new().open_std_dir(workdir.path()).unwrap();
         let direct = dir.facts().unwrap().direct;
         let file = dir.open_file("a", Open::create().direct(direct).dsync(true)).unwrap();
         let flags = rustix::fs::fcntl_getfl(file.fd()).unwrap();

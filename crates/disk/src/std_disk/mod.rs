@@ -56,15 +56,15 @@ impl StdDisk {
 
     pub(crate) fn create_std_dir(self, path: &Path) -> Result<StdDir> {
         let mut missing = Vec::new();
-        let mut there = path;
-        while !is_dir(Op::CreateDir, there)? {
-            missing.push(there);
-            match there.parent() {
-                Some(above) => there = above,
+        let mut existing = path;
+        while !is_dir(Op::CreateDir, existing)? {
+            missing.push(existing);
+            match existing.parent() {
+                Some(above) => existing = above,
                 None => break,
             }
         }
-        sync_entry_of(there)?;
+        sync_entry_of(existing)?;
         for dir in missing.into_iter().rev() {
             match rustix::fs::mkdir(dir, Mode::RWXU) {
                 Err(Errno::EXIST) if is_dir(Op::CreateDir, dir)? => {}

@@ -31,7 +31,7 @@ impl Pool {
     ) -> Option<io::Result<T>> {
         let mut ring = self.take()?;
         let outcome = call(&mut ring);
-        if ring.is_sound() {
+        if ring.is_usable() {
             self.lock().push(ring);
         } else {
             self.made.fetch_sub(1, Ordering::Relaxed);

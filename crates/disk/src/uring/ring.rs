@@ -48,7 +48,7 @@ const REFUSALS: u32 = 100_000;
 pub(crate) struct Ring {
     ring: IoUring,
     in_flight: usize,
-    sound: bool,
+    usable: bool,
     buffers: Vec<AlignedBuf>,
     faults: Faults,
 }
@@ -95,7 +95,7 @@ impl Ring {
             let why = "the kernel's io_uring misses an operation";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        Ok(Self { ring, in_flight, sound: true, buffers: Vec::new(), faults: Faults::default() })
+        Ok(Self { ring, in_flight, usable: true, buffers: Vec::new(), faults: Faults::default() })
     }
 
     /// Adds injected faults to the ring.
@@ -216,8 +216,8 @@ impl Ring {
     }
 
     /// Returns whether the ring can be used again.
-    pub(crate) fn is_sound(&self) -> bool {
-        self.sound
+    pub(crate) fn is_usable(&self) -> bool {
+        self.usable
     }
 
     /// Splits a transfer of `len` bytes at `offset` into pieces that are in flight together.
@@ -257,7 +257,7 @@ impl Ring {
         entries: impl Iterator<Item = squeue::Entry>,
         results: &mut [i32; Self::MOST],
     ) -> io::Result<()> {
-        if !self.sound {
+        if !self.usable {
             return Err(io::Error::other("the ring failed before"));
         }
         let mut queued = 0;
@@ -290,7 +290,7 @@ impl Ring {
                     // The kernel never gets the entries it did not accept; completions of the
                     // others arrive.
                     submitted -= self.ring.submission().len();
-                    self.sound = false;
+                    self.usable = false;
                     failure = Some(error);
                 }
                 std::thread::yield_now();

@@ -259,7 +259,7 @@ impl fmt::Display for Error {
             Error::Quarantined { from, to } => {
                 write!(f, "the records above {from} up to {to} were corrupt and are quarantined")
             }
-            Error::Corrupted(damage) => write!(f, "{damage}"),
+            Error::Corrupted(corruption) => write!(f, "{corruption}"),
             Error::NotFound { seq } => write!(f, "there is no record {seq}"),
             Error::InvalidPosition { position } => {
                 write!(f, "no record starts at position {position}")
@@ -310,10 +310,15 @@ impl Error {
 }
 
 pub(crate) fn damage_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
-    Error::Corrupted(damage_of(path, offset, after, what))
+    Error::Corrupted(corruption_of(path, offset, after, what))
 }
 
-pub(crate) fn damage_of(path: &Path, offset: u32, after: u64, what: impl ToString) -> Corruption {
+pub(crate) fn corruption_of(
+    path: &Path,
+    offset: u32,
+    after: u64,
+    what: impl ToString,
+) -> Corruption {
     let (file, offset) = (path.into(), u64::from(offset));
     Corruption { file, offset, after: Seq(after), what: what.to_string() }
 }

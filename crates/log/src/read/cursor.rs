@@ -131,11 +131,11 @@ impl Cursor {
                     }
                     return Err(Error::Quarantined { from, to });
                 }
-                Err(Error::Corrupted(damage)) => {
-                    if self.skipping && self.pass_damage(&segment, offset, end)? {
+                Err(Error::Corrupted(corruption)) => {
+                    if self.skipping && self.skip_corruption(&segment, offset, end)? {
                         continue;
                     }
-                    return Err(self.explain(source, Error::Corrupted(damage)));
+                    return Err(self.explain(source, Error::Corrupted(corruption)));
                 }
                 Err(error) => return Err(error),
             };
@@ -165,7 +165,7 @@ impl Cursor {
     /// Skips corruption that affects no wanted record. It continues at a valid unit whose
     /// `prev_seq` is at or below the last skipped number and whose last record is above it. Returns
     /// `false` if there is none.
-    fn pass_damage(&mut self, segment: &Segment, offset: u32, end: u32) -> Result<bool> {
+    fn skip_corruption(&mut self, segment: &Segment, offset: u32, end: u32) -> Result<bool> {
         let mut image = SegmentReader::new(Arc::clone(&segment.reader))?;
         let mut at = offset + BLOCK;
         while at < end {
@@ -247,7 +247,7 @@ pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Me
         match check_unit(&buffer[at as usize..got], segment.salt, offset + at, |_| {}) {
             Ok((header, _)) if header.kind == UnitKind::Data => at += header.span(),
             Err(decode_error) if at == 0 => {
-                return Err(damage(segment, offset, decode_error));
+                return Err(corruption(segment, offset, decode_error));
             }
             // A gap, the end of the bytes read, or corruption: the next read distinguishes them.
             _ => break,
@@ -257,7 +257,7 @@ pub(crate) fn read_units(segment: &Segment, offset: u32, end: u32) -> Result<(Me
 }
 
 /// The error for invalid bytes at an offset. It names the unit and the last valid record before it.
-fn damage(segment: &Segment, offset: u32, decode_error: DecodeError) -> Error {
+fn corruption(segment: &Segment, offset: u32, decode_error: DecodeError) -> Error {
     let mut unit = segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit);
     let before = segment.seek_offset(unit.saturating_sub(1));
     let mut after = segment.header.prev_seq;
@@ -303,7 +303,9 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     };
     let (next, before_next) = match (next, source.segments().after(segment.number())) {
         (Some((next, before_next)), _) => (u64::from(next), before_next),
-        (None, Some(behind)) => (behind.header.base - segment.header.base, behind.header.prev_seq),
+        (None, Some(next_segment)) => {
+            (next_segment.header.base - segment.header.base, next_segment.header.prev_seq)
+        }
         (None, None) => (u64::MAX, last),
     };
     let end = limit.saturating_sub(segment.header.base).min(next) as u32;
@@ -317,7 +319,7 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     }
     let start = entry.record / BLOCK * BLOCK;
     if end <= entry.record {
-        return Err(damage(&segment, entry.record, DecodeError::Nonsense));
+        return Err(corruption(&segment, entry.record, DecodeError::Nonsense));
     }
     let (buffer, got) = load(&segment, start, end - start)?;
     let bytes = &buffer[..got.min((end - start) as usize)];
@@ -335,7 +337,7 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
             // The corruption may be in an earlier record.
             match scan_for(source, seq) {
                 Err(Error::Corrupted(_) | Error::NotFound { .. }) => {
-                    Err(damage(&segment, offset, decode_error))
+                    Err(corruption(&segment, offset, decode_error))
                 }
                 other => other,
             }

@@ -31,8 +31,8 @@
 //!
 //! A pass copies at most about [`COPIES`] bytes, or one step of the rule if that is more. It keeps
 //! at most [`NUMBERS`] sequence numbers of live records in memory, and one batch of records. After
-//! each [`PIECE`] bytes it waits until the copies are durable and calls [`Owner::pace`], which may
-//! pause or end the pass.
+//! each [`COPY_BATCH_BYTES`] bytes it waits until the copies are durable and calls [`Owner::pace`],
+//! which may pause or end the pass.
 
 mod plan;
 
@@ -49,7 +49,7 @@ use crate::write::ticket::Ticket;
 pub use plan::{Effort, Plan, Usage};
 
 /// The number of bytes copied between two calls of [`Owner::pace`].
-pub const PIECE: u64 = 256 << 10;
+pub const COPY_BATCH_BYTES: u64 = 256 << 10;
 /// About the most bytes that one pass copies.
 pub const COPIES: u64 = 64 << 20;
 /// The most sequence numbers of live records kept in memory at a time.
@@ -245,13 +245,13 @@ fn numbers<O: Owner>(owner: &O, from: Seq, cut: Seq) -> Result<(Vec<Seq>, bool),
 }
 
 /// Copies whose durability is not yet confirmed.
-struct Piece<K> {
+struct CopyBatch<K> {
     copies: Vec<(K, Seq, Ticket)>,
     bytes: u64,
     began: Instant,
 }
 
-impl<K> Piece<K> {
+impl<K> CopyBatch<K> {
     fn new() -> Self {
         Self { copies: Vec::new(), bytes: 0, began: Instant::now() }
     }
@@ -279,7 +279,7 @@ fn copy_these<O: Owner>(
     mut numbers: &[Seq],
     done: &mut Reclaimed,
 ) -> Result<(), O::Error> {
-    let mut piece = Piece::new();
+    let mut copied = CopyBatch::new();
     let mut stream: Option<LogStream> = None;
     let mut reached = Seq::ZERO;
     while let [next, rest @ ..] = numbers {
@@ -293,7 +293,7 @@ fn copy_these<O: Owner>(
         let Ok(Some(batch)) = batch else {
             // A record in this batch cannot be read. If that is another record, this one still can.
             let view = log.read(*next)?;
-            again(owner, &view.record(), &mut piece)?;
+            again(owner, &view.record(), &mut copied)?;
             (stream, reached, numbers) = (None, *next, rest);
             continue;
         };
@@ -303,30 +303,30 @@ fn copy_these<O: Owner>(
                 && *next <= record.seq
             {
                 if *next == record.seq {
-                    again(owner, &record, &mut piece)?;
+                    again(owner, &record, &mut copied)?;
                 }
                 numbers = rest;
             }
-            if piece.bytes >= PIECE {
-                std::mem::replace(&mut piece, Piece::new()).end(owner, done)?;
+            if copied.bytes >= COPY_BATCH_BYTES {
+                std::mem::replace(&mut copied, CopyBatch::new()).end(owner, done)?;
             }
         }
         // Time spent reading only dead records counts too.
-        if piece.bytes == 0 {
-            std::mem::replace(&mut piece, Piece::new()).end(owner, done)?;
+        if copied.bytes == 0 {
+            std::mem::replace(&mut copied, CopyBatch::new()).end(owner, done)?;
         }
     }
-    piece.end(owner, done)
+    copied.end(owner, done)
 }
 
 fn again<O: Owner>(
     owner: &O,
     record: &Record<'_>,
-    piece: &mut Piece<O::Key>,
+    copied: &mut CopyBatch<O::Key>,
 ) -> Result<(), O::Error> {
     if let Some((key, ticket)) = owner.append_again(record)? {
-        piece.bytes += stored_size(record.payload.len());
-        piece.copies.push((key, record.seq, ticket));
+        copied.bytes += stored_size(record.payload.len());
+        copied.copies.push((key, record.seq, ticket));
     }
     Ok(())
 }

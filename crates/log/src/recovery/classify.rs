@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::findings::{DirScan, DirScanner, Head, Live};
+use super::findings::{DirScan, DirScanner, Live, ParsedHeader};
 use super::outcome::TruncatedTail;
-use crate::base::error::damage_of;
+use crate::base::error::corruption_of;
 use crate::base::error::{Corruption, Result};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, DecodeError, Salt, SegmentHeader, UnitHeader};
@@ -24,13 +24,13 @@ pub(crate) const MISSING: &str = "the segment is missing";
 
 /// Whether it is corruption that the valid units stop after this record. If no durable lower bound
 /// is higher, a crash may have left any subset of the later units: they are a torn tail.
-pub(crate) fn is_damage(durable_bound: u64, after: u64) -> bool {
+pub(crate) fn is_corruption(durable_bound: u64, after: u64) -> bool {
     durable_bound > after
 }
 
 /// Whether a log without a segment never had a durable one.
 pub(crate) fn never_began(manifest: &Manifest, durable_bound: u64) -> bool {
-    manifest.trim_segment == 0 && !is_damage(durable_bound, manifest.trim_seq)
+    manifest.trim_segment == 0 && !is_corruption(durable_bound, manifest.trim_seq)
 }
 
 /// Whether records are missing before the oldest segment found. The manifest names the first
@@ -42,15 +42,15 @@ pub(crate) fn is_front_missing(manifest: &Manifest, oldest: u64, prev_seq: u64) 
 
 /// Whether the log begins with the segment of this header. The manifest may be older than the
 /// removal of the preceding segments. A segment whose records were all dropped is not missing when
-/// its file is gone or holds no segment. `is_sound`: whether a segment has a valid header.
+/// its file is gone or holds no segment. `is_valid`: whether a segment has a valid header.
 pub(crate) fn begins_with(
     manifest: &Manifest,
     header: &SegmentHeader,
-    is_sound: impl Fn(u64) -> bool,
+    is_valid: impl Fn(u64) -> bool,
 ) -> bool {
     let before = header.prev_segment;
     let is_dropped = manifest.trim_seq > 0 && header.prev_seq <= manifest.trim_seq;
-    before < manifest.trim_segment.max(1) || is_dropped && !is_sound(before)
+    before < manifest.trim_segment.max(1) || is_dropped && !is_valid(before)
 }
 
 /// Whether a unit header after the end of a session's units is trusted. Units of an older session
@@ -67,14 +67,14 @@ pub(super) struct Break {
 }
 
 /// Whether a header is present but not valid.
-fn is_lost(head: &Head) -> bool {
-    matches!(head, Err(HeaderError::Invalid(decode_error)) if *decode_error != DecodeError::Blank)
+fn is_lost(parsed: &ParsedHeader) -> bool {
+    matches!(parsed, Err(HeaderError::Invalid(decode_error)) if *decode_error != DecodeError::Blank)
 }
 
 /// Whether a commit was torn after the end. Its first block may be missing. In a reused file,
 /// blocks beyond the prewritten range belong to the file's earlier life.
-fn is_torn(rest: TailScan, end: u32) -> bool {
-    rest.first.is_some_and(|first| !rest.earlier_life || first - end < AHEAD)
+fn is_torn(tail: TailScan, end: u32) -> bool {
+    tail.first.is_some_and(|first| !tail.earlier_life || first - end < AHEAD)
 }
 
 impl DirScanner<'_> {
@@ -92,8 +92,8 @@ impl DirScanner<'_> {
         let mut lost = 0u64;
         // The first later segment that has units but no header.
         let mut missing_header = None;
-        let mut look = |number: u64, salt: Salt, from: u32| -> Result<TailScan> {
-            let Some((file, _)) = self.heads.get(&number) else {
+        let mut scan_from = |number: u64, salt: Salt, from: u32| -> Result<TailScan> {
+            let Some((file, _)) = self.headers.get(&number) else {
                 return Ok(TailScan::default());
             };
             orphan_units(file, salt, from, None, &self.read_errors, |orphan, _| {
@@ -103,27 +103,28 @@ impl DirScanner<'_> {
                 durable_bound = durable_bound.max(orphan.header.durable_bound);
                 lost += u64::from(orphan.header.span());
                 if number != broken.number()
-                    && self.heads.get(&number).is_some_and(|(_, head)| head.is_err())
+                    && self.headers.get(&number).is_some_and(|(_, parsed)| parsed.is_err())
                 {
                     missing_header.get_or_insert(number);
                 }
             })
         };
-        let rest = look(broken.number(), broken.salt, end)?;
-        for (&number, (_, head)) in self.heads.range(broken.number() + 1..) {
-            if let Ok((header, _)) = head {
+        let tail = scan_from(broken.number(), broken.salt, end)?;
+        for (&number, (_, parsed)) in self.headers.range(broken.number() + 1..) {
+            if let Ok((header, _)) = parsed {
                 scan.durable_bound = scan.durable_bound.max(header.durable_bound);
             }
-            look(number, Salt::new(self.manifest.log, number), BLOCK)?;
+            scan_from(number, Salt::new(self.manifest.log, number), BLOCK)?;
         }
         scan.durable_bound = durable_bound.max(scan.durable_bound);
-        if is_damage(scan.durable_bound, last) {
+        if is_corruption(scan.durable_bound, last) {
             // A durable lower bound above the newest valid segment may mean that its successor lost
             // its header.
             let later = |number: &u64| *number > broken.number();
             let is_newest =
-                !self.heads.iter().any(|(number, (_, head))| later(number) && head.is_ok());
-            let lost = self.heads.iter().find(|(number, (_, head))| later(number) && is_lost(head));
+                !self.headers.iter().any(|(number, (_, parsed))| later(number) && parsed.is_ok());
+            let lost =
+                self.headers.iter().find(|(number, (_, parsed))| later(number) && is_lost(parsed));
             let missing_header = missing_header
                 .or(self.manifest.clean.map(|clean| clean.segment))
                 .or(lost.map(|(number, _)| *number))
@@ -133,12 +134,12 @@ impl DirScanner<'_> {
                 None => (broken.path.clone(), end),
             };
             let is_missing =
-                offset == 0 && missing_header.is_some_and(|n| !self.heads.contains_key(&n));
+                offset == 0 && missing_header.is_some_and(|n| !self.headers.contains_key(&n));
             let what = if is_missing { MISSING.into() } else { stop.decode_error.to_string() };
-            scan.damage = Some(damage_of(&path, offset, last, what));
-        } else if lost > 0 || stop.decode_error == DecodeError::Unreadable || is_torn(rest, end) {
-            let behind = u64::from(rest.end.saturating_sub(end));
-            let bytes = if rest.earlier_life { lost } else { lost.max(behind) };
+            scan.damage = Some(corruption_of(&path, offset, last, what));
+        } else if lost > 0 || stop.decode_error == DecodeError::Unreadable || is_torn(tail, end) {
+            let bytes_after = u64::from(tail.end.saturating_sub(end));
+            let bytes = if tail.earlier_life { lost } else { lost.max(bytes_after) };
             scan.cut = Some(TruncatedTail {
                 file: broken.path.clone(),
                 offset: u64::from(end),
@@ -154,12 +155,12 @@ impl DirScanner<'_> {
         if never_began(&self.manifest, scan.durable_bound) {
             return;
         }
-        let number = self.heads.keys().next().copied().unwrap_or(self.manifest.trim_segment);
-        let what = match self.heads.get(&number) {
+        let number = self.headers.keys().next().copied().unwrap_or(self.manifest.trim_segment);
+        let what = match self.headers.get(&number) {
             Some((_, Err(HeaderError::Invalid(decode_error)))) => decode_error.to_string(),
             _ => MISSING.into(),
         };
-        scan.damage = Some(damage_of(&self.path(number), 0, 0, what));
+        scan.damage = Some(corruption_of(&self.path(number), 0, 0, what));
     }
 
     /// Whether a unit of a session unknown to the manifest follows the clean end. Then the manifest
@@ -191,6 +192,6 @@ impl DirScanner<'_> {
         let path = self.path(clean.segment);
         let offset = if number == clean.segment { state.end } else { 0 };
         let what = format!("the log was closed at byte {}, which is not its end", clean.offset);
-        Some(damage_of(&path, offset, state.last_seq, what))
+        Some(corruption_of(&path, offset, state.last_seq, what))
     }
 }

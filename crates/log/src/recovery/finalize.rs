@@ -58,7 +58,7 @@ pub(crate) fn finalize(
 ) -> Result<Finalized> {
     let mut manifest = scan.manifest;
     let clean = manifest.clean.take();
-    for name in &scan.aside {
+    for name in &scan.temporary {
         dir.unlink(name)?;
     }
     // Blank segments hold nothing, and may be what fills the disk.
@@ -291,8 +291,8 @@ pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>) -> u64 {
         }
     }
     // After a gap and after each megabyte a new unit begins, with a header and in a new block.
-    let begun = bytes / u64::from(UNIT) + gaps + 1;
-    let room = block * (1 + gaps) + bytes + begun * (block + u64::from(UNIT_HEADER));
+    let units_max = bytes / u64::from(UNIT) + gaps + 1;
+    let room = block * (1 + gaps) + bytes + units_max * (block + u64::from(UNIT_HEADER));
     room.next_multiple_of(block)
 }
 

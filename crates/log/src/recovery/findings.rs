@@ -28,7 +28,7 @@ pub(crate) struct DirScan {
     /// Numbers of spare files.
     pub(crate) spares: Vec<u64>,
     /// Temporary files that were never renamed.
-    pub(crate) aside: Vec<String>,
+    pub(crate) temporary: Vec<String>,
     pub(crate) highest_number: u64,
     /// The highest durable lower bound: records up to this number were durable at some time.
     pub(crate) durable_bound: u64,
@@ -49,22 +49,23 @@ impl DirScan {
     /// The highest durable lower bound as a position and a sequence number, and the bytes of valid
     /// units after it.
     pub(crate) fn durable_end(&self) -> (u64, u64, u64) {
-        let mut behind = 0;
+        let mut unproven = 0;
         for (n, live) in self.live.iter().enumerate().rev() {
             let header = &live.segment.header;
             let Some(units) = &live.units else {
-                return (live.segment.end_position(), live.segment.state.read().last_seq, behind);
+                return (live.segment.end_position(), live.segment.state.read().last_seq, unproven);
             };
             let known = units.partition_point(|unit| unit.header.last_seq <= self.durable_bound);
-            behind += units[known..].iter().map(|unit| u64::from(unit.header.span())).sum::<u64>();
+            unproven +=
+                units[known..].iter().map(|unit| u64::from(unit.header.span())).sum::<u64>();
             if let Some(last) = known.checked_sub(1).map(|last| &units[last]) {
-                return (header.base + u64::from(last.end()), last.header.last_seq, behind);
+                return (header.base + u64::from(last.end()), last.header.last_seq, unproven);
             }
             if n == 0 {
-                return (header.base + u64::from(BLOCK), header.prev_seq, behind);
+                return (header.base + u64::from(BLOCK), header.prev_seq, unproven);
             }
         }
-        (0, 0, behind)
+        (0, 0, unproven)
     }
 }
 
@@ -76,14 +77,14 @@ pub(crate) struct Live {
     pub(crate) file_len: u64,
 }
 
-pub(super) type Head = std::result::Result<(SegmentHeader, u32), HeaderError>;
+pub(super) type ParsedHeader = std::result::Result<(SegmentHeader, u32), HeaderError>;
 
 pub(super) struct DirScanner<'a> {
     pub(super) dir: &'a dyn Dir,
     pub(super) options: &'a ReadOptions,
     pub(super) direct: bool,
     pub(super) manifest: Manifest,
-    pub(super) heads: BTreeMap<u64, (Arc<dyn File>, Head)>,
+    pub(super) headers: BTreeMap<u64, (Arc<dyn File>, ParsedHeader)>,
     pub(super) read_errors: ReadErrors,
     /// The segment that the watermark page names.
     pub(super) stored: Option<u64>,

@@ -48,7 +48,7 @@ mod rewrite;
 mod scan_dir;
 
 pub(crate) use classify::{
-    MISSING, begins_with, is_current_session, is_damage, is_front_missing, never_began,
+    MISSING, begins_with, is_corruption, is_current_session, is_front_missing, never_began,
 };
 pub(crate) use finalize::{create, finalize, room_for};
 pub use outcome::{PriorShutdown, Recovery, TruncatedTail};

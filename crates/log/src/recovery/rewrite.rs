@@ -26,7 +26,7 @@ pub(super) const UNIT: u32 = 1 << 20;
 pub(crate) struct Rewriter<'a> {
     dir: &'a dyn Dir,
     name: String,
-    aside: String,
+    temporary: String,
     file: Arc<dyn File>,
     header: SegmentHeader,
     header_crc: u32,
@@ -57,13 +57,13 @@ impl<'a> Rewriter<'a> {
         room: u64,
     ) -> Result<Self> {
         let name = paths::segment(header.segment);
-        let aside = paths::aside(&name);
-        let file = space_reserve::file_with_room(dir, &aside, room)?;
+        let temporary = paths::temporary(&name);
+        let file = space_reserve::file_with_room(dir, &temporary, room)?;
         let (_, header_crc) = header.to_block();
         Ok(Self {
             dir,
             name,
-            aside,
+            temporary,
             file,
             header,
             header_crc,
@@ -191,8 +191,8 @@ impl<'a> Rewriter<'a> {
     }
 
     fn put(&mut self, header: UnitHeader, mut bytes: Vec<u8>) -> Result<()> {
-        let (head, crc) = header.to_bytes(self.salt, self.state.end);
-        bytes[..head.len()].copy_from_slice(&head);
+        let (header_bytes, crc) = header.to_bytes(self.salt, self.state.end);
+        bytes[..header_bytes.len()].copy_from_slice(&header_bytes);
         bytes.resize(block_up(bytes.len() as u32) as usize, 0);
         write_all_at(&*self.file, &bytes, u64::from(self.state.end))?;
         self.state.chain = header.next_chain(crc);
@@ -209,7 +209,7 @@ impl<'a> Rewriter<'a> {
         write_all_at(&*self.file, &aligned, 0)?;
         self.file.set_len(u64::from(self.state.end))?;
         self.file.sync_data()?;
-        sealed_file::publish(self.dir, &self.aside, &self.name)?;
+        sealed_file::publish(self.dir, &self.temporary, &self.name)?;
         Ok(Rewritten { header: self.header, header_crc: self.header_crc, state: self.state })
     }
 }

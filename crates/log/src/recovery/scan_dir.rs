@@ -8,9 +8,9 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 use parking_lot::RwLock;
 
 use super::classify::{Break, MISSING, begins_with, is_front_missing};
-use super::findings::{DirScan, DirScanner, Head, Live};
+use super::findings::{DirScan, DirScanner, Live, ParsedHeader};
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::error::{damage_at, damage_of};
+use crate::base::error::{damage_at, corruption_of};
 use crate::base::options::OpenCheck;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
@@ -25,7 +25,7 @@ use crate::store::segment_table::{Segment, State};
 use crate::store::watermark_page::{PageReader, refuse_foreign_page};
 
 /// Reads the first block of a segment file.
-pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Result<Head> {
+pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Result<ParsedHeader> {
     let mut block = AlignedBuf::new(BLOCK as usize);
     let got = read_full_at(file, &mut block, 0)?;
     Ok(SegmentHeader::parse(&block[..got], manifest.log, number))
@@ -47,7 +47,7 @@ pub(crate) fn scan_dir(
         options,
         direct,
         manifest,
-        heads: BTreeMap::new(),
+        headers: BTreeMap::new(),
         read_errors: ReadErrors::default(),
         stored: None,
     };
@@ -57,7 +57,7 @@ pub(crate) fn scan_dir(
         dead: Vec::new(),
         blank: Vec::new(),
         spares: Vec::new(),
-        aside: Vec::new(),
+        temporary: Vec::new(),
         highest_number: manifest.trim_segment,
         durable_bound: manifest.durable_bound(),
         cut: None,
@@ -72,17 +72,18 @@ pub(crate) fn scan_dir(
             }
             Name::Segment(number) => scanner.open(number)?,
             Name::Spare(number) => scan.spares.push(number),
-            Name::Temporary => scan.aside.push(name),
+            Name::Temporary => scan.temporary.push(name),
             Name::Known | Name::Unknown => continue,
         }
     }
     scan.highest_number =
-        scanner.heads.keys().last().copied().unwrap_or(0).max(scan.highest_number);
+        scanner.headers.keys().last().copied().unwrap_or(0).max(scan.highest_number);
     scan.highest_number =
         scan.spares.iter().chain(&scan.dead).copied().fold(scan.highest_number, u64::max);
-    let look = PageReader::of_any_log(dir)?;
+    let reader = PageReader::of_any_log(dir)?;
     // Retry once, then ignore the page: a crash may have torn a slot for good.
-    let page = look.and_then(|look| look.stored().or_else(|_| look.stored()).ok().flatten());
+    let page =
+        reader.and_then(|reader| reader.stored().or_else(|_| reader.stored()).ok().flatten());
     if let Some(stored) = page.filter(|stored| stored.log == manifest.log) {
         scan.durable_bound = scan.durable_bound.max(stored.seq);
         scanner.stored = Some(stored.segment);
@@ -124,15 +125,15 @@ impl DirScanner<'_> {
         let name = paths::segment(number);
         let file = self.dir.open(&name, Open::read().direct(self.direct))?;
         let read = || read_head(&*file, &self.manifest, number);
-        let head = match read().or_else(|_| read()) {
-            Ok(head) => head,
+        let parsed = match read().or_else(|_| read()) {
+            Ok(parsed) => parsed,
             Err(Error::Io(cause)) => {
                 self.read_errors.note(0, &cause);
                 Err(HeaderError::Invalid(DecodeError::Unreadable))
             }
             Err(error) => return Err(error),
         };
-        match head {
+        match parsed {
             Err(HeaderError::Version(version)) => {
                 return Err(Error::UnsupportedVersion { file: self.dir.path_of(&name), version });
             }
@@ -141,7 +142,7 @@ impl DirScanner<'_> {
             }
             _ => {}
         }
-        self.heads.insert(number, (file, head));
+        self.headers.insert(number, (file, parsed));
         Ok(())
     }
 
@@ -149,7 +150,7 @@ impl DirScanner<'_> {
     /// or corrupt, returns the chain before it and the corruption to report if a durable lower
     /// bound covers what follows.
     fn chain(&self) -> (Vec<(SegmentHeader, u32)>, Option<Corruption>) {
-        let newest = self.heads.values().rev().find_map(|(_, head)| head.ok());
+        let newest = self.headers.values().rev().find_map(|(_, parsed)| parsed.ok());
         let mut chain: Vec<_> = newest.into_iter().collect();
         while let Some((header, _)) = chain.last() {
             if self.begins_with(header) {
@@ -183,13 +184,13 @@ impl DirScanner<'_> {
                 _ => {
                     // A valid segment between the two may follow another segment that is lost.
                     let last = chain.last().map_or(0, |(last, _)| last.segment);
-                    let between = self.heads.range(last + 1..number);
+                    let between = self.headers.range(last + 1..number);
                     let cut_off = between
-                        .filter_map(|(_, (_, head))| head.ok())
+                        .filter_map(|(_, (_, parsed))| parsed.ok())
                         .find_map(|(header, _)| Some((header, self.link(&header).err()?)));
                     let (above, what) = cut_off.unwrap_or((above, what));
                     let path = self.path(above.prev_segment);
-                    return (chain, Some(damage_of(&path, 0, above.prev_seq, what)));
+                    return (chain, Some(corruption_of(&path, 0, above.prev_seq, what)));
                 }
             }
         }
@@ -197,13 +198,13 @@ impl DirScanner<'_> {
 
     fn begins_with(&self, header: &SegmentHeader) -> bool {
         begins_with(&self.manifest, header, |number| {
-            self.heads.get(&number).is_some_and(|(_, head)| head.is_ok())
+            self.headers.get(&number).is_some_and(|(_, parsed)| parsed.is_ok())
         })
     }
 
     /// The header of the segment that this header names as its predecessor.
     fn link(&self, header: &SegmentHeader) -> std::result::Result<(SegmentHeader, u32), String> {
-        match self.heads.get(&header.prev_segment) {
+        match self.headers.get(&header.prev_segment) {
             None => Err(MISSING.into()),
             Some((_, Err(HeaderError::Invalid(decode_error)))) => Err(decode_error.to_string()),
             Some((_, Err(_))) => Err(DecodeError::NotAUnit.to_string()),
@@ -220,7 +221,7 @@ impl DirScanner<'_> {
 
     /// The chain that starts with the oldest segment and stays below a number.
     fn chain_before(&self, number: u64) -> Vec<(SegmentHeader, u32)> {
-        let valid = || self.heads.range(..number).filter_map(|(_, (_, head))| head.ok());
+        let valid = || self.headers.range(..number).filter_map(|(_, (_, parsed))| parsed.ok());
         let mut chain: Vec<_> = valid().next().into_iter().collect();
         while let Some((header, _)) = chain.last() {
             let next = valid().rfind(|(next, _)| next.prev_segment == header.segment);
@@ -270,13 +271,13 @@ impl DirScanner<'_> {
             }
         }
         let live: Vec<u64> = scan.live.iter().map(|live| live.segment.number()).collect();
-        let dead = self.heads.keys().filter(|number| !live.contains(number));
+        let dead = self.headers.keys().filter(|number| !live.contains(number));
         scan.dead.extend(dead);
         scan.dead.sort_unstable();
         scan.dead.dedup();
         let blank = |number: &u64| {
             matches!(
-                self.heads.get(number),
+                self.headers.get(number),
                 Some((_, Err(HeaderError::Invalid(DecodeError::Blank))))
             )
         };
@@ -285,7 +286,7 @@ impl DirScanner<'_> {
         if front_is_missing {
             let path = self.path(self.manifest.trim_segment);
             let after = self.manifest.trim_seq;
-            scan.damage = Some(damage_of(&path, 0, after, MISSING));
+            scan.damage = Some(corruption_of(&path, 0, after, MISSING));
         }
         if scan.damage.is_none() {
             scan.damage = self.check_clean_end(scan);
@@ -302,7 +303,7 @@ impl DirScanner<'_> {
         next: Option<&SegmentHeader>,
     ) -> Result<(Live, Option<DecodeError>)> {
         let number = header.segment;
-        let Some((file, _)) = self.heads.get(&number) else {
+        let Some((file, _)) = self.headers.get(&number) else {
             return Err(damage_at(&self.path(number), 0, 0, DecodeError::NotAUnit));
         };
         let file_len = file.len()?;

@@ -71,11 +71,11 @@ impl Waiters {
     }
 
     /// Adds a waiter to a list, or updates its existing entry.
-    pub(crate) fn register(&self, place: &mut Option<Key>, what: For, waker: &Waker) {
+    pub(crate) fn register(&self, slot: &mut Option<Key>, what: For, waker: &Waker) {
         let reads = matches!(what, For::Record(_));
         // Cloned and dropped without the lock: a waker is the caller's code.
         let waker = waker.clone();
-        if let Some(key) = *place {
+        if let Some(key) = *slot {
             let mut list = self.list(key).lock();
             if let Some(waiter) = list.get_mut(key.index as usize) {
                 if reads && waiter.waker.is_none() {
@@ -95,7 +95,7 @@ impl Waiters {
         }
         let key = Key { list, index: 0 };
         let index = self.list(key).lock().insert(Waiter { what, waker: Some(waker) });
-        *place = Some(Key { list, index: index as u32 });
+        *slot = Some(Key { list, index: index as u32 });
     }
 
     pub(crate) fn remove(&self, key: Key) {

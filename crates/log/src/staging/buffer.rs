@@ -62,8 +62,8 @@ impl std::fmt::Debug for StagingBuffer {
 unsafe impl Sync for StagingBuffer {}
 
 impl StagingBuffer {
-    pub(crate) fn new(piece: BufferSpan, memory: AlignedBuf, held: Arc<AtomicU64>) -> Self {
-        let BufferSpan { segment, base, start, limit } = piece;
+    pub(crate) fn new(span: BufferSpan, memory: AlignedBuf, held: Arc<AtomicU64>) -> Self {
+        let BufferSpan { segment, base, start, limit } = span;
         let capacity = memory.len() as u32;
         debug_assert!(start.is_multiple_of(BLOCK) && limit - start <= capacity);
         held.fetch_add(u64::from(capacity), Ordering::Relaxed);
@@ -71,14 +71,14 @@ impl StagingBuffer {
     }
 
     /// Reassigns an unshared buffer to another part.
-    pub(crate) fn turn_to(&mut self, piece: BufferSpan) {
-        debug_assert!(piece.limit - piece.start <= self.capacity());
+    pub(crate) fn turn_to(&mut self, span: BufferSpan) {
+        debug_assert!(span.limit - span.start <= self.capacity());
         BufferSpan {
             segment: self.segment,
             base: self.base,
             start: self.start,
             limit: self.limit,
-        } = piece;
+        } = span;
     }
 
     pub(crate) fn capacity(&self) -> u32 {
@@ -156,14 +156,14 @@ impl Reservation {
         assert_eq!(stored, self.stored, "the payload is another than the one that was placed");
         let header = RecordHeader::new(self.salt, self.offset, self.seq, payload);
         let at = self.offset + RECORD_HEADER;
-        let behind = at + payload.len() as u32;
+        let end = at + payload.len() as u32;
         let zeros = [0; 8];
         // SAFETY: the commit core handed this range to this reservation alone, `self` is consumed,
         // and the record takes as many bytes as the range has.
         unsafe {
             buffer.put(self.offset, &header.to_bytes());
             buffer.put(at, payload);
-            buffer.put(behind, &zeros[..(self.offset + stored - behind) as usize]);
+            buffer.put(end, &zeros[..(self.offset + stored - end) as usize]);
         }
         (stored, header.crc)
     }

@@ -83,17 +83,17 @@ impl TailCache {
     }
 
     /// Opens a buffer for a new part of a segment, in the memory of an old one if no reader uses
-    /// that any more. `behind` is the position where the previous buffer ends.
+    /// that any more. `previous_end` is the position where the previous buffer ends.
     pub(crate) fn open(
         &self,
-        piece: BufferSpan,
-        behind: u64,
+        span: BufferSpan,
+        previous_end: u64,
         usual: u32,
         released: u64,
     ) -> Arc<StagingBuffer> {
         let mut buffers = self.buffers.write();
         if let Some(newest) = buffers.back_mut() {
-            newest.end = behind;
+            newest.end = previous_end;
         }
         let mut bytes: u64 = buffers.iter().map(Kept::bytes).sum();
         let mut reused = None;
@@ -105,18 +105,18 @@ impl TailCache {
             bytes -= oldest.bytes();
             if let Some(buffer) = Arc::get_mut(&mut oldest.buffer)
                 && buffer.capacity() == usual
-                && piece.limit - piece.start <= usual
+                && span.limit - span.start <= usual
             {
-                buffer.turn_to(piece);
+                buffer.turn_to(span);
                 reused = Some(oldest.buffer);
             }
         }
         let buffer = reused.unwrap_or_else(|| {
-            let capacity = usual.max(piece.limit - piece.start);
+            let capacity = usual.max(span.limit - span.start);
             let huge = self.huge.as_ref().filter(|huge| huge.buffer_len() == capacity as usize);
             let memory = huge.and_then(HugePages::lend);
             let memory = memory.unwrap_or_else(|| AlignedBuf::new(capacity as usize));
-            Arc::new(StagingBuffer::new(piece, memory, Arc::clone(&self.held)))
+            Arc::new(StagingBuffer::new(span, memory, Arc::clone(&self.held)))
         });
         buffers.push_back(Kept { buffer: Arc::clone(&buffer), end: u64::MAX });
         self.kept.store(buffers.iter().map(Kept::bytes).sum(), Ordering::Relaxed);

@@ -32,7 +32,7 @@ pub(crate) fn spare(number: u64) -> String {
     format!("{number}.spare")
 }
 
-pub(crate) fn aside(name: &str) -> String {
+pub(crate) fn temporary(name: &str) -> String {
     format!("{name}{ASIDE}")
 }
 
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(classify(&segment(7)), Name::Segment(7));
         assert_eq!(classify(&segment(u64::MAX)), Name::Unknown);
         assert_eq!(classify(&spare(7)), Name::Spare(7));
-        assert_eq!(classify(&aside(&segment(7))), Name::Temporary);
+        assert_eq!(classify(&temporary(&segment(7))), Name::Temporary);
         assert_eq!(classify("manifest"), Name::Known);
         assert_eq!(classify("7.seg"), Name::Unknown);
         assert_eq!(classify("notes.txt"), Name::Unknown);

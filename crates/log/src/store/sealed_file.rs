@@ -114,8 +114,8 @@ fn spare(dir: &dyn Dir, next: &str, len: usize) -> Result<Arc<dyn File>> {
 }
 
 /// Durably renames a file that was written and synced under a temporary name.
-pub(crate) fn publish(dir: &dyn Dir, aside: &str, name: &str) -> Result<()> {
-    dir.rename(aside, name)?;
+pub(crate) fn publish(dir: &dyn Dir, temporary: &str, name: &str) -> Result<()> {
+    dir.rename(temporary, name)?;
     Ok(dir.sync()?)
 }
 

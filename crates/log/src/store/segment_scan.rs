@@ -129,10 +129,10 @@ pub(crate) fn valid_unit(
     offset: u32,
     each: impl FnMut(crate::format::decode::LocatedRecord<'_>),
 ) -> Result<std::result::Result<(UnitHeader, u32), DecodeError>> {
-    let head = image.at(u64::from(offset), BLOCK as usize)?;
+    let block = image.at(u64::from(offset), BLOCK as usize)?;
     let mut span = BLOCK;
-    let checked = match UnitHeader::parse(head, salt, offset) {
-        Err(DecodeError::Cut) if head.is_empty() => Err(DecodeError::Blank),
+    let checked = match UnitHeader::parse(block, salt, offset) {
+        Err(DecodeError::Cut) if block.is_empty() => Err(DecodeError::Blank),
         Ok((header, _)) if header.kind == UnitKind::Data => {
             span = header.span();
             let unit = image.at(u64::from(offset), span as usize)?;
@@ -179,13 +179,13 @@ pub(crate) fn orphan_units(
 ) -> Result<TailScan> {
     let mut image = SegmentReader::watched(Arc::clone(file), Some(read_errors))?;
     let end = until.map_or(image.len(), u64::from).min(image.len());
-    let (mut at, mut rest) = (u64::from(offset), TailScan::default());
+    let (mut at, mut tail) = (u64::from(offset), TailScan::default());
     while at < end {
         let here = at as u32;
         let mut next = at + u64::from(BLOCK);
-        let head = image.at(at, BLOCK as usize)?;
-        let says = head != &[0; BLOCK as usize][..head.len()];
-        match UnitHeader::parse(head, salt, here) {
+        let block = image.at(at, BLOCK as usize)?;
+        let has_data = block != &[0; BLOCK as usize][..block.len()];
+        match UnitHeader::parse(block, salt, here) {
             Ok((header, _)) => {
                 let valid = valid_unit(&mut image, salt, here, |_| {})?.is_ok();
                 if valid {
@@ -193,14 +193,14 @@ pub(crate) fn orphan_units(
                 }
                 each(OrphanUnit { offset: here, header }, valid);
             }
-            Err(DecodeError::Checksum) => rest.earlier_life = true,
+            Err(DecodeError::Checksum) => tail.earlier_life = true,
             Err(_) => {}
         }
-        if says {
-            rest.first.get_or_insert(here);
-            rest.end = next as u32;
+        if has_data {
+            tail.first.get_or_insert(here);
+            tail.end = next as u32;
         }
         at = next;
     }
-    Ok(rest)
+    Ok(tail)
 }

@@ -79,9 +79,9 @@ impl Segment {
     /// the rest exceeds `len`.
     pub(crate) fn units_until(&self, offset: u32, len: u32, end: u32) -> Option<u32> {
         let state = self.state.read();
-        let behind = state.index.partition_point(|entry| entry.unit <= offset);
+        let following = state.index.partition_point(|entry| entry.unit <= offset);
         let near = state.index.partition_point(|entry| entry.unit <= offset.saturating_add(len));
-        let entry = state.index.get(near.saturating_sub(1).max(behind));
+        let entry = state.index.get(near.saturating_sub(1).max(following));
         let known = entry.map(|entry| entry.unit.min(end));
         known.or_else(|| (end - offset <= len).then_some(end))
     }

@@ -208,7 +208,7 @@ pub(crate) struct PageReader {
 impl PageReader {
     /// Opens the page of this log. Returns `None` when there is none.
     pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
-        Ok(Self::of_any_log(dir)?.map(|look| Self { log: Some(log), ..look }))
+        Ok(Self::of_any_log(dir)?.map(|reader| Self { log: Some(log), ..reader }))
     }
 
     /// Opens the page without checking its log id.
@@ -290,10 +290,10 @@ mod tests {
                 let after = disk.contents(&name).unwrap();
                 newest = (0..after.len()).filter(|at| before.get(*at) != after.get(*at)).collect();
             }
-            let look = PageReader::open(&*dir, log).unwrap().unwrap();
-            assert_eq!(look.stored().unwrap().unwrap().seq, stores);
+            let reader = PageReader::open(&*dir, log).unwrap().unwrap();
+            assert_eq!(reader.stored().unwrap().unwrap().seq, stores);
             disk.flip_bit(&name, newest[newest.len() / 2] as u64 * 8).unwrap();
-            assert_eq!(look.stored().unwrap().unwrap().seq, stores - 1);
+            assert_eq!(reader.stored().unwrap().unwrap().seq, stores - 1);
         }
     }
 }

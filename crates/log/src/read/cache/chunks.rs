@@ -59,7 +59,7 @@ pub(super) enum Content {
     /// Valid units from the start of the chunk up to this offset.
     Loaded(Arc<AlignedBuf>, u32),
     /// It holds no valid unit, or could not be read.
-    Unsound,
+    Invalid,
 }
 
 /// The result of looking up a chunk.
@@ -72,7 +72,7 @@ pub(super) enum Lookup {
 
 impl Chunk {
     pub(super) fn is_kept(&self) -> bool {
-        matches!(self.content, Content::Loaded(..) | Content::Unsound)
+        matches!(self.content, Content::Loaded(..) | Content::Invalid)
     }
 
     /// Whether a reader is still expected.
@@ -95,36 +95,36 @@ impl Chunk {
 
 impl State {
     /// Looks up the chunk that covers an offset. Inserts a queued one if there is none.
-    pub(super) fn look(&mut self, want: &Want<'_>) -> (ChunkId, Lookup) {
+    pub(super) fn lookup(&mut self, want: &Want<'_>) -> (ChunkId, Lookup) {
         self.clock += 1;
-        let place = self.over(want.segment.number(), want.offset).unwrap_or_else(|| {
+        let id = self.over(want.segment.number(), want.offset).unwrap_or_else(|| {
             self.insert(want.segment, want.offset, want.end);
             (want.segment.number(), want.offset)
         });
-        let Some(chunk) = self.chunks.get_mut(&place) else { return (place, Lookup::Loaded(None)) };
+        let Some(chunk) = self.chunks.get_mut(&id) else { return (id, Lookup::Loaded(None)) };
         chunk.used = self.clock;
         if let Content::Loaded(..) = chunk.content {
             chunk.awaited = None;
         }
-        let look = match &chunk.content {
+        let lookup = match &chunk.content {
             Content::Queued(_) => Lookup::Queued,
             Content::Loading => Lookup::Loading,
             Content::Loaded(buffer, valid) => Lookup::Loaded(
                 (want.offset < *valid)
-                    .then(|| (Memory::Read(Arc::clone(buffer), place.1), want.offset..*valid)),
+                    .then(|| (Memory::Read(Arc::clone(buffer), id.1), want.offset..*valid)),
             ),
-            Content::Unsound => {
-                self.chunks.remove(&place);
+            Content::Invalid => {
+                self.chunks.remove(&id);
                 Lookup::Loaded(None)
             }
         };
-        (place, look)
+        (id, lookup)
     }
 
     /// The start of the chunk that covers this offset.
     fn over(&self, segment: u64, offset: u32) -> Option<ChunkId> {
-        let (place, chunk) = self.chunks.range(..=(segment, offset)).next_back()?;
-        (place.0 == segment && offset < chunk.end).then_some(*place)
+        let (id, chunk) = self.chunks.range(..=(segment, offset)).next_back()?;
+        (id.0 == segment && offset < chunk.end).then_some(*id)
     }
 
     /// Inserts a queued chunk at an offset that no chunk covers.
@@ -149,18 +149,18 @@ impl State {
 
     /// Registers a waker for the end of the load. Takes it only if no equivalent waker is
     /// registered.
-    pub(super) fn wake(&mut self, place: ChunkId, waker: &mut Option<Waker>) {
-        if let Some(Chunk { wakers, .. }) = self.chunks.get_mut(&place)
+    pub(super) fn wake(&mut self, id: ChunkId, waker: &mut Option<Waker>) {
+        if let Some(Chunk { wakers, .. }) = self.chunks.get_mut(&id)
             && !waker.as_ref().is_some_and(|new| wakers.iter().any(|old| old.will_wake(new)))
         {
             wakers.extend(waker.take());
         }
     }
 
-    pub(super) fn queue(&mut self, place: ChunkId) {
-        let chunk = self.chunks.get_mut(&place);
+    pub(super) fn queue(&mut self, id: ChunkId) {
+        let chunk = self.chunks.get_mut(&id);
         if chunk.is_some_and(|chunk| !std::mem::replace(&mut chunk.listed, true)) {
-            self.queue.push_back(place);
+            self.queue.push_back(id);
         }
     }
 
@@ -185,8 +185,8 @@ impl State {
             if offset >= end || log.buffer(segment.number(), offset).is_some() {
                 break;
             }
-            let there = match self.over(segment.number(), offset) {
-                Some(there) => there,
+            let covering = match self.over(segment.number(), offset) {
+                Some(covering) => covering,
                 None if self.awaited() >= most => break,
                 None => {
                     self.insert(&segment, offset, end);
@@ -195,7 +195,7 @@ impl State {
                     (segment.number(), offset)
                 }
             };
-            match self.chunks.get(&there) {
+            match self.chunks.get(&covering) {
                 Some(chunk) if !chunk.is_open() => offset = chunk.end,
                 _ => break,
             }
@@ -207,7 +207,7 @@ impl State {
     fn awaited(&self) -> u64 {
         let now = Instant::now();
         let awaited = self.chunks.iter().filter(|(_, chunk)| chunk.is_awaited(now));
-        awaited.map(|(place, chunk)| u64::from(chunk.end - place.1)).sum()
+        awaited.map(|(id, chunk)| u64::from(chunk.end - id.1)).sum()
     }
 
     /// Evicts the least recently used chunks, except `but`, down to the budget. Chunks that await a
@@ -215,11 +215,10 @@ impl State {
     pub(super) fn evict(&mut self, budget: u64, but: ChunkId) {
         let now = Instant::now();
         while self.bytes > budget {
-            let kept =
-                self.chunks.iter().filter(|(place, chunk)| chunk.is_kept() && **place != but);
+            let kept = self.chunks.iter().filter(|(id, chunk)| chunk.is_kept() && **id != but);
             let Some(oldest) = kept
                 .min_by_key(|(_, chunk)| (chunk.is_awaited(now), chunk.used))
-                .map(|(place, _)| *place)
+                .map(|(id, _)| *id)
             else {
                 return;
             };

@@ -115,22 +115,22 @@ impl ReadCache {
         };
         let mut state = self.state.lock();
         let found = loop {
-            let (place, look) = state.look(want);
-            match (look, wait) {
+            let (id, lookup) = state.lookup(want);
+            match (lookup, wait) {
                 (Lookup::Loaded(found), _) => break found,
                 (Lookup::Queued, Wait::Wake(_)) if !manual => {
-                    state.wake(place, &mut waker);
-                    state.queue(place);
+                    state.wake(id, &mut waker);
+                    state.queue(id);
                     if log.ask_to_load() {
                         return Poll::Pending;
                     }
-                    state = self.load(log, state, place);
+                    state = self.load(log, state, id);
                 }
                 (Lookup::Loading, Wait::Wake(_)) => {
-                    state.wake(place, &mut waker);
+                    state.wake(id, &mut waker);
                     return Poll::Pending;
                 }
-                (Lookup::Queued, _) => state = self.load(log, state, place),
+                (Lookup::Queued, _) => state = self.load(log, state, id),
                 (Lookup::Loading, Wait::Block) => self.loaded.wait(&mut state),
             }
         };
@@ -153,11 +153,11 @@ impl ReadCache {
     pub(crate) fn load_next(&self, log: &dyn ReadSource) {
         self.queued.store(false, SeqCst);
         let mut state = self.state.lock();
-        let Some(place) = state.queue.pop_front() else { return };
+        let Some(id) = state.queue.pop_front() else { return };
         if !state.queue.is_empty() {
             log.ask_to_load();
         }
-        drop(self.load(log, state, place));
+        drop(self.load(log, state, id));
     }
 
     /// Drops the queue, because no thread will load it, and wakes all waiters to retry. This
@@ -179,8 +179,8 @@ impl ReadCache {
     pub(crate) fn forget_below(&self, segment: u64) {
         let mut guard = self.state.lock();
         let State { chunks, bytes, .. } = &mut *guard;
-        chunks.retain(|place, chunk| {
-            let stays = place.0 >= segment || !chunk.is_kept();
+        chunks.retain(|id, chunk| {
+            let stays = id.0 >= segment || !chunk.is_kept();
             *bytes -= if stays { 0 } else { chunk.bytes() };
             stays
         });
@@ -192,27 +192,27 @@ impl ReadCache {
         &'a self,
         log: &dyn ReadSource,
         mut state: MutexGuard<'a, State>,
-        place: ChunkId,
+        id: ChunkId,
     ) -> MutexGuard<'a, State> {
         while state.loading >= LOADS {
             self.loaded.wait(&mut state);
         }
-        let Some(chunk) = state.chunks.get_mut(&place) else { return state };
+        let Some(chunk) = state.chunks.get_mut(&id) else { return state };
         let Content::Queued(segment) = &chunk.content else { return state };
         let (segment, end, most) = (Arc::clone(segment), chunk.end, chunk.most);
         chunk.content = Content::Loading;
         state.loading += 1;
-        let spare = state.take_spare((end - place.1) as usize);
+        let spare = state.take_spare((end - id.1) as usize);
         drop(state);
-        let mut loading = Loading { cache: self, place, content: Content::Unsound, took: None };
-        // Reading the mark may be I/O, too.
-        let mark = log.mark();
-        let pause = self.state.lock().throttle.pause(mark);
+        let mut loading = Loading { cache: self, id, content: Content::Invalid, took: None };
+        // Reading the watermark may be I/O as well.
+        let watermark = log.mark();
+        let pause = self.state.lock().throttle.pause(watermark);
         if !log.is_manual() && !pause.is_zero() {
             std::thread::sleep(pause);
         }
         let start = Instant::now();
-        if let Some((buffer, valid)) = read(&segment, place.1..end, most, spare) {
+        if let Some((buffer, valid)) = read(&segment, id.1..end, most, spare) {
             loading.content = Content::Loaded(Arc::new(buffer), valid);
         }
         loading.took = Some(start.elapsed());
@@ -225,7 +225,7 @@ impl ReadCache {
 /// A running load. However it ends, its waiters are woken.
 struct Loading<'a> {
     cache: &'a ReadCache,
-    place: ChunkId,
+    id: ChunkId,
     content: Content,
     took: Option<Duration>,
 }
@@ -240,8 +240,8 @@ impl Drop for Loading<'_> {
             state.throttle.ended(took);
         }
         let mut wakers = Vec::new();
-        if let Some(chunk) = state.chunks.get_mut(&self.place) {
-            chunk.content = std::mem::replace(&mut self.content, Content::Unsound);
+        if let Some(chunk) = state.chunks.get_mut(&self.id) {
+            chunk.content = std::mem::replace(&mut self.content, Content::Invalid);
             chunk.used = state.clock;
             if let Content::Loaded(_, valid) = chunk.content
                 && chunk.is_open()
@@ -251,7 +251,7 @@ impl Drop for Loading<'_> {
             wakers = std::mem::take(&mut chunk.wakers);
             state.bytes += chunk.bytes();
         }
-        state.evict(self.cache.budget, self.place);
+        state.evict(self.cache.budget, self.id);
         drop(guard);
         self.cache.loaded.notify_all();
         wakers.into_iter().for_each(wake);

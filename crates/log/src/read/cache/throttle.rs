@@ -13,7 +13,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     /// The durable watermark when it was last seen to advance.
-    mark: u64,
+    watermark: u64,
     moved: Option<Instant>,
     not_before: Option<Instant>,
     /// A moving average of the load time.
@@ -22,12 +22,12 @@ pub(super) struct Throttle {
 
 impl Throttle {
     /// Returns how long the next load has to wait.
-    pub(super) fn pause(&mut self, mark: u64) -> Duration {
+    pub(super) fn pause(&mut self, watermark: u64) -> Duration {
         let now = Instant::now();
-        if self.mark != mark {
+        if self.watermark != watermark {
             // The first call cannot know when the watermark advanced.
-            self.moved = (self.mark != 0).then_some(now);
-            self.mark = mark;
+            self.moved = (self.watermark != 0).then_some(now);
+            self.watermark = watermark;
         }
         if self.moved.is_none_or(|moved| now - moved > QUIET) {
             self.not_before = None;
@@ -65,12 +65,12 @@ mod tests {
     #[test]
     fn while_commits_are_made_each_load_leaves_the_disk_for_longer_than_it_took() {
         let load = Duration::from_secs(60);
-        let mut throttle = Throttle { mark: 1, ..Throttle::default() };
+        let mut throttle = Throttle { watermark: 1, ..Throttle::default() };
         throttle.ended(load);
         assert_eq!(throttle.pause(2), Duration::ZERO);
-        for mark in 3..6 {
+        for watermark in 3..6 {
             let before = throttle.not_before;
-            assert_eq!(throttle.pause(mark), PAUSE_MAX);
+            assert_eq!(throttle.pause(watermark), PAUSE_MAX);
             assert_eq!(throttle.not_before, before.map(|at| at + load * (1 + REST)));
         }
     }

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use esker_disk::{Dir, File, Open};
 
-use super::examined::{Examined, Piece};
-use super::locate::{find_footer, first_place, known_start};
-use super::take_apart::{take_apart, written_to};
+use super::examined::{Examined, SegmentRange};
+use super::locate::{find_footer, first_position, known_start};
+use super::split_segment::{split_segment, written_to};
 use crate::base::error::{Error, Result};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
-use crate::recovery::{MISSING, begins_with, is_damage, is_front_missing, never_began, read_head};
+use crate::recovery::{
+    MISSING, begins_with, is_corruption, is_front_missing, never_began, read_head,
+};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 use crate::store::segment_reader::ReadErrors;
@@ -39,7 +41,7 @@ pub(crate) fn examine(
     manifest: &Manifest,
     page: Option<StoredWatermark>,
 ) -> Result<Examination> {
-    let mut heads = BTreeMap::new();
+    let mut headers = BTreeMap::new();
     for name in dir.list()? {
         let Name::Segment(number) = paths::classify(&name) else { continue };
         let is_dead = number < manifest.trim_segment;
@@ -49,11 +51,11 @@ pub(crate) fn examine(
             Err(_) if is_dead => continue,
             other => other?,
         };
-        let head = read_head(&*file, manifest, number)
+        let parsed = read_head(&*file, manifest, number)
             .unwrap_or(Err(HeaderError::Invalid(DecodeError::NotAUnit)));
-        match head {
+        match parsed {
             // Opening removes a dead segment of this log, and refuses one of another log.
-            _ if is_dead && !matches!(head, Err(HeaderError::Foreign(_))) => continue,
+            _ if is_dead && !matches!(parsed, Err(HeaderError::Foreign(_))) => continue,
             Err(HeaderError::Version(version)) => {
                 return Err(Error::UnsupportedVersion { file: dir.path_of(&name), version });
             }
@@ -62,24 +64,24 @@ pub(crate) fn examine(
             }
             _ => {}
         }
-        heads.insert(number, (file, head));
+        headers.insert(number, (file, parsed));
     }
 
     let mut durable_bound = manifest.durable_bound();
     let stored = page.filter(|stored| stored.log == manifest.log);
-    if !heads.values().any(|(_, head)| head.is_ok()) {
+    if !headers.values().any(|(_, parsed)| parsed.is_ok()) {
         refuse_foreign_page(dir, page, manifest.log)?;
     }
     durable_bound = durable_bound.max(stored.map_or(0, |stored| stored.seq));
     let mut segments = Vec::new();
-    for number in live_numbers(&heads, manifest)? {
-        let head = heads.get(&number);
+    for number in live_numbers(&headers, manifest)? {
+        let parsed = headers.get(&number);
         segments.push(Examined {
             number,
             path: dir.path_of(&paths::segment(number)),
-            file: head.map(|(file, _)| Arc::clone(file)),
-            header: head.and_then(|(_, head)| head.ok()).map(|(header, _)| header),
-            header_error: match head {
+            file: parsed.map(|(file, _)| Arc::clone(file)),
+            header: parsed.and_then(|(_, parsed)| parsed.ok()).map(|(header, _)| header),
+            header_error: match parsed {
                 None => Some(MISSING.into()),
                 Some((_, Err(HeaderError::Invalid(decode_error)))) => {
                     Some(decode_error.to_string())
@@ -90,7 +92,7 @@ pub(crate) fn examine(
             prev_seq: 0,
             end: None,
             next: None,
-            pieces: Vec::new(),
+            ranges: Vec::new(),
             written_to: 0,
         });
     }
@@ -113,7 +115,7 @@ pub(crate) fn examine(
             }
             None if n == 0 => {
                 let (mut base, mut prev_seq) =
-                    first_place(segment, footer.as_ref(), next.as_ref(), manifest)?;
+                    first_position(segment, footer.as_ref(), next.as_ref(), manifest)?;
                 if next.is_none() {
                     base = front.unwrap_or(base);
                 }
@@ -142,11 +144,11 @@ pub(crate) fn examine(
         }
         let clean =
             manifest.clean.filter(|end| end.segment == segment.number && durable_bound <= end.seq);
-        let part = take_apart(segment, manifest, clean)?;
+        let part = split_segment(segment, manifest, clean)?;
         clean_lies |= part.goes_on;
         durable_bound = durable_bound.max(part.durable_bound);
         reached =
-            (segment.base.saturating_add(u64::from(segment.pieces_end())), segment.accounted_to());
+            (segment.base.saturating_add(u64::from(segment.ranges_end())), segment.accounted_to());
     }
     let dead = cut_torn_tail(&mut segments, manifest, durable_bound);
     add_lost_front(dir, &mut segments, manifest);
@@ -155,12 +157,12 @@ pub(crate) fn examine(
     // header and all units, or that are gone.
     let newest = segments.last().map(|newest: &Examined| newest.number);
     let nothing_left = segments.is_empty() && !never_began(manifest, durable_bound);
-    if nothing_left || is_damage(durable_bound, last) {
+    if nothing_left || is_corruption(durable_bound, last) {
         let stored = stored.map(|stored| stored.segment);
-        for number in lost_segments(&heads, manifest, stored, newest) {
-            let file = heads.get(&number).map(|(file, _)| Arc::clone(file));
+        for number in lost_segments(&headers, manifest, stored, newest) {
+            let file = headers.get(&number).map(|(file, _)| Arc::clone(file));
             let written_to = file.as_ref().map_or(Ok(0), written_to)?;
-            let decode_error = match heads.get(&number) {
+            let decode_error = match headers.get(&number) {
                 Some((_, Err(HeaderError::Invalid(decode_error)))) => decode_error.to_string(),
                 _ => MISSING.into(),
             };
@@ -214,7 +216,7 @@ fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manife
         prev_seq: after,
         end: Some(to),
         next: Some((0, first.prev_seq)),
-        pieces: vec![Piece::Bad { from, to, after, decode_error: DecodeError::Blank }],
+        ranges: vec![SegmentRange::Corrupt { from, to, after, decode_error: DecodeError::Blank }],
         ..Examined::missing_header(dir, manifest.trim_segment, None, MISSING.into())
     };
     segments.insert(0, gap);
@@ -227,16 +229,16 @@ fn cut_torn_tail(
     manifest: &Manifest,
     durable_bound: u64,
 ) -> Vec<Examined> {
-    let is_torn = |after| !is_damage(durable_bound, after);
+    let is_torn = |after| !is_corruption(durable_bound, after);
     for (n, segment) in segments.iter_mut().enumerate() {
         // The oldest was durable before the manifest named it.
         let named = n == 0 && manifest.trim_segment > 0;
         if segment.header.is_none() && !named && is_torn(segment.prev_seq) {
             return segments.split_off(n);
         }
-        let torn = |piece: &Piece| matches!(piece, Piece::Bad { after, .. } if is_torn(*after));
-        if let Some(at) = segment.pieces.iter().position(torn) {
-            segment.pieces.truncate(at);
+        let torn = |range: &SegmentRange| matches!(range, SegmentRange::Corrupt { after, .. } if is_torn(*after));
+        if let Some(at) = segment.ranges.iter().position(torn) {
+            segment.ranges.truncate(at);
             (segment.end, segment.next) = (None, None);
             return segments.split_off(n + 1);
         }
@@ -244,17 +246,17 @@ fn cut_torn_tail(
     Vec::new()
 }
 
-type Head = std::result::Result<(SegmentHeader, u32), HeaderError>;
-type Heads = BTreeMap<u64, (Arc<dyn File>, Head)>;
+type ParsedHeader = std::result::Result<(SegmentHeader, u32), HeaderError>;
+type Headers = BTreeMap<u64, (Arc<dyn File>, ParsedHeader)>;
 
 /// The numbers of the live segments. If a link is corrupt or missing, the next lower number is
 /// used.
-fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
-    let valid = |number: u64| heads.get(&number).and_then(|(_, head)| head.ok());
+fn live_numbers(headers: &Headers, manifest: &Manifest) -> Result<Vec<u64>> {
+    let valid = |number: u64| headers.get(&number).and_then(|(_, parsed)| parsed.ok());
     // The newest may have lost its header. Then it has units, or the clean end names it.
     let mut newest = None;
-    for (&number, (file, head)) in heads.iter().rev() {
-        let mut counts = head.is_ok() || manifest.clean.is_some_and(|end| end.segment == number);
+    for (&number, (file, parsed)) in headers.iter().rev() {
+        let mut counts = parsed.is_ok() || manifest.clean.is_some_and(|end| end.segment == number);
         if !counts {
             let salt = Salt::new(manifest.log, number);
             orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |_, _| counts = true)?;
@@ -276,7 +278,7 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
             }
             None => {
                 limit.0 = limit.0.saturating_sub(u64::from(BLOCK));
-                before_lost_header(heads, number, limit)?
+                before_lost_header(headers, number, limit)?
             }
         };
         match before {
@@ -290,9 +292,9 @@ fn live_numbers(heads: &Heads, manifest: &Manifest) -> Result<Vec<u64>> {
 
 /// The segment before one that lost its header. It must end before the position and the record of
 /// `limit`. A segment that leaves no room for the missing records is of an earlier time.
-fn before_lost_header(heads: &Heads, number: u64, limit: (u64, u64)) -> Result<Option<u64>> {
-    for (&before, (file, head)) in heads.range(..number).rev() {
-        let Ok((header, _)) = head else { return Ok(Some(before)) };
+fn before_lost_header(headers: &Headers, number: u64, limit: (u64, u64)) -> Result<Option<u64>> {
+    for (&before, (file, parsed)) in headers.range(..number).rev() {
+        let Ok((header, _)) = parsed else { return Ok(Some(before)) };
         let (mut end, mut last) = (BLOCK, header.prev_seq);
         orphan_units(file, header.salt(), BLOCK, None, &ReadErrors::default(), |orphan, whole| {
             if whole {
@@ -309,14 +311,14 @@ fn before_lost_header(heads: &Heads, number: u64, limit: (u64, u64)) -> Result<O
 
 /// The lost segments after the newest one that has valid content.
 fn lost_segments(
-    heads: &Heads,
+    headers: &Headers,
     manifest: &Manifest,
     stored: Option<u64>,
     newest: Option<u64>,
 ) -> Vec<u64> {
     let is_later = |number: &u64| newest.is_none_or(|newest| *number > newest);
-    let lost = |head: &Head| matches!(head, Err(HeaderError::Invalid(decode_error)) if *decode_error != DecodeError::Blank);
-    let damaged = heads.iter().filter(|(_, (_, head))| lost(head)).map(|(number, _)| *number);
+    let lost = |parsed: &ParsedHeader| matches!(parsed, Err(HeaderError::Invalid(decode_error)) if *decode_error != DecodeError::Blank);
+    let damaged = headers.iter().filter(|(_, (_, parsed))| lost(parsed)).map(|(number, _)| *number);
     let closed = manifest.clean.map(|clean| clean.segment);
     let mut numbers: Vec<u64> = damaged.chain(closed).chain(stored).filter(is_later).collect();
     if numbers.is_empty() && newest.is_none() {

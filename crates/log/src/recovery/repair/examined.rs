@@ -27,7 +27,7 @@ pub(crate) struct Examined {
     pub(crate) end: Option<u32>,
     /// The chain and the last sequence number at the end, according to the next segment.
     pub(crate) next: Option<(u32, u64)>,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) ranges: Vec<SegmentRange>,
     /// The end of the last block with data after the pieces.
     pub(crate) written_to: u32,
 }
@@ -42,9 +42,9 @@ pub(crate) struct KnownStart {
 
 /// A part of a segment.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Piece {
-    Sound(ValidUnit),
-    Bad { from: u32, to: u32, after: u64, decode_error: DecodeError },
+pub(crate) enum SegmentRange {
+    Valid(ValidUnit),
+    Corrupt { from: u32, to: u32, after: u64, decode_error: DecodeError },
 }
 
 impl Examined {
@@ -55,12 +55,12 @@ impl Examined {
 
     /// The last sequence number in the segment, or the one before it if it has no valid unit.
     pub(crate) fn last(&self) -> u64 {
-        self.pieces
+        self.ranges
             .iter()
             .rev()
-            .find_map(|piece| match piece {
-                Piece::Sound(unit) => Some(unit.header.last_seq),
-                Piece::Bad { .. } => None,
+            .find_map(|range| match range {
+                SegmentRange::Valid(unit) => Some(unit.header.last_seq),
+                SegmentRange::Corrupt { .. } => None,
             })
             .unwrap_or(self.prev_seq)
     }
@@ -86,45 +86,45 @@ impl Examined {
             prev_seq: 0,
             end: None,
             next: None,
-            pieces: Vec::new(),
+            ranges: Vec::new(),
             written_to: 0,
         }
     }
 
     pub(crate) fn is_damaged(&self) -> bool {
-        let bad = |piece: &Piece| matches!(piece, Piece::Bad { .. });
-        self.header.is_none() || self.pieces.iter().any(bad)
+        let bad = |range: &SegmentRange| matches!(range, SegmentRange::Corrupt { .. });
+        self.header.is_none() || self.ranges.iter().any(bad)
     }
 
     /// The chain value that the next segment must continue, if this one has no corruption.
-    pub(crate) fn chain_behind(&self, header: &SegmentHeader) -> u32 {
-        match self.pieces.last() {
-            Some(Piece::Sound(unit)) => unit.chain,
+    pub(crate) fn chain_after(&self, header: &SegmentHeader) -> u32 {
+        match self.ranges.last() {
+            Some(SegmentRange::Valid(unit)) => unit.chain,
             _ => header.to_block().1,
         }
     }
 
     /// Whether the log was closed at the end of this segment.
     pub(crate) fn ends_at(&self, end: &End) -> bool {
-        let chain = self.header.map(|header| self.chain_behind(&header));
-        (self.number, self.pieces_end(), self.last(), chain)
+        let chain = self.header.map(|header| self.chain_after(&header));
+        (self.number, self.ranges_end(), self.last(), chain)
             == (end.segment, end.offset, end.seq, Some(end.chain))
     }
 
     /// The units before the first corruption.
     pub(crate) fn valid_start(&self) -> impl Iterator<Item = ValidUnit> {
-        let pieces = if self.header.is_some() { &self.pieces[..] } else { &[] };
-        pieces.iter().map_while(|piece| match piece {
-            Piece::Sound(unit) => Some(*unit),
-            Piece::Bad { .. } => None,
+        let ranges = if self.header.is_some() { &self.ranges[..] } else { &[] };
+        ranges.iter().map_while(|range| match range {
+            SegmentRange::Valid(unit) => Some(*unit),
+            SegmentRange::Corrupt { .. } => None,
         })
     }
 
     /// The offset after the last piece.
-    pub(crate) fn pieces_end(&self) -> u32 {
-        match self.pieces.last() {
-            Some(Piece::Sound(unit)) => unit.end(),
-            Some(Piece::Bad { to, .. }) => *to,
+    pub(crate) fn ranges_end(&self) -> u32 {
+        match self.ranges.last() {
+            Some(SegmentRange::Valid(unit)) => unit.end(),
+            Some(SegmentRange::Corrupt { to, .. }) => *to,
             None => BLOCK,
         }
     }
@@ -138,14 +138,14 @@ impl Examined {
         if (known_base, known_seq) == (base, seq) {
             return (base, seq);
         }
-        let from = self.pieces_end();
+        let from = self.ranges_end();
         let to = match known_base.checked_sub(self.base) {
             Some(end) if known_base > base && end < u64::from(SEGMENT_MAX / 2) => end as u32,
             _ => self.written_to.max(from + BLOCK),
         };
-        match self.pieces.last_mut() {
-            Some(Piece::Bad { to: end, .. }) => *end = to.max(*end),
-            _ => self.pieces.push(Piece::Bad {
+        match self.ranges.last_mut() {
+            Some(SegmentRange::Corrupt { to: end, .. }) => *end = to.max(*end),
+            _ => self.ranges.push(SegmentRange::Corrupt {
                 from,
                 to,
                 after: seq,

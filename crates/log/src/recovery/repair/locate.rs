@@ -19,8 +19,8 @@ pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Opt
     let mut image = SegmentReader::new(Arc::clone(file))?;
     let mut at = BLOCK;
     while u64::from(at) < image.len() {
-        let head = image.at(u64::from(at), BLOCK as usize)?;
-        if let Ok(length) = Footer::length(head, at) {
+        let block = image.at(u64::from(at), BLOCK as usize)?;
+        if let Ok(length) = Footer::length(block, at) {
             let bytes = image.at(u64::from(at), length as usize)?;
             if let Ok(footer) = Footer::parse(bytes, salt, at) {
                 return Ok(Some(footer));
@@ -80,7 +80,7 @@ pub(crate) fn known_start(
 
 /// The start of the oldest segment, if its header is corrupt: from its footer, from the next
 /// segment, or from its own units.
-pub(crate) fn first_place(
+pub(crate) fn first_position(
     segment: &Examined,
     footer: Option<&Footer>,
     next: Option<&SegmentHeader>,

@@ -37,7 +37,7 @@ pub(crate) struct Anew {
 pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     let (files, log) = files(dir)?;
     let page = match PageReader::of_any_log(dir)? {
-        Some(look) => look.stored().ok().flatten(),
+        Some(reader) => reader.stored().ok().flatten(),
         None => None,
     };
     let Some(log) = log.or(page.map(|page| page.log)) else {

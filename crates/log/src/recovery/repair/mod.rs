@@ -15,7 +15,7 @@ mod locate;
 mod manifest;
 mod rebuild;
 mod report;
-mod take_apart;
+mod split_segment;
 mod verify;
 
 use std::path::Path;
@@ -51,9 +51,9 @@ pub fn repair(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<
         Ok(Some(found)) => found,
         Ok(None) | Err(Error::Corrupted(_)) => {
             repaired.manifest_rebuilt = true;
-            let anew = manifest(dir)?;
-            repaired.may_be_truncated = anew.may_be_truncated;
-            anew.manifest
+            let rebuilt = manifest(dir)?;
+            repaired.may_be_truncated = rebuilt.may_be_truncated;
+            rebuilt.manifest
         }
         Err(error) => return Err(error),
     };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 
 use super::examine::{Examination, examine};
-use super::examined::{Examined, Piece};
+use super::examined::{Examined, SegmentRange};
 use super::report::QuarantinedRange;
 use crate::base::error::Result;
 use crate::base::error::damage_at;
@@ -39,12 +39,12 @@ pub(crate) fn repair_segments(
 ) -> Result<(Manifest, Vec<QuarantinedRange>)> {
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
-        let (now, aside) = repair_once(dir, options, on_corruption, manifest)?;
+        let (now, quarantined) = repair_once(dir, options, on_corruption, manifest)?;
         manifest = now;
-        if aside.is_empty() {
+        if quarantined.is_empty() {
             break;
         }
-        all.extend(aside);
+        all.extend(quarantined);
     }
     Ok((manifest, all))
 }
@@ -59,26 +59,28 @@ fn repair_once(
     let stored = page.and_then(|page| page.stored().ok().flatten());
     let mut found = examine(dir, &manifest, stored)?;
     add_lost_end(&mut found);
-    let mut aside = Vec::new();
+    let mut quarantined = Vec::new();
     if on_corruption == OnCorruption::Truncate {
-        truncate(dir, options, &mut manifest, &found, &mut aside)?;
+        truncate(dir, options, &mut manifest, &found, &mut quarantined)?;
     } else {
         let mut before: Option<(u64, u32)> = None;
         for segment in &found.segments {
             let chain = match segment.header {
-                Some(header) if !segment.is_damaged() => segment.chain_behind(&header),
-                _ => rebuild(dir, &manifest, segment, before, found.durable_bound, &mut aside)?,
+                Some(header) if !segment.is_damaged() => segment.chain_after(&header),
+                _ => {
+                    rebuild(dir, &manifest, segment, before, found.durable_bound, &mut quarantined)?
+                }
             };
             before = Some((segment.number, chain));
         }
     }
     let newest = found.segments.last();
     let ends = |end: &End| newest.is_some_and(|newest| newest.ends_at(end));
-    if !aside.is_empty() || !manifest.clean.as_ref().is_none_or(ends) || found.clean_lies {
+    if !quarantined.is_empty() || !manifest.clean.as_ref().is_none_or(ends) || found.clean_lies {
         manifest.clean = None;
         manifest.write(dir)?;
     }
-    Ok((manifest, aside))
+    Ok((manifest, quarantined))
 }
 
 /// Adds a gap at the end for durable records that are missing after the last unit.
@@ -87,10 +89,10 @@ fn add_lost_end(found: &mut Examination) {
     if durable_bound > last
         && let Some(newest) = found.segments.last_mut()
     {
-        let from = newest.pieces_end();
+        let from = newest.ranges_end();
         let decode_error = crate::format::DecodeError::Blank;
         let to = newest.written_to.max(from + BLOCK);
-        newest.pieces.push(Piece::Bad { from, to, after: last, decode_error });
+        newest.ranges.push(SegmentRange::Corrupt { from, to, after: last, decode_error });
     }
 }
 
@@ -101,18 +103,18 @@ fn rebuild(
     segment: &Examined,
     before: Option<(u64, u32)>,
     durable_bound: u64,
-    aside: &mut Vec<QuarantinedRange>,
+    quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<u32> {
     let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
     let salt = Salt::new(manifest.log, segment.number);
     let name = segment.name();
-    let aside_name = paths::aside(&name);
-    let new = dir.open(&aside_name, Open::create())?;
+    let temporary = paths::temporary(&name);
+    let new = dir.open(&temporary, Open::create())?;
     new.set_len(0)?;
     let (block, mut chain) = header.to_block();
     write_aligned(&*new, &block, 0)?;
     if segment.header.is_none() {
-        aside.push(QuarantinedRange {
+        quarantined.push(QuarantinedRange {
             file: segment.path.clone(),
             offset: 0,
             bytes: u64::from(BLOCK),
@@ -123,13 +125,13 @@ fn rebuild(
     }
     let mut image = segment.file.clone().map(SegmentReader::new).transpose()?;
     let mut session = header.session;
-    for (n, piece) in segment.pieces.iter().enumerate() {
-        match piece {
-            Piece::Sound(unit) => {
+    for (n, range) in segment.ranges.iter().enumerate() {
+        match range {
+            SegmentRange::Valid(unit) => {
                 let span = unit.header.span();
                 if unit.header.kind == UnitKind::Gap {
-                    let (head, _) = unit.header.to_bytes(salt, unit.offset);
-                    write_aligned(&*new, &head, unit.offset)?;
+                    let (header_bytes, _) = unit.header.to_bytes(salt, unit.offset);
+                    write_aligned(&*new, &header_bytes, unit.offset)?;
                 } else if let Some(image) = &mut image {
                     let bytes = image.at(u64::from(unit.offset), span as usize)?;
                     check_unit(bytes, salt, unit.offset, |_| {}).map_err(|decode_error| {
@@ -140,14 +142,14 @@ fn rebuild(
                 chain = unit.chain;
                 session = unit.header.session;
             }
-            Piece::Bad { from, to, after, .. } => {
-                let behind = segment.pieces.get(n + 1);
-                let (next_chain, last_seq) = match behind {
-                    Some(Piece::Sound(unit)) => (unit.header.chain, unit.header.prev_seq),
+            SegmentRange::Corrupt { from, to, after, .. } => {
+                let next = segment.ranges.get(n + 1);
+                let (next_chain, last_seq) = match next {
+                    Some(SegmentRange::Valid(unit)) => (unit.header.chain, unit.header.prev_seq),
                     _ => segment.next.unwrap_or((0, durable_bound)),
                 };
                 let bytes = u64::from(to - from);
-                aside.push(QuarantinedRange {
+                quarantined.push(QuarantinedRange {
                     file: segment.path.clone(),
                     offset: u64::from(*from),
                     bytes,
@@ -167,16 +169,16 @@ fn rebuild(
                     time_ms: header.time_ms,
                     chain,
                 };
-                let (head, _) = gap.to_bytes(salt, *from);
-                write_aligned(&*new, &head, *from)?;
+                let (header_bytes, _) = gap.to_bytes(salt, *from);
+                write_aligned(&*new, &header_bytes, *from)?;
                 chain = next_chain;
             }
         }
     }
     // The length matches the pieces, so that a gap at the end is complete.
-    new.set_len(u64::from(segment.pieces_end()))?;
+    new.set_len(u64::from(segment.ranges_end()))?;
     new.sync_data()?;
-    sealed_file::publish(dir, &aside_name, &name)?;
+    sealed_file::publish(dir, &temporary, &name)?;
     Ok(chain)
 }
 
@@ -186,9 +188,9 @@ fn new_header(
     segment: &Examined,
     before: Option<(u64, u32)>,
 ) -> SegmentHeader {
-    let first = segment.pieces.iter().find_map(|piece| match piece {
-        Piece::Sound(unit) => Some(unit.header),
-        Piece::Bad { .. } => None,
+    let first = segment.ranges.iter().find_map(|range| match range {
+        SegmentRange::Valid(unit) => Some(unit.header),
+        SegmentRange::Corrupt { .. } => None,
     });
     let (prev_segment, chain) = before.unwrap_or((0, 0));
     let mut header = SegmentHeader {
@@ -204,7 +206,7 @@ fn new_header(
         recovered: false,
         first_chain: 0,
     };
-    let leads = matches!(segment.pieces.first(), Some(Piece::Sound(_)));
+    let leads = matches!(segment.ranges.first(), Some(SegmentRange::Valid(_)));
     if let Some(first) = first.filter(|_| leads) {
         for recovered in [false, true] {
             header.recovered = recovered;
@@ -221,9 +223,9 @@ fn new_header(
 /// Copies corrupt bytes under `quarantine/`, durably. `None` when there are none to copy.
 fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Option<PathBuf>> {
     // The directory's existence records that the log was repaired, even if no bytes are kept.
-    let room = dir.create_dir(paths::QUARANTINE)?;
+    let quarantine = dir.create_dir(paths::QUARANTINE)?;
     let Some(file) = &segment.file else { return Ok(None) };
-    let taken = room.list()?;
+    let taken = quarantine.list()?;
     let names = (0u32..).map(|n| match n {
         0 => format!("{:020}-{offset}.bytes", segment.number),
         n => format!("{:020}-{offset}-{n}.bytes", segment.number),
@@ -231,22 +233,22 @@ fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Op
     let Some(name) = names.take(taken.len() + 1).find(|name| !taken.contains(name)) else {
         return Ok(None);
     };
-    let aside = paths::aside(&name);
-    let kept = room.open(&aside, Open::create())?;
+    let temporary = paths::temporary(&name);
+    let kept = quarantine.open(&temporary, Open::create())?;
     kept.set_len(0)?;
     let mut image = SegmentReader::new(Arc::clone(file))?;
     let mut at = 0;
     while at < bytes {
-        let piece = image.at(offset + at, (bytes - at).min(1 << 20) as usize)?;
-        if piece.is_empty() {
+        let chunk = image.at(offset + at, (bytes - at).min(1 << 20) as usize)?;
+        if chunk.is_empty() {
             break;
         }
-        write_all_at(&*kept, piece, at)?;
-        at += piece.len() as u64;
+        write_all_at(&*kept, chunk, at)?;
+        at += chunk.len() as u64;
     }
     kept.sync_data()?;
-    sealed_file::publish(&*room, &aside, &name)?;
-    Ok(Some(room.path_of(&name)))
+    sealed_file::publish(&*quarantine, &temporary, &name)?;
+    Ok(Some(quarantine.path_of(&name)))
 }
 
 /// Cuts the log at its first corruption. Everything after the cut is quarantined.
@@ -255,7 +257,7 @@ fn truncate(
     options: &ReadOptions,
     manifest: &mut Manifest,
     found: &Examination,
-    aside: &mut Vec<QuarantinedRange>,
+    quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<()> {
     let Some(first) = found.segments.iter().position(Examined::is_damaged) else {
         return Ok(());
@@ -272,7 +274,7 @@ fn truncate(
         let from = if segment.number == damaged.number { u64::from(cut) } else { 0 };
         let len = segment.file.as_ref().map_or(Ok(0), |file| file.len())?;
         let bytes = len.saturating_sub(from);
-        aside.push(QuarantinedRange {
+        quarantined.push(QuarantinedRange {
             file: segment.path.clone(),
             offset: from,
             bytes,
@@ -296,7 +298,7 @@ fn truncate(
     }
     dir.sync()?;
     match damaged.header {
-        Some(header) => write_anew(dir, options, damaged, header, &kept)?,
+        Some(header) => rewrite_units(dir, options, damaged, header, &kept)?,
         None => {
             if damaged.file.is_some() {
                 dir.unlink(&damaged.name())?;
@@ -320,7 +322,7 @@ pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> 
         dir.open(&segment.name(), Open::write())?.sync_data()?;
     }
     if let Some(newest) = found.segments.last() {
-        let position = newest.base + u64::from(newest.pieces_end());
+        let position = newest.base + u64::from(newest.ranges_end());
         let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, manifest.trim_seq)?;
         page.store_durably(Mark { unit: 0, position, seq: found.last, segment: newest.number })?;
         dir.sync()?;
@@ -330,7 +332,7 @@ pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> 
 
 /// Rewrites the records of these units to a segment that replaces their own. The old units carry
 /// durable lower bounds for records that are gone.
-fn write_anew(
+fn rewrite_units(
     dir: &dyn Dir,
     options: &ReadOptions,
     segment: &Examined,

@@ -23,7 +23,7 @@ use std::time::Duration;
 use esker_disk::Dir;
 
 use super::examine::{Examination, examine};
-use super::examined::{Examined, Piece};
+use super::examined::{Examined, SegmentRange};
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
@@ -163,11 +163,11 @@ fn report(
         if let Some(decode_error) = &segment.header_error {
             report.corruption.push(damage(0, segment.prev_seq, decode_error.clone()));
         }
-        for piece in &segment.pieces {
-            match piece {
+        for range in &segment.ranges {
+            match range {
                 // All of it was truncated.
-                Piece::Sound(unit) if unit.header.last_seq <= trim => {}
-                Piece::Sound(unit) => {
+                SegmentRange::Valid(unit) if unit.header.last_seq <= trim => {}
+                SegmentRange::Valid(unit) => {
                     report.units += 1;
                     report.records += readable(segment, manifest, unit, trim)?;
                     report.bytes += u64::from(unit.header.span());
@@ -176,7 +176,7 @@ fn report(
                         report.quarantined.push((Seq(from), Seq(to)));
                     }
                 }
-                Piece::Bad { from, after, decode_error, .. } => {
+                SegmentRange::Corrupt { from, after, decode_error, .. } => {
                     report.corruption.push(damage(
                         u64::from(*from),
                         *after,
@@ -201,7 +201,7 @@ fn report(
     {
         report.corruption.push(Corruption {
             file: newest.path.clone(),
-            offset: u64::from(newest.pieces_end()),
+            offset: u64::from(newest.ranges_end()),
             after: Seq(found.last),
             what: format!("records up to {} were durable and are missing", found.durable_bound),
         });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use esker_disk::File;
 
-use super::examined::{Examined, Piece};
+use super::examined::{Examined, SegmentRange};
 use crate::base::error::Result;
 use crate::format::decode::continues;
 use crate::format::{BLOCK, DecodeError, Salt, UnitHeader};
@@ -15,7 +15,7 @@ use crate::store::segment_scan::{ValidUnit, valid_unit};
 
 /// The findings that concern more than the segment itself.
 #[derive(Default)]
-pub(crate) struct Part {
+pub(crate) struct SplitFindings {
     /// The highest durable lower bound in it.
     pub(crate) durable_bound: u64,
     /// It continues after the clean end, in a session that the manifest does not know.
@@ -23,28 +23,33 @@ pub(crate) struct Part {
 }
 
 /// Splits a segment into pieces. `clean` is the clean end of the log, if it is in this segment.
-pub(crate) fn take_apart(
+pub(crate) fn split_segment(
     segment: &mut Examined,
     manifest: &Manifest,
     clean: Option<End>,
-) -> Result<Part> {
+) -> Result<SplitFindings> {
     let salt = Salt::new(manifest.log, segment.number);
     let Some(file) = &segment.file else {
         if let Some(end) = segment.end.filter(|end| *end > BLOCK) {
             let (after, decode_error) = (segment.prev_seq, DecodeError::Blank);
-            segment.pieces.push(Piece::Bad { from: BLOCK, to: end, after, decode_error });
+            segment.ranges.push(SegmentRange::Corrupt {
+                from: BLOCK,
+                to: end,
+                after,
+                decode_error,
+            });
         }
-        return Ok(Part::default());
+        return Ok(SplitFindings::default());
     };
     let mut image = SegmentReader::new(Arc::clone(file))?;
-    let behind = |end: End, image: &mut SegmentReader<'_>| -> Result<bool> {
+    let continues_after = |end: End, image: &mut SegmentReader<'_>| -> Result<bool> {
         let unit = valid_unit(image, salt, end.offset, |_| {})?;
         Ok(unit.is_ok_and(|(header, _)| {
             header.chain == end.chain && header.session > manifest.session
         }))
     };
     let goes_on = match clean {
-        Some(end) => behind(end, &mut image)?,
+        Some(end) => continues_after(end, &mut image)?,
         None => false,
     };
     let clean = clean.filter(|_| !goes_on).map(|end| end.offset);
@@ -65,7 +70,7 @@ pub(crate) fn take_apart(
                 };
                 if continues && at + u64::from(header.span()) <= end {
                     if let Some((from, decode_error)) = bad.take() {
-                        segment.pieces.push(Piece::Bad {
+                        segment.ranges.push(SegmentRange::Corrupt {
                             from,
                             to: offset,
                             after: seq,
@@ -74,7 +79,11 @@ pub(crate) fn take_apart(
                     }
                     durable_bound = durable_bound.max(header.durable_bound);
                     let next = header.next_chain(crc);
-                    segment.pieces.push(Piece::Sound(ValidUnit { offset, header, chain: next }));
+                    segment.ranges.push(SegmentRange::Valid(ValidUnit {
+                        offset,
+                        header,
+                        chain: next,
+                    }));
                     (chain, seq, session) = (Some(next), header.last_seq, header.session);
                     at += u64::from(header.span());
                     continue;
@@ -87,8 +96,8 @@ pub(crate) fn take_apart(
         bad.get_or_insert((offset, decode_error));
         // A header may be valid although its records are not. Then its durable lower bound still
         // holds.
-        let head = image.at(at, BLOCK as usize)?;
-        if let Ok((header, _)) = UnitHeader::parse(head, salt, offset)
+        let block = image.at(at, BLOCK as usize)?;
+        if let Ok((header, _)) = UnitHeader::parse(block, salt, offset)
             && is_current_session(&header, session)
         {
             durable_bound = durable_bound.max(header.durable_bound);
@@ -100,10 +109,10 @@ pub(crate) fn take_apart(
     }
     // After the last unit of the newest segment, only a durable lower bound makes bytes corruption.
     if let (Some((from, decode_error)), Some(to)) = (bad, segment.end) {
-        segment.pieces.push(Piece::Bad { from, to, after: seq, decode_error });
+        segment.ranges.push(SegmentRange::Corrupt { from, to, after: seq, decode_error });
     }
     drop_what_does_not_lead_on(segment);
-    Ok(Part { durable_bound, goes_on })
+    Ok(SplitFindings { durable_bound, goes_on })
 }
 
 /// Marks valid units at the end of a segment as bad if the next segment does not continue them:
@@ -114,17 +123,17 @@ fn drop_what_does_not_lead_on(segment: &mut Examined) {
     };
     let leads = |unit: &ValidUnit| unit.chain == chain && unit.header.last_seq == seq;
     let mut from = to;
-    while let Some(Piece::Sound(unit)) = segment.pieces.last() {
+    while let Some(SegmentRange::Valid(unit)) = segment.ranges.last() {
         let over = unit.header.last_seq > seq;
         if (from == to && leads(unit)) || (from < to && !over) {
             break;
         }
         from = unit.offset;
-        segment.pieces.pop();
+        segment.ranges.pop();
     }
     if from < to {
         let (after, decode_error) = (segment.last(), DecodeError::Chain);
-        segment.pieces.push(Piece::Bad { from, to, after, decode_error });
+        segment.ranges.push(SegmentRange::Corrupt { from, to, after, decode_error });
     }
 }
 
