@@ -1,4 +1,4 @@
-//! Tells the sources that the model checker looks at them.
+//! Sets the configuration flag under which the included sources use loom.
 
 fn main() {
     println!("cargo:rustc-cfg=loom");

@@ -1,4 +1,4 @@
-//! Esker's own gate. `cargo xtask verify` is what every change has to pass, at the desk and in CI;
+//! Checks of the project. `cargo xtask verify` has to pass for every change, locally and in CI;
 //! `cargo xtask tidy` checks the rules of the project that a compiler does not know; `cargo xtask
 //! mutate` shows that the tests fail when the mutation that they guard against is there.
 //!

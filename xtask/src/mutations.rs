@@ -1,4 +1,4 @@
-//! `docs/mutations.toml`: the mutations that the tests have to catch.
+//! Parses `docs/mutations.toml`: the mutations that tests must catch.
 
 use std::collections::{BTreeMap, BTreeSet};
 

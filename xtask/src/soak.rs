@@ -1,5 +1,5 @@
-//! Damaged directories by the thousand: the fuzz tests of the log and of the consensus log, in
-//! release.
+//! Thousands of corrupted directories: the fuzz tests of the log and of the consensus log, in
+//! release mode.
 
 use anyhow::{Context, Result};
 

@@ -1,4 +1,4 @@
-//! The steps of the gate. Each one only looks.
+//! The steps of `verify`. None of them changes a file.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

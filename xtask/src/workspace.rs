@@ -1,4 +1,4 @@
-//! Where the workspace is, and which cargo runs in it.
+//! The root of the workspace, and the cargo command.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub fn root() -> Result<PathBuf> {
 /// verify`) holds for every step.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What `cargo run` tells us about ourselves is no business of the builds that we start.
+    // Variables that `cargo run` sets for this process must not reach the builds that it starts.
     for (name, _) in std::env::vars_os() {
         let Some(text) = name.to_str() else { continue };
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

@@ -20,7 +20,7 @@ pub const COMPONENT: Component = Component(*b"ESKRCONS");
 pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
     match Log::builder(dir).options(options.clone()).open() {
         Err(esker_log::Error::WrongComponent { found: None, .. }) if is_one(dir, &options) => {
-            tracing::warn!(dir = %dir.display(), "the app metadata of the consensus log are lost");
+            tracing::warn!(dir = %dir.display(), "app metadata of the consensus log missing or corrupt");
             let mut plain = options;
             plain.component = None;
             let log = Log::builder(dir).options(plain).open()?;

@@ -177,10 +177,10 @@ impl fmt::Display for Error {
                 write!(f, "slot {slot} cannot be read: {cause}")
             }
             Error::CorruptedRecord { seq, what } => {
-                write!(f, "record {seq} is none of a consensus log's: {what}")
+                write!(f, "record {seq} is not a record of a consensus log: {what}")
             }
             Error::BatchFailed { accepted, .. } => {
-                write!(f, "{accepted} values of the batch are accepted, and the next is refused")
+                write!(f, "{accepted} values of the batch were accepted; the next was refused")
             }
             Error::InvalidOffset { offset } => write!(f, "no entry starts at {offset}"),
             Error::ReadOnly => f.write_str(

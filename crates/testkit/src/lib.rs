@@ -11,7 +11,7 @@
 //! A case is one number. Cases of the same [`GROUP`] share a directory, because building one costs
 //! more than corrupting it.
 //! than damaging it.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test tells what it found")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test prints its findings")]
 
 mod changes;
 mod files;

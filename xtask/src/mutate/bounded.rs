@@ -1,4 +1,4 @@
-//! A child process within bounds: of time, of output, and never outliving its parent's Ctrl-C.
+//! A child process with a limit on time and output, which ends when its parent is interrupted.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;

@@ -1,7 +1,7 @@
-//! Mutation evidence: a test counts when it was seen failing with its mutation applied.
+//! Mutation testing: a test is evidence only if it fails with its mutation applied.
 //!
-//! Everything happens in a copy of the tree, so a run that is cut short leaves nothing behind but
-//! a copy that the next run puts right. For each mutation:
+//! All steps run in a copy of the tree. An interrupted run leaves a copy that the next run updates.
+//! For each mutation:
 //!
 //! 1. the test passes without the mutation (once for each distinct test), or its failure would prove
 //!    nothing;

@@ -1,4 +1,4 @@
-//! What a run prints.
+//! The report of a run.
 
 use super::trial::{Doubt, Ending, Trial};
 use crate::mutations::Mutation;

@@ -1,4 +1,4 @@
-//! One mutation, tried: baseline, mutate, compile, run, judge.
+//! Runs one mutation: baseline, mutate, compile, run, classify.
 
 use std::collections::BTreeMap;
 use std::process::Command;

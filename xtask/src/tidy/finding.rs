@@ -6,7 +6,7 @@ use std::fmt;
 pub struct Finding {
     pub rule: &'static str,
     pub path: String,
-    /// From 1; 0 stands for the whole file.
+    /// From 1; 0 means the whole file.
     pub line: usize,
     pub message: String,
     /// A warning is printed, and fails nothing.

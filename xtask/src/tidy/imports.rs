@@ -134,7 +134,7 @@ fn tree(text: &str, prefix: &mut Vec<String>, visit: &mut impl FnMut(Vec<String>
     at
 }
 
-/// The members of a group, behind its opening brace; the bytes through the closing one.
+/// The members of a group after its opening brace, and the bytes through the closing one.
 fn group(text: &str, prefix: &mut Vec<String>, visit: &mut impl FnMut(Vec<String>)) -> usize {
     let mut at = 0;
     while let Some(c) = text[at..].chars().next() {

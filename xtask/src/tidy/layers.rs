@@ -1,4 +1,4 @@
-//! Each crate stands only on those below it.
+//! Each crate depends only on those below it.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Small rooms: a file has one subject. Tests inside a file do not count.
+//! A limit on the length of files. Tests inside a file do not count.
 
 use super::finding::Finding;
 use super::source;

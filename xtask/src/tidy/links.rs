@@ -1,4 +1,4 @@
-//! Links between our documents lead somewhere.
+//! Links between documents resolve.
 
 use super::finding::Finding;
 use super::tree::Tree;
@@ -48,7 +48,7 @@ fn targets(line: &str) -> Vec<String> {
     inline.chain(definition).map(str::to_owned).collect()
 }
 
-/// The path from the root that `target`, in the document at `path`, stands for; `None` if it is
+/// The path from the root that `target` refers to, in the document at `path`; `None` if it is
 /// not a local one.
 fn resolve(path: &str, target: &str) -> Option<String> {
     let file = target.split(['#', '?']).next().unwrap_or_default();

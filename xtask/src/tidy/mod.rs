@@ -1,8 +1,8 @@
-//! The rules of the project that a compiler does not know, one rule a file.
+//! Rules of the project that the compiler does not check, one per file.
 //!
 //! A rule is a pure function of a path and a text, or of the whole [`Tree`] where it compares
-//! files, and has a test that shows it failing. Rules read the code as text: they keep honest
-//! people from slipping, and do not try to stop anyone who means to get around them.
+//! files, and has a test that shows it failing. Rules read the code as text: they catch
+//! mistakes, not intent.
 
 mod allow;
 mod code_map;

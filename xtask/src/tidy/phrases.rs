@@ -1,7 +1,7 @@
 //! Prose says who does what, in the field's words: phrases that this project once used for
 //! something else, or that leave out the actor, are refused with their replacement.
 //!
-//! Read are the documents, and in the sources comments and literals. Text between backticks and
+//! The rule reads documents, and comments and literals of sources. Text between backticks and
 //! fenced blocks of documents are not prose.
 
 use super::finding::Finding;

@@ -1,4 +1,4 @@
-//! Just enough of Rust's surface to tell code from comments, strings and tests.
+//! A scanner for Rust sources that separates code from comments, literals and tests.
 
 /// What [`blank`] leaves standing.
 #[derive(Clone, Copy, PartialEq, Eq)]

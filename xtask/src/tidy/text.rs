@@ -1,4 +1,4 @@
-//! No tabs, no trailing blanks, a newline at the end, and nothing left for later.
+//! No tabs, no trailing blanks, one newline at the end, no markers of unfinished work.
 
 use super::finding::Finding;
 use super::source;

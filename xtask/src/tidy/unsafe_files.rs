@@ -1,4 +1,4 @@
-//! `unsafe` is walled in: these files, and no others.
+//! `unsafe` occurs only in the listed files.
 
 use super::finding::Finding;
 use super::source;

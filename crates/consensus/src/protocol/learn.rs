@@ -189,7 +189,7 @@ impl crate::state::inner::Inner {
             Ok(None) => 0,
             // Its slots are lost either way; this count is the best estimate available.
             Err(error) => {
-                tracing::warn!(%error, "cannot read the index page at the new floor");
+                tracing::warn!(%error, "failed to read the index page at the new floor");
                 let below = start % SLOTS as u64;
                 let gone = self.index.stored_commits(number, guard).min(below);
                 self.index.lose_commits(number, gone, guard);

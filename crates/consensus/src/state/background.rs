@@ -176,7 +176,7 @@ pub(crate) fn schedule<W: Work>(owner: &Arc<W>, job: Job) {
             state.running = false;
             state.queue.clear();
             background.failures.fetch_add(1, Relaxed);
-            tracing::warn!(%error, ?job, "no thread for a background job");
+            tracing::warn!(%error, ?job, "failed to spawn a thread for a background job");
         }
     }
 }

@@ -99,7 +99,7 @@ impl UringDisk {
         match Self::new(options) {
             Ok(disk) => (Arc::new(disk), None),
             Err(why) => {
-                tracing::warn!(%why, "io_uring cannot be used; system calls do its work");
+                tracing::warn!(%why, "io_uring unavailable; using standard I/O");
                 (Arc::new(StdDisk::new()), Some(why))
             }
         }

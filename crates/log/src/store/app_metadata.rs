@@ -69,7 +69,7 @@ pub(crate) fn owner(dir: &dyn Dir, expected: Option<Component>) -> Result<Option
         Ok(found) => Ok(found.map(|(found, _)| found)),
         Err(error @ Error::UnsupportedVersion { .. }) => Err(error),
         Err(error) if expected.is_some() => {
-            tracing::warn!(%error, "the app metadata of the log cannot be read");
+            tracing::warn!(%error, "failed to read the app metadata");
             Ok(expected)
         }
         Err(error) => Err(error),

@@ -84,7 +84,7 @@ pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
     if line_of(&*file).is_none_or(|stored| stored != line)
         && let Err(error) = write_all_at(&*file, line.as_bytes(), 0)
     {
-        tracing::warn!(%error, "the file does not name the process that has the log open");
+        tracing::warn!(%error, "failed to write the process id to the lock file");
     }
     Ok(held)
 }

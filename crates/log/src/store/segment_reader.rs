@@ -107,7 +107,7 @@ impl<'a> SegmentReader<'a> {
         let got = match read_full_at(&*self.file, buffer, offset) {
             Ok(got) => got,
             Err(cause) => {
-                tracing::warn!(%cause, "reading block by block");
+                tracing::warn!(%cause, "read failed; retrying block by block");
                 let left = self.len.saturating_sub(offset).min(want as u64);
                 let unreadable = block_by_block(&*self.file, buffer, offset, self.read_errors);
                 self.unreadable.extend(unreadable);
