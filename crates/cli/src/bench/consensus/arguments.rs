@@ -74,7 +74,7 @@ impl ConsensusBenchArguments {
     pub fn params(&self, options: &Options) -> Map<String, Value> {
         let mut params = Map::new();
         let mode = if options.mode == Mode::Durable { "durable" } else { "volatile" };
-        let reported = [
+        let values = [
             ("mode", json!(mode)),
             ("size", json!(self.size)),
             ("sync_on_commit", json!(options.sync_on_commit)),
@@ -83,7 +83,7 @@ impl ConsensusBenchArguments {
             ("segment_size", json!(options.segment_size)),
             ("checkpoint_every", json!(options.checkpoint_every)),
         ];
-        params.extend(reported.into_iter().map(|(name, value)| (name.to_owned(), value)));
+        params.extend(values.into_iter().map(|(name, value)| (name.to_owned(), value)));
         params
     }
 }

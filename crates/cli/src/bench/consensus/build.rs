@@ -36,23 +36,23 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(crate::exit::Status::Failed as i32);
     });
-    let reported = |error| Failure::of_consensus(&error, &arguments.dir);
+    let failure = |error| Failure::of_consensus(&error, &arguments.dir);
     let options = consensus_options(&arguments.writing, Mode::Volatile, true);
-    let log = ConsensusLog::open(&arguments.dir, options).map_err(reported)?;
+    let log = ConsensusLog::open(&arguments.dir, options).map_err(failure)?;
     let mut value = vec![0; arguments.size as usize];
     let mut last = None;
     for slot in 0..arguments.entries {
         stamp_value(slot, &mut value);
         let accepted = log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait());
-        last = Some(accepted.and_then(|()| log.commit(slot, BALLOT)).map_err(reported)?);
+        last = Some(accepted.and_then(|()| log.commit(slot, BALLOT)).map_err(failure)?);
     }
-    last.map_or(Ok(()), |ticket| ticket.wait()).map_err(reported)?;
+    last.map_or(Ok(()), |ticket| ticket.wait()).map_err(failure)?;
     let count = log.frontier().map_or(0, |frontier| frontier + 1);
     output::print(&format!("{count}\n"))?;
     if arguments.then == After::Close {
-        return log.close().map_err(reported);
+        return log.close().map_err(failure);
     }
     loop {
-        log.promise(BALLOT, count).and_then(|ticket| ticket.wait()).map_err(reported)?;
+        log.promise(BALLOT, count).and_then(|ticket| ticket.wait()).map_err(failure)?;
     }
 }

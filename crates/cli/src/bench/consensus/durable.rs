@@ -95,7 +95,7 @@ impl Bench<'_> {
         let mode = Mode::Durable;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("batch", options.clone())?;
-        let reported = |error| Failure::of_consensus(&error, &dir);
+        let failure = |error| Failure::of_consensus(&error, &dir);
         let (max_rounds, max_time) = self.limits(BATCH);
         let size = self.arguments.size as usize;
         let mut latencies = Latencies::new();
@@ -107,19 +107,19 @@ impl Bench<'_> {
             let mut values = vec![vec![0; size]; BATCH as usize];
             slots.clone().zip(&mut values).for_each(|(slot, value)| stamp_value(slot, value));
             let pairs: Vec<_> = slots.clone().zip(values.iter().map(Vec::as_slice)).collect();
-            log.accept_batch(BALLOT, &pairs).and_then(|ticket| ticket.wait()).map_err(reported)?;
+            log.accept_batch(BALLOT, &pairs).and_then(|ticket| ticket.wait()).map_err(failure)?;
             let commits: Vec<_> = slots.map(|slot| (slot, BALLOT)).collect();
             let before = log.stats().log_stats.syncs;
             let start = Instant::now();
-            let done = log.commit_batch(&commits).map_err(reported)?;
-            done.ticket.wait().map_err(reported)?;
+            let done = log.commit_batch(&commits).map_err(failure)?;
+            done.ticket.wait().map_err(failure)?;
             let took = start.elapsed();
             latencies.add(took);
             time += took;
             syncs += log.stats().log_stats.syncs - before;
             rounds += 1;
             for result in done.results {
-                result.map_err(reported)?;
+                result.map_err(failure)?;
             }
         }
         let used = Used { resident: resources::peak(), ..snapshot.used() };

@@ -30,7 +30,7 @@ impl Bench<'_> {
         // Committed values are evicted early, which frees memory for the next round.
         options.cache_size = each * u64::from(self.arguments.size).max(64);
         let (log, dir) = self.open("accept", options.clone())?;
-        let reported = |error| Failure::of_consensus(&error, &dir);
+        let failure = |error| Failure::of_consensus(&error, &dir);
         let mut outcome = (Duration::ZERO, Latencies::new(), Used::default());
         for round in 0..ROUNDS {
             let (time, latencies, used) =
@@ -46,10 +46,10 @@ impl Bench<'_> {
             }
             log.commit_through((round + 1) * each - 1)
                 .and_then(|ticket| ticket.wait())
-                .map_err(reported)?;
+                .map_err(failure)?;
             // Otherwise a checkpoint that those commits made due would run during the next timed
             // round.
-            log.checkpoint().map_err(reported)?;
+            log.checkpoint().map_err(failure)?;
         }
         self.compare_committed(&log, ROUNDS * each)?;
         let metadata = self.end(&log, &dir)?;
@@ -81,14 +81,14 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("read", options.clone())?;
-        let reported = |error| Failure::of_consensus(&error, &dir);
+        let failure = |error| Failure::of_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..ENTRIES {
             stamp_value(slot, &mut value);
-            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(reported)?;
+            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(failure)?;
         }
         if committed {
-            log.commit_through(ENTRIES - 1).and_then(|ticket| ticket.wait()).map_err(reported)?;
+            log.commit_through(ENTRIES - 1).and_then(|ticket| ticket.wait()).map_err(failure)?;
         }
         // Each operation of the timed part is one guard with all its reads.
         let rounds = self.arguments.count.unwrap_or(16 << 20).div_ceil(UNDER_ONE_GUARD).max(2) / 2;
@@ -109,7 +109,7 @@ impl Bench<'_> {
             }
             Ok(())
         })?;
-        outcome.1 = single_reads(&log, committed).map_err(reported)?;
+        outcome.1 = single_reads(&log, committed).map_err(failure)?;
         if committed {
             self.compare_committed(&log, ENTRIES)?;
         } else {
@@ -133,11 +133,11 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("scan", options.clone())?;
-        let reported = |error| Failure::of_consensus(&error, &dir);
+        let failure = |error| Failure::of_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..SCANNED {
             stamp_value(slot, &mut value);
-            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(reported)?;
+            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(failure)?;
         }
         let count = self.arguments.count.unwrap_or(20_000).min(1_000_000);
         let outcome = self.timed(1, count, |_, _| {

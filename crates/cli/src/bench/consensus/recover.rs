@@ -110,22 +110,22 @@ pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut F
 }
 
 fn remove(dir: &Path) -> Outcome {
-    let reported = |error| Failure::of_io(format_args!("remove {}", dir.display()), &error);
-    std::fs::remove_dir_all(dir).map_err(reported)
+    let failure = |error| Failure::of_io(format_args!("remove {}", dir.display()), &error);
+    std::fs::remove_dir_all(dir).map_err(failure)
 }
 
 /// Copies the log to a directory next to it.
 fn copy(built: &Path) -> Outcome<PathBuf> {
     let dir = built.with_extension("copy");
-    let reported = |error| Failure::of_io(format_args!("copy {}", built.display()), &error);
-    std::fs::create_dir(&dir).map_err(reported)?;
-    for entry in std::fs::read_dir(built).map_err(reported)? {
-        let entry = entry.map_err(reported)?;
-        std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(reported)?;
+    let failure = |error| Failure::of_io(format_args!("copy {}", built.display()), &error);
+    std::fs::create_dir(&dir).map_err(failure)?;
+    for entry in std::fs::read_dir(built).map_err(failure)? {
+        let entry = entry.map_err(failure)?;
+        std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(failure)?;
         // Dirty pages cannot be dropped from the page cache.
         File::open(dir.join(entry.file_name()))
             .and_then(|file| file.sync_all())
-            .map_err(reported)?;
+            .map_err(failure)?;
     }
     Ok(dir)
 }

@@ -88,10 +88,10 @@ impl Follower {
             let _ = writeln!(goal, "{last}").and_then(|()| goal.flush());
         }
         let line = self.line()?;
-        let reported: Value = serde_json::from_str(&line).map_err(|_| unclear(&line))?;
-        let integer = |key: &str| reported[key].as_u64().ok_or_else(|| unclear(&line));
+        let result: Value = serde_json::from_str(&line).map_err(|_| unclear(&line))?;
+        let integer = |key: &str| result[key].as_u64().ok_or_else(|| unclear(&line));
         let seconds = |key: &str| {
-            reported[key].as_f64().map(Duration::from_secs_f64).ok_or_else(|| unclear(&line))
+            result[key].as_f64().map(Duration::from_secs_f64).ok_or_else(|| unclear(&line))
         };
         let tally = Tally {
             records: integer("records")?,

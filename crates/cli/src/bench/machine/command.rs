@@ -57,19 +57,19 @@ pub fn run(arguments: &FloorArguments) -> Outcome {
         floor.sample()?;
     }
     let used = Used { resident: resources::peak(), ..snapshot.used() };
-    let reported = floor.medians();
+    let medians = floor.medians();
     let (syncs, sync_time) = floor.syncs();
     let ops = syncs.count();
     Figure {
         params: json!({
             "seconds": arguments.seconds,
-            "samples": reported.samples,
+            "samples": medians.samples,
             "direct": floor.is_direct(),
             "in_flight": IN_FLIGHT,
             "operation": "overwrite 4 KiB of written blocks + fdatasync",
         }),
         latencies: syncs.clone(),
-        floor: reported,
+        floor: medians,
         used,
         verified: false,
         ..Figure::of("floor", ops, ops * BLOCK as u64, sync_time)
