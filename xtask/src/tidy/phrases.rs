@@ -10,7 +10,7 @@ use super::source;
 const RULE: &str = "phrases";
 
 /// Phrases in lower case, and what to write.
-const PHRASES: [(&str, &str); 30] = [
+const PHRASES: [(&str, &str); 29] = [
     ("anybody", "the actor: a caller, a process, a reader"),
     ("are told", "are notified, get or are reported"),
     ("as told", "as specified, or as configured"),
@@ -29,7 +29,6 @@ const PHRASES: [(&str, &str); 30] = [
     ("puts aside", "quarantines, or writes to a temporary file"),
     ("rests on", "depends on"),
     ("runway", "preallocator"),
-    ("says so", "reports it"),
     ("settled", "resolved, or durable"),
     ("somebody", "the actor: a caller, another process"),
     ("sound header", "valid header"),

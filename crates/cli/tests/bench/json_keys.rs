@@ -151,7 +151,7 @@ fn a_log_that_is_there_is_left_alone() {
     };
     keep("10").ok();
     assert!(dir.join("log").exists());
-    keep("10").exits(1).says(&["is there already"]);
+    keep("10").exits(1).says(&["exists already"]);
     esker::log("verify", &dir.join("log"), &[], b"").ok();
 }
 

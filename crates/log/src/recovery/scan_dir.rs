@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use super::classify::{Break, MISSING, begins_with, is_front_missing};
 use super::findings::{DirScan, DirScanner, Live, ParsedHeader};
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::error::{damage_at, corruption_of};
+use crate::base::error::{corruption_of, damage_at};
 use crate::base::options::OpenCheck;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
