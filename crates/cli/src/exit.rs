@@ -74,7 +74,6 @@ impl Failure {
                 (Status::Usage, flag.map_or_else(String::new, |flag| format!(" ({flag})")))
             }
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
-            Error::NoSpace { cause, .. } => (Status::Failed, format!(" ({cause})")),
             Error::Io(cause) | Error::Poisoned(cause) => {
                 (Status::Failed, io_advice(cause, dir).into())
             }
@@ -83,7 +82,7 @@ impl Failure {
             }
             _ => (Status::Failed, String::new()),
         };
-        Self { status, message: format!("{error}{advice}") }
+        Self { status, message: format!("{}{advice}", with_causes(error)) }
     }
 
     /// Creates a failure from an error of the consensus log in `dir`.
@@ -95,7 +94,7 @@ impl Failure {
             Error::CorruptedRecord { .. } => {
                 Failure::failed(format!("{} is no consensus log: {error}", dir.display()))
             }
-            _ => Failure::failed(format!("{}: {error}", dir.display())),
+            _ => Failure::failed(format!("{}: {}", dir.display(), with_causes(error))),
         }
     }
 
@@ -136,6 +135,13 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
         ),
         (None, None) => format!("{dir} is a log of another component"),
     }
+}
+
+/// Returns the message of an error and those of its causes. An error of the library does not repeat
+/// its cause.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Advice on repairing the log in `dir`.
@@ -179,6 +185,14 @@ pub fn complain(message: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_follow_the_message() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let error = esker_disk::Error::new(esker_disk::Op::Write, Path::new("f"), None, full);
+        let message = Failure::of_log(&Error::Io(error), Path::new("d")).message;
+        assert!(message.contains(": no storage space; durable records are safe"), "{message}");
+    }
 
     #[test]
     fn corruption_names_the_command_that_helps() {

@@ -13,7 +13,7 @@ use esker_disk::{AlignedBuf, BLOCK, Dir, Disk, File, Open, StdDisk, read_full_at
 use crate::bench::measure::floor_figures::FloorFigures;
 use crate::bench::measure::latency::Latencies;
 use crate::bench::records::payload::mix;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, with_causes};
 
 /// The file for sequential transfers, and one transfer.
 const BLOCKS: u64 = 128 << 20;
@@ -238,7 +238,7 @@ fn round(value: f64) -> f64 {
 
 #[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn failure(error: esker_disk::Error) -> Failure {
-    Failure::failed(format!("measure the floor: {error}"))
+    Failure::failed(format!("measure the floor: {}", with_causes(&error)))
 }
 
 #[cfg(test)]

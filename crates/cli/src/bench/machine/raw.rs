@@ -19,7 +19,7 @@ use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::records::payload::mix;
 use crate::bench::workdir::Workdir;
 use crate::choices::{Choice, DiskChoice};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, with_causes};
 use crate::quantity;
 
 /// The name of the file.
@@ -270,5 +270,5 @@ fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
 
 #[allow(clippy::needless_pass_by_value, reason = "the shape that map_err wants")]
 fn failure(error: esker_disk::Error) -> Failure {
-    Failure::failed(error.to_string())
+    Failure::failed(with_causes(&error))
 }

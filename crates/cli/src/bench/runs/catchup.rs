@@ -23,7 +23,7 @@ use crate::bench::page_cache::{drop_cached_pages, read_raw};
 use crate::bench::records::verify::{Expected, Tally, Verify};
 use crate::bench::runs::open::BYTES;
 use crate::bench::workdir::Workdir;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, with_causes};
 
 /// Runs, verifies while reading, prints.
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
@@ -63,7 +63,8 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     }
     floor.sample()?;
     let cold = direct || drop_cached_pages(&dir);
-    let raw = read_raw(&dir, direct).map_err(|error| Failure::failed(format!("read: {error}")))?;
+    let raw = read_raw(&dir, direct)
+        .map_err(|error| Failure::failed(format!("read: {}", with_causes(&error))))?;
     let followed = arguments.follower.then(|| reading.follow(arguments));
     let followed = followed.transpose()?;
     if followed.is_some() {
