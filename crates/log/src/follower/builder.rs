@@ -22,6 +22,16 @@ pub struct ReadOnlyLogBuilder {
 
 impl ReadOnlyLog {
     /// Returns a builder that opens the log in `dir` for reading.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::ReadOnlyLog;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("log");
+    /// # esker_log::Log::open(&dir)?.close()?;
+    /// let reader = ReadOnlyLog::builder(&dir).read_cache(64 << 20).open()?;
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
     pub fn builder(dir: impl AsRef<Path>) -> ReadOnlyLogBuilder {
         ReadOnlyLogBuilder { dir: dir.as_ref().into(), options: ReadOptions::default() }
     }

@@ -13,6 +13,18 @@ impl Log {
     /// component; [`Error::Closed`]; [`Error::Poisoned`] when the log failed before;
     /// [`Error::NoSpace`], after which the old metadata is kept and the log stays usable;
     /// [`Error::Io`], after which the log is poisoned.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::{Component, Log};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("log");
+    /// let queue = Component(*b"MYQUEUE1");
+    /// let log = Log::builder(&dir).component(queue).open()?;
+    /// log.put_app_metadata(queue, b"done through 7")?; // durable
+    /// assert_eq!(log.app_metadata(queue)?.as_deref(), Some(&b"done through 7"[..]));
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
     pub fn put_app_metadata(&self, component: Component, content: &[u8]) -> Result<()> {
         if content.len() > LIMIT {
             return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });

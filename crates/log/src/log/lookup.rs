@@ -21,6 +21,21 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Trimmed`] when the start point was dropped, [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_log::{Log, Start};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// log.append_batch(&["a", "b"])?.blocking_wait()?;
+    /// let mut stream = log.stream(Start::Oldest)?;
+    /// while let Some(batch) = stream.try_next()? {
+    ///     for record in &batch {
+    ///         println!("{} {:?}", record.seq, record.payload);
+    ///     }
+    /// }
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
     pub fn stream(&self, start: Start) -> Result<LogStream> {
         Ok(LogStream::new(Box::new(LocalFeed::new(&self.read, start)?)))
     }
@@ -31,6 +46,15 @@ impl Log {
     /// # Errors
     /// [`Error::NotFound`] when no durable record has this number, [`Error::Trimmed`],
     /// [`Error::Quarantined`], [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = esker_log::Log::open(dir.path().join("log"))?;
+    /// let appended = log.append("a record")?.blocking_wait()?;
+    /// assert_eq!(&*log.read(appended.seq)?, b"a record");
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
         self.refuse_if_closed()?;
         let source = &*self.read;

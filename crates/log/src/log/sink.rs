@@ -35,6 +35,18 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = esker_log::Log::open(dir.path().join("log"))?;
+    /// let mut sink = log.sink()?;
+    /// for n in 0..100u32 {
+    ///     sink.blocking_push(n.to_le_bytes())?;
+    /// }
+    /// sink.blocking_flush()?; // all of them are durable
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
     pub fn sink(&self) -> Result<Sink> {
         if self.write.is_closed() {
             return Err(Error::Closed);

@@ -14,6 +14,17 @@ impl Log {
     /// [`Error::NotFound`] when a record below `seq` is not durable or does not exist yet,
     /// [`Error::Io`], after which the log is poisoned, [`Error::Poisoned`] when it was poisoned
     /// before, [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_log::{Error, Log, Seq};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// log.append_batch(&["a", "b", "c"])?.blocking_wait()?;
+    /// log.truncate_before(Seq(3))?; // records 1 and 2 are dropped
+    /// assert!(matches!(log.read(Seq(2)), Err(Error::Trimmed { oldest: Seq(3) })));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn truncate_before(&self, seq: impl Into<Seq>) -> Result<()> {
         self.refuse_if_closed()?;
         let outcome = maintenance::truncate_before(&self.write, seq.into());

@@ -151,6 +151,17 @@ impl Engine {
     ///
     /// # Errors
     /// An error of the system when it fails to start a thread.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_log::{Engine, Log};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path();
+    /// let engine = Engine::new(2).expect("threads");
+    /// let orders = Log::builder(dir.join("orders")).engine(engine.clone()).open()?;
+    /// let audit = Log::builder(dir.join("audit")).engine(engine).open()?; // the same threads
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let (shared, owner) = Shared::real(threads.max(1));
         for _ in 0..shared.threads {
@@ -168,6 +179,20 @@ impl Engine {
     }
 
     /// An engine without threads, whose own clock only [`Engine::advance`] moves.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::{Engine, Log};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let engine = Engine::manual();
+    /// let log = Log::builder(dir.path().join("log")).engine(engine.clone()).open()?;
+    /// let ticket = log.append("a record")?;
+    /// drop(ticket.clone()); // a dropped ticket requests a commit, and no thread runs it
+    /// assert!(!ticket.is_durable());
+    /// engine.run();
+    /// assert!(ticket.is_durable());
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
     pub fn manual() -> Self {
         let shared = Shared::new(Clock::Manual(AtomicU64::new(0)), 0);
         Self { shared: Arc::new(shared), _owner: None }

@@ -39,6 +39,17 @@ pub use verify::{VerifyReport, verify};
 /// # Errors
 /// [`Error::Locked`] while another handle or process has the log open for writing,
 /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
+///
+/// # Examples
+/// ```
+/// use esker_log::{ReadOptions, repair};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path().join("log");
+/// # esker_log::Log::open(&dir)?.close()?;
+/// let repaired = repair(&dir, ReadOptions::default())?;
+/// assert!(repaired.quarantined.is_empty(), "nothing was corrupt");
+/// # Ok::<(), esker_log::Error>(())
+/// ```
 pub fn repair(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Repaired> {
     let options = &options.into();
     let dir = &*directory::open(dir.as_ref(), &*options.disk)?;

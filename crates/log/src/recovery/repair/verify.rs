@@ -73,6 +73,17 @@ pub struct VerifyReport {
 /// [`Error::ForeignFile`]: crate::Error::ForeignFile
 /// [`Error::Io`]: crate::Error::Io
 /// [`Error::Corrupted`]: crate::Error::Corrupted
+///
+/// # Examples
+/// ```
+/// use esker_log::{ReadOptions, verify};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path().join("log");
+/// # esker_log::Log::open(&dir)?.close()?;
+/// let report = verify(&dir, ReadOptions::default())?;
+/// assert!(report.corruption.is_empty());
+/// # Ok::<(), esker_log::Error>(())
+/// ```
 pub fn verify(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<VerifyReport> {
     let dir = &*directory::open(dir.as_ref(), &*options.into().disk)?;
     let mut last: Option<Result<VerifyReport>> = None;
