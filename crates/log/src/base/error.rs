@@ -309,6 +309,13 @@ impl Error {
     }
 }
 
+/// An error as a field of a log event, which prints it with all of its causes.
+pub(crate) fn with_causes<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> &'a (dyn std::error::Error + 'static) {
+    error
+}
+
 pub(crate) fn damage_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
     Error::Corrupted(corruption_of(path, offset, after, what))
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use crate::base::error::{Error, Result, Terminal};
+use crate::base::error::{Error, Result, Terminal, with_causes};
 use crate::commit::commit_io::CommitIo;
 use crate::commit::committer::Committer;
 use crate::commit::core::schedule::{Action, Event, Runner, schedule};
@@ -317,7 +317,7 @@ impl WriteHalf {
         let terminal = match error {
             Error::Io(cause) => Terminal::Failed { cause: Arc::new(cause), through },
             error => {
-                tracing::error!(%error, "the commit failed");
+                tracing::error!(error = with_causes(&error), "the commit failed");
                 Terminal::Stopped
             }
         };
@@ -400,7 +400,7 @@ impl CommitWork for WriteHalf {
     fn maintain(&self) {
         self.maintenance_queued.store(false, SeqCst);
         if let Err(error) = maintain(self) {
-            tracing::error!(%error, "maintenance failed");
+            tracing::error!(error = with_causes(&error), "maintenance failed");
             self.fail(error);
         }
     }

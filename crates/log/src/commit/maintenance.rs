@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, with_causes};
 use crate::base::position::Seq;
 use crate::commit::preallocator::{CHUNK, Prewriter};
 use crate::commit::write_half::WriteHalf;
@@ -32,7 +32,10 @@ pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
         write_footers(log)?;
         match retain(log) {
             Err(error) if error.is_no_space() => {
-                tracing::warn!(%error, "failed to drop segments; trying again later");
+                tracing::warn!(
+                    error = with_causes(&error),
+                    "failed to drop segments; trying again later"
+                );
             }
             outcome => outcome?,
         }
@@ -54,7 +57,9 @@ fn write_footers(log: &WriteHalf) -> Result<()> {
             match log.dir.open(&segment.name(), Open::write()) {
                 Ok(file) => end_segment(log, &*file, segment)?,
                 // Opening the log works without a footer; it only takes longer.
-                Err(error) => tracing::warn!(%error, "failed to write segment footer"),
+                Err(error) => {
+                    tracing::warn!(error = with_causes(&error), "failed to write segment footer")
+                }
             }
         } else if due {
             log.rotation_pending.store(true, SeqCst);
@@ -68,7 +73,7 @@ pub(crate) fn end_segment(log: &WriteHalf, file: &dyn File, segment: &Segment) -
     let end = match write_footer(file, segment) {
         Err(error) if error.is_no_space() => {
             // Its records are so small that the footer exceeds the space reserved for it.
-            tracing::warn!(%error, "failed to write segment footer");
+            tracing::warn!(error = with_causes(&error), "failed to write segment footer");
             return Ok(());
         }
         end => end?,
@@ -207,7 +212,7 @@ fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
     while let Some(next) = log.preallocator.next_range() {
         match prewrite(log, next.segment, &next.range) {
             Err(Error::Io(cause)) if cause.is_no_space() => {
-                tracing::warn!(%cause, "no space to prewrite blocks");
+                tracing::warn!(error = with_causes(&cause), "no space to prewrite blocks");
                 return Ok(());
             }
             outcome => outcome?,
@@ -224,7 +229,10 @@ fn prewrite(log: &WriteHalf, number: u64, range: &Range<u32>) -> Result<()> {
         let file = match log.dir.open(&paths::segment(number), how) {
             Ok(file) => file,
             Err(error) => {
-                tracing::warn!(%error, "failed to open a segment to prewrite blocks");
+                tracing::warn!(
+                    error = with_causes(&error),
+                    "failed to open a segment to prewrite blocks"
+                );
                 return Ok(());
             }
         };

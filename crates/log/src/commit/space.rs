@@ -19,7 +19,7 @@
 
 use esker_disk::{File, Open};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;
@@ -102,7 +102,7 @@ impl WriteHalf {
         };
         let Some(wanted) = wanted else { return self.preallocator.tried() };
         if let Err(error) = self.make(&mut reserve, wanted, false) {
-            tracing::warn!(%error, "failed to reserve space ahead");
+            tracing::warn!(error = with_causes(&error), "failed to reserve space ahead");
             self.preallocator.tried();
         }
     }
@@ -111,7 +111,7 @@ impl WriteHalf {
     pub(crate) fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();
         if let Err(error) = reserve.fill(&*self.dir, &self.options) {
-            tracing::warn!(%error, "failed to fill the reserve");
+            tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, with_causes};
 use crate::log::{Log, Owner};
 
 impl Log {
@@ -37,7 +37,9 @@ impl Owner {
     pub(super) fn close_or_warn(&self) {
         match self.close(None) {
             Ok(()) | Err(Error::Closed) => {}
-            Err(error) => tracing::warn!(%error, "failed to close the log cleanly"),
+            Err(error) => {
+                tracing::warn!(error = with_causes(&error), "failed to close the log cleanly")
+            }
         }
     }
 }

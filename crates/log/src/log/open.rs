@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use esker_disk::Dir;
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::error::{Error, Result, damage_at};
+use crate::base::error::{Error, Result, damage_at, with_causes};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
 use crate::commit::committer::Committer;
@@ -229,7 +229,7 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
     if options.on_corruption == OnCorruption::Fail {
         return Err(lost);
     }
-    tracing::warn!(error = %lost, "rebuilding the manifest");
+    tracing::warn!(error = with_causes(&lost), "rebuilding the manifest");
     let repair::Anew { manifest, may_be_truncated } = repair::manifest(dir)?;
     if let Some((from, to)) = may_be_truncated {
         tracing::warn!(%from, %to, "records in this range may have been truncated before");

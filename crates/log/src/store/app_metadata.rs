@@ -24,7 +24,7 @@ use std::path::Path;
 use esker_disk::Dir;
 
 use crate::base::component::Component;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
 use crate::base::read_options::ReadOptions;
 use crate::store::paths;
@@ -69,7 +69,7 @@ pub(crate) fn owner(dir: &dyn Dir, expected: Option<Component>) -> Result<Option
         Ok(found) => Ok(found.map(|(found, _)| found)),
         Err(error @ Error::UnsupportedVersion { .. }) => Err(error),
         Err(error) if expected.is_some() => {
-            tracing::warn!(%error, "failed to read the app metadata");
+            tracing::warn!(error = with_causes(&error), "failed to read the app metadata");
             Ok(expected)
         }
         Err(error) => Err(error),

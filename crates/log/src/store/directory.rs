@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use esker_disk::{Dir, Disk, File, Lock, Open, read_full_at, write_all_at};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
 use crate::store::app_metadata;
 use crate::store::paths::{self, LOCK};
@@ -84,7 +84,10 @@ pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
     if line_of(&*file).is_none_or(|stored| stored != line)
         && let Err(error) = write_all_at(&*file, line.as_bytes(), 0)
     {
-        tracing::warn!(%error, "failed to write the process id to the lock file");
+        tracing::warn!(
+            error = with_causes(&error),
+            "failed to write the process id to the lock file"
+        );
     }
     Ok(held)
 }

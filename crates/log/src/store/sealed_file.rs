@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use esker_disk::{BLOCK, Dir, File, Open, Refusal, read_full_at, write_all_at};
 
-use crate::base::error::{Corruption, Error, Result};
+use crate::base::error::{Corruption, Error, Result, with_causes};
 use crate::base::position::Seq;
 use crate::format::{VERSION, crc};
 use crate::store::paths;
@@ -71,7 +71,11 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
     dir.sync()?;
     if !exchanged && let Err(error) = spare(dir, &next, bytes.len()) {
         // The next replacement creates the temporary file if there is room.
-        tracing::debug!(%error, name, "failed to keep a temporary file allocated");
+        tracing::debug!(
+            error = with_causes(&error),
+            name,
+            "failed to keep a temporary file allocated"
+        );
     }
     Ok(())
 }

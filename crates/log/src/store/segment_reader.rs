@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, BLOCK, File, read_full_at};
 
-use crate::base::error::Result;
+use crate::base::error::{Result, with_causes};
 use crate::format::SEGMENT_MAX;
 
 /// The blocks that a device failed to read, over several readers of one directory.
@@ -107,7 +107,7 @@ impl<'a> SegmentReader<'a> {
         let got = match read_full_at(&*self.file, buffer, offset) {
             Ok(got) => got,
             Err(cause) => {
-                tracing::warn!(%cause, "read failed; retrying block by block");
+                tracing::warn!(error = with_causes(&cause), "read failed; retrying block by block");
                 let left = self.len.saturating_sub(offset).min(want as u64);
                 let unreadable = block_by_block(&*self.file, buffer, offset, self.read_errors);
                 self.unreadable.extend(unreadable);

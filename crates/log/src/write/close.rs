@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use esker_disk::Open;
 
-use crate::base::error::{Error, Result, Terminal};
+use crate::base::error::{Error, Result, Terminal, with_causes};
 use crate::commit::committer::Committer;
 use crate::commit::core::schedule::Event;
 use crate::commit::maintenance::{end_segment, retain};
@@ -111,7 +111,10 @@ impl WriteHalf {
         }
         match retain(self) {
             Err(error) if error.is_no_space() => {
-                tracing::warn!(%error, "failed to drop segments; the next opening tries again");
+                tracing::warn!(
+                    error = with_causes(&error),
+                    "failed to drop segments; the next opening tries again"
+                );
             }
             outcome => outcome?,
         }
