@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use esker::consensus::{Ballot, ConsensusLog, Options};
+use esker::consensus::{Ballot, ConsensusLog, Options, Slot};
 use tokio::runtime::Runtime;
 
 use super::tasks::{Awaited, run_tasks, runtime};
@@ -15,7 +15,7 @@ use super::{Caller, Log, Peer, See};
 use crate::callers::{Member, Records, Until, run_threads};
 use crate::job::Job;
 
-pub const BALLOT: Ballot = Ballot::new(1, 1);
+pub const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 
 /// What is accepted stays in the mutable region until it is committed.
 const ROOM: u64 = 8 << 30;
@@ -77,7 +77,7 @@ fn options(commits: bool) -> Options {
 }
 
 fn open(job: &Job, kind: Kind) -> Result<Box<dyn Log>> {
-    let log = ConsensusLog::open(job.log(), options(kind.commits))?;
+    let log = ConsensusLog::builder(job.log()).options(options(kind.commits)).open()?;
     let entries = Entries { log, next: Arc::default(), commits: kind.commits };
     let runtime = kind.tasks.then(runtime).transpose()?;
     Ok(Box::new(Esker { entries, runtime }))
@@ -86,9 +86,9 @@ fn open(job: &Job, kind: Kind) -> Result<Box<dyn Log>> {
 impl Awaited for Entries {
     async fn append(&self, record: &[u8]) -> Result<()> {
         let slot = self.next.fetch_add(1, Relaxed);
-        self.log.accept(slot, BALLOT, record)?.await?;
+        self.log.accept(Slot(slot), BALLOT, record)?.await?;
         if self.commits {
-            self.log.commit(slot, BALLOT)?.await?;
+            self.log.commit(Slot(slot), BALLOT)?.await?;
         }
         Ok(())
     }
@@ -97,9 +97,9 @@ impl Awaited for Entries {
 impl Caller for Entries {
     fn append(&mut self, record: &[u8]) -> Result<()> {
         let slot = self.next.fetch_add(1, Relaxed);
-        self.log.accept(slot, BALLOT, record)?.wait()?;
+        self.log.accept(Slot(slot), BALLOT, record)?.blocking_wait()?;
         if self.commits {
-            self.log.commit(slot, BALLOT)?.wait()?;
+            self.log.commit(Slot(slot), BALLOT)?.blocking_wait()?;
         }
         Ok(())
     }
@@ -124,14 +124,14 @@ impl Log for Esker {
     fn append_batch(&self, records: &[&[u8]]) -> Result<()> {
         let Entries { log, next, commits } = &self.entries;
         let first = next.fetch_add(records.len() as u64, Relaxed);
-        let values: Vec<_> = (first..).zip(records.iter().copied()).collect();
+        let values: Vec<_> = (first..).map(Slot).zip(records.iter().copied()).collect();
         let wait = |ticket: esker::consensus::Ticket| match &self.runtime {
             Some(runtime) => runtime.block_on(ticket),
-            None => ticket.wait(),
+            None => ticket.blocking_wait(),
         };
         wait(log.accept_batch(BALLOT, &values)?)?;
         if *commits {
-            wait(log.commit_through(first + records.len() as u64 - 1)?)?;
+            wait(log.commit_through(Slot(first + records.len() as u64 - 1))?)?;
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Log for Esker {
     fn close(self: Box<Self>) -> Result<()> {
         let Entries { log, next, commits } = &self.entries;
         if let (false, Some(last)) = (commits, next.load(Relaxed).checked_sub(1)) {
-            log.commit_through(last)?.wait()?;
+            log.commit_through(Slot(last))?.blocking_wait()?;
         }
         Ok(log.close()?)
     }
@@ -147,11 +147,9 @@ impl Log for Esker {
 
 /// In order of the slots, which is each caller's order.
 fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
-    let mut options = Options::default();
-    options.must_exist = true;
-    let log = ConsensusLog::open(job.log(), options)?;
+    let log = ConsensusLog::builder(job.log()).must_exist(true).open()?;
     let mut outcome = Ok(());
-    log.replay_from(0, |entry| {
+    log.replay_from(Slot(0), |entry| {
         outcome = see(entry.value());
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

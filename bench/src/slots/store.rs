@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use anyhow::{Result, ensure};
-use esker::consensus::{ConsensusLog, Guard, Mode, Options};
+use esker::consensus::{ConsensusLog, Guard, Mode, Slot};
 
 use super::values::Values;
 use crate::job::Job;
@@ -29,26 +29,24 @@ impl Store {
     }
 
     fn with(job: &Job, synced: bool) -> Result<Self> {
-        let mut options = Options::default();
-        options.mode = Mode::Volatile;
-        options.sync_on_commit = synced;
-        Ok(Self(ConsensusLog::open(job.log(), options)?))
+        let log = ConsensusLog::builder(job.log()).mode(Mode::Volatile).sync_on_commit(synced);
+        Ok(Self(log.open()?))
     }
 
     /// Writes a committed value.
     pub fn put(&self, slot: u64, value: &[u8]) -> Result<()> {
         self.accept(slot, value)?;
-        Ok(self.0.commit(slot, BALLOT)?.wait()?)
+        Ok(self.0.commit(Slot(slot), BALLOT)?.blocking_wait()?)
     }
 
     /// Writes a value that is not committed.
     pub fn accept(&self, slot: u64, value: &[u8]) -> Result<()> {
-        Ok(self.0.accept(slot, BALLOT, value)?.wait()?)
+        Ok(self.0.accept(Slot(slot), BALLOT, value)?.blocking_wait()?)
     }
 
     /// Commits the value of a slot.
     pub fn commit(&self, slot: u64) -> Result<()> {
-        Ok(self.0.commit(slot, BALLOT)?.wait()?)
+        Ok(self.0.commit(Slot(slot), BALLOT)?.blocking_wait()?)
     }
 
     /// Writes committed values in so many slots in order, in batches, and tells of each.
@@ -67,13 +65,13 @@ impl Store {
             let values: Vec<_> = slots
                 .clone()
                 .zip(&mut payloads)
-                .map(|(slot, payload)| (slot, payload.record(slot)))
+                .map(|(slot, payload)| (Slot(slot), payload.record(slot)))
                 .collect();
-            self.0.accept_batch(BALLOT, &values)?.wait()?;
-            let marks: Vec<_> = slots.map(|slot| (slot, BALLOT)).collect();
+            self.0.accept_batch(BALLOT, &values)?.blocking_wait()?;
+            let marks: Vec<_> = slots.map(|slot| (Slot(slot), BALLOT)).collect();
             let done = self.0.commit_batch(&marks)?;
             done.results.into_iter().collect::<Result<(), _>>()?;
-            done.ticket.wait()?;
+            done.ticket.blocking_wait()?;
             each();
         }
         Ok(())
@@ -86,22 +84,19 @@ impl Store {
 
     /// Reads a committed slot, and compares it.
     pub fn get(&self, slot: u64, guard: &Guard, values: &mut Values) -> Result<()> {
-        values.see(slot, self.0.read_committed(slot, guard)?.value())
+        values.see(slot, self.0.read_committed(Slot(slot), guard)?.value())
     }
 
     /// Every committed slot in order.
     pub fn compare_committed(&self, job: &Job, full: u64, count: u64) -> Result<()> {
         let mut values = Values::new(job, full);
         let mut outcome = Ok(());
-        self.0.replay_from(0, |entry| {
-            outcome = if entry.slot() == values.seen {
-                values.see(entry.slot(), entry.value())
+        self.0.replay_from(Slot(0), |entry| {
+            let Slot(slot) = entry.slot();
+            outcome = if slot == values.seen {
+                values.see(slot, entry.value())
             } else {
-                Err(anyhow::anyhow!(
-                    "slot {} was read back in the place of {}",
-                    entry.slot(),
-                    values.seen
-                ))
+                Err(anyhow::anyhow!("slot {slot} was read back in the place of {}", values.seen))
             };
             if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
@@ -116,12 +111,9 @@ impl Store {
         let guard = self.0.pin();
         for entry in self.0.scan_uncommitted(&guard)? {
             let wanted = 2 * values.seen + 1;
-            ensure!(
-                entry.slot() == wanted,
-                "slot {} was found in the place of {wanted}",
-                entry.slot()
-            );
-            values.see(entry.slot(), entry.value())?;
+            let Slot(slot) = entry.slot();
+            ensure!(slot == wanted, "slot {slot} was found in the place of {wanted}");
+            values.see(slot, entry.value())?;
         }
         ensure!(values.seen == count, "{} of {count} slots were found", values.seen);
         Ok(())

@@ -89,7 +89,11 @@ impl Failure {
     pub fn of_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
         use esker_consensus::Error;
         match error {
-            Error::Log(cause) | Error::CorruptedEntry { cause, .. } => Failure::of_log(cause, dir),
+            Error::Log(cause) => Failure::of_log(cause, dir),
+            Error::CorruptedEntry { cause, .. } => {
+                let Self { status, message } = Failure::of_log(cause, dir);
+                Self { status, message: format!("{error}: {message}") }
+            }
             // The checksums of the log layer are valid: the log belongs to another component.
             Error::CorruptedRecord { .. } => {
                 Failure::failed(format!("{} is no consensus log: {error}", dir.display()))
@@ -185,6 +189,16 @@ pub fn complain(message: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unreadable_slot_is_named_with_its_cause() {
+        let cause = Error::Quarantined { from: 1.into(), to: 2.into() };
+        let error = esker_consensus::Error::CorruptedEntry { slot: 3.into(), cause };
+        let failure = Failure::of_consensus(&error, Path::new("d"));
+        assert_eq!(failure.status, Status::Corrupt);
+        assert!(failure.message.starts_with("slot 3 cannot be read: "), "{}", failure.message);
+        assert_eq!(failure.message.matches("quarantined").count(), 1, "{}", failure.message);
+    }
 
     #[test]
     fn causes_follow_the_message() {

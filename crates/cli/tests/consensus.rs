@@ -9,21 +9,24 @@ mod esker;
 use std::path::Path;
 
 use esker::{command, run, workdir};
-use esker_consensus::{Ballot, ConsensusLog, Options};
+use esker_consensus::{Ballot, ConsensusLog, Slot};
 use serde_json::Value;
 
-const LOW: Ballot = Ballot::new(1, 1);
-const HIGH: Ballot = Ballot::new(2, 1);
+const LOW: Ballot = Ballot { number: 1, node: 1 };
+const HIGH: Ballot = Ballot { number: 2, node: 1 };
 
 fn log(dir: &Path) -> ConsensusLog {
-    let log = ConsensusLog::open(dir, Options::default()).unwrap();
+    let log = ConsensusLog::open(dir).unwrap();
     for slot in 0..5u64 {
-        log.accept(slot, LOW, format!("value {slot}").as_bytes()).unwrap().wait().unwrap();
-        log.commit(slot, LOW).unwrap().wait().unwrap();
+        log.accept(Slot(slot), LOW, format!("value {slot}").as_bytes())
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
+        log.commit(Slot(slot), LOW).unwrap().blocking_wait().unwrap();
     }
-    log.accept(7, LOW, &[0xff, 0]).unwrap().wait().unwrap();
-    log.promise(HIGH, 0).unwrap().wait().unwrap();
-    log.truncate_before(2).unwrap();
+    log.accept(Slot(7), LOW, &[0xff, 0]).unwrap().blocking_wait().unwrap();
+    log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
+    log.truncate_before(Slot(2)).unwrap();
     log
 }
 
@@ -117,7 +120,7 @@ fn nothing_is_appended_to_it_or_dropped_by_hand() {
         let after = unlocked(everything(dir));
         assert!(after == unlocked(before.clone()), "repair changed {}", dir.display());
         assert_eq!(lines(&["consensus", "verify"], dir)[0]["slots"], 4);
-        let log = ConsensusLog::open(dir, Options::default()).unwrap();
+        let log = ConsensusLog::open(dir).unwrap();
         assert!(!log.stats().read_only);
         log.close().unwrap();
     }
@@ -152,7 +155,7 @@ fn damage_is_status_3() {
     let slots: Vec<_> = slots.iter().map(|slot| slot["slot"].as_u64().unwrap()).collect();
     assert_eq!(slots, [2, 4]);
     assert_eq!(lines(&["consensus", "stat"], &dir)[0]["quarantined"].as_array().unwrap().len(), 1);
-    let log = ConsensusLog::open(&dir, Options::default()).unwrap();
+    let log = ConsensusLog::open(&dir).unwrap();
     assert!(log.stats().read_only);
 }
 
@@ -184,6 +187,6 @@ fn the_log_of_something_else_is_status_1() {
         assert!(everything(dir) == before, "{} changed", dir.display());
     }
     let before = everything(&dir);
-    assert!(ConsensusLog::open(&dir, Options::default()).is_err());
+    assert!(ConsensusLog::open(&dir).is_err());
     assert!(everything(&dir) == before, "opening changed it");
 }

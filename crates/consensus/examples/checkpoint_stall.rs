@@ -12,9 +12,9 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use esker_consensus::{Ballot, ConsensusLog, Options};
+use esker_consensus::{Ballot, ConsensusLog, Options, Slot};
 
-const BALLOT: Ballot = Ballot::new(1, 1);
+const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 const BATCH: u64 = 10_000;
 
 /// What one caller saw: calls, the longest, and how many took more than 1 ms.
@@ -42,8 +42,8 @@ fn accept(log: &ConsensusLog, mut slot: u64, wait: bool, over: &AtomicBool) -> (
     let (mut calls, mut tickets) = (Calls::default(), Vec::new());
     while !over.load(SeqCst) {
         let ticket = calls.time(|| {
-            let ticket = log.accept(slot, BALLOT, b"a value.").unwrap();
-            if wait { ticket.wait().map(|()| None) } else { Ok(Some(ticket)) }
+            let ticket = log.accept(Slot(slot), BALLOT, b"a value.").unwrap();
+            if wait { ticket.blocking_wait().map(|()| None) } else { Ok(Some(ticket)) }
         });
         tickets.extend(ticket.unwrap());
         slot += 1;
@@ -55,7 +55,7 @@ fn accept(log: &ConsensusLog, mut slot: u64, wait: bool, over: &AtomicBool) -> (
             }));
         }
         if tickets.len() as u64 == BATCH {
-            tickets.pop().unwrap().wait().unwrap();
+            tickets.pop().unwrap().blocking_wait().unwrap();
             tickets.clear();
         }
     }
@@ -77,7 +77,7 @@ fn run(log: &ConsensusLog, what: &str, slot: u64, work: impl FnOnce()) -> u64 {
         println!("  accept + wait: {waits:?}");
         next
     });
-    log.commit_through(next - 1).unwrap().wait().unwrap();
+    log.commit_through(Slot(next - 1)).unwrap().blocking_wait().unwrap();
     next
 }
 
@@ -88,13 +88,13 @@ fn main() {
     let mut options = Options::default();
     options.mutable_size = 256 << 20;
     options.checkpoint_every = u64::MAX;
-    let log = ConsensusLog::open(dir, options).unwrap();
+    let log = ConsensusLog::builder(dir).options(options).open().unwrap();
     let mut tickets = Vec::new();
     for first in (0..slots).step_by(BATCH as usize) {
         for slot in first..slots.min(first + BATCH) {
-            tickets.push(log.accept(slot, BALLOT, b"a value.").unwrap());
+            tickets.push(log.accept(Slot(slot), BALLOT, b"a value.").unwrap());
         }
-        log.commit_through(slots.min(first + BATCH) - 1).unwrap().wait().unwrap();
+        log.commit_through(Slot(slots.min(first + BATCH) - 1)).unwrap().blocking_wait().unwrap();
         tickets.clear();
     }
     println!("{slots} slots, {} pages", log.stats().pages);

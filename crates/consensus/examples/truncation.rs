@@ -14,9 +14,9 @@ use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use esker_consensus::{Ballot, ConsensusLog, Options};
+use esker_consensus::{Ballot, ConsensusLog, Slot};
 
-const BALLOT: Ballot = Ballot::new(1, 1);
+const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 const VALUE: [u8; 100] = [7; 100];
 /// What an entry takes in the log.
 const STORED: u64 = 144;
@@ -40,22 +40,22 @@ fn main() -> Outcome {
 }
 
 fn fill(log: &ConsensusLog, slots: std::ops::Range<u64>) -> Outcome {
-    let values: Vec<_> = slots.map(|slot| (slot, &VALUE[..])).collect();
+    let values: Vec<_> = slots.map(|slot| (Slot(slot), &VALUE[..])).collect();
     for values in values.chunks(1000) {
-        log.accept_batch(BALLOT, values)?.wait()?;
-        log.commit_through(values.last().map_or(0, |(slot, _)| *slot))?.wait()?;
+        log.accept_batch(BALLOT, values)?.blocking_wait()?;
+        log.commit_through(values.last().map_or(Slot(0), |(slot, _)| *slot))?.blocking_wait()?;
     }
     Ok(())
 }
 
 fn raft(dir: &str, entries: u64) -> Outcome {
-    let log = ConsensusLog::open(dir, Options::default())?;
+    let log = ConsensusLog::open(dir)?;
     let begin = Instant::now();
     let (mut slowest, mut most) = (Duration::ZERO, 0);
     for first in (0..entries).step_by(1000) {
         fill(&log, first..first + 1000)?;
         let begin = Instant::now();
-        log.truncate_before(first)?;
+        log.truncate_before(Slot(first))?;
         slowest = slowest.max(begin.elapsed());
         most = most.max(log.stats().log.disk_bytes);
     }
@@ -96,7 +96,7 @@ fn accepts(log: &ConsensusLog, from: u64, stop: &AtomicBool) -> Outcome<(Vec<Dur
     let (mut times, mut slot) = (Vec::new(), from);
     while !stop.load(Relaxed) {
         let begin = Instant::now();
-        log.accept(slot, BALLOT, &VALUE)?.wait()?;
+        log.accept(Slot(slot), BALLOT, &VALUE)?.blocking_wait()?;
         times.push(begin.elapsed());
         slot += 1;
     }
@@ -104,7 +104,7 @@ fn accepts(log: &ConsensusLog, from: u64, stop: &AtomicBool) -> Outcome<(Vec<Dur
 }
 
 fn large(dir: &str, slots: u64) -> Outcome {
-    let log = ConsensusLog::open(dir, Options::default())?;
+    let log = ConsensusLog::open(dir)?;
     for first in (0..slots).step_by(100_000) {
         fill(&log, first..(first + 100_000).min(slots))?;
     }
@@ -127,7 +127,7 @@ fn large(dir: &str, slots: u64) -> Outcome {
     let (mut raised, mut reclaimed) = (Duration::ZERO, Duration::ZERO);
     let (during, _) = beside(next, &mut || {
         let begin = Instant::now();
-        log.truncate_before(slots / 2)?;
+        log.truncate_before(Slot(slots / 2))?;
         raised = begin.elapsed();
         // Until nothing has been dropped for a while.
         let mut seen = log.stats().reclaimed.segments;

@@ -1,20 +1,23 @@
 //! A consensus log: slots for Paxos and Raft that are promised, accepted and committed.
 //!
 //! ```
-//! use esker_consensus::{Ballot, ConsensusLog, Options};
+//! use esker_consensus::{Ballot, ConsensusLog, Slot};
 //! # fn main() -> Result<(), esker_consensus::Error> {
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let dir = dir.path().join("log");
-//! let log = ConsensusLog::open(&dir, Options::default())?;
-//! let ballot = Ballot::new(1, 7); // number 1, node 7
+//! let log = ConsensusLog::open(&dir)?;
+//! let ballot = Ballot { number: 1, node: 7 };
 //!
-//! let promised = log.promise(ballot, 0)?.wait()?; // phase 1: durable; returns earlier accepts
+//! // Phase 1: durable, with what was accepted before. `.await` waits without blocking.
+//! let promised = log.promise(ballot, Slot(0))?.blocking_wait()?;
 //! assert!(promised.uncommitted().is_empty());
-//! log.accept(0, ballot, b"layer on layer")?.wait()?; // phase 2: durable, then acknowledged
-//! log.commit(0, ballot)?.wait()?; // phase 3
+//! // Phase 2: answer the proposer after the wait.
+//! log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+//! // Phase 3.
+//! log.commit(Slot(0), ballot)?.blocking_wait()?;
 //!
 //! let guard = log.pin(); // one guard for many reads; nothing is copied
-//! assert_eq!(log.read_committed(0, &guard)?.value(), b"layer on layer");
+//! assert_eq!(log.read_committed(Slot(0), &guard)?.value(), b"layer on layer");
 //! log.close()?;
 //! # Ok(())
 //! # }
@@ -26,15 +29,25 @@
 //! changes. Each durable change is a record of an [`esker_log::Log`]; opening replays these
 //! records.
 //!
-//! Modules:
+//! Most calls return a [`Ticket`]: await it, or block on it. [`ConsensusLog`] says which calls
+//! block.
 //!
-//! - `rules` decides, without I/O, under a lock of `slot_locks`. `accept`, `commit`, `promise`,
-//!   `learn` and `truncate` append the decision; `record` encodes it.
-//! - `page_table`, `page`, `cell` and `value` let readers find a value without a lock.
-//! - `value_pool` recycles memory; `value_budget` bounds uncommitted values.
-//! - `commit_tracker` tracks what is durably committed.
-//! - `checkpoint`, `recovery` and `reclaim` bound the log and the time that opening takes.
-//! - `background` runs jobs that no caller waits for.
+//! Modules, from the top down; each imports only those below it:
+//!
+//! - `protocol`: `rules` decides, without I/O. `promise`, `accept`, `commit`, `learn` and
+//!   `truncate` take the slot locks, append the decision and apply it.
+//! - `durability`: `checkpoint`, `recovery` and `reclaim` bound the log and the time that opening
+//!   takes; `close` makes everything durable.
+//! - `read`: reads, iterations, watches and statistics, without a lock; `inspect` reads a log
+//!   without opening it.
+//! - `state`: the state that operations share. `commit_tracker` tracks what is durably committed;
+//!   `background` runs jobs that no caller waits for.
+//! - `index`: `page_table` and `page` find a slot's value; `slot_locks` order the decisions.
+//! - `options`; `component`, which recognises a consensus log; `outcome`: errors and tickets.
+//! - `memory`: `value` and `cell` hold values; `value_pool` recycles their memory, and
+//!   `value_budget` bounds the uncommitted ones.
+//! - `record`: the records in the underlying log.
+//! - `base`: ballots and slots.
 
 mod base;
 mod component;
@@ -51,14 +64,17 @@ mod record;
 mod state;
 
 pub use base::ballot::Ballot;
+pub use base::slot::{Slot, SnapshotBounds};
 pub use component::COMPONENT;
 pub use esker_log::reclaim::Reclaimed;
 pub use memory::entry::Entry;
-pub use options::{Mode, Options, VALUE_LIMIT};
+pub use options::{ConsensusLogBuilder, Mode, Options, VALUE_LIMIT};
 pub use outcome::{Error, Result, Ticket};
 pub use protocol::commit::BatchTicket;
 pub use protocol::promise::{PromiseTicket, Promised};
-pub use read::inspect::{InspectSummary, Inspection, Value, inspect};
+pub use read::inspect::{
+    InspectSummary, Inspection, InvalidRecord, RecordCounts, Value, inspect, inspect_on,
+};
 pub use read::iterate::{IterateOptions, Iterated};
 pub use read::stats::Stats;
 pub use read::watch::Watch;

@@ -1,5 +1,6 @@
-//! The options of a consensus log.
+//! The options of a consensus log, and the builder that opens it with them.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,10 @@ pub enum Mode {
 }
 
 /// Options of a consensus log. [`Options::default`] is safe Paxos on an SSD.
+///
+/// Set them with a [`ConsensusLogBuilder`], or pass a whole value to
+/// [`ConsensusLogBuilder::options`].
+/// [`ConsensusLog::options`](crate::ConsensusLog::options) returns those of an open log.
 ///
 /// Profiles:
 ///
@@ -68,7 +73,7 @@ pub struct Options {
     /// usable.
     pub reserve: Option<u64>,
     /// How much opening checks. Default: what a crash may have left in doubt.
-    pub validate: OpenCheck,
+    pub check: OpenCheck,
     /// What opening does about corruption. [`OnCorruption::Quarantine`] opens the log read-only;
     /// [`OnCorruption::Truncate`] is refused, because it forgets promises.
     pub on_corruption: OnCorruption,
@@ -95,7 +100,7 @@ impl Default for Options {
             checkpoint_every: 1 << 20,
             segment_size: log.segment_size,
             reserve: log.reserve,
-            validate: OpenCheck::Quick,
+            check: OpenCheck::Quick,
             on_corruption: OnCorruption::Fail,
             must_exist: false,
             direct: log.direct,
@@ -117,7 +122,7 @@ impl Options {
         VALUE_LIMIT.min(self.mutable_size)
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn verify(&self) -> Result<()> {
         let rule = |holds, option, rule| {
             if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
         };
@@ -137,7 +142,7 @@ impl Options {
         options.record_limit = RECORD_LIMIT_MAX;
         options.segment_size = self.segment_size;
         options.reserve = self.reserve;
-        options.check = self.validate;
+        options.check = self.check;
         options.on_corruption = self.on_corruption;
         options.must_exist = self.must_exist;
         options.component = Some(COMPONENT);
@@ -145,6 +150,76 @@ impl Options {
         options.dsync = self.dsync;
         options.engine.clone_from(&self.engine);
         options
+    }
+}
+
+/// Opens a consensus log with options; from
+/// [`ConsensusLog::builder`](crate::ConsensusLog::builder).
+///
+/// Each option has a setter of the same name. [`Options`] describes them.
+#[derive(Debug, Clone)]
+#[must_use = "a builder opens nothing until `open` is called"]
+pub struct ConsensusLogBuilder {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+}
+
+/// A setter for each option; each documentation is a link to the option's own. Setters of options
+/// that may be absent take a value.
+macro_rules! setters {
+    ($($option:ident: $value:ty,)* ; $($optional:ident: $inner:ty,)*) => {
+        impl ConsensusLogBuilder {
+            $(
+                #[doc = concat!("Sets [`Options::", stringify!($option), "`].")]
+                pub fn $option(mut self, $option: $value) -> Self {
+                    self.options.$option = $option;
+                    self
+                }
+            )*
+
+            $(
+                #[doc = concat!("Sets [`Options::", stringify!($optional), "`].")]
+                pub fn $optional(mut self, $optional: $inner) -> Self {
+                    self.options.$optional = Some($optional);
+                    self
+                }
+            )*
+        }
+
+        /// Does not compile if an option has no setter.
+        const _: fn(Options) = |options| {
+            let Options { $($option: _,)* $($optional: _,)* } = options;
+        };
+    };
+}
+
+setters! {
+    mode: Mode,
+    mutable_size: u64,
+    cache_size: u64,
+    sync_on_commit: bool,
+    checkpoint_every: u64,
+    segment_size: u32,
+    check: OpenCheck,
+    on_corruption: OnCorruption,
+    must_exist: bool,
+    direct: Direct,
+    dsync: bool,
+    disk: Arc<dyn Disk>,
+    ;
+    reserve: u64,
+    engine: Engine,
+}
+
+impl ConsensusLogBuilder {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Self { dir, options: Options::default() }
+    }
+
+    /// Replaces all options.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
     }
 }
 

@@ -7,25 +7,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use esker_log::Seq;
+
 use crate::base::ballot::Ballot;
+use crate::base::slot::Slot;
 use crate::memory::entry::Entry;
 
 /// The result of an operation on a consensus log.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation on a consensus log failed.
+///
+/// The message says what failed and what to do about it. It does not repeat the cause, which is in
+/// [`source`](std::error::Error::source).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// This log never accepted a value in this slot, as far as it knows. Ask another replica.
     SlotNotFound {
         /// The slot.
-        slot: u64,
+        slot: Slot,
     },
     /// The slot is accepted, but not durably committed. Wait, or skip it.
     NotCommitted {
         /// The slot.
-        slot: u64,
+        slot: Slot,
     },
     /// A higher ballot was promised, or accepted in this slot. Request promises again, with a
     /// ballot above this one.
@@ -42,38 +48,38 @@ pub enum Error {
     /// one forgot what it proposed. Nothing was accepted.
     AnotherValue {
         /// The slot.
-        slot: u64,
+        slot: Slot,
         /// The ballot.
         ballot: Ballot,
     },
     /// The slot is accepted under another ballot than the one named. Nothing was committed.
     BallotMismatch {
         /// The slot.
-        slot: u64,
+        slot: Slot,
         /// The ballot under which it is accepted.
         accepted: Ballot,
     },
     /// A slot below the one requested is missing or not committed. Nothing was changed.
     Gap {
         /// The first such slot.
-        slot: u64,
+        slot: Slot,
     },
     /// The slot was truncated; read it from a snapshot.
     Truncated {
         /// Slots up to and including this one were truncated.
-        floor: u64,
+        floor: Slot,
     },
     /// The call would have dropped a committed slot. Nothing was dropped.
     BelowFrontier {
         /// The highest committed slot that the call would have dropped.
-        committed: u64,
+        committed: Slot,
     },
     /// The slot is too far above the floor: the index is dense and spans 2^32 slots.
     SlotOutOfRange {
         /// The slot.
-        slot: u64,
+        slot: Slot,
         /// The first slot that is out of range.
-        limit: u64,
+        limit: Slot,
     },
     /// There is no room for another uncommitted value. Commit, choose a larger
     /// [`Options::mutable_size`](crate::Options::mutable_size), or wait with a deadline.
@@ -94,7 +100,7 @@ pub enum Error {
     /// not affected.
     CorruptedEntry {
         /// The slot.
-        slot: u64,
+        slot: Slot,
         /// The log's error, with file and offset.
         cause: esker_log::Error,
     },
@@ -102,7 +108,7 @@ pub enum Error {
     /// opened.
     CorruptedRecord {
         /// The record's sequence number.
-        seq: u64,
+        seq: Seq,
         /// What is wrong with it.
         what: &'static str,
     },
@@ -118,7 +124,7 @@ pub enum Error {
     /// No entry is stored at this offset.
     InvalidOffset {
         /// The requested offset.
-        offset: u64,
+        offset: Seq,
     },
     /// Corrupt records of this log were quarantined, and it may have forgotten what it promised. It
     /// is read-only; its node rejoins under a new number.
@@ -140,56 +146,67 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::SlotNotFound { slot } => write!(f, "slot {slot} was never accepted here"),
-            Error::NotCommitted { slot } => write!(f, "slot {slot} is not committed"),
+            Error::SlotNotFound { slot } => {
+                write!(f, "slot {slot} was never accepted here; ask another replica")
+            }
+            Error::NotCommitted { slot } => {
+                write!(f, "slot {slot} is not durably committed; wait for its commit, or skip it")
+            }
             Error::StaleBallot { promised } => {
-                write!(f, "the ballot is stale: {promised} came before it")
+                write!(f, "ballot is stale: ballot {promised} was promised; use a higher one")
             }
             Error::AlreadyCommitted { entry } => write!(
                 f,
-                "slot {} is committed already, under ballot {}",
+                "slot {} is already committed, under ballot {}; adopt its value",
                 entry.slot(),
                 entry.ballot()
             ),
-            Error::AnotherValue { slot, ballot } => {
-                write!(f, "ballot {ballot} brought another value for slot {slot} before")
+            Error::AnotherValue { slot, ballot } => write!(
+                f,
+                "ballot {ballot} already proposed another value for slot {slot}; no two proposers \
+                 may share a ballot"
+            ),
+            Error::BallotMismatch { slot, accepted } => write!(
+                f,
+                "slot {slot} is accepted under ballot {accepted}, not under the one to commit"
+            ),
+            Error::Gap { slot } => {
+                write!(f, "slot {slot} is missing or not committed; learn its value first")
             }
-            Error::BallotMismatch { slot, accepted } => {
-                write!(f, "slot {slot} is accepted under ballot {accepted}, and not under this one")
+            Error::Truncated { floor } => {
+                write!(f, "slots up to {floor} were truncated; read them from a snapshot")
             }
-            Error::Gap { slot } => write!(f, "slot {slot} is missing or not committed"),
-            Error::Truncated { floor } => write!(f, "slots up to {floor} were truncated"),
             Error::BelowFrontier { committed } => {
-                write!(f, "slot {committed} is committed and stays")
+                write!(f, "slot {committed} is committed and cannot be dropped")
             }
             Error::SlotOutOfRange { slot, limit } => {
-                write!(f, "slot {slot} is too far above the floor; the limit is {limit}")
+                write!(f, "slot {slot} is too far above the floor; the first refused is {limit}")
             }
             Error::BufferFull { used, size } => write!(
                 f,
-                "uncommitted values take {used} of {size} bytes; commit, or choose a larger \
+                "uncommitted values use {used} of {size} bytes; commit, or choose a larger \
                  mutable_size"
             ),
             Error::EntryTooLarge { size, limit } => {
-                write!(f, "a value of {size} bytes is over the limit of {limit}")
+                write!(f, "a value of {size} bytes exceeds the limit of {limit} bytes")
             }
-            Error::CorruptedEntry { slot, cause } => {
-                write!(f, "slot {slot} cannot be read: {cause}")
-            }
+            Error::CorruptedEntry { slot, .. } => write!(f, "slot {slot} cannot be read"),
             Error::CorruptedRecord { seq, what } => {
-                write!(f, "record {seq} is not a record of a consensus log: {what}")
+                write!(f, "record {seq} is not a valid record of a consensus log: {what}")
             }
             Error::BatchFailed { accepted, .. } => {
-                write!(f, "{accepted} values of the batch were accepted; the next was refused")
+                write!(f, "only the first {accepted} values of the batch were accepted")
             }
-            Error::InvalidOffset { offset } => write!(f, "no entry starts at {offset}"),
+            Error::InvalidOffset { offset } => {
+                write!(f, "record {offset} is not a durable entry of the log")
+            }
             Error::ReadOnly => f.write_str(
-                "corrupt records of this log were quarantined; it is read-only, and its node has to \
-                 rejoin under a new number",
+                "the log is read-only: corrupt records were quarantined; its node must rejoin \
+                 under a new number",
             ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the log is closed"),
-            Error::Log(cause) => write!(f, "{cause}"),
+            Error::Log(_) => f.write_str("the underlying log failed"),
         }
     }
 }
@@ -220,9 +237,9 @@ pub(crate) trait Failing: fmt::Debug + Send + Sync {
 
 /// The acknowledgement of an operation whose position in the order is assigned.
 ///
-/// Await it, or block on it with [`Ticket::wait`]. Answer an accept or a promise to its proposer
-/// only after it resolves with `Ok`. After an error, reopening decides the outcome. Dropping a
-/// ticket does not undo the operation. Clones resolve together.
+/// Await it, or block on it with [`Ticket::blocking_wait`]. Answer an accept or a promise to its
+/// proposer only after it resolves with `Ok`. After an error, reopening decides the outcome.
+/// Dropping a ticket does not undo the operation. Clones resolve together.
 #[derive(Debug, Clone)]
 #[must_use = "an acceptor answers only when the ticket has resolved"]
 pub struct Ticket {
@@ -246,16 +263,17 @@ impl Ticket {
     ///
     /// # Errors
     /// [`Error::Log`](crate::Error::Log) when the write or sync failed.
-    pub fn wait(self) -> Result<()> {
+    pub fn blocking_wait(self) -> Result<()> {
         let Some((ticket, log)) = self.waits else { return Ok(()) };
         ticket.blocking_wait().map(drop).map_err(|error| log.fail(error))
     }
 
-    /// As [`Ticket::wait`], for at most `timeout`.
+    /// As [`Ticket::blocking_wait`], for at most `timeout`.
     ///
     /// # Errors
-    /// As [`Ticket::wait`], and [`esker_log::Error::Timeout`]; the operation may be durable later.
-    pub fn wait_timeout(self, timeout: Duration) -> Result<()> {
+    /// As [`Ticket::blocking_wait`], and [`esker_log::Error::Timeout`]; the operation may become
+    /// durable later.
+    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<()> {
         let Some((ticket, log)) = self.waits else { return Ok(()) };
         ticket.blocking_wait_timeout(timeout).map(drop).map_err(|error| log.fail(error))
     }

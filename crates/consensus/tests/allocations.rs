@@ -10,6 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
+use esker_consensus::Slot;
 use fixture::{LOW, MODES, Setting, log};
 
 /// The system's allocator, which counts for each thread.
@@ -56,7 +57,7 @@ fn of_iterating(s: &Setting) -> u64 {
         seen += u64::from(entry.value().len() == 100);
         ControlFlow::Continue(())
     };
-    s.log.replay_from(0, visit).unwrap();
+    s.log.replay_from(Slot(0), visit).unwrap();
     let allocations = MINE.with(Cell::get) - before;
     assert_eq!(seen, ENTRIES);
     allocations
@@ -67,9 +68,9 @@ fn iteration_allocates_nothing_in_memory_and_little_from_the_log() {
     for mode in MODES {
         let s = log(mode);
         let values = vec![[7; 100]; ENTRIES as usize];
-        let pairs: Vec<_> = (0..).zip(values.iter().map(|value| &value[..])).collect();
-        s.log.accept_batch(LOW, &pairs).unwrap().wait().unwrap();
-        s.log.commit_through(ENTRIES - 1).unwrap().wait().unwrap();
+        let pairs: Vec<_> = (0..).map(Slot).zip(values.iter().map(|value| &value[..])).collect();
+        s.log.accept_batch(LOW, &pairs).unwrap().blocking_wait().unwrap();
+        s.log.commit_through(Slot(ENTRIES - 1)).unwrap().blocking_wait().unwrap();
         of_iterating(&s);
         let in_memory = of_iterating(&s);
         assert!(in_memory < ENTRIES / 20, "{in_memory}");

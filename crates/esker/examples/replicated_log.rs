@@ -9,9 +9,9 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker::consensus::{Ballot, ConsensusLog, Error, Options};
+use esker::consensus::{Ballot, ConsensusLog, Error, Slot};
 
-const SLOT: u64 = 0;
+const SLOT: Slot = Slot(0);
 const MAJORITY: usize = 2;
 
 /// Proposes a value under a ballot. Returns the chosen one, which may be that of an earlier proposer.
@@ -21,7 +21,7 @@ pub fn propose(nodes: &[ConsensusLog], ballot: Ballot, value: &[u8]) -> Result<V
     let mut promises = 0;
     for node in nodes {
         let Ok(ticket) = node.promise(ballot, SLOT) else { continue };
-        let promised = ticket.wait()?;
+        let promised = ticket.blocking_wait()?;
         let visited = promised.for_each(|entry| {
             if accepted.as_ref().is_none_or(|(highest, _)| entry.ballot() > *highest) {
                 accepted = Some((entry.ballot(), entry.value().to_vec()));
@@ -38,22 +38,22 @@ pub fn propose(nodes: &[ConsensusLog], ballot: Ballot, value: &[u8]) -> Result<V
     let mut accepts = 0;
     for node in nodes {
         let Ok(ticket) = node.accept(SLOT, ballot, &value) else { continue };
-        ticket.wait()?;
+        ticket.blocking_wait()?;
         accepts += 1;
     }
     assert!(accepts >= MAJORITY, "no majority accepted");
     for node in nodes {
-        node.commit(SLOT, ballot)?.wait()?;
+        node.commit(SLOT, ballot)?.blocking_wait()?;
     }
     Ok(value)
 }
 
 /// Opens three nodes in `dir`, and has two proposers compete for a slot.
 pub fn run(dir: &Path) -> Result<[Vec<u8>; 2], Error> {
-    let open = |n: u64| ConsensusLog::open(dir.join(format!("node-{n}")), Options::default());
+    let open = |n: u64| ConsensusLog::open(dir.join(format!("node-{n}")));
     let nodes = [open(1)?, open(2)?, open(3)?];
-    let first = propose(&nodes, Ballot::new(1, 1), b"the first proposal")?;
-    let second = propose(&nodes, Ballot::new(2, 2), b"the second proposal")?;
+    let first = propose(&nodes, Ballot { number: 1, node: 1 }, b"the first proposal")?;
+    let second = propose(&nodes, Ballot { number: 2, node: 2 }, b"the second proposal")?;
     for node in &nodes {
         node.close()?;
     }

@@ -8,8 +8,8 @@ use loom::thread;
 use crate::ballot::Ballot;
 use crate::slot_locks::SlotLocks;
 
-const LOW: Ballot = Ballot::new(1, 1);
-const HIGH: Ballot = Ballot::new(2, 1);
+const LOW: Ballot = Ballot { number: 1, node: 1 };
+const HIGH: Ballot = Ballot { number: 2, node: 1 };
 
 /// The ballots of promise and accept records, in log order.
 type Log = Mutex<Vec<Ballot>>;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker::consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options};
+use esker::consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Slot, SnapshotBounds};
 use esker::disk::sim::{CutPoint, Persist, SimDisk};
 use esker::log::Engine;
 
@@ -44,9 +44,9 @@ pub struct Beside {
 #[derive(Debug, Clone, Copy)]
 pub enum Raise {
     /// Slots below this one are truncated, as far as they are committed.
-    Truncate(u64),
+    Truncate(Slot),
     /// Slots up to this one are in the snapshot, whether they are here or not.
-    Install(u64),
+    Install(Slot),
 }
 
 /// What comes of a request, besides silence.
@@ -75,13 +75,14 @@ impl Acceptor {
     pub fn recover(&mut self) -> Result<(), String> {
         self.disk.power_on();
         let engine = Engine::manual();
-        let mut options = Options::on(Arc::new(self.disk.process()));
-        options.mode = self.mode;
-        options.segment_size = 64 << 10;
-        options.cache_size = 4 << 10;
-        options.checkpoint_every = 1024;
-        options.engine = Some(engine.clone());
-        match ConsensusLog::open("/acceptor", options) {
+        let log = ConsensusLog::builder("/acceptor")
+            .disk(Arc::new(self.disk.process()))
+            .engine(engine.clone())
+            .mode(self.mode)
+            .segment_size(64 << 10)
+            .cache_size(4 << 10)
+            .checkpoint_every(1024);
+        match log.open() {
             Ok(log) => self.life = Some(Life { log, engine }),
             Err(error) => {
                 engine.stop();
@@ -112,7 +113,7 @@ impl Acceptor {
     }
 
     /// Everything committed from a slot on that the log still has.
-    pub fn committed(&self, from: u64) -> Vec<Told> {
+    pub fn committed(&self, from: Slot) -> Vec<Told> {
         let mut all = Vec::new();
         if let Some(life) = &self.life {
             let told = life.log.iterate(.., IterateOptions::default(), |entry| {
@@ -127,9 +128,9 @@ impl Acceptor {
     }
 
     /// The first slot that is not known to be decided.
-    pub fn next(&self) -> u64 {
+    pub fn next(&self) -> Slot {
         let frontier = self.life.as_ref().and_then(|life| life.log.frontier());
-        frontier.map_or(0, |frontier| frontier + 1)
+        frontier.map_or(Slot::ZERO, Slot::next)
     }
 
     /// Drops a prefix that a snapshot has.
@@ -176,10 +177,10 @@ fn told(entry: &esker::consensus::Entry<'_>) -> Told {
 fn raise(log: &ConsensusLog, how: Raise) -> Result<(), Error> {
     match how {
         Raise::Truncate(slot) => {
-            let next = log.frontier().map_or(0, |frontier| frontier + 1);
+            let next = log.frontier().map_or(Slot::ZERO, Slot::next);
             log.truncate_before(slot.min(next))
         }
-        Raise::Install(floor) => log.install(floor, floor),
+        Raise::Install(floor) => log.install(SnapshotBounds { floor, frontier: floor }),
     }
 }
 
@@ -199,7 +200,7 @@ fn handle(
     match request {
         Request::Prepare { ballot, from } => {
             // Only what is durable is answered.
-            let promised = log.promise(*ballot, *from)?.wait()?;
+            let promised = log.promise(*ballot, *from)?.blocking_wait()?;
             let mut entries = Vec::new();
             let mut raised = strike(log, 0, beside);
             // A refused list is not sent.
@@ -213,15 +214,15 @@ fn handle(
             Ok(Reaction::Answers(Answer::Promise { ballot, floor, entries }))
         }
         Request::Accept { ballot, slot, value } => {
-            log.accept(*slot, *ballot, value)?.wait()?;
+            log.accept(*slot, *ballot, value)?.blocking_wait()?;
             Ok(Reaction::Answers(Answer::Accepted { ballot: *ballot, slot: *slot }))
         }
         Request::Commit { ballot, slot } => {
-            log.commit(*slot, *ballot)?.wait()?;
+            log.commit(*slot, *ballot)?.blocking_wait()?;
             Ok(Reaction::Nothing)
         }
         Request::Learn { ballot, slot, value } => match log.learn(*slot, *ballot, value) {
-            Ok(ticket) => ticket.wait().map(|()| Reaction::Nothing),
+            Ok(ticket) => ticket.blocking_wait().map(|()| Reaction::Nothing),
             Err(Error::AlreadyCommitted { entry }) => {
                 let slot = entry.slot();
                 Ok(Reaction::Violation(format!("slot {slot} was chosen with two values")))
@@ -229,7 +230,7 @@ fn handle(
             Err(error) => Err(error),
         },
         Request::Install { floor } => {
-            log.install(*floor, *floor)?;
+            log.install(SnapshotBounds { floor: *floor, frontier: *floor })?;
             Ok(Reaction::Nothing)
         }
         Request::Fetch { from, .. } => {
@@ -237,7 +238,7 @@ fn handle(
             let mut first = *from;
             if let Some(floor) = log.floor().filter(|floor| floor >= from) {
                 passes.push(Request::Install { floor });
-                first = floor + 1;
+                first = floor.next();
             }
             let mut raised = strike(log, 0, beside);
             let _ = log.replay_from(first, |entry| {
@@ -261,5 +262,5 @@ fn handle(
 
 /// A ballot that is above another, for a node.
 pub fn above(ballot: Ballot, node: u64) -> Ballot {
-    Ballot::new(ballot.number + 1, node)
+    Ballot { number: ballot.number + 1, node }
 }

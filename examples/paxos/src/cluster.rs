@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use esker::consensus::Mode;
+use esker::consensus::{Mode, Slot};
 
 use crate::acceptor::{Acceptor, Beside, Raise, Reaction};
 use crate::message::{Message, Request};
@@ -39,7 +39,7 @@ struct Cluster {
     voters: usize,
     quorums: Quorums,
     network: Vec<Message>,
-    chosen: BTreeMap<u64, Vec<u8>>,
+    chosen: BTreeMap<Slot, Vec<u8>>,
     /// What truncation and `install` depend on.
     snapshot: Snapshot,
     outcome: Outcome,
@@ -113,9 +113,9 @@ impl Cluster {
                 self.receive(message);
             }
         }
-        self.outcome.caught_up = self.acceptors[learner].next();
+        self.outcome.caught_up = self.acceptors[learner].next().0;
         for n in 0..self.acceptors.len() {
-            for told in self.acceptors[n].committed(0) {
+            for told in self.acceptors[n].committed(Slot(0)) {
                 let chosen = self.chosen.get(&told.slot);
                 if chosen.is_some_and(|value| *value != told.value) {
                     self.violation(format!("a log has another value in slot {}", told.slot));
@@ -134,7 +134,7 @@ impl Cluster {
         let n = self.rng.below(self.proposers.len() as u64) as usize;
         // It learned what some acceptor told it, or nothing.
         let near = self.rng.below(self.voters as u64) as usize;
-        let from = if self.rng.percent(50) { self.acceptors[near].next() } else { 0 };
+        let from = if self.rng.percent(50) { self.acceptors[near].next() } else { Slot(0) };
         let act = self.proposers[n].campaign(from);
         self.act(n, act);
     }
@@ -153,7 +153,7 @@ impl Cluster {
         let answers: Vec<_> = (0..self.voters).map(|n| n == shared || !values[n]).collect();
         let first = self.rng.below(self.proposers.len() as u64) as usize;
         self.network.clear();
-        let act = self.proposers[first].campaign(0);
+        let act = self.proposers[first].campaign(Slot(0));
         self.act(first, act);
         self.deliver_where(|to, request| match request {
             Request::Accept { .. } => values[to],
@@ -161,7 +161,7 @@ impl Cluster {
             _ => true,
         });
         let second = (first + 1) % self.proposers.len();
-        let act = self.proposers[second].campaign(0);
+        let act = self.proposers[second].campaign(Slot(0));
         self.act(second, act);
         self.deliver_where(|to, request| match request {
             Request::Prepare { .. } => answers[to],
@@ -218,11 +218,11 @@ impl Cluster {
         if let Err(what) = self.snapshot.apply(committed, &self.chosen) {
             self.violation(what);
         }
-        let start = self.snapshot.next().saturating_sub(keep);
+        let start = self.snapshot.next().0.saturating_sub(keep);
         if self.rng.percent(80) {
-            Some(Raise::Truncate(start))
+            Some(Raise::Truncate(Slot(start)))
         } else {
-            start.checked_sub(1).map(Raise::Install)
+            start.checked_sub(1).map(Slot).map(Raise::Install)
         }
     }
 

@@ -1,11 +1,11 @@
 //! What proposers and acceptors say to each other.
 
-use esker::consensus::Ballot;
+use esker::consensus::{Ballot, Slot};
 
 /// What an acceptor knows of a slot.
 #[derive(Debug, Clone)]
 pub struct Told {
-    pub slot: u64,
+    pub slot: Slot,
     pub ballot: Ballot,
     pub value: Vec<u8>,
     pub committed: bool,
@@ -15,17 +15,17 @@ pub struct Told {
 #[derive(Debug, Clone)]
 pub enum Request {
     /// Phase 1, for every slot from the first that the proposer lacks.
-    Prepare { ballot: Ballot, from: u64 },
+    Prepare { ballot: Ballot, from: Slot },
     /// Phase 2.
-    Accept { ballot: Ballot, slot: u64, value: Vec<u8> },
+    Accept { ballot: Ballot, slot: Slot, value: Vec<u8> },
     /// Phase 3.
-    Commit { ballot: Ballot, slot: u64 },
+    Commit { ballot: Ballot, slot: Slot },
     /// A value that is known to be chosen.
-    Learn { ballot: Ballot, slot: u64, value: Vec<u8> },
+    Learn { ballot: Ballot, slot: Slot, value: Vec<u8> },
     /// Slots up to this one are in a snapshot that comes with the message.
-    Install { floor: u64 },
+    Install { floor: Slot },
     /// Send me what is committed from here on.
-    Fetch { from: u64, asks: usize },
+    Fetch { from: Slot, asks: usize },
 }
 
 /// From an acceptor.
@@ -33,12 +33,12 @@ pub enum Request {
 pub enum Answer {
     Promise {
         ballot: Ballot,
-        floor: Option<u64>,
+        floor: Option<Slot>,
         entries: Vec<Told>,
     },
     Accepted {
         ballot: Ballot,
-        slot: u64,
+        slot: Slot,
     },
     /// A higher ballot came first.
     Stale {

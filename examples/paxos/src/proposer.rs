@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use esker::consensus::Ballot;
+use esker::consensus::{Ballot, Slot};
 
 use crate::acceptor::above;
 use crate::message::{Answer, Request, Told};
@@ -26,11 +26,11 @@ pub struct Proposer {
     ballot: Ballot,
     /// The highest ballot that it heard of.
     heard: Ballot,
-    from: u64,
-    promises: BTreeMap<usize, (Option<u64>, Vec<Told>)>,
+    from: Slot,
+    promises: BTreeMap<usize, (Option<Slot>, Vec<Told>)>,
     reigns: bool,
-    proposals: BTreeMap<u64, Vec<u8>>,
-    votes: BTreeMap<u64, BTreeSet<usize>>,
+    proposals: BTreeMap<Slot, Vec<u8>>,
+    votes: BTreeMap<Slot, BTreeSet<usize>>,
     values: u64,
 }
 
@@ -40,7 +40,7 @@ pub enum Act {
     /// To all acceptors.
     Sends(Request),
     /// A quorum accepted it.
-    Chose { slot: u64, value: Vec<u8> },
+    Chose { slot: Slot, value: Vec<u8> },
 }
 
 impl Proposer {
@@ -50,7 +50,7 @@ impl Proposer {
             quorums,
             ballot: Ballot::ZERO,
             heard: Ballot::ZERO,
-            from: 0,
+            from: Slot::ZERO,
             promises: BTreeMap::new(),
             reigns: false,
             proposals: BTreeMap::new(),
@@ -61,7 +61,7 @@ impl Proposer {
 
     /// Asks for promises under a ballot above all that it heard of. `from` is the first slot that it
     /// lacks.
-    pub fn campaign(&mut self, from: u64) -> Act {
+    pub fn campaign(&mut self, from: Slot) -> Act {
         self.ballot = above(self.heard.max(self.ballot), self.number);
         self.from = from;
         self.promises.clear();
@@ -105,8 +105,8 @@ impl Proposer {
     fn propose(&mut self) -> Vec<Act> {
         let floors = self.promises.values().filter_map(|(floor, _)| *floor);
         // Below a floor everything is decided, and in a snapshot.
-        let first = floors.map(|floor| floor + 1).max().unwrap_or(0).max(self.from);
-        let mut highest: BTreeMap<u64, Told> = BTreeMap::new();
+        let first = floors.map(Slot::next).max().unwrap_or_default().max(self.from);
+        let mut highest: BTreeMap<Slot, Told> = BTreeMap::new();
         for told in self.promises.values().flat_map(|(_, entries)| entries) {
             let key = |told: &Told| (told.committed, told.ballot);
             if told.slot >= first
@@ -115,9 +115,9 @@ impl Proposer {
                 highest.insert(told.slot, told.clone());
             }
         }
-        let end = highest.last_key_value().map_or(first, |(slot, _)| slot + 1);
+        let end = highest.last_key_value().map_or(first, |(slot, _)| slot.next());
         let mut acts = Vec::new();
-        for slot in first..end + NEW_VALUES {
+        for slot in (first.0..end.0 + NEW_VALUES).map(Slot) {
             let value = match highest.remove(&slot) {
                 Some(told) => told.value,
                 None => self.new_value(),

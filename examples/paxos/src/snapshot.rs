@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use esker::consensus::Slot;
+
 use crate::message::Told;
 
 /// The values of the slots from 0 on.
@@ -13,8 +15,8 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// The first slot that it lacks.
-    pub fn next(&self) -> u64 {
-        self.values.len() as u64
+    pub fn next(&self) -> Slot {
+        Slot(self.values.len() as u64)
     }
 
     /// Applies what is committed in a log, as far as it follows without a gap.
@@ -24,7 +26,7 @@ impl Snapshot {
     pub fn apply(
         &mut self,
         committed: Vec<Told>,
-        chosen: &BTreeMap<u64, Vec<u8>>,
+        chosen: &BTreeMap<Slot, Vec<u8>>,
     ) -> Result<(), String> {
         for told in committed {
             if told.slot != self.next() {

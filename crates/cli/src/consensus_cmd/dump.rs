@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_consensus::Error;
+use esker_consensus::{Error, Slot};
 use serde_json::{Value, json};
 
 use super::inspection;
@@ -39,7 +39,7 @@ pub struct DumpArguments {
 /// Prints the slots.
 pub fn run(arguments: &DumpArguments) -> Outcome {
     let found = inspection::read(&arguments.dir)?;
-    if let (Some(from), Some(floor)) = (arguments.from, found.floor)
+    if let (Some(from), Some(floor)) = (arguments.from.map(Slot), found.floor)
         && from <= floor
     {
         return Err(Failure::of_consensus(&Error::Truncated { floor }, &arguments.dir));
@@ -51,7 +51,7 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
     }
     let closed = |error| Failure::of_io("write standard output", &error);
     let mut out = output::buffered().map_err(closed)?;
-    for (slot, summary) in found.slots.range(arguments.from.unwrap_or(0)..) {
+    for (slot, summary) in found.slots.range(Slot(arguments.from.unwrap_or(0))..) {
         if arguments.committed && !summary.committed {
             continue;
         }
@@ -60,7 +60,7 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
         let value = value.as_deref().unwrap_or_default();
         let written = if arguments.json {
             let mut line = json!({
-                "slot": slot,
+                "slot": slot.0,
                 "ballot": { "number": summary.ballot.number, "node": summary.ballot.node },
                 "committed": summary.committed,
                 "len": summary.len,

@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use esker_consensus::{Inspection, inspect};
-use esker_log::{ReadOptions, Seq};
+use esker_log::Seq;
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
 
 /// Reads the records of the log in `dir`.
 pub fn read(dir: &Path) -> Outcome<Inspection> {
-    inspect(dir, ReadOptions::default()).map_err(|error| Failure::of_consensus(&error, dir))
+    inspect(dir).map_err(|error| Failure::of_consensus(&error, dir))
 }
 
 /// Converts quarantined ranges to JSON.

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use esker_consensus::Slot;
 use serde_json::json;
 
 use super::inspection;
@@ -36,30 +37,32 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let count = committed().count();
     let uncommitted = found.slots.len() - count;
     let bytes: u64 = found.slots.values().map(|slot| slot.len).sum();
-    let [promises, accepts, commits, values, states, checkpoints] = found.records;
+    let records = found.records;
+    let number = |slot: Option<Slot>| slot.map(u64::from);
     if arguments.json {
         return output::print_json(&json!({
             "dir": arguments.dir.to_string_lossy(),
             "promised": { "number": found.promised.number, "node": found.promised.node },
-            "floor": found.floor,
-            "frontier": found.frontier,
+            "floor": number(found.floor),
+            "frontier": number(found.frontier),
             "committed": count,
-            "lowest": lowest,
-            "highest": highest,
+            "lowest": number(lowest),
+            "highest": number(highest),
             "uncommitted": uncommitted,
             "bytes": bytes,
             "quarantined": inspection::ranges(&found.quarantined),
             "records": {
-                "promises": promises,
-                "accepts": accepts,
-                "commits": commits,
-                "values": values,
-                "states": states,
-                "checkpoints": checkpoints,
+                "promises": records.promises,
+                "accepts": records.accepts,
+                "commits": records.commits,
+                "values": records.values,
+                "states": records.truncations,
+                "checkpoints": records.checkpoints,
             },
         }));
     }
-    let shown = |slot: Option<u64>| slot.map_or_else(|| "none".to_owned(), |slot| slot.to_string());
+    let shown =
+        |slot: Option<Slot>| slot.map_or_else(|| "none".to_owned(), |slot| slot.to_string());
     let mut text = String::new();
     let mut row = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{name:<12} {value}");

@@ -36,7 +36,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
         .map_err(|error| Failure::of_log(&error, dir))?;
     let valid = report.corruption.is_empty() && report.quarantined.is_empty();
     let found = if valid { Some(inspection::read(dir)?) } else { None };
-    let invalid = found.as_ref().map_or(&[][..], |found| &found.flaws);
+    let invalid = found.as_ref().map_or(&[][..], |found| &found.invalid_records);
     if arguments.json {
         output::print_json(&json!({
             "sound": valid && invalid.is_empty(),
@@ -45,7 +45,10 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
             "slots": found.as_ref().map(|found| found.slots.len()),
             "damage": report.corruption.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "quarantined": inspection::ranges(&report.quarantined),
-            "flaws": invalid.iter().map(|(seq, what)| json!({ "record": seq.0, "what": what })).collect::<Vec<_>>(),
+            "flaws": invalid
+                .iter()
+                .map(|record| json!({ "record": record.seq.0, "what": record.what }))
+                .collect::<Vec<_>>(),
         }))?;
     } else {
         let mut text = format!("checked {} records, {} bytes\n", report.records, report.bytes);
@@ -53,8 +56,10 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
         for (from, to) in &report.quarantined {
             text += &format!("quarantined: the records above {from} up to {to}\n");
         }
-        invalid.iter().for_each(|(seq, what)| text += &format!("record {seq}: {what}\n"));
-        if let Some(found) = found.as_ref().filter(|found| found.flaws.is_empty()) {
+        for record in invalid {
+            text += &format!("record {}: {}\n", record.seq, record.what);
+        }
+        if let Some(found) = found.as_ref().filter(|found| found.invalid_records.is_empty()) {
             text += &format!("sound: {} slots\n", found.slots.len());
         }
         output::print(&text)?;
@@ -75,7 +80,9 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
         )));
     }
     match invalid.first() {
-        Some((seq, what)) => Err(Failure::corrupt(format!("{dir}: record {seq}: {what}"))),
+        Some(record) => {
+            Err(Failure::corrupt(format!("{dir}: record {}: {}", record.seq, record.what)))
+        }
         None => Ok(()),
     }
 }

@@ -14,11 +14,6 @@ pub struct Ballot {
 impl Ballot {
     /// Below every other ballot: nothing was promised yet.
     pub const ZERO: Ballot = Ballot { number: 0, node: 0 };
-
-    /// A ballot.
-    pub const fn new(number: u64, node: u64) -> Self {
-        Self { number, node }
-    }
 }
 
 impl fmt::Display for Ballot {
@@ -33,8 +28,8 @@ mod tests {
 
     #[test]
     fn ordered_by_number_and_then_by_node() {
-        assert!(Ballot::new(1, 9) < Ballot::new(2, 0));
-        assert!(Ballot::new(2, 0) < Ballot::new(2, 1));
-        assert_eq!(Ballot::new(2, 1), Ballot::new(2, 1));
+        assert!(Ballot { number: 1, node: 9 } < Ballot { number: 2, node: 0 });
+        assert!(Ballot { number: 2, node: 0 } < Ballot { number: 2, node: 1 });
+        assert_eq!(Ballot { number: 2, node: 1 }, Ballot { number: 2, node: 1 });
     }
 }

@@ -101,6 +101,20 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
     /// [`Error::Log`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// log.checkpoint()?; // the next opening reads little
+    /// assert_eq!(log.stats().since_checkpoint, 0);
+    /// # log.close()
+    /// # }
+    /// ```
     pub fn checkpoint(&self) -> Result<()> {
         let _maintenance = self.inner.maintenance.lock();
         self.inner.checkpoint(0)
@@ -183,8 +197,8 @@ impl Inner {
             next: tracker.decided(),
             count: 0,
             // The replay merges later commits into these.
-            lowest: range.map_or(u64::MAX, |range| range.lowest),
-            highest: range.map_or(0, |range| range.highest),
+            lowest: range.map_or(u64::MAX, |range| range.lowest.0),
+            highest: range.map_or(0, |range| range.highest.0),
         };
         let (next, tickets) = (number_of(root.start), Vec::new());
         Checkpoint { root, next, rewrite_below, window: WINDOW, tickets, bytes: 0, appended: 0 }
@@ -281,7 +295,10 @@ impl Work for Inner {
 /// The record number of the root that the app metadata name.
 pub(crate) fn named(metadata: &[u8]) -> Result<u64> {
     let bytes: Option<[u8; 8]> = metadata.try_into().ok();
-    bytes.map(u64::from_le_bytes).ok_or(Error::CorruptedRecord { seq: 0, what: "the note is cut" })
+    bytes.map(u64::from_le_bytes).ok_or(Error::CorruptedRecord {
+        seq: esker_log::Seq::ZERO,
+        what: "the app metadata name no record",
+    })
 }
 
 #[cfg(test)]

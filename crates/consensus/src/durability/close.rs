@@ -11,8 +11,8 @@ use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
     /// Closes the log: makes all entries durable, including accepted ones in
-    /// [`Mode::Volatile`](crate::Mode::Volatile), writes a checkpoint, and releases the lock. Later
-    /// calls return [`Error::Closed`], and so does a second close.
+    /// [`Mode::Volatile`](crate::Mode::Volatile), writes a checkpoint, and releases the lock.
+    /// Blocks meanwhile. Later calls return [`Error::Closed`], and so does a second close.
     ///
     /// # Errors
     /// The error that kept data from becoming durable. The log is closed in any case; the next
@@ -44,7 +44,10 @@ impl Inner {
         let written = last.and_then(|checkpoint| match self.last_checkpoint(checkpoint) {
             // A checkpoint is optional: without it opening replays more.
             Err(Error::Log(error @ esker_log::Error::NoSpace { .. })) => {
-                tracing::warn!(%error, "failed to write a checkpoint before closing");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to write a checkpoint before closing"
+                );
                 Ok(())
             }
             written => written,
@@ -89,7 +92,10 @@ impl Drop for Owner {
     fn drop(&mut self) {
         match self.0.close() {
             Ok(()) | Err(Error::Closed) => {}
-            Err(error) => tracing::warn!(%error, "the consensus log was not closed cleanly"),
+            Err(error) => tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the consensus log was not closed cleanly"
+            ),
         }
     }
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
 use esker_log::{Seq, Ticket};
 
-use crate::base::slot::number_of;
+use crate::base::slot::{SLOTS, Slot, number_of};
 use crate::index::page::{Page, State, Word};
 use crate::index::page_table::Found;
 use crate::outcome::{Error, Result};
@@ -139,17 +139,17 @@ impl Pass<'_> {
                         Ok(view) => view,
                         Err(_) if inner.index.stored_at(number, &guard) != seq => continue,
                         Err(cause) => {
-                            let slot = number * crate::base::slot::SLOTS as u64;
-                            return Err(Error::CorruptedEntry { slot, cause });
+                            let slot = number * SLOTS as u64;
+                            return Err(Error::CorruptedEntry { slot: Slot(slot), cause });
                         }
                     };
-                    let nonsense = |what| Error::CorruptedRecord { seq, what };
+                    let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
                     let Record::Page { number: found, first, words } =
                         Record::decode(&view).map_err(nonsense)?
                     else {
                         return Err(nonsense("it is no page"));
                     };
-                    let base = number * crate::base::slot::SLOTS as u64 + u64::from(first);
+                    let base = number * SLOTS as u64 + u64::from(first);
                     for (slot, bits) in (base..).zip(words.iter()) {
                         let word = Word::from_bits(bits).filter(|_| found == number);
                         let word = word.ok_or(nonsense("a slot of the page cannot be"))?;
@@ -186,7 +186,7 @@ impl Owner for Pass<'_> {
 
     fn append_again(&self, record: &esker_log::Record<'_>) -> Result<Option<(u64, Ticket)>> {
         let (inner, seq) = (self.inner, record.seq.0);
-        let nonsense = |what| Error::CorruptedRecord { seq, what };
+        let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
         let decoded = Record::decode(record.payload).map_err(nonsense)?;
         let (Record::Accept { slot, ballot, value } | Record::Chosen { slot, ballot, value }) =
             decoded

@@ -16,36 +16,78 @@ use crossbeam_epoch::Guard;
 use esker_log::{Log, Seq, Start};
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::{SLOTS, number_of};
+use crate::base::slot::{SLOTS, Slot, number_of};
 use crate::component::{self, COMPONENT};
 use crate::durability::checkpoint;
 use crate::durability::close::Owner;
-use crate::index::page::{Page, SEQ_LIMIT, Slot, State, Word};
+use crate::index::page::{Page, SEQ_LIMIT, SlotCell, State, Word};
 use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::charge;
 use crate::memory::value_pool::new_value;
-use crate::options::Options;
+use crate::options::ConsensusLogBuilder;
 use crate::outcome::{Error, Result};
 use crate::record::{PageAt, Record, Root};
 use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
-    /// Opens the log in `dir`, and creates it if there is none. Locks the directory.
+    /// Opens the log in `dir` with the default options, and creates it if there is none. Locks
+    /// the directory.
     ///
     /// After a clean close it reads the last checkpoint. After a crash it also replays the records
-    /// appended since, at most about [`Options::checkpoint_every`].
+    /// appended since, at most about
+    /// [`Options::checkpoint_every`](crate::Options::checkpoint_every). Blocks meanwhile.
+    ///
+    /// # Errors
+    /// As [`ConsensusLogBuilder::open`].
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_consensus::{Ballot, ConsensusLog};
+    /// # fn main() -> Result<(), esker_consensus::Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("node-1");
+    /// let log = ConsensusLog::open(&dir)?;
+    /// assert_eq!(log.promised(), Ballot::ZERO);
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(dir).open()
+    }
+
+    /// Returns a builder that opens the log in `dir` with other options.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_consensus::{ConsensusLog, Mode};
+    /// # fn main() -> Result<(), esker_consensus::Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("node-1");
+    /// let log = ConsensusLog::builder(&dir).mutable_size(128 << 20).segment_size(8 << 20).open()?;
+    /// assert_eq!(log.options().mode, Mode::Durable);
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn builder(dir: impl AsRef<Path>) -> ConsensusLogBuilder {
+        ConsensusLogBuilder::new(dir.as_ref().to_owned())
+    }
+}
+
+impl ConsensusLogBuilder {
+    /// Opens the log. See [`ConsensusLog::open`].
     ///
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::Log`] for a log that is locked, corrupt or unreadable,
     /// see [`esker_log::Error`], and for a plain log or one of another component, which is not
     /// changed; [`Error::CorruptedRecord`] for a record that is not a consensus log's.
-    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        options.check()?;
-        let log = component::open(dir.as_ref(), options.for_log())?;
+    pub fn open(self) -> Result<ConsensusLog> {
+        let Self { dir, options } = self;
+        options.verify()?;
+        let log = component::open(&dir, options.for_log())?;
         if log.accepted().0 >= SEQ_LIMIT {
             let what = "its number is too large";
-            return Err(Error::CorruptedRecord { seq: log.accepted().0, what });
+            return Err(Error::CorruptedRecord { seq: log.accepted(), what });
         }
         // A quarantined record may have held a promise, so the log stays read-only for good.
         let read_only = log.was_repaired().map_err(Error::Log)?;
@@ -58,7 +100,7 @@ impl ConsensusLog {
         Replay::run(&inner, root)?;
         let inner = Arc::new(inner);
         let owner = Arc::new(Owner(Arc::clone(&inner)));
-        Ok(Self { inner, _owner: owner })
+        Ok(ConsensusLog { inner, _owner: owner })
     }
 }
 
@@ -68,7 +110,7 @@ fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
     let metadata = match log.app_metadata(COMPONENT) {
         Ok(metadata) => metadata?,
         Err(error) => {
-            tracing::warn!(%error, "checkpoint ignored");
+            tracing::warn!(error = &error as &dyn std::error::Error, "checkpoint ignored");
             return None;
         }
     };
@@ -157,16 +199,16 @@ impl<'a, 'g> Replay<'a, 'g> {
         let kept = || pages.iter().filter(|page| page.number >= number_of(root.start));
         // As of when the pages were written; later commits are replayed.
         let count = kept().map(|page| page.committed).sum();
-        let (lowest, highest) = (root.lowest, root.highest);
+        let (lowest, highest) = (Slot(root.lowest), Slot(root.highest));
         self.range = (count > 0).then_some(CommittedRange { lowest, highest, count });
         for page in kept() {
             if page.committed > SLOTS as u64 {
                 let what = "a page of the checkpoint has too many committed slots";
-                return Err(Error::CorruptedRecord { seq: page.seq, what });
+                return Err(Error::CorruptedRecord { seq: Seq(page.seq), what });
             }
             if !self.inner.index.store(page, self.guard) {
                 let what = "a page of the checkpoint is too far off";
-                return Err(Error::CorruptedRecord { seq: page.seq, what });
+                return Err(Error::CorruptedRecord { seq: Seq(page.seq), what });
             }
         }
         for page in pages.iter().filter(|page| page.open) {
@@ -203,7 +245,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 
     fn record(&mut self, seq: u64, payload: &[u8]) -> Result<()> {
-        let nonsense = |what| Error::CorruptedRecord { seq, what };
+        let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
         match Record::decode(payload).map_err(nonsense)? {
             Record::Promise { ballot } => self.promise = self.promise.max(ballot),
             Record::Accept { slot, ballot, value } => {
@@ -288,7 +330,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(())
     }
 
-    fn mark(&mut self, page: &Page, slot: u64, place: &Slot, marker: u64) {
+    fn mark(&mut self, page: &Page, slot: u64, place: &SlotCell, marker: u64) {
         let word = place.word();
         match word.state() {
             State::Committed => self.merge(slot),
@@ -316,7 +358,7 @@ impl<'a, 'g> Replay<'a, 'g> {
 
     /// Counts a slot that became committed.
     fn count(&mut self, slot: u64) {
-        let none = CommittedRange { lowest: slot, highest: slot, count: 0 };
+        let none = CommittedRange { lowest: Slot(slot), highest: Slot(slot), count: 0 };
         self.range.get_or_insert(none).count += 1;
         self.merge(slot);
     }
@@ -325,8 +367,8 @@ impl<'a, 'g> Replay<'a, 'g> {
     /// it, but the bounds may not.
     fn merge(&mut self, slot: u64) {
         if let Some(range) = &mut self.range {
-            range.lowest = range.lowest.min(slot);
-            range.highest = range.highest.max(slot);
+            range.lowest = range.lowest.min(Slot(slot));
+            range.highest = range.highest.max(Slot(slot));
         }
     }
 

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use esker_log::View;
 
 use crate::base::ballot::Ballot;
+use crate::base::slot::Slot;
 use crate::memory::cell::Borrowed;
 use crate::memory::value::SharedValue;
 use crate::record::VALUE_AT;
@@ -68,12 +69,12 @@ impl<'g> Entry<'g> {
 
     /// The slot.
     #[inline]
-    pub fn slot(&self) -> u64 {
-        match &self.value {
+    pub fn slot(&self) -> Slot {
+        Slot(match &self.value {
             Value::Borrowed(value) => value.slot,
             Value::Shared(value) => value.slot,
             Value::Stored(stored) => stored.slot,
-        }
+        })
     }
 
     /// The ballot under which it was accepted.

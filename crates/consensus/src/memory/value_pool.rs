@@ -177,7 +177,7 @@ mod tests {
     use crate::memory::value_pool::new_value;
 
     fn value(len: usize, byte: u8) -> SharedValue {
-        new_value(u64::from(byte), Ballot::new(1, 1), &vec![byte; len], 0)
+        new_value(u64::from(byte), Ballot { number: 1, node: 1 }, &vec![byte; len], 0)
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_epoch::Guard;
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::number_of;
+use crate::base::slot::{Slot, number_of};
 use crate::index::page::{State, Word};
 use crate::index::slot_locks::PromiseState;
 use crate::memory::entry::Entry;
@@ -40,40 +40,53 @@ impl ConsensusLog {
     /// committed slot's own value is acknowledged under any ballot and promises nothing, because
     /// the slot can no longer change.
     ///
-    /// Does not wait for room in the mutable region.
+    /// Does not wait for room in the mutable region. See [`ConsensusLog`] for when the call blocks.
     ///
     /// # Errors
     /// [`Error::StaleBallot`], [`Error::AlreadyCommitted`], [`Error::AnotherValue`],
     /// [`Error::Truncated`], [`Error::BufferFull`], [`Error::EntryTooLarge`],
     /// [`Error::SlotOutOfRange`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In each
     /// case nothing was accepted.
-    pub fn accept(&self, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
-        self.inner.accept(slot, ballot, value, None)
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// let ballot = Ballot { number: 1, node: 7 };
+    /// let ticket = log.accept(Slot(0), ballot, b"layer on layer")?;
+    /// ticket.blocking_wait()?; // durable: answer the proposer
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn accept(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+        self.inner.accept(slot.0, ballot, value, None)
     }
 
-    /// As [`ConsensusLog::accept`], but waits at most `timeout` for room. Operations on other slots
-    /// continue meanwhile.
+    /// As [`ConsensusLog::accept`], but blocks for at most `timeout` until there is room.
+    /// Operations on other slots continue meanwhile.
     ///
     /// # Errors
     /// As [`ConsensusLog::accept`].
     pub fn accept_timeout(
         &self,
-        slot: u64,
+        slot: Slot,
         ballot: Ballot,
         value: &[u8],
         timeout: Duration,
     ) -> Result<Ticket> {
-        self.inner.accept(slot, ballot, value, Instant::now().checked_add(timeout.min(FOREVER)))
+        self.inner.accept(slot.0, ballot, value, Instant::now().checked_add(timeout.min(FOREVER)))
     }
 
     /// Accepts several values under one ballot, in order, with one sync. The ticket acknowledges
-    /// all of them.
+    /// all of them. Does not wait for room in the mutable region.
     ///
     /// # Errors
     /// As [`ConsensusLog::accept`] when the first value is refused: nothing was accepted.
     /// [`Error::BatchFailed`] when a later one is refused: the values before it are accepted, and
     /// its ticket acknowledges them.
-    pub fn accept_batch(&self, ballot: Ballot, values: &[(u64, &[u8])]) -> Result<Ticket> {
+    pub fn accept_batch(&self, ballot: Ballot, values: &[(Slot, &[u8])]) -> Result<Ticket> {
         let mut tickets = Vec::with_capacity(values.len());
         for (slot, value) in values {
             match self.accept(*slot, ballot, value) {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crossbeam_epoch::Guard;
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::number_of;
-use crate::index::page::{Page, Slot, State};
+use crate::base::slot::{Slot, number_of};
+use crate::index::page::{Page, SlotCell, State};
 use crate::index::slot_locks::AllLocks;
 use crate::memory::value_budget::charge;
 use crate::outcome::Ticket;
@@ -37,8 +37,22 @@ impl ConsensusLog {
     /// [`Error::SlotNotFound`]; [`Error::BallotMismatch`] when the slot is accepted under another
     /// ballot; [`Error::Truncated`], [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]. In
     /// each case nothing was committed.
-    pub fn commit(&self, slot: u64, ballot: Ballot) -> Result<Ticket> {
-        let ticket = self.inner.commit(slot, ballot)?;
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// log.commit(Slot(0), ballot)?.blocking_wait()?;
+    /// assert_eq!(log.frontier(), Some(Slot(0)));
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn commit(&self, slot: Slot, ballot: Ballot) -> Result<Ticket> {
+        let ticket = self.inner.commit(slot.0, ballot)?;
         self.inner.checkpoint_if_due();
         Ok(ticket)
     }
@@ -48,7 +62,7 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`]: nothing was committed. Errors of
     /// single slots are in the results.
-    pub fn commit_batch(&self, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
+    pub fn commit_batch(&self, slots: &[(Slot, Ballot)]) -> Result<BatchTicket> {
         let done = self.inner.commit_batch(slots)?;
         self.inner.checkpoint_if_due();
         Ok(done)
@@ -60,8 +74,8 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::Gap`] when a slot between the frontier and this one is missing: nothing was
     /// committed. Otherwise as [`ConsensusLog::commit`].
-    pub fn commit_through(&self, slot: u64) -> Result<Ticket> {
-        let ticket = self.inner.commit_through(slot)?;
+    pub fn commit_through(&self, slot: Slot) -> Result<Ticket> {
+        let ticket = self.inner.commit_through(slot.0)?;
         self.inner.checkpoint_if_due();
         Ok(ticket)
     }
@@ -74,10 +88,10 @@ impl Inner {
         self.writable(&promise_state)?;
         let start = self.start();
         if slot < start {
-            return Err(Error::Truncated { floor: start - 1 });
+            return Err(Error::Truncated { floor: Slot(start - 1) });
         }
         let Some(page) = self.page(number_of(slot), &guard)? else {
-            return Err(Error::SlotNotFound { slot });
+            return Err(Error::SlotNotFound { slot: Slot(slot) });
         };
         let place = page.slot(slot);
         let Some(known) = self.to_mark(slot, place, Some(ballot), &guard)? else {
@@ -90,7 +104,7 @@ impl Inner {
         } else {
             // Only memory has the value: append it now, as committed.
             let Some(resident) = place.resident().load(&guard) else {
-                return Err(Error::SlotNotFound { slot });
+                return Err(Error::SlotNotFound { slot: Slot(slot) });
             };
             self.append(|out| record::chosen(out, slot, known.ballot, resident.value()))?
         };
@@ -106,7 +120,7 @@ impl Inner {
     fn to_mark(
         &self,
         slot: u64,
-        place: &Slot,
+        place: &SlotCell,
         ballot: Option<Ballot>,
         guard: &Guard,
     ) -> Result<Option<Known>> {
@@ -116,8 +130,10 @@ impl Inner {
         match rules::commit(known, ballot) {
             rules::Commit::Mark => Ok(Some(known)),
             rules::Commit::Done => Ok(None),
-            rules::Commit::Missing => Err(Error::SlotNotFound { slot }),
-            rules::Commit::Mismatch(accepted) => Err(Error::BallotMismatch { slot, accepted }),
+            rules::Commit::Missing => Err(Error::SlotNotFound { slot: Slot(slot) }),
+            rules::Commit::Mismatch(accepted) => {
+                Err(Error::BallotMismatch { slot: Slot(slot), accepted })
+            }
         }
     }
 
@@ -126,7 +142,7 @@ impl Inner {
     fn mark(
         &self,
         page: &Page,
-        place: &Slot,
+        place: &SlotCell,
         slot: u64,
         marker: u64,
         seq: u64,
@@ -144,16 +160,16 @@ impl Inner {
         self.tracker.lock().committed(marker, slot, bytes)
     }
 
-    fn commit_batch(self: &Arc<Self>, slots: &[(u64, Ballot)]) -> Result<BatchTicket> {
+    fn commit_batch(self: &Arc<Self>, slots: &[(Slot, Ballot)]) -> Result<BatchTicket> {
         let guard = crossbeam_epoch::pin();
         let locks = self.locks.lock_all();
         self.writable(&locks.promise_state())?;
         let mut results = Vec::with_capacity(slots.len());
         let mut marks = Vec::new();
         for (slot, ballot) in slots {
-            let known = self.batch_mark(*slot, *ballot, &guard);
+            let known = self.batch_mark(slot.0, *ballot, &guard);
             if let Ok(true) = known {
-                marks.push(*slot);
+                marks.push(slot.0);
             }
             results.push(known.map(drop));
         }
@@ -166,9 +182,10 @@ impl Inner {
     fn batch_mark(&self, slot: u64, ballot: Ballot, guard: &Guard) -> Result<bool> {
         let start = self.start();
         if slot < start {
-            return Err(Error::Truncated { floor: start - 1 });
+            return Err(Error::Truncated { floor: Slot(start - 1) });
         }
-        let page = self.page(number_of(slot), guard)?.ok_or(Error::SlotNotFound { slot })?;
+        let page =
+            self.page(number_of(slot), guard)?.ok_or(Error::SlotNotFound { slot: Slot(slot) })?;
         Ok(self.to_mark(slot, page.slot(slot), Some(ballot), guard)?.is_some())
     }
 
@@ -183,11 +200,11 @@ impl Inner {
         // Ends at the first slot without an entry at the latest.
         while slot <= last {
             let Some(page) = self.page(number_of(slot), &guard)? else {
-                return Err(Error::Gap { slot });
+                return Err(Error::Gap { slot: Slot(slot) });
             };
             for (number, place) in page.from(slot).take_while(|(number, _)| *number <= last) {
                 match place.word().state() {
-                    State::Empty => return Err(Error::Gap { slot: number }),
+                    State::Empty => return Err(Error::Gap { slot: Slot(number) }),
                     State::Accepted => marks.push(number),
                     State::Committed => {}
                 }
@@ -222,11 +239,12 @@ impl Inner {
         let mut pairs = Vec::new();
         let mut pages = Vec::with_capacity(slots.len());
         for slot in &slots {
-            let page =
-                self.page(number_of(*slot), guard)?.ok_or(Error::SlotNotFound { slot: *slot })?;
+            let page = self
+                .page(number_of(*slot), guard)?
+                .ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
             let place = page.slot(*slot);
             let resident =
-                place.resident().load(guard).ok_or(Error::SlotNotFound { slot: *slot })?;
+                place.resident().load(guard).ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
             let ballot = resident.ballot;
             if place.word().seq() > 0 {
                 pairs.push((*slot, ballot));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::{SLOTS, number_of};
+use crate::base::slot::{SLOTS, Slot, SnapshotBounds, number_of};
 use crate::index::page::{Page, State, Word};
 use crate::index::page_table::Found;
 use crate::memory::value_budget::charge;
@@ -25,8 +25,21 @@ impl ConsensusLog {
     /// [`Error::AlreadyCommitted`] when the slot is committed with another value;
     /// [`Error::Truncated`], [`Error::EntryTooLarge`], [`Error::SlotOutOfRange`],
     /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
-    pub fn learn(&self, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
-        let inner = &self.inner;
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// assert_eq!((log.frontier(), log.promised()), (Some(Slot(0)), Ballot::ZERO));
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn learn(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+        let (inner, slot) = (&self.inner, slot.0);
         fits(&inner.options, value.len())?;
         let guard = crossbeam_epoch::pin();
         let promise_state = inner.locks.of_slot(slot);
@@ -62,17 +75,30 @@ impl ConsensusLog {
     }
 
     /// Moves floor and frontier forward over a gap, under a snapshot that is verified and durable.
-    /// Slots up to `floor` are dropped. Slots up to `frontier` count as decided, whether or not
-    /// this log has their values. Neither ever moves back.
+    /// Neither ever moves back. Blocks until both are durable.
     ///
     /// # Durability
     /// Both are durable when the call returns.
     ///
     /// # Errors
-    /// [`Error::Gap`] when `frontier` is below `floor`; [`Error::SlotOutOfRange`],
+    /// [`Error::Gap`] when the frontier is below the floor; [`Error::SlotOutOfRange`],
     /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
-    pub fn install(&self, floor: u64, frontier: u64) -> Result<()> {
-        self.raise_over(floor, frontier)?.wait()?;
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{ConsensusLog, Error};
+    /// use esker_consensus::{Slot, SnapshotBounds};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// // The snapshot has slots 0 to 99, so this log needs none of them.
+    /// log.install(SnapshotBounds { floor: Slot(99), frontier: Slot(99) })?;
+    /// assert_eq!((log.floor(), log.frontier()), (Some(Slot(99)), Some(Slot(99))));
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn install(&self, bounds: SnapshotBounds) -> Result<()> {
+        self.raise_over(bounds)?.blocking_wait()?;
         self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.reclaim_soon();
         Ok(())
@@ -87,21 +113,22 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// As [`ConsensusLog::install`].
-    pub async fn install_async(&self, floor: u64, frontier: u64) -> Result<()> {
-        self.raise_over(floor, frontier)?.await?;
+    pub async fn install_async(&self, bounds: SnapshotBounds) -> Result<()> {
+        self.raise_over(bounds)?.await?;
         self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.reclaim_soon();
         Ok(())
     }
 
-    fn raise_over(&self, floor: u64, frontier: u64) -> Result<Ticket> {
+    fn raise_over(&self, SnapshotBounds { floor, frontier }: SnapshotBounds) -> Result<Ticket> {
         if frontier < floor {
-            return Err(Error::Gap { slot: frontier + 1 });
+            return Err(Error::Gap { slot: frontier.next() });
         }
-        if frontier >= u64::MAX - 1 {
-            return Err(Error::SlotOutOfRange { slot: frontier, limit: u64::MAX - 1 });
+        let limit = Slot(u64::MAX - 1);
+        if frontier >= limit {
+            return Err(Error::SlotOutOfRange { slot: frontier, limit });
         }
-        self.inner.raise(floor + 1, frontier + 1)
+        self.inner.raise(floor.0 + 1, frontier.0 + 1)
     }
 }
 
@@ -189,7 +216,10 @@ impl crate::state::inner::Inner {
             Ok(None) => 0,
             // Its slots are lost either way; this count is the best estimate available.
             Err(error) => {
-                tracing::warn!(%error, "failed to read the index page at the new floor");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "failed to read the index page at the new floor"
+                );
                 let below = start % SLOTS as u64;
                 let gone = self.index.stored_commits(number, guard).min(below);
                 self.index.lose_commits(number, gone, guard);

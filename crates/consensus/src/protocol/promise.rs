@@ -16,8 +16,10 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use crate::base::ballot::Ballot;
+use crate::base::slot::Slot;
 use crate::index::page::State;
 use crate::memory::entry::Entry;
 use crate::outcome::Ticket;
@@ -33,13 +35,13 @@ pub struct Promised {
     ballot: Ballot,
     /// The sequence number of the promise's record.
     seq: u64,
-    from: u64,
-    floor: Option<u64>,
-    frontier: Option<u64>,
+    from: Slot,
+    floor: Option<Slot>,
+    frontier: Option<Slot>,
     /// Every entry from slot `from` on that was accepted and not committed.
     uncommitted: Vec<Entry<'static>>,
     /// The highest committed slot.
-    highest: Option<u64>,
+    highest: Option<Slot>,
 }
 
 /// The acknowledgement of a promise. It resolves with the answer when the promise is durable.
@@ -58,7 +60,20 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::StaleBallot`] when a higher ballot was promised; [`Error::ReadOnly`],
     /// [`Error::Closed`], [`Error::Log`].
-    pub fn promise(&self, ballot: Ballot, from: u64) -> Result<PromiseTicket> {
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// let promised = log.promise(ballot, Slot(0))?.blocking_wait()?;
+    /// assert_eq!((promised.ballot(), promised.uncommitted().len()), (ballot, 0));
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn promise(&self, ballot: Ballot, from: Slot) -> Result<PromiseTicket> {
         let inner = &self.inner;
         let guard = crossbeam_epoch::pin();
         let mut locks = inner.locks.lock_all();
@@ -78,10 +93,10 @@ impl ConsensusLog {
             ballot,
             seq,
             from,
-            floor: inner.start().checked_sub(1),
-            frontier: next.checked_sub(1),
-            uncommitted: inner.uncommitted_from(from, &guard),
-            highest,
+            floor: inner.start().checked_sub(1).map(Slot),
+            frontier: next.checked_sub(1).map(Slot),
+            uncommitted: inner.uncommitted_from(from.0, &guard),
+            highest: highest.map(Slot),
         };
         drop(locks);
         inner.checkpoint_if_due();
@@ -142,17 +157,17 @@ impl Promised {
     }
 
     /// Slots up to this one were truncated; a snapshot has them. `None` when none was.
-    pub fn floor(&self) -> Option<u64> {
+    pub fn floor(&self) -> Option<Slot> {
         self.floor
     }
 
     /// Slots up to this one are committed. `None` when the first is not.
-    pub fn frontier(&self) -> Option<u64> {
+    pub fn frontier(&self) -> Option<Slot> {
         self.frontier
     }
 
     /// The highest committed slot, whether or not there are gaps below it.
-    pub fn highest_committed(&self) -> Option<u64> {
+    pub fn highest_committed(&self) -> Option<Slot> {
         self.highest
     }
 
@@ -175,16 +190,16 @@ impl Promised {
         &self,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
-        let first = self.from.max(self.floor.map_or(0, |floor| floor + 1));
+        let first = self.from.max(self.floor.map_or(Slot::ZERO, Slot::next));
         // The first slot that is not visited yet.
         let mut rest = first;
         let mut visit = |entry: &Entry<'_>| {
-            rest = entry.slot().saturating_add(1);
+            rest = entry.slot().next();
             visit(entry)
         };
         let mut uncommitted = self.uncommitted.iter().peekable();
         if let Some(highest) = self.highest.filter(|highest| *highest >= first) {
-            let flow = self.log.iterate_committed(first, highest, self.seq, &mut |entry| {
+            let flow = self.log.iterate_committed(first.0, highest.0, self.seq, &mut |entry| {
                 while let Some(other) = uncommitted.next_if(|other| other.slot() <= entry.slot()) {
                     let same = other.slot() == entry.slot();
                     visit(other)?;
@@ -196,7 +211,7 @@ impl Promised {
             })?;
             if flow.is_break() {
                 if rest <= highest {
-                    self.log.inner.keeps(rest)?;
+                    self.log.inner.keeps(rest.0)?;
                 }
                 return Ok(flow);
             }
@@ -215,8 +230,18 @@ impl PromiseTicket {
     ///
     /// # Errors
     /// [`Error::Log`] when the write or sync failed.
-    pub fn wait(self) -> Result<Promised> {
-        self.ticket.wait()?;
+    pub fn blocking_wait(self) -> Result<Promised> {
+        self.ticket.blocking_wait()?;
+        self.promised.ok_or(Error::Closed)
+    }
+
+    /// As [`PromiseTicket::blocking_wait`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`PromiseTicket::blocking_wait`], and [`esker_log::Error::Timeout`]; the promise may be
+    /// durable later.
+    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<Promised> {
+        self.ticket.blocking_wait_timeout(timeout)?;
         self.promised.ok_or(Error::Closed)
     }
 }

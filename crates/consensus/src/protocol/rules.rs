@@ -69,9 +69,9 @@ pub(crate) fn promise(promised: Ballot, ballot: Ballot) -> bool {
 mod tests {
     use super::*;
 
-    const LOW: Ballot = Ballot::new(1, 1);
-    const MID: Ballot = Ballot::new(2, 1);
-    const HIGH: Ballot = Ballot::new(2, 2);
+    const LOW: Ballot = Ballot { number: 1, node: 1 };
+    const MID: Ballot = Ballot { number: 2, node: 1 };
+    const HIGH: Ballot = Ballot { number: 2, node: 2 };
 
     fn known(state: State, ballot: Ballot) -> Known {
         Known { state, ballot }

@@ -28,7 +28,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::slot::number_of;
+use crate::base::slot::{Slot, number_of};
 use crate::memory::value_budget::charge;
 use crate::outcome::Ticket;
 use crate::outcome::{Error, Result};
@@ -39,14 +39,28 @@ impl ConsensusLog {
     /// Drops every slot below this one, durably. Each of them must be committed, and be in a
     /// snapshot that was read back: this call does not check snapshots.
     ///
-    /// Returns when the floor is durable. Space is reclaimed in the background, by whole segments.
+    /// Blocks until the floor is durable. Space is reclaimed in the background, by whole segments.
     /// To wait for it, call [`ConsensusLog::reclaim`].
     ///
     /// # Errors
     /// [`Error::Gap`] when a slot below is not committed; [`Error::ReadOnly`], [`Error::Closed`],
     /// [`Error::Log`].
-    pub fn truncate_before(&self, slot: u64) -> Result<()> {
-        self.raise_to(slot)?.wait()?;
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// log.truncate_before(Slot(1))?; // drops slot 0
+    /// assert_eq!(log.floor(), Some(Slot(0)));
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn truncate_before(&self, slot: Slot) -> Result<()> {
+        self.raise_to(slot.0)?.blocking_wait()?;
         self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.reclaim_soon();
         Ok(())
@@ -61,8 +75,8 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// As [`ConsensusLog::truncate_before`].
-    pub async fn truncate_before_async(&self, slot: u64) -> Result<()> {
-        self.raise_to(slot)?.await?;
+    pub async fn truncate_before_async(&self, slot: Slot) -> Result<()> {
+        self.raise_to(slot.0)?.await?;
         self.inner.count_durable(&crossbeam_epoch::pin());
         self.inner.reclaim_soon();
         Ok(())
@@ -71,18 +85,23 @@ impl ConsensusLog {
     fn raise_to(&self, slot: u64) -> Result<Ticket> {
         self.inner.count_durable(&crossbeam_epoch::pin());
         let next = self.inner.tracker.lock().decided();
-        if slot > next { Err(Error::Gap { slot: next }) } else { self.inner.raise(slot, slot) }
+        if slot > next {
+            Err(Error::Gap { slot: Slot(next) })
+        } else {
+            self.inner.raise(slot, slot)
+        }
     }
 
     /// Drops the entries accepted above a slot, durably: for protocols that overwrite a log's
     /// suffix, as Raft does. Promises stay. Never use it with Paxos: it forgets accepts.
+    /// Blocks until this is durable.
     ///
     /// # Errors
     /// [`Error::BelowFrontier`] when a slot above it is committed: nothing was dropped.
     /// [`Error::Truncated`] below the floor; [`Error::ReadOnly`], [`Error::Closed`],
     /// [`Error::Log`].
-    pub fn truncate_after(&self, slot: u64) -> Result<()> {
-        self.inner.cut(slot)?.wait()
+    pub fn truncate_after(&self, slot: Slot) -> Result<()> {
+        self.inner.cut(slot.0)?.blocking_wait()
     }
 
     /// As [`ConsensusLog::truncate_after`], waiting without blocking.
@@ -93,8 +112,8 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// As [`ConsensusLog::truncate_after`].
-    pub async fn truncate_after_async(&self, slot: u64) -> Result<()> {
-        self.inner.cut(slot)?.await
+    pub async fn truncate_after_async(&self, slot: Slot) -> Result<()> {
+        self.inner.cut(slot.0)?.await
     }
 }
 
@@ -108,11 +127,11 @@ impl Inner {
         let (next, highest) = self.tracker.lock().next_and_highest();
         let decided = next.checked_sub(1).max(highest);
         if let Some(committed) = decided.filter(|committed| *committed > slot) {
-            return Err(Error::BelowFrontier { committed });
+            return Err(Error::BelowFrontier { committed: Slot(committed) });
         }
         let start = self.start();
         if slot.checked_add(1).is_some_and(|first| first < start) {
-            return Err(Error::Truncated { floor: start - 1 });
+            return Err(Error::Truncated { floor: Slot(start - 1) });
         }
         let mut dropped = Vec::new();
         self.each_uncommitted(slot.saturating_add(1), &guard, |slot, resident| {

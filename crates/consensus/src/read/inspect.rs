@@ -5,16 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
-use esker_log::{ReadOnlyLog, Seq, Start, View};
+use esker_disk::{Disk, StdDisk};
+use esker_log::{ReadOnlyLog, ReadOptions, Seq, Start, View};
 
 use crate::base::ballot::Ballot;
+use crate::base::slot::Slot;
 use crate::component::{self, COMPONENT};
 use crate::outcome::{Error, Result};
 use crate::record::{Record, Root};
 
 /// The state of a slot, according to the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InspectSummary {
     /// The ballot of its value.
     pub ballot: Ballot,
@@ -26,42 +30,90 @@ pub struct InspectSummary {
     pub len: u64,
 }
 
-/// The state of a log, according to all its records.
+/// Records read, by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct RecordCounts {
+    /// Promises.
+    pub promises: u64,
+    /// Accepted values.
+    pub accepts: u64,
+    /// Commit markers, of one or more slots.
+    pub commits: u64,
+    /// Values that were stored as committed.
+    pub values: u64,
+    /// Raises of the floor and cuts of the suffix.
+    pub truncations: u64,
+    /// Pages and roots of checkpoints.
+    pub checkpoints: u64,
+}
+
+/// A record that is invalid, or that contradicts an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InvalidRecord {
+    /// The record.
+    pub seq: Seq,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+/// The state of a log, according to all its records; from [`inspect`].
 #[derive(Debug)]
 pub struct Inspection {
     /// The highest promised ballot.
     pub promised: Ballot,
     /// Slots up to this one were truncated.
-    pub floor: Option<u64>,
+    pub floor: Option<Slot>,
     /// Slots up to this one are committed.
-    pub frontier: Option<u64>,
+    pub frontier: Option<Slot>,
     /// The slots, in order. Memory use is proportional to their number.
-    pub slots: BTreeMap<u64, InspectSummary>,
-    /// Records read, by kind: promises, accepts, commits, values stored as committed, truncations
-    /// and states, checkpoint pages and roots.
-    pub records: [u64; 6],
-    /// Contradictions: the record, and what is wrong with it.
-    pub flaws: Vec<(Seq, &'static str)>,
+    pub slots: BTreeMap<Slot, InspectSummary>,
+    /// Records read, by kind.
+    pub records: RecordCounts,
+    /// Records that are invalid or contradict earlier ones: the first 1000 of them.
+    pub invalid_records: Vec<InvalidRecord>,
     /// Ranges of records that `repair` quarantined: the last record before the range, and the last
     /// one in it. A slot that is missing after such a range may have been in it.
     pub quarantined: Vec<(Seq, Seq)>,
     reader: ReadOnlyLog,
 }
 
-/// The most contradictions that are kept.
-const FLAWS: usize = 1000;
+/// The most invalid records that are kept.
+const INVALID_RECORDS: usize = 1000;
 
-/// Reads the durable records of the consensus log in `dir`, with or without a live writer.
+/// Reads the durable records of the consensus log in `dir`, with or without a live writer. Blocks
+/// until all are read.
 ///
 /// # Errors
 /// [`Error::Log`] if there is no log, if it is corrupt, or if it is a plain log or one of another
 /// component.
-pub fn inspect(
-    dir: impl AsRef<Path>,
-    options: impl Into<esker_log::ReadOptions>,
-) -> Result<Inspection> {
-    let options = options.into();
-    let dir = dir.as_ref();
+///
+/// # Examples
+/// ```
+/// use esker_consensus::{ConsensusLog, inspect};
+/// # use esker_consensus::{Ballot, Error, Slot};
+/// # fn main() -> Result<(), Error> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path().join("node-1");
+/// # let log = ConsensusLog::open(&dir)?;
+/// # log.learn(Slot(0), Ballot { number: 1, node: 7 }, b"layer on layer")?.blocking_wait()?;
+/// // `log` is open, and has one committed slot.
+/// let inspection = inspect(&dir)?;
+/// assert!(inspection.slots[&Slot(0)].committed && inspection.invalid_records.is_empty());
+/// # log.close()
+/// # }
+/// ```
+pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection> {
+    inspect_on(Arc::new(StdDisk::new()), dir)
+}
+
+/// As [`inspect`], for a log on `disk`.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspection> {
+    let (dir, options) = (dir.as_ref(), ReadOptions::on(disk));
     let found = match esker_log::component(dir, options.clone()) {
         // Corrupt app metadata are ignored, as opening does.
         Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
@@ -77,8 +129,8 @@ pub fn inspect(
         floor: None,
         frontier: None,
         slots: BTreeMap::new(),
-        records: [0; 6],
-        flaws: Vec::new(),
+        records: RecordCounts::default(),
+        invalid_records: Vec::new(),
         quarantined: Vec::new(),
         reader,
     };
@@ -86,7 +138,9 @@ pub fn inspect(
         // Neither app metadata nor records identify a consensus log: it is a plain log, maybe
         // empty.
         Err(Error::CorruptedRecord { .. }) => Err(component::plain(dir)),
-        Ok(()) if found.is_none() && inspection.records == [0; 6] => Err(component::plain(dir)),
+        Ok(()) if found.is_none() && inspection.records == RecordCounts::default() => {
+            Err(component::plain(dir))
+        }
         outcome => outcome.map(|()| inspection),
     }
 }
@@ -96,7 +150,7 @@ impl Inspection {
     ///
     /// # Errors
     /// [`Error::CorruptedEntry`].
-    pub fn value(&self, slot: u64) -> Result<Option<Value>> {
+    pub fn value(&self, slot: Slot) -> Result<Option<Value>> {
         let Some(summary) = self.slots.get(&slot) else { return Ok(None) };
         match self.reader.read(summary.offset) {
             Ok(view) => Ok(Some(Value(view))),
@@ -120,26 +174,26 @@ impl Inspection {
             for record in &batch {
                 match Record::decode(record.payload) {
                     Ok(decoded) => self.take(record.seq, &decoded, &mut start, &mut next),
-                    Err(what) if !ours && self.records == [0; 6] => {
-                        return Err(Error::CorruptedRecord { seq: record.seq.0, what });
+                    Err(what) if !ours && self.records == RecordCounts::default() => {
+                        return Err(Error::CorruptedRecord { seq: record.seq, what });
                     }
-                    Err(what) => self.report_flaw(record.seq, what),
+                    Err(what) => self.report_invalid(record.seq, what),
                 }
             }
         }
-        while self.slots.get(&next).is_some_and(|summary| summary.committed) {
+        while self.slots.get(&Slot(next)).is_some_and(|summary| summary.committed) {
             next += 1;
         }
-        self.floor = u64::checked_sub(start, 1);
-        self.frontier = u64::checked_sub(next, 1);
+        self.floor = u64::checked_sub(start, 1).map(Slot);
+        self.frontier = u64::checked_sub(next, 1).map(Slot);
         Ok(())
     }
 
     fn take(&mut self, seq: Seq, record: &Record<'_>, start: &mut u64, next: &mut u64) {
-        let kind = match *record {
+        match *record {
             Record::Promise { ballot } => {
                 self.promised = self.promised.max(ballot);
-                0
+                self.records.promises += 1;
             }
             Record::Accept { slot, ballot, value } => {
                 self.promised = self.promised.max(ballot);
@@ -149,33 +203,35 @@ impl Inspection {
                     offset: seq,
                     len: value.len() as u64,
                 };
-                if slot >= *start && self.slots.get(&slot).is_none_or(|known| !known.committed) {
-                    self.slots.insert(slot, summary);
+                let known = self.slots.get(&Slot(slot));
+                if slot >= *start && known.is_none_or(|known| !known.committed) {
+                    self.slots.insert(Slot(slot), summary);
                 }
-                1
+                self.records.accepts += 1;
             }
             Record::Commit { slots } => {
                 for (slot, ballot) in slots.iter().filter(|(slot, _)| *slot >= *start) {
                     let certain = self.certain();
-                    match self.slots.get_mut(&slot) {
+                    match self.slots.get_mut(&Slot(slot)) {
                         Some(known) if known.committed => {}
                         Some(known) if known.offset <= certain => {
-                            self.slots.remove(&slot);
+                            self.slots.remove(&Slot(slot));
                         }
                         Some(known) if known.ballot == ballot => known.committed = true,
                         Some(_) => {
-                            self.report_flaw(seq, "it commits another ballot than was accepted");
+                            self.report_invalid(seq, "it commits another ballot than was accepted");
                         }
                         // The accept was in a dropped prefix; its copy follows.
                         None => {}
                     }
                 }
-                2
+                self.records.commits += 1;
             }
             Record::Through { first, last } => {
                 let certain = self.certain();
+                let covered = Slot(first.max(*start))..=Slot(last.max(first));
                 let mut replaced = Vec::new();
-                for (slot, known) in self.slots.range_mut(first.max(*start)..=last.max(first)) {
+                for (slot, known) in self.slots.range_mut(covered) {
                     if known.committed || known.offset > certain {
                         known.committed = true;
                     } else {
@@ -185,7 +241,7 @@ impl Inspection {
                 for slot in replaced {
                     self.slots.remove(&slot);
                 }
-                2
+                self.records.commits += 1;
             }
             Record::Chosen { slot, ballot, value } => {
                 let summary = InspectSummary {
@@ -194,16 +250,16 @@ impl Inspection {
                     offset: seq,
                     len: value.len() as u64,
                 };
-                let other = self.slots.get(&slot).is_some_and(|known| {
+                let other = self.slots.get(&Slot(slot)).is_some_and(|known| {
                     known.committed && known.ballot == ballot && known.len != summary.len
                 });
                 if other {
-                    self.report_flaw(seq, "the slot was committed with another value");
+                    self.report_invalid(seq, "the slot was committed with another value");
                 }
                 if slot >= *start {
-                    self.slots.insert(slot, summary);
+                    self.slots.insert(Slot(slot), summary);
                 }
-                3
+                self.records.values += 1;
             }
             Record::State { promise, start: to, next: decided }
             | Record::Root { root: Root { promise, start: to, next: decided, .. }, .. } => {
@@ -211,17 +267,19 @@ impl Inspection {
                 *next = decided.max(*next);
                 if to > *start {
                     *start = to;
-                    self.slots = self.slots.split_off(&to);
+                    self.slots = self.slots.split_off(&Slot(to));
                 }
-                if matches!(record, Record::State { .. }) { 4 } else { 5 }
+                match record {
+                    Record::State { .. } => self.records.truncations += 1,
+                    _ => self.records.checkpoints += 1,
+                }
             }
             Record::Cut { above } => {
-                self.slots.retain(|slot, known| known.committed || *slot <= above);
-                4
+                self.slots.retain(|slot, known| known.committed || slot.0 <= above);
+                self.records.truncations += 1;
             }
-            Record::Page { .. } => 5,
-        };
-        self.records[kind] += 1;
+            Record::Page { .. } => self.records.checkpoints += 1,
+        }
     }
 
     /// The end of the last quarantined range. A quarantined record may have replaced a value up to
@@ -230,9 +288,9 @@ impl Inspection {
         self.quarantined.last().map_or(Seq(0), |(_, to)| *to)
     }
 
-    fn report_flaw(&mut self, seq: Seq, what: &'static str) {
-        if self.flaws.len() < FLAWS {
-            self.flaws.push((seq, what));
+    fn report_invalid(&mut self, seq: Seq, what: &'static str) {
+        if self.invalid_records.len() < INVALID_RECORDS {
+            self.invalid_records.push(InvalidRecord { seq, what });
         }
     }
 }

@@ -15,7 +15,7 @@ use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
 use crossbeam_epoch::Guard;
 use esker_log::{Seq, Start};
 
-use crate::base::slot::{SLOTS, number_of};
+use crate::base::slot::{SLOTS, Slot, number_of};
 use crate::index::page::State;
 use crate::memory::entry::Entry;
 use crate::memory::value_budget::charge;
@@ -30,7 +30,8 @@ const UNDER_ONE_GUARD: u64 = 1024;
 /// The marker of a value that is read back into memory.
 const LONG_AGO: u64 = 1;
 
-/// Options of an iteration.
+/// Options of an iteration. [`IterateOptions::default`] visits committed entries and fails at the
+/// first that cannot be read.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct IterateOptions {
@@ -38,6 +39,22 @@ pub struct IterateOptions {
     pub include_uncommitted: bool,
     /// Skip entries that cannot be read, and count and report them, instead of failing.
     pub skip_errors: bool,
+}
+
+impl IterateOptions {
+    /// Sets [`IterateOptions::include_uncommitted`].
+    #[must_use]
+    pub fn include_uncommitted(mut self, include_uncommitted: bool) -> Self {
+        self.include_uncommitted = include_uncommitted;
+        self
+    }
+
+    /// Sets [`IterateOptions::skip_errors`].
+    #[must_use]
+    pub fn skip_errors(mut self, skip_errors: bool) -> Self {
+        self.skip_errors = skip_errors;
+        self
+    }
 }
 
 /// The result of an iteration.
@@ -50,7 +67,7 @@ pub struct Iterated {
     /// index counts as one, under its first slot, because the content of its 4096 slots is unknown.
     pub unreadable: u64,
     /// The first 1024 of them, with the reason.
-    pub skipped: Vec<(u64, Error)>,
+    pub skipped: Vec<(Slot, Error)>,
     /// Whether the callback ended it.
     pub stopped: bool,
 }
@@ -64,6 +81,8 @@ impl ConsensusLog {
     /// Empty slots are skipped, truncated ones never are. A range without a start begins above the
     /// floor. A range that starts at or below the floor is refused.
     ///
+    /// Blocks while values are read that are not in memory.
+    ///
     /// Commits after the call are not visited: none above the highest slot that was committed at
     /// the call. A commit that fills a gap is visited only if its value was evicted from the cache
     /// before the iteration reached it.
@@ -75,9 +94,31 @@ impl ConsensusLog {
     /// [`install`](ConsensusLog::install) passes slots that are still to be visited: what was
     /// visited before is complete. The error of the first entry that cannot be read, unless
     /// `skip_errors` is set. [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// use std::ops::ControlFlow;
+    ///
+    /// use esker_consensus::IterateOptions;
+    ///
+    /// let mut values = Vec::new();
+    /// log.iterate(Slot(0).., IterateOptions::default(), |entry| {
+    ///     values.push(entry.value().to_vec());
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert_eq!(values, [b"layer on layer"]);
+    /// # log.close()
+    /// # }
+    /// ```
     pub fn iterate(
         &self,
-        range: impl RangeBounds<u64>,
+        range: impl RangeBounds<Slot>,
         options: IterateOptions,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<Iterated> {
@@ -118,7 +159,7 @@ impl ConsensusLog {
     /// As [`ConsensusLog::iterate`]: [`Error::Truncated`] for a slot at or below the floor.
     pub fn replay_from(
         &self,
-        slot: u64,
+        slot: Slot,
         visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<Iterated> {
         self.iterate(slot.., IterateOptions::default(), visit)
@@ -130,7 +171,7 @@ impl ConsensusLog {
     /// As [`ConsensusLog::iterate`].
     pub fn replay_range(
         &self,
-        range: RangeInclusive<u64>,
+        range: RangeInclusive<Slot>,
         visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Result<Iterated> {
         self.iterate(range, IterateOptions::default(), visit)
@@ -151,17 +192,17 @@ impl ConsensusLog {
     /// The range of slots that may have entries; `None` if there are none.
     fn bounds(
         &self,
-        range: &impl RangeBounds<u64>,
+        range: &impl RangeBounds<Slot>,
         uncommitted: bool,
     ) -> Result<Option<(u64, u64)>> {
         let first = match range.start_bound() {
-            Bound::Included(first) => Some(Some(*first)),
-            Bound::Excluded(before) => before.checked_add(1).map(Some),
+            Bound::Included(first) => Some(Some(first.0)),
+            Bound::Excluded(before) => before.0.checked_add(1).map(Some),
             Bound::Unbounded => Some(None),
         };
         let last = match range.end_bound() {
-            Bound::Included(last) => Some(*last),
-            Bound::Excluded(end) => end.checked_sub(1),
+            Bound::Included(last) => Some(last.0),
+            Bound::Excluded(end) => end.0.checked_sub(1),
             Bound::Unbounded => Some(u64::MAX),
         };
         let (Some(first), Some(last)) = (first, last) else { return Ok(None) };
@@ -169,7 +210,7 @@ impl ConsensusLog {
             return Ok(None);
         }
         // Fixed at the call, whatever is committed later.
-        let highest = self.committed_range().map(|range| range.highest);
+        let highest = self.committed_range().map(|range| range.highest.0);
         // Read after the range: if truncation dropped the highest slot, the floor shows it.
         let start = self.inner.start();
         if let Some(first) = first {

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Acquire;
 use crossbeam_epoch::Guard;
 use esker_log::Seq;
 
-use crate::base::slot::number_of;
-use crate::index::page::{Slot, State};
+use crate::base::slot::{Slot, number_of};
+use crate::index::page::{SlotCell, State};
 use crate::index::page_table::Found;
 use crate::memory::cell::Borrowed;
 use crate::memory::entry::Entry;
@@ -25,9 +25,24 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::SlotNotFound`], [`Error::Truncated`], [`Error::CorruptedEntry`], [`Error::Closed`],
     /// [`Error::Log`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// let guard = log.pin(); // for many reads
+    /// let entry = log.read(Slot(0), &guard)?;
+    /// assert!(entry.value() == b"layer on layer" && !entry.is_committed());
+    /// # log.close()
+    /// # }
+    /// ```
     #[inline]
-    pub fn read<'g>(&self, slot: u64, guard: &'g inner::Guard) -> Result<Entry<'g>> {
-        self.inner.read(slot, &guard.0)
+    pub fn read<'g>(&self, slot: Slot, guard: &'g inner::Guard) -> Result<Entry<'g>> {
+        self.inner.read(slot.0, &guard.0)
     }
 
     /// Returns the entry that is durably committed in a slot. It never changes, and is safe to
@@ -38,9 +53,23 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// [`Error::NotCommitted`] when the slot is only accepted; otherwise as [`ConsensusLog::read`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// let guard = log.pin(); // for many reads
+    /// assert_eq!(log.read_committed(Slot(0), &guard)?.value(), b"layer on layer");
+    /// # log.close()
+    /// # }
+    /// ```
     #[inline]
-    pub fn read_committed<'g>(&self, slot: u64, guard: &'g inner::Guard) -> Result<Entry<'g>> {
-        let entry = self.inner.read(slot, &guard.0)?;
+    pub fn read_committed<'g>(&self, slot: Slot, guard: &'g inner::Guard) -> Result<Entry<'g>> {
+        let entry = self.inner.read(slot.0, &guard.0)?;
         if entry.is_committed() { Ok(entry) } else { Err(Error::NotCommitted { slot }) }
     }
 
@@ -65,7 +94,7 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// As [`ConsensusLog::read`].
-    pub fn offset_of(&self, slot: u64) -> Result<Option<Seq>> {
+    pub fn offset_of(&self, Slot(slot): Slot) -> Result<Option<Seq>> {
         self.inner.refuse_if_closed()?;
         let guard = crossbeam_epoch::pin();
         let page = self.inner.page(number_of(slot), &guard)?;
@@ -83,7 +112,7 @@ impl ConsensusLog {
     /// [`Error::InvalidOffset`] if no durable entry is there; [`Error::Log`] for corruption.
     pub fn read_at(&self, offset: Seq) -> Result<Entry<'static>> {
         self.inner.refuse_if_closed()?;
-        let invalid = Error::InvalidOffset { offset: offset.0 };
+        let invalid = Error::InvalidOffset { offset };
         let view = match self.inner.log.read(offset) {
             Ok(view) => view,
             Err(esker_log::Error::NotFound { .. } | esker_log::Error::Trimmed { .. }) => {
@@ -104,7 +133,7 @@ impl Inner {
     /// Refuses a slot at or below the current floor.
     pub(crate) fn keeps(&self, slot: u64) -> Result<()> {
         match self.start() {
-            start if slot < start => Err(Error::Truncated { floor: start - 1 }),
+            start if slot < start => Err(Error::Truncated { floor: Slot(start - 1) }),
             _ => Ok(()),
         }
     }
@@ -112,14 +141,14 @@ impl Inner {
     /// The error for a slot without an entry.
     pub(crate) fn missing(&self, slot: u64) -> Error {
         match self.start() {
-            start if slot < start => Error::Truncated { floor: start - 1 },
+            start if slot < start => Error::Truncated { floor: Slot(start - 1) },
             // The slot may be among the quarantined records.
             _ => match *self.lost.lock() {
                 Some((from, to)) => {
                     let cause = esker_log::Error::Quarantined { from, to };
-                    Error::CorruptedEntry { slot, cause }
+                    Error::CorruptedEntry { slot: Slot(slot), cause }
                 }
-                None => Error::SlotNotFound { slot },
+                None => Error::SlotNotFound { slot: Slot(slot) },
             },
         }
     }
@@ -159,7 +188,7 @@ impl Inner {
     pub(crate) fn entry_at<'g>(
         &self,
         slot: u64,
-        place: &Slot,
+        place: &SlotCell,
         guard: &'g Guard,
     ) -> Result<Entry<'g>> {
         let mut last = None;
@@ -193,14 +222,17 @@ impl Inner {
         let view = match self.log.read(seq) {
             Ok(view) => view,
             Err(esker_log::Error::Closed) => return Err(Error::Closed),
-            Err(cause) => return Err(Error::CorruptedEntry { slot, cause }),
+            Err(cause) => return Err(Error::CorruptedEntry { slot: Slot(slot), cause }),
         };
         match Record::decode(&view) {
             Ok(
                 Record::Accept { slot: found, ballot, .. }
                 | Record::Chosen { slot: found, ballot, .. },
             ) if found == slot => Ok(Entry::stored(slot, ballot, view, committed)),
-            _ => Err(Error::CorruptedRecord { seq, what: "it does not hold the slot's value" }),
+            _ => Err(Error::CorruptedRecord {
+                seq: Seq(seq),
+                what: "it does not hold the slot's value",
+            }),
         }
     }
 }

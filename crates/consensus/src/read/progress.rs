@@ -1,5 +1,6 @@
 //! How far the log is decided, and what it retains.
 
+use crate::base::slot::Slot;
 use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::ConsensusLog;
 
@@ -13,13 +14,13 @@ impl ConsensusLog {
 
     /// The frontier: this slot and every one below it is durably committed, or was truncated.
     /// `None` if the first slot is not.
-    pub fn frontier(&self) -> Option<u64> {
-        self.inner.frontier()
+    pub fn frontier(&self) -> Option<Slot> {
+        self.inner.frontier().map(Slot)
     }
 
     /// Slots up to this one were durably truncated. `None` when none was.
-    pub fn floor(&self) -> Option<u64> {
+    pub fn floor(&self) -> Option<Slot> {
         self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.tracker.lock().kept().checked_sub(1)
+        self.inner.tracker.lock().kept().checked_sub(1).map(Slot)
     }
 }

@@ -3,6 +3,7 @@
 use esker_log::reclaim::Reclaimed;
 
 use crate::base::ballot::Ballot;
+use crate::base::slot::Slot;
 use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::ConsensusLog;
 
@@ -13,15 +14,16 @@ pub struct Stats {
     /// The highest promised ballot.
     pub promised: Ballot,
     /// Slots up to this one were truncated.
-    pub floor: Option<u64>,
+    pub floor: Option<Slot>,
     /// Slots up to this one are durably committed.
-    pub frontier: Option<u64>,
+    pub frontier: Option<Slot>,
     /// The durably committed slots.
     pub committed: Option<CommittedRange>,
     /// Commits whose markers are not durable yet.
     pub committing: usize,
-    /// Commits that were pending when the call began, before it counted the durable ones.
-    pub unsettled: usize,
+    /// Commits that were not counted yet in `frontier` and `committed` when the call began. The
+    /// call counts those that are durable.
+    pub uncounted: usize,
     /// Slots that are accepted and not committed.
     pub uncommitted: u64,
     /// Bytes in use in the mutable region; a small value is charged 64.
@@ -52,18 +54,18 @@ impl ConsensusLog {
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
         let guard = crossbeam_epoch::pin();
-        let unsettled = inner.tracker.lock().pending();
+        let uncounted = inner.tracker.lock().pending();
         inner.count_durable(&guard);
         let pages = inner.index.in_memory(&guard);
         let promised = inner.locks.promised();
         let tracker = inner.tracker.lock();
         Stats {
             promised,
-            floor: tracker.kept().checked_sub(1),
-            frontier: tracker.next().checked_sub(1),
+            floor: tracker.kept().checked_sub(1).map(Slot),
+            frontier: tracker.next().checked_sub(1).map(Slot),
             committed: tracker.range(),
             committing: tracker.pending(),
-            unsettled,
+            uncounted,
             uncommitted: pages.iter().map(|page| page.open.get()).sum(),
             mutable_used: inner.budget.used(),
             mutable_free: inner.budget.size().saturating_sub(inner.budget.used()),

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
 use crate::state::inner::{ConsensusLog, Inner};
 
@@ -15,15 +16,33 @@ use crate::state::inner::{ConsensusLog, Inner};
 #[derive(Debug)]
 pub struct Watch {
     inner: Arc<Inner>,
-    seen: Option<u64>,
+    seen: Option<Slot>,
 }
 
 impl ConsensusLog {
     /// Returns a watch that follows the frontier from its current value on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// use std::time::Duration;
+    ///
+    /// let mut watch = log.watch();
+    /// log.learn(Slot(0), ballot, b"layer on layer")?;
+    /// // Or `watch.changed().await`.
+    /// let frontier = watch.blocking_changed_timeout(Duration::from_secs(60))?;
+    /// assert_eq!(frontier, Some(Slot(0)));
+    /// # log.close()
+    /// # }
+    /// ```
     pub fn watch(&self) -> Watch {
         let inner = Arc::clone(&self.inner);
         inner.waiting.count.fetch_add(1, SeqCst);
-        let seen = inner.frontier();
+        let seen = inner.frontier().map(Slot);
         Watch { inner, seen }
     }
 }
@@ -36,7 +55,7 @@ impl Drop for Watch {
 
 impl Watch {
     /// The last frontier that this watch returned, or the one at its start.
-    pub fn seen(&self) -> Option<u64> {
+    pub fn seen(&self) -> Option<Slot> {
         self.seen
     }
 
@@ -47,15 +66,15 @@ impl Watch {
     ///
     /// # Errors
     /// [`Error::Closed`], and [`Error::Log`] when the log failed: the frontier does not move again.
-    pub async fn changed(&mut self) -> Result<u64> {
+    pub async fn changed(&mut self) -> Result<Slot> {
         loop {
             let durable = self.inner.log.durable().0;
             // Markers become durable without any action of this crate.
             let mut moves = pin!(self.inner.log.wait_durable(durable.saturating_add(1)));
             let outcome = poll_fn(|cx| {
                 self.inner.waiting.register(cx.waker());
-                if let Some(frontier) = self.inner.frontier().filter(|now| Some(*now) != self.seen)
-                {
+                let frontier = self.inner.frontier().map(Slot);
+                if let Some(frontier) = frontier.filter(|now| Some(*now) != self.seen) {
                     return Poll::Ready(Ok(Some(frontier)));
                 }
                 if let Err(closed) = self.inner.refuse_if_closed() {
@@ -74,12 +93,27 @@ impl Watch {
         }
     }
 
-    /// As [`Watch::changed`], blocking; `None` after the timeout.
+    /// As [`Watch::changed`], but blocks.
     ///
     /// # Errors
     /// As [`Watch::changed`].
-    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Option<u64>> {
-        let deadline = Instant::now().checked_add(timeout);
+    pub fn blocking_changed(&mut self) -> Result<Slot> {
+        loop {
+            if let Some(frontier) = self.block(None)? {
+                return Ok(frontier);
+            }
+        }
+    }
+
+    /// As [`Watch::changed`], but blocks for at most `timeout`, and then returns `None`.
+    ///
+    /// # Errors
+    /// As [`Watch::changed`].
+    pub fn blocking_changed_timeout(&mut self, timeout: Duration) -> Result<Option<Slot>> {
+        self.block(Instant::now().checked_add(timeout))
+    }
+
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Option<Slot>> {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut changed = pin!(self.changed());
         loop {

@@ -137,7 +137,11 @@ impl Background {
             Ok(Err(_)) if self.is_stopping() => {}
             Ok(Err(error)) => {
                 self.failures.fetch_add(1, Relaxed);
-                tracing::warn!(%error, ?job, "background job failed");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    ?job,
+                    "background job failed"
+                );
             }
             Err(_) => {
                 self.failures.fetch_add(1, Relaxed);

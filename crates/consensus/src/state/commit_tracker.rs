@@ -5,13 +5,15 @@
 
 use std::collections::VecDeque;
 
+use crate::base::slot::Slot;
+
 /// The committed slots, with or without gaps between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommittedRange {
     /// The lowest committed slot.
-    pub lowest: u64,
+    pub lowest: Slot,
     /// The highest committed slot.
-    pub highest: u64,
+    pub highest: Slot,
     /// The number of committed slots.
     pub count: u64,
 }
@@ -130,7 +132,7 @@ impl CommitTracker {
 
     pub(crate) fn next_and_highest(&self) -> (u64, Option<u64>) {
         let pending = self.pending.iter().map(|(_, slot, _)| *slot);
-        (self.decided(), pending.chain(self.range.map(|range| range.highest)).max())
+        (self.decided(), pending.chain(self.range.map(|range| range.highest.0)).max())
     }
 
     pub(crate) fn range(&self) -> Option<CommittedRange> {
@@ -155,7 +157,7 @@ impl CommitTracker {
         let gone = gone.saturating_sub((before - self.pending.len()) as u64);
         self.range = match (self.range, lowest) {
             (Some(range), Some(lowest)) if range.count > gone => {
-                Some(CommittedRange { lowest, count: range.count - gone, ..range })
+                Some(CommittedRange { lowest: Slot(lowest), count: range.count - gone, ..range })
             }
             _ => None,
         };
@@ -177,6 +179,7 @@ impl CommitTracker {
 }
 
 fn with(range: Option<CommittedRange>, slot: u64) -> CommittedRange {
+    let slot = Slot(slot);
     match range {
         None => CommittedRange { lowest: slot, highest: slot, count: 1 },
         Some(range) => CommittedRange {

@@ -71,7 +71,10 @@ impl Inner {
                 Ok(Some(page)) => page,
                 Ok(None) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "failed to advance the frontier");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "failed to advance the frontier"
+                    );
                     tracker.stuck = true;
                     return;
                 }

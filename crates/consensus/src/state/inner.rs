@@ -9,7 +9,7 @@ use std::sync::atomic::{
 use esker_log::{Log, Seq};
 use parking_lot::Mutex;
 
-use crate::base::slot::number_of;
+use crate::base::slot::{SLOTS, Slot, number_of};
 use crate::index::page::Page;
 use crate::index::page_table::{Found, Index};
 use crate::index::slot_locks::{PromiseState, SlotLocks};
@@ -28,6 +28,43 @@ use crate::state::waiting::FrontierWaiters;
 ///
 /// Dropping the last handle closes the log, and blocks meanwhile. Call [`ConsensusLog::close`] to
 /// learn whether closing succeeded.
+///
+/// # Blocking
+/// Tickets are futures. A method of a ticket or a watch that is named `blocking_` blocks instead.
+/// In async code:
+///
+/// - [`promise`], [`accept`], [`accept_batch`], [`commit`], [`commit_batch`], [`commit_through`]
+///   and [`learn`]: call them, and await the ticket. The call itself blocks only while the staging
+///   memory of the underlying log is full, until a commit ends, and while an index page that is not
+///   in memory is read.
+/// - [`accept_timeout`] blocks. Call `accept`; after [`BufferFull`], wait for a commit and retry.
+/// - [`truncate_before`], [`truncate_after`] and [`install`] block. Call the variants named
+///   `_async`.
+/// - [`read`] and [`read_committed`] block only to read a value that is not in memory.
+/// - [`open`], iterations and replays, [`for_each`] over a promise's answer, [`checkpoint`],
+///   [`reclaim`], [`close`] and [`inspect`] block on the disk. Run them where blocking is allowed,
+///   for example in `spawn_blocking`.
+///
+/// [`promise`]: Self::promise
+/// [`accept`]: Self::accept
+/// [`accept_batch`]: Self::accept_batch
+/// [`accept_timeout`]: Self::accept_timeout
+/// [`commit`]: Self::commit
+/// [`commit_batch`]: Self::commit_batch
+/// [`commit_through`]: Self::commit_through
+/// [`learn`]: Self::learn
+/// [`BufferFull`]: crate::Error::BufferFull
+/// [`truncate_before`]: Self::truncate_before
+/// [`truncate_after`]: Self::truncate_after
+/// [`install`]: Self::install
+/// [`read`]: Self::read
+/// [`read_committed`]: Self::read_committed
+/// [`open`]: Self::open
+/// [`for_each`]: crate::Promised::for_each
+/// [`checkpoint`]: Self::checkpoint
+/// [`reclaim`]: Self::reclaim
+/// [`close`]: Self::close
+/// [`inspect`]: crate::inspect()
 #[derive(Debug, Clone)]
 pub struct ConsensusLog {
     pub(crate) inner: Arc<Inner>,
@@ -83,6 +120,11 @@ impl ConsensusLog {
     /// not change. Memory that is replaced meanwhile is kept until the guard is dropped.
     pub fn pin(&self) -> Guard {
         Guard(crossbeam_epoch::pin())
+    }
+
+    /// The options that the log was opened with.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
     }
 }
 
@@ -159,10 +201,14 @@ impl Inner {
     pub(crate) fn in_range(&self, slot: u64) -> Result<()> {
         let start = self.start();
         if slot < start {
-            return Err(Error::Truncated { floor: start - 1 });
+            return Err(Error::Truncated { floor: Slot(start - 1) });
         }
         let limit = Index::limit(start);
-        if slot >= limit { Err(Error::SlotOutOfRange { slot, limit }) } else { Ok(()) }
+        if slot >= limit {
+            Err(Error::SlotOutOfRange { slot: Slot(slot), limit: Slot(limit) })
+        } else {
+            Ok(())
+        }
     }
 
     /// Converts an error of the underlying log. A failed write puts this log into the failed state.
@@ -268,9 +314,12 @@ impl Inner {
         seq: u64,
         make: impl FnOnce(u16, Words<'_>) -> Option<T>,
     ) -> Result<T> {
-        let nonsense = |what| Error::CorruptedRecord { seq, what };
-        let slot = number * crate::base::slot::SLOTS as u64;
-        let view = self.log.read(seq).map_err(|cause| Error::CorruptedEntry { slot, cause })?;
+        let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
+        let slot = number * SLOTS as u64;
+        let view = self
+            .log
+            .read(seq)
+            .map_err(|cause| Error::CorruptedEntry { slot: Slot(slot), cause })?;
         match Record::decode(&view).map_err(nonsense)? {
             Record::Page { number: found, first, words } if found == number => {
                 make(first, words).ok_or(nonsense("a slot of the page cannot be"))
@@ -290,7 +339,9 @@ impl Inner {
             return Ok(page);
         }
         let limit = Index::limit(self.start());
-        self.index.make(number, guard).ok_or(Error::SlotOutOfRange { slot, limit })
+        self.index
+            .make(number, guard)
+            .ok_or(Error::SlotOutOfRange { slot: Slot(slot), limit: Slot(limit) })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use esker_consensus::{ConsensusLog, Error, Mode, Options};
+use esker_consensus::{ConsensusLog, Error, Mode, Options, Slot, SnapshotBounds};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 
@@ -30,11 +30,11 @@ fn accepts_go_on_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Sync) 
     let mut options = Options::on(Arc::new(disk.clone()));
     options.checkpoint_every = 1024;
     options.dsync = false;
-    let log = ConsensusLog::open(DIR, options).unwrap();
+    let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
     for slot in 0..500 {
-        drop(log.accept(slot, LOW, b"value").unwrap());
+        drop(log.accept(Slot(slot), LOW, b"value").unwrap());
     }
-    log.commit_through(400).unwrap().wait().unwrap();
+    log.commit_through(Slot(400)).unwrap().blocking_wait().unwrap();
     let gate = Gate::new();
     disk.inject(Fault::on(Op::Sync, Effect::Block(gate.clone())).path(".seg"));
     std::thread::scope(|threads| {
@@ -44,14 +44,14 @@ fn accepts_go_on_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Sync) 
         let log = &log;
         threads.spawn(move || {
             let tickets: Vec<_> =
-                (1000..2000).map(|slot| log.accept(slot, LOW, b"beside").unwrap()).collect();
+                (1000..2000).map(|slot| log.accept(Slot(slot), LOW, b"beside").unwrap()).collect();
             done.send(tickets).unwrap();
         });
         let tickets = ended.recv_timeout(Duration::from_secs(30));
         gate.open();
         assert!(blocked, "{what} waits for no sync");
         let tickets = tickets.unwrap_or_else(|_| panic!("accepts wait for the sync of {what}"));
-        tickets.into_iter().for_each(|ticket| ticket.wait().unwrap());
+        tickets.into_iter().for_each(|ticket| ticket.blocking_wait().unwrap());
     });
     log.close().unwrap();
 }
@@ -59,9 +59,11 @@ fn accepts_go_on_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Sync) 
 /// Guards against a sync under the locks of all slots, which every accept then waits for.
 #[test]
 fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
-    accepts_go_on_beside("truncate_after", |log| log.truncate_after(450).unwrap());
-    accepts_go_on_beside("truncate_before", |log| log.truncate_before(300).unwrap());
-    accepts_go_on_beside("install", |log| log.install(450, 600).unwrap());
+    accepts_go_on_beside("truncate_after", |log| log.truncate_after(Slot(450)).unwrap());
+    accepts_go_on_beside("truncate_before", |log| log.truncate_before(Slot(300)).unwrap());
+    accepts_go_on_beside("install", |log| {
+        log.install(SnapshotBounds { floor: Slot(450), frontier: Slot(600) }).unwrap()
+    });
     accepts_go_on_beside("checkpoint", |log| log.checkpoint().unwrap());
 }
 
@@ -70,7 +72,7 @@ fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
 #[test]
 fn accepts_never_wait_for_an_automatic_checkpoint() {
     accepts_go_on_beside("a lonely accept", |log| {
-        log.accept(5000, LOW, b"value").unwrap().wait().unwrap();
+        log.accept(Slot(5000), LOW, b"value").unwrap().blocking_wait().unwrap();
     });
 }
 
@@ -80,25 +82,30 @@ fn floor_and_frontier_show_when_they_are_durable() {
         let s = log(mode);
         let same = s.log.clone();
         fill(&s, 0..20);
-        let mut first = pin!(same.install_async(30, 40));
+        let mut first =
+            pin!(same.install_async(SnapshotBounds { floor: Slot(30), frontier: Slot(40) }));
         assert!(poll(first.as_mut()).is_pending());
-        assert_eq!((s.log.floor(), s.log.frontier()), (None, Some(19)));
+        assert_eq!((s.log.floor(), s.log.frontier()), (None, Some(Slot(19))));
         assert_eq!(s.log.stats().floor, None);
         // Those who decide go by it: their records come after its record.
         for slot in [5, 30] {
-            let refused = s.log.accept(slot, HIGH, b"late");
-            assert!(matches!(refused, Err(Error::Truncated { floor: 30 })), "{refused:?}");
+            let refused = s.log.accept(Slot(slot), HIGH, b"late");
+            assert!(matches!(refused, Err(Error::Truncated { floor: Slot(30) })), "{refused:?}");
         }
-        assert!(matches!(s.log.truncate_after(35), Err(Error::BelowFrontier { committed: 40 })));
+        assert!(matches!(
+            s.log.truncate_after(Slot(35)),
+            Err(Error::BelowFrontier { committed: Slot(40) })
+        ));
         // Whoever asks for the same waits for the same record.
-        let mut second = pin!(same.install_async(30, 40));
+        let mut second =
+            pin!(same.install_async(SnapshotBounds { floor: Slot(30), frontier: Slot(40) }));
         assert!(poll(second.as_mut()).is_pending());
         s.engine.run();
         assert!(matches!(poll(second), Poll::Ready(Ok(()))));
         assert!(matches!(poll(first), Poll::Ready(Ok(()))));
-        assert_eq!((s.log.floor(), s.log.frontier()), (Some(30), Some(40)));
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(30)), Some(Slot(40))));
         let s = s.kill(mode);
-        assert_eq!((s.log.floor(), s.log.frontier()), (Some(30), Some(40)));
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(30)), Some(Slot(40))));
     }
 }
 
@@ -108,7 +115,7 @@ fn floor_and_frontier_show_when_they_are_durable() {
 fn floor_that_is_not_durable_is_lost_in_a_power_cut() {
     let s = log(Mode::Durable);
     fill(&s, 0..20);
-    let mut raised = pin!(s.log.truncate_before_async(10));
+    let mut raised = pin!(s.log.truncate_before_async(Slot(10)));
     assert!(poll(raised.as_mut()).is_pending());
     assert_eq!((s.log.floor(), s.committed_slots()), (None, (10..20).collect()));
     s.disk.power_cut(esker_disk::sim::Persist::Nothing);
@@ -123,11 +130,11 @@ fn every_truncation_call_waits_and_a_dropped_future_undoes_nothing() {
     fill(&s, 0..5);
     (5..9).for_each(|slot| s.accept(slot, LOW, b"old term"));
     {
-        let mut dropped = pin!(s.log.truncate_after_async(5));
+        let mut dropped = pin!(s.log.truncate_after_async(Slot(5)));
         assert!(poll(dropped.as_mut()).is_pending());
     }
     let same = s.log.clone();
-    let mut again = pin!(same.truncate_after_async(5));
+    let mut again = pin!(same.truncate_after_async(Slot(5)));
     assert!(poll(again.as_mut()).is_pending(), "what it reports is not durable yet");
     // Behind the cut, under a ballot that the slot had before.
     s.accept(7, LOW, b"new term");

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options};
+use esker_consensus::{
+    Ballot, ConsensusLog, Error, IterateOptions, Mode, Options, Slot, SnapshotBounds,
+};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
 
@@ -20,7 +22,7 @@ fn log(mode: Mode, change: impl FnOnce(&mut Options)) -> (ConsensusLog, SimDisk)
     options.segment_size = 64 << 10;
     options.checkpoint_every = 1024;
     change(&mut options);
-    (ConsensusLog::open(DIR, options).unwrap(), disk)
+    (ConsensusLog::builder(DIR).options(options).open().unwrap(), disk)
 }
 
 /// A value that tells its slot and ballot, and whether it is whole.
@@ -32,7 +34,7 @@ fn value(slot: u64, ballot: Ballot) -> Vec<u8> {
 }
 
 fn whole(entry: &esker_consensus::Entry<'_>) {
-    assert_eq!(entry.value(), value(entry.slot(), entry.ballot()), "slot {}", entry.slot());
+    assert_eq!(entry.value(), value(entry.slot().0, entry.ballot()), "slot {}", entry.slot());
 }
 
 /// Writers, readers, scans, checkpoints and truncation, while the table grows, values leave the
@@ -57,9 +59,12 @@ fn every_operation_at_once() {
                             let slot = n * WRITERS + writer;
                             let value = value(slot, LOW);
                             let wait = Duration::from_secs(60);
-                            log.accept_timeout(slot, LOW, &value, wait).unwrap().wait().unwrap();
-                            whole(&log.read(slot, &log.pin()).unwrap());
-                            log.commit(slot, LOW).unwrap().wait().unwrap();
+                            log.accept_timeout(Slot(slot), LOW, &value, wait)
+                                .unwrap()
+                                .blocking_wait()
+                                .unwrap();
+                            whole(&log.read(Slot(slot), &log.pin()).unwrap());
+                            log.commit(Slot(slot), LOW).unwrap().blocking_wait().unwrap();
                             committed.fetch_add(1, SeqCst);
                         }
                     })
@@ -70,9 +75,9 @@ fn every_operation_at_once() {
                     while !over.load(SeqCst) {
                         let guard = log.pin();
                         log.scan_uncommitted(&guard).unwrap().iter().for_each(whole);
-                        let start = log.floor().map_or(0, |floor| floor + 1);
+                        let start = log.floor().map_or(0, |floor| floor.0 + 1);
                         for slot in start..start + 64 {
-                            match log.read_committed(slot, &guard) {
+                            match log.read_committed(Slot(slot), &guard) {
                                 Ok(entry) => whole(&entry),
                                 Err(
                                     Error::SlotNotFound { .. }
@@ -95,8 +100,8 @@ fn every_operation_at_once() {
                     })
                     .unwrap();
                     log.checkpoint().unwrap();
-                    if let Some(frontier) = log.frontier() {
-                        log.truncate_before(frontier / 2).unwrap();
+                    if let Some(Slot(frontier)) = log.frontier() {
+                        log.truncate_before(Slot(frontier / 2)).unwrap();
                     }
                 }
             });
@@ -106,12 +111,12 @@ fn every_operation_at_once() {
             ended.into_iter().for_each(|writer| writer.unwrap());
         });
         assert_eq!(committed.load(SeqCst), WRITERS * EACH);
-        assert_eq!(log.frontier(), Some(WRITERS * EACH - 1));
+        assert_eq!(log.frontier(), Some(Slot(WRITERS * EACH - 1)));
         assert_eq!(log.stats().mutable_used, 0);
-        let floor = log.floor().map_or(0, |floor| floor + 1);
+        let floor = log.floor().map_or(0, |floor| floor.0 + 1);
         let guard = log.pin();
         for slot in floor..WRITERS * EACH {
-            whole(&log.read_committed(slot, &guard).unwrap());
+            whole(&log.read_committed(Slot(slot), &guard).unwrap());
         }
         log.close().unwrap();
     }
@@ -131,16 +136,21 @@ fn accepts_commits_and_reads_by_many_threads() {
                 running.into_iter().for_each(|thread| thread.join().unwrap());
             });
         };
-        ten(&|slot| log.accept(slot, LOW, &value(slot, LOW)).unwrap().wait().unwrap());
+        ten(&|slot| {
+            log.accept(Slot(slot), LOW, &value(slot, LOW)).unwrap().blocking_wait().unwrap()
+        });
         assert_eq!(log.stats().uncommitted, 1000);
-        ten(&|slot| log.commit(slot, LOW).unwrap().wait().unwrap());
-        assert_eq!((log.frontier(), log.stats().mutable_used), (Some(999), 0));
+        ten(&|slot| log.commit(Slot(slot), LOW).unwrap().blocking_wait().unwrap());
+        assert_eq!((log.frontier(), log.stats().mutable_used), (Some(Slot(999)), 0));
         std::thread::scope(|threads| {
             for reader in 0..20 {
                 threads.spawn(move || {
                     let guard = log.pin();
                     for n in 0..100 {
-                        whole(&log.read_committed((reader * 50 + n * 7) % 1000, &guard).unwrap());
+                        whole(
+                            &log.read_committed(Slot((reader * 50 + n * 7) % 1000), &guard)
+                                .unwrap(),
+                        );
                     }
                 });
             }
@@ -166,8 +176,11 @@ fn checkpoints_and_writers_do_not_starve_each_other() {
                     let log = &log;
                     threads.spawn(move || {
                         for slot in (0..400).map(|n| n * 4 + writer) {
-                            log.accept(slot, LOW, &value(slot, LOW)).unwrap().wait().unwrap();
-                            log.commit(slot, LOW).unwrap().wait().unwrap();
+                            log.accept(Slot(slot), LOW, &value(slot, LOW))
+                                .unwrap()
+                                .blocking_wait()
+                                .unwrap();
+                            log.commit(Slot(slot), LOW).unwrap().blocking_wait().unwrap();
                         }
                     })
                 })
@@ -179,10 +192,10 @@ fn checkpoints_and_writers_do_not_starve_each_other() {
         drop(log);
         let mut options = Options::on(Arc::new(disk));
         options.mode = mode;
-        let log = ConsensusLog::open(DIR, options).unwrap();
+        let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
         assert_eq!(log.committed_range().map(|range| range.count), Some(1600));
         let guard = log.pin();
-        (0..1600).for_each(|slot| whole(&log.read_committed(slot, &guard).unwrap()));
+        (0..1600).for_each(|slot| whole(&log.read_committed(Slot(slot), &guard).unwrap()));
     }
 }
 
@@ -192,7 +205,7 @@ fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
     for mode in MODES {
         let (log, _disk) = log(mode, |_| {});
         for slot in 0..200 {
-            log.accept(slot, LOW, &value(slot, LOW)).unwrap().wait().unwrap();
+            log.accept(Slot(slot), LOW, &value(slot, LOW)).unwrap().blocking_wait().unwrap();
         }
         let barrier = Barrier::new(2);
         let (won, lost) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -200,9 +213,9 @@ fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
             threads.spawn(|| {
                 barrier.wait();
                 for slot in 0..200 {
-                    match log.commit(slot, LOW) {
+                    match log.commit(Slot(slot), LOW) {
                         Ok(ticket) => {
-                            ticket.wait().unwrap();
+                            ticket.blocking_wait().unwrap();
                             won.fetch_add(1, SeqCst);
                         }
                         Err(Error::BallotMismatch { accepted, .. }) => {
@@ -215,8 +228,8 @@ fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
             });
             barrier.wait();
             for slot in (0..200).rev() {
-                match log.accept(slot, HIGH, &value(slot, HIGH)) {
-                    Ok(ticket) => ticket.wait().unwrap(),
+                match log.accept(Slot(slot), HIGH, &value(slot, HIGH)) {
+                    Ok(ticket) => ticket.blocking_wait().unwrap(),
                     Err(Error::AlreadyCommitted { entry }) => {
                         assert_eq!(entry.ballot(), LOW);
                         whole(&entry);
@@ -228,7 +241,7 @@ fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
         assert_eq!(won.load(SeqCst) + lost.load(SeqCst), 200);
         assert_eq!(log.committed_range().map_or(0, |range| range.count), won.load(SeqCst));
         let mut seen = 0;
-        log.replay_from(0, |entry| {
+        log.replay_from(Slot(0), |entry| {
             whole(entry);
             assert_eq!(entry.ballot(), LOW);
             seen += 1;
@@ -245,16 +258,16 @@ fn readers_outlive_the_log() {
     for mode in MODES {
         let (log, _disk) = log(mode, |options| options.cache_size = 4 << 10);
         for slot in 0..500 {
-            log.accept(slot, LOW, &value(slot, LOW)).unwrap().wait().unwrap();
-            log.commit(slot, LOW).unwrap().wait().unwrap();
+            log.accept(Slot(slot), LOW, &value(slot, LOW)).unwrap().blocking_wait().unwrap();
+            log.commit(Slot(slot), LOW).unwrap().blocking_wait().unwrap();
         }
         let guard = log.pin();
-        let last = log.read_committed(499, &guard).unwrap();
-        let first = log.read_committed(0, &guard).unwrap();
+        let last = log.read_committed(Slot(499), &guard).unwrap();
+        let first = log.read_committed(Slot(0), &guard).unwrap();
         std::thread::scope(|threads| {
             let reader = threads.spawn(|| {
                 for slot in (0..500).cycle() {
-                    match log.read_committed(slot, &log.pin()) {
+                    match log.read_committed(Slot(slot), &log.pin()) {
                         Ok(entry) => whole(&entry),
                         Err(Error::Closed) => return,
                         Err(error) => panic!("{error:?}"),
@@ -275,20 +288,25 @@ fn watch_reports_the_frontier() {
     for mode in MODES {
         let (log, _disk) = log(mode, |_| {});
         let mut watch = log.watch();
-        assert_eq!(watch.wait_timeout(Duration::ZERO).unwrap(), None);
-        log.accept(1, LOW, b"ahead").unwrap().wait().unwrap();
-        log.commit(1, LOW).unwrap().wait().unwrap();
-        assert_eq!(watch.wait_timeout(Duration::ZERO).unwrap(), None, "a gap is before it");
+        assert_eq!(watch.blocking_changed_timeout(Duration::ZERO).unwrap(), None);
+        log.accept(Slot(1), LOW, b"ahead").unwrap().blocking_wait().unwrap();
+        log.commit(Slot(1), LOW).unwrap().blocking_wait().unwrap();
+        assert_eq!(
+            watch.blocking_changed_timeout(Duration::ZERO).unwrap(),
+            None,
+            "a gap is before it"
+        );
         std::thread::scope(|threads| {
-            let watcher = threads.spawn(|| watch.wait_timeout(Duration::from_secs(60)).unwrap());
-            log.accept(0, LOW, b"first").unwrap().wait().unwrap();
-            log.commit(0, LOW).unwrap().wait().unwrap();
-            assert_eq!(watcher.join().unwrap(), Some(1));
+            let watcher =
+                threads.spawn(|| watch.blocking_changed_timeout(Duration::from_secs(60)).unwrap());
+            log.accept(Slot(0), LOW, b"first").unwrap().blocking_wait().unwrap();
+            log.commit(Slot(0), LOW).unwrap().blocking_wait().unwrap();
+            assert_eq!(watcher.join().unwrap(), Some(Slot(1)));
         });
-        log.install(9, 9).unwrap();
-        assert_eq!(watch.wait_timeout(Duration::from_secs(60)).unwrap(), Some(9));
+        log.install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) }).unwrap();
+        assert_eq!(watch.blocking_changed_timeout(Duration::from_secs(60)).unwrap(), Some(Slot(9)));
         std::thread::scope(|threads| {
-            let watcher = threads.spawn(|| watch.wait_timeout(Duration::from_secs(60)));
+            let watcher = threads.spawn(|| watch.blocking_changed());
             log.close().unwrap();
             assert!(matches!(watcher.join().unwrap(), Err(Error::Closed)));
         });
@@ -302,10 +320,10 @@ fn readers_run_on_while_the_disk_is_full() {
     for mode in MODES {
         let (log, disk) = log(mode, |options| options.cache_size = 8 << 10);
         let write = |slot| {
-            log.accept(slot, LOW, &value(slot, LOW))?.wait()?;
-            log.commit(slot, LOW)?.wait()
+            log.accept(slot, LOW, &value(slot.0, LOW))?.blocking_wait()?;
+            log.commit(slot, LOW)?.blocking_wait()
         };
-        (0..SLOTS).for_each(|slot| write(slot).unwrap());
+        (0..SLOTS).for_each(|slot| write(Slot(slot)).unwrap());
         let (over, passes) = (AtomicBool::new(false), AtomicU64::new(0));
         std::thread::scope(|threads| {
             for _ in 0..2 {
@@ -313,7 +331,7 @@ fn readers_run_on_while_the_disk_is_full() {
                     while !over.load(SeqCst) {
                         let guard = log.pin();
                         for slot in 0..SLOTS {
-                            let entry = log.read_committed(slot, &guard);
+                            let entry = log.read_committed(Slot(slot), &guard);
                             over.fetch_or(entry.is_err(), SeqCst);
                             whole(&entry.unwrap());
                         }
@@ -329,7 +347,7 @@ fn readers_run_on_while_the_disk_is_full() {
             };
             go_on();
             disk.inject(Fault::on(Op::Write, Effect::NoSpace));
-            let reported = [SLOTS, SLOTS + 1].map(|slot| write(slot).err());
+            let reported = [SLOTS, SLOTS + 1].map(|slot| write(Slot(slot)).err());
             go_on();
             over.store(true, SeqCst);
             // What is written ahead may have met it first.
@@ -364,16 +382,17 @@ fn batches_of_values_beside_checkpoints_come_back() {
         for first in (0..BATCHES * EACH).step_by(EACH as usize) {
             let slots = first..first + EACH;
             for slot in slots.clone() {
-                drop(log.accept(slot, LOW, &value(slot, LOW)).unwrap());
+                drop(log.accept(Slot(slot), LOW, &value(slot, LOW)).unwrap());
             }
-            let marks: Vec<_> = slots.map(|slot| (slot, LOW)).collect();
-            log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
+            let marks: Vec<_> = slots.map(|slot| (Slot(slot), LOW)).collect();
+            log.commit_batch(&marks).unwrap().ticket.blocking_wait().unwrap();
         }
         over.store(true, SeqCst);
     });
     let all = |log: &ConsensusLog| {
         let guard = log.pin();
-        (0..BATCHES * EACH).for_each(|slot| whole(&log.read_committed(slot, &guard).unwrap()));
+        (0..BATCHES * EACH)
+            .for_each(|slot| whole(&log.read_committed(Slot(slot), &guard).unwrap()));
     };
     all(&log);
     log.checkpoint().unwrap();
@@ -381,5 +400,5 @@ fn batches_of_values_beside_checkpoints_come_back() {
     let mut options = Options::on(Arc::new(disk.clone()));
     options.mode = Mode::Volatile;
     change(&mut options);
-    all(&ConsensusLog::open(DIR, options).unwrap());
+    all(&ConsensusLog::builder(DIR).options(options).open().unwrap());
 }

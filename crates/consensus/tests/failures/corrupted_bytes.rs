@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options};
+use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Options, Slot};
 use esker_disk::sim::SimDisk;
 use esker_log::Engine;
 
@@ -37,17 +37,18 @@ const WAYS: [Left; 3] = [Left::Closed, Left::Killed, Left::KilledLate];
 
 fn accept(s: &fixture::Setting, ballot: Ballot, slots: &[u64]) {
     let values: Vec<_> = slots.iter().map(|slot| value(*slot)).collect();
-    let pairs: Vec<_> = slots.iter().copied().zip(values.iter().map(Vec::as_slice)).collect();
-    s.log.accept_batch(ballot, &pairs).unwrap().wait().unwrap();
+    let pairs: Vec<_> =
+        slots.iter().copied().map(Slot).zip(values.iter().map(Vec::as_slice)).collect();
+    s.log.accept_batch(ballot, &pairs).unwrap().blocking_wait().unwrap();
 }
 
 fn commit(s: &fixture::Setting, slots: &[u64]) {
-    let marks: Vec<_> = slots.iter().map(|slot| (*slot, LOW)).collect();
-    s.log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
+    let marks: Vec<_> = slots.iter().map(|slot| (Slot(*slot), LOW)).collect();
+    s.log.commit_batch(&marks).unwrap().ticket.blocking_wait().unwrap();
 }
 
 fn learn(s: &fixture::Setting, slot: u64) {
-    s.log.learn(slot, LOW, &value(slot)).unwrap().wait().unwrap();
+    s.log.learn(Slot(slot), LOW, &value(slot)).unwrap().blocking_wait().unwrap();
 }
 
 /// Two segments: the first is sealed, and pages of slots that nobody touched since stand in it.
@@ -58,14 +59,14 @@ fn written(left: Left) -> SimDisk {
     s.log.checkpoint().unwrap();
     accept(&s, LOW, &[12288, 12290]);
     s.log.checkpoint().unwrap();
-    let fill = || s.log.learn(8192, LOW, &filler()).unwrap().wait().unwrap();
+    let fill = || s.log.learn(Slot(8192), LOW, &filler()).unwrap().blocking_wait().unwrap();
     if left != Left::KilledLate {
         fill();
     }
     accept(&s, LOW, &[0, 1, 2, 3, 4]);
     accept(&s, HIGH, &[3]);
     commit(&s, &[0, 2, 4]);
-    s.log.promise(PROMISED, 0).unwrap().wait().unwrap();
+    s.log.promise(PROMISED, Slot(0)).unwrap().blocking_wait().unwrap();
     match left {
         Left::KilledLate => fill(),
         _ => s.log.checkpoint().unwrap(),
@@ -125,7 +126,7 @@ fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
     let guard = log.pin();
     let (mut whole, mut there) = (true, 0);
     for slot in COMMITTED {
-        match log.read_committed(slot, &guard) {
+        match log.read_committed(Slot(slot), &guard) {
             Ok(entry) if entry.value() == expected(slot) && entry.ballot() == LOW => there += 1,
             Err(Error::SlotNotFound { .. }) if lost.contains(&slot) => {}
             Err(error) if reported(&error).is_some() => {
@@ -136,14 +137,14 @@ fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
         }
     }
     let open = log.scan_uncommitted(&guard).map_err(|error| format!("{error:?}"))?;
-    let open: Vec<_> = open.iter().map(|e| (e.slot(), e.ballot(), e.value().to_vec())).collect();
+    let open: Vec<_> = open.iter().map(|e| (e.slot().0, e.ballot(), e.value().to_vec())).collect();
     let expected: Vec<_> =
         OPEN.iter().map(|(slot, ballot)| (*slot, *ballot, value(*slot))).collect();
     if open != expected {
         return Err(format!("uncommitted are {open:?}"));
     }
     let range = log.committed_range().map(|range| (range.lowest, range.highest, range.count));
-    if range != Some((0, 8192, there)) || log.frontier() != Some(2) {
+    if range != Some((Slot(0), Slot(8192), there)) || log.frontier() != Some(Slot(2)) {
         return Err(format!(
             "committed are {range:?} of {there}, without a gap {:?}",
             log.frontier()
@@ -165,7 +166,13 @@ fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
 
 fn open(disk: &SimDisk) -> (Result<ConsensusLog, Error>, Engine) {
     let (options, engine): (Options, _) = driven(disk, Mode::Durable);
-    (ConsensusLog::open(DIR, options), engine)
+    (ConsensusLog::builder(DIR).options(options).open(), engine)
+}
+
+/// The messages of an error and its causes.
+fn messages(error: &dyn std::error::Error) -> String {
+    let all = std::iter::successors(Some(error), |error| error.source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Opens, looks, continues, and opens again.
@@ -179,13 +186,13 @@ fn judge(disk: &SimDisk, left: Left, tally: &mut Tally) -> Result<(), String> {
                 tally.refused += 1;
                 let file = reported(&error);
                 let named =
-                    file.is_some_and(|file| error.to_string().contains(file.to_str().unwrap()));
+                    file.is_some_and(|file| messages(&error).contains(file.to_str().unwrap()));
                 return if named { Ok(()) } else { Err(format!("opening {opening}: {error:?}")) };
             }
         };
         let whole = look(&log, left);
         // Whatever this comes to, it must not make things worse.
-        let _ = log.promise(PROMISED, 0).map(|ticket| ticket.wait());
+        let _ = log.promise(PROMISED, Slot(0)).map(|ticket| ticket.blocking_wait());
         let _ = log.checkpoint();
         let closed = log.close();
         drop(log);

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Options};
+use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Options, Slot, SnapshotBounds};
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op, Open, read_full_at, write_all_at};
 use esker_log::{OnCorruption, Seq};
@@ -19,16 +19,16 @@ fn failed_write_fails_every_later_operation_but_reads() {
         s.commit(0, LOW);
         s.accept(1, LOW, b"before");
         s.disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
-        let failed = s.log.promise(HIGH, 0).unwrap().wait();
+        let failed = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait();
         assert!(matches!(failed, Err(Error::Log(esker_log::Error::Io(_)))), "{failed:?}");
         s.disk.clear_faults();
         let poisoned = |error: Error| {
             assert!(matches!(error, Error::Log(esker_log::Error::Poisoned(_))), "{error:?}");
         };
-        poisoned(s.log.accept(2, HIGH, b"after").unwrap_err());
-        poisoned(s.log.commit(1, LOW).unwrap_err());
-        poisoned(s.log.promise(HIGH, 0).unwrap_err());
-        poisoned(s.log.learn(5, HIGH, b"after").unwrap_err());
+        poisoned(s.log.accept(Slot(2), HIGH, b"after").unwrap_err());
+        poisoned(s.log.commit(Slot(1), LOW).unwrap_err());
+        poisoned(s.log.promise(HIGH, Slot(0)).unwrap_err());
+        poisoned(s.log.learn(Slot(5), HIGH, b"after").unwrap_err());
         poisoned(s.log.checkpoint().unwrap_err());
         assert_eq!(s.committed(0), b"before");
         assert!(s.log.close().is_err());
@@ -45,14 +45,17 @@ fn a_commit_shows_only_when_its_marker_is_durable() {
     for mode in MODES {
         let s = log(mode);
         s.accept(0, LOW, b"value");
-        let ticket = s.log.commit(0, LOW).unwrap();
+        let ticket = s.log.commit(Slot(0), LOW).unwrap();
         let guard = s.log.pin();
-        assert!(matches!(s.log.read_committed(0, &guard), Err(Error::NotCommitted { slot: 0 })));
-        assert!(!s.log.read(0, &guard).unwrap().is_committed());
+        assert!(matches!(
+            s.log.read_committed(Slot(0), &guard),
+            Err(Error::NotCommitted { slot: Slot(0) })
+        ));
+        assert!(!s.log.read(Slot(0), &guard).unwrap().is_committed());
         assert_eq!((s.log.frontier(), s.log.committed_range()), (None, None));
-        ticket.wait().unwrap();
-        assert!(s.log.read_committed(0, &guard).unwrap().is_committed());
-        assert_eq!(s.log.frontier(), Some(0));
+        ticket.blocking_wait().unwrap();
+        assert!(s.log.read_committed(Slot(0), &guard).unwrap().is_committed());
+        assert_eq!(s.log.frontier(), Some(Slot(0)));
     }
 }
 
@@ -64,13 +67,13 @@ fn every_call_after_close_returns_closed() {
         s.log.close().unwrap();
         let guard = s.log.pin();
         assert!(matches!(s.log.close(), Err(Error::Closed)));
-        assert!(matches!(s.log.accept(1, LOW, b""), Err(Error::Closed)));
-        assert!(matches!(s.log.commit(0, LOW), Err(Error::Closed)));
-        assert!(matches!(s.log.promise(HIGH, 0), Err(Error::Closed)));
-        assert!(matches!(s.log.read(0, &guard), Err(Error::Closed)));
+        assert!(matches!(s.log.accept(Slot(1), LOW, b""), Err(Error::Closed)));
+        assert!(matches!(s.log.commit(Slot(0), LOW), Err(Error::Closed)));
+        assert!(matches!(s.log.promise(HIGH, Slot(0)), Err(Error::Closed)));
+        assert!(matches!(s.log.read(Slot(0), &guard), Err(Error::Closed)));
         assert!(matches!(s.log.scan_uncommitted(&guard), Err(Error::Closed)));
         assert!(matches!(s.log.checkpoint(), Err(Error::Closed)));
-        assert!(matches!(s.log.truncate_before(0), Err(Error::Closed)));
+        assert!(matches!(s.log.truncate_before(Slot(0)), Err(Error::Closed)));
         let all = s.log.iterate(.., IterateOptions::default(), |_| unreachable!());
         assert!(matches!(all, Err(Error::Closed)));
     }
@@ -80,7 +83,7 @@ fn every_call_after_close_returns_closed() {
 fn a_second_opening_is_refused() {
     let s = log(Mode::Durable);
     let (options, _engine) = driven(&s.disk, Mode::Durable);
-    let refused = ConsensusLog::open(DIR, options);
+    let refused = ConsensusLog::builder(DIR).options(options).open();
     assert!(matches!(refused, Err(Error::Log(esker_log::Error::Locked { .. }))));
 }
 
@@ -117,7 +120,7 @@ fn damaged() -> SimDisk {
         s.accept(slot, LOW, &[slot as u8; 3000]);
         s.commit(slot, LOW);
     }
-    s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+    s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
     s.log.close().unwrap();
     let disk = s.disk.clone();
     drop(s);
@@ -130,19 +133,20 @@ fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
     let disk = damaged();
     let s = open_on(&disk, Mode::Durable, |_| {});
     let guard = s.log.pin();
-    let error = s.log.read_committed(3, &guard).unwrap_err();
-    let Error::CorruptedEntry { slot: 3, cause: esker_log::Error::Corrupted(damage) } = &error
+    let error = s.log.read_committed(Slot(3), &guard).unwrap_err();
+    let Error::CorruptedEntry { slot: Slot(3), cause: esker_log::Error::Corrupted(damage) } =
+        &error
     else {
         panic!("{error:?}")
     };
     assert!(damage.offset > 0 && error.to_string().contains("slot 3"));
     assert_eq!(s.committed(7), value(7));
     let all = s.log.iterate(.., IterateOptions::default(), |_| std::ops::ControlFlow::Continue(()));
-    assert!(matches!(all, Err(Error::CorruptedEntry { slot: 3, .. })));
+    assert!(matches!(all, Err(Error::CorruptedEntry { slot: Slot(3), .. })));
     let mut options = IterateOptions::default();
     options.skip_errors = true;
     let all = s.log.iterate(.., options, |_| std::ops::ControlFlow::Continue(())).unwrap();
-    assert_eq!((all.visited, all.unreadable, all.skipped[0].0), (59, 1, 3));
+    assert_eq!((all.visited, all.unreadable, all.skipped[0].0), (59, 1, Slot(3)));
 }
 
 /// Guards against an iteration that promises to pass over what is corrupted, and ends at the
@@ -154,11 +158,11 @@ fn thousands_of_corrupted_entries_are_skipped_and_counted() {
     let mut values = vec![b"v".to_vec(); 1500];
     values[3] = b"the damaged one".to_vec();
     values[1400] = b"the other".to_vec();
-    let pairs: Vec<_> = (0..).zip(values.iter().map(Vec::as_slice)).collect();
-    s.log.accept_batch(LOW, &pairs).unwrap().wait().unwrap();
-    s.log.commit_through(1499).unwrap().wait().unwrap();
+    let pairs: Vec<_> = (0..).map(Slot).zip(values.iter().map(Vec::as_slice)).collect();
+    s.log.accept_batch(LOW, &pairs).unwrap().blocking_wait().unwrap();
+    s.log.commit_through(Slot(1499)).unwrap().blocking_wait().unwrap();
     for slot in 1500..1502 {
-        s.log.learn(slot, LOW, &[0; 50_000]).unwrap().wait().unwrap();
+        s.log.learn(Slot(slot), LOW, &[0; 50_000]).unwrap().blocking_wait().unwrap();
     }
     s.log.close().unwrap();
     let disk = s.disk.clone();
@@ -185,17 +189,20 @@ fn log_with_a_quarantined_gap_stays_read_only() {
     for _ in 0..2 {
         let s = open_on(&disk, Mode::Durable, |_| {});
         assert!(s.log.stats().read_only);
-        assert!(matches!(s.log.accept(70, HIGH, b"x"), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.promise(HIGH, 0), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.commit(7, LOW), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.learn(70, LOW, b"x"), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.truncate_before(1), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.install(1, 1), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.accept(Slot(70), HIGH, b"x"), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.promise(HIGH, Slot(0)), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.commit(Slot(7), LOW), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.learn(Slot(70), LOW, b"x"), Err(Error::ReadOnly)));
+        assert!(matches!(s.log.truncate_before(Slot(1)), Err(Error::ReadOnly)));
+        assert!(matches!(
+            s.log.install(SnapshotBounds { floor: Slot(1), frontier: Slot(1) }),
+            Err(Error::ReadOnly)
+        ));
         assert_eq!(s.committed(7), value(7));
         // Nothing is passed over silently: it may be among what was quarantined.
         let guard = s.log.pin();
         let lost = |slot: u64| {
-            let read = s.log.read_committed(slot, &guard);
+            let read = s.log.read_committed(Slot(slot), &guard);
             matches!(
                 read,
                 Err(Error::CorruptedEntry { cause: esker_log::Error::Quarantined { .. }, .. })
@@ -204,7 +211,7 @@ fn log_with_a_quarantined_gap_stays_read_only() {
         let missing = (0..60).filter(|slot| lost(*slot)).count() as u64;
         assert!(missing > 0 && lost(3));
         let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
-        let reported = s.log.replay_from(0, each);
+        let reported = s.log.replay_from(Slot(0), each);
         assert!(matches!(reported, Err(Error::CorruptedEntry { .. })), "{reported:?}");
         let mut options = IterateOptions::default();
         options.skip_errors = true;
@@ -219,7 +226,7 @@ fn options_out_of_range_are_refused_by_name() {
     let refused = |change: fn(&mut Options)| {
         let (mut options, engine) = driven(&SimDisk::new(1), Mode::Durable);
         change(&mut options);
-        let error = ConsensusLog::open(DIR, options).unwrap_err();
+        let error = ConsensusLog::builder(DIR).options(options).open().unwrap_err();
         engine.stop();
         match error {
             Error::InvalidOption { option, .. } => option,
@@ -234,17 +241,17 @@ fn options_out_of_range_are_refused_by_name() {
 #[test]
 fn offsets_resolve_to_entries_only() {
     let s = log(Mode::Durable);
-    s.log.promise(LOW, 0).unwrap().wait().unwrap();
+    s.log.promise(LOW, Slot(0)).unwrap().blocking_wait().unwrap();
     s.accept(4, LOW, b"value");
     s.commit(4, LOW);
-    let offset = s.log.offset_of(4).unwrap().unwrap();
+    let offset = s.log.offset_of(Slot(4)).unwrap().unwrap();
     let entry = s.log.read_at(offset).unwrap();
-    assert_eq!((entry.slot(), entry.value()), (4, &b"value"[..]));
-    for nowhere in [0, 1, 3, 99, u64::MAX] {
-        let error = s.log.read_at(Seq(nowhere)).unwrap_err();
+    assert_eq!((entry.slot().0, entry.value()), (4, &b"value"[..]));
+    for nowhere in [0, 1, 3, 99, u64::MAX].map(Seq) {
+        let error = s.log.read_at(nowhere).unwrap_err();
         assert!(matches!(error, Error::InvalidOffset { offset } if offset == nowhere));
     }
-    assert!(matches!(s.log.offset_of(5), Err(Error::SlotNotFound { slot: 5 })));
+    assert!(matches!(s.log.offset_of(Slot(5)), Err(Error::SlotNotFound { slot: Slot(5) })));
 }
 
 /// Everything is durable at close and at a checkpoint, whatever was asked of commits.
@@ -253,8 +260,8 @@ fn close_and_checkpoint_sync_also_without_sync_on_commit() {
     for mode in MODES {
         for close in [true, false] {
             let s = log_with(mode, |options| options.sync_on_commit = false);
-            s.log.accept(0, LOW, b"value").unwrap().wait().unwrap();
-            s.log.commit(0, LOW).unwrap().wait().unwrap();
+            s.log.accept(Slot(0), LOW, b"value").unwrap().blocking_wait().unwrap();
+            s.log.commit(Slot(0), LOW).unwrap().blocking_wait().unwrap();
             assert_eq!(s.committed(0), b"value", "shown at once");
             if close {
                 s.log.close().unwrap();

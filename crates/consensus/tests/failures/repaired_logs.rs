@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, inspect};
+use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Slot, inspect_on};
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, repair};
 
@@ -51,28 +51,27 @@ fn damage(disk: &SimDisk, value: &[u8]) {
 
 /// Without opening it, the committed slots are the same.
 fn is_inspected(s: &Setting) {
-    let found =
-        inspect(DIR, esker_log::Options::on(std::sync::Arc::new(s.disk.process()))).unwrap();
+    let found = inspect_on(std::sync::Arc::new(s.disk.process()), DIR).unwrap();
     let mut options = IterateOptions::default();
     options.skip_errors = true;
     let mut reported = Vec::new();
     s.log
         .iterate(.., options, |entry| {
-            reported.push((entry.slot(), entry.ballot(), entry.value().to_vec()));
+            reported.push((entry.slot().0, entry.ballot(), entry.value().to_vec()));
             ControlFlow::Continue(())
         })
         .unwrap();
     let committed = found.slots.iter().filter(|(_, slot)| slot.committed);
     let seen: Vec<_> = committed
-        .map(|(n, slot)| (*n, slot.ballot, found.value(*n).unwrap().unwrap().to_vec()))
+        .map(|(n, slot)| (n.0, slot.ballot, found.value(*n).unwrap().unwrap().to_vec()))
         .collect();
     assert_eq!(seen, reported);
     assert!(!seen.is_empty());
 }
 
 fn is_read_only(log: &ConsensusLog) {
-    assert!(matches!(log.promise(HIGHER, 0), Err(Error::ReadOnly)));
-    assert!(matches!(log.accept(90, HIGHER, b"x"), Err(Error::ReadOnly)));
+    assert!(matches!(log.promise(HIGHER, Slot(0)), Err(Error::ReadOnly)));
+    assert!(matches!(log.accept(Slot(90), HIGHER, b"x"), Err(Error::ReadOnly)));
 }
 
 /// Both ways to mark slots as committed.
@@ -88,14 +87,14 @@ fn replaced_and_lost(commit: impl Fn(&ConsensusLog)) {
     let s = repaired(&disk);
     is_read_only(&s.log);
     let guard = s.log.pin();
-    let reported = s.log.read(0, &guard).map(|entry| entry.value().to_vec());
-    assert!(matches!(reported, Err(Error::CorruptedEntry { slot: 0, .. })), "{reported:?}");
+    let reported = s.log.read(Slot(0), &guard).map(|entry| entry.value().to_vec());
+    assert!(matches!(reported, Err(Error::CorruptedEntry { slot: Slot(0), .. })), "{reported:?}");
     assert_eq!(s.committed(1), b"accepted after the gap");
     is_inspected(&s);
 }
 
 fn commit_one(log: &ConsensusLog, slot: u64) {
-    log.commit(slot, HIGH).unwrap().wait().unwrap();
+    log.commit(Slot(slot), HIGH).unwrap().blocking_wait().unwrap();
 }
 
 #[test]
@@ -105,13 +104,13 @@ fn a_marker_commits_no_value_that_a_lost_accept_replaced() {
 
 #[test]
 fn a_range_commits_no_value_that_a_lost_accept_replaced() {
-    replaced_and_lost(|log| log.commit_through(0).unwrap().wait().unwrap());
+    replaced_and_lost(|log| log.commit_through(Slot(0)).unwrap().blocking_wait().unwrap());
 }
 
 /// Two segments and more, the promise in the first.
 fn filled() -> SimDisk {
     let s = log(Mode::Durable);
-    s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+    s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
     for slot in 0..4 {
         s.accept(slot, HIGH, &[slot as u8 + 1; 40_000]);
         s.commit(slot, HIGH);
@@ -125,7 +124,7 @@ fn a_log_whose_segment_was_missing_is_read_only() {
     let first = Path::new(DIR).join(&segments(&disk)[0]);
     disk.remove(&first).unwrap();
     let (options, engine) = driven(&disk, Mode::Durable);
-    assert!(ConsensusLog::open(DIR, options).is_err());
+    assert!(ConsensusLog::builder(DIR).options(options).open().is_err());
     engine.stop();
     let s = repaired(&disk);
     is_read_only(&s.log);

@@ -3,18 +3,19 @@
 #![allow(dead_code)] // Each test binary uses its own part.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-use esker_consensus::{Ballot, ConsensusLog, Mode, Options};
+use esker_consensus::{Ballot, ConsensusLog, Mode, Options, Slot};
 use esker_disk::sim::SimDisk;
 use esker_log::Engine;
 
 /// Where the log lives on a simulated disk.
 pub const DIR: &str = "/consensus";
 /// The ballots that tests use.
-pub const LOW: Ballot = Ballot::new(1, 1);
-pub const HIGH: Ballot = Ballot::new(2, 1);
-pub const HIGHER: Ballot = Ballot::new(2, 2);
+pub const LOW: Ballot = Ballot { number: 1, node: 1 };
+pub const HIGH: Ballot = Ballot { number: 2, node: 1 };
+pub const HIGHER: Ballot = Ballot { number: 2, node: 2 };
 
 /// A log, its disk, and the engine that the test drives.
 pub struct Setting {
@@ -54,7 +55,7 @@ pub fn log_with(mode: Mode, change: impl FnOnce(&mut Options)) -> Setting {
 pub fn open_on(disk: &SimDisk, mode: Mode, change: impl FnOnce(&mut Options)) -> Setting {
     let (mut options, engine) = driven(disk, mode);
     change(&mut options);
-    let log = ConsensusLog::open(DIR, options).unwrap();
+    let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
     Setting { log, disk: disk.clone(), engine }
 }
 
@@ -77,36 +78,41 @@ impl Setting {
     }
 
     pub fn accept(&self, slot: u64, ballot: Ballot, value: &[u8]) {
-        self.log.accept(slot, ballot, value).unwrap().wait().unwrap();
+        self.log.accept(Slot(slot), ballot, value).unwrap().blocking_wait().unwrap();
     }
 
     pub fn commit(&self, slot: u64, ballot: Ballot) {
-        self.log.commit(slot, ballot).unwrap().wait().unwrap();
+        self.log.commit(Slot(slot), ballot).unwrap().blocking_wait().unwrap();
     }
 
     /// The committed value of a slot.
     pub fn committed(&self, slot: u64) -> Vec<u8> {
         let guard = self.log.pin();
-        self.log.read_committed(slot, &guard).unwrap().value().to_vec()
+        self.log.read_committed(Slot(slot), &guard).unwrap().value().to_vec()
     }
 
     /// What is accepted and not committed.
     pub fn uncommitted(&self) -> Vec<(u64, Ballot, Vec<u8>)> {
         let guard = self.log.pin();
         let entries = self.log.scan_uncommitted(&guard).unwrap();
-        entries.iter().map(|e| (e.slot(), e.ballot(), e.value().to_vec())).collect()
+        entries.iter().map(|e| (e.slot().0, e.ballot(), e.value().to_vec())).collect()
     }
 
     /// The slots that are committed, in order.
     pub fn committed_slots(&self) -> Vec<u64> {
         let mut slots = Vec::new();
         let visit = |entry: &esker_consensus::Entry<'_>| {
-            slots.push(entry.slot());
+            slots.push(entry.slot().0);
             std::ops::ControlFlow::Continue(())
         };
         self.log.iterate(.., esker_consensus::IterateOptions::default(), visit).unwrap();
         slots
     }
+}
+
+/// A range of slots, from one of numbers.
+pub fn slots(range: impl RangeBounds<u64>) -> (Bound<Slot>, Bound<Slot>) {
+    (range.start_bound().map(|slot| Slot(*slot)), range.end_bound().map(|slot| Slot(*slot)))
 }
 
 /// The value that belongs to a slot: of another length and content for each.

@@ -3,19 +3,19 @@
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use esker_consensus::{CommittedRange, Error, IterateOptions, Mode};
+use esker_consensus::{CommittedRange, Error, IterateOptions, Mode, Slot, SnapshotBounds};
 
-use crate::fixture::{LOW, MODES, Setting, log, log_with, value};
+use crate::fixture::{LOW, MODES, Setting, log, log_with, slots, value};
 
 fn visited(s: &Setting, range: impl RangeBounds<u64>) -> Vec<u64> {
-    let mut slots = Vec::new();
+    let mut visited = Vec::new();
     let options = IterateOptions::default();
     let visit = |entry: &esker_consensus::Entry<'_>| {
-        slots.push(entry.slot());
+        visited.push(entry.slot().0);
         ControlFlow::Continue(())
     };
-    s.log.iterate(range, options, visit).unwrap();
-    slots
+    s.log.iterate(slots(range), options, visit).unwrap();
+    visited
 }
 
 fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
@@ -53,7 +53,7 @@ fn ranges_are_explicit_and_an_empty_log_has_none() {
     assert_eq!(visited(&s, 0..=0), [0]);
     assert_eq!(visited(&s, 0..0), []);
     fill(&s, [5, 10, 15, 20]);
-    let range = CommittedRange { lowest: 0, highest: 20, count: 6 };
+    let range = CommittedRange { lowest: Slot(0), highest: Slot(20), count: 6 };
     assert_eq!(s.log.committed_range(), Some(range));
 }
 
@@ -69,7 +69,7 @@ fn uncommitted_entries_are_visited_when_asked_for_and_a_visit_may_end_it() {
         options.include_uncommitted = true;
         let mut seen = Vec::new();
         let done = s.log.iterate(.., options, |entry| {
-            seen.push((entry.slot(), entry.is_committed()));
+            seen.push((entry.slot().0, entry.is_committed()));
             if seen.len() == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let done = done.unwrap();
@@ -85,18 +85,18 @@ fn a_replay_ends_with_what_was_committed_when_it_began() {
         fill(&s, (0..100).filter(|slot| slot % 10 > 0));
         let mut seen = Vec::new();
         s.log
-            .replay_from(0, |entry| {
-                if entry.slot() == 1 {
+            .replay_from(Slot(0), |entry| {
+                if entry.slot() == Slot(1) {
                     fill(&s, (0..200).filter(|slot| slot % 10 == 0 || *slot >= 100));
                 }
-                seen.push(entry.slot());
+                seen.push(entry.slot().0);
                 ControlFlow::Continue(())
             })
             .unwrap();
         assert_eq!(seen, (0..100).filter(|slot| slot % 10 > 0).collect::<Vec<_>>());
         let mut sum = 0;
-        let done = s.log.replay_range(10..=50, |entry| {
-            sum += entry.slot();
+        let done = s.log.replay_range(Slot(10)..=Slot(50), |entry| {
+            sum += entry.slot().0;
             ControlFlow::Continue(())
         });
         assert_eq!((done.unwrap().visited, sum), (41, 1230));
@@ -108,24 +108,24 @@ fn a_range_of_gaps_a_replay_from_the_middle_and_what_comes_during_one() {
     for mode in MODES {
         let s = log(mode);
         fill(&s, [5, 10, 15, 20]);
-        let range = CommittedRange { lowest: 5, highest: 20, count: 4 };
+        let range = CommittedRange { lowest: Slot(5), highest: Slot(20), count: 4 };
         assert_eq!(s.log.committed_range(), Some(range));
         let s = log(mode);
         fill(&s, 0..20);
         let (mut count, mut sum) = (0, 0);
-        let from_ten = s.log.replay_from(10, |entry| {
-            (count, sum) = (count + 1, sum + entry.slot());
+        let from_ten = s.log.replay_from(Slot(10), |entry| {
+            (count, sum) = (count + 1, sum + entry.slot().0);
             ControlFlow::Continue(())
         });
         assert_eq!((from_ten.unwrap().visited, count, sum), (10, 10, 145));
         fill(&s, 20..100);
         let mut seen = Vec::new();
         s.log
-            .replay_from(0, |entry| {
-                if entry.slot() == 0 {
+            .replay_from(Slot(0), |entry| {
+                if entry.slot() == Slot(0) {
                     fill(&s, 100..150);
                 }
-                seen.push(entry.slot());
+                seen.push(entry.slot().0);
                 ControlFlow::Continue(())
             })
             .unwrap();
@@ -138,26 +138,26 @@ fn a_range_of_gaps_a_replay_from_the_middle_and_what_comes_during_one() {
 fn ten_thousand_values_come_back_from_a_small_cache() {
     for mode in MODES {
         let s = log_with(mode, |options| options.cache_size = 10_000);
-        let slots: Vec<_> = (0..10_000u64).map(|n| n * 7919 % 10_000).collect();
+        let slots: Vec<_> = (0..10_000).map(|n| Slot(n * 7919 % 10_000)).collect();
         for some in slots.chunks(500) {
-            let values: Vec<_> = some.iter().map(|slot| value(*slot)).collect();
-            let pairs: Vec<(u64, &[u8])> =
+            let values: Vec<_> = some.iter().map(|slot| value(slot.0)).collect();
+            let pairs: Vec<(Slot, &[u8])> =
                 some.iter().copied().zip(values.iter().map(Vec::as_slice)).collect();
-            s.log.accept_batch(LOW, &pairs).unwrap().wait().unwrap();
+            s.log.accept_batch(LOW, &pairs).unwrap().blocking_wait().unwrap();
             let marks: Vec<_> = some.iter().map(|slot| (*slot, LOW)).collect();
-            s.log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
+            s.log.commit_batch(&marks).unwrap().ticket.blocking_wait().unwrap();
         }
         assert!(s.log.stats().cache_used <= 10_000 + 64 * 500);
         let s = s.kill(mode);
         let mut next = 0;
         s.log
-            .replay_from(0, |entry| {
-                assert_eq!((entry.slot(), entry.value()), (next, &value(next)[..]));
+            .replay_from(Slot(0), |entry| {
+                assert_eq!((entry.slot().0, entry.value()), (next, &value(next)[..]));
                 next += 1;
                 ControlFlow::Continue(())
             })
             .unwrap();
-        assert_eq!((next, s.log.frontier()), (10_000, Some(9_999)));
+        assert_eq!((next, s.log.frontier()), (10_000, Some(Slot(9_999))));
         for slot in (0..10_000).step_by(97) {
             assert_eq!(s.committed(slot), value(slot));
         }
@@ -168,11 +168,11 @@ fn ten_thousand_values_come_back_from_a_small_cache() {
 fn slots_too_far_off_are_refused() {
     let s = log(Mode::Durable);
     let limit = 1 << 32;
-    let far = s.log.accept(limit, LOW, b"far");
+    let far = s.log.accept(Slot(limit), LOW, b"far");
     assert!(matches!(far, Err(Error::SlotOutOfRange { slot, limit: reported })
-        if slot == limit && reported == limit));
-    assert!(matches!(s.log.learn(u64::MAX, LOW, b"far"), Err(Error::SlotOutOfRange { .. })));
-    s.log.install(limit, limit).unwrap();
+        if slot == Slot(limit) && reported == Slot(limit)));
+    assert!(matches!(s.log.learn(Slot(u64::MAX), LOW, b"far"), Err(Error::SlotOutOfRange { .. })));
+    s.log.install(SnapshotBounds { floor: Slot(limit), frontier: Slot(limit) }).unwrap();
     s.accept(limit + 1, LOW, b"near");
     s.commit(limit + 1, LOW);
     assert_eq!(visited(&s.kill(Mode::Durable), ..), [limit + 1]);

@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
-use esker_consensus::{Ballot, Error, Mode};
+use esker_consensus::{Ballot, Error, Mode, Slot};
 
 use crate::fixture::{HIGH, HIGHER, LOW, MODES, log, log_with, value};
 
@@ -12,16 +13,19 @@ fn accept_commit_read() {
     for mode in MODES {
         let s = log(mode);
         let guard = s.log.pin();
-        assert!(matches!(s.log.read(7, &guard), Err(Error::SlotNotFound { slot: 7 })));
-        assert!(matches!(s.log.commit(7, LOW), Err(Error::SlotNotFound { slot: 7 })));
+        assert!(matches!(s.log.read(Slot(7), &guard), Err(Error::SlotNotFound { slot: Slot(7) })));
+        assert!(matches!(s.log.commit(Slot(7), LOW), Err(Error::SlotNotFound { slot: Slot(7) })));
         s.accept(7, LOW, b"settle");
-        let entry = s.log.read(7, &guard).unwrap();
-        assert_eq!((entry.slot(), entry.ballot(), entry.is_committed()), (7, LOW, false));
+        let entry = s.log.read(Slot(7), &guard).unwrap();
+        assert_eq!((entry.slot().0, entry.ballot(), entry.is_committed()), (7, LOW, false));
         assert_eq!(entry.value(), b"settle");
-        assert!(matches!(s.log.read_committed(7, &guard), Err(Error::NotCommitted { slot: 7 })));
+        assert!(matches!(
+            s.log.read_committed(Slot(7), &guard),
+            Err(Error::NotCommitted { slot: Slot(7) })
+        ));
         s.commit(7, LOW);
         s.commit(7, LOW);
-        for entry in [s.log.read(7, &guard), s.log.read_committed(7, &guard)] {
+        for entry in [s.log.read(Slot(7), &guard), s.log.read_committed(Slot(7), &guard)] {
             let entry = entry.unwrap();
             assert!(entry.is_committed() && entry.value() == b"settle" && entry.ballot() == LOW);
         }
@@ -50,7 +54,7 @@ fn clean_close_keeps_every_slot_in_both_modes() {
             s.commit(slot, LOW);
             assert_eq!(s.committed(slot), value(slot));
         }
-        assert_eq!(s.log.frontier(), Some(99));
+        assert_eq!(s.log.frontier(), Some(Slot(99)));
     }
 }
 
@@ -61,17 +65,20 @@ fn an_acknowledged_accept_and_promise_outlive_a_kill() {
     s.accept(3, HIGH, b"voted");
     let s = s.kill(Mode::Durable);
     assert_eq!(s.uncommitted(), [(3, HIGH, b"voted".to_vec())]);
-    s.log.promise(HIGHER, 0).unwrap().wait().unwrap();
+    s.log.promise(HIGHER, Slot(0)).unwrap().blocking_wait().unwrap();
     let s = s.kill(Mode::Durable);
     assert_eq!(s.log.promised(), HIGHER);
     assert_eq!(s.uncommitted(), [(3, HIGH, b"voted".to_vec())]);
-    assert!(matches!(s.log.accept(3, HIGH, b"late"), Err(Error::StaleBallot { promised: HIGHER })));
+    assert!(matches!(
+        s.log.accept(Slot(3), HIGH, b"late"),
+        Err(Error::StaleBallot { promised: HIGHER })
+    ));
 }
 
 #[test]
 fn promises_are_durable_in_volatile_mode_and_accepts_are_not() {
     let s = log(Mode::Volatile);
-    s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+    s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
     s.accept(3, HIGHER, b"in memory");
     let s = s.kill(Mode::Volatile);
     assert_eq!(s.log.promised(), HIGH);
@@ -84,8 +91,11 @@ fn an_accept_promises_its_ballot() {
         let s = log(mode);
         s.accept(1, HIGH, b"a");
         assert_eq!(s.log.promised(), HIGH);
-        assert!(matches!(s.log.accept(2, LOW, b"b"), Err(Error::StaleBallot { promised: HIGH })));
-        assert!(matches!(s.log.promise(LOW, 0), Err(Error::StaleBallot { promised: HIGH })));
+        assert!(matches!(
+            s.log.accept(Slot(2), LOW, b"b"),
+            Err(Error::StaleBallot { promised: HIGH })
+        ));
+        assert!(matches!(s.log.promise(LOW, Slot(0)), Err(Error::StaleBallot { promised: HIGH })));
     }
     let s = log(Mode::Durable);
     s.accept(1, HIGH, b"a");
@@ -98,7 +108,7 @@ fn an_accept_promises_its_ballot() {
 fn a_committed_value_acknowledged_again_promises_nothing() {
     for mode in MODES {
         let s = log(mode);
-        s.log.promise(LOW, 0).unwrap().wait().unwrap();
+        s.log.promise(LOW, Slot(0)).unwrap().blocking_wait().unwrap();
         s.accept(0, LOW, b"chosen");
         s.commit(0, LOW);
         s.accept(0, HIGH, b"chosen");
@@ -112,8 +122,8 @@ fn a_committed_value_acknowledged_again_promises_nothing() {
 #[test]
 fn an_accept_of_what_is_committed_is_durable_before_it_is_acknowledged() {
     let s = log_with(Mode::Durable, |options| options.sync_on_commit = false);
-    s.log.learn(0, LOW, b"chosen").unwrap().wait().unwrap();
-    drop(s.log.accept(1, LOW, b"sent twice").unwrap());
+    s.log.learn(Slot(0), LOW, b"chosen").unwrap().blocking_wait().unwrap();
+    drop(s.log.accept(Slot(1), LOW, b"sent twice").unwrap());
     s.commit(1, LOW);
     s.accept(0, LOW, b"chosen");
     s.accept(1, LOW, b"sent twice");
@@ -128,12 +138,12 @@ fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
         let s = log(mode);
         s.accept(1, LOW, b"first");
         s.accept(1, HIGH, b"second");
-        let refused = s.log.accept(1, LOW, b"third");
+        let refused = s.log.accept(Slot(1), LOW, b"third");
         assert!(matches!(refused, Err(Error::StaleBallot { promised: HIGH })));
         assert_eq!(s.uncommitted(), [(1, HIGH, b"second".to_vec())]);
         assert!(matches!(
-            s.log.commit(1, LOW),
-            Err(Error::BallotMismatch { slot: 1, accepted: HIGH })
+            s.log.commit(Slot(1), LOW),
+            Err(Error::BallotMismatch { slot: Slot(1), accepted: HIGH })
         ));
         s.commit(1, HIGH);
         assert_eq!(s.committed(1), b"second");
@@ -146,8 +156,8 @@ fn the_same_ballot_again_is_acknowledged_with_its_value_and_no_other() {
         let s = log(mode);
         s.accept(1, LOW, b"value");
         s.accept(1, LOW, b"value");
-        let other = s.log.accept(1, LOW, b"other");
-        assert!(matches!(other, Err(Error::AnotherValue { slot: 1, ballot: LOW })));
+        let other = s.log.accept(Slot(1), LOW, b"other");
+        assert!(matches!(other, Err(Error::AnotherValue { slot: Slot(1), ballot: LOW })));
         assert_eq!(s.uncommitted(), [(1, LOW, b"value".to_vec())]);
     }
 }
@@ -160,11 +170,13 @@ fn a_committed_value_never_changes_also_across_restarts() {
         s.commit(1, LOW);
         for _ in 0..3 {
             for ballot in [LOW, HIGH, HIGHER] {
-                s.log.accept(1, ballot, b"chosen").unwrap().wait().unwrap();
-                s.log.learn(1, ballot, b"chosen").unwrap().wait().unwrap();
-                for refused in [s.log.accept(1, ballot, b"no"), s.log.learn(1, ballot, b"no")] {
+                s.log.accept(Slot(1), ballot, b"chosen").unwrap().blocking_wait().unwrap();
+                s.log.learn(Slot(1), ballot, b"chosen").unwrap().blocking_wait().unwrap();
+                for refused in
+                    [s.log.accept(Slot(1), ballot, b"no"), s.log.learn(Slot(1), ballot, b"no")]
+                {
                     let Err(Error::AlreadyCommitted { entry }) = refused else { panic!() };
-                    assert_eq!((entry.slot(), entry.value()), (1, &b"chosen"[..]));
+                    assert_eq!((entry.slot().0, entry.value()), (1, &b"chosen"[..]));
                     assert!(entry.is_committed());
                 }
             }
@@ -185,25 +197,39 @@ fn a_promise_answers_with_everything_from_the_first_missing_slot_on() {
         for slot in [0, 1, 5] {
             s.commit(slot, LOW);
         }
-        let promised = s.log.promise(HIGH, 1).unwrap().wait().unwrap();
+        let promised = s.log.promise(HIGH, Slot(1)).unwrap().blocking_wait().unwrap();
         assert_eq!((promised.ballot(), promised.floor()), (HIGH, None));
-        assert_eq!((promised.frontier(), promised.highest_committed()), (Some(1), Some(5)));
-        let uncommitted: Vec<_> = promised.uncommitted().iter().map(|e| e.slot()).collect();
+        assert_eq!(
+            (promised.frontier(), promised.highest_committed()),
+            (Some(Slot(1)), Some(Slot(5)))
+        );
+        let uncommitted: Vec<_> = promised.uncommitted().iter().map(|e| e.slot().0).collect();
         assert_eq!(uncommitted, [2, 6, 9]);
         // What comes later is not in the answer.
         s.accept(2, HIGHER, b"later");
         s.accept(7, HIGHER, b"later");
         let mut all = Vec::new();
         let flow = promised.for_each(|entry| {
-            assert_eq!((entry.value(), entry.ballot()), (&value(entry.slot())[..], LOW));
-            all.push((entry.slot(), entry.is_committed()));
+            assert_eq!((entry.value(), entry.ballot()), (&value(entry.slot().0)[..], LOW));
+            all.push((entry.slot().0, entry.is_committed()));
             ControlFlow::Continue(())
         });
         assert!(flow.unwrap().is_continue());
         assert_eq!(all, [(1, true), (2, false), (5, true), (6, false), (9, false)]);
-        let again = s.log.promise(HIGHER, 100).unwrap().wait().unwrap();
+        let again = s.log.promise(HIGHER, Slot(100)).unwrap().blocking_wait().unwrap();
         assert!(again.uncommitted().is_empty());
     }
+}
+
+#[test]
+fn wait_for_a_promise_times_out() {
+    let s = log(Mode::Durable);
+    let ticket = s.log.promise(LOW, Slot(0)).unwrap();
+    let late = ticket.blocking_wait_timeout(Duration::ZERO);
+    assert!(matches!(late, Err(Error::Log(esker_log::Error::Timeout))), "{late:?}");
+    let ticket = s.log.promise(HIGH, Slot(0)).unwrap();
+    s.engine.run();
+    assert_eq!(ticket.blocking_wait_timeout(Duration::ZERO).unwrap().ballot(), HIGH);
 }
 
 #[test]
@@ -211,24 +237,25 @@ fn batch_returns_a_result_per_slot_and_syncs_once() {
     for mode in MODES {
         let s = log(mode);
         let values: Vec<_> = (0..100).map(value).collect();
-        let pairs: Vec<(u64, &[u8])> = (0..).zip(values.iter().map(Vec::as_slice)).collect();
+        let pairs: Vec<(Slot, &[u8])> =
+            (0..).map(Slot).zip(values.iter().map(Vec::as_slice)).collect();
         let syncs = s.log.stats().log_stats.syncs;
-        s.log.accept_batch(LOW, &pairs).unwrap().wait().unwrap();
+        s.log.accept_batch(LOW, &pairs).unwrap().blocking_wait().unwrap();
         let after = s.log.stats().log_stats.syncs;
         assert_eq!(after - syncs, u64::from(mode == Mode::Durable));
-        let mut slots: Vec<_> = (0..100).map(|slot| (slot, LOW)).collect();
-        slots.extend([(3, HIGH), (200, LOW), (5, LOW)]);
+        let mut slots: Vec<_> = (0..100).map(|slot| (Slot(slot), LOW)).collect();
+        slots.extend([(Slot(3), HIGH), (Slot(200), LOW), (Slot(5), LOW)]);
         s.accept(101, HIGHER, b"x");
-        slots.push((101, LOW));
+        slots.push((Slot(101), LOW));
         let before = s.log.stats().log_stats.syncs;
         let done = s.log.commit_batch(&slots).unwrap();
-        done.ticket.wait().unwrap();
+        done.ticket.blocking_wait().unwrap();
         assert_eq!(s.log.stats().log_stats.syncs - before, 1);
         assert!(done.results[..100].iter().all(Result::is_ok));
-        assert!(matches!(done.results[100], Err(Error::BallotMismatch { slot: 3, .. })));
-        assert!(matches!(done.results[101], Err(Error::SlotNotFound { slot: 200 })));
+        assert!(matches!(done.results[100], Err(Error::BallotMismatch { slot: Slot(3), .. })));
+        assert!(matches!(done.results[101], Err(Error::SlotNotFound { slot: Slot(200) })));
         assert!(done.results[102].is_ok());
-        assert!(matches!(done.results[103], Err(Error::BallotMismatch { slot: 101, .. })));
+        assert!(matches!(done.results[103], Err(Error::BallotMismatch { slot: Slot(101), .. })));
         let s = s.kill(mode);
         assert_eq!(s.committed_slots(), (0..100).collect::<Vec<_>>());
         assert!((0..100).all(|slot| s.committed(slot) == value(slot)));
@@ -242,21 +269,25 @@ fn interrupted_batch_returns_how_many_slots_it_accepted() {
     for mode in MODES {
         let s = log(mode);
         s.accept(2, LOW, b"other");
-        let values: Vec<(u64, &[u8])> = vec![(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d")];
+        let values: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+        let values: Vec<_> = (0..).map(Slot).zip(values).collect();
         let failed = s.log.accept_batch(LOW, &values).unwrap_err();
         assert!(std::error::Error::source(&failed).is_some());
         let Error::BatchFailed { accepted: 2, ticket, source } = failed else {
             panic!("{failed:?}");
         };
-        assert!(matches!(*source, Error::AnotherValue { slot: 2, .. }), "{source:?}");
-        ticket.clone().wait().unwrap();
+        assert!(matches!(*source, Error::AnotherValue { slot: Slot(2), .. }), "{source:?}");
+        ticket.clone().blocking_wait().unwrap();
         assert!(ticket.is_ready());
         let s = if mode == Mode::Durable { s.kill(mode) } else { s };
         let open: Vec<_> =
             s.uncommitted().into_iter().map(|(slot, _, value)| (slot, value)).collect();
         assert_eq!(open, [(0, b"a".to_vec()), (1, b"b".to_vec()), (2, b"other".to_vec())]);
-        let first = s.log.accept_batch(LOW, &[(2, b"c"), (3, b"d")]);
-        assert!(matches!(first, Err(Error::AnotherValue { slot: 2, .. })), "nothing was accepted");
+        let first = s.log.accept_batch(LOW, &[(Slot(2), b"c"), (Slot(3), b"d")]);
+        assert!(
+            matches!(first, Err(Error::AnotherValue { slot: Slot(2), .. })),
+            "nothing was accepted"
+        );
     }
 }
 
@@ -270,11 +301,11 @@ fn ticket_of_a_batch_with_a_failed_write_returns_the_failure() {
     s.disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
     // More than is staged before somebody has to write.
     let large = vec![7; 1 << 20];
-    let values: Vec<_> = (1..60).map(|slot| (slot, large.as_slice())).collect();
+    let values: Vec<_> = (1..60).map(|slot| (Slot(slot), large.as_slice())).collect();
     match s.log.accept_batch(LOW, &values) {
         Err(Error::BatchFailed { accepted, ticket, source }) => {
             assert!(accepted > 0 && matches!(*source, Error::Log(_)), "{accepted}: {source:?}");
-            assert!(matches!(ticket.wait(), Err(Error::Log(_))));
+            assert!(matches!(ticket.blocking_wait(), Err(Error::Log(_))));
         }
         other => panic!("{other:?}"),
     }
@@ -287,13 +318,13 @@ fn commit_through_refuses_a_gap_and_commits_everything_up_to_its_slot() {
         for slot in [0, 1, 2, 4, 5] {
             s.accept(slot, LOW, &value(slot));
         }
-        assert!(matches!(s.log.commit_through(4), Err(Error::Gap { slot: 3 })));
+        assert!(matches!(s.log.commit_through(Slot(4)), Err(Error::Gap { slot: Slot(3) })));
         assert_eq!(s.log.committed_range(), None);
-        s.log.commit_through(1).unwrap().wait().unwrap();
+        s.log.commit_through(Slot(1)).unwrap().blocking_wait().unwrap();
         s.accept(3, HIGH, &value(3));
-        s.log.commit_through(4).unwrap().wait().unwrap();
-        s.log.commit_through(4).unwrap().wait().unwrap();
-        assert_eq!(s.log.frontier(), Some(4));
+        s.log.commit_through(Slot(4)).unwrap().blocking_wait().unwrap();
+        s.log.commit_through(Slot(4)).unwrap().blocking_wait().unwrap();
+        assert_eq!(s.log.frontier(), Some(Slot(4)));
         let s = s.kill(mode);
         assert_eq!(s.committed_slots(), [0, 1, 2, 3, 4]);
         assert!((0..5).all(|slot| s.committed(slot) == value(slot)));
@@ -306,15 +337,15 @@ fn values_up_to_the_limit_are_taken_and_one_byte_more_refused() {
     let s = log(Mode::Durable);
     let largest = vec![7; 64 << 20];
     s.accept(1, LOW, &largest);
-    let over = s.log.accept(2, LOW, &vec![7; 65 << 20]);
+    let over = s.log.accept(Slot(2), LOW, &vec![7; 65 << 20]);
     assert!(matches!(over, Err(Error::EntryTooLarge { limit: 67_108_864, .. })));
     s.commit(1, LOW);
     assert!(s.committed(1) == largest);
     let s = log_with(Mode::Volatile, |options| options.mutable_size = 4096);
-    let over = s.log.accept(1, LOW, &[0; 4097]);
+    let over = s.log.accept(Slot(1), LOW, &[0; 4097]);
     assert!(matches!(over, Err(Error::EntryTooLarge { size: 4097, limit: 4096 })));
     s.accept(1, LOW, &[0; 4096]);
-    s.accept(1, Ballot::new(9, 9), b"");
+    s.accept(1, Ballot { number: 9, node: 9 }, b"");
 }
 
 #[test]
@@ -322,16 +353,16 @@ fn learned_values_are_committed_whatever_was_promised_or_accepted() {
     for mode in MODES {
         let s = log(mode);
         s.accept(1, LOW, b"mine");
-        s.log.promise(HIGHER, 0).unwrap().wait().unwrap();
-        s.log.learn(1, HIGH, b"chosen").unwrap().wait().unwrap();
-        s.log.learn(4, LOW, b"other").unwrap().wait().unwrap();
+        s.log.promise(HIGHER, Slot(0)).unwrap().blocking_wait().unwrap();
+        s.log.learn(Slot(1), HIGH, b"chosen").unwrap().blocking_wait().unwrap();
+        s.log.learn(Slot(4), LOW, b"other").unwrap().blocking_wait().unwrap();
         assert_eq!(s.log.promised(), HIGHER);
         assert!(s.uncommitted().is_empty());
         assert_eq!((s.log.stats().mutable_used, s.log.stats().uncommitted), (0, 0));
         let s = s.kill(mode);
         assert_eq!((s.committed(1), s.committed(4)), (b"chosen".to_vec(), b"other".to_vec()));
         let guard = s.log.pin();
-        assert_eq!(s.log.read(1, &guard).unwrap().ballot(), HIGH);
+        assert_eq!(s.log.read(Slot(1), &guard).unwrap().ballot(), HIGH);
         assert_eq!((s.log.promised(), s.log.stats().mutable_used), (HIGHER, 0));
     }
 }

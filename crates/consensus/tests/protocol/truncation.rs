@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{Error, Mode};
+use esker_consensus::{Error, Mode, Slot, SnapshotBounds};
 use esker_disk::sim::{Effect, Fault};
 use esker_disk::{Disk, Op};
 
@@ -21,14 +21,17 @@ fn slots_below_the_floor_return_truncated() {
     for mode in MODES {
         let s = log(mode);
         fill(&s, 0..=100);
-        s.log.truncate_before(51).unwrap();
+        s.log.truncate_before(Slot(51)).unwrap();
         let s = s.kill(mode);
-        assert_eq!((s.log.floor(), s.log.frontier()), (Some(50), Some(100)));
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(50)), Some(Slot(100))));
         assert_eq!(s.committed_slots(), (51..=100).collect::<Vec<_>>());
         let guard = s.log.pin();
-        assert!(matches!(s.log.read(50, &guard), Err(Error::Truncated { floor: 50 })));
-        assert!(matches!(s.log.accept(50, HIGH, b"back"), Err(Error::Truncated { floor: 50 })));
-        assert!(matches!(s.log.commit(0, LOW), Err(Error::Truncated { floor: 50 })));
+        assert!(matches!(s.log.read(Slot(50), &guard), Err(Error::Truncated { floor: Slot(50) })));
+        assert!(matches!(
+            s.log.accept(Slot(50), HIGH, b"back"),
+            Err(Error::Truncated { floor: Slot(50) })
+        ));
+        assert!(matches!(s.log.commit(Slot(0), LOW), Err(Error::Truncated { floor: Slot(50) })));
     }
 }
 
@@ -36,12 +39,12 @@ fn slots_below_the_floor_return_truncated() {
 fn nothing_uncommitted_is_truncated() {
     let s = log(Mode::Durable);
     fill(&s, [0, 1, 3]);
-    assert!(matches!(s.log.truncate_before(3), Err(Error::Gap { slot: 2 })));
-    s.log.truncate_before(2).unwrap();
+    assert!(matches!(s.log.truncate_before(Slot(3)), Err(Error::Gap { slot: Slot(2) })));
+    s.log.truncate_before(Slot(2)).unwrap();
     assert_eq!(s.committed_slots(), [3]);
     // Far from enough for a segment to go, and durable all the same.
     let s = s.kill(Mode::Durable);
-    assert_eq!((s.log.floor(), s.committed_slots()), (Some(1), vec![3]));
+    assert_eq!((s.log.floor(), s.committed_slots()), (Some(Slot(1)), vec![3]));
 }
 
 /// Guards against a truncation that keeps the space, that drops the promise with the segment it
@@ -50,15 +53,15 @@ fn nothing_uncommitted_is_truncated() {
 fn segments_are_dropped_and_their_live_values_are_kept() {
     for mode in MODES {
         let s = log(mode);
-        s.log.promise(HIGHER, 0).unwrap().wait().unwrap();
-        s.log.learn(9999, HIGHER, b"far ahead").unwrap().wait().unwrap();
+        s.log.promise(HIGHER, Slot(0)).unwrap().blocking_wait().unwrap();
+        s.log.learn(Slot(9999), HIGHER, b"far ahead").unwrap().blocking_wait().unwrap();
         s.accept(8888, HIGHER, b"old and uncommitted");
         for slot in 0..300 {
             s.accept(slot, HIGHER, &vec![slot as u8; 2000]);
             s.commit(slot, HIGHER);
         }
         let before = s.log.stats().log;
-        s.log.truncate_before(290).unwrap();
+        s.log.truncate_before(Slot(290)).unwrap();
         let after = s.log.stats().log;
         assert!(after.after.0 > before.after.0 && after.disk_bytes * 2 < before.disk_bytes);
         // Twice in a row: what was copied is copied again.
@@ -66,7 +69,7 @@ fn segments_are_dropped_and_their_live_values_are_kept() {
             s.accept(slot, HIGHER, &vec![slot as u8; 2000]);
             s.commit(slot, HIGHER);
         }
-        s.log.truncate_before(590).unwrap();
+        s.log.truncate_before(Slot(590)).unwrap();
         assert!(s.log.stats().log.after > after.after);
         let s = s.kill(mode);
         assert_eq!(s.log.promised(), HIGHER);
@@ -86,22 +89,22 @@ fn segments_are_dropped_and_their_live_values_are_kept() {
 fn truncated_log_opens_without_app_metadata() {
     for mode in MODES {
         let s = log(mode);
-        s.log.promise(HIGH, 0).unwrap().wait().unwrap();
-        s.log.learn(9999, LOW, b"far ahead").unwrap().wait().unwrap();
+        s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
+        s.log.learn(Slot(9999), LOW, b"far ahead").unwrap().blocking_wait().unwrap();
         for slot in 0..200 {
             s.accept(slot, HIGH, &vec![slot as u8; 2000]);
             s.commit(slot, HIGH);
         }
-        s.log.truncate_before(150).unwrap();
+        s.log.truncate_before(Slot(150)).unwrap();
         s.log.close().unwrap();
         let disk = s.disk.clone();
         drop(s);
         let dir = disk.process().open_dir(std::path::Path::new(fixture::DIR)).unwrap();
         dir.unlink("note").unwrap();
         let s = fixture::open_on(&disk, mode, |_| {});
-        assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(149)));
+        assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(Slot(149))));
         assert_eq!(s.committed_slots(), (150..200).chain([9999]).collect::<Vec<_>>());
-        assert_eq!(s.log.frontier(), Some(199));
+        assert_eq!(s.log.frontier(), Some(Slot(199)));
     }
 }
 
@@ -113,8 +116,11 @@ fn suffix_truncation_never_drops_committed_slots() {
         for slot in 5..10 {
             s.accept(slot, LOW, b"old term");
         }
-        assert!(matches!(s.log.truncate_after(3), Err(Error::BelowFrontier { committed: 4 })));
-        s.log.truncate_after(6).unwrap();
+        assert!(matches!(
+            s.log.truncate_after(Slot(3)),
+            Err(Error::BelowFrontier { committed: Slot(4) })
+        ));
+        s.log.truncate_after(Slot(6)).unwrap();
         s.accept(7, HIGH, b"new term");
         let open: Vec<_> = s.uncommitted().into_iter().map(|(slot, ..)| slot).collect();
         assert_eq!(open, [5, 6, 7]);
@@ -122,9 +128,12 @@ fn suffix_truncation_never_drops_committed_slots() {
         let s = s.reopen(mode).kill(mode);
         let open: Vec<_> = s.uncommitted().into_iter().map(|(slot, ..)| slot).collect();
         assert_eq!(open, [5, 6, 7], "what was dropped stays dropped");
-        s.log.commit_through(7).unwrap().wait().unwrap();
+        s.log.commit_through(Slot(7)).unwrap().blocking_wait().unwrap();
         assert_eq!(s.committed(7), b"new term");
-        assert!(matches!(s.log.truncate_after(6), Err(Error::BelowFrontier { committed: 7 })));
+        assert!(matches!(
+            s.log.truncate_after(Slot(6)),
+            Err(Error::BelowFrontier { committed: Slot(7) })
+        ));
     }
 }
 
@@ -134,16 +143,19 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
         let s = log(mode);
         fill(&s, [0, 1, 50, 60, 121]);
         s.accept(55, LOW, b"may or may not be chosen");
-        s.log.install(55, 120).unwrap();
-        assert_eq!(s.log.frontier(), Some(121), "what was committed behind the gap joins");
+        s.log.install(SnapshotBounds { floor: Slot(55), frontier: Slot(120) }).unwrap();
+        assert_eq!(s.log.frontier(), Some(Slot(121)), "what was committed behind the gap joins");
         let s = s.kill(mode);
-        assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(55)), Some(Slot(121))));
         assert_eq!(s.committed_slots(), [60, 121]);
         assert!(s.uncommitted().is_empty());
-        assert!(matches!(s.log.install(70, 60), Err(Error::Gap { .. })));
-        s.log.install(10, 20).unwrap();
-        assert_eq!((s.log.floor(), s.log.frontier()), (Some(55), Some(121)));
-        s.log.learn(56, LOW, b"caught up").unwrap().wait().unwrap();
+        assert!(matches!(
+            s.log.install(SnapshotBounds { floor: Slot(70), frontier: Slot(60) }),
+            Err(Error::Gap { .. })
+        ));
+        s.log.install(SnapshotBounds { floor: Slot(10), frontier: Slot(20) }).unwrap();
+        assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(55)), Some(Slot(121))));
+        s.log.learn(Slot(56), LOW, b"caught up").unwrap().blocking_wait().unwrap();
         assert_eq!(s.committed_slots(), [56, 60, 121]);
     }
 }
@@ -155,24 +167,24 @@ fn slots_above_2_to_the_32_open_without_app_metadata() {
     const FLOOR: u64 = 5 << 32;
     for mode in MODES {
         let s = log(mode);
-        s.log.promise(HIGH, 0).unwrap().wait().unwrap();
-        s.log.install(FLOOR, FLOOR).unwrap();
-        s.log.learn(FLOOR + 9999, LOW, b"far ahead").unwrap().wait().unwrap();
+        s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
+        s.log.install(SnapshotBounds { floor: Slot(FLOOR), frontier: Slot(FLOOR) }).unwrap();
+        s.log.learn(Slot(FLOOR + 9999), LOW, b"far ahead").unwrap().blocking_wait().unwrap();
         for slot in FLOOR + 1..=FLOOR + 200 {
             s.accept(slot, HIGH, &vec![slot as u8; 2000]);
             s.commit(slot, HIGH);
         }
-        s.log.truncate_before(FLOOR + 150).unwrap();
+        s.log.truncate_before(Slot(FLOOR + 150)).unwrap();
         assert!(s.log.stats().log.after.0 > 0, "the record of the first floor is gone");
         s.log.close().unwrap();
         let disk = s.disk.clone();
         drop(s);
         disk.process().open_dir(Path::new(DIR)).unwrap().unlink("note").unwrap();
         let s = open_on(&disk, mode, |_| {});
-        assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(FLOOR + 149)));
+        assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(Slot(FLOOR + 149))));
         let left = (FLOOR + 150..=FLOOR + 200).chain([FLOOR + 9999]).collect::<Vec<_>>();
         assert_eq!(s.committed_slots(), left);
-        assert_eq!(s.log.frontier(), Some(FLOOR + 200));
+        assert_eq!(s.log.frontier(), Some(Slot(FLOOR + 200)));
     }
 }
 
@@ -180,15 +192,15 @@ fn slots_above_2_to_the_32_open_without_app_metadata() {
 fn three_pages() -> Setting {
     let s = log(Mode::Durable);
     for first in (0..3 * 4096).step_by(512) {
-        let values: Vec<_> = (first..first + 512).map(|slot| (slot, &b"value"[..])).collect();
-        s.log.accept_batch(LOW, &values).unwrap().wait().unwrap();
+        let values: Vec<_> = (first..first + 512).map(|slot| (Slot(slot), &b"value"[..])).collect();
+        s.log.accept_batch(LOW, &values).unwrap().blocking_wait().unwrap();
     }
-    s.log.commit_through(3 * 4096 - 1).unwrap().wait().unwrap();
+    s.log.commit_through(Slot(3 * 4096 - 1)).unwrap().blocking_wait().unwrap();
     s.log.checkpoint().unwrap();
     for _ in 0..2 {
         // It takes the room of a segment.
-        s.log.learn(99_999, LOW, &vec![7; 60_000]).unwrap().wait().unwrap();
-        s.log.learn(99_998, LOW, &vec![7; 60_000]).unwrap().wait().unwrap();
+        s.log.learn(Slot(99_999), LOW, &vec![7; 60_000]).unwrap().blocking_wait().unwrap();
+        s.log.learn(Slot(99_998), LOW, &vec![7; 60_000]).unwrap().blocking_wait().unwrap();
     }
     let s = s.reopen(Mode::Durable);
     assert!(s.log.stats().pages < 3, "pages are read when they are needed");
@@ -230,17 +242,20 @@ fn pages_below_the_floor_are_not_read() {
         s.disk.inject(Fault::on(Op::Read, Effect::Io).path(".seg"));
         let floor = 2 * 4096 - 1;
         if install {
-            s.log.install(floor, floor).unwrap();
+            s.log.install(SnapshotBounds { floor: Slot(floor), frontier: Slot(floor) }).unwrap();
         } else {
-            s.log.truncate_before(floor + 1).unwrap();
+            s.log.truncate_before(Slot(floor + 1)).unwrap();
         }
-        assert_eq!((s.log.floor(), s.log.stats().read_only), (Some(floor), false));
+        assert_eq!((s.log.floor(), s.log.stats().read_only), (Some(Slot(floor)), false));
         let range = s.log.committed_range().unwrap();
-        assert_eq!((range.lowest, range.highest, range.count), (floor + 1, 99_999, 4096 + 2));
+        assert_eq!(
+            (range.lowest, range.highest, range.count),
+            (Slot(floor + 1), Slot(99_999), 4096 + 2)
+        );
         s.disk.clear_faults();
         let s = s.kill(Mode::Durable);
         assert_eq!(s.log.committed_range().unwrap(), range);
-        assert_eq!(s.log.floor(), Some(floor));
+        assert_eq!(s.log.floor(), Some(Slot(floor)));
         s.accept(3 * 4096, LOW, b"next");
         s.commit(3 * 4096, LOW);
         assert_eq!(s.committed_slots()[..2], [floor + 1, floor + 2]);
@@ -253,13 +268,13 @@ fn corrupted_page_does_not_stop_truncation() {
     let s = three_pages();
     let (path, at) = page_at(&s, 1);
     s.disk.flip_bit(&path, (at + 100) * 8).unwrap();
-    s.log.truncate_before(4096 + 1000).unwrap();
-    assert_eq!(s.log.floor(), Some(4096 + 999));
+    s.log.truncate_before(Slot(4096 + 1000)).unwrap();
+    assert_eq!(s.log.floor(), Some(Slot(4096 + 999)));
     assert_eq!(s.log.committed_range().unwrap().count, 2 * 4096 - 1000 + 2);
     let s = s.kill(Mode::Durable);
-    assert_eq!(s.log.floor(), Some(4096 + 999));
+    assert_eq!(s.log.floor(), Some(Slot(4096 + 999)));
     assert_eq!(s.log.committed_range().unwrap().count, 2 * 4096 - 1000 + 2);
     let guard = s.log.pin();
-    assert!(matches!(s.log.read(4096 + 1000, &guard), Err(Error::CorruptedEntry { .. })));
+    assert!(matches!(s.log.read(Slot(4096 + 1000), &guard), Err(Error::CorruptedEntry { .. })));
     assert_eq!(s.committed(2 * 4096), b"value");
 }

@@ -7,11 +7,13 @@
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use esker_consensus::{Ballot, Entry, Error, IterateOptions, Mode, Promised, Result};
+use esker_consensus::{
+    Ballot, Entry, Error, IterateOptions, Mode, Promised, Result, Slot, SnapshotBounds,
+};
 
-use crate::fixture::{HIGH, HIGHER, LOW, MODES, Setting, log, log_with, value};
+use crate::fixture::{HIGH, HIGHER, LOW, MODES, Setting, log, log_with, slots, value};
 
-const HIGHEST: Ballot = Ballot::new(9, 9);
+const HIGHEST: Ballot = Ballot { number: 9, node: 9 };
 
 fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
     for slot in slots {
@@ -27,22 +29,24 @@ fn answer(
 ) -> (Vec<u64>, Result<ControlFlow<()>>) {
     let mut slots = Vec::new();
     let flow = promised.for_each(|entry| {
-        slots.push(entry.slot());
-        during(entry.slot())
+        slots.push(entry.slot().0);
+        during(entry.slot().0)
     });
     (slots, flow)
 }
 
 fn refused<T: std::fmt::Debug>(result: Result<T>, floor: u64) {
     assert!(
-        matches!(result, Err(Error::Truncated { floor: at }) if at == floor),
+        matches!(result, Err(Error::Truncated { floor: at }) if at == Slot(floor)),
         "not refused with floor {floor}: {result:?}"
     );
 }
 
 /// Both ways to raise the floor.
-const RAISES: [fn(&Setting, u64); 2] =
-    [|s, to| s.log.truncate_before(to).unwrap(), |s, to| s.log.install(to - 1, to - 1).unwrap()];
+const RAISES: [fn(&Setting, u64); 2] = [
+    |s, to| s.log.truncate_before(Slot(to)).unwrap(),
+    |s, to| s.log.install(SnapshotBounds { floor: Slot(to - 1), frontier: Slot(to - 1) }).unwrap(),
+];
 
 #[test]
 fn a_floor_that_passes_an_answer_refuses_it() {
@@ -50,9 +54,12 @@ fn a_floor_that_passes_an_answer_refuses_it() {
         for (raise, to) in RAISES.iter().flat_map(|raise| [2, 50, 5_000].map(|to| (raise, to))) {
             let s = log(mode);
             fill(&s, (0..100).chain([9_000]));
-            s.log.install(0, 8_999).unwrap();
-            let promised = s.log.promise(HIGH, 0).unwrap().wait().unwrap();
-            assert_eq!((promised.floor(), promised.highest_committed()), (Some(0), Some(9_000)));
+            s.log.install(SnapshotBounds { floor: Slot(0), frontier: Slot(8_999) }).unwrap();
+            let promised = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
+            assert_eq!(
+                (promised.floor(), promised.highest_committed()),
+                (Some(Slot(0)), Some(Slot(9_000)))
+            );
             // Slot 1 is listed before the floor passes it.
             let (slots, reported) = answer(&promised, |slot| {
                 if slot == 1 {
@@ -74,7 +81,7 @@ fn an_answer_that_is_broken_off_is_refused_as_well() {
     for raise in RAISES {
         let s = log(Mode::Durable);
         fill(&s, 0..20);
-        let promised = s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+        let promised = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
         let (slots, reported) = answer(&promised, |_| {
             raise(&s, 10);
             ControlFlow::Break(())
@@ -90,10 +97,10 @@ fn answer_is_kept_when_the_floor_passes_only_listed_slots() {
         let s = log(mode);
         fill(&s, 0..20);
         s.accept(25, LOW, &value(25));
-        let promised = s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+        let promised = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
         let (slots, reported) = answer(&promised, |slot| {
             if slot < 20 {
-                s.log.truncate_before(slot + 1).unwrap();
+                s.log.truncate_before(Slot(slot + 1)).unwrap();
             }
             ControlFlow::Continue(())
         });
@@ -102,9 +109,9 @@ fn answer_is_kept_when_the_floor_passes_only_listed_slots() {
         // Broken off after the last committed slot: nothing that is left can be truncated.
         let s = log(mode);
         fill(&s, 0..20);
-        let promised = s.log.promise(HIGH, 10).unwrap().wait().unwrap();
+        let promised = s.log.promise(HIGH, Slot(10)).unwrap().blocking_wait().unwrap();
         let (slots, reported) = answer(&promised, |slot| {
-            s.log.truncate_before(slot + 1).unwrap();
+            s.log.truncate_before(Slot(slot + 1)).unwrap();
             if slot == 19 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert!(reported.unwrap().is_break());
@@ -120,18 +127,18 @@ fn what_was_uncommitted_is_listed_as_it_was_after_truncation_and_install() {
         for slot in 0..5 {
             s.accept(slot, LOW, &value(slot));
         }
-        let promised = s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+        let promised = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
         assert_eq!(promised.highest_committed(), None);
         s.accept(0, HIGHER, b"another value");
         s.commit(0, HIGHER);
-        s.log.learn(1, HIGHER, b"a third one").unwrap().wait().unwrap();
-        s.log.truncate_before(2).unwrap();
-        s.log.install(9, 9).unwrap();
+        s.log.learn(Slot(1), HIGHER, b"a third one").unwrap().blocking_wait().unwrap();
+        s.log.truncate_before(Slot(2)).unwrap();
+        s.log.install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) }).unwrap();
         let mut listed = Vec::new();
         let flow = promised.for_each(|entry| {
-            assert_eq!((entry.ballot(), entry.value()), (LOW, &value(entry.slot())[..]));
+            assert_eq!((entry.ballot(), entry.value()), (LOW, &value(entry.slot().0)[..]));
             assert!(!entry.is_committed());
-            listed.push(entry.slot());
+            listed.push(entry.slot().0);
             ControlFlow::Continue(())
         });
         assert!(flow.unwrap().is_continue());
@@ -145,10 +152,10 @@ fn what_was_committed_after_the_promise_is_not_listed() {
     for mode in MODES {
         let s = log(mode);
         fill(&s, [0, 2, 9]);
-        let promised = s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+        let promised = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
         s.accept(1, HIGHER, b"later");
         s.commit(1, HIGHER);
-        s.log.learn(5, HIGHER, b"later").unwrap().wait().unwrap();
+        s.log.learn(Slot(5), HIGHER, b"later").unwrap().blocking_wait().unwrap();
         fill_under(&s, HIGHEST, 12);
         let (slots, reported) = answer(&promised, |_| ControlFlow::Continue(()));
         assert!(reported.unwrap().is_continue());
@@ -166,13 +173,13 @@ fn iterate(
     range: impl RangeBounds<u64>,
     mut during: impl FnMut(u64),
 ) -> (Vec<u64>, Result<()>) {
-    let mut slots = Vec::new();
-    let done = s.log.iterate(range, IterateOptions::default(), |entry| {
-        slots.push(entry.slot());
-        during(entry.slot());
+    let mut visited = Vec::new();
+    let done = s.log.iterate(slots(range), IterateOptions::default(), |entry| {
+        visited.push(entry.slot().0);
+        during(entry.slot().0);
         ControlFlow::Continue(())
     });
-    (slots, done.map(drop))
+    (visited, done.map(drop))
 }
 
 fn nothing(_: u64) {}
@@ -183,20 +190,20 @@ fn an_iteration_from_a_truncated_slot_is_refused_and_one_without_a_start_begins_
     for mode in MODES {
         let s = log(mode);
         fill(&s, 0..20);
-        s.log.truncate_before(10).unwrap();
-        refused(s.log.replay_from(0, each), 9);
-        refused(s.log.replay_from(9, each), 9);
-        refused(s.log.replay_range(0..=5, each), 9);
-        refused(s.log.replay_range(9..=30, each), 9);
+        s.log.truncate_before(Slot(10)).unwrap();
+        refused(s.log.replay_from(Slot(0), each), 9);
+        refused(s.log.replay_from(Slot(9), each), 9);
+        refused(s.log.replay_range(Slot(0)..=Slot(5), each), 9);
+        refused(s.log.replay_range(Slot(9)..=Slot(30), each), 9);
         refused(iterate(&s, 5.., nothing).1, 9);
         refused(iterate(&s, (Bound::Excluded(8), Bound::Unbounded), nothing).1, 9);
         let mut uncommitted = IterateOptions::default();
         uncommitted.include_uncommitted = true;
         uncommitted.skip_errors = true;
-        refused(s.log.iterate(3.., uncommitted, each), 9);
+        refused(s.log.iterate(Slot(3).., uncommitted, each), 9);
         assert_eq!(s.log.iterate(.., uncommitted, each).unwrap().visited, 10);
-        assert_eq!(s.log.replay_from(10, each).unwrap().visited, 10);
-        assert_eq!(s.log.replay_from(100, each).unwrap().visited, 0);
+        assert_eq!(s.log.replay_from(Slot(10), each).unwrap().visited, 10);
+        assert_eq!(s.log.replay_from(Slot(100), each).unwrap().visited, 0);
         for (range, expected) in [
             ((Bound::Unbounded, Bound::Unbounded), 10..20),
             ((Bound::Unbounded, Bound::Included(12)), 10..13),
@@ -210,9 +217,9 @@ fn an_iteration_from_a_truncated_slot_is_refused_and_one_without_a_start_begins_
         // An empty range has no slot below the floor.
         iterate(&s, 5..5, nothing).1.unwrap();
         // Where nothing is left at all, too.
-        s.log.truncate_before(20).unwrap();
+        s.log.truncate_before(Slot(20)).unwrap();
         assert_eq!(s.log.committed_range(), None);
-        refused(s.log.replay_from(0, each), 19);
+        refused(s.log.replay_from(Slot(0), each), 19);
         assert_eq!(iterate(&s, .., nothing).0, []);
     }
 }
@@ -246,17 +253,17 @@ fn a_floor_that_passes_an_iteration_ends_it() {
 fn a_value_that_truncation_moves_is_listed_by_what_began_before() {
     for mode in MODES {
         let s = log_with(mode, |options| options.cache_size = 64 << 10);
-        s.log.learn(999, LOW, b"far ahead").unwrap().wait().unwrap();
+        s.log.learn(Slot(999), LOW, b"far ahead").unwrap().blocking_wait().unwrap();
         for slot in 0..300 {
             s.accept(slot, LOW, &vec![slot as u8; 2000]);
             s.commit(slot, LOW);
         }
-        let before = s.log.offset_of(999).unwrap();
-        let promised = s.log.promise(HIGH, 290).unwrap().wait().unwrap();
+        let before = s.log.offset_of(Slot(999)).unwrap();
+        let promised = s.log.promise(HIGH, Slot(290)).unwrap().blocking_wait().unwrap();
         let expected: Vec<_> = (290..300).chain([999]).collect();
         let move_and_read_again = || {
-            s.log.truncate_before(290).unwrap();
-            assert_ne!(s.log.offset_of(999).unwrap(), before, "it was not moved");
+            s.log.truncate_before(Slot(290)).unwrap();
+            assert_ne!(s.log.offset_of(Slot(999)).unwrap(), before, "it was not moved");
             let (slots, done) = iterate(&s, 999.., nothing);
             done.unwrap();
             assert_eq!(slots, [999]);

@@ -1,7 +1,7 @@
 //! Checkpoints that nobody asked for: when they come, and on which thread.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_consensus::{Ballot, Mode};
+use esker_consensus::{Ballot, Mode, Slot};
 
 use crate::fixture::log_with;
 
@@ -10,7 +10,7 @@ use crate::fixture::log_with;
 fn promises_alone_trigger_checkpoints() {
     let s = log_with(Mode::Durable, |options| options.checkpoint_every = 1024);
     for number in 1..=5000 {
-        drop(s.log.promise(Ballot::new(number, 1), 0).unwrap());
+        drop(s.log.promise(Ballot { number, node: 1 }, Slot(0)).unwrap());
         assert!(s.log.stats().since_checkpoint <= 1024, "promise {number}");
     }
     let s = s.kill(Mode::Durable);

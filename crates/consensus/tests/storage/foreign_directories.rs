@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_consensus::{COMPONENT, ConsensusLog, Error, Mode, inspect};
+use esker_consensus::{COMPONENT, ConsensusLog, Error, Mode, Slot, inspect_on};
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{Component, Engine, Log};
@@ -58,8 +58,8 @@ fn a_log_of_something_else_is_refused_unchanged() {
             other.close().unwrap();
         }
         let before = everything(&disk);
-        refused(ConsensusLog::open(DIR, driven(&disk, Mode::Durable).0), owner);
-        refused(inspect(DIR, plain(&disk)), owner);
+        refused(ConsensusLog::builder(DIR).options(driven(&disk, Mode::Durable).0).open(), owner);
+        refused(inspect_on(Arc::new(disk.process()), DIR), owner);
         assert_eq!(everything(&disk), before);
     }
 }
@@ -70,7 +70,7 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
     for records in [false, true] {
         let s = log(Mode::Durable);
         if records {
-            s.log.accept(1, LOW, b"value").unwrap().wait().unwrap();
+            s.log.accept(Slot(1), LOW, b"value").unwrap().blocking_wait().unwrap();
         }
         let disk = s.disk.clone();
         disk.kill();
@@ -80,7 +80,10 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
         let opened = Log::builder(DIR).options(plain(&disk)).open();
         assert!(matches!(opened, Err(esker_log::Error::WrongComponent { .. })), "{opened:?}");
         assert_eq!(everything(&disk), before);
-        assert_eq!(inspect(DIR, plain(&disk)).unwrap().slots.len(), usize::from(records));
+        assert_eq!(
+            inspect_on(Arc::new(disk.process()), DIR).unwrap().slots.len(),
+            usize::from(records)
+        );
     }
 }
 
@@ -90,7 +93,7 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
 fn lost_or_corrupted_app_metadata_is_rewritten() {
     for damaged in [false, true] {
         let s = log(Mode::Durable);
-        s.log.accept(1, LOW, b"value").unwrap().wait().unwrap();
+        s.log.accept(Slot(1), LOW, b"value").unwrap().blocking_wait().unwrap();
         let disk = s.disk.clone();
         disk.kill();
         drop(s);
@@ -101,7 +104,7 @@ fn lost_or_corrupted_app_metadata_is_rewritten() {
         } else {
             disk.process().open_dir(Path::new(DIR)).unwrap().unlink("note").unwrap();
         }
-        assert_eq!(inspect(DIR, plain(&disk)).unwrap().slots.len(), 1);
+        assert_eq!(inspect_on(Arc::new(disk.process()), DIR).unwrap().slots.len(), 1);
         let s = open_on(&disk, Mode::Durable, |_| {});
         assert_eq!(s.uncommitted().len(), 1);
         s.log.close().unwrap();

@@ -1,11 +1,29 @@
 //! Opening brings back what is uncommitted, and reads no more than that takes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_consensus::Mode;
+use std::sync::Arc;
 
-use crate::fixture::{LOW, log, value};
+use esker_consensus::{ConsensusLog, Mode, Options, Slot};
+use esker_disk::sim::SimDisk;
+use esker_log::OpenCheck;
+
+use crate::fixture::{DIR, LOW, driven, log, value};
 
 const SLOTS: u64 = 5_000;
+
+#[test]
+fn options_are_set_one_by_one_and_read_back() {
+    let (options, engine) = driven(&SimDisk::new(1), Mode::Durable);
+    let disk = Arc::clone(&options.disk);
+    let builder = ConsensusLog::builder(DIR).mode(Mode::Volatile).disk(disk).engine(engine.clone());
+    let log = builder.sync_on_commit(false).mutable_size(1 << 20).check(OpenCheck::Full).open();
+    let log = log.unwrap();
+    let set = log.options();
+    assert_eq!((set.mode, set.sync_on_commit, set.mutable_size), (Mode::Volatile, false, 1 << 20));
+    assert_eq!((set.check, set.cache_size), (OpenCheck::Full, Options::default().cache_size));
+    log.close().unwrap();
+    engine.stop();
+}
 
 /// One read for each value would be minutes for a region of the default size.
 #[test]
@@ -15,12 +33,12 @@ fn uncommitted_values_are_read_together() {
     let order: Vec<u64> = (0..SLOTS).map(|n| n * 1_999 % SLOTS).collect();
     for slots in order.chunks(500) {
         let values: Vec<Vec<u8>> = slots.iter().map(|slot| value(*slot)).collect();
-        let entries: Vec<(u64, &[u8])> =
-            slots.iter().zip(&values).map(|(slot, value)| (*slot, &**value)).collect();
-        s.log.accept_batch(LOW, &entries).unwrap().wait().unwrap();
+        let entries: Vec<(Slot, &[u8])> =
+            slots.iter().zip(&values).map(|(slot, value)| (Slot(*slot), &**value)).collect();
+        s.log.accept_batch(LOW, &entries).unwrap().blocking_wait().unwrap();
     }
-    let marks: Vec<_> = (0..SLOTS).step_by(5).map(|slot| (slot, LOW)).collect();
-    s.log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
+    let marks: Vec<_> = (0..SLOTS).step_by(5).map(|slot| (Slot(slot), LOW)).collect();
+    s.log.commit_batch(&marks).unwrap().ticket.blocking_wait().unwrap();
     let before = s.disk.stats().reads;
     let s = s.kill(Mode::Durable);
     let reads = s.disk.stats().reads - before;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use esker_consensus::{ConsensusLog, Error, Mode, Options};
+use esker_consensus::{ConsensusLog, Error, Mode, Options, Slot};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::Engine;
 
@@ -15,11 +15,11 @@ use crate::fixture::{
 
 fn fill(log: &ConsensusLog, slots: std::ops::Range<u64>, len: usize) {
     let values: Vec<_> = slots.clone().map(|slot| vec![slot as u8; len]).collect();
-    let pairs: Vec<_> = slots.clone().zip(values.iter().map(Vec::as_slice)).collect();
+    let pairs: Vec<_> = slots.clone().map(Slot).zip(values.iter().map(Vec::as_slice)).collect();
     for pairs in pairs.chunks(100) {
-        log.accept_batch(LOW, pairs).unwrap().wait().unwrap();
+        log.accept_batch(LOW, pairs).unwrap().blocking_wait().unwrap();
     }
-    log.commit_through(slots.end - 1).unwrap().wait().unwrap();
+    log.commit_through(Slot(slots.end - 1)).unwrap().blocking_wait().unwrap();
 }
 
 /// As Raft truncates: everything but the newest entries, again and again. Guards against copies of
@@ -35,7 +35,7 @@ fn a_log_that_is_truncated_in_order_copies_next_to_nothing() {
         let before = s.log.stats().log_stats.accepted.0;
         fill(&s.log, round * EACH..(round + 1) * EACH, 100);
         own += s.log.stats().log_stats.accepted.0 - before + 1;
-        s.log.truncate_before(round * EACH).unwrap();
+        s.log.truncate_before(Slot(round * EACH)).unwrap();
     }
     // Pages and roots are large: what matters is bytes, and of these the most are copies.
     let stats = s.log.stats();
@@ -56,7 +56,7 @@ fn live_values_are_not_copied_to_free_segments_that_truncation_drops() {
     let s = log(Mode::Durable);
     fill(&s.log, 0..3000, 1000);
     let before = s.log.stats().log.disk_bytes;
-    s.log.truncate_before(1000).unwrap();
+    s.log.truncate_before(Slot(1000)).unwrap();
     s.log.reclaim().unwrap();
     let stats = s.log.stats();
     assert!(stats.reclaimed.records_copied <= 63, "{:?}", stats.reclaimed);
@@ -72,7 +72,7 @@ fn live_values_are_not_copied_to_free_segments_that_truncation_drops() {
 fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
     let s = log(Mode::Durable);
     fill(&s.log, 0..50, 2000);
-    s.log.learn(9999, LOW, &[0xAB; 3000]).unwrap().wait().unwrap();
+    s.log.learn(Slot(9999), LOW, &[0xAB; 3000]).unwrap().blocking_wait().unwrap();
     fill(&s.log, 50..400, 2000);
     let s = s.reopen(Mode::Durable);
     let path = s.disk.files(Path::new(DIR)).unwrap().into_iter().find_map(|name| {
@@ -83,16 +83,16 @@ fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
     });
     let (path, at) = path.unwrap();
     s.disk.flip_bit(&path, at * 8).unwrap();
-    s.log.truncate_before(390).unwrap();
-    assert_eq!(s.log.floor(), Some(389));
+    s.log.truncate_before(Slot(390)).unwrap();
+    assert_eq!(s.log.floor(), Some(Slot(389)));
     let failed = s.log.reclaim().unwrap_err();
     assert!(matches!(failed, Error::Log(esker_log::Error::Corrupted(_))), "{failed:?}");
     assert!(s.log.stats().log.after.0 > 0, "the dead ones before it are gone");
     fill(&s.log, 400..410, 2000);
     let guard = s.log.pin();
-    assert!((390..410).all(|slot| s.log.read_committed(slot, &guard).is_ok()));
-    assert!(matches!(s.log.read(9999, &guard), Err(Error::CorruptedEntry { .. })));
-    s.log.truncate_before(400).unwrap();
+    assert!((390..410).all(|slot| s.log.read_committed(Slot(slot), &guard).is_ok()));
+    assert!(matches!(s.log.read(Slot(9999), &guard), Err(Error::CorruptedEntry { .. })));
+    s.log.truncate_before(Slot(400)).unwrap();
     s.log.close().unwrap();
 }
 
@@ -102,18 +102,18 @@ fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
 fn page_without_slots_survives_its_segment() {
     let s = log(Mode::Durable);
     s.accept(50_000, LOW, b"of an old term");
-    s.log.truncate_after(40_000).unwrap();
+    s.log.truncate_after(Slot(40_000)).unwrap();
     s.log.checkpoint().unwrap();
     let s = s.reopen(Mode::Durable);
     for slot in 0..200 {
         s.accept(slot, LOW, &[slot as u8; 2000]);
         s.commit(slot, LOW);
     }
-    s.log.truncate_before(195).unwrap();
+    s.log.truncate_before(Slot(195)).unwrap();
     assert!(s.log.reclaim().is_ok() && s.log.stats().log.after.0 > 5);
     let s = s.reopen(Mode::Durable);
     let guard = s.log.pin();
-    let read = s.log.read(50_000, &guard);
+    let read = s.log.read(Slot(50_000), &guard);
     assert!(matches!(read, Err(Error::SlotNotFound { .. })), "{read:?}");
     s.accept(50_000, HIGH, b"of a new term");
 }
@@ -122,8 +122,8 @@ fn page_without_slots_survives_its_segment() {
 /// segments that are otherwise dead once the floor is raised.
 fn worth_reclaiming(mode: Mode) -> Setting {
     let s = log_with(mode, |options| options.checkpoint_every = 1024);
-    s.log.promise(HIGH, 0).unwrap().wait().unwrap();
-    s.log.learn(9999, LOW, b"far ahead").unwrap().wait().unwrap();
+    s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
+    s.log.learn(Slot(9999), LOW, b"far ahead").unwrap().blocking_wait().unwrap();
     s.accept(8888, HIGH, b"old and uncommitted");
     for slot in 0..150 {
         s.accept(slot, HIGH, &vec![slot as u8; 2000]);
@@ -137,24 +137,24 @@ fn worth_reclaiming(mode: Mode) -> Setting {
 /// What has to be there, whatever happened: `floor` is the lowest that may be.
 fn look(log: &ConsensusLog, mode: Mode, committed_8888: bool, floor: u64) {
     assert!(log.promised() >= HIGH);
-    let start = log.floor().map_or(0, |floor| floor + 1);
+    let start = log.floor().map_or(0, |floor| floor.0 + 1);
     assert!(start >= floor && start <= 140, "{start}");
     let guard = log.pin();
     for slot in start..150 {
-        let entry = log.read_committed(slot, &guard).unwrap();
+        let entry = log.read_committed(Slot(slot), &guard).unwrap();
         assert_eq!((entry.value(), entry.ballot()), (&[slot as u8; 2000][..], HIGH));
     }
-    assert_eq!(log.read_committed(9999, &guard).unwrap().value(), b"far ahead");
+    assert_eq!(log.read_committed(Slot(9999), &guard).unwrap().value(), b"far ahead");
     if mode == Mode::Durable {
-        let entry = log.read(8888, &guard).unwrap();
+        let entry = log.read(Slot(8888), &guard).unwrap();
         assert_eq!((entry.value(), entry.ballot()), (&b"old and uncommitted"[..], HIGH));
         assert!(entry.is_committed() || !committed_8888);
-        let entry = log.read(8887, &guard).unwrap();
+        let entry = log.read(Slot(8887), &guard).unwrap();
         assert_eq!((entry.value(), entry.ballot()), (&b"higher"[..], HIGHER));
     }
     let count = 150 - start + 1 + u64::from(committed_8888);
     assert_eq!(log.committed_range().unwrap().count, count);
-    assert_eq!(log.frontier(), Some(149));
+    assert_eq!(log.frontier(), Some(Slot(149)));
 }
 
 /// Guards against a segment that is dropped before its copies, or the checkpoint that names them,
@@ -176,10 +176,10 @@ fn power_cut_at_every_operation_of_two_reclaim_passes() {
                 disk.cut_power_at(at, how);
             }
             let begin = disk.operations();
-            let log = ConsensusLog::open(DIR, options);
+            let log = ConsensusLog::builder(DIR).options(options).open();
             let mut raised = false;
             if let Ok(log) = &log {
-                raised = log.truncate_before(to).is_ok() && disk.is_on();
+                raised = log.truncate_before(Slot(to)).is_ok() && disk.is_on();
                 drop(log.reclaim());
             }
             disk.cancel_cut();
@@ -217,7 +217,7 @@ fn power_cut_at_every_operation_of_two_reclaim_passes() {
                 };
                 let s = open_on(&disk, mode, |_| {});
                 look(&s.log, mode, false, floor);
-                s.log.truncate_before(140).unwrap();
+                s.log.truncate_before(Slot(140)).unwrap();
                 s.log.reclaim().unwrap();
                 look(&s.log, mode, false, 140);
                 let bytes = s.log.stats().log.disk_bytes;
@@ -239,13 +239,13 @@ fn slots_change_while_they_are_copied() {
         options.mode = mode;
         options.segment_size = 64 << 10;
         options.engine = Some(engine.clone());
-        let log = ConsensusLog::open(DIR, options).unwrap();
+        let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
         // Every third is uncommitted: all of them stand among what is dropped.
         const OPEN: u64 = 20_000;
         for slot in 0..600u64 {
-            log.accept(OPEN + slot, LOW, &value(slot)).unwrap().wait().unwrap();
+            log.accept(Slot(OPEN + slot), LOW, &value(slot)).unwrap().blocking_wait().unwrap();
             if slot % 3 == 0 {
-                log.learn(slot / 3, LOW, &[7; 1500]).unwrap().wait().unwrap();
+                log.learn(Slot(slot / 3), LOW, &[7; 1500]).unwrap().blocking_wait().unwrap();
             }
         }
         let done = AtomicBool::new(false);
@@ -253,19 +253,19 @@ fn slots_change_while_they_are_copied() {
             scope.spawn(|| {
                 for slot in 0..600u64 {
                     match slot % 4 {
-                        0 => drop(log.accept(OPEN + slot, HIGH, b"replaced").unwrap()),
-                        1 => drop(log.commit(OPEN + slot, LOW).unwrap()),
+                        0 => drop(log.accept(Slot(OPEN + slot), HIGH, b"replaced").unwrap()),
+                        1 => drop(log.commit(Slot(OPEN + slot), LOW).unwrap()),
                         _ => {}
                     }
                 }
                 done.store(true, SeqCst);
             });
             scope.spawn(|| {
-                log.truncate_before(100).unwrap();
+                log.truncate_before(Slot(100)).unwrap();
                 while !done.load(SeqCst) {
                     log.reclaim().unwrap();
                 }
-                log.truncate_before(190).unwrap();
+                log.truncate_before(Slot(190)).unwrap();
                 log.reclaim().unwrap();
             });
         });
@@ -276,7 +276,7 @@ fn slots_change_while_they_are_copied() {
         let s = open_on(&disk, mode, |_| {});
         let guard = s.log.pin();
         for slot in 0..600 {
-            let entry = s.log.read(OPEN + slot, &guard).unwrap();
+            let entry = s.log.read(Slot(OPEN + slot), &guard).unwrap();
             let expected = match slot % 4 {
                 0 => (b"replaced".to_vec(), HIGH, false),
                 1 => (value(slot), LOW, true),
@@ -285,7 +285,7 @@ fn slots_change_while_they_are_copied() {
             let reported = (entry.value().to_vec(), entry.ballot(), entry.is_committed());
             assert_eq!(reported, expected, "slot {slot}");
         }
-        assert_eq!(s.log.floor(), Some(189));
+        assert_eq!(s.log.floor(), Some(Slot(189)));
     }
 }
 
@@ -296,11 +296,11 @@ fn close_ends_a_reclaim_pass() {
     let mut options = Options::on(Arc::new(disk.process()));
     options.segment_size = 64 << 10;
     options.engine = Some(engine.clone());
-    let log = ConsensusLog::open(DIR, options).unwrap();
+    let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
     fill(&log, 0..2000, 1000);
     std::thread::scope(|scope| {
         let reclaims = scope.spawn(|| {
-            log.truncate_before(1990).unwrap();
+            log.truncate_before(Slot(1990)).unwrap();
             while log.reclaim().is_ok() {}
             log.reclaim()
         });

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker_consensus::{Ballot, Error, Mode};
+use esker_consensus::{Ballot, Error, Mode, Slot};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
 
@@ -23,7 +23,7 @@ fn full_value_budget_is_an_error_for_new_values_only() {
         let s = log_with(mode, |options| options.mutable_size = 4096);
         s.accept(0, LOW, &[1; 2048]);
         s.accept(1, LOW, &[2; 2048]);
-        let full = s.log.accept(2, LOW, &[3; 64]);
+        let full = s.log.accept(Slot(2), LOW, &[3; 64]);
         assert!(matches!(full, Err(Error::BufferFull { used: 4096, size: 4096 })));
         // Slot 0 stays uncommitted, and the room after it is used again and again.
         s.commit(1, LOW);
@@ -49,7 +49,7 @@ fn full_value_budget_takes_replacements() {
         s.accept(0, HIGH, &[3; 2048]);
         s.accept(1, HIGH, &[4; 100]);
         assert_eq!(s.log.stats().mutable_used, 2148);
-        let grows = s.log.accept(1, Ballot::new(9, 9), &[5; 2049]);
+        let grows = s.log.accept(Slot(1), Ballot { number: 9, node: 9 }, &[5; 2049]);
         assert!(matches!(grows, Err(Error::BufferFull { .. })));
         assert_eq!(s.log.promised(), HIGH, "what was refused promised nothing");
     }
@@ -64,12 +64,13 @@ fn wait_for_budget_ends_with_budget_or_at_its_deadline() {
         });
         s.accept(0, LOW, &[1; 4096]);
         let begin = Instant::now();
-        let late = s.log.accept_timeout(1, LOW, &[1; 64], Duration::from_millis(20));
+        let late = s.log.accept_timeout(Slot(1), LOW, &[1; 64], Duration::from_millis(20));
         assert!(matches!(late, Err(Error::BufferFull { .. })));
         assert!(begin.elapsed() >= Duration::from_millis(20));
         std::thread::scope(|threads| {
-            let waits = threads
-                .spawn(|| s.log.accept_timeout(1, LOW, &[1; 64], Duration::MAX).unwrap().wait());
+            let waits = threads.spawn(|| {
+                s.log.accept_timeout(Slot(1), LOW, &[1; 64], Duration::MAX).unwrap().blocking_wait()
+            });
             s.commit(0, LOW);
             waits.join().unwrap().unwrap();
         });
@@ -86,9 +87,9 @@ fn replacement_waits_for_its_extra_bytes() {
         });
         s.accept(0, LOW, &[1; 2000]);
         s.accept(1, LOW, &[1; 2000]);
-        s.log.promise(HIGH, 0).unwrap().wait().unwrap();
+        s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
         std::thread::scope(|threads| {
-            let longer = || s.log.accept_timeout(0, HIGH, &[2; 3000], LONG)?.wait();
+            let longer = || s.log.accept_timeout(Slot(0), HIGH, &[2; 3000], LONG)?.blocking_wait();
             let waits = threads.spawn(longer);
             give_way();
             s.commit(1, LOW);
@@ -108,9 +109,10 @@ fn failure_ends_the_wait_for_budget() {
         s.accept(0, LOW, &[1; 4096]);
         s.disk.inject(Fault::on(Op::Write, Effect::Io));
         std::thread::scope(|threads| {
-            let waits = threads.spawn(|| s.log.accept_timeout(1, HIGHER, &[1; 64], LONG).map(drop));
+            let waits =
+                threads.spawn(|| s.log.accept_timeout(Slot(1), HIGHER, &[1; 64], LONG).map(drop));
             give_way();
-            assert!(s.log.promise(HIGH, 0).unwrap().wait().is_err());
+            assert!(s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().is_err());
             let reported = waits.join().unwrap();
             assert!(
                 matches!(reported, Err(Error::Log(esker_log::Error::Poisoned(_)))),
@@ -130,8 +132,8 @@ fn many_values_pass_through_a_small_budget() {
             for slot in slots.clone() {
                 s.accept(slot, LOW, &[slot as u8; 100]);
             }
-            let marks: Vec<_> = slots.map(|slot| (slot, LOW)).collect();
-            s.log.commit_batch(&marks).unwrap().ticket.wait().unwrap();
+            let marks: Vec<_> = slots.map(|slot| (Slot(slot), LOW)).collect();
+            s.log.commit_batch(&marks).unwrap().ticket.blocking_wait().unwrap();
         }
         assert!((0..count).all(|slot| s.committed(slot) == [slot as u8; 100]));
         assert_eq!(s.log.stats().mutable_used, 0);
@@ -211,6 +213,6 @@ fn a_log_that_only_commits_keeps_a_bounded_amount_in_memory() {
             s.commit(slot, LOW);
         }
         let stats = s.log.stats();
-        assert!(stats.unsettled <= 64 && stats.cache_used <= 10_000, "{stats:?}");
+        assert!(stats.uncounted <= 64 && stats.cache_used <= 10_000, "{stats:?}");
     }
 }

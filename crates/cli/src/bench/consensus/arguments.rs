@@ -28,7 +28,7 @@ pub const WORKS: [&str; 8] = [
     "batch-commit-100",
     "recover",
 ];
-pub const BALLOT: Ballot = Ballot::new(1, 1);
+pub const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 
 /// Arguments of `esker consensus bench`.
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_consensus::{ConsensusLog, Mode};
+use esker_consensus::{ConsensusLog, Mode, Slot};
 
 use super::arguments::{BALLOT, consensus_options};
 use super::compare::stamp_value;
@@ -38,21 +38,24 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
     });
     let failure = |error| Failure::of_consensus(&error, &arguments.dir);
     let options = consensus_options(&arguments.writing, Mode::Volatile, true);
-    let log = ConsensusLog::open(&arguments.dir, options).map_err(failure)?;
+    let log = ConsensusLog::builder(&arguments.dir).options(options).open().map_err(failure)?;
     let mut value = vec![0; arguments.size as usize];
     let mut last = None;
     for slot in 0..arguments.entries {
         stamp_value(slot, &mut value);
-        let accepted = log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait());
-        last = Some(accepted.and_then(|()| log.commit(slot, BALLOT)).map_err(failure)?);
+        let accepted =
+            log.accept(Slot(slot), BALLOT, &value).and_then(|ticket| ticket.blocking_wait());
+        last = Some(accepted.and_then(|()| log.commit(Slot(slot), BALLOT)).map_err(failure)?);
     }
-    last.map_or(Ok(()), |ticket| ticket.wait()).map_err(failure)?;
-    let count = log.frontier().map_or(0, |frontier| frontier + 1);
+    last.map_or(Ok(()), |ticket| ticket.blocking_wait()).map_err(failure)?;
+    let count = log.frontier().map_or(0, |frontier| frontier.0 + 1);
     output::print(&format!("{count}\n"))?;
     if arguments.then == After::Close {
         return log.close().map_err(failure);
     }
     loop {
-        log.promise(BALLOT, count).and_then(|ticket| ticket.wait()).map_err(failure)?;
+        log.promise(BALLOT, Slot(count))
+            .and_then(|ticket| ticket.blocking_wait())
+            .map_err(failure)?;
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker_consensus::ConsensusLog;
+use esker_consensus::{ConsensusLog, Slot};
 
 use super::timed::Bench;
 use crate::exit::{Failure, Outcome};
@@ -27,7 +27,7 @@ impl Bench<'_> {
         let mut value = vec![0; self.arguments.size as usize];
         for (entry, slot) in entries.iter().zip(0..) {
             stamp_value(slot, &mut value);
-            if entry.slot() != slot || entry.value() != value {
+            if entry.slot() != Slot(slot) || entry.value() != value {
                 return Err(Failure::failed(format!(
                     "slot {slot} was read and differs from what was written"
                 )));
@@ -57,8 +57,8 @@ impl Bench<'_> {
 pub fn compare(log: &ConsensusLog, size: usize, dir: &Path) -> Outcome<u64> {
     let mut value = vec![0; size];
     let (mut seen, mut wrong) = (0, None);
-    log.replay_from(0, |entry| {
-        stamp_value(entry.slot(), &mut value);
+    log.replay_from(Slot(0), |entry| {
+        stamp_value(entry.slot().0, &mut value);
         seen += 1;
         if entry.value() == value {
             return ControlFlow::Continue(());

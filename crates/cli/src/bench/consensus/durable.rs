@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker_consensus::{Error, Mode};
+use esker_consensus::{Error, Mode, Slot};
 use serde_json::json;
 use tokio::runtime::{Builder, Runtime};
 
@@ -49,8 +49,8 @@ impl Bench<'_> {
                             let slot = done * callers + caller;
                             stamp_value(slot, &mut value);
                             let start = Instant::now();
-                            log.accept(slot, BALLOT, &value)?.await?;
-                            log.commit(slot, BALLOT)?.await?;
+                            log.accept(Slot(slot), BALLOT, &value)?.await?;
+                            log.commit(Slot(slot), BALLOT)?.await?;
                             latencies.add(start.elapsed());
                             done += 1;
                         }
@@ -106,13 +106,16 @@ impl Bench<'_> {
             let slots = rounds * BATCH..(rounds + 1) * BATCH;
             let mut values = vec![vec![0; size]; BATCH as usize];
             slots.clone().zip(&mut values).for_each(|(slot, value)| stamp_value(slot, value));
-            let pairs: Vec<_> = slots.clone().zip(values.iter().map(Vec::as_slice)).collect();
-            log.accept_batch(BALLOT, &pairs).and_then(|ticket| ticket.wait()).map_err(failure)?;
-            let commits: Vec<_> = slots.map(|slot| (slot, BALLOT)).collect();
+            let pairs: Vec<_> =
+                slots.clone().map(Slot).zip(values.iter().map(Vec::as_slice)).collect();
+            log.accept_batch(BALLOT, &pairs)
+                .and_then(|ticket| ticket.blocking_wait())
+                .map_err(failure)?;
+            let commits: Vec<_> = slots.map(|slot| (Slot(slot), BALLOT)).collect();
             let before = log.stats().log_stats.syncs;
             let start = Instant::now();
             let done = log.commit_batch(&commits).map_err(failure)?;
-            done.ticket.wait().map_err(failure)?;
+            done.ticket.blocking_wait().map_err(failure)?;
             let took = start.elapsed();
             latencies.add(took);
             time += took;

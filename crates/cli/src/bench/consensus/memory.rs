@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker_consensus::{ConsensusLog, Error, Mode};
+use esker_consensus::{ConsensusLog, Error, Mode, Slot};
 use serde_json::json;
 
 use super::arguments::BALLOT;
@@ -37,15 +37,15 @@ impl Bench<'_> {
                 self.timed(threads, each / threads as u64, |value, n| {
                     let slot = round * each + n;
                     stamp_value(slot, value);
-                    log.accept(slot, BALLOT, value)?.wait()
+                    log.accept(Slot(slot), BALLOT, value)?.blocking_wait()
                 })?;
             if round >= WARM_UP {
                 outcome.0 += time;
                 outcome.1.merge(&latencies);
                 outcome.2 = outcome.2.and(used);
             }
-            log.commit_through((round + 1) * each - 1)
-                .and_then(|ticket| ticket.wait())
+            log.commit_through(Slot((round + 1) * each - 1))
+                .and_then(|ticket| ticket.blocking_wait())
                 .map_err(failure)?;
             // Otherwise a checkpoint that those commits made due would run during the next timed
             // round.
@@ -69,8 +69,8 @@ impl Bench<'_> {
         let (log, dir) = self.open("accept-commit", options.clone())?;
         let outcome = self.timed(threads, count / threads as u64, |value, slot| {
             stamp_value(slot, value);
-            log.accept(slot, BALLOT, value)?.wait()?;
-            log.commit(slot, BALLOT).map(drop)
+            log.accept(Slot(slot), BALLOT, value)?.blocking_wait()?;
+            log.commit(Slot(slot), BALLOT).map(drop)
         })?;
         self.compare_committed(&log, count)?;
         let metadata = self.end(&log, &dir)?;
@@ -85,10 +85,14 @@ impl Bench<'_> {
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..ENTRIES {
             stamp_value(slot, &mut value);
-            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(failure)?;
+            log.accept(Slot(slot), BALLOT, &value)
+                .and_then(|ticket| ticket.blocking_wait())
+                .map_err(failure)?;
         }
         if committed {
-            log.commit_through(ENTRIES - 1).and_then(|ticket| ticket.wait()).map_err(failure)?;
+            log.commit_through(Slot(ENTRIES - 1))
+                .and_then(|ticket| ticket.blocking_wait())
+                .map_err(failure)?;
         }
         // Each operation of the timed part is one guard with all its reads.
         let rounds = self.arguments.count.unwrap_or(16 << 20).div_ceil(UNDER_ONE_GUARD).max(2) / 2;
@@ -97,7 +101,7 @@ impl Bench<'_> {
             let guard = log.pin();
             for n in 0..UNDER_ONE_GUARD {
                 // A stride coprime to the number of entries visits every entry.
-                let slot = (round * UNDER_ONE_GUARD + n) * 7919 % ENTRIES;
+                let slot = Slot((round * UNDER_ONE_GUARD + n) * 7919 % ENTRIES);
                 let entry = if committed {
                     log.read_committed(slot, &guard)?
                 } else {
@@ -137,13 +141,15 @@ impl Bench<'_> {
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..SCANNED {
             stamp_value(slot, &mut value);
-            log.accept(slot, BALLOT, &value).and_then(|ticket| ticket.wait()).map_err(failure)?;
+            log.accept(Slot(slot), BALLOT, &value)
+                .and_then(|ticket| ticket.blocking_wait())
+                .map_err(failure)?;
         }
         let count = self.arguments.count.unwrap_or(20_000).min(1_000_000);
         let outcome = self.timed(1, count, |_, _| {
             let guard = log.pin();
             let scanned = log.scan_uncommitted(&guard)?.len() as u64;
-            if scanned == SCANNED { Ok(()) } else { Err(Error::Gap { slot: scanned }) }
+            if scanned == SCANNED { Ok(()) } else { Err(Error::Gap { slot: Slot(scanned) }) }
         })?;
         self.compare_uncommitted(&log, SCANNED)?;
         let metadata = self.end(&log, &dir)?;
@@ -160,7 +166,7 @@ fn single_reads(log: &ConsensusLog, committed: bool) -> Result<Latencies, Error>
     let mut latencies = Latencies::new();
     let guard = log.pin();
     for n in 0..4096 {
-        let slot = n * 7919 % ENTRIES;
+        let slot = Slot(n * 7919 % ENTRIES);
         let begin = Instant::now();
         let entry =
             if committed { log.read_committed(slot, &guard)? } else { log.read(slot, &guard)? };

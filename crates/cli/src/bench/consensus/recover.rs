@@ -46,7 +46,9 @@ pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut F
             cold &= drop_cached_pages(&dir);
             resources::reset_peak();
             let (begin, snapshot) = (Instant::now(), Snapshot::now());
-            let log = ConsensusLog::open(&dir, options.clone())
+            let log = ConsensusLog::builder(&dir)
+                .options(options.clone())
+                .open()
                 .map_err(|e| Failure::of_consensus(&e, &dir))?;
             let took = begin.elapsed();
             used = used.and(Used { resident: resources::peak(), ..snapshot.used() });

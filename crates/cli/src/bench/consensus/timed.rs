@@ -60,7 +60,9 @@ impl Bench<'_> {
 
     pub fn open(&self, work: &str, options: Options) -> Outcome<(ConsensusLog, PathBuf)> {
         let dir = self.dir.join(work);
-        let log = ConsensusLog::open(&dir, options)
+        let log = ConsensusLog::builder(&dir)
+            .options(options)
+            .open()
             .map_err(|error| Failure::of_consensus(&error, &dir))?;
         Ok((log, dir))
     }

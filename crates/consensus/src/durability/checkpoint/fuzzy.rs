@@ -23,7 +23,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use super::Checkpoint;
 use crate::base::ballot::Ballot;
-use crate::base::slot::{SLOTS, number_of};
+use crate::base::slot::{SLOTS, Slot, SnapshotBounds, number_of};
 use crate::index::page::State;
 use crate::options::Options;
 use crate::outcome::Result;
@@ -129,7 +129,7 @@ fn end() -> impl Strategy<Value = End> {
 #[derive(Debug, PartialEq)]
 struct Seen {
     promised: Ballot,
-    bounds: (Option<u64>, Option<u64>),
+    bounds: (Option<Slot>, Option<Slot>),
     committed: Option<CommittedRange>,
     slots: Vec<(u64, Ballot, Vec<u8>, bool)>,
     /// The number of uncommitted slots, and the bytes used in the mutable region.
@@ -159,7 +159,7 @@ impl Life {
         options.segment_size = 64 << 10;
         options.checkpoint_every = u64::MAX;
         options.engine = Some(engine.clone());
-        match ConsensusLog::open(DIR, options) {
+        match ConsensusLog::builder(DIR).options(options).open() {
             Ok(log) => Ok(Self { log, engine, checkpoint: None, copies: Vec::new(), value }),
             Err(error) => {
                 engine.stop();
@@ -185,43 +185,43 @@ impl Life {
 
     fn ballot(&self, rise: u64) -> Ballot {
         let promised = self.log.promised();
-        Ballot::new((promised.number + rise).max(1), 1)
+        Ballot { number: (promised.number + rise).max(1), node: 1 }
     }
 
     /// Runs one step. Refusals are expected; the records decide the state.
     fn step(&mut self, step: &Step) -> Result<()> {
         let inner = Arc::clone(&self.log.inner);
         match *step {
-            Step::Promise { rise } => drop(self.log.promise(self.ballot(rise), 0)?),
+            Step::Promise { rise } => drop(self.log.promise(self.ballot(rise), Slot(0))?),
             Step::Accept { place, rise, wait } => {
                 let (ballot, value) = (self.ballot(rise), self.value());
-                let ticket = self.log.accept(self.slot(place), ballot, &value)?;
-                if wait { ticket.wait()? } else { drop(ticket) }
+                let ticket = self.log.accept(Slot(self.slot(place)), ballot, &value)?;
+                if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
             Step::Commit { place, wait } => {
                 let slot = self.slot(place);
-                let ballot = self.log.read(slot, &self.log.pin())?.ballot();
-                let ticket = self.log.commit(slot, ballot)?;
-                if wait { ticket.wait()? } else { drop(ticket) }
+                let ballot = self.log.read(Slot(slot), &self.log.pin())?.ballot();
+                let ticket = self.log.commit(Slot(slot), ballot)?;
+                if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
-            Step::Through { place } => drop(self.log.commit_through(self.slot(place))?),
+            Step::Through { place } => drop(self.log.commit_through(Slot(self.slot(place)))?),
             Step::Learn { place } => {
                 let (ballot, value) = (self.ballot(1), self.value());
-                drop(self.log.learn(self.slot(place), ballot, &value)?);
+                drop(self.log.learn(Slot(self.slot(place)), ballot, &value)?);
             }
             Step::Cut { place, wait } => {
                 let ticket = inner.cut(self.slot(place))?;
-                if wait { ticket.wait()? } else { drop(ticket) }
+                if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
             Step::Floor { place, wait } => {
                 let slot = self.slot(place).min(inner.tracker.lock().decided());
                 let ticket = inner.raise(slot, slot)?;
-                if wait { ticket.wait()? } else { drop(ticket) }
+                if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
             Step::Install { place, ahead, wait } => {
                 let slot = self.slot(place);
                 let ticket = inner.raise(slot, slot + ahead)?;
-                if wait { ticket.wait()? } else { drop(ticket) }
+                if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
             Step::CopyForward { place } => {
                 let (slot, guard) = (self.slot(place), crossbeam_epoch::pin());
@@ -281,7 +281,7 @@ impl Life {
             crate::read::iterate::IterateOptions { include_uncommitted: true, skip_errors: false };
         let all = self.log.iterate(.., options, |entry| {
             let value = entry.value().to_vec();
-            slots.push((entry.slot(), entry.ballot(), value, entry.is_committed()));
+            slots.push((entry.slot().0, entry.ballot(), value, entry.is_committed()));
             ControlFlow::Continue(())
         });
         all.unwrap();
@@ -403,13 +403,21 @@ fn kill(disk: &SimDisk, life: Life) -> Life {
 fn a_page_that_only_a_later_floor_reaches_is_left_out() {
     let (disk, mut life) = new_life();
     let far = 1 << 40;
-    life.log.accept(0, Ballot::new(1, 1), b"near").unwrap().wait().unwrap();
+    life.log
+        .accept(Slot(0), Ballot { number: 1, node: 1 }, b"near")
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     life.step(&Step::Begin).unwrap();
-    life.log.install(far, far).unwrap();
-    life.log.accept(far + 5, Ballot::new(1, 1), b"far").unwrap().wait().unwrap();
+    life.log.install(SnapshotBounds { floor: Slot(far), frontier: Slot(far) }).unwrap();
+    life.log
+        .accept(Slot(far + 5), Ballot { number: 1, node: 1 }, b"far")
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     life.step(&Step::End).unwrap();
     let seen = life.seen();
-    assert_eq!((seen.slots.len(), seen.bounds.0), (1, Some(far)));
+    assert_eq!((seen.slots.len(), seen.bounds.0), (1, Some(Slot(far))));
     assert_eq!(kill(&disk, life).seen(), seen);
 }
 
@@ -418,14 +426,14 @@ fn a_page_that_only_a_later_floor_reaches_is_left_out() {
 #[test]
 fn what_a_copied_page_has_is_not_replayed() {
     let (disk, mut life) = new_life();
-    let (low, high) = (Ballot::new(1, 1), Ballot::new(2, 1));
-    (0..2).for_each(|slot| drop(life.log.accept(slot, low, b"before").unwrap()));
+    let (low, high) = (Ballot { number: 1, node: 1 }, Ballot { number: 2, node: 1 });
+    (0..2).for_each(|slot| drop(life.log.accept(Slot(slot), low, b"before").unwrap()));
     life.step(&Step::Begin).unwrap();
-    life.log.accept(1, high, b"replaces it").unwrap().wait().unwrap();
-    life.log.accept(2, high, b"goes again").unwrap().wait().unwrap();
-    life.log.truncate_after(1).unwrap();
-    life.log.accept(2, high, b"and comes back").unwrap().wait().unwrap();
-    life.log.commit(0, low).unwrap().wait().unwrap();
+    life.log.accept(Slot(1), high, b"replaces it").unwrap().blocking_wait().unwrap();
+    life.log.accept(Slot(2), high, b"goes again").unwrap().blocking_wait().unwrap();
+    life.log.truncate_after(Slot(1)).unwrap();
+    life.log.accept(Slot(2), high, b"and comes back").unwrap().blocking_wait().unwrap();
+    life.log.commit(Slot(0), low).unwrap().blocking_wait().unwrap();
     life.step(&Step::End).unwrap();
     let (seen, life) = (life.seen(), kill(&disk, life));
     assert_eq!(life.seen(), seen);

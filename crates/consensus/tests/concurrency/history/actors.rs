@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use esker_consensus::{Ballot, Error, IterateOptions, Promised, Result, Ticket};
+use esker_consensus::{
+    Ballot, Error, IterateOptions, Promised, Result, Slot, SnapshotBounds, Ticket,
+};
 
 use super::{Answer, Done, End, Event, Life, Rng, What, value};
 
@@ -37,7 +39,7 @@ impl<'a> Actor<'a> {
             if !self.life.disk.is_on() {
                 return;
             }
-            let next = self.life.log.frontier().map_or(0, |frontier| frontier + 1);
+            let next = self.life.log.frontier().map_or(0, |frontier| frontier.0 + 1);
             let slot = (next + self.rng.below(AHEAD)).saturating_sub(self.rng.below(6));
             let slot = if self.rng.percent(40) { next } else { slot };
             let ballot = self.ballot();
@@ -56,9 +58,9 @@ impl<'a> Actor<'a> {
     fn ballot(&mut self) -> Ballot {
         let promised = self.life.log.promised();
         match self.rng.below(20) {
-            0 => Ballot::new(promised.number + 1, self.node),
-            1 => Ballot::new(promised.number.saturating_sub(1).max(1), promised.node),
-            _ => promised.max(Ballot::new(1, 1)),
+            0 => Ballot { number: promised.number + 1, node: self.node },
+            1 => Ballot { number: promised.number.saturating_sub(1).max(1), node: promised.node },
+            _ => promised.max(Ballot { number: 1, node: 1 }),
         }
     }
 
@@ -69,7 +71,7 @@ impl<'a> Actor<'a> {
                 drop(ticket);
                 Done::Ordered
             }
-            Ok(ticket) => match ticket.wait() {
+            Ok(ticket) => match ticket.blocking_wait() {
                 Ok(()) => Done::Durable(self.life.tick()),
                 Err(error) => {
                     self.life.unexplained(what, &error);
@@ -92,7 +94,7 @@ impl<'a> Actor<'a> {
 
     fn accept(&mut self, slot: u64, ballot: Ballot) {
         let call = self.life.tick();
-        let reported = self.life.log.accept(slot, ballot, &value(slot, ballot));
+        let reported = self.life.log.accept(Slot(slot), ballot, &value(slot, ballot));
         let ret = self.life.tick();
         let done = self.done("accept", reported);
         self.record(call, ret, What::Accept { slot, ballot, done });
@@ -100,7 +102,7 @@ impl<'a> Actor<'a> {
 
     fn commit(&mut self, slot: u64, ballot: Ballot) {
         let call = self.life.tick();
-        let reported = self.life.log.commit(slot, ballot);
+        let reported = self.life.log.commit(Slot(slot), ballot);
         let ret = self.life.tick();
         let done = self.done("commit", reported);
         self.record(call, ret, What::Commit { slot, ballot, done });
@@ -108,7 +110,7 @@ impl<'a> Actor<'a> {
 
     fn learn(&mut self, slot: u64, ballot: Ballot) {
         let call = self.life.tick();
-        let reported = self.life.log.learn(slot, ballot, &value(slot, ballot));
+        let reported = self.life.log.learn(Slot(slot), ballot, &value(slot, ballot));
         let ret = self.life.tick();
         let done = self.done("learn", reported);
         self.record(call, ret, What::Learn { slot, ballot, done });
@@ -120,13 +122,14 @@ impl<'a> Actor<'a> {
             if self.life.is_over() {
                 return;
             }
-            let ballot = Ballot::new(self.life.log.promised().number + 1, self.node);
-            let floor = self.life.log.floor().unwrap_or(0);
+            let ballot = Ballot { number: self.life.log.promised().number + 1, node: self.node };
+            let floor = self.life.log.floor().map_or(0, u64::from);
             let from = if self.rng.percent(30) { 0 } else { floor + self.rng.below(12) };
             let call = self.life.tick();
-            let reported = self.life.log.promise(ballot, from);
+            let reported = self.life.log.promise(ballot, Slot(from));
             let ret = self.life.tick();
-            let (done, promised) = match reported.map(esker_consensus::PromiseTicket::wait) {
+            let (done, promised) = match reported.map(esker_consensus::PromiseTicket::blocking_wait)
+            {
                 Ok(Ok(promised)) => (Done::Durable(self.life.tick()), Some(promised)),
                 Ok(Err(error)) => {
                     self.life.unexplained("promise", &error);
@@ -150,7 +153,7 @@ impl<'a> Actor<'a> {
         let slow = self.rng.below(8);
         let reported = promised.for_each(|entry| {
             life.whole(entry);
-            seen.push((entry.slot(), entry.ballot(), entry.is_committed()));
+            seen.push((entry.slot().0, entry.ballot(), entry.is_committed()));
             if (seen.len() as u64).is_multiple_of(slow + 1) {
                 std::thread::yield_now();
             }
@@ -161,14 +164,14 @@ impl<'a> Actor<'a> {
             }
         });
         let end = self.end("an answer", reported.map(|flow| flow.is_break()));
-        Answer { floor: promised.floor(), seen, end, returned: self.life.tick() }
+        Answer { floor: promised.floor().map(u64::from), seen, end, returned: self.life.tick() }
     }
 
     fn end(&self, what: &str, reported: Result<bool>) -> End {
         match reported {
             Ok(true) => End::Stopped,
             Ok(false) => End::Whole,
-            Err(Error::Truncated { floor }) => End::Truncated(floor),
+            Err(Error::Truncated { floor }) => End::Truncated(floor.0),
             Err(error) => {
                 self.life.unexplained(what, &error);
                 End::Off
@@ -183,7 +186,7 @@ impl<'a> Actor<'a> {
                 return;
             }
             let call = self.life.tick();
-            let next = self.life.log.frontier().map_or(0, |frontier| frontier + 1);
+            let next = self.life.log.frontier().map_or(0, |frontier| frontier.0 + 1);
             self.record(call, self.life.tick(), What::Frontier { next });
             let (ahead, back) = (self.rng.below(4), self.rng.below(20));
             match self.rng.below(10) {
@@ -204,14 +207,15 @@ impl<'a> Actor<'a> {
 
     fn truncate(&mut self, start: u64) {
         let call = self.life.tick();
-        let reported = self.life.log.truncate_before(start);
+        let reported = self.life.log.truncate_before(Slot(start));
         self.raised(call, start, start, reported);
     }
 
     fn install(&mut self, floor: u64) {
         let frontier = floor + self.rng.below(3);
         let call = self.life.tick();
-        let reported = self.life.log.install(floor, frontier);
+        let reported =
+            self.life.log.install(SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) });
         self.raised(call, floor + 1, frontier + 1, reported);
     }
 
@@ -236,7 +240,7 @@ impl<'a> Actor<'a> {
             match self.rng.below(4) {
                 0 => self.iterate(None),
                 1 => {
-                    let from = self.life.log.floor().unwrap_or(0) + self.rng.below(8);
+                    let from = self.life.log.floor().map_or(0, u64::from) + self.rng.below(8);
                     self.iterate(Some(from));
                 }
                 2 => self.scan(),
@@ -251,7 +255,7 @@ impl<'a> Actor<'a> {
         let stop = if self.rng.percent(20) { self.rng.below(30) } else { u64::MAX };
         let visit = |entry: &esker_consensus::Entry<'_>| {
             life.whole(entry);
-            seen.push((entry.slot(), entry.ballot()));
+            seen.push((entry.slot().0, entry.ballot()));
             std::thread::yield_now();
             if seen.len() as u64 > stop {
                 ControlFlow::Break(())
@@ -261,7 +265,7 @@ impl<'a> Actor<'a> {
         };
         let call = life.tick();
         let reported = match from {
-            Some(from) => life.log.replay_from(from, visit),
+            Some(from) => life.log.replay_from(Slot(from), visit),
             None => life.log.iterate(.., IterateOptions::default(), visit),
         };
         let ret = life.tick();
@@ -277,7 +281,7 @@ impl<'a> Actor<'a> {
         match reported {
             Ok(entries) => {
                 entries.iter().for_each(|entry| life.whole(entry));
-                let seen = entries.iter().map(|entry| (entry.slot(), entry.ballot())).collect();
+                let seen = entries.iter().map(|entry| (entry.slot().0, entry.ballot())).collect();
                 self.record(call, ret, What::Scan { seen });
             }
             Err(error) => life.unexplained("a scan", &error),
@@ -286,11 +290,11 @@ impl<'a> Actor<'a> {
 
     fn read_some(&mut self) {
         let (life, guard) = (self.life, self.life.log.pin());
-        let floor = life.log.floor().unwrap_or(0);
+        let floor = life.log.floor().map_or(0, u64::from);
         for _ in 0..8 {
             let slot = (floor + self.rng.below(40)).saturating_sub(4);
             let call = life.tick();
-            let reported = life.log.read_committed(slot, &guard);
+            let reported = life.log.read_committed(Slot(slot), &guard);
             let ret = life.tick();
             let found = match reported {
                 Ok(entry) => {
@@ -298,7 +302,7 @@ impl<'a> Actor<'a> {
                     Ok(Some(entry.ballot()))
                 }
                 Err(Error::SlotNotFound { .. } | Error::NotCommitted { .. }) => Ok(None),
-                Err(Error::Truncated { floor }) => Err(End::Truncated(floor)),
+                Err(Error::Truncated { floor }) => Err(End::Truncated(floor.0)),
                 Err(error) => {
                     life.unexplained("a read", &error);
                     Err(End::Off)

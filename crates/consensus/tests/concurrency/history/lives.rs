@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use esker_consensus::{Ballot, ConsensusLog, Error, Mode, Options};
+use esker_consensus::{Ballot, ConsensusLog, Error, Mode, Options, Slot};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 
 use super::actors::Actor;
@@ -84,7 +84,7 @@ fn open(disk: &SimDisk, mode: Mode, cache: u64, rng: &mut Rng) -> Result<Consens
         options.segment_size = 64 << 10;
         options.checkpoint_every = 1024;
         options.cache_size = cache;
-        let opened = ConsensusLog::open("/history", options);
+        let opened = ConsensusLog::builder("/history").options(options).open();
         disk.cancel_cut();
         match opened {
             Ok(log) if disk.is_on() => return Ok(log),
@@ -130,7 +130,7 @@ fn live(log: &ConsensusLog, disk: &SimDisk, seed: u64, steps: u64) -> Result<Vec
 impl Facts {
     /// Holds what recovery found against what must be there, and begins a history with it.
     fn recovered(&mut self, log: &ConsensusLog) -> Result<Vec<Event>, String> {
-        let start = log.floor().map_or(0, |floor| floor + 1);
+        let start = log.floor().map_or(0, |floor| floor.0 + 1);
         ensure!(
             start >= self.start && self.starts.contains(&start),
             "the first slot is {start}, and was {}",
@@ -138,7 +138,7 @@ impl Facts {
         );
         let promised = log.promised();
         ensure!(promised >= self.promised, "{promised} is promised, and was {}", self.promised);
-        let next = log.frontier().map_or(0, |frontier| frontier + 1);
+        let next = log.frontier().map_or(0, |frontier| frontier.0 + 1);
         ensure!(next >= self.next, "slots below {next} are decided, and were below {}", self.next);
         let event = |what| Event { call: 0, ret: 0, what };
         let done = Done::Durable(0);
@@ -147,7 +147,7 @@ impl Facts {
         let guard = log.pin();
         for slot in start..=highest {
             let was = self.accepted.remove(&slot);
-            let entry = match log.read(slot, &guard) {
+            let entry = match log.read(Slot(slot), &guard) {
                 Ok(entry) => entry,
                 Err(Error::SlotNotFound { .. }) => {
                     let lost = was.is_some() || self.decided.contains(&slot);

@@ -159,7 +159,7 @@ impl<'a> Life<'a> {
 
     /// Looks at an entry; its value is a function of its slot and ballot.
     pub fn whole(&self, entry: &Entry<'_>) {
-        if entry.value() != value(entry.slot(), entry.ballot()) {
+        if entry.value() != value(entry.slot().0, entry.ballot()) {
             self.wrong.lock().unwrap().push(format!("{entry:?} has another value"));
         }
     }

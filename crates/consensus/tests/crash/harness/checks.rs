@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker_consensus::{Error, IterateOptions, Mode};
+use esker_consensus::{Error, IterateOptions, Mode, Slot};
 
 use super::{DIR, Life, Lived, SimEnv, Stop, broken, ensure};
 
@@ -14,7 +14,7 @@ impl SimEnv {
         let durable_accepts = self.setup.mode == Mode::Durable;
         let guard = life.log.pin();
         let model = &mut self.model;
-        let start = life.log.floor().map_or(0, |floor| floor + 1);
+        let start = life.log.floor().map_or(0, |floor| floor.0 + 1);
         ensure!(
             (model.start..=model.starting).contains(&start),
             "the first slot is {start}, and may be {} to {}",
@@ -28,14 +28,14 @@ impl SimEnv {
             model.promise_acknowledged,
             model.promise
         );
-        let next = life.log.frontier().map_or(0, |frontier| frontier + 1);
+        let next = life.log.frontier().map_or(0, |frontier| frontier.0 + 1);
         let (least, most) = (model.decided, model.deciding);
         model.start = start;
         model.starting = start;
         model.slots = model.slots.split_off(&start);
         let cut = model.cutting.take();
         for (n, slot) in &mut model.slots {
-            let found = match life.log.read(*n, &guard) {
+            let found = match life.log.read(Slot(*n), &guard) {
                 Ok(entry) => Some((entry.ballot(), entry.value().to_vec(), entry.is_committed())),
                 Err(Error::SlotNotFound { .. }) => None,
                 Err(error) if !self.disk.is_on() => {
@@ -88,26 +88,25 @@ impl SimEnv {
     /// What the records say, from the oldest on and without any checkpoint, is what opening came
     /// to.
     pub(super) fn inspected(&self) -> Lived {
-        let options = esker_log::Options::on(Arc::new(self.disk.process()));
-        let reported = match esker_consensus::inspect(DIR, options) {
+        let reported = match esker_consensus::inspect_on(Arc::new(self.disk.process()), DIR) {
             Ok(reported) => reported,
             Err(error) => return self.stop(&error, "inspect"),
         };
         let model = &self.model;
         ensure!(
-            reported.flaws.is_empty(),
+            reported.invalid_records.is_empty(),
             "the records contradict themselves: {:?}",
-            reported.flaws
+            reported.invalid_records
         );
         ensure!(reported.promised == model.promise, "the records promise {}", reported.promised);
         let bounds =
-            [reported.floor, reported.frontier].map(|slot| slot.map_or(0, |slot| slot + 1));
+            [reported.floor, reported.frontier].map(|slot| slot.map_or(0, |slot| slot.0 + 1));
         ensure!(bounds == [model.start, model.decided], "the records tell of {bounds:?}");
         let there = model.slots.iter().filter_map(|(n, slot)| {
             let (ballot, value) = slot.accepted.as_ref()?;
             Some((*n, *ballot, value.len() as u64, slot.committed.is_some()))
         });
-        let read = reported.slots.iter().map(|(n, p)| (*n, p.ballot, p.len, p.committed));
+        let read = reported.slots.iter().map(|(n, p)| (n.0, p.ballot, p.len, p.committed));
         // In volatile mode an accept in memory may have replaced one that an orderly end wrote, and
         // a crash forgets both; the records of the older one are still there.
         let forgotten = |n: &u64| {
@@ -126,7 +125,7 @@ impl SimEnv {
         let guard = life.log.pin();
         let mut seen = BTreeMap::new();
         let visited = life.log.iterate(.., IterateOptions::default(), |entry| {
-            seen.insert(entry.slot(), entry.value().to_vec());
+            seen.insert(entry.slot().0, entry.value().to_vec());
             ControlFlow::Continue(())
         });
         if let Err(error) = visited {
@@ -141,7 +140,8 @@ impl SimEnv {
                 (Some(_), None) => ensure!(!must, "slot {n} is committed, and is not told of"),
                 (None, None) => {}
             }
-            let read = life.log.read_committed(*n, &guard).map(|entry| entry.value().to_vec());
+            let read =
+                life.log.read_committed(Slot(*n), &guard).map(|entry| entry.value().to_vec());
             let same = match (&read, seen.get(n)) {
                 (Ok(value), Some(reported)) => value == reported,
                 (Err(Error::NotCommitted { .. }), None) => slot.accepted.is_some(),
@@ -155,7 +155,7 @@ impl SimEnv {
         }
         let unknown = seen.keys().find(|n| !model.slots.contains_key(n));
         ensure!(unknown.is_none(), "slot {unknown:?} is told of");
-        let range = life.log.committed_range().map(|r| (r.lowest, r.highest, r.count));
+        let range = life.log.committed_range().map(|r| (r.lowest.0, r.highest.0, r.count));
         let expected = seen.keys().next().zip(seen.keys().next_back());
         let expected = expected.map(|(low, high)| (*low, *high, seen.len() as u64));
         ensure!(range == expected, "the range is {range:?}, and should be {expected:?}");
@@ -164,7 +164,7 @@ impl SimEnv {
             Err(error) => return self.stop(&error, "scan"),
         };
         let scanned: Vec<_> =
-            scanned.iter().map(|e| (e.slot(), e.ballot(), e.value().to_vec())).collect();
+            scanned.iter().map(|e| (e.slot().0, e.ballot(), e.value().to_vec())).collect();
         let open = model.open();
         ensure!(scanned == open, "uncommitted are {scanned:?}, and should be {open:?}");
         let stats = life.log.stats();
@@ -176,7 +176,7 @@ impl SimEnv {
             stats.uncommitted,
             open.len()
         );
-        let next = life.log.frontier().map_or(0, |frontier| frontier + 1);
+        let next = life.log.frontier().map_or(0, |frontier| frontier.0 + 1);
         let expected = (model.decided..).find(|n| !seen.contains_key(n)).unwrap();
         ensure!(next == expected, "slots below {next} are decided, not {expected}");
         ensure!(life.log.promised() == model.promise, "{} is promised", life.log.promised());

@@ -124,7 +124,7 @@ impl SimEnv {
         if self.setup.small {
             options.cache_size = 4096;
         }
-        match ConsensusLog::open(DIR, options) {
+        match ConsensusLog::builder(DIR).options(options).open() {
             Ok(log) => {
                 let life = Life { log, engine };
                 self.recovered(&life)?;

@@ -8,7 +8,7 @@ use super::Setup;
 
 /// What is known of a slot.
 #[derive(Debug, Clone, Default)]
-pub struct Slot {
+pub struct SlotModel {
     /// Everything ever tried under a ballot; for learned values, too.
     pub attempted: Vec<(Ballot, Vec<u8>)>,
     /// What the log says is accepted now.
@@ -23,7 +23,7 @@ pub struct Slot {
 /// What must be there.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    pub slots: BTreeMap<u64, Slot>,
+    pub slots: BTreeMap<u64, SlotModel>,
     pub promise: Ballot,
     /// The highest promise that a record tells of: in volatile mode an accept raises one in memory.
     pub promise_recorded: Ballot,
@@ -84,7 +84,7 @@ impl Model {
 
     /// The rules of an acceptor, and of the value budget.
     pub fn judge(&self, n: u64, ballot: Ballot, value: &[u8], room: u64) -> Verdict {
-        let empty = Slot::default();
+        let empty = SlotModel::default();
         let slot = self.slots.get(&n).unwrap_or(&empty);
         if let Some(chosen) = &slot.committed {
             return if chosen == value { Verdict::Same } else { Verdict::Committed };

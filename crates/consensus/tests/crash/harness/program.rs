@@ -30,7 +30,7 @@ pub struct Bid {
 
 impl Bid {
     pub fn over(self, promised: Ballot) -> Ballot {
-        Ballot::new(promised.number.saturating_add_signed(self.rise).max(1), self.node)
+        Ballot { number: promised.number.saturating_add_signed(self.rise).max(1), node: self.node }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use esker_consensus::{Ballot, Error, Mode, Result, Ticket};
+use esker_consensus::{Ballot, Error, Mode, Result, Slot, SnapshotBounds, Ticket};
 use esker_disk::Disk;
 
 use super::model::Verdict;
@@ -50,7 +50,7 @@ impl SimEnv {
         if !wait {
             return Ok(());
         }
-        if let Err(error) = ticket.wait() {
+        if let Err(error) = ticket.blocking_wait() {
             return self.stop(&error, what);
         }
         if self.setup.sync_on_commit {
@@ -61,7 +61,7 @@ impl SimEnv {
 
     fn promise(&mut self, life: &Life, ballot: Ballot, wait: bool) -> Lived {
         let stale = ballot < self.model.promise;
-        match life.log.promise(ballot, self.model.start) {
+        match life.log.promise(ballot, Slot(self.model.start)) {
             Err(Error::StaleBallot { promised }) if stale => {
                 ensure!(promised == self.model.promise, "{promised} is said to be promised");
                 Ok(())
@@ -78,7 +78,7 @@ impl SimEnv {
                 if !wait {
                     return Ok(());
                 }
-                let promised = match ticket.wait() {
+                let promised = match ticket.blocking_wait() {
                     Ok(promised) => promised,
                     Err(error) => return self.stop(&error, "a promise's ticket"),
                 };
@@ -86,8 +86,10 @@ impl SimEnv {
                 let mut reported = BTreeMap::new();
                 let visited = promised.for_each(|entry| {
                     let committed = entry.is_committed();
-                    reported
-                        .insert(entry.slot(), (entry.ballot(), entry.value().to_vec(), committed));
+                    reported.insert(
+                        entry.slot().0,
+                        (entry.ballot(), entry.value().to_vec(), committed),
+                    );
                     ControlFlow::Continue(())
                 });
                 if let Err(error) = visited {
@@ -148,7 +150,7 @@ impl SimEnv {
         if !wait {
             return Ok(());
         }
-        if let Err(error) = ticket.wait() {
+        if let Err(error) = ticket.blocking_wait() {
             return self.stop(&error, "an accept's ticket");
         }
         if self.setup.mode == Mode::Durable {
@@ -158,7 +160,7 @@ impl SimEnv {
     }
 
     fn accept(&mut self, life: &Life, n: u64, ballot: Ballot, value: Vec<u8>, wait: bool) -> Lived {
-        let reported = life.log.accept(n, ballot, &value);
+        let reported = life.log.accept(Slot(n), ballot, &value);
         self.judged(n, ballot, &value, &reported)?;
         let Ok(ticket) = reported else { return Ok(()) };
         self.model.accepted(n, ballot, value, self.setup.mode);
@@ -176,7 +178,7 @@ impl SimEnv {
     ) -> Lived {
         let ballot = self.ballot(bid);
         let values: Vec<_> = slots.map(|n| (n, self.value(len))).collect();
-        let pairs: Vec<_> = values.iter().map(|(n, value)| (*n, value.as_slice())).collect();
+        let pairs: Vec<_> = values.iter().map(|(n, value)| (Slot(*n), value.as_slice())).collect();
         let reported = life.log.accept_batch(ballot, &pairs);
         let (partly, reported) = match reported {
             Err(Error::BatchFailed { accepted, ticket, source }) => {
@@ -212,9 +214,9 @@ impl SimEnv {
         let Some(slot) = self.model.slots.get(&n) else { return Ok(()) };
         let Some((accepted, value)) = slot.accepted.clone() else { return Ok(()) };
         let ballot = if slot.committed.is_some() { self.ballot(bid) } else { accepted };
-        let reported = life.log.accept(n, ballot, &value);
+        let reported = life.log.accept(Slot(n), ballot, &value);
         self.judged(n, ballot, &value, &reported)?;
-        match reported.map(Ticket::wait) {
+        match reported.map(Ticket::blocking_wait) {
             Ok(Err(error)) => self.stop(&error, "an accept's ticket, once more"),
             Ok(Ok(())) if self.setup.mode == Mode::Durable => {
                 let slot = self.model.slots.get_mut(&n).unwrap();
@@ -228,9 +230,11 @@ impl SimEnv {
     fn commit(&mut self, life: &Life, n: u64, right: bool, wait: bool) -> Lived {
         let slot = self.model.slots.get(&n).cloned().unwrap_or_default();
         let accepted = slot.accepted.as_ref().map(|(ballot, _)| *ballot);
-        let ballot =
-            accepted.map_or(Ballot::ZERO, |b| Ballot::new(b.number, b.node + u64::from(!right)));
-        match life.log.commit(n, ballot) {
+        let ballot = accepted.map_or(Ballot::ZERO, |b| Ballot {
+            number: b.number,
+            node: b.node + u64::from(!right),
+        });
+        match life.log.commit(Slot(n), ballot) {
             Err(Error::SlotNotFound { .. }) if accepted.is_none() => Ok(()),
             Err(Error::BallotMismatch { .. }) if !right && slot.committed.is_none() => Ok(()),
             Err(error) => {
@@ -243,7 +247,7 @@ impl SimEnv {
                 self.model.committing(n);
                 // Of a commit that was there before, the ticket says nothing about what came since.
                 if slot.committed.is_some() {
-                    return match ticket.wait() {
+                    return match ticket.blocking_wait() {
                         Ok(()) => Ok(()),
                         Err(error) => self.stop(&error, "a commit's ticket, once more"),
                     };
@@ -261,7 +265,8 @@ impl SimEnv {
         let pairs: Vec<_> =
             (first..first + count).map(|n| (n, there(&n).unwrap_or(Ballot::ZERO))).collect();
         let expected: Vec<_> = pairs.iter().map(|(n, _)| there(n).is_some()).collect();
-        let done = life.log.commit_batch(&pairs);
+        let slots: Vec<_> = pairs.iter().map(|(n, ballot)| (Slot(*n), *ballot)).collect();
+        let done = life.log.commit_batch(&slots);
         for ((n, _), _) in pairs.iter().zip(&expected).filter(|(_, there)| **there) {
             self.model.committing(*n);
         }
@@ -279,9 +284,9 @@ impl SimEnv {
         let from = self.model.decided;
         let there = |n: &u64| self.model.slots.get(n).is_some_and(|slot| slot.accepted.is_some());
         let whole = (from..=last).all(|n| there(&n));
-        match life.log.commit_through(last) {
+        match life.log.commit_through(Slot(last)) {
             Err(Error::Gap { slot }) if !whole => {
-                ensure!(!there(&slot), "slot {slot} is no gap");
+                ensure!(!there(&slot.0), "slot {slot} is no gap");
                 Ok(())
             }
             Err(error) => {
@@ -299,7 +304,7 @@ impl SimEnv {
     fn learn(&mut self, life: &Life, n: u64, ballot: Ballot, value: Vec<u8>, wait: bool) -> Lived {
         let slot = self.model.slots.entry(n).or_default();
         slot.attempted.push((ballot, value.clone()));
-        match life.log.learn(n, ballot, &value) {
+        match life.log.learn(Slot(n), ballot, &value) {
             Err(Error::AlreadyCommitted { entry }) => {
                 let known = slot.committed.as_deref() == Some(entry.value());
                 ensure!(known, "{entry:?} is said to be committed");
@@ -324,7 +329,7 @@ impl SimEnv {
     fn learn_again(&mut self, life: &Life, n: u64, bid: Bid) -> Lived {
         let slot = self.model.slots.get(&n);
         let Some(value) = slot.and_then(|slot| slot.committed.clone()) else { return Ok(()) };
-        match life.log.learn(n, self.ballot(bid), &value).map(Ticket::wait) {
+        match life.log.learn(Slot(n), self.ballot(bid), &value).map(Ticket::blocking_wait) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) | Err(error) => self.stop(&error, "learn, once more"),
         }
@@ -344,7 +349,7 @@ impl SimEnv {
     fn truncate_before(&mut self, life: &Life, back: u64) -> Lived {
         let to = self.model.decided.saturating_sub(back);
         self.model.starting = self.model.starting.max(to);
-        match life.log.truncate_before(to) {
+        match life.log.truncate_before(Slot(to)) {
             Err(error) => self.stop(&error, "truncate_before"),
             Ok(()) => {
                 self.raised(to);
@@ -366,18 +371,18 @@ impl SimEnv {
     fn below_the_floor(&self, life: &Life) -> Lived {
         let Some(floor) = self.model.start.checked_sub(1) else { return Ok(()) };
         let guard = life.log.pin();
-        let high = Ballot::new(u64::MAX, 0);
+        let high = Ballot { number: u64::MAX, node: 0 };
         let said = [
-            life.log.read(floor, &guard).err(),
-            life.log.read_committed(floor, &guard).err(),
-            life.log.offset_of(floor).err(),
-            life.log.accept(floor, high, b"late").err(),
-            life.log.commit(floor, high).err(),
-            life.log.learn(floor, high, b"late").err(),
+            life.log.read(Slot(floor), &guard).err(),
+            life.log.read_committed(Slot(floor), &guard).err(),
+            life.log.offset_of(Slot(floor)).err(),
+            life.log.accept(Slot(floor), high, b"late").err(),
+            life.log.commit(Slot(floor), high).err(),
+            life.log.learn(Slot(floor), high, b"late").err(),
         ];
         for error in said {
             match error {
-                Some(Error::Truncated { floor: reported }) if reported == floor => {}
+                Some(Error::Truncated { floor: reported }) if reported == Slot(floor) => {}
                 Some(error) if !self.disk.is_on() => return self.stop(&error, ""),
                 other => broken!("below the floor {floor}: {other:?}"),
             }
@@ -389,9 +394,12 @@ impl SimEnv {
         let slots = &self.model.slots;
         let highest = slots.iter().rev().find(|(_, slot)| slot.committed.is_some());
         let highest = highest.map(|(n, _)| *n).max(self.model.decided.checked_sub(1));
-        match life.log.truncate_after(n) {
+        match life.log.truncate_after(Slot(n)) {
             Err(Error::BelowFrontier { committed }) => {
-                ensure!(highest == Some(committed) && committed > n, "{committed} is no reason");
+                ensure!(
+                    highest == Some(committed.0) && committed > Slot(n),
+                    "{committed} is no reason"
+                );
                 Ok(())
             }
             Err(error) => {
@@ -418,7 +426,7 @@ impl SimEnv {
         let frontier = floor + ahead;
         self.model.starting = self.model.starting.max(floor + 1);
         self.model.deciding = self.model.deciding.max(frontier + 1);
-        match life.log.install(floor, frontier) {
+        match life.log.install(SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) }) {
             Err(error) => self.stop(&error, "install"),
             Ok(()) => {
                 self.model.decided = self.model.decided.max(frontier + 1);

@@ -1,6 +1,6 @@
 //! Building a consensus log that is worth damaging.
 
-use esker_consensus::{Ballot, ConsensusLog, Error};
+use esker_consensus::{Ballot, ConsensusLog, Error, Slot, SnapshotBounds};
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::Engine;
 use esker_testkit::{Changes, Files, Kind, Names, Payloads, Rng, Traces, payloads_in};
@@ -70,7 +70,7 @@ impl Builder {
         // The log without any corruption is what it should be.
         let engine = Engine::manual();
         let fork = self.disk.fork(1);
-        let log = ConsensusLog::open(DIR, options(&fork, &engine));
+        let log = ConsensusLog::builder(DIR).options(options(&fork, &engine)).open();
         let log = log.map_err(|error| format!("reopening: {error:?}"))?;
         let same = self.is_as_known(&log);
         drop(log);
@@ -88,7 +88,7 @@ impl Builder {
 
     fn session(&mut self) -> Result<(), String> {
         let engine = Engine::manual();
-        let log = ConsensusLog::open(DIR, options(&self.disk, &engine));
+        let log = ConsensusLog::builder(DIR).options(options(&self.disk, &engine)).open();
         let log = log.map_err(|error| format!("opening: {error:?}"))?;
         self.is_as_known(&log)?;
         if !self.clean {
@@ -161,10 +161,10 @@ impl Builder {
     fn ballot(&mut self) -> Ballot {
         let promised = self.state.promise;
         let rise = u64::from(self.rng.percent(15));
-        Ballot::new(
-            (promised.number + rise).max(1),
-            if rise > 0 { 1 } else { promised.node.max(1) },
-        )
+        Ballot {
+            number: (promised.number + rise).max(1),
+            node: if rise > 0 { 1 } else { promised.node.max(1) },
+        }
     }
 
     /// A slot at or above the frontier that is not committed.
@@ -180,14 +180,14 @@ impl Builder {
         match op {
             0..10 => {
                 let promised = self.state.promise;
-                let ballot = Ballot::new(promised.number + 1, 1 + self.rng.below(3));
-                log.promise(ballot, self.state.start)?.wait()?;
+                let ballot = Ballot { number: promised.number + 1, node: 1 + self.rng.below(3) };
+                log.promise(ballot, Slot(self.state.start))?.blocking_wait()?;
                 self.knows(vec![Fact::Promised(ballot)]);
             }
             10..44 => {
                 let (slot, ballot, value) = (self.open_slot(), self.ballot(), self.value());
-                match log.accept(slot, ballot, &value) {
-                    Ok(ticket) => ticket.wait()?,
+                match log.accept(Slot(slot), ballot, &value) {
+                    Ok(ticket) => ticket.blocking_wait()?,
                     // The ballot brought another value for the slot before.
                     Err(Error::AnotherValue { .. }) => return Ok(()),
                     Err(error) => return Err(error),
@@ -201,8 +201,8 @@ impl Builder {
                     .collect();
                 let values: Vec<_> = slots.iter().map(|slot| (*slot, self.value())).collect();
                 let pairs: Vec<_> =
-                    values.iter().map(|(slot, value)| (*slot, value.as_slice())).collect();
-                log.accept_batch(ballot, &pairs)?.wait()?;
+                    values.iter().map(|(slot, value)| (Slot(*slot), value.as_slice())).collect();
+                log.accept_batch(ballot, &pairs)?.blocking_wait()?;
                 let fact = |(slot, value)| Fact::Accepted { slot, ballot, value };
                 self.knows(values.into_iter().map(fact).collect());
             }
@@ -210,25 +210,25 @@ impl Builder {
                 let open = self.state.slots.iter().filter(|(_, slot)| !slot.committed);
                 let open: Vec<_> = open.map(|(n, slot)| (*n, slot.ballot)).collect();
                 let Some((slot, ballot)) = self.rng.pick(&open).copied() else { return Ok(()) };
-                log.commit(slot, ballot)?.wait()?;
+                log.commit(Slot(slot), ballot)?.blocking_wait()?;
                 self.knows(vec![Fact::Committed { slot }]);
             }
             74..78 => {
                 let next = self.state.next;
                 let run = (next..).take_while(|slot| self.state.slots.contains_key(slot));
                 let Some(last) = run.last() else { return Ok(()) };
-                log.commit_through(last)?.wait()?;
+                log.commit_through(Slot(last))?.blocking_wait()?;
                 self.knows((next..=last).map(|slot| Fact::Committed { slot }).collect());
             }
             78..85 => {
                 let (slot, ballot, value) = (self.open_slot(), self.ballot(), self.value());
-                log.learn(slot, ballot, &value)?.wait()?;
+                log.learn(Slot(slot), ballot, &value)?.blocking_wait()?;
                 self.knows(vec![Fact::Learned { slot, ballot, value }]);
             }
             85..90 => {
                 let start = self.state.start;
                 let slot = start + self.rng.below(self.state.next - start + 1);
-                log.truncate_before(slot)?;
+                log.truncate_before(Slot(slot))?;
                 if slot > start {
                     self.knows(vec![Fact::Raised { start: slot, next: slot }]);
                 }
@@ -237,7 +237,7 @@ impl Builder {
                 let floor = self.state.next + self.rng.below(3);
                 let frontier = floor + self.rng.below(3);
                 if frontier < 300 {
-                    log.install(floor, frontier)?;
+                    log.install(SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) })?;
                     self.knows(vec![Fact::Raised { start: floor + 1, next: frontier + 1 }]);
                 }
             }
@@ -245,7 +245,7 @@ impl Builder {
                 let committed = self.state.slots.iter().rev().find(|(_, slot)| slot.committed);
                 let highest = committed.map_or(0, |(n, _)| *n).max(self.state.next);
                 let above = highest + self.rng.below(4);
-                log.truncate_after(above)?;
+                log.truncate_after(Slot(above))?;
                 if self.state.slots.keys().any(|slot| *slot > above) {
                     self.knows(vec![Fact::Cut { above }]);
                 }

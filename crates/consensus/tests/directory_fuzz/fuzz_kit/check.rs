@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{Ballot, ConsensusLog, Error, inspect};
+use esker_consensus::{Ballot, ConsensusLog, Error, Slot, inspect_on};
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, OpenCheck, repair, verify};
 use esker_testkit::{Changes, Files, Rng, store};
@@ -62,8 +62,8 @@ enum Opened {
 fn open(disk: &SimDisk, validate: OpenCheck) -> (Result<ConsensusLog, Error>, Engine) {
     let engine = Engine::manual();
     let mut options = options(disk, &engine);
-    options.validate = validate;
-    (ConsensusLog::open(DIR, options), engine)
+    options.check = validate;
+    (ConsensusLog::builder(DIR).options(options).open(), engine)
 }
 
 fn by_opening(
@@ -144,8 +144,8 @@ fn by_repair(
         Err(error) if note_excuses(&error, changes) => return Ok(false),
         Err(error) => return Err(format!("opening: {error:?}")),
     };
-    let ballot = Ballot::new(1 << 40, 1);
-    let outcome = match log.promise(ballot, 0).map(|ticket| ticket.wait()) {
+    let ballot = Ballot { number: 1 << 40, node: 1 };
+    let outcome = match log.promise(ballot, Slot(0)).map(|ticket| ticket.blocking_wait()) {
         Ok(promised) => {
             promised.map_err(|error| format!("promising: {error:?}"))?;
             // It continues: then it has to know everything. The promise is the one just given.
@@ -164,7 +164,7 @@ fn by_repair(
         }
         Err(Error::ReadOnly) => see(&log).and_then(|seen| {
             is_true(sample, &seen)?;
-            is_inspected(sample, &seen, &below)
+            is_inspected(sample, &seen, disk)
         }),
         Err(error) => Err(format!("promising: {error:?}")),
     };
@@ -179,21 +179,22 @@ fn clone(seen: &Seen) -> Seen {
 
 /// What is read without opening the log: all that the log shows as committed, and nothing that was
 /// not.
-fn is_inspected(sample: &Sample, seen: &Seen, below: &esker_log::Options) -> Checked {
-    let found = match inspect(DIR, below.clone()) {
+fn is_inspected(sample: &Sample, seen: &Seen, disk: &SimDisk) -> Checked {
+    let found = match inspect_on(std::sync::Arc::new(disk.process()), DIR) {
         Ok(found) => found,
         Err(error) => return Err(format!("inspecting: {error:?}")),
     };
     let chosen = sample.facts.chosen();
     for (n, _) in found.slots.iter().filter(|(_, slot)| slot.committed) {
         match found.value(*n) {
-            Ok(value) if value.as_deref() == chosen.get(n).map(Vec::as_slice) => {}
+            Ok(value) if value.as_deref() == chosen.get(&n.0).map(Vec::as_slice) => {}
             Ok(_) => return Err(format!("WRONG CHOICE in slot {n}, inspected")),
             Err(error) => return Err(format!("inspecting slot {n}: {error:?}")),
         }
     }
     for (n, slot) in seen.state.slots.iter().filter(|(_, slot)| slot.committed) {
-        let there = found.slots.get(n).is_some_and(|it| it.committed && it.ballot == slot.ballot);
+        let there =
+            found.slots.get(&Slot(*n)).is_some_and(|it| it.committed && it.ballot == slot.ballot);
         if !there {
             return Err(format!("slot {n} is committed, and not where the log is inspected"));
         }

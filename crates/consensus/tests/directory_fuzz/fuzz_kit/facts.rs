@@ -34,7 +34,7 @@ pub enum Fact {
 
 /// What is in a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slot {
+pub struct SlotState {
     pub ballot: Ballot,
     pub value: Vec<u8>,
     pub committed: bool,
@@ -47,7 +47,7 @@ pub struct State {
     pub start: u64,
     /// The first slot that is not decided.
     pub next: u64,
-    pub slots: BTreeMap<u64, Slot>,
+    pub slots: BTreeMap<u64, SlotState>,
 }
 
 impl State {
@@ -57,7 +57,7 @@ impl State {
             Fact::Accepted { slot, ballot, value } => {
                 self.promise = self.promise.max(*ballot);
                 let (ballot, value) = (*ballot, value.clone());
-                self.slots.insert(*slot, Slot { ballot, value, committed: false });
+                self.slots.insert(*slot, SlotState { ballot, value, committed: false });
             }
             Fact::Committed { slot } => {
                 if let Some(slot) = self.slots.get_mut(slot) {
@@ -66,7 +66,7 @@ impl State {
             }
             Fact::Learned { slot, ballot, value } => {
                 let (ballot, value) = (*ballot, value.clone());
-                self.slots.insert(*slot, Slot { ballot, value, committed: true });
+                self.slots.insert(*slot, SlotState { ballot, value, committed: true });
             }
             Fact::Raised { start, next } => {
                 self.start = self.start.max(*start);

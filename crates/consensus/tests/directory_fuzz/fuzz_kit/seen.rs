@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use esker_consensus::{ConsensusLog, Error, IterateOptions};
+use esker_consensus::{ConsensusLog, Error, IterateOptions, Slot};
 use esker_log::Error as Below;
 
-use super::facts::{Slot, State};
+use super::facts::{SlotState, State};
 
 /// Slots that programs use, and a few more.
 pub const SLOTS: u64 = 400;
@@ -37,15 +37,15 @@ pub fn is_refusal(error: &Error) -> bool {
 pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
     let guard = log.pin();
     let mut state = State { promise: log.promised(), ..State::default() };
-    state.start = log.floor().map_or(0, |floor| floor + 1);
-    state.next = log.frontier().map_or(0, |frontier| frontier + 1);
+    state.start = log.floor().map_or(0, |floor| floor.0 + 1);
+    state.next = log.frontier().map_or(0, |frontier| frontier.0 + 1);
     let mut unreadable = BTreeMap::new();
     for slot in 0..SLOTS {
-        match log.read(slot, &guard) {
+        match log.read(Slot(slot), &guard) {
             Ok(entry) => {
                 let (ballot, value) = (entry.ballot(), entry.value().to_vec());
                 let committed = entry.is_committed();
-                state.slots.insert(slot, Slot { ballot, value, committed });
+                state.slots.insert(slot, SlotState { ballot, value, committed });
             }
             Err(Error::SlotNotFound { .. }) => {}
             Err(Error::Truncated { .. }) if slot < state.start => {}
@@ -56,9 +56,9 @@ pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
     let mut options = IterateOptions::default();
     options.skip_errors = true;
     let mut reported = BTreeMap::new();
-    let from = state.start;
+    let from = Slot(state.start);
     let done = log.iterate(from.., options, |entry| {
-        reported.insert(entry.slot(), entry.value().to_vec());
+        reported.insert(entry.slot().0, entry.value().to_vec());
         ControlFlow::Continue(())
     });
     done.map_err(|error| format!("iterating: {error:?}"))?;
@@ -71,7 +71,7 @@ pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
         return Err(format!("slots {one:?} are read as committed, and {other:?} are told"));
     }
     let open = log.scan_uncommitted(&guard).map_err(|error| format!("scanning: {error:?}"))?;
-    let open: Vec<_> = open.iter().map(|e| (e.slot(), e.ballot(), e.value().to_vec())).collect();
+    let open: Vec<_> = open.iter().map(|e| (e.slot().0, e.ballot(), e.value().to_vec())).collect();
     let read = state.slots.iter().filter(|(_, slot)| !slot.committed);
     let read: Vec<_> = read.map(|(n, slot)| (*n, slot.ballot, slot.value.clone())).collect();
     if open != read {
@@ -102,8 +102,9 @@ impl Seen {
         if one != other {
             return format!("promise, start, next are {one:?}, and were {other:?}");
         }
-        let brief =
-            |slot: Option<&Slot>| slot.map(|slot| (slot.ballot, slot.value.len(), slot.committed));
+        let brief = |slot: Option<&SlotState>| {
+            slot.map(|slot| (slot.ballot, slot.value.len(), slot.committed))
+        };
         let all = state.slots.keys().chain(seen.slots.keys());
         let mut other = all.filter(|n| seen.slots.get(n) != state.slots.get(n));
         let other = other.find(|n| !self.unreadable.contains_key(n));
