@@ -55,6 +55,7 @@ fn past_failures_do_not_return() {
         (26894, "a log that ended below its trim point was sound for `verify`"),
         (34024, "no room was left for the records of a lost segment"),
         (36717, "with the manifest lost, the log became that of a stranger's segment"),
+        (1_005_083, "a stranger's file took the room of the segment before a lost header"),
     ];
     for (first, what) in cases {
         let runs = Runs { name: "log", first, cases: 1, tells: false };

@@ -7,15 +7,16 @@
 
 use std::collections::BTreeMap;
 
+use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, OnCorruption, repair};
+use esker_log::{Engine, Error, OnCorruption, repair};
 
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::edits::{cut, flip};
+use crate::corruption_kit::edits::{cut, flip, put};
 use crate::corruption_kit::format::{Segment, Unit};
 use crate::corruption_kit::map::{in_dir, segment_path};
 use crate::corruption_kit::repairs::{Loss, Repairing, quarantine, without};
-use crate::corruption_kit::sample::{self, Sample, options};
+use crate::corruption_kit::sample::{self, Building, Sample, options};
 use crate::corruption_kit::{self, DIR, repairs};
 
 /// Everything under `quarantine/`.
@@ -244,4 +245,88 @@ fn repair_of_a_header_and_the_end_of_the_file() {
         }
     }
     cases.finish(20);
+}
+
+/// Seven or more segments. Each kill leaves numbers that no segment has.
+fn with_free_numbers() -> Sample {
+    let mut log = Building::new("free numbers");
+    log.open(3).one(40).several(&[30, 0, 7]).one(5000).kill();
+    for _ in 0..2 {
+        log.open(3).several(&[5000, 60]).one(9).several(&[20, 5000, 4000]).one(80).kill();
+    }
+    log.done(false)
+}
+
+/// Files under the name of a segment that never existed.
+fn unknown_files() -> [Vec<u8>; 5] {
+    [vec![], vec![7; 100], vec![0; 4096], vec![7; 4096], vec![7; 3 * 4096]]
+}
+
+/// A file took the room of the segment before a lost header, whose valid units were then lost.
+#[test]
+fn files_that_are_no_segments_before_a_lost_header() {
+    let mut cases = Cases::default();
+    let sample = with_free_numbers();
+    let mut below = 0;
+    for segment in &sample.map.segments {
+        let free: Vec<u64> = (below + 1..segment.number).collect();
+        below = segment.number;
+        let (Some(first), Some(last)) = (free.first(), free.last()) else { continue };
+        for numbers in [vec![*first], vec![*last], free.clone()] {
+            for unknown in unknown_files() {
+                let path = segment_path(segment.number);
+                let (disk, edit) = flip(&sample, &path, 8, 7);
+                for number in &numbers {
+                    put(&disk, &segment_path(*number), &unknown);
+                }
+                let name = format!("{edit}, {} bytes as {numbers:?}", unknown.len());
+                for repairing in [Repairing::Function, Repairing::Opening] {
+                    cases.run(format!("{name}, {repairing:?}"), || {
+                        quarantine(&sample, &disk, &[], repairing)
+                    });
+                }
+            }
+        }
+    }
+    cases.finish(50);
+}
+
+/// As above, and the header or the last unit of the newest segment is corrupt.
+#[test]
+fn a_file_that_is_no_segment_after_the_newest() {
+    let mut cases = Cases::default();
+    let sample = with_free_numbers();
+    let newest = sample.map.newest();
+    let unit = newest.units.last().unwrap();
+    let lost = Loss {
+        segment: newest.number,
+        bytes: unit.at.clone(),
+        records: (unit.prev_seq, unit.last_seq),
+    };
+    for unknown in unknown_files() {
+        for (byte, lost) in [(8, vec![]), (unit.at.start as u64 + 100, vec![lost.clone()])] {
+            let (disk, edit) = flip(&sample, &sample.newest_path(), byte, 7);
+            put(&disk, &segment_path(newest.number + 1), &unknown);
+            cases.run(format!("{edit}, {} bytes after it", unknown.len()), || {
+                quarantine(&sample, &disk, &lost, Repairing::Function)
+            });
+        }
+    }
+    cases.finish(10);
+}
+
+/// A directory has the name of a segment. It is no file to read or to remove.
+#[test]
+fn a_directory_before_a_lost_header_is_refused() {
+    let sample = with_free_numbers();
+    let numbers: Vec<u64> = sample.map.segments.iter().map(|segment| segment.number).collect();
+    let free = numbers.windows(2).find(|pair| pair[0] + 1 < pair[1]).unwrap();
+    let (disk, _) = flip(&sample, &segment_path(free[1]), 8, 7);
+    let unknown = segment_path(free[1] - 1);
+    let made = disk.open_dir(std::path::Path::new(DIR)).unwrap();
+    made.create_dir(unknown.file_name().unwrap().to_str().unwrap()).unwrap();
+    let before = disk.fingerprint();
+    let refused = repair(DIR, &options(&disk, &Engine::manual())).unwrap_err();
+    assert!(matches!(&refused, Error::Io(cause) if cause.path() == unknown), "{refused:?}");
+    assert_eq!(disk.fingerprint(), before);
 }

@@ -1,23 +1,19 @@
 //! Reads every byte of a log and continues past all corruption.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use esker_disk::{Dir, File, Open};
+use esker_disk::{Dir, Open};
 
 use super::examined::{Examined, SegmentRange};
+use super::live_numbers::{Headers, ParsedHeader, live_numbers};
 use super::locate::{find_footer, first_position, known_start};
 use super::split_segment::{split_segment, written_to};
 use crate::base::error::{Error, Result};
 use crate::format::segment::HeaderError;
-use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
-use crate::recovery::{
-    MISSING, begins_with, is_corruption, is_front_missing, never_began, read_head,
-};
+use crate::format::{BLOCK, DecodeError, SEGMENT_MAX};
+use crate::recovery::{MISSING, is_corruption, is_front_missing, never_began, read_head};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
-use crate::store::segment_reader::ReadErrors;
-use crate::store::segment_scan::orphan_units;
 use crate::store::watermark_page::{StoredWatermark, refuse_foreign_page};
 
 /// The result of examining a log.
@@ -41,7 +37,7 @@ pub(crate) fn examine(
     manifest: &Manifest,
     page: Option<StoredWatermark>,
 ) -> Result<Examination> {
-    let mut headers = BTreeMap::new();
+    let mut headers = Headers::new();
     for name in dir.list()? {
         let Name::Segment(number) = paths::classify(&name) else { continue };
         let is_dead = number < manifest.trim_segment;
@@ -159,7 +155,11 @@ pub(crate) fn examine(
     let nothing_left = segments.is_empty() && !never_began(manifest, durable_bound);
     if nothing_left || is_corruption(durable_bound, last) {
         let stored = stored.map(|stored| stored.segment);
-        for number in lost_segments(&headers, manifest, stored, newest) {
+        let lost = lost_segments(&headers, manifest, stored, newest);
+        if let (Some(newest), false) = (segments.last_mut(), lost.is_empty()) {
+            reached.0 = close_newest(newest, manifest, last)?;
+        }
+        for number in lost {
             let file = headers.get(&number).map(|(file, _)| Arc::clone(file));
             let written_to = file.as_ref().map_or(Ok(0), written_to)?;
             let decode_error = match headers.get(&number) {
@@ -246,67 +246,19 @@ fn cut_torn_tail(
     Vec::new()
 }
 
-type ParsedHeader = std::result::Result<(SegmentHeader, u32), HeaderError>;
-type Headers = BTreeMap<u64, (Arc<dyn File>, ParsedHeader)>;
-
-/// The numbers of the live segments. If a link is corrupt or missing, the next lower number is
-/// used.
-fn live_numbers(headers: &Headers, manifest: &Manifest) -> Result<Vec<u64>> {
-    let valid = |number: u64| headers.get(&number).and_then(|(_, parsed)| parsed.ok());
-    // The newest may have lost its header. Then it has units, or the clean end names it.
-    let mut newest = None;
-    for (&number, (file, parsed)) in headers.iter().rev() {
-        let mut counts = parsed.is_ok() || manifest.clean.is_some_and(|end| end.segment == number);
-        if !counts {
-            let salt = Salt::new(manifest.log, number);
-            orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |_, _| counts = true)?;
-        }
-        if counts {
-            newest = Some(number);
-            break;
-        }
+/// Closes the newest segment before lost ones, and returns where it ends. A lost one may be a file
+/// that never was a segment. Then the missing records are here, so bytes after the last unit are
+/// kept as a gap.
+fn close_newest(newest: &mut Examined, manifest: &Manifest, last: u64) -> Result<u64> {
+    let from = newest.ranges_end();
+    // A segment that is complete has a footer there.
+    let is_complete = find_footer(newest, manifest)?.is_some_and(|footer| footer.end == from);
+    if !is_complete && newest.written_to > from {
+        let (to, decode_error) = (newest.written_to, DecodeError::Blank);
+        newest.ranges.push(SegmentRange::Corrupt { from, to, after: last, decode_error });
+        (newest.end, newest.next) = (Some(to), Some((0, last)));
     }
-    let mut numbers: Vec<u64> = newest.into_iter().collect();
-    // The predecessor must end at or before this position, and before this record.
-    let mut limit = (u64::MAX, u64::MAX);
-    while let Some(&number) = numbers.last() {
-        let before = match valid(number) {
-            Some((header, _)) if begins_with(manifest, &header, |n| valid(n).is_some()) => None,
-            Some((header, _)) => {
-                limit = (header.base, header.prev_seq);
-                Some(header.prev_segment)
-            }
-            None => {
-                limit.0 = limit.0.saturating_sub(u64::from(BLOCK));
-                before_lost_header(headers, number, limit)?
-            }
-        };
-        match before {
-            Some(before) if before >= manifest.trim_segment.max(1) => numbers.push(before),
-            _ => break,
-        }
-    }
-    numbers.reverse();
-    Ok(numbers)
-}
-
-/// The segment before one that lost its header. It must end before the position and the record of
-/// `limit`. A segment that leaves no room for the missing records is of an earlier time.
-fn before_lost_header(headers: &Headers, number: u64, limit: (u64, u64)) -> Result<Option<u64>> {
-    for (&before, (file, parsed)) in headers.range(..number).rev() {
-        let Ok((header, _)) = parsed else { return Ok(Some(before)) };
-        let (mut end, mut last) = (BLOCK, header.prev_seq);
-        orphan_units(file, header.salt(), BLOCK, None, &ReadErrors::default(), |orphan, whole| {
-            if whole {
-                (end, last) = (orphan.offset + orphan.header.span(), orphan.header.last_seq);
-            }
-        })?;
-        let missing = if last < limit.1 { u64::from(BLOCK) } else { 0 };
-        if header.base.saturating_add(u64::from(end) + missing) <= limit.0 {
-            return Ok(Some(before));
-        }
-    }
-    Ok(None)
+    Ok(newest.base.saturating_add(u64::from(newest.ranges_end())))
 }
 
 /// The lost segments after the newest one that has valid content.

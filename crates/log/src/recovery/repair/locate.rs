@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use esker_disk::File;
+
 use super::examined::{Examined, KnownStart};
 use crate::base::error::Result;
 use crate::format::{BLOCK, Footer, SEGMENT_MAX, Salt, SegmentHeader};
@@ -12,10 +14,13 @@ use crate::store::segment_scan::orphan_units;
 /// The footer of a segment, at any block of the file. It locates a segment that lost its header, or
 /// whose successor did.
 pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Option<Footer>> {
-    let Some(file) = &segment.file else {
-        return Ok(None);
-    };
-    let salt = Salt::new(manifest.log, segment.number);
+    match &segment.file {
+        Some(file) => footer_in(file, Salt::new(manifest.log, segment.number)),
+        None => Ok(None),
+    }
+}
+
+fn footer_in(file: &Arc<dyn File>, salt: Salt) -> Result<Option<Footer>> {
     let mut image = SegmentReader::new(Arc::clone(file))?;
     let mut at = BLOCK;
     while u64::from(at) < image.len() {
@@ -32,27 +37,47 @@ pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Opt
 }
 
 /// The valid units of a segment without a header.
-struct Units {
+pub(super) struct Units {
     /// The offset of the first unit, and the sequence number before it.
-    first: (u32, u64),
-    end: u32,
-    last_seq: u64,
+    pub(super) first: (u32, u64),
+    pub(super) end: u32,
+    pub(super) last_seq: u64,
 }
 
 fn units(segment: &Examined, manifest: &Manifest) -> Result<Option<Units>> {
+    match &segment.file {
+        Some(file) => units_up_to(file, Salt::new(manifest.log, segment.number), u64::MAX),
+        None => Ok(None),
+    }
+}
+
+fn units_up_to(file: &Arc<dyn File>, salt: Salt, seq: u64) -> Result<Option<Units>> {
     let mut units: Option<Units> = None;
-    let Some(file) = &segment.file else {
-        return Ok(None);
-    };
-    let salt = Salt::new(manifest.log, segment.number);
     orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |orphan, whole| {
-        if whole {
+        if whole && orphan.header.last_seq <= seq {
             let first = units.as_ref().map_or((orphan.offset, orphan.header.prev_seq), |u| u.first);
             let end = orphan.offset + orphan.header.span();
             units = Some(Units { first, end, last_seq: orphan.header.last_seq });
         }
     })?;
     Ok(units)
+}
+
+/// What a segment holds up to a record, by its footer or its valid units. Later units are dead.
+pub(super) fn content(file: &Arc<dyn File>, salt: Salt, seq: u64) -> Result<Option<Units>> {
+    match footer_in(file, salt)?.filter(|footer| footer.last_seq <= seq) {
+        Some(Footer { end, prev_seq, last_seq, .. }) => {
+            Ok(Some(Units { first: (BLOCK, prev_seq), end, last_seq }))
+        }
+        None => units_up_to(file, salt, seq),
+    }
+}
+
+/// Whether a file holds the header of a unit that was written to this segment.
+pub(super) fn has_own_units(file: &Arc<dyn File>, salt: Salt) -> Result<bool> {
+    let mut found = false;
+    orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |_, _| found = true)?;
+    Ok(found)
 }
 
 /// The start of a segment whose header is corrupt, from its footer or its own units. `next` is the

@@ -11,6 +11,7 @@
 
 mod examine;
 mod examined;
+mod live_numbers;
 mod locate;
 mod manifest;
 mod rebuild;
