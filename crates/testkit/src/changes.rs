@@ -61,14 +61,28 @@ impl Changes {
     }
 
     /// Returns whether the directory now belongs to another log, or cannot be distinguished from
-    /// one: the manifest changed, a segment of the other log is present, and every segment header
-    /// changed.
-    pub fn are_of_another(&self, damaged: &Files, other: &Files, manifest: &str) -> bool {
+    /// one. A segment of the other log is present, and no segment header of this one. The manifest
+    /// is the other log's, or it is lost and no file of `named` is left, which name the log, too.
+    pub fn are_of_another(
+        &self,
+        damaged: &Files,
+        other: &Files,
+        manifest: &str,
+        named: &[&str],
+    ) -> bool {
+        let is_other = |bytes: &Arc<Vec<u8>>| other.values().any(|other| other == bytes);
         let segments = || damaged.iter().filter(|(name, _)| name.ends_with(".seg"));
-        let of_other = segments().any(|(_, bytes)| other.values().any(|other| other == bytes));
+        // A file of zeros names no log.
+        let says = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
+        let names_log = |name: &&str| {
+            !self.touches_file(name) && damaged.get(*name).is_some_and(|bytes| says(bytes))
+        };
         self.touches_file(manifest)
-            && of_other
-            && segments().all(|(name, _)| self.touches(name, &(0..1)))
+            && segments().any(|(_, bytes)| is_other(bytes))
+            && segments().all(|(name, bytes)| {
+                self.touches(name, &(0..1)) || !says(&bytes[..BLOCK.min(bytes.len())])
+            })
+            && (damaged.get(manifest) == other.get(manifest) || !named.iter().any(names_log))
     }
 }
 
@@ -174,6 +188,31 @@ mod tests {
         let changes = Changes::between(&before, &files(&[("a", vec![1; BLOCK + 5])]));
         assert!(!changes.touches("a", &(0..1)) && changes.touches("a", &(1..2)));
         assert!(changes.touches("a", &(2..3)));
+    }
+
+    #[test]
+    fn a_directory_is_another_only_if_nothing_names_the_log() {
+        let block = |byte| vec![byte; BLOCK];
+        let log = [("manifest", block(1)), ("page", block(2)), ("1.seg", block(3))];
+        // A preallocated segment names no log.
+        let log = files(&[&log[..], &[("2.seg", vec![0; 2 * BLOCK])]].concat());
+        let other = files(&[("manifest", block(4)), ("1.seg", block(5)), ("reserve", block(9))]);
+        let is_another = |damages: &[(&str, Vec<u8>)]| {
+            let mut damaged = log.clone();
+            damaged.extend(files(damages));
+            let changes = Changes::between(&log, &damaged);
+            changes.are_of_another(&damaged, &other, "manifest", &["page"])
+        };
+        let (segment, manifest) = (("1.seg", block(5)), ("manifest", block(4)));
+        let (lost, no_page) = (("manifest", block(9)), ("page", block(0)));
+        assert!(is_another(&[segment.clone(), manifest.clone()]));
+        assert!(is_another(&[segment.clone(), lost.clone(), no_page.clone()]));
+        // The page, the manifest or a segment still names the log, or no segment is the other's.
+        assert!(!is_another(&[segment.clone(), lost.clone()]));
+        assert!(!is_another(&[segment.clone(), no_page.clone()]));
+        assert!(!is_another(&[manifest, no_page.clone()]));
+        assert!(!is_another(&[("3.seg", block(5)), lost.clone(), no_page.clone()]));
+        assert!(!is_another(&[("1.seg", block(8)), lost, no_page]));
     }
 
     #[test]

@@ -37,12 +37,17 @@ fn corruption_is_reported_or_harmless_and_repair_reports_what_it_forgets() {
     }
 }
 
-/// Cases that failed once: the app metadata of an older checkpoint, which names pages that were
-/// dropped.
+/// Cases that failed once, with what was wrong.
 #[test]
 fn past_failures_do_not_return() {
-    let runs = Runs { name: "consensus", first: 10_422, cases: 1, tells: false };
-    if let Err(failure) = run(&ConsensusComponent, &runs) {
-        panic!("{failure}");
+    let cases = [
+        (10_422, "app metadata of an older checkpoint named pages that were dropped"),
+        (1_006_550, "with the manifest lost, the log became the other one that a segment names"),
+    ];
+    for (first, what) in cases {
+        let runs = Runs { name: "consensus", first, cases: 1, tells: false };
+        if let Err(failure) = run(&ConsensusComponent, &runs) {
+            panic!("{what}: {failure}");
+        }
     }
 }

@@ -117,6 +117,13 @@ impl Manifest {
         })
     }
 
+    /// The log that the temporary file of the manifest names: it holds the content before the last.
+    /// `None` where it holds no manifest. Its other fields are out of date.
+    pub(crate) fn previous_log(dir: &dyn Dir) -> Option<LogId> {
+        let content = sealed_file::read(dir, &paths::next(MANIFEST), MAGIC).ok()?;
+        Self::parse(&content).ok().map(|manifest| manifest.log)
+    }
+
     /// Reads the manifest for a reader of the log. The error for a missing one says whether that is
     /// corruption or the directory holds no log.
     pub(crate) fn of_log(dir: &dyn Dir) -> Result<Self> {

@@ -17,9 +17,9 @@
 //!
 //! Only the next replacement overwrites a file, the temporary one, and only after it synced the
 //! directory. Until then the medium may still give that file the final name. No reader opens the
-//! temporary file. A reader that opened the file before the exchange may see the next replacement
-//! being written to it. A read whose checksum does not match therefore opens the file and reads
-//! again.
+//! temporary file. (Only `repair` does, which holds the lock: it asks which log a lost manifest
+//! was of.) A reader that opened the file before the exchange may see the next replacement being
+//! written to it. A read whose checksum does not match therefore opens the file and reads again.
 //!
 //! ```text
 //! 0        8         12    16       20              20+len

@@ -11,7 +11,7 @@ use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, Start, repair, verify};
 
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::edits::{delete, unlink};
+use crate::corruption_kit::edits::{delete, put, unlink};
 use crate::corruption_kit::map::{in_dir, segment_path};
 use crate::corruption_kit::repairs::{Loss, Repairing, quarantine};
 use crate::corruption_kit::sample::{self, Sample, options, payload};
@@ -257,6 +257,45 @@ fn a_segment_without_records_is_not_missed() {
         assert_eq!((report.corruption, report.records), (vec![], 8));
         (0..3).for_each(|_| assert_eq!(readable(&disk), (5, 12)));
     }
+}
+
+/// The manifest is lost, the page says nothing, and the only segment is another log's. The
+/// temporary file of the manifest still names the log.
+#[test]
+fn repair_without_the_manifest_takes_no_segment_of_another_log() {
+    let (log, other) = (sample::lonely(), sample::closed());
+    let engine = Engine::manual();
+    let foreign = other.disk.contents(&segment_path(1)).unwrap();
+    let disk = log.disk.fork(1);
+    for (name, bytes) in [("manifest", vec![7; 4096]), ("mark", vec![])] {
+        put(&disk, &in_dir(name), &bytes);
+    }
+    let lost = disk.fork(2);
+    put(&disk, &segment_path(1), &foreign);
+    let before = disk.fingerprint();
+    let refused = repair(DIR, options(&disk, &engine));
+    assert!(
+        matches!(&refused, Err(Error::ForeignFile { file }) if *file == segment_path(1)),
+        "{refused:?}"
+    );
+    assert_eq!(disk.fingerprint(), before);
+
+    // The temporary file is empty, or names the log of the segment: the segment decides.
+    unlink(&disk, &in_dir("manifest.next"));
+    assert!(repair(DIR, options(&disk, &engine)).unwrap().manifest_rebuilt);
+    assert!(repair(DIR, options(&lost, &engine)).unwrap().manifest_rebuilt);
+    assert_eq!(readable(&lost), (1, log.last()));
+
+    // The page and the segment name one log, and the temporary file another.
+    let disk = log.disk.fork(3);
+    put(&disk, &in_dir("manifest"), &[7; 4096]);
+    let foreign = other.disk.contents(&in_dir("manifest.next")).unwrap();
+    put(&disk, &in_dir("manifest.next"), &foreign);
+    let refused = repair(DIR, options(&disk, &engine));
+    assert!(
+        matches!(&refused, Err(Error::ForeignFile { file }) if *file == in_dir("manifest.next")),
+        "{refused:?}"
+    );
 }
 
 /// The manifest from before the first segment was durable.

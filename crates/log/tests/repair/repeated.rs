@@ -326,7 +326,7 @@ fn a_directory_before_a_lost_header_is_refused() {
     let made = disk.open_dir(std::path::Path::new(DIR)).unwrap();
     made.create_dir(unknown.file_name().unwrap().to_str().unwrap()).unwrap();
     let before = disk.fingerprint();
-    let refused = repair(DIR, &options(&disk, &Engine::manual())).unwrap_err();
+    let refused = repair(DIR, options(&disk, &Engine::manual())).unwrap_err();
     assert!(matches!(&refused, Error::Io(cause) if cause.path() == unknown), "{refused:?}");
     assert_eq!(disk.fingerprint(), before);
 }

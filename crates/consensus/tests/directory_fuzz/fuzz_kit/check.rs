@@ -22,12 +22,15 @@ pub fn check(
 ) -> Checked<&'static str> {
     let is_of_log =
         |name: &&String| ["manifest", "mark"].contains(&name.as_str()) || name.ends_with(".seg");
-    let mut left = damaged.iter().filter(|(name, _)| is_of_log(name) && !name.contains('/'));
-    // Nothing of this log is left: the directory is a new one, or another log.
-    if left.all(|(_, bytes)| sample.other.values().any(|other| other == bytes)) {
+    let left = || damaged.iter().filter(|(name, _)| is_of_log(name) && !name.contains('/'));
+    let is_other = |bytes| sample.other.values().any(|other| other == bytes);
+    // Nothing of this log is left: the directory is a new one, or by its manifest another log.
+    let manifest = damaged.get("manifest");
+    let is_another = manifest.is_some() && manifest == sample.other.get("manifest");
+    if left().all(|(_, bytes)| is_another && is_other(bytes)) {
         return Ok("gone");
     }
-    if changes.are_of_another(damaged, &sample.other, "manifest") {
+    if changes.are_of_another(damaged, &sample.other, "manifest", &["mark", "manifest.next"]) {
         return Ok("another log");
     }
     let bound = sample.traces.bound(&sample.files, changes);

@@ -34,6 +34,10 @@ pub(crate) struct Anew {
 /// point may have been truncated. They are kept, because other records must not be lost, and are
 /// reported. Only the oldest segment can hold such records: a truncation that returned removed the
 /// segments that it covers completely.
+///
+/// The segments may all be of another log, restored to the wrong directory. The watermark page and
+/// the temporary file of the manifest still name the right one. If either names another log than
+/// the segments, nothing is written: no file decides which is right.
 pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     let (files, log) = files(dir)?;
     let page = match PageReader::of_any_log(dir)? {
@@ -45,6 +49,15 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
         return Err(directory::not_a_log(dir.path(), found));
     };
     refuse_foreign_page(dir, page, log)?;
+    if Manifest::previous_log(dir).is_some_and(|previous| previous != log) {
+        // If the page names the log of the segments, too, the temporary file is the foreign one.
+        let named = files.iter().find_map(|(number, (_, header))| header.map(|_| *number));
+        let foreign = match named.filter(|_| page.is_none()) {
+            Some(number) => paths::segment(number),
+            None => paths::next(paths::MANIFEST),
+        };
+        return Err(Error::ForeignFile { file: dir.path_of(&foreign) });
+    }
     let oldest = files.values().find_map(|(_, header)| *header);
     let (first, before) =
         oldest.map_or((u64::MAX, 0), |oldest| (oldest.segment, oldest.prev_segment));

@@ -140,7 +140,7 @@ pub fn check(
     if std::env::var_os("ESKER_TRACE").is_some() {
         tell(&damage, damaged);
     }
-    if changes.are_of_another(damaged, &sample.other, MANIFEST) {
+    if changes.are_of_another(damaged, &sample.other, MANIFEST, &[PAGE, "manifest.next"]) {
         return Ok("another log");
     }
     if is_the_next(sample, damaged) {
