@@ -70,12 +70,12 @@ impl Inner {
         let mut tickets = Vec::new();
         for (slot, resident) in only_here {
             let Some(page) = self.page(number_of(slot), &guard)? else { continue };
-            let place = page.slot(slot);
-            if place.word().state() == State::Accepted && place.word().seq() == 0 {
+            let indexed = page.slot(slot);
+            if indexed.word().state() == State::Accepted && indexed.word().seq() == 0 {
                 let ballot = resident.ballot;
                 let ticket = self
                     .append_internal(|out| record::accept(out, slot, ballot, resident.value()))?;
-                place.set_word(place.word().moved(ticket.seq().0));
+                indexed.set_word(indexed.word().moved(ticket.seq().0));
                 page.touch();
                 tickets.push(ticket);
             }

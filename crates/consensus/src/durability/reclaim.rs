@@ -99,8 +99,8 @@ impl Inner {
 
     /// Visits the live records that a page names: one per slot with a value.
     fn live_in_page(&self, page: &Page, start: u64, visit: &mut dyn FnMut(Live)) {
-        for (_, place) in page.from(start) {
-            live_word(place.word(), visit);
+        for (_, indexed) in page.from(start) {
+            live_word(indexed.word(), visit);
         }
     }
 }
@@ -222,10 +222,10 @@ impl Owner for Pass<'_> {
         let guard = crossbeam_epoch::pin();
         let _slot_lock = inner.locks.of_slot(slot);
         let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
-        let place = page.slot(slot);
-        let word = place.word();
+        let indexed = page.slot(slot);
+        let word = indexed.word();
         if word.seq() == from.0 && word.state() != State::Empty {
-            place.set_word(word.moved(to.0));
+            indexed.set_word(word.moved(to.0));
             page.touch();
         }
         Ok(())

@@ -20,7 +20,7 @@ use crate::base::slot::{SLOTS, Slot, number_of};
 use crate::component::{self, COMPONENT};
 use crate::durability::checkpoint;
 use crate::durability::close::Owner;
-use crate::index::page::{Page, SEQ_LIMIT, SlotCell, State, Word};
+use crate::index::page::{IndexEntry, Page, SEQ_LIMIT, State, Word};
 use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::charge;
 use crate::memory::value_pool::new_value;
@@ -286,39 +286,39 @@ impl<'a, 'g> Replay<'a, 'g> {
 
     fn accepted(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
-        let place = page.slot(slot);
-        if place.word().seq() >= seq {
+        let indexed = page.slot(slot);
+        if indexed.word().seq() >= seq {
             return Ok(());
         }
-        match place.word().state() {
+        match indexed.word().state() {
             // The same value; another one would have been refused.
             State::Committed => return Ok(()),
             State::Empty => self.inner.index.open.enter(page.number, &page.open),
             State::Accepted => {}
         }
-        place.set_word(Word::accepted(seq).sized(len));
+        indexed.set_word(Word::accepted(seq).sized(len));
         page.touch();
         Ok(())
     }
 
     fn chosen(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
         let Some(page) = self.page(slot)? else { return Ok(()) };
-        let place = page.slot(slot);
-        if place.word().seq() >= seq {
+        let indexed = page.slot(slot);
+        if indexed.word().seq() >= seq {
             self.merge(slot);
             return Ok(());
         }
-        match place.word().state() {
+        match indexed.word().state() {
             State::Accepted => page.open.leave(),
             State::Empty | State::Committed => {}
         }
-        if place.word().state() == State::Committed {
+        if indexed.word().state() == State::Committed {
             self.merge(slot);
         } else {
             page.count_commit();
             self.count(slot);
         }
-        place.set_word(Word::committed(seq).sized(len));
+        indexed.set_word(Word::committed(seq).sized(len));
         page.touch();
         Ok(())
     }
@@ -330,20 +330,20 @@ impl<'a, 'g> Replay<'a, 'g> {
         Ok(())
     }
 
-    fn mark(&mut self, page: &Page, slot: u64, place: &SlotCell, marker: u64) {
-        let word = place.word();
+    fn mark(&mut self, page: &Page, slot: u64, indexed: &IndexEntry, marker: u64) {
+        let word = indexed.word();
         match word.state() {
             State::Committed => self.merge(slot),
             // The marker does not commit an entry that was accepted after it.
             State::Accepted if word.seq() > marker => {}
             State::Accepted if self.is_current(word.seq()) => {
-                place.set_word(word.commit(word.seq()));
+                indexed.set_word(word.commit(word.seq()));
                 page.touch();
                 page.count_commit();
                 page.open.leave();
                 self.count(slot);
             }
-            State::Accepted => page.clear(place, self.guard),
+            State::Accepted => page.clear(indexed, self.guard),
             // The accept was in a dropped prefix, and its copy follows; or it was quarantined; or
             // the page was copied after the floor passed the slot.
             State::Empty => {}
@@ -377,8 +377,8 @@ impl<'a, 'g> Replay<'a, 'g> {
         let mut number = self.inner.index.next_page(number_of(first), self.guard);
         while let Some(current) = number.filter(|number| *number <= number_of(last)) {
             if let Some(page) = self.inner.page(current, self.guard)? {
-                for (slot, place) in page.from(first).take_while(|(slot, _)| *slot <= last) {
-                    self.mark(&page, slot, place, marker);
+                for (slot, indexed) in page.from(first).take_while(|(slot, _)| *slot <= last) {
+                    self.mark(&page, slot, indexed, marker);
                 }
             }
             number = self.inner.index.next_page(current + 1, self.guard);
@@ -401,10 +401,10 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn cut(&mut self, above: u64, seq: u64) -> Result<()> {
         for number in self.inner.index.open.list() {
             let Some(page) = self.inner.page(number, self.guard)? else { continue };
-            for (slot, place) in page.from(above.saturating_add(1)) {
-                let word = place.word();
+            for (slot, indexed) in page.from(above.saturating_add(1)) {
+                let word = indexed.word();
                 if word.state() == State::Accepted && word.seq() < seq && slot > above {
-                    page.clear(place, self.guard);
+                    page.clear(indexed, self.guard);
                 }
             }
         }
@@ -417,7 +417,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         let mut open = Vec::new();
         for number in inner.index.open.list() {
             let Some(page) = inner.page(number, guard)? else { continue };
-            let slots = page.from(0).map(|(slot, place)| (place.word(), slot));
+            let slots = page.from(0).map(|(slot, indexed)| (indexed.word(), slot));
             let accepted = slots.filter(|(word, _)| word.state() == State::Accepted);
             open.extend(accepted.map(|(word, slot)| (word.seq(), slot)));
         }
@@ -478,17 +478,17 @@ fn bring_in(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()>
 /// Loads the value of an uncommitted slot into memory, from `read` or else from its record.
 fn hold_one(inner: &Inner, slot: u64, read: Option<(Ballot, &[u8])>, guard: &Guard) -> Result<()> {
     let Some(page) = inner.page(number_of(slot), guard)? else { return Ok(()) };
-    let place = page.slot(slot);
+    let indexed = page.slot(slot);
     let stored;
     let (ballot, value) = match read {
         Some(read) => read,
         None => {
-            stored = inner.entry_at(slot, place, guard)?;
+            stored = inner.entry_at(slot, indexed, guard)?;
             (stored.ballot(), stored.value())
         }
     };
     inner.budget.force(charge(value.len()));
-    place.resident().swap(Some(new_value(slot, ballot, value, 0)), guard);
+    indexed.resident().swap(Some(new_value(slot, ballot, value, 0)), guard);
     Ok(())
 }
 

@@ -143,12 +143,12 @@ mod size {
 
 /// One slot.
 #[derive(Debug)]
-pub(crate) struct SlotCell {
+pub(crate) struct IndexEntry {
     word: AtomicU64,
     resident: Cell<SharedValue>,
 }
 
-impl SlotCell {
+impl IndexEntry {
     fn new(word: Word) -> Self {
         Self { word: AtomicU64::new(word.0), resident: Cell::default() }
     }
@@ -186,7 +186,7 @@ impl SlotCell {
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) number: u64,
-    slots: Box<[SlotCell]>,
+    slots: Box<[IndexEntry]>,
     /// Slots that are accepted and not committed.
     pub(crate) open: Count,
     /// Slots that are committed.
@@ -197,7 +197,7 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn new(number: u64) -> Self {
-        let slots = (0..SLOTS).map(|_| SlotCell::new(Word::EMPTY)).collect();
+        let slots = (0..SLOTS).map(|_| IndexEntry::new(Word::EMPTY)).collect();
         let (open, committed) = (Count::default(), AtomicU64::new(0));
         Self { number, slots, open, committed, dirty: Dirty::new(true) }
     }
@@ -232,7 +232,7 @@ impl Page {
     }
 
     /// Empties a slot. The caller holds the slot's lock, and no longer uses its value.
-    pub(crate) fn clear(&self, slot: &SlotCell, guard: &Guard) {
+    pub(crate) fn clear(&self, slot: &IndexEntry, guard: &Guard) {
         match slot.word().state() {
             State::Empty => return,
             State::Accepted => self.open.leave(),
@@ -245,12 +245,12 @@ impl Page {
     }
 
     #[inline]
-    pub(crate) fn slot(&self, slot: u64) -> &SlotCell {
+    pub(crate) fn slot(&self, slot: u64) -> &IndexEntry {
         &self.slots[(slot % SLOTS as u64) as usize]
     }
 
     /// The slots from `slot` on, with their numbers.
-    pub(crate) fn from(&self, slot: u64) -> impl Iterator<Item = (u64, &SlotCell)> {
+    pub(crate) fn from(&self, slot: u64) -> impl Iterator<Item = (u64, &IndexEntry)> {
         let base = self.number * SLOTS as u64;
         let skip = slot.saturating_sub(base).min(SLOTS as u64) as usize;
         let slots = self.slots.iter().enumerate().skip(skip);
@@ -270,7 +270,7 @@ impl Page {
 
     /// The number of words that a checkpoint stores of this page.
     pub(crate) fn stored_words(&self) -> usize {
-        let stands = |slot: &SlotCell| slot.word().seq() > 0;
+        let stands = |slot: &IndexEntry| slot.word().seq() > 0;
         let first = self.slots.iter().position(stands);
         let last = self.slots.iter().rposition(stands);
         first.zip(last).map_or(0, |(first, last)| last + 1 - first)
@@ -284,7 +284,7 @@ impl Page {
     /// Copies the page for a checkpoint. Each word is as of some moment during the call, and
     /// different words may be as of different moments.
     pub(crate) fn copy(&self) -> Copied {
-        Copied::new(self.slots.iter().map(SlotCell::word))
+        Copied::new(self.slots.iter().map(IndexEntry::word))
     }
 }
 

@@ -176,16 +176,16 @@ impl Inner {
             return Err(Error::StaleBallot { promised: promise_state.promise });
         }
         let page = self.page_for(slot, guard)?;
-        let place = page.slot(slot);
-        let word = place.word();
-        let resident = place.resident().load(guard);
+        let indexed = page.slot(slot);
+        let word = indexed.word();
+        let resident = indexed.resident().load(guard);
         let accepted = resident.as_ref().map_or(Ballot::ZERO, |resident| resident.ballot);
         let known = Known { state: word.state(), ballot: accepted };
         match rules::accept(promise_state.promise, known, ballot) {
             rules::Accept::Stale(promised) => Err(Error::StaleBallot { promised }),
             rules::Accept::Compare => {
                 let committed = word.state() == State::Committed;
-                let entry = self.entry_at(slot, place, guard)?;
+                let entry = self.entry_at(slot, indexed, guard)?;
                 if entry.value() == value {
                     let marker = resident.map_or(0, |resident| resident.marker());
                     let ticket = if committed && self.is_volatile() {
@@ -225,8 +225,8 @@ impl Inner {
                 if resident.is_none() {
                     self.index.open.enter(page.number, &page.open);
                 }
-                place.put(Some(new_value(slot, ballot, value, 0)), before, guard);
-                place.set_word(Word::accepted(seq).sized(value.len()));
+                indexed.put(Some(new_value(slot, ballot, value, 0)), before, guard);
+                indexed.set_word(Word::accepted(seq).sized(value.len()));
                 page.touch();
                 Ok(Attempt::Done(ticket))
             }

@@ -6,7 +6,7 @@ use crossbeam_epoch::Guard;
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::{Slot, number_of};
-use crate::index::page::{Page, SlotCell, State};
+use crate::index::page::{IndexEntry, Page, State};
 use crate::index::slot_locks::AllLocks;
 use crate::memory::value_budget::charge;
 use crate::outcome::Ticket;
@@ -93,24 +93,24 @@ impl Inner {
         let Some(page) = self.page(number_of(slot), &guard)? else {
             return Err(Error::SlotNotFound { slot: Slot(slot) });
         };
-        let place = page.slot(slot);
-        let Some(known) = self.to_mark(slot, place, Some(ballot), &guard)? else {
-            let marker = place.resident().load(&guard).map_or(0, |resident| resident.marker());
+        let indexed = page.slot(slot);
+        let Some(known) = self.to_mark(slot, indexed, Some(ballot), &guard)? else {
+            let marker = indexed.resident().load(&guard).map_or(0, |resident| resident.marker());
             return self.commit_ticket_of(marker);
         };
-        let word = place.word();
+        let word = indexed.word();
         let ticket = if word.seq() > 0 {
             self.append(|out| record::commit(out, &[(slot, known.ballot)]))?
         } else {
             // Only memory has the value: append it now, as committed.
-            let Some(resident) = place.resident().load(&guard) else {
+            let Some(resident) = indexed.resident().load(&guard) else {
                 return Err(Error::SlotNotFound { slot: Slot(slot) });
             };
             self.append(|out| record::chosen(out, slot, known.ballot, resident.value()))?
         };
         let seq = ticket.seq().0;
         let stands = if word.seq() > 0 { word.seq() } else { seq };
-        let pending = self.mark(&page, place, slot, seq, stands, &guard);
+        let pending = self.mark(&page, indexed, slot, seq, stands, &guard);
         drop(promise_state);
         self.count_durable_if_many(pending, &guard);
         Ok(self.commit_ticket(ticket))
@@ -120,13 +120,13 @@ impl Inner {
     fn to_mark(
         &self,
         slot: u64,
-        place: &SlotCell,
+        indexed: &IndexEntry,
         ballot: Option<Ballot>,
         guard: &Guard,
     ) -> Result<Option<Known>> {
-        let accepted = place.resident().load(guard);
+        let accepted = indexed.resident().load(guard);
         let accepted = accepted.map_or(Ballot::ZERO, |resident| resident.ballot);
-        let known = Known { state: place.word().state(), ballot: accepted };
+        let known = Known { state: indexed.word().state(), ballot: accepted };
         match rules::commit(known, ballot) {
             rules::Commit::Mark => Ok(Some(known)),
             rules::Commit::Done => Ok(None),
@@ -142,17 +142,17 @@ impl Inner {
     fn mark(
         &self,
         page: &Page,
-        place: &SlotCell,
+        indexed: &IndexEntry,
         slot: u64,
         marker: u64,
         seq: u64,
         guard: &Guard,
     ) -> usize {
-        let bytes = place.resident().load(guard).map_or(0, |resident| {
+        let bytes = indexed.resident().load(guard).map_or(0, |resident| {
             resident.commit(marker);
             charge(resident.len())
         });
-        place.set_word(place.word().commit(seq));
+        indexed.set_word(indexed.word().commit(seq));
         page.touch();
         page.count_commit();
         page.open.leave();
@@ -202,8 +202,8 @@ impl Inner {
             let Some(page) = self.page(number_of(slot), &guard)? else {
                 return Err(Error::Gap { slot: Slot(slot) });
             };
-            for (number, place) in page.from(slot).take_while(|(number, _)| *number <= last) {
-                match place.word().state() {
+            for (number, indexed) in page.from(slot).take_while(|(number, _)| *number <= last) {
+                match indexed.word().state() {
                     State::Empty => return Err(Error::Gap { slot: Slot(number) }),
                     State::Accepted => marks.push(number),
                     State::Committed => {}
@@ -242,11 +242,11 @@ impl Inner {
             let page = self
                 .page(number_of(*slot), guard)?
                 .ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
-            let place = page.slot(*slot);
+            let indexed = page.slot(*slot);
             let resident =
-                place.resident().load(guard).ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
+                indexed.resident().load(guard).ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
             let ballot = resident.ballot;
-            if place.word().seq() > 0 {
+            if indexed.word().seq() > 0 {
                 pairs.push((*slot, ballot));
                 pages.push((page, None));
             } else {
@@ -277,12 +277,12 @@ impl Inner {
         let record = |nth: usize| tickets.get(nth).map_or(last, |ticket| ticket.seq().0);
         let mut pending = 0;
         for (slot, (page, value)) in slots.iter().zip(pages) {
-            let place = page.slot(*slot);
+            let indexed = page.slot(*slot);
             let (marker, seq) = match value {
                 Some(nth) => (record(nth), record(nth)),
-                None => (last, place.word().seq()),
+                None => (last, indexed.word().seq()),
             };
-            pending = self.mark(&page, place, *slot, marker, seq, guard);
+            pending = self.mark(&page, indexed, *slot, marker, seq, guard);
         }
         self.count_durable_if_many(pending, guard);
         Ok(self.commit_ticket(ticket))

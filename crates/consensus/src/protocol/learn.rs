@@ -46,11 +46,11 @@ impl ConsensusLog {
         inner.writable(&promise_state)?;
         inner.in_range(slot)?;
         let page = inner.page_for(slot, &guard)?;
-        let place = page.slot(slot);
-        let resident = place.resident().load(&guard);
-        let state = place.word().state();
+        let indexed = page.slot(slot);
+        let resident = indexed.resident().load(&guard);
+        let state = indexed.word().state();
         if state == State::Committed {
-            let entry = inner.entry_at(slot, place, &guard)?;
+            let entry = inner.entry_at(slot, indexed, &guard)?;
             if entry.value() != value {
                 return Err(refused(entry, true, ballot));
             }
@@ -59,8 +59,8 @@ impl ConsensusLog {
         }
         let ticket = inner.append(|out| record::chosen(out, slot, ballot, value))?;
         let seq = ticket.seq().0;
-        place.resident().swap(Some(new_value(slot, ballot, value, seq)), &guard);
-        place.set_word(Word::committed(seq).sized(value.len()));
+        indexed.resident().swap(Some(new_value(slot, ballot, value, seq)), &guard);
+        indexed.set_word(Word::committed(seq).sized(value.len()));
         page.touch();
         page.count_commit();
         if state == State::Accepted {
@@ -194,9 +194,9 @@ impl crate::state::inner::Inner {
 
     /// Releases the budget of accepted values in a page, below a slot.
     fn release_room(&self, page: &Page, start: u64, guard: &crossbeam_epoch::Guard) {
-        for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
-            if place.word().state() == State::Accepted {
-                let resident = place.resident().load(guard);
+        for (_, indexed) in page.from(0).take_while(|(slot, _)| *slot < start) {
+            if indexed.word().state() == State::Accepted {
+                let resident = indexed.resident().load(guard);
                 self.budget.release(resident.map_or(0, |resident| charge(resident.len())));
             }
         }
@@ -208,8 +208,8 @@ impl crate::state::inner::Inner {
         match self.page(number, guard) {
             Ok(Some(page)) => {
                 let before = page.committed();
-                for (_, place) in page.from(0).take_while(|(slot, _)| *slot < start) {
-                    page.clear(place, guard);
+                for (_, indexed) in page.from(0).take_while(|(slot, _)| *slot < start) {
+                    page.clear(indexed, guard);
                 }
                 before - page.committed()
             }
@@ -235,7 +235,8 @@ impl crate::state::inner::Inner {
             match self.page(current, guard) {
                 Ok(Some(page)) if page.committed() > 0 => {
                     let mut slots = page.from(from);
-                    let first = slots.find(|(_, place)| place.word().state() == State::Committed);
+                    let first =
+                        slots.find(|(_, indexed)| indexed.word().state() == State::Committed);
                     if let Some((slot, _)) = first {
                         return Some(slot);
                     }

@@ -125,7 +125,10 @@ impl Inner {
         &self,
         from: u64,
         guard: &'g crossbeam_epoch::Guard,
-        mut visit: impl FnMut(u64, crate::memory::cell::Borrowed<'g, crate::memory::value::SharedValue>),
+        mut visit: impl FnMut(
+            u64,
+            crate::memory::cell::Borrowed<'g, crate::memory::value::SharedValue>,
+        ),
     ) {
         for number in self.index.open.list() {
             let crate::index::page_table::Found::Page(page) = self.index.find(number, guard) else {
@@ -136,11 +139,11 @@ impl Inner {
                 continue;
             }
             // Scan to the end of the page, whatever the count is: entries come and go meanwhile.
-            for (slot, place) in page.from(from) {
-                if place.word().state() != State::Accepted {
+            for (slot, indexed) in page.from(from) {
+                if indexed.word().state() != State::Accepted {
                     continue;
                 }
-                if let Some(resident) = place.resident().load(guard)
+                if let Some(resident) = indexed.resident().load(guard)
                     && resident.marker() == 0
                 {
                     visit(slot, resident);

@@ -267,8 +267,8 @@ impl ConsensusLog {
             };
             let end = last.min(slot.saturating_add(UNDER_ONE_GUARD - 1));
             let mut ahead = ReadAhead::default();
-            for (n, place) in page.from(slot).take_while(|(n, _)| *n <= end) {
-                let word = place.word();
+            for (n, indexed) in page.from(slot).take_while(|(n, _)| *n <= end) {
+                let word = indexed.word();
                 slot = n;
                 // As above: truncation emptied the slot, or dropped its page without changing the
                 // slot.
@@ -280,14 +280,14 @@ impl ConsensusLog {
                     }
                     continue;
                 }
-                match place.resident().load(&guard) {
+                match indexed.resident().load(&guard) {
                     Some(resident) if known.is_some_and(|known| resident.marker() > known) => {
                         continue;
                     }
                     None if word.seq() > 0 => inner.read_ahead(word.seq(), &mut ahead, &guard),
                     _ => {}
                 }
-                let flow = match inner.entry_at(n, place, &guard) {
+                let flow = match inner.entry_at(n, indexed, &guard) {
                     Ok(entry) if !entry.is_committed() && !uncommitted => continue,
                     Ok(entry) => each(Ok(&entry))?,
                     // Only `truncate_after` empties a slot, and it drops only uncommitted entries.
@@ -340,15 +340,15 @@ impl Inner {
             else {
                 continue;
             };
-            let place = page.slot(slot);
+            let indexed = page.slot(slot);
             let _slot_lock = self.locks.of_slot(slot);
-            let word = place.word();
+            let word = indexed.word();
             let here = word.state() == State::Committed && word.seq() == record.seq.0;
-            if here && place.resident().load(guard).is_none() {
+            if here && indexed.resident().load(guard).is_none() {
                 // The lowest marker means committed and durable long ago. The record's own number
                 // would be wrong: truncation may have copied the value forward since. An earlier
                 // iteration would then treat the slot as committed after it began.
-                place.resident().swap(Some(new_value(slot, ballot, value, LONG_AGO)), guard);
+                indexed.resident().swap(Some(new_value(slot, ballot, value, LONG_AGO)), guard);
                 self.tracker.lock().cache(slot, record.seq.0, charge(value.len()));
             }
         }

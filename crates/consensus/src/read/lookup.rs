@@ -6,10 +6,10 @@ use crossbeam_epoch::Guard;
 use esker_log::Seq;
 
 use crate::base::slot::{Slot, number_of};
-use crate::index::page::{SlotCell, State};
+use crate::index::page::{IndexEntry, State};
 use crate::index::page_table::Found;
-use crate::memory::cell::Borrowed;
 use crate::memory::entry::Entry;
+use crate::memory::cell::Borrowed;
 use crate::memory::value::SharedValue;
 use crate::outcome::{Error, Result};
 use crate::record::Record;
@@ -188,16 +188,16 @@ impl Inner {
     pub(crate) fn entry_at<'g>(
         &self,
         slot: u64,
-        place: &SlotCell,
+        indexed: &IndexEntry,
         guard: &'g Guard,
     ) -> Result<Entry<'g>> {
         let mut last = None;
         let mut looks = 0;
         loop {
-            if let Some(resident) = place.resident().load(guard) {
+            if let Some(resident) = indexed.resident().load(guard) {
                 return Ok(self.in_memory(resident));
             }
-            let word = place.word();
+            let word = indexed.word();
             if word.state() == State::Empty {
                 return Err(self.missing(slot));
             }
@@ -206,7 +206,7 @@ impl Inner {
                 // Retry if the value moved or was loaded into memory. Otherwise the error is final.
                 Err(error)
                     if looks >= LOOKS
-                        || last == Some(word) && place.resident().load(guard).is_none() =>
+                        || last == Some(word) && indexed.resident().load(guard).is_none() =>
                 {
                     self.keeps(slot)?;
                     return Err(error);

@@ -79,9 +79,9 @@ impl Inner {
                     return;
                 }
             };
-            for (slot, place) in page.from(tracker.next) {
-                let counts = place.word().state() == State::Committed
-                    && place
+            for (slot, indexed) in page.from(tracker.next) {
+                let counts = indexed.word().state() == State::Committed
+                    && indexed
                         .resident()
                         .load(guard)
                         .is_none_or(|resident| resident.marker() <= visible);
@@ -108,9 +108,9 @@ impl Inner {
             tracker.cache.pop_front();
             tracker.cached -= bytes;
             if let Found::Page(page) = self.index.find(number_of(slot), guard) {
-                let place = page.slot(slot);
-                if place.word().state() == State::Committed {
-                    place.put(None, bytes, guard);
+                let indexed = page.slot(slot);
+                if indexed.word().state() == State::Committed {
+                    indexed.put(None, bytes, guard);
                 }
             }
         }

@@ -316,7 +316,7 @@ pub(crate) fn with_causes<'a>(
     error
 }
 
-pub(crate) fn damage_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
+pub(crate) fn corruption_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
     Error::Corrupted(corruption_of(path, offset, after, what))
 }
 

@@ -90,8 +90,8 @@ impl FollowerFeed {
                     self.last = batch.last().map_or(self.last, |seq| seq.0);
                     Ok(Poll::Ready(Some(batch)))
                 }
-                Ok(Poll::Ready(None)) => match &self.snapshot.damage {
-                    Some(damage) => Err(Error::Corrupted(damage.clone())),
+                Ok(Poll::Ready(None)) => match &self.snapshot.corruption {
+                    Some(corruption) => Err(Error::Corrupted(corruption.clone())),
                     None => Ok(Poll::Ready(None)),
                 },
                 Err(Error::Quarantined { from, to }) => {

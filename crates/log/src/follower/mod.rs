@@ -169,7 +169,7 @@ impl ReadOnlyLog {
     /// The first corruption that the directory scan met, if any. The scan does not read segments
     /// that have a valid footer; [`verify`](crate::verify) reads everything.
     pub fn corruption(&self) -> Option<Corruption> {
-        self.log.snapshot().damage.clone()
+        self.log.snapshot().corruption.clone()
     }
 
     /// Returns the segments that hold durable records, oldest first. No I/O.

@@ -15,7 +15,7 @@ use crate::format::BLOCK;
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
 use crate::read::source::{ReadSource, Source, Wait, Want};
-use crate::recovery::{read_footed, read_head, scan_dir};
+use crate::recovery::{read_footed, read_segment_header, scan_dir};
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::staging::buffer::StagingBuffer;
 use crate::store::manifest::Manifest;
@@ -41,7 +41,7 @@ pub(super) struct Snapshot {
     limit: RwLock<(u64, u64)>,
     /// Bytes of valid units above every durable lower bound.
     pub(super) unrecovered: u64,
-    pub(super) damage: Option<Corruption>,
+    pub(super) corruption: Option<Corruption>,
     cache: ReadCache,
     engine: Engine,
     weak_self: Weak<Snapshot>,
@@ -111,7 +111,7 @@ impl Snapshot {
         let mut outcome = Self::scan(dir, options, engine);
         for _ in 1..TRIES {
             match &outcome {
-                Ok(snapshot) if snapshot.damage.is_none() => break,
+                Ok(snapshot) if snapshot.corruption.is_none() => break,
                 Err(
                     Error::NotALog { .. }
                     | Error::UnsupportedVersion { .. }
@@ -137,7 +137,7 @@ impl Snapshot {
     /// Whether another scan found the same, with no writer activity between the two.
     pub(super) fn found_the_same(&self, other: &Self) -> bool {
         self.manifest() == other.manifest()
-            && self.damage == other.damage
+            && self.corruption == other.corruption
             && self.limit() == other.limit()
     }
 
@@ -156,7 +156,7 @@ impl Snapshot {
         // A concurrent writer's commits carry durable lower bounds for records that the scan came
         // too early to see. The records that were durable when the scan began are there.
         if before != after && before.is_some_and(|before| before.seq <= seq) {
-            scan.damage = None;
+            scan.corruption = None;
         }
         let segments =
             SegmentTable::new(scan.live.iter().map(|live| Arc::clone(&live.segment)).collect());
@@ -167,7 +167,7 @@ impl Snapshot {
             segments,
             limit: RwLock::new((position, seq)),
             unrecovered,
-            damage: scan.damage,
+            corruption: scan.corruption,
             cache: ReadCache::new(options.read_cache),
             engine: engine.clone(),
             weak_self: weak_self.clone(),
@@ -190,7 +190,7 @@ impl Snapshot {
             return Ok(false);
         };
         let manifest = self.manifest();
-        if stored.session != manifest.session || self.damage.is_some() {
+        if stored.session != manifest.session || self.corruption.is_some() {
             return Ok(false);
         }
         if stored.seq <= self.limit().1 {
@@ -286,7 +286,7 @@ fn next_segment(
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(cause.into()),
     };
-    let Ok((header, header_crc)) = read_head(&*reader, manifest, number)? else {
+    let Ok((header, header_crc)) = read_segment_header(&*reader, manifest, number)? else {
         return Ok(None);
     };
     if header.prev_segment != newest.number() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use esker_disk::Dir;
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::error::{Error, Result, damage_at, with_causes};
+use crate::base::error::{Error, Result, corruption_at, with_causes};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
 use crate::commit::committer::Committer;
@@ -98,14 +98,14 @@ impl Log {
         let manifest = manifest_of(dir, &options)?;
         let direct = options.direct != Direct::Off && facts.direct;
         let scan = recovery::scan_dir(dir, &read_options, manifest, direct)?;
-        let scan = match &scan.damage {
-            Some(damage) if options.on_corruption != OnCorruption::Fail => {
-                tracing::warn!(%damage, "quarantining corrupt units");
+        let scan = match &scan.corruption {
+            Some(corruption) if options.on_corruption != OnCorruption::Fail => {
+                tracing::warn!(%corruption, "quarantining corrupt units");
                 let (manifest, _) =
                     repair::repair_segments(dir, &read_options, options.on_corruption, manifest)?;
-                recovery::scan_dir(dir, &read_options, manifest, direct)?.undamaged()?
+                recovery::scan_dir(dir, &read_options, manifest, direct)?.intact()?
             }
-            _ => scan.undamaged()?,
+            _ => scan.intact()?,
         };
         let (durable, had) = (scan.durable_bound, space_reserve::size(dir, paths::RESERVE)?);
         let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
@@ -118,8 +118,9 @@ impl Log {
         let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
         let core = Core::new(&start, &options, Arc::clone(&tail), depth);
         let segments = SegmentTable::new(finalized.segments);
-        let newest =
-            segments.newest().ok_or_else(|| damage_at(dir.path(), 0, 0, "no segment is left"))?;
+        let newest = segments
+            .newest()
+            .ok_or_else(|| corruption_at(dir.path(), 0, 0, "no segment is left"))?;
         let committer =
             Committer::new(dir, mode, newest, finalized.chain, finalized.manifest.session)?;
         let prewrites = durable_commits;
@@ -230,7 +231,7 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
         return Err(lost);
     }
     tracing::warn!(error = with_causes(&lost), "rebuilding the manifest");
-    let repair::Anew { manifest, may_be_truncated } = repair::manifest(dir)?;
+    let repair::RebuiltManifest { manifest, may_be_truncated } = repair::manifest(dir)?;
     if let Some((from, to)) = may_be_truncated {
         tracing::warn!(%from, %to, "records in this range may have been truncated before");
     }

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use esker_disk::{AlignedBuf, read_full_at};
 
-use crate::base::error::damage_at;
+use crate::base::error::corruption_at;
 use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
 use crate::format::decode::{Found, check_unit, find};
@@ -274,7 +274,7 @@ fn corruption(segment: &Segment, offset: u32, decode_error: DecodeError) -> Erro
             unit += header.span();
         }
     }
-    damage_at(&segment.path, unit.min(offset), after, decode_error)
+    corruption_at(&segment.path, unit.min(offset), after, decode_error)
 }
 
 /// Reads from a segment's file. Returns fewer bytes at the end of the file.

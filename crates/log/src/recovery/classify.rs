@@ -136,7 +136,7 @@ impl DirScanner<'_> {
             let is_missing =
                 offset == 0 && missing_header.is_some_and(|n| !self.headers.contains_key(&n));
             let what = if is_missing { MISSING.into() } else { stop.decode_error.to_string() };
-            scan.damage = Some(corruption_of(&path, offset, last, what));
+            scan.corruption = Some(corruption_of(&path, offset, last, what));
         } else if lost > 0 || stop.decode_error == DecodeError::Unreadable || is_torn(tail, end) {
             let bytes_after = u64::from(tail.end.saturating_sub(end));
             let bytes = if tail.earlier_life { lost } else { lost.max(bytes_after) };
@@ -160,7 +160,7 @@ impl DirScanner<'_> {
             Some((_, Err(HeaderError::Invalid(decode_error)))) => decode_error.to_string(),
             _ => MISSING.into(),
         };
-        scan.damage = Some(corruption_of(&self.path(number), 0, 0, what));
+        scan.corruption = Some(corruption_of(&self.path(number), 0, 0, what));
     }
 
     /// Whether a unit of a session unknown to the manifest follows the clean end. Then the manifest

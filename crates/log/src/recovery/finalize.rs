@@ -11,7 +11,7 @@ use super::outcome::{PriorShutdown, Recovery, TruncatedTail};
 use super::rewrite::{Rewriter, Rewritten, UNIT};
 use super::scan_dir::density;
 use crate::base::error::Result;
-use crate::base::error::damage_at;
+use crate::base::error::corruption_at;
 use crate::base::log_end::{LogEnd, Mark};
 use crate::base::options::Direct;
 use crate::base::position::Seq;
@@ -122,7 +122,7 @@ pub(crate) fn finalize(
 
     let segments: Vec<_> = live.into_iter().map(|live| live.segment).collect();
     let Some(newest) = segments.last() else {
-        return Err(damage_at(dir.path(), 0, 0, "no segment is left"));
+        return Err(corruption_at(dir.path(), 0, 0, "no segment is left"));
     };
     let (number, base) = (newest.number(), newest.header.base);
     let state = newest.state.read().clone();

@@ -34,14 +34,14 @@ pub(crate) struct DirScan {
     pub(crate) durable_bound: u64,
     pub(crate) cut: Option<TruncatedTail>,
     /// The first corruption. `live` then ends before it.
-    pub(crate) damage: Option<Corruption>,
+    pub(crate) corruption: Option<Corruption>,
 }
 
 impl DirScan {
     /// Returns the scan, or an error if it found corruption.
-    pub(crate) fn undamaged(self) -> Result<Self> {
-        match self.damage {
-            Some(damage) => Err(Error::Corrupted(damage)),
+    pub(crate) fn intact(self) -> Result<Self> {
+        match self.corruption {
+            Some(corruption) => Err(Error::Corrupted(corruption)),
             None => Ok(self),
         }
     }

@@ -53,4 +53,4 @@ pub(crate) use classify::{
 pub(crate) use finalize::{create, finalize, room_for};
 pub use outcome::{PriorShutdown, Recovery, TruncatedTail};
 pub(crate) use rewrite::Rewriter;
-pub(crate) use scan_dir::{density, read_footed, read_head, scan_dir};
+pub(crate) use scan_dir::{density, read_footed, read_segment_header, scan_dir};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_disk::{AlignedBuf, Dir, File, write_all_at};
 
 use crate::base::error::Result;
-use crate::base::error::damage_at;
+use crate::base::error::corruption_at;
 use crate::format::decode::check_unit;
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
@@ -141,7 +141,7 @@ impl<'a> Rewriter<'a> {
                 if let (_, Some(cause)) = read_errors.seen() {
                     return Err(cause.into());
                 }
-                return Err(damage_at(path, unit.offset, unit.header.prev_seq, decode_error));
+                return Err(corruption_at(path, unit.offset, unit.header.prev_seq, decode_error));
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use super::classify::{Break, MISSING, begins_with, is_front_missing};
 use super::findings::{DirScan, DirScanner, Live, ParsedHeader};
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::error::{corruption_of, damage_at};
+use crate::base::error::{corruption_at, corruption_of};
 use crate::base::options::OpenCheck;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
@@ -25,7 +25,11 @@ use crate::store::segment_table::{Segment, State};
 use crate::store::watermark_page::{PageReader, refuse_foreign_page};
 
 /// Reads the first block of a segment file.
-pub(crate) fn read_head(file: &dyn File, manifest: &Manifest, number: u64) -> Result<ParsedHeader> {
+pub(crate) fn read_segment_header(
+    file: &dyn File,
+    manifest: &Manifest,
+    number: u64,
+) -> Result<ParsedHeader> {
     let mut block = AlignedBuf::new(BLOCK as usize);
     let got = read_full_at(file, &mut block, 0)?;
     Ok(SegmentHeader::parse(&block[..got], manifest.log, number))
@@ -61,7 +65,7 @@ pub(crate) fn scan_dir(
         highest_number: manifest.trim_segment,
         durable_bound: manifest.durable_bound(),
         cut: None,
-        damage: None,
+        corruption: None,
     };
     for name in dir.list()? {
         match paths::classify(&name) {
@@ -95,7 +99,7 @@ pub(crate) fn scan_dir(
     // A crash may leave one unreadable block in the tail that it tore. More blocks, a block where
     // records are missing, or one after a clean close is a device error, which may be transient.
     let (blocks, cause) = scanner.read_errors.seen();
-    let torn = blocks == 1 && scan.damage.is_none() && manifest.clean.is_none();
+    let torn = blocks == 1 && scan.corruption.is_none() && manifest.clean.is_none();
     match cause {
         Some(cause) if !torn => Err(cause.into()),
         _ => Ok(scan),
@@ -115,7 +119,7 @@ impl DirScanner<'_> {
         let Ok(file) = self.dir.open(&name, Open::read().direct(self.direct)) else {
             return Ok(());
         };
-        match read_head(&*file, &self.manifest, number) {
+        match read_segment_header(&*file, &self.manifest, number) {
             Ok(Err(HeaderError::Foreign(_))) => Err(Error::ForeignFile { file: self.path(number) }),
             _ => Ok(()),
         }
@@ -124,7 +128,7 @@ impl DirScanner<'_> {
     fn open(&mut self, number: u64) -> Result<()> {
         let name = paths::segment(number);
         let file = self.dir.open(&name, Open::read().direct(self.direct))?;
-        let read = || read_head(&*file, &self.manifest, number);
+        let read = || read_segment_header(&*file, &self.manifest, number);
         let parsed = match read().or_else(|_| read()) {
             Ok(parsed) => parsed,
             Err(Error::Io(cause)) => {
@@ -253,10 +257,12 @@ impl DirScanner<'_> {
             if let Some(decode_error) = decode_error {
                 scan.dead.extend(chain[n + 1..].iter().map(|(header, _)| header.segment));
                 self.classify_break(scan, &Break { at: n, decode_error })?;
-                if n + 1 == chain.len() && scan.damage.is_some() && broken_link.is_some() {
+                if n + 1 == chain.len() && scan.corruption.is_some() && broken_link.is_some() {
                     // The missing link is the more precise cause.
-                    let after = scan.damage.as_ref().map_or(Seq::ZERO, |damage| damage.after);
-                    scan.damage = broken_link.clone().map(|damage| Corruption { after, ..damage });
+                    let after =
+                        scan.corruption.as_ref().map_or(Seq::ZERO, |corruption| corruption.after);
+                    scan.corruption =
+                        broken_link.clone().map(|corruption| Corruption { after, ..corruption });
                 }
                 break;
             }
@@ -265,7 +271,7 @@ impl DirScanner<'_> {
             match broken_link {
                 Some(link) => {
                     let after = Seq(self.manifest.trim_seq);
-                    scan.damage = Some(Corruption { after, ..link });
+                    scan.corruption = Some(Corruption { after, ..link });
                 }
                 None => self.classify_empty(scan),
             }
@@ -286,10 +292,10 @@ impl DirScanner<'_> {
         if front_is_missing {
             let path = self.path(self.manifest.trim_segment);
             let after = self.manifest.trim_seq;
-            scan.damage = Some(corruption_of(&path, 0, after, MISSING));
+            scan.corruption = Some(corruption_of(&path, 0, after, MISSING));
         }
-        if scan.damage.is_none() {
-            scan.damage = self.check_clean_end(scan);
+        if scan.corruption.is_none() {
+            scan.corruption = self.check_clean_end(scan);
         }
         Ok(())
     }
@@ -304,7 +310,7 @@ impl DirScanner<'_> {
     ) -> Result<(Live, Option<DecodeError>)> {
         let number = header.segment;
         let Some((file, _)) = self.headers.get(&number) else {
-            return Err(damage_at(&self.path(number), 0, 0, DecodeError::NotAUnit));
+            return Err(corruption_at(&self.path(number), 0, 0, DecodeError::NotAUnit));
         };
         let file_len = file.len()?;
         let end = next.map(|next| (next.base - header.base) as u32);

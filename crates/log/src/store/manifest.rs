@@ -90,7 +90,7 @@ impl Manifest {
             }
             other => other?,
         };
-        Self::parse(&content).map(Some).map_err(|what| damaged(dir, what))
+        Self::parse(&content).map(Some).map_err(|what| corrupt(dir, what))
     }
 
     /// The manifest in the content of its sealed file.
@@ -137,10 +137,10 @@ impl Manifest {
 
 /// The error for a log whose manifest is missing while its other files are there.
 pub(crate) fn lost(dir: &dyn Dir) -> Error {
-    damaged(dir, "the manifest is missing, and other files of the log are there")
+    corrupt(dir, "the manifest is missing, and other files of the log are there")
 }
 
-fn damaged(dir: &dyn Dir, what: &str) -> Error {
+fn corrupt(dir: &dyn Dir, what: &str) -> Error {
     let file = dir.path_of(MANIFEST);
     Error::Corrupted(Corruption { file, offset: 0, after: Seq::ZERO, what: what.into() })
 }

@@ -153,15 +153,15 @@ fn read_once(
     ours: impl Fn([u8; 8]) -> bool,
 ) -> Result<([u8; 8], Vec<u8>)> {
     let file = dir.open(name, Open::read())?;
-    let damaged = |what: &str| {
+    let corrupt = |what: &str| {
         let file = dir.path_of(name);
         Error::Corrupted(Corruption { file, offset: 0, after: Seq::ZERO, what: what.into() })
     };
     if file.len()? > (HEADER + LIMIT) as u64 {
-        return Err(damaged("the file is far too long"));
+        return Err(corrupt("the file is far too long"));
     }
     parse(whole(&*file)?, ours).map_err(|error| match error {
-        SealError::Corrupt(what) => damaged(what),
+        SealError::Corrupt(what) => corrupt(what),
         SealError::Version(version) => {
             Error::UnsupportedVersion { file: dir.path_of(name), version }
         }
@@ -180,12 +180,12 @@ pub(crate) fn parse(
     mut bytes: Vec<u8>,
     ours: impl Fn([u8; 8]) -> bool,
 ) -> std::result::Result<([u8; 8], Vec<u8>), SealError> {
-    let damaged = SealError::Corrupt;
+    let corrupt = SealError::Corrupt;
     let Some(magic) = bytes.first_chunk().copied().filter(|_| bytes.len() >= HEADER) else {
-        return Err(damaged("the file is cut"));
+        return Err(corrupt("the file is cut"));
     };
     if !ours(magic) {
-        return Err(damaged("this is not a file of Esker's"));
+        return Err(corrupt("this is not a file of Esker's"));
     }
     let word = |at: usize| {
         bytes[at..at + 4].first_chunk().map_or(0, |chunk: &[u8; 4]| u32::from_le_bytes(*chunk))
@@ -196,7 +196,7 @@ pub(crate) fn parse(
     let padded = if length & PADDED != 0 { end.next_multiple_of(BLOCK) } else { end };
     let whole = bytes.len() == padded;
     if !whole || crc(&bytes[..end]) != sum || bytes[end..].iter().any(|&byte| byte != 0) {
-        return Err(damaged("the checksum does not match"));
+        return Err(corrupt("the checksum does not match"));
     }
     if version != VERSION {
         return Err(SealError::Version(version));

@@ -70,7 +70,7 @@ impl WriteHalf {
                     Err(Refusal::NeedsSpace(need)) => Some(need),
                     Err(Refusal::Full) => None,
                 };
-                let last_look = registered;
+                let last_attempt = registered;
                 registered = true;
                 log.waiters.register(&mut place.key, For::Room, cx.waker());
                 match need {
@@ -79,7 +79,7 @@ impl WriteHalf {
                         Ok(()) => return Poll::Pending,
                         Err(error) => return Poll::Ready(Err(error)),
                     },
-                    None if last_look => break,
+                    None if last_attempt => break,
                     None => {}
                 }
             }

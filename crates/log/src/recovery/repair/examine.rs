@@ -11,7 +11,7 @@ use super::split_segment::{split_segment, written_to};
 use crate::base::error::{Error, Result};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, DecodeError, SEGMENT_MAX};
-use crate::recovery::{MISSING, is_corruption, is_front_missing, never_began, read_head};
+use crate::recovery::{MISSING, is_corruption, is_front_missing, never_began, read_segment_header};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 use crate::store::watermark_page::{StoredWatermark, refuse_foreign_page};
@@ -47,7 +47,7 @@ pub(crate) fn examine(
             Err(_) if is_dead => continue,
             other => other?,
         };
-        let parsed = read_head(&*file, manifest, number)
+        let parsed = read_segment_header(&*file, manifest, number)
             .unwrap_or(Err(HeaderError::Invalid(DecodeError::NotAUnit)));
         match parsed {
             // Opening removes a dead segment of this log, and refuses one of another log.
@@ -270,9 +270,9 @@ fn lost_segments(
 ) -> Vec<u64> {
     let is_later = |number: &u64| newest.is_none_or(|newest| *number > newest);
     let lost = |parsed: &ParsedHeader| matches!(parsed, Err(HeaderError::Invalid(decode_error)) if *decode_error != DecodeError::Blank);
-    let damaged = headers.iter().filter(|(_, (_, parsed))| lost(parsed)).map(|(number, _)| *number);
+    let corrupt = headers.iter().filter(|(_, (_, parsed))| lost(parsed)).map(|(number, _)| *number);
     let closed = manifest.clean.map(|clean| clean.segment);
-    let mut numbers: Vec<u64> = damaged.chain(closed).chain(stored).filter(is_later).collect();
+    let mut numbers: Vec<u64> = corrupt.chain(closed).chain(stored).filter(is_later).collect();
     if numbers.is_empty() && newest.is_none() {
         numbers.push(manifest.trim_segment.max(1));
     }

@@ -91,7 +91,7 @@ impl Examined {
         }
     }
 
-    pub(crate) fn is_damaged(&self) -> bool {
+    pub(crate) fn is_corrupt(&self) -> bool {
         let bad = |range: &SegmentRange| matches!(range, SegmentRange::Corrupt { .. });
         self.header.is_none() || self.ranges.iter().any(bad)
     }

@@ -20,7 +20,7 @@ use crate::store::watermark_page::{PageReader, refuse_foreign_page};
 type Files = BTreeMap<u64, (Arc<dyn File>, Option<SegmentHeader>)>;
 
 /// A rebuilt manifest.
-pub(crate) struct Anew {
+pub(crate) struct RebuiltManifest {
     pub(crate) manifest: Manifest,
     /// Records above the first number, up to the second, may have been truncated before.
     pub(crate) may_be_truncated: Option<(Seq, Seq)>,
@@ -38,7 +38,7 @@ pub(crate) struct Anew {
 /// The segments may all be of another log, restored to the wrong directory. The watermark page and
 /// the temporary file of the manifest still name the right one. If either names another log than
 /// the segments, nothing is written: no file decides which is right.
-pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
+pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
     let (files, log) = files(dir)?;
     let page = match PageReader::of_any_log(dir)? {
         Some(reader) => reader.stored().ok().flatten(),
@@ -119,7 +119,7 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<Anew> {
     manifest.write(dir)?;
     let range = (manifest.trim_seq, last_of_first);
     let may_be_truncated = (!knows && range.0 < range.1).then_some((Seq(range.0), Seq(range.1)));
-    Ok(Anew { manifest, may_be_truncated })
+    Ok(RebuiltManifest { manifest, may_be_truncated })
 }
 
 /// The segment files with their valid headers, and the id of the log they belong to.

@@ -28,7 +28,7 @@ use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 
-pub(crate) use manifest::{Anew, manifest};
+pub(crate) use manifest::{RebuiltManifest, manifest};
 pub(crate) use rebuild::repair_segments;
 use rebuild::store_watermark;
 pub use report::{QuarantinedRange, Repaired};

@@ -9,7 +9,7 @@ use super::examine::{Examination, examine};
 use super::examined::{Examined, SegmentRange};
 use super::report::QuarantinedRange;
 use crate::base::error::Result;
-use crate::base::error::damage_at;
+use crate::base::error::corruption_at;
 use crate::base::log_end::Mark;
 use crate::base::options::OnCorruption;
 use crate::base::position::Seq;
@@ -66,7 +66,7 @@ fn repair_once(
         let mut before: Option<(u64, u32)> = None;
         for segment in &found.segments {
             let chain = match segment.header {
-                Some(header) if !segment.is_damaged() => segment.chain_after(&header),
+                Some(header) if !segment.is_corrupt() => segment.chain_after(&header),
                 _ => {
                     rebuild(dir, &manifest, segment, before, found.durable_bound, &mut quarantined)?
                 }
@@ -135,7 +135,12 @@ fn rebuild(
                 } else if let Some(image) = &mut image {
                     let bytes = image.at(u64::from(unit.offset), span as usize)?;
                     check_unit(bytes, salt, unit.offset, |_| {}).map_err(|decode_error| {
-                        damage_at(&segment.path, unit.offset, unit.header.prev_seq, decode_error)
+                        corruption_at(
+                            &segment.path,
+                            unit.offset,
+                            unit.header.prev_seq,
+                            decode_error,
+                        )
                     })?;
                     write_all_at(&*new, bytes, u64::from(unit.offset))?;
                 }
@@ -259,19 +264,19 @@ fn truncate(
     found: &Examination,
     quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<()> {
-    let Some(first) = found.segments.iter().position(Examined::is_damaged) else {
+    let Some(first) = found.segments.iter().position(Examined::is_corrupt) else {
         return Ok(());
     };
-    let damaged = &found.segments[first];
-    let kept: Vec<ValidUnit> = damaged.valid_start().collect();
-    let last = kept.last().map_or(damaged.prev_seq, |unit| unit.header.last_seq);
+    let corrupt = &found.segments[first];
+    let kept: Vec<ValidUnit> = corrupt.valid_start().collect();
+    let last = kept.last().map_or(corrupt.prev_seq, |unit| unit.header.last_seq);
     let cut = match kept.last() {
         Some(unit) => unit.end(),
-        None if damaged.header.is_some() => BLOCK,
+        None if corrupt.header.is_some() => BLOCK,
         None => 0,
     };
     for segment in found.segments[first..].iter().chain(&found.dead) {
-        let from = if segment.number == damaged.number { u64::from(cut) } else { 0 };
+        let from = if segment.number == corrupt.number { u64::from(cut) } else { 0 };
         let len = segment.file.as_ref().map_or(Ok(0), |file| file.len())?;
         let bytes = len.saturating_sub(from);
         quarantined.push(QuarantinedRange {
@@ -297,11 +302,11 @@ fn truncate(
         }
     }
     dir.sync()?;
-    match damaged.header {
-        Some(header) => rewrite_units(dir, options, damaged, header, &kept)?,
+    match corrupt.header {
+        Some(header) => rewrite_units(dir, options, corrupt, header, &kept)?,
         None => {
-            if damaged.file.is_some() {
-                dir.unlink(&damaged.name())?;
+            if corrupt.file.is_some() {
+                dir.unlink(&corrupt.name())?;
                 dir.sync()?;
             }
             if first == 0 {

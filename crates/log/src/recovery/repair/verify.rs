@@ -139,9 +139,9 @@ fn pass(dir: &dyn Dir) -> Result<Pass> {
         return Ok(Pass { report, is_final: false });
     }
     let durable = before.map_or(0, |stored| stored.seq);
-    let is_final = report.corruption.iter().any(|damage| damage.after.0 < durable);
+    let is_final = report.corruption.iter().any(|corruption| corruption.after.0 < durable);
     if moved {
-        report.corruption.retain(|damage| damage.after.0 < durable);
+        report.corruption.retain(|corruption| corruption.after.0 < durable);
         return Ok(Pass { report, is_final: true });
     }
     Ok(Pass { report, is_final })
@@ -165,14 +165,14 @@ fn report(
         ..VerifyReport::default()
     };
     for segment in &segments {
-        let damage = |offset: u64, after: u64, what: String| Corruption {
+        let corruption = |offset: u64, after: u64, what: String| Corruption {
             file: segment.path.clone(),
             offset,
             after: Seq(after),
             what,
         };
         if let Some(decode_error) = &segment.header_error {
-            report.corruption.push(damage(0, segment.prev_seq, decode_error.clone()));
+            report.corruption.push(corruption(0, segment.prev_seq, decode_error.clone()));
         }
         for range in &segment.ranges {
             match range {
@@ -188,7 +188,7 @@ fn report(
                     }
                 }
                 SegmentRange::Corrupt { from, after, decode_error, .. } => {
-                    report.corruption.push(damage(
+                    report.corruption.push(corruption(
                         u64::from(*from),
                         *after,
                         decode_error.to_string(),
