@@ -84,12 +84,12 @@ fn steady(dir: &tempfile::TempDir, engine: Engine) -> Log {
     options.engine = Some(engine);
     let log = Log::builder(dir.path().join("log")).options(options).open().unwrap();
     for _ in 0..3000 {
-        drop(log.append(&PAYLOAD).unwrap());
+        drop(log.append(PAYLOAD).unwrap());
     }
     log.barrier().unwrap().blocking_wait().unwrap();
-    log.append(&PAYLOAD).unwrap().blocking_wait().unwrap();
-    log.append(&PAYLOAD).unwrap().blocking_wait_timeout(LONG).unwrap();
-    block_on(log.append(&PAYLOAD).unwrap()).unwrap();
+    log.append(PAYLOAD).unwrap().blocking_wait().unwrap();
+    log.append(PAYLOAD).unwrap().blocking_wait_timeout(LONG).unwrap();
+    block_on(log.append(PAYLOAD).unwrap()).unwrap();
     // A thread that waits for the first time makes its waker.
     let mut tip = log.stream(Start::Tip).unwrap();
     assert!(tip.blocking_next_timeout(Duration::from_millis(1)).is_err());
@@ -110,12 +110,12 @@ fn an_append_allocates_nothing() {
     let log = steady(&dir, Engine::new(1).unwrap());
     let all = ALL.load(Ordering::Relaxed);
     let counted = [
-        ("blocking", allocations(|| (0..50).for_each(|_| durable(log.append(&PAYLOAD).unwrap())))),
+        ("blocking", allocations(|| (0..50).for_each(|_| durable(log.append(PAYLOAD).unwrap())))),
         (
             "with deadlines",
             allocations(|| {
                 for _ in 0..50 {
-                    let ticket = log.append_timeout(&PAYLOAD, LONG).unwrap();
+                    let ticket = log.append_timeout(PAYLOAD, LONG).unwrap();
                     ticket.blocking_wait_timeout(LONG).unwrap();
                 }
             }),
@@ -124,7 +124,7 @@ fn an_append_allocates_nothing() {
             "pipelined",
             allocations(|| {
                 for _ in 0..2000 {
-                    drop(log.append(&PAYLOAD).unwrap());
+                    drop(log.append(PAYLOAD).unwrap());
                 }
                 durable(log.barrier().unwrap());
             }),
@@ -142,7 +142,7 @@ fn an_append_allocates_nothing() {
             "that did not wait",
             allocations(|| {
                 for _ in 0..50 {
-                    drop(log.append(&PAYLOAD).unwrap().blocking_wait_timeout(Duration::ZERO));
+                    drop(log.append(PAYLOAD).unwrap().blocking_wait_timeout(Duration::ZERO));
                 }
                 durable(log.barrier().unwrap());
             }),
@@ -190,7 +190,7 @@ fn a_reader_at_the_tip_copies_nothing() {
     let last = log.durable();
     let counted = allocations(|| {
         for n in 1..=50 {
-            durable(log.append(&PAYLOAD).unwrap());
+            durable(log.append(PAYLOAD).unwrap());
             let batch = stream.try_next().unwrap().unwrap();
             assert_eq!(batch.last(), Some(Seq(last.0 + n)));
         }

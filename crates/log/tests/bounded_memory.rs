@@ -111,7 +111,7 @@ fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
     {
         reading::of_reader(&reader, 0)?;
     }
-    drop(verify(DIR, &options(disk, &engine)));
+    drop(verify(DIR, options(disk, &engine)));
     for (validate, on_corruption) in [
         (OpenCheck::Quick, OnCorruption::Fail),
         (OpenCheck::Full, OnCorruption::Quarantine),
@@ -133,7 +133,7 @@ fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
         drop(log.truncate_before(3));
         drop(log.close());
     }
-    drop(repair(DIR, &options(&disk.fork(2), &engine)));
+    drop(repair(DIR, options(&disk.fork(2), &engine)));
     Ok(())
 }
 

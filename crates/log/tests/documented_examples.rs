@@ -51,7 +51,7 @@ fn pipeline_then_flush() {
     let log = Log::builder(dir.path().join("log")).options(options).open().unwrap();
     let mut positions = Vec::new();
     for seq in 1..=5_000 {
-        let ticket = log.append(&payload(seq)).unwrap();
+        let ticket = log.append(payload(seq)).unwrap();
         assert_eq!(ticket.seq(), Seq(seq));
         positions.push(ticket.position());
     }
@@ -69,7 +69,7 @@ fn staged_records_become_durable_without_a_wait() {
     let dir = tempfile::tempdir().unwrap();
     let log = Log::open(dir.path().join("log")).unwrap();
     for seq in 1..=100 {
-        drop(log.append(&payload(seq)).unwrap());
+        drop(log.append(payload(seq)).unwrap());
     }
     until("all are durable", || log.durable() == Seq(100));
     log.close().unwrap();

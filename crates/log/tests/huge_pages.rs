@@ -87,7 +87,7 @@ fn log_stages_records_on_huge_pages() {
     let large = vec![7; 1 << 20];
     log.append(&large).unwrap().blocking_wait().unwrap();
     for seq in 302..=2000 {
-        drop(log.append(&payload(seq)).unwrap());
+        drop(log.append(payload(seq)).unwrap());
     }
     log.barrier().unwrap().blocking_wait().unwrap();
     assert!(kept.iter().all(|record| record.payload == payload(record.seq.0)));

@@ -53,7 +53,7 @@ fn pinned_engine_threads_stay_on_their_processor() {
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     append(&log, 10);
     for seq in 11..=50 {
-        block_on(log.append(&payload(seq)).unwrap()).unwrap();
+        block_on(log.append(payload(seq)).unwrap()).unwrap();
     }
     assert_eq!(
         homes(),

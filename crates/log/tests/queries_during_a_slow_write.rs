@@ -53,7 +53,7 @@ fn queries_return_during_a_slow_write_without_spinning() {
         let log = log.clone();
         waiting.push(std::thread::spawn(move || {
             (0..20)
-                .map(|_| log.append(&[7; 900]).unwrap().blocking_wait().unwrap().seq.0)
+                .map(|_| log.append([7; 900]).unwrap().blocking_wait().unwrap().seq.0)
                 .max()
                 .unwrap()
         }));

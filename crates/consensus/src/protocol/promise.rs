@@ -125,10 +125,7 @@ impl Inner {
         &self,
         from: u64,
         guard: &'g crossbeam_epoch::Guard,
-        mut visit: impl FnMut(
-            u64,
-            crate::memory::cell::Borrowed<'g, crate::memory::value::SharedValue>,
-        ),
+        mut visit: impl FnMut(u64, crate::memory::cell::Borrowed<'g, crate::memory::value::SharedValue>),
     ) {
         for number in self.index.open.list() {
             let crate::index::page_table::Found::Page(page) = self.index.find(number, guard) else {

@@ -62,7 +62,7 @@ fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
     accepts_go_on_beside("truncate_after", |log| log.truncate_after(Slot(450)).unwrap());
     accepts_go_on_beside("truncate_before", |log| log.truncate_before(Slot(300)).unwrap());
     accepts_go_on_beside("install", |log| {
-        log.install(SnapshotBounds { floor: Slot(450), frontier: Slot(600) }).unwrap()
+        log.install(SnapshotBounds { floor: Slot(450), frontier: Slot(600) }).unwrap();
     });
     accepts_go_on_beside("checkpoint", |log| log.checkpoint().unwrap());
 }

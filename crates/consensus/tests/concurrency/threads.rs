@@ -137,7 +137,7 @@ fn accepts_commits_and_reads_by_many_threads() {
             });
         };
         ten(&|slot| {
-            log.accept(Slot(slot), LOW, &value(slot, LOW)).unwrap().blocking_wait().unwrap()
+            log.accept(Slot(slot), LOW, &value(slot, LOW)).unwrap().blocking_wait().unwrap();
         });
         assert_eq!(log.stats().uncommitted, 1000);
         ten(&|slot| log.commit(Slot(slot), LOW).unwrap().blocking_wait().unwrap());

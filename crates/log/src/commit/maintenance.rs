@@ -58,7 +58,7 @@ fn write_footers(log: &WriteHalf) -> Result<()> {
                 Ok(file) => end_segment(log, &*file, segment)?,
                 // Opening the log works without a footer; it only takes longer.
                 Err(error) => {
-                    tracing::warn!(error = with_causes(&error), "failed to write segment footer")
+                    tracing::warn!(error = with_causes(&error), "failed to write segment footer");
                 }
             }
         } else if due {

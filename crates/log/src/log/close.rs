@@ -38,7 +38,7 @@ impl Owner {
         match self.close(None) {
             Ok(()) | Err(Error::Closed) => {}
             Err(error) => {
-                tracing::warn!(error = with_causes(&error), "failed to close the log cleanly")
+                tracing::warn!(error = with_causes(&error), "failed to close the log cleanly");
             }
         }
     }

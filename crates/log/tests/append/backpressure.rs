@@ -24,7 +24,7 @@ fn stuck() -> (Log, SimDisk, Gate, Opens) {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let gate = Gate::new();
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-    drop(log.append(&payload(1)).unwrap());
+    drop(log.append(payload(1)).unwrap());
     assert!(gate.wait_for(1, LONG));
     let opens = Opens(disk.clone(), gate.clone());
     (log, disk, gate, opens)
@@ -34,7 +34,7 @@ fn stuck() -> (Log, SimDisk, Gate, Opens) {
 fn fill(log: &Log) -> u64 {
     loop {
         let next = log.accepted().0 + 1;
-        match log.try_append(&payload(next)) {
+        match log.try_append(payload(next)) {
             Ok(ticket) => drop(ticket),
             Err(Error::Full) => return next - 1,
             Err(error) => panic!("{error}"),
@@ -46,7 +46,7 @@ fn fill(log: &Log) -> u64 {
 fn appends_are_staged_while_a_commit_hangs() {
     let (log, disk, gate, _opens) = stuck();
     for seq in 2..=5 {
-        drop(log.append(&payload(seq)).unwrap());
+        drop(log.append(payload(seq)).unwrap());
     }
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(5)));
     disk.clear_faults();
@@ -65,14 +65,14 @@ fn memory_stays_bounded_and_try_append_returns_full() {
     // Two buffers of 8 KiB hold payloads of 750 bytes at the mean.
     assert!((8..=24).contains(&last), "{last}");
     assert!(log.stats().memory_bytes <= 2 * (8 << 10), "{}", log.stats().memory_bytes);
-    assert!(matches!(log.try_append(&vec![0; 100_000]), Err(Error::Full)));
+    assert!(matches!(log.try_append(vec![0; 100_000]), Err(Error::Full)));
     assert!(log.stats().memory_bytes <= 2 * (8 << 10));
     assert!(log.try_sink().unwrap().is_none());
     assert_eq!(log.accepted(), Seq(last), "a refused append leaves nothing");
     disk.clear_faults();
     gate.open();
     until("room", || log.try_sink().unwrap().is_some());
-    drop(log.append(&payload(last + 1)).unwrap());
+    drop(log.append(payload(last + 1)).unwrap());
     log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(all(&log), payloads(1..=last + 1));
     log.close().unwrap();
@@ -82,8 +82,8 @@ fn memory_stays_bounded_and_try_append_returns_full() {
 #[test]
 fn large_records_stay_within_the_bound_too() {
     let (log, disk, gate, _opens) = stuck();
-    drop(log.try_append(&[0; 7000]).unwrap());
-    assert!(matches!(log.try_append(&[0; 7000]), Err(Error::Full)));
+    drop(log.try_append([0; 7000]).unwrap());
+    assert!(matches!(log.try_append([0; 7000]), Err(Error::Full)));
     assert_eq!((log.accepted(), log.stats().memory_bytes), (Seq(2), 2 * (8 << 10)));
     disk.clear_faults();
     gate.open();
@@ -100,7 +100,7 @@ fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
                 let log = &log;
                 scope.spawn(move || {
                     for _ in 0..20 {
-                        log.append(&[n; 900]).unwrap().blocking_wait().unwrap();
+                        log.append([n; 900]).unwrap().blocking_wait().unwrap();
                     }
                 })
             })
@@ -123,15 +123,15 @@ fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
     let (log, disk, gate, _opens) = stuck();
     let last = fill(&log);
     let start = Instant::now();
-    let late = log.append_timeout(&vec![0; 4000], Duration::from_millis(30)).err();
+    let late = log.append_timeout(vec![0; 4000], Duration::from_millis(30)).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert!(start.elapsed() >= Duration::from_millis(30));
-    let late = log.append_timeout(&vec![0; 4000], Duration::ZERO).err();
+    let late = log.append_timeout(vec![0; 4000], Duration::ZERO).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!(log.accepted(), Seq(last));
     disk.clear_faults();
     gate.open();
-    let ticket = log.append_timeout(&payload(last + 1), LONG).unwrap();
+    let ticket = log.append_timeout(payload(last + 1), LONG).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 1));
     log.close().unwrap();
 }
@@ -142,7 +142,7 @@ fn an_append_that_waits_for_room_is_woken_blocking_or_async() {
     let last = fill(&log);
     let blocking = log.clone();
     let blocking =
-        std::thread::spawn(move || blocking.append(&vec![1; 4000]).unwrap().blocking_wait());
+        std::thread::spawn(move || blocking.append(vec![1; 4000]).unwrap().blocking_wait());
     let other = log.clone();
     let task = std::thread::spawn(move || {
         block_on(async { other.append_async(&vec![2; 4000]).await.unwrap().await })
@@ -163,7 +163,7 @@ fn only_those_whose_records_are_durable_are_woken() {
     let (log, disk, gate, _opens) = stuck();
     let wakes = [(); 2].map(|()| std::sync::Arc::new(fixture::Wakes::default()));
     // The second does not fit into the buffer of the first.
-    let mut tickets = [3000, 7000].map(|size| log.append(&vec![0; size]).unwrap());
+    let mut tickets = [3000, 7000].map(|size| log.append(vec![0; size]).unwrap());
     for (ticket, wakes) in tickets.iter_mut().zip(&wakes) {
         let waker = std::task::Waker::from(std::sync::Arc::clone(wakes));
         let polled = std::future::Future::poll(

@@ -41,7 +41,7 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
             }
             SinkExt::<&[u8]>::flush(&mut sink).await.unwrap();
             log.wait_durable(40).await.unwrap();
-            drop(log.append(&vec![1; 9000]).unwrap());
+            drop(log.append(vec![1; 9000]).unwrap());
             drop(log.append_async(&vec![2; 9000]).await.unwrap());
             drop(log.append_async(&vec![3; 9000]).await.unwrap());
         };
@@ -79,11 +79,11 @@ fn append_dropped_while_it_waits_for_space_appends_nothing() {
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-    drop(log.append(&payload(1)).unwrap());
+    drop(log.append(payload(1)).unwrap());
     assert!(gate.wait_for(1, LONG));
     let large = vec![9; 20_000];
     let mut last = 1;
-    while let Ok(ticket) = log.try_append(&payload(last + 1)) {
+    while let Ok(ticket) = log.try_append(payload(last + 1)) {
         drop(ticket);
         last += 1;
     }
@@ -109,7 +109,7 @@ fn a_cancelled_wait_leaves_its_record_to_the_engine() {
         options.policy = policy;
         let log = Log::builder(DIR).options(options).open().unwrap();
         for seq in 1..=20 {
-            let mut ticket = log.append(&payload(seq)).unwrap();
+            let mut ticket = log.append(payload(seq)).unwrap();
             assert_eq!(ticket.seq(), Seq(seq), "its number is known");
             let _ = poll_once(&mut ticket);
         }
@@ -159,7 +159,7 @@ fn a_read_dropped_while_it_waits_loses_nothing() {
 fn sink_works_after_a_cancelled_flush() {
     let (log, _, engine) = log();
     let mut sink = log.sink().unwrap();
-    sink.blocking_push(&payload(1)).unwrap();
+    sink.blocking_push(payload(1)).unwrap();
     {
         let flush = Pin::new(&mut sink);
         let polled = futures_util::Sink::<&Vec<u8>>::poll_flush(flush, &mut context());
@@ -171,7 +171,7 @@ fn sink_works_after_a_cancelled_flush() {
         Seq(1),
         "it still knows what it waits for"
     );
-    sink.blocking_push(&payload(2)).unwrap();
+    sink.blocking_push(payload(2)).unwrap();
     engine.run();
     assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(2));
     drop(sink);

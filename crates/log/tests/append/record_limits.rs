@@ -12,8 +12,8 @@ use crate::fixture::{DIR, all, driven, log};
 fn a_record_of_the_limit_is_taken_and_one_byte_more_refused() {
     let (log, ..) = log();
     let limit = 1 << 20;
-    log.append(&vec![1; limit]).unwrap().blocking_wait().unwrap();
-    let error = log.append(&vec![2; limit + 1]).unwrap_err();
+    log.append(vec![1; limit]).unwrap().blocking_wait().unwrap();
+    let error = log.append(vec![2; limit + 1]).unwrap_err();
     let Error::TooLarge { size, limit: reported } = error else { panic!("{error:?}") };
     assert_eq!((size, reported), (limit as u64 + 1, limit as u64));
     assert_eq!(log.accepted(), Seq(1));
@@ -27,8 +27,8 @@ fn the_limit_can_be_set_up_to_64_mib() {
     let (mut options, _) = driven(&disk);
     options.record_limit = 100;
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
-    log.append(&[1; 100]).unwrap().blocking_wait().unwrap();
-    assert!(matches!(log.append(&[1; 101]), Err(Error::TooLarge { size: 101, limit: 100 })));
+    log.append([1; 100]).unwrap().blocking_wait().unwrap();
+    assert!(matches!(log.append([1; 101]), Err(Error::TooLarge { size: 101, limit: 100 })));
     log.close().unwrap();
 
     options.record_limit = RECORD_LIMIT_MAX;
@@ -49,7 +49,7 @@ fn a_record_may_be_larger_than_a_buffer_and_a_segment() {
     let (log, disk, _) = log();
     let sizes = [9_000, 100, 70_000, 0, 200_000, 8_192, 65_536];
     for (n, size) in sizes.into_iter().enumerate() {
-        log.append(&vec![n as u8; size]).unwrap().blocking_wait().unwrap();
+        log.append(vec![n as u8; size]).unwrap().blocking_wait().unwrap();
     }
     let expected: Vec<_> =
         (1..).zip(sizes).map(|(seq, size)| (seq, vec![seq as u8 - 1; size])).collect();

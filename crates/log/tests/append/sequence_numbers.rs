@@ -32,7 +32,7 @@ fn sequence(outcome: Result<Ticket>) -> (u64, u64, u64) {
 fn the_log_gives_the_next_number_from_one() {
     let (log, ..) = log();
     for seq in 1..=5 {
-        assert_eq!(log.append(&payload(seq)).unwrap().seq(), Seq(seq));
+        assert_eq!(log.append(payload(seq)).unwrap().seq(), Seq(seq));
         assert_eq!(log.accepted(), Seq(seq));
     }
     log.barrier().unwrap().blocking_wait().unwrap();
@@ -45,7 +45,7 @@ fn callers_may_choose_sequence_numbers_with_gaps() {
     let (log, ..) = log();
     let mut prev = 0;
     for seq in [3, 4, 10, 1 << 40] {
-        append_if(&log, seq, prev, &payload(seq % 100)).unwrap().blocking_wait().unwrap();
+        append_if(&log, seq, prev, payload(seq % 100)).unwrap().blocking_wait().unwrap();
         prev = seq;
     }
     assert_eq!(log.append(b"next").unwrap().blocking_wait().unwrap().seq, Seq((1 << 40) + 1));
@@ -100,7 +100,7 @@ fn a_record_that_does_not_follow_the_last_is_refused_and_nothing_is_written() {
 fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable() {
     let (log, ..) = log();
     append(&log, 2);
-    let first = append_if(&log, 3, 2, &payload(3)).unwrap();
+    let first = append_if(&log, 3, 2, payload(3)).unwrap();
     match append_if(&log, 8, 2, b"second").err() {
         Some(Error::Conflict { prev: Seq(2), last: Seq(3) }) => {}
         other => panic!("not a conflict: {other:?}"),
@@ -120,7 +120,7 @@ fn one_of_many_appends_after_the_same_record_wins() {
         let mut won = 0;
         for round in 0..200 {
             barrier.wait();
-            match append_if(&log, round + 1, round, &[n as u8]) {
+            match append_if(log, round + 1, round, [n as u8]) {
                 Ok(ticket) => {
                     won += 1;
                     ticket.blocking_wait().unwrap();

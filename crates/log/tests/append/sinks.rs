@@ -19,7 +19,7 @@ fn a_sink_waits_once_for_many() {
     let mut sink = log.sink().unwrap();
     assert_eq!((sink.last(), sink.blocking_flush().unwrap().is_none()), (Seq(2), true));
     for seq in 3..=8 {
-        sink.blocking_push(&payload(seq)).unwrap();
+        sink.blocking_push(payload(seq)).unwrap();
         assert_eq!(sink.last(), Seq(seq));
     }
     assert_eq!(log.durable(), Seq(2));
@@ -35,7 +35,7 @@ fn a_sink_pushes_through_buffers_that_are_full() {
     let log = in_time("pushing", move || {
         let mut sink = log.sink().unwrap();
         for seq in 1..=500 {
-            sink.blocking_push(&payload(seq)).unwrap();
+            sink.blocking_push(payload(seq)).unwrap();
         }
         sink.blocking_flush().unwrap();
         block_on(async {
@@ -58,7 +58,7 @@ fn a_dropped_sink_loses_nothing() {
     let (log, disk, engine) = log();
     let mut sink = log.sink().unwrap();
     for seq in 1..=5 {
-        sink.blocking_push(&payload(seq)).unwrap();
+        sink.blocking_push(payload(seq)).unwrap();
     }
     drop(sink);
     engine.run();
@@ -73,12 +73,12 @@ fn a_dropped_sink_loses_nothing() {
 fn refused_record_leaves_the_sink_unchanged() {
     let (log, ..) = log();
     let mut sink = log.sink().unwrap();
-    sink.blocking_push(&payload(1)).unwrap();
+    sink.blocking_push(payload(1)).unwrap();
     let large = vec![0; (1 << 20) + 1];
     assert!(matches!(sink.blocking_push(&large), Err(Error::TooLarge { .. })));
     assert!(matches!(sink.try_push(&large), Err(Error::TooLarge { .. })));
     assert_eq!(sink.last(), Seq(1));
-    sink.blocking_push(&payload(2)).unwrap();
+    sink.blocking_push(payload(2)).unwrap();
     assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(2));
     assert_eq!(all(&log), payloads(1..=2));
     log.close().unwrap();
@@ -91,11 +91,11 @@ fn sink_continues_after_a_failed_flush() {
     let (log, disk, _) = log();
     let mut sink = log.sink().unwrap();
     for seq in 1..=3 {
-        sink.blocking_push(&payload(seq)).unwrap();
+        sink.blocking_push(payload(seq)).unwrap();
     }
     sink.blocking_flush().unwrap();
     for seq in 4..=6 {
-        sink.blocking_push(&payload(seq)).unwrap();
+        sink.blocking_push(payload(seq)).unwrap();
     }
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
     let failed = sink.blocking_flush().unwrap_err();
@@ -109,7 +109,7 @@ fn sink_continues_after_a_failed_flush() {
     let mut sink = log.sink().unwrap();
     assert_eq!(sink.last(), Seq(last));
     for seq in last + 1..=10 {
-        sink.blocking_push(&payload(seq)).unwrap();
+        sink.blocking_push(payload(seq)).unwrap();
     }
     sink.blocking_flush().unwrap();
     assert_eq!(all(&log), payloads(1..=10));

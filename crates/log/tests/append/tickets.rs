@@ -19,7 +19,7 @@ use crate::fixture::{
 fn ticket_has_its_sequence_number_before_it_is_durable() {
     let (log, ..) = log();
     append(&log, 2);
-    let ticket = log.append(&payload(3)).unwrap();
+    let ticket = log.append(payload(3)).unwrap();
     let position = ticket.position();
     assert_eq!((ticket.seq(), ticket.is_durable()), (Seq(3), false));
     assert_eq!((log.accepted(), log.durable()), (Seq(3), Seq(2)));
@@ -33,9 +33,9 @@ fn ticket_has_its_sequence_number_before_it_is_durable() {
 #[test]
 fn awaited_records_survive_a_power_cut() {
     let (log, disk, _) = log();
-    let waited = log.append(&payload(1)).unwrap();
+    let waited = log.append(payload(1)).unwrap();
     waited.blocking_wait().unwrap();
-    let kept = log.append(&payload(2)).unwrap();
+    let kept = log.append(payload(2)).unwrap();
     assert!(!kept.is_durable());
     disk.power_cut(Persist::Nothing);
     disk.power_on();
@@ -48,7 +48,7 @@ fn awaited_records_survive_a_power_cut() {
 #[test]
 fn one_wait_covers_everything_before_it() {
     let (log, ..) = log();
-    let tickets: Vec<_> = (1..=5).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let tickets: Vec<_> = (1..=5).map(|seq| log.append(payload(seq)).unwrap()).collect();
     let mut tickets = tickets.into_iter().rev();
     tickets.next().unwrap().blocking_wait().unwrap();
     assert!(tickets.all(|ticket| ticket.is_durable()));
@@ -60,9 +60,9 @@ fn one_wait_covers_everything_before_it() {
 fn waits_need_no_runtime_and_no_engine_thread() {
     let (log, _, engine) = log();
     // Blocking: the caller commits by itself.
-    log.append(&payload(1)).unwrap().blocking_wait().unwrap();
+    log.append(payload(1)).unwrap().blocking_wait().unwrap();
     // As a future: whoever has the engine does, and wakes the task.
-    let mut ticket = log.append(&payload(2)).unwrap();
+    let mut ticket = log.append(payload(2)).unwrap();
     assert!(poll_once(&mut ticket).is_pending());
     engine.run();
     let std::task::Poll::Ready(appended) = poll_once(&mut ticket) else { panic!("pending") };
@@ -87,10 +87,10 @@ fn a_ticket_can_be_awaited_under_every_policy() {
             block_on(async {
                 let appended = log.append_async(&payload(1)).await.unwrap().await.unwrap();
                 assert_eq!((appended.seq, log.durable()), (Seq(1), Seq(1)));
-                drop(log.append(&payload(2)).unwrap());
+                drop(log.append(payload(2)).unwrap());
                 log.barrier().unwrap().await.unwrap();
             });
-            log.append(&payload(3)).unwrap().blocking_wait_timeout(LONG).unwrap();
+            log.append(payload(3)).unwrap().blocking_wait_timeout(LONG).unwrap();
             log
         });
         disk.power_cut(Persist::Nothing);
@@ -110,12 +110,12 @@ fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-    drop(log.append(&payload(1)).unwrap());
+    drop(log.append(payload(1)).unwrap());
     assert!(gate.wait_for(1, LONG));
     let late =
-        log.append(&payload(2)).unwrap().blocking_wait_timeout(Duration::from_millis(20)).err();
+        log.append(payload(2)).unwrap().blocking_wait_timeout(Duration::from_millis(20)).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
-    let late = log.append(&payload(3)).unwrap().blocking_wait_timeout(Duration::ZERO).err();
+    let late = log.append(payload(3)).unwrap().blocking_wait_timeout(Duration::ZERO).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(3)));
     disk.clear_faults();
@@ -130,7 +130,7 @@ fn dropped_ticket_leaves_no_waiter() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     for seq in 1..=20 {
-        drop(log.append(&payload(seq)).unwrap());
+        drop(log.append(payload(seq)).unwrap());
     }
     // Nobody waits in a way that asks for a commit.
     block_on(log.wait_durable(20)).unwrap();
@@ -142,7 +142,7 @@ fn dropped_ticket_leaves_no_waiter() {
 fn kept_ticket_that_is_never_polled_leaves_no_waiter() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
-    let kept: Vec<_> = (1..=5).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let kept: Vec<_> = (1..=5).map(|seq| log.append(payload(seq)).unwrap()).collect();
     until("they are durable", || kept.iter().all(|ticket| ticket.is_durable()));
     log.close().unwrap();
 }
@@ -150,9 +150,9 @@ fn kept_ticket_that_is_never_polled_leaves_no_waiter() {
 #[test]
 fn flush_is_a_barrier_for_everything_accepted_before() {
     let (log, disk, _) = log();
-    let kept: Vec<_> = (1..=9).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let kept: Vec<_> = (1..=9).map(|seq| log.append(payload(seq)).unwrap()).collect();
     let flush = log.barrier().unwrap();
-    let behind = log.append(&payload(10)).unwrap();
+    let behind = log.append(payload(10)).unwrap();
     assert_eq!(flush.blocking_wait().unwrap().seq, Seq(9));
     assert!(kept.iter().all(|ticket| ticket.is_durable()));
     disk.power_cut(Persist::Nothing);
@@ -179,7 +179,7 @@ fn a_flush_of_nothing_is_done_at_once_and_writes_nothing() {
 #[test]
 fn a_ticket_outlives_the_handles_of_its_log() {
     let (log, ..) = log();
-    let ticket = log.append(&payload(1)).unwrap();
+    let ticket = log.append(payload(1)).unwrap();
     drop(log);
     assert_eq!(in_time("the ticket", move || ticket.blocking_wait()).unwrap().seq, Seq(1));
 }

@@ -21,10 +21,10 @@ fn first_hangs(disk: &SimDisk, log: &Log, effect: impl Fn(Gate) -> Effect) -> (G
     append(log, 1);
     let gate = Gate::new();
     disk.inject(Fault::on(Op::Write, effect(gate.clone())).path(".seg").nth(1));
-    let mut first = log.append(&payload(2)).unwrap();
+    let mut first = log.append(payload(2)).unwrap();
     let _ = fixture::poll_once(&mut first);
     assert!(gate.wait_for(1, LONG));
-    let mut second = log.append(&payload(3)).unwrap();
+    let mut second = log.append(payload(3)).unwrap();
     let _ = fixture::poll_once(&mut second);
     until("the second commit is written", || written(log) == 2);
     (gate, [first, second])
@@ -37,7 +37,7 @@ fn second_fails(disk: &SimDisk, log: &Log) -> (Gate, [Ticket; 2]) {
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
     let tickets = [2, 3].map(|seq| {
-        let mut ticket = log.append(&payload(seq)).unwrap();
+        let mut ticket = log.append(payload(seq)).unwrap();
         assert!(fixture::poll_once(&mut ticket).is_pending());
         assert!(gate.wait_for(1, LONG));
         ticket
@@ -94,10 +94,7 @@ fn power_cut_drops_every_unit_after_a_missing_commit() {
         let survivor = Log::builder(DIR).options(driven(&after).0).open().unwrap();
         assert_eq!(all(&survivor), payloads(survive));
         let next = survivor.durable().0 + 1;
-        assert_eq!(
-            survivor.append(&payload(next)).unwrap().blocking_wait().unwrap().seq,
-            Seq(next)
-        );
+        assert_eq!(survivor.append(payload(next)).unwrap().blocking_wait().unwrap().seq, Seq(next));
         survivor.close().unwrap();
         gate.open();
         drop(tickets);
@@ -184,7 +181,7 @@ fn second_commit_starts_once_it_is_as_large_as_the_first() {
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
     let mut tickets: Vec<Ticket> = Vec::new();
     let more = |tickets: &mut Vec<Ticket>, seqs: std::ops::RangeInclusive<u64>| {
-        tickets.extend(seqs.map(|seq| log.append(&payload(seq)).unwrap()));
+        tickets.extend(seqs.map(|seq| log.append(payload(seq)).unwrap()));
         assert!(fixture::poll_once(tickets.last_mut().unwrap()).is_pending());
     };
     more(&mut tickets, 2..=4);
@@ -216,10 +213,10 @@ fn one_commit_in_flight_without_dsync() {
     let gate = Gate::new();
     let _opens = Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Sync, Effect::Block(gate.clone())).path(".seg"));
-    let mut first = log.append(&payload(2)).unwrap();
+    let mut first = log.append(payload(2)).unwrap();
     assert!(fixture::poll_once(&mut first).is_pending());
     assert!(gate.wait_for(1, LONG));
-    let mut second = log.append(&payload(3)).unwrap();
+    let mut second = log.append(payload(3)).unwrap();
     assert!(fixture::poll_once(&mut second).is_pending());
     let before = written(&log);
     std::thread::sleep(std::time::Duration::from_millis(20));

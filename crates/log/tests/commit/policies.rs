@@ -20,7 +20,7 @@ fn open(policy: Policy) -> (Log, SimDisk, Engine) {
 
 fn append_and_drop(log: &Log, numbers: std::ops::RangeInclusive<u64>) {
     for seq in numbers {
-        drop(log.append(&payload(seq)).unwrap());
+        drop(log.append(payload(seq)).unwrap());
     }
 }
 
@@ -76,14 +76,14 @@ fn batch_bounds_the_records_at_risk() {
     assert!(gate.wait_for(1, LONG));
     append_and_drop(&log, 6..=9);
     assert_eq!(log.stats().pending, 9);
-    assert!(matches!(log.try_append(&payload(10)), Err(Error::Full)));
-    let late = log.append_timeout(&payload(10), Duration::from_millis(20)).err();
+    assert!(matches!(log.try_append(payload(10)), Err(Error::Full)));
+    let late = log.append_timeout(payload(10), Duration::from_millis(20)).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!(log.accepted(), Seq(9));
     disk.clear_faults();
     gate.open();
     let log = in_time("appending", move || {
-        log.append(&payload(10)).unwrap().blocking_wait().unwrap();
+        log.append(payload(10)).unwrap().blocking_wait().unwrap();
         log
     });
     assert_eq!(all(&log), payloads(1..=10));
@@ -94,7 +94,7 @@ fn batch_bounds_the_records_at_risk() {
 #[test]
 fn waits_and_barriers_commit_a_batch_that_is_not_full() {
     let (log, _, engine) = open(Policy::Batch(1000.try_into().unwrap()));
-    let first = log.append(&payload(1)).unwrap();
+    let first = log.append(payload(1)).unwrap();
     let log = in_time("a wait", move || {
         first.blocking_wait().unwrap();
         log
@@ -133,7 +133,7 @@ fn periodic_commits_by_its_own_timer() {
     options.policy = Policy::Periodic(Duration::from_millis(5));
     let log = Log::builder(DIR).options(options).open().unwrap();
     for seq in 1..=3 {
-        drop(log.append(&payload(seq)).unwrap());
+        drop(log.append(payload(seq)).unwrap());
         block_on(log.wait_durable(seq)).unwrap();
     }
     log.close().unwrap();

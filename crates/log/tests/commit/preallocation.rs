@@ -54,7 +54,7 @@ fn a_disk_that_hangs_stops_no_timer_of_another_log() {
     let log = Log::builder("/other").options(options).open().unwrap();
     for seq in 1..=5 {
         // The thread that would have watched the timer is the one that commits.
-        let kept = log.append(&payload(seq)).unwrap();
+        let kept = log.append(payload(seq)).unwrap();
         if seq == 1 {
             hung.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
             drop(stuck.append(b"stuck").unwrap());
@@ -80,7 +80,7 @@ fn waker_may_drop_the_last_handle() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let waker = Waker::from(Arc::new(Holds(Mutex::new(Some(log.clone())))));
-    let mut ticket = log.append(&payload(1)).unwrap();
+    let mut ticket = log.append(payload(1)).unwrap();
     let poll = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
     // It was durable at once, or the engine's thread will wake it.
     drop(log);
@@ -166,7 +166,7 @@ fn panic_in_the_preallocator_hangs_nothing() {
     let durable = in_time("close", move || {
         // More than half of the 16 blocks of a segment, and fewer than all.
         for seq in 1..=12 {
-            let Ok(ticket) = log.append(&payload(seq)) else { break };
+            let Ok(ticket) = log.append(payload(seq)) else { break };
             drop(ticket.blocking_wait());
         }
         until("the trap", || log.barrier().is_err());

@@ -116,7 +116,7 @@ fn orphan_unit_after_the_clean_end_never_returns() {
     assert!(units(&disk) > trunk.map.newest().units.len(), "the dead units are sound as such");
 
     let engine = Engine::manual();
-    let report = verify(DIR, &options(&disk, &engine)).unwrap();
+    let report = verify(DIR, options(&disk, &engine)).unwrap();
     assert_eq!(report.last.0, trunk.last(), "verify counts what is not the log's");
 
     let cut = all_there(&trunk, &disk).unwrap().expect("nobody was told");
@@ -200,7 +200,7 @@ fn units_of_a_recycled_file_never_return() {
     let engine = Engine::manual();
     let log = open(&disk.process(), &engine);
     for n in 0..60u64 {
-        log.append(&sample::payload("recycled", n, 4000)).unwrap().blocking_wait().unwrap();
+        log.append(sample::payload("recycled", n, 4000)).unwrap().blocking_wait().unwrap();
         engine.run();
     }
     let first = log.metadata().after.0;

@@ -53,7 +53,7 @@ fn a_second_writer_of_the_same_process_is_refused() {
     let log = Log::open(&dir).unwrap();
     log.append(b"first").unwrap().blocking_wait().unwrap();
     is_locked(Log::open(&dir), &dir);
-    assert!(matches!(repair(&dir, &Options::default()), Err(Error::Locked { .. })));
+    assert!(matches!(repair(&dir, Options::default()), Err(Error::Locked { .. })));
     // The first is none the worse for it, and readers need no lock.
     log.append(b"second").unwrap().blocking_wait().unwrap();
     let reader = ReadOnlyLog::open(&dir).unwrap();
@@ -147,8 +147,8 @@ fn a_directory_with_other_files_is_left_alone() {
         let before = disk.fingerprint();
         not_a_log(Log::builder(DIR).options(options(&disk, &engine)).open(), DIR);
         not_a_log(ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open(), DIR);
-        not_a_log(verify(DIR, &options(&disk, &engine)), DIR);
-        not_a_log(repair(DIR, &options(&disk, &engine)), DIR);
+        not_a_log(verify(DIR, options(&disk, &engine)), DIR);
+        not_a_log(repair(DIR, options(&disk, &engine)), DIR);
         assert_eq!(disk.fingerprint(), before, "{name}");
     }
 }
@@ -180,8 +180,8 @@ fn an_empty_directory_becomes_a_log_unless_one_must_exist() {
     let missing = not_a_log(Log::builder(DIR).options(must_exist(&disk, &engine)).open(), DIR);
     assert!(missing.contains("no such directory"), "{missing}");
     not_a_log(ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open(), DIR);
-    not_a_log(verify(DIR, &options(&disk, &engine)), DIR);
-    not_a_log(repair(DIR, &options(&disk, &engine)), DIR);
+    not_a_log(verify(DIR, options(&disk, &engine)), DIR);
+    not_a_log(repair(DIR, options(&disk, &engine)), DIR);
     assert!(disk.files(Path::new(DIR)).is_err(), "it was made");
 
     disk.create_dir(Path::new(DIR)).unwrap();
@@ -189,8 +189,8 @@ fn an_empty_directory_becomes_a_log_unless_one_must_exist() {
     assert!(empty.contains("empty"), "{empty}");
     for outcome in [
         ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().map(drop),
-        verify(DIR, &options(&disk, &engine)).map(drop),
-        repair(DIR, &options(&disk, &engine)).map(drop),
+        verify(DIR, options(&disk, &engine)).map(drop),
+        repair(DIR, options(&disk, &engine)).map(drop),
     ] {
         not_a_log(outcome, DIR);
     }
@@ -215,7 +215,7 @@ fn lost_manifest_is_corruption_and_not_a_new_log() {
         }
         for outcome in [
             ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().map(drop),
-            verify(DIR, &options(&disk, &engine)).map(drop),
+            verify(DIR, options(&disk, &engine)).map(drop),
         ] {
             match outcome {
                 Err(Error::Corrupted(damage)) => assert_eq!(damage.file, manifest),
@@ -223,7 +223,7 @@ fn lost_manifest_is_corruption_and_not_a_new_log() {
             }
         }
         assert_eq!(disk.fingerprint(), before, "{}", sample.name);
-        assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest_rebuilt);
+        assert!(repair(DIR, options(&disk, &engine)).unwrap().manifest_rebuilt);
         check_log(&open(&disk, OnCorruption::Fail).unwrap(), &sample.items).unwrap();
         continues(&sample, disk, sample.items.clone()).unwrap();
     }

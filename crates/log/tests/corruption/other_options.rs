@@ -50,7 +50,7 @@ fn log_reopens_with_any_other_options() {
                 let mut items = sample.items.clone();
                 for n in 0..3u8 {
                     let prev = log.accepted().0;
-                    let ticket = log.append(&[n; 5]).and_then(|ticket| ticket.blocking_wait());
+                    let ticket = log.append([n; 5]).and_then(|ticket| ticket.blocking_wait());
                     let seq = ticket.map_err(|error| format!("{error:?}"))?.seq.0;
                     items.push(Item::Record { seq, prev, payload: vec![n; 5] });
                 }

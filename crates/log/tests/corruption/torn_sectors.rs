@@ -68,7 +68,7 @@ impl Torn {
         // A repair by somebody who takes the torn tail for corruption costs nothing either.
         let repaired = disk.fork(2);
         let engine = Engine::manual();
-        repair(DIR, &options(&repaired, &engine)).map_err(|error| format!("{error:?}"))?;
+        repair(DIR, options(&repaired, &engine)).map_err(|error| format!("{error:?}"))?;
         for disk in [disk.fork(3), repaired] {
             let log = open(&disk, OnCorruption::Fail)?;
             check_log(&log, items)?;

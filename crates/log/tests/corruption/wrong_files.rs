@@ -41,10 +41,10 @@ fn refusal(disk: &SimDisk) -> Error {
     let engine = Engine::manual();
     let before = disk.fingerprint();
     let reader = ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open().unwrap_err();
-    let report = verify(DIR, &options(disk, &engine)).unwrap_err();
+    let report = verify(DIR, options(disk, &engine)).unwrap_err();
     assert_eq!(disk.fingerprint(), before, "reading changed the files");
     let opening = Log::builder(DIR).options(options(disk, &engine)).open().unwrap_err();
-    let repairing = repair(DIR, &options(disk, &engine)).unwrap_err();
+    let repairing = repair(DIR, options(disk, &engine)).unwrap_err();
     let reported = format!("{opening:?}");
     for other in [reader, report, repairing] {
         assert_eq!(format!("{other:?}"), reported);
@@ -115,7 +115,7 @@ fn two_exchanged_segments_are_reported() {
                 put(&disk, &segment_path(*b), &content(&sample, *a));
                 cases.run(format!("{}, {a} and {b}", sample.name), || {
                     let engine = Engine::manual();
-                    let report = verify(DIR, &options(&disk, &engine));
+                    let report = verify(DIR, options(&disk, &engine));
                     let report = report.map_err(|error| format!("{error:?}"))?;
                     let names = |number| {
                         report.corruption.iter().any(|damage| damage.file == segment_path(number))
@@ -231,7 +231,7 @@ fn then_and_now() -> Vec<(Sample, Sample)> {
 /// Opening has to give everything that the log holds now, or to tell.
 fn all_or_reported(now: &Sample, disk: &SimDisk) -> Result<(), String> {
     let engine = Engine::manual();
-    let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
+    let report = verify(DIR, options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
     let copy = disk.fork(1);
     match Log::builder(DIR).options(options(&copy, &engine)).open() {
         Ok(log) => repairs::check_log(&log, &now.items)?,
@@ -241,7 +241,7 @@ fn all_or_reported(now: &Sample, disk: &SimDisk) -> Result<(), String> {
         Err(Error::Corrupted(_)) => {
             let engine = Engine::manual();
             let copy = disk.fork(2);
-            repair(DIR, &options(&copy, &engine)).map_err(|error| format!("repair: {error:?}"))?;
+            repair(DIR, options(&copy, &engine)).map_err(|error| format!("repair: {error:?}"))?;
             let log = Log::builder(DIR).options(options(&copy, &engine)).open();
             drop(log.map_err(|error| format!("after repair: {error:?}"))?);
         }

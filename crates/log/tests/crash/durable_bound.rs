@@ -54,7 +54,7 @@ fn bound(options: &Options) -> usize {
 fn fill(log: &Log, engine: &Engine, from: u64) {
     let buffered = log.stats().syncs;
     for seq in from..from + RECORDS {
-        let ticket = log.append(&payload("bound", seq, 900 + (seq as usize * 701) % 5000)).unwrap();
+        let ticket = log.append(payload("bound", seq, 900 + (seq as usize * 701) % 5000)).unwrap();
         drop(ticket);
         engine.run();
     }

@@ -27,7 +27,7 @@ fn killed_at(operation: u64) -> Option<SimDisk> {
     let engine = Engine::manual();
     if let Ok(log) = Log::builder(DIR).options(handing_over(&disk, &engine)).open() {
         for n in 0..7 {
-            drop(log.append(&payload("handed over", n, 300)));
+            drop(log.append(payload("handed over", n, 300)));
             engine.run();
         }
         drop(log);

@@ -58,7 +58,7 @@ fn cut_repairs(sample: &Sample, cases: &mut Cases) -> u64 {
             disk.flip_bit(&file, bit).unwrap();
             disk.cut_power_at(CutPoint::Before(operation), persist);
             let engine = Engine::manual();
-            drop(repair(DIR, &options(&disk.process(), &engine)));
+            drop(repair(DIR, options(&disk.process(), &engine)));
             if disk.is_on() {
                 continue;
             }

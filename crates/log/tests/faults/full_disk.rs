@@ -256,7 +256,7 @@ fn a_refused_append_takes_no_space() {
                 Ok(life) => life,
                 Err(stop) => panic!("{stop:?}"),
             };
-            if let Err(Error::NoSpace { .. }) = life.log.append(&vec![0; 40_000]) {
+            if let Err(Error::NoSpace { .. }) = life.log.append(vec![0; 40_000]) {
                 assert_eq!(sim_env.disk.used(), used, "{policy:?}, room for {room} pages");
                 refused += 1;
             }

@@ -58,7 +58,7 @@ fn abandoned(dir: &Path, mode: (Direct, bool)) {
     options.engine = Some(engine.clone());
     let log = Log::builder(dir).options(options).open().unwrap();
     for seq in 1..=BEFORE {
-        log.append(&payload(seq)).unwrap().blocking_wait().unwrap();
+        log.append(payload(seq)).unwrap().blocking_wait().unwrap();
     }
     engine.stop();
 }
@@ -101,7 +101,7 @@ fn live(dir: &Path, options: Options) -> Life {
 fn go_on(log: &Log, life: &mut Life) -> esker_log::Result<()> {
     for seq in BEFORE + 1..=RECORDS {
         life.asked = seq;
-        let ticket = log.append(&payload(seq))?;
+        let ticket = log.append(payload(seq))?;
         if seq.is_multiple_of(3) {
             life.durable = ticket.blocking_wait()?.seq.0;
         }

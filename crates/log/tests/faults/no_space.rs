@@ -30,7 +30,7 @@ fn is_full<T: std::fmt::Debug>(outcome: Result<T, Error>) {
 fn fill(log: &Log) -> u64 {
     loop {
         let seq = log.accepted().0 + 1;
-        match log.append(&payload(seq)) {
+        match log.append(payload(seq)) {
             Ok(ticket) => drop(ticket.blocking_wait().unwrap()),
             Err(error) => {
                 let Error::NoSpace { durable, .. } = error else { panic!("{error:?}") };
@@ -94,7 +94,7 @@ fn segments_become_smaller_where_the_disk_is_small() {
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     let mut bytes = 0;
     loop {
-        match log.append(&vec![3; 500_000]) {
+        match log.append(vec![3; 500_000]) {
             Ok(ticket) => drop(ticket.blocking_wait().unwrap()),
             Err(error) => break is_full::<()>(Err(error)),
         }
@@ -102,7 +102,7 @@ fn segments_become_smaller_where_the_disk_is_small() {
     }
     // The reserve, a step that was not to be had, and what blocks leave over.
     assert!(bytes > capacity - 5 * MIB, "{bytes} bytes on a disk of {capacity}");
-    is_full(log.append(&vec![3; 1_000_000]));
+    is_full(log.append(vec![3; 1_000_000]));
     log.append(b"small").unwrap().blocking_wait().unwrap();
     log.close().unwrap();
     let log = Log::builder(DIR).options(options).open().unwrap();
@@ -166,6 +166,6 @@ fn append_one(log: &Log) {
 
 fn fill_more(log: &Log) -> u64 {
     (0..)
-        .find(|_| log.append(&[1; 9000]).and_then(esker_log::Ticket::blocking_wait).is_err())
+        .find(|_| log.append([1; 9000]).and_then(esker_log::Ticket::blocking_wait).is_err())
         .unwrap()
 }

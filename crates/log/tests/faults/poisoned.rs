@@ -30,8 +30,8 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
     append(&log, 5);
     let mut sink = log.sink().unwrap();
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
-    let before = log.append(&payload(6)).unwrap();
-    let failed = log.append(&payload(7)).unwrap().blocking_wait().unwrap_err();
+    let before = log.append(payload(6)).unwrap();
+    let failed = log.append(payload(7)).unwrap().blocking_wait().unwrap_err();
     let Error::Io(cause) = failed else { panic!("{failed:?}") };
     assert_eq!((cause.op(), cause.os_code()), (Op::Write, Some(5)));
     assert!(cause.path().to_string_lossy().ends_with(".seg"), "{cause}");
@@ -80,8 +80,8 @@ fn the_kind_of_the_failure_reaches_the_caller() {
         let (log, disk, _) = log();
         append(&log, 1);
         disk.inject(Fault::on(Op::Write, effect).path(".seg"));
-        let failed = log.append(&payload(2)).unwrap().blocking_wait().unwrap_err();
-        let refused = log.append(&payload(2)).unwrap_err();
+        let failed = log.append(payload(2)).unwrap().blocking_wait().unwrap_err();
+        let refused = log.append(payload(2)).unwrap_err();
         let (Error::Io(failed), Error::Poisoned(refused)) = (failed, refused) else {
             panic!("another error");
         };
@@ -103,7 +103,7 @@ fn failed_sync_is_reported_and_never_retried() {
         let log = Log::builder(DIR).options(options).open().unwrap();
         append(&log, 2);
         disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").nth(1));
-        let failed = log.append(&payload(3)).unwrap().blocking_wait().unwrap_err();
+        let failed = log.append(payload(3)).unwrap().blocking_wait().unwrap_err();
         let Error::Io(cause) = &failed else { panic!("{failed:?}") };
         assert_eq!(cause.op(), Op::Sync);
         let syncs = disk.stats().syncs;
@@ -125,7 +125,7 @@ fn reopen_continues_from_the_records_on_disk() {
     let (log, disk, _) = log();
     append(&log, 20);
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
-    assert!(log.append(&payload(21)).unwrap().blocking_wait().is_err());
+    assert!(log.append(payload(21)).unwrap().blocking_wait().is_err());
     drop(log);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let last = log.last().unwrap().0;
@@ -148,9 +148,9 @@ fn every_waiting_caller_gets_the_failure() {
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
-    drop(log.append(&payload(2)).unwrap());
+    drop(log.append(payload(2)).unwrap());
     assert!(gate.wait_for(1, LONG));
-    let tickets: Vec<_> = (3..=10).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let tickets: Vec<_> = (3..=10).map(|seq| log.append(payload(seq)).unwrap()).collect();
     let mut stream = log.stream(Start::Tip).unwrap();
     let waiting = log.clone();
     in_time("waiting", move || {
@@ -184,8 +184,8 @@ fn record_after_the_failed_commit_is_poisoned() {
     append(&log, 1);
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
     // Larger than a buffer, so that each is a commit of its own.
-    let first = log.append(&vec![1; 9000]).unwrap();
-    let second = log.append(&vec![2; 9000]).unwrap();
+    let first = log.append(vec![1; 9000]).unwrap();
+    let second = log.append(vec![2; 9000]).unwrap();
     engine.run();
     assert!(matches!(first.blocking_wait_timeout(Duration::from_secs(1)), Err(Error::Io(_))));
     poisoned(second.blocking_wait_timeout(Duration::from_secs(1)));
@@ -203,7 +203,7 @@ fn failed_rotation_is_reported() {
         disk.inject(Fault::on(op, Effect::Io).path(path));
         let mut durable = 3;
         let failed = loop {
-            match log.append(&payload(durable + 1)).and_then(esker_log::Ticket::blocking_wait) {
+            match log.append(payload(durable + 1)).and_then(esker_log::Ticket::blocking_wait) {
                 Ok(_) => durable += 1,
                 Err(error) => break error,
             }

@@ -273,16 +273,16 @@ impl Changed<'_> {
     fn mend(&self, damaged: bool) -> Result<(), TestCaseError> {
         let disk = self.disk.fork(3);
         let engine = Engine::manual();
-        let report = verify(DIR, &options(&disk, &engine));
+        let report = verify(DIR, options(&disk, &engine));
         let verifies = matches!(&report, Ok(report) if report.corruption.is_empty());
         prop_assert_eq!(verifies, !damaged, "verify says {:?}", report);
-        let repaired = match repair(DIR, &options(&disk, &engine)) {
+        let repaired = match repair(DIR, options(&disk, &engine)) {
             Ok(repaired) => repaired,
             // Neither the manifest nor any header is left: there is no telling whose log it was.
             Err(Error::NotALog { .. }) if report.is_err() => return Ok(()),
             Err(other) => return Err(TestCaseError::fail(format!("repair: {other:?}"))),
         };
-        let report = verify(DIR, &options(&disk, &engine)).unwrap();
+        let report = verify(DIR, options(&disk, &engine)).unwrap();
         prop_assert!(report.corruption.is_empty(), "after {:?}: {:?}", repaired, report.corruption);
         let mut options = options(&disk, &engine);
         options.check = OpenCheck::Full;

@@ -197,7 +197,7 @@ fn a_gap_is_that_of_version_2_byte_for_byte() {
     }
     log.close().unwrap();
     disk.flip_bit(&segment_path(1), (2 * BLOCK as u64 + 80) * 8).unwrap();
-    repair(DIR, &options(&disk, &engine)).unwrap();
+    repair(DIR, options(&disk, &engine)).unwrap();
     let segment = disk.contents(&segment_path(1)).unwrap();
     assert_eq!(hex(&segment[2 * BLOCK..2 * BLOCK + 72]), GAP);
 }
@@ -318,7 +318,7 @@ fn quarantined() -> Sample {
     // names the one to which the first unit is chained.
     disk.overwrite(&segment_path(1), 0, &[0; BLOCK]).unwrap();
     let corrupted = disk.fork(2);
-    repair(DIR, &options(&disk, &Engine::manual())).unwrap();
+    repair(DIR, options(&disk, &Engine::manual())).unwrap();
     let header = disk.contents(&segment_path(1)).unwrap();
     assert_ne!(format::word(&header, 100), 0, "the header is as it was");
     quarantined_bytes(&corrupted, &disk, std::slice::from_ref(&lost)).unwrap();

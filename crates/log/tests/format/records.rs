@@ -89,7 +89,7 @@ proptest! {
             let log = open(&disk);
             for payload in &payloads {
                 let ticket = match owned {
-                    true => log.append(&payload.clone().into_boxed_slice()),
+                    true => log.append(payload.clone().into_boxed_slice()),
                     false => log.append(payload.as_slice()),
                 };
                 ticket.unwrap().blocking_wait().unwrap();

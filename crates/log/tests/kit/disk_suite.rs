@@ -43,7 +43,7 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     assert_eq!(log.stats().disk, name);
     append(&log, 100);
     for seq in 101..=200 {
-        block_on(log.append(&payload(seq)).unwrap()).unwrap();
+        block_on(log.append(payload(seq)).unwrap()).unwrap();
     }
     let batch: Vec<_> = (201..=300).map(payload).collect();
     let batch: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
@@ -132,7 +132,7 @@ fn goes_on_after_a_stop(dir: &Path, options: &Options) {
     options.engine = Some(engine.clone());
     let log = Log::builder(dir).options(options.clone()).open().unwrap();
     append(&log, 150);
-    drop(log.append(&payload(151)).unwrap());
+    drop(log.append(payload(151)).unwrap());
     engine.stop();
     assert!(matches!(log.append(b"late"), Err(Error::Stopped)));
     let durable = log.durable().0;

@@ -56,7 +56,7 @@ pub fn payload(seq: u64) -> Vec<u8> {
 pub fn append(log: &Log, count: u64) {
     for _ in 0..count {
         let seq = log.accepted().0 + 1;
-        let appended = log.append(&payload(seq)).unwrap().blocking_wait().unwrap();
+        let appended = log.append(payload(seq)).unwrap().blocking_wait().unwrap();
         assert_eq!(appended.seq, Seq(seq));
     }
 }

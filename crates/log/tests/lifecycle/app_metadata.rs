@@ -44,7 +44,7 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
         } else {
             log.close().unwrap();
         }
-        assert_eq!(component(DIR, &of(&disk, None)).unwrap(), owner);
+        assert_eq!(component(DIR, of(&disk, None)).unwrap(), owner);
         let before = everything(&disk);
         for other in all.into_iter().filter(|other| *other != owner) {
             let operations = disk.operations();
@@ -58,8 +58,8 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
             assert_eq!(everything(&disk), before, "{owner:?} opened as {other:?}");
         }
         // Work on the bytes does not depend on whose they are, and leaves that as it is.
-        assert!(verify(DIR, &of(&disk, None)).unwrap().corruption.is_empty());
-        assert!(repair(DIR, &of(&disk, None)).unwrap().quarantined.is_empty());
+        assert!(verify(DIR, of(&disk, None)).unwrap().corruption.is_empty());
+        assert!(repair(DIR, of(&disk, None)).unwrap().quarantined.is_empty());
         let log = Log::builder(DIR).options(of(&disk, owner)).open().unwrap();
         assert_eq!(log.accepted(), Seq(records));
         if let Some(owner) = owner {
@@ -99,7 +99,7 @@ fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
                 disk.power_on();
                 let names: Vec<_> = everything(&disk).into_iter().map(|(name, _)| name).collect();
                 let begun = names.iter().any(|name| name == "manifest" || name.ends_with(".seg"));
-                let owner = component(DIR, &of(&disk, None)).unwrap();
+                let owner = component(DIR, of(&disk, None)).unwrap();
                 assert!(!begun || owner == Some(OURS), "{point:?} {persist:?}: {names:?}");
                 let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
                 assert!(!durable || log.durable() == Seq(1), "{point:?} {persist:?}");

@@ -26,7 +26,7 @@ fn closed<T>(outcome: esker_log::Result<T>) {
 #[test]
 fn close_makes_everything_accepted_durable() {
     let (log, disk, _) = log();
-    let kept: Vec<_> = (1..=30).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let kept: Vec<_> = (1..=30).map(|seq| log.append(payload(seq)).unwrap()).collect();
     assert!(!kept[29].is_durable());
     log.close().unwrap();
     assert!(kept.iter().all(|ticket| ticket.is_durable()));
@@ -78,9 +78,9 @@ fn after_close_every_call_says_closed() {
 fn the_last_handle_closes_the_log() {
     let (log, disk, _) = log();
     let other = log.clone();
-    drop(log.append(&payload(1)).unwrap());
+    drop(log.append(payload(1)).unwrap());
     drop(log);
-    drop(other.append(&payload(2)).unwrap());
+    drop(other.append(payload(2)).unwrap());
     assert!(matches!(Log::builder(DIR).options(driven(&disk).0).open(), Err(Error::Locked { .. })));
     drop(other);
     disk.power_cut(Persist::Nothing);
@@ -154,9 +154,9 @@ fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-    drop(log.append(&payload(2)).unwrap());
+    drop(log.append(payload(2)).unwrap());
     assert!(gate.wait_for(1, LONG));
-    let kept = log.append(&payload(3)).unwrap();
+    let kept = log.append(payload(3)).unwrap();
     let late = log.close_timeout(Duration::from_millis(20));
     assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
     closed(log.append(b"x"));
@@ -182,7 +182,7 @@ fn close_times_out_at_its_deadline_and_continues_in_the_background() {
 fn a_close_that_fails_says_why_and_the_log_is_closed_all_the_same() {
     let (log, disk, _) = log();
     append(&log, 3);
-    let ticket = log.append(&payload(4)).unwrap();
+    let ticket = log.append(payload(4)).unwrap();
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
     let failed = log.close().unwrap_err();
     assert!(is_eio(&failed), "{failed:?}");
@@ -198,7 +198,7 @@ fn a_close_that_fails_says_why_and_the_log_is_closed_all_the_same() {
 #[test]
 fn a_pending_ticket_resolves_at_close() {
     let (log, ..) = log();
-    let mut ticket = log.append(&payload(1)).unwrap();
+    let mut ticket = log.append(payload(1)).unwrap();
     assert!(poll_once(&mut ticket).is_pending());
     log.close().unwrap();
     assert!(matches!(poll_once(&mut ticket), std::task::Poll::Ready(Ok(_))));

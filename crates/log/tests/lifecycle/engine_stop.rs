@@ -56,7 +56,7 @@ fn a_stopped_engine_refuses_and_reads_go_on() {
 #[test]
 fn engine_stop_ends_the_wait_of_a_ticket() {
     let (log, _, engine) = log();
-    let mut ticket = log.append(&payload(1)).unwrap();
+    let mut ticket = log.append(payload(1)).unwrap();
     assert!(poll_once(&mut ticket).is_pending());
     engine.stop();
     let std::task::Poll::Ready(outcome) = poll_once(&mut ticket) else { panic!("pending") };
@@ -185,7 +185,7 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
     let other = Log::builder("/other").options(options).open().unwrap();
     append(&log, 10);
     lit.store(true, Ordering::SeqCst);
-    drop(log.append(&payload(11)).unwrap());
+    drop(log.append(payload(11)).unwrap());
     in_time("a call", move || {
         stopped(block_on(log.wait_durable(11)));
         everything_says_stopped(&log);
@@ -193,7 +193,7 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
         assert_eq!(all(&log), payloads(1..=10));
         assert!(matches!(log.close(), Err(Error::Stopped)));
         for seq in 1..=10 {
-            drop(other.append(&payload(seq)).unwrap());
+            drop(other.append(payload(seq)).unwrap());
         }
         block_on(other.wait_durable(10)).unwrap();
         other.close().unwrap();
@@ -211,8 +211,8 @@ fn a_panic_in_a_caller_that_commits_stops_the_log() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 10);
     lit.store(true, Ordering::SeqCst);
-    let ticket = log.append(&payload(11)).unwrap();
-    let kept = log.append(&payload(12)).unwrap();
+    let ticket = log.append(payload(11)).unwrap();
+    let kept = log.append(payload(12)).unwrap();
     let panicked = std::thread::spawn(move || ticket.blocking_wait()).join();
     // Or a thread of the engine came first; then the wait got the error.
     if let Ok(outcome) = panicked {
@@ -239,7 +239,7 @@ fn a_panic_between_segments_does_not_hang_close() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 10);
     // Too large for the rest of the segment.
-    let ticket = log.append(&vec![1; 60 << 10]).unwrap();
+    let ticket = log.append(vec![1; 60 << 10]).unwrap();
     lit.store(true, Ordering::SeqCst);
     assert!(std::thread::spawn(move || ticket.blocking_wait()).join().is_err());
     in_time("a call", move || {
@@ -265,7 +265,7 @@ fn one_engine_serves_many_logs() {
         .collect();
     for round in 1..=5 {
         for log in &logs {
-            drop(log.append(&payload(round)).unwrap());
+            drop(log.append(payload(round)).unwrap());
         }
     }
     for log in &logs {

@@ -30,7 +30,7 @@ fn every_error_of_appends() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 3);
 
-    let error = log.append(&vec![0; RECORD_LIMIT_MAX as usize + 1]).unwrap_err();
+    let error = log.append(vec![0; RECORD_LIMIT_MAX as usize + 1]).unwrap_err();
     assert!(matches!(error, Error::TooLarge { .. }));
     says(&error, &["67112961", "67112960"]);
 
@@ -44,14 +44,14 @@ fn every_error_of_appends() {
     assert!(matches!(error, Error::Sequence { seq: Seq(9), prev: Seq(8), expected: Seq(3) }));
     says(&error, &["9", "8", "3"]);
 
-    let kept = log.append(&payload(4)).unwrap();
+    let kept = log.append(payload(4)).unwrap();
     let error = log.append_if(Seq(3), Seq(9), b"").unwrap_err();
     assert!(matches!(error, Error::Conflict { prev: Seq(3), last: Seq(4) }));
     says(&error, &["3", "4"]);
     drop(kept);
 
     let error = loop {
-        match log.try_append(&[0; 4000]) {
+        match log.try_append([0; 4000]) {
             Ok(ticket) => drop(ticket),
             Err(error) => break error,
         }
@@ -78,7 +78,7 @@ fn every_error_of_the_disk() {
     let (log, disk, _) = log();
     append(&log, 3);
     disk.inject(Fault::on(Op::Write, Effect::NoSpace).path(".seg"));
-    let error = log.append(&payload(4)).unwrap().blocking_wait().unwrap_err();
+    let error = log.append(payload(4)).unwrap().blocking_wait().unwrap_err();
     assert!(matches!(&error, Error::Io(cause) if cause.kind() == std::io::ErrorKind::StorageFull));
     says(&error, &["write", "/log/", ".seg", "at byte"]);
     let failed = error.clone();

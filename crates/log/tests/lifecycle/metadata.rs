@@ -23,7 +23,7 @@ fn metadata_counts_operations() {
     let (log, disk, _) = log();
     append(&log, 100);
     log.truncate_before(11).unwrap();
-    let kept = [log.append(&payload(101)).unwrap(), log.append(&payload(102)).unwrap()];
+    let kept = [log.append(payload(101)).unwrap(), log.append(payload(102)).unwrap()];
     let reads = disk.reads();
     let (metadata, stats) = (log.metadata(), log.stats());
     assert_eq!(disk.reads(), reads, "from memory alone");
@@ -45,7 +45,7 @@ fn metadata_counts_operations() {
 #[test]
 fn metadata_counts_waiting_callers() {
     let (log, ..) = log();
-    let mut tickets: Vec<_> = (1..=3).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let mut tickets: Vec<_> = (1..=3).map(|seq| log.append(payload(seq)).unwrap()).collect();
     assert_eq!(log.stats().waiting, 0);
     for ticket in &mut tickets {
         assert!(fixture::poll_once(ticket).is_pending());

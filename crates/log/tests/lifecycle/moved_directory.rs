@@ -70,7 +70,7 @@ impl Environment {
         let refused = [
             self.open(name).map(drop),
             Log::builder(self.at(name)).options(quarantine).open().map(drop),
-            repair(self.at(name), &self.options()).map(drop),
+            repair(self.at(name), self.options()).map(drop),
         ];
         for refused in refused {
             match refused {
@@ -118,7 +118,7 @@ fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
         other.close().unwrap();
         for (name, records) in [("moved", 100..=260), ("log", 1..=3)] {
             assert!(
-                verify(environment.at(name), &environment.options()).unwrap().corruption.is_empty()
+                verify(environment.at(name), environment.options()).unwrap().corruption.is_empty()
             );
             let log = environment.open(name).unwrap();
             assert_eq!(all(&log), payloads(records), "{name}");

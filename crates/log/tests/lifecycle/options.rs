@@ -93,7 +93,7 @@ fn a_buffer_smaller_than_a_record_makes_no_difference() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let sizes = [100_000, 10, 30_000, 1 << 20, 8_150];
     for (n, size) in sizes.into_iter().enumerate() {
-        log.append(&vec![n as u8; size]).unwrap().blocking_wait().unwrap();
+        log.append(vec![n as u8; size]).unwrap().blocking_wait().unwrap();
     }
     for seq in 1..=5 {
         let from = read_from(&log, Start::From(Seq(seq))).unwrap();
@@ -121,7 +121,7 @@ fn the_small_example_works() {
     let log = open();
     let mut sink = log.sink().unwrap();
     for seq in 1..=30_000 {
-        sink.blocking_push(&payload(seq)).unwrap();
+        sink.blocking_push(payload(seq)).unwrap();
     }
     sink.blocking_flush().unwrap();
     fixture::until("four segments are left", || log.metadata().segments <= 4);

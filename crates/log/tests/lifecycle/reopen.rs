@@ -73,7 +73,7 @@ fn the_end_is_found_wherever_it_is() {
         let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
         assert_eq!(log.recovery().last, Seq(last));
         assert_eq!(log.durable(), Seq(last));
-        let ticket = log.append(&payload(last + 1)).unwrap();
+        let ticket = log.append(payload(last + 1)).unwrap();
         assert_eq!(ticket.seq(), Seq(last + 1));
         ticket.blocking_wait().unwrap();
         append(&log, round % 7);
@@ -104,7 +104,7 @@ fn a_quick_opening_does_not_read_full_segments() {
     options.segment_size = 1 << 20;
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     for _ in 0..40 {
-        log.append(&vec![7; 200_000]).unwrap().blocking_wait().unwrap();
+        log.append(vec![7; 200_000]).unwrap().blocking_wait().unwrap();
     }
     engine.run();
     log.close().unwrap();

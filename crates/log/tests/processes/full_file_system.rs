@@ -38,7 +38,7 @@ fn fill(log: &Log) -> Error {
     loop {
         let mut tickets = Vec::new();
         for _ in 0..50 {
-            match log.append(&payload(log.accepted().0 + 1)) {
+            match log.append(payload(log.accepted().0 + 1)) {
                 Ok(ticket) => tickets.push(ticket),
                 Err(error) => {
                     log.barrier().unwrap().blocking_wait().unwrap();
@@ -76,7 +76,7 @@ fn live(at: &Path) {
     assert!(is_no_space(&error), "{error:?}");
     let mut last = log.durable().0;
     assert!(last > 100, "only {last} records on the disk");
-    assert!(is_no_space(&log.append(&large()).unwrap_err()));
+    assert!(is_no_space(&log.append(large()).unwrap_err()));
     check(&log, 1, last);
     // Another program takes whatever is left.
     let rest = at.join("rest");
@@ -87,7 +87,7 @@ fn live(at: &Path) {
     for _ in 0..3 {
         let log = Log::builder(&dir).options(options()).open().unwrap();
         check(&log, 1, last);
-        assert!(is_no_space(&log.append(&large()).unwrap_err()));
+        assert!(is_no_space(&log.append(large()).unwrap_err()));
         log.close().unwrap();
     }
     for _ in 0..3 {
@@ -108,7 +108,7 @@ fn live(at: &Path) {
     }
 
     let log = Log::builder(&dir).options(options()).open().unwrap();
-    let internal = log.append_internal(&payload(last + 1)).unwrap().blocking_wait().unwrap();
+    let internal = log.append_internal(payload(last + 1)).unwrap().blocking_wait().unwrap();
     assert_eq!(internal.seq, Seq(last + 1));
     log.truncate_before(last - 20).unwrap();
     check(&log, last - 20, last + 1);
@@ -118,7 +118,7 @@ fn live(at: &Path) {
     }
     let log = Log::builder(&dir).options(options()).open().unwrap();
     for seq in last + 2..last + 100 {
-        assert_eq!(log.append(&payload(seq)).unwrap().blocking_wait().unwrap().seq, Seq(seq));
+        assert_eq!(log.append(payload(seq)).unwrap().blocking_wait().unwrap().seq, Seq(seq));
     }
     check(&log, last - 20, last + 99);
     log.close().unwrap();

@@ -40,7 +40,7 @@ fn write(dir: &Path, ring: bool) {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "recovered {}", log.durable()).unwrap();
     for seq in log.durable().0 + 1.. {
-        let ticket = log.append(&payload(seq)).unwrap();
+        let ticket = log.append(payload(seq)).unwrap();
         if seq % 7 == 0 || seq % 64 > 50 {
             ticket.blocking_wait().unwrap();
         } else {

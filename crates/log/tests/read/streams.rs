@@ -82,7 +82,7 @@ fn readers_see_only_durable_records_by_default() {
     append(&log, 2);
     let mut stream = log.stream(Start::Oldest).unwrap();
     assert_eq!(rest(&mut stream), payloads(1..=2));
-    let tickets: Vec<_> = (3..=5).map(|seq| log.append(&payload(seq)).unwrap()).collect();
+    let tickets: Vec<_> = (3..=5).map(|seq| log.append(payload(seq)).unwrap()).collect();
     assert!(stream.try_next().unwrap().is_none());
     assert!(matches!(log.read(3), Err(Error::NotFound { .. })));
     let tail: Vec<_> = log.accepted_tail().unwrap().iter().flat_map(seen).collect();
@@ -130,7 +130,7 @@ fn a_task_is_woken_by_the_commit_that_it_waits_for() {
     let waker = Waker::from(Arc::clone(&wakes));
     let mut stream = log.stream(Start::Tip).unwrap();
     assert!(poll(&mut stream, &waker).is_pending());
-    let ticket = log.append(&payload(1)).unwrap();
+    let ticket = log.append(payload(1)).unwrap();
     assert_eq!(wakes.count(), 0, "woken for a record that is not durable");
     ticket.blocking_wait().unwrap();
     assert_eq!(wakes.count(), 1);
@@ -196,7 +196,7 @@ fn waiting_readers_follow_a_writer() {
         };
         let early = [Start::Oldest, Start::Tip].map(|start| follow(writer.stream(start).unwrap()));
         for seq in 1..=2_000 {
-            drop(writer.append(&payload(seq)).unwrap());
+            drop(writer.append(payload(seq)).unwrap());
         }
         let late = follow(writer.stream(Start::Oldest).unwrap());
         for reader in early.into_iter().chain([late]) {

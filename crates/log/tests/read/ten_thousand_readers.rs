@@ -136,7 +136,7 @@ fn reader_that_keeps_its_batches_can_append() {
         let mut stream = writer.stream(Start::Oldest).unwrap();
         let mut held = Vec::new();
         for seq in 1..=300 {
-            let ticket = writer.append(&payload(seq)).unwrap();
+            let ticket = writer.append(payload(seq)).unwrap();
             assert_eq!(ticket.blocking_wait().unwrap().seq.0, seq);
             held.push(stream.blocking_next().unwrap());
         }

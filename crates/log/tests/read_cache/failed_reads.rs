@@ -59,7 +59,7 @@ fn of_one_piece() -> (Log, SimDisk, PathBuf, u64, u64) {
     options.segment_size = 4 << 20;
     let log = Log::builder(DIR).options(options).open().unwrap();
     append_many(&log, RECORDS / 2);
-    let ticket = log.append(&fixture::payload(RECORDS / 2 + 1)).unwrap();
+    let ticket = log.append(fixture::payload(RECORDS / 2 + 1)).unwrap();
     let Position(at) = ticket.blocking_wait().unwrap().position;
     append_many(&log, RECORDS / 2 - 1);
     assert_eq!(log.metadata().segments, 1);

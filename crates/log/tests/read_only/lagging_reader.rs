@@ -163,7 +163,7 @@ fn long_records_written_since_are_read() {
     let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     let record = |n: u64| vec![n as u8; ((n % 5) * (800 << 10)) as usize + 100];
     for n in 2..=20 {
-        log.append(&record(n)).unwrap().blocking_wait().unwrap();
+        log.append(record(n)).unwrap().blocking_wait().unwrap();
     }
     reader.refresh().unwrap();
     let mut reads = Vec::new();

@@ -204,7 +204,7 @@ fn verify_during_os_buffered_writes() {
         let mut n = 0;
         Box::new(move || {
             n += 1;
-            drop(log.append(&payload(log.accepted().0 + 1)).unwrap());
+            drop(log.append(payload(log.accepted().0 + 1)).unwrap());
             engine.run();
             if n % 3 == 0 {
                 log.barrier().unwrap().blocking_wait().unwrap();
@@ -225,6 +225,6 @@ fn corruption_is_reported_during_writes() {
     let meddler =
         Arc::new(Meddler { calls: AtomicU64::new(0), from: 0, act: Mutex::new(Some(act)) });
     let meddled = Meddled { disk: disk.clone(), meddler };
-    let report = verify(DIR, &Options::on(Arc::new(meddled))).unwrap();
+    let report = verify(DIR, Options::on(Arc::new(meddled))).unwrap();
     assert!(!report.corruption.is_empty());
 }

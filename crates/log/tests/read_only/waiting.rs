@@ -234,7 +234,7 @@ fn nothing_polls_while_no_reader_waits() {
         std::thread::sleep(10 * SHORT);
         std::mem::replace(&mut before, disk.reads()) == disk.reads()
     });
-    drop(log.append(&payload(2)).unwrap());
+    drop(log.append(payload(2)).unwrap());
     assert_eq!(follows(&stream.blocking_next().unwrap(), 1), 2);
     log.close().unwrap();
 }

@@ -29,7 +29,7 @@ fn reader(disk: &SimDisk) -> ReadOnlyLog {
 fn records_up_to_the_watermark_survive() {
     let (log, disk, engine) = log();
     for seq in 1..=30 {
-        let kept = log.append(&payload(seq)).unwrap();
+        let kept = log.append(payload(seq)).unwrap();
         if seq % 7 == 0 {
             log.barrier().unwrap().blocking_wait().unwrap();
         }
@@ -52,7 +52,7 @@ fn watermark_can_be_awaited_without_a_commit() {
     append(&log, 2);
     block_on(log.wait_durable(0)).unwrap();
     block_on(log.wait_durable(2)).unwrap();
-    let ticket = log.append(&payload(3)).unwrap();
+    let ticket = log.append(payload(3)).unwrap();
     let mut third = Box::pin(log.wait_durable(3));
     let mut fourth = Box::pin(log.wait_durable(4));
     assert!(poll_once(&mut third).is_pending() && poll_once(&mut fourth).is_pending());
@@ -75,7 +75,7 @@ fn reader_sees_durable_records_only() {
     let mut got = Vec::new();
     for round in 1..=30 {
         append(&log, round % 5);
-        let kept = log.append(&payload(log.accepted().0 + 1)).unwrap();
+        let kept = log.append(payload(log.accepted().0 + 1)).unwrap();
         reader.refresh().unwrap();
         assert_eq!(reader.durable(), log.durable());
         got.extend(rest(&mut stream));
@@ -99,7 +99,7 @@ fn a_commit_in_flight_is_not_shown() {
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
     disk.inject(Fault::on(Op::Write, Effect::BlockReturn(gate.clone())).path(".seg").nth(1));
-    drop(log.append(&payload(4)).unwrap());
+    drop(log.append(payload(4)).unwrap());
     assert!(gate.wait_for(1, LONG));
     let beside = reader(&disk);
     assert_eq!((log.durable(), beside.durable()), (Seq(3), Seq(3)));
@@ -180,7 +180,7 @@ fn reader_below_the_trim_point_gets_trimmed() {
 fn a_reader_changes_nothing() {
     let (log, disk, _) = log();
     append(&log, 50);
-    drop(log.append(&payload(51)).unwrap());
+    drop(log.append(payload(51)).unwrap());
     disk.kill();
     disk.power_on();
     let before = (disk.fingerprint(), disk.operations());

@@ -66,7 +66,7 @@ fn repair_without_any_headers_and_one_segment() {
                 cases.run(name, || {
                     let engine = Engine::manual();
                     let verifies = headless.is_empty() && gone.is_empty();
-                    let report = verify(DIR, &options(&disk, &engine));
+                    let report = verify(DIR, options(&disk, &engine));
                     let report = report.map_err(|error| format!("{error:?}"))?;
                     if report.corruption.is_empty() != verifies {
                         return Err(format!("verify finds {:?}", report.corruption));
@@ -90,7 +90,7 @@ fn truncated(at: u64) -> SimDisk {
     let engine = Engine::manual();
     let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     for seq in 1..=12 {
-        log.append(&payload("truncated", seq, 100)).unwrap().blocking_wait().unwrap();
+        log.append(payload("truncated", seq, 100)).unwrap().blocking_wait().unwrap();
     }
     if at > 0 {
         log.truncate_before(at).unwrap();
@@ -109,7 +109,7 @@ fn readable(disk: &SimDisk) -> (u64, u64) {
 fn a_manifest_made_anew_keeps_the_trim_point() {
     let disk = truncated(8);
     unlink(&disk, &in_dir("manifest"));
-    let repaired = repair(DIR, &options(&disk, &Engine::manual())).unwrap();
+    let repaired = repair(DIR, options(&disk, &Engine::manual())).unwrap();
     assert!(repaired.manifest_rebuilt);
     assert_eq!(repaired.may_be_truncated, None, "the page proves it");
     assert_eq!(readable(&disk), (8, 12));
@@ -121,13 +121,13 @@ fn repair_without_the_watermark_page_reports_what_may_be_truncated() {
         let disk = truncated(at);
         unlink(&disk, &in_dir("manifest"));
         unlink(&disk, &in_dir("mark"));
-        let repaired = repair(DIR, &options(&disk, &Engine::manual())).unwrap();
+        let repaired = repair(DIR, options(&disk, &Engine::manual())).unwrap();
         assert_eq!(repaired.may_be_truncated, Some((Seq(0), Seq(12))), "truncated before {at}");
         assert_eq!(readable(&disk), (1, 12));
     }
     let disk = truncated(0);
     unlink(&disk, &in_dir("manifest"));
-    let repaired = repair(DIR, &options(&disk, &Engine::manual())).unwrap();
+    let repaired = repair(DIR, options(&disk, &Engine::manual())).unwrap();
     assert_eq!(repaired.may_be_truncated, None, "nothing was");
 }
 
@@ -142,9 +142,9 @@ fn nothing_but_a_watermark_page_is_not_a_new_log() {
     let is_damaged = |error: Error| assert!(matches!(error, Error::Corrupted(_)), "{error:?}");
     is_damaged(Log::builder(DIR).options(options(&disk, &engine)).open().unwrap_err());
     is_damaged(ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap_err());
-    is_damaged(verify(DIR, &options(&disk, &engine)).unwrap_err());
+    is_damaged(verify(DIR, options(&disk, &engine)).unwrap_err());
     assert_eq!(disk.fingerprint(), before);
-    let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
+    let repaired = repair(DIR, options(&disk, &engine)).unwrap();
     assert!(repaired.manifest_rebuilt);
     let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     let reported = log.stream(Start::Oldest).unwrap().try_next().unwrap_err();
@@ -192,7 +192,7 @@ fn unused_segment_of_another_log_is_not_removed() {
         Err(Error::ForeignFile { .. }) => {}
         other => panic!("{other:?}"),
     }
-    let reported = verify(DIR, &options(&disk, &Engine::manual())).unwrap_err();
+    let reported = verify(DIR, options(&disk, &Engine::manual())).unwrap_err();
     assert!(matches!(reported, Error::ForeignFile { .. }), "{reported:?}");
     assert_eq!(disk.files(Path::new(DIR)).unwrap(), before);
 }
@@ -213,9 +213,9 @@ fn clean_close_of_an_older_manifest_is_corruption_for_verify() {
         Log::builder(DIR).options(options(&disk.fork(1), &engine)).open(),
         Err(Error::Corrupted(_))
     ));
-    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().corruption.is_empty());
-    repair(DIR, &options(&disk, &engine)).unwrap();
-    assert!(verify(DIR, &options(&disk, &engine)).unwrap().corruption.is_empty());
+    assert!(!verify(DIR, options(&disk, &engine)).unwrap().corruption.is_empty());
+    repair(DIR, options(&disk, &engine)).unwrap();
+    assert!(verify(DIR, options(&disk, &engine)).unwrap().corruption.is_empty());
     assert_eq!(readable(&disk), (1, 12));
 }
 
@@ -228,7 +228,7 @@ fn dropped_behind_the_trim_point() -> (SimDisk, Vec<u8>) {
     options.segment_records = Some(4);
     let log = Log::builder(DIR).options(options).open().unwrap();
     let append = |seq| {
-        log.append(&payload("dropped", seq, 100)).unwrap().blocking_wait().unwrap();
+        log.append(payload("dropped", seq, 100)).unwrap().blocking_wait().unwrap();
     };
     (1..=4).for_each(append);
     log.truncate_before(5).unwrap();
@@ -253,7 +253,7 @@ fn a_segment_without_records_is_not_missed() {
         if let Some(bytes) = other {
             corruption_kit::edits::put(&disk, &segment_path(1), bytes);
         }
-        let report = verify(DIR, &options(&disk, &engine)).unwrap();
+        let report = verify(DIR, options(&disk, &engine)).unwrap();
         assert_eq!((report.corruption, report.records), (vec![], 8));
         (0..3).for_each(|_| assert_eq!(readable(&disk), (5, 12)));
     }
@@ -308,7 +308,7 @@ fn an_older_manifest_without_a_first_segment_drops_nothing() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let older = disk.contents(&in_dir("manifest.next")).unwrap();
     for seq in 1..=12 {
-        log.append(&payload("older", seq, 100)).unwrap().blocking_wait().unwrap();
+        log.append(payload("older", seq, 100)).unwrap().blocking_wait().unwrap();
     }
     disk.kill();
     drop(log);
@@ -335,8 +335,8 @@ fn log_that_ends_below_its_trim_point_is_corrupted() {
         Log::builder(DIR).options(options(&disk.fork(1), &engine)).open(),
         Err(Error::Corrupted(_))
     ));
-    assert!(!verify(DIR, &options(&disk, &engine)).unwrap().corruption.is_empty());
-    repair(DIR, &options(&disk, &engine)).unwrap();
+    assert!(!verify(DIR, options(&disk, &engine)).unwrap().corruption.is_empty());
+    repair(DIR, options(&disk, &engine)).unwrap();
     let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     assert_eq!(log.append(b"next").unwrap().seq(), Seq(13));
 }
@@ -347,14 +347,14 @@ fn readers_see_all_that_a_repair_left() {
     let disk = truncated(0);
     let engine = Engine::manual();
     let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
-    log.append(&payload("truncated", 13, 100)).unwrap().blocking_wait().unwrap();
+    log.append(payload("truncated", 13, 100)).unwrap().blocking_wait().unwrap();
     disk.kill();
     drop(log);
     disk.power_on();
     for name in ["manifest", "mark"] {
         unlink(&disk, &in_dir(name));
     }
-    assert!(repair(DIR, &options(&disk, &engine)).unwrap().manifest_rebuilt);
+    assert!(repair(DIR, options(&disk, &engine)).unwrap().manifest_rebuilt);
     let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     assert_eq!(*reader.read(13).unwrap(), *payload("truncated", 13, 100));
 }

@@ -53,7 +53,7 @@ fn repair_of_a_repaired_log() {
                     quarantine(&sample, &disk, std::slice::from_ref(&loss), repairing)?;
                     let repaired = disk.fork(1);
                     let engine = Engine::manual();
-                    let done = repair(DIR, &options(&repaired, &engine));
+                    let done = repair(DIR, options(&repaired, &engine));
                     done.map_err(|error| format!("{error:?}"))?;
                     nothing_is_overwritten(&disk, &repaired)
                 });
@@ -77,13 +77,13 @@ fn repair_of_the_same_offset_again() {
     let engine = Engine::manual();
     for round in 0..3 {
         let before = disk.fork(2);
-        let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
+        let repaired = repair(DIR, options(&disk, &engine)).unwrap();
         assert_eq!(repaired.quarantined.len(), 1, "round {round}");
         nothing_is_overwritten(&before, &disk).unwrap();
         repairs::verifies(&disk, &items).unwrap();
         disk.flip_bit(&file, unit.at.start as u64 * 8 + 99).unwrap();
     }
-    repair(DIR, &options(&disk, &engine)).unwrap();
+    repair(DIR, options(&disk, &engine)).unwrap();
     let stood = first.contents(&file).unwrap()[loss.bytes.clone()].to_vec();
     assert!(
         kept(&disk).into_values().any(|kept| kept == stood),
@@ -105,7 +105,7 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
         disk.flip_bit(&file, (4096 + 100) * 8 + round).unwrap();
         let corrupted = disk.contents(&file).unwrap();
         let log = repairs::open(&disk, OnCorruption::Truncate).unwrap();
-        log.append(&sample::payload("again", round, 900)).unwrap().blocking_wait().unwrap();
+        log.append(sample::payload("again", round, 900)).unwrap().blocking_wait().unwrap();
         log.close().unwrap();
         seen.push(corrupted[4096..8192].to_vec());
         let all = kept(&disk);

@@ -42,7 +42,7 @@ fn reads(log: &Log, items: &[Item]) -> Result<(), String> {
 
 fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
     let engine = Engine::manual();
-    let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
+    let report = verify(DIR, options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
     if let Some(damage) = report.corruption.first() {
         return Err(format!("verify finds {damage}"));
     }
@@ -101,7 +101,7 @@ fn repair_of_the_oldest_header_above_the_trim_point() {
                 disk.overwrite(&file, 0, &[0x5A; BLOCK]).unwrap();
                 cases.run(format!("{}, floor {floor}, clean {clean}", sample.name), || {
                     let engine = Engine::manual();
-                    let repaired = repair(DIR, &options(&disk, &engine));
+                    let repaired = repair(DIR, options(&disk, &engine));
                     repaired.map_err(|error| format!("{error:?}"))?;
                     if disk.contents(&file).is_ok_and(|content| content.len() > len) {
                         return Err("the file grew".into());

@@ -22,7 +22,7 @@ fn repair_of_a_valid_log_changes_and_reports_nothing() {
             let disk = sample.disk.fork(1);
             let before = disk.fingerprint();
             let engine = Engine::manual();
-            let repaired = repair(DIR, &options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
+            let repaired = repair(DIR, options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
             if !repaired.quarantined.is_empty() || repaired.manifest_rebuilt {
                 return Err(format!("{repaired:?}"));
             }
@@ -40,7 +40,7 @@ fn torn_tail_is_not_corruption() {
     let sample = sample::torn();
     let disk = sample.disk.fork(1);
     let engine = Engine::manual();
-    let repaired = repair(DIR, &options(&disk, &engine)).unwrap();
+    let repaired = repair(DIR, options(&disk, &engine)).unwrap();
     assert!(repaired.quarantined.is_empty(), "{repaired:?}");
     check_log(&open(&disk, OnCorruption::Fail).unwrap(), &sample.items).unwrap();
     continues(&sample, disk, sample.items.clone()).unwrap();
@@ -74,7 +74,7 @@ fn handed_over_and_cut(seed: u64) -> SimDisk {
     options.segment_records = Some(6);
     let log = Log::builder(DIR).options(options).open().unwrap();
     for n in 0..12 {
-        let ticket = log.append(&payload("handed over", n, 3000)).unwrap();
+        let ticket = log.append(payload("handed over", n, 3000)).unwrap();
         if n < 3 {
             ticket.blocking_wait().unwrap();
         }
@@ -99,14 +99,14 @@ fn holes_left_by_a_power_cut_are_not_corruption() {
         with_holes += usize::from(cut.is_some_and(|cut| cut.bytes > 4096));
         cases.run(format!("seed {seed}, up to {last}"), || {
             let engine = Engine::manual();
-            let report = verify(DIR, &options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
+            let report = verify(DIR, options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
             if let Some(damage) = report.corruption.first() {
                 return Err(format!("verify finds {damage}"));
             }
             if report.last != last {
                 return Err(format!("verify ends at {}", report.last));
             }
-            let repaired = repair(DIR, &options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
+            let repaired = repair(DIR, options(&disk, &engine)).map_err(|e| format!("{e:?}"))?;
             if !repaired.quarantined.is_empty() {
                 return Err(format!("{repaired:?}"));
             }

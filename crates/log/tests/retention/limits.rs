@@ -65,7 +65,7 @@ fn a_closed_log_keeps_to_its_limits() {
         options.policy = Policy::Batch(NonZeroU64::new(1000).unwrap());
     });
     for seq in 1..=400 {
-        drop(log.append(&payload(seq)).unwrap());
+        drop(log.append(payload(seq)).unwrap());
     }
     log.close().unwrap();
     let files = disk.files(Path::new(DIR)).unwrap();

@@ -57,7 +57,7 @@ fn everything_can_be_dropped_and_numbers_go_on() {
 fn truncation_above_the_durable_end_is_refused() {
     let (log, ..) = log();
     append(&log, 5);
-    let ticket = log.append(&payload(6)).unwrap();
+    let ticket = log.append(payload(6)).unwrap();
     assert!(matches!(log.truncate_before(7), Err(Error::NotFound { seq: Seq(7) })));
     assert!(matches!(log.truncate_before(u64::MAX), Err(Error::NotFound { .. })));
     assert_eq!(all(&log), payloads(1..=5));

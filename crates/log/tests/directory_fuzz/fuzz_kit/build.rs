@@ -372,7 +372,7 @@ impl Builder {
         let disk = self.disk.process();
         disk.flip_bit(&Path::new(DIR).join(file), middle as u64 * 8).map_err(|e| e.to_string())?;
         let engine = Engine::manual();
-        repair(DIR, &self.options(&self.disk, &engine)).map_err(|error| format!("{error:?}"))?;
+        repair(DIR, self.options(&self.disk, &engine)).map_err(|error| format!("{error:?}"))?;
         let fork = self.disk.fork(1);
         let log = Log::builder(DIR).options(self.options(&fork, &engine)).open();
         let log = log.map_err(|error| format!("behind a repair: {error:?}"))?;

@@ -222,7 +222,7 @@ fn layout(name: &str) -> bool {
 fn by_verify(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
     let engine = Engine::manual();
     let before = location.files();
-    let report = match verify(&location.dir, &location.options(&engine)) {
+    let report = match verify(&location.dir, location.options(&engine)) {
         Ok(report) => report,
         Err(error) => return damage.refusal(&error).map(|()| false),
     };

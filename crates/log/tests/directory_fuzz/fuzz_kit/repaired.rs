@@ -43,7 +43,7 @@ enum Done {
 
 fn by_function(damage: &Corruption<'_>, location: &Location) -> Checked<Done> {
     let engine = Engine::manual();
-    match repair(&location.dir, &location.options(&engine)) {
+    match repair(&location.dir, location.options(&engine)) {
         Ok(done) => Ok(Done::Left(!done.quarantined.is_empty() || done.manifest_rebuilt)),
         Err(error) => refused(damage, &error),
     }
@@ -122,7 +122,7 @@ fn left(damage: &Corruption<'_>, location: &Location, kept: bool, reported: bool
 
 fn is_sound(location: &Location) -> Checked {
     let engine = Engine::manual();
-    let report = verify(&location.dir, &location.options(&engine));
+    let report = verify(&location.dir, location.options(&engine));
     let report = report.map_err(|error| format!("verify says {error:?}"))?;
     match report.corruption.first() {
         Some(first) => Err(format!("verify finds {first}")),

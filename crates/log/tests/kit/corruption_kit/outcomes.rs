@@ -78,7 +78,7 @@ fn in_(what: &'static str) -> impl Fn(String) -> String {
 /// Whether `verify` calls the log valid.
 fn told_by_verify(sample: &Sample, disk: &SimDisk, edit: &Edit, guarantee: u64) -> Checked<bool> {
     let engine = Engine::manual();
-    let report = match verify(DIR, &options(disk, &engine)) {
+    let report = match verify(DIR, options(disk, &engine)) {
         Ok(report) => report,
         Err(Error::Corrupted(damage)) => {
             names_the_harm(sample, edit, &damage)?;

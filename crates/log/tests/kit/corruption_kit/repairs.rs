@@ -86,7 +86,7 @@ pub fn quarantine(
     match repairing {
         Repairing::Function => {
             let engine = Engine::manual();
-            let repaired = repair(DIR, &options(&disk, &engine));
+            let repaired = repair(DIR, options(&disk, &engine));
             let repaired = repaired.map_err(|error| format!("repair: {error:?}"))?;
             let reported: Vec<_> =
                 repaired.quarantined.iter().map(|aside| (aside.from.0, aside.to.0)).collect();
@@ -201,7 +201,7 @@ fn check_reader(disk: &SimDisk, items: &[Item]) -> Checked {
 /// `verify` finds no corruption, and the gaps.
 pub fn verifies(disk: &SimDisk, items: &[Item]) -> Checked {
     let engine = Engine::manual();
-    let report = verify(DIR, &options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
+    let report = verify(DIR, options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
     if let Some(damage) = report.corruption.first() {
         return Err(format!("verify finds {damage}"));
     }

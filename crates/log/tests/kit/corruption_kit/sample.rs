@@ -284,7 +284,7 @@ pub fn quarantined() -> Sample {
         lost.push((unit.prev_seq, unit.last_seq));
     }
     let engine = Engine::manual();
-    repair(DIR, &options(&before.disk, &engine)).unwrap();
+    repair(DIR, options(&before.disk, &engine)).unwrap();
     let mut log = Building::on("quarantined", before.disk.clone(), without(&before.items, &lost));
     log.open(3).one(300).several(&[20, 5000]).one(7).close();
     log.done(true)

@@ -457,7 +457,7 @@ impl SimEnv {
         };
         // A log that failed commits nothing more, and says so.
         let fails =
-            || !matches!(life.log.try_append(&vec![0; 2 << 20]), Err(Error::TooLarge { .. }));
+            || !matches!(life.log.try_append(vec![0; 2 << 20]), Err(Error::TooLarge { .. }));
         if over && !fails() {
             let many = pending.len();
             return broken(format!("{many} records are at risk after {step:?}"));
