@@ -34,7 +34,7 @@ pub use esker_log::{
 pub use esker_consensus as consensus;
 
 /// The entry points of the consensus log. Its errors and options are in the module
-/// [`consensus`](crate::consensus).
+/// [`consensus`].
 #[cfg(feature = "consensus")]
 #[doc(no_inline)]
 pub use esker_consensus::{Ballot, ConsensusLog};
