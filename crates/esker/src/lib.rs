@@ -37,7 +37,7 @@ pub use esker_consensus as consensus;
 /// [`consensus`].
 #[cfg(feature = "consensus")]
 #[doc(no_inline)]
-pub use esker_consensus::{Ballot, ConsensusLog};
+pub use esker_consensus::{Ballot, ConsensusLog, Slot};
 
 #[doc(inline)]
 pub use esker_disk as disk;
