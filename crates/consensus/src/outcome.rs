@@ -206,7 +206,7 @@ impl fmt::Display for Error {
             ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the log is closed"),
-            Error::Log(_) => f.write_str("the underlying log failed"),
+            Error::Log(cause) => cause.fmt(f),
         }
     }
 }
@@ -214,7 +214,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::CorruptedEntry { cause, .. } | Error::Log(cause) => Some(cause),
+            // This one displays as its cause does, so its source is the one below.
+            Error::Log(cause) => cause.source(),
+            Error::CorruptedEntry { cause, .. } => Some(cause),
             Error::BatchFailed { source, .. } => Some(&**source),
             _ => None,
         }
