@@ -44,9 +44,9 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
     {
         return Err(Failure::of_consensus(&Error::Truncated { floor }, &arguments.dir));
     }
-    for (from, to) in &found.quarantined {
+    for range in &found.quarantined {
         complain(&format!(
-            "note: the records above {from} up to {to} are quarantined; a missing slot may have been among them"
+            "note: {range} are quarantined; a missing slot may have been among them"
         ));
     }
     let closed = |error| Failure::of_io("write standard output", &error);

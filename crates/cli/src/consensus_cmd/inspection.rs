@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use esker_consensus::{Inspection, inspect};
-use esker_log::Seq;
+use esker_log::SeqRange;
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -14,6 +14,6 @@ pub fn read(dir: &Path) -> Outcome<Inspection> {
 }
 
 /// Converts quarantined ranges to JSON.
-pub fn ranges(ranges: &[(Seq, Seq)]) -> Vec<Value> {
-    ranges.iter().map(|(from, to)| json!({ "from": from.0, "to": to.0 })).collect()
+pub fn ranges(ranges: &[SeqRange]) -> Vec<Value> {
+    ranges.iter().map(|range| json!({ "from": range.from.0, "to": range.to.0 })).collect()
 }

@@ -76,8 +76,8 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     row("highest", &shown(highest));
     row("uncommitted", &uncommitted);
     row("bytes", &bytes);
-    for (from, to) in &found.quarantined {
-        row("quarantined", &format_args!("the records above {from} up to {to}"));
+    for range in &found.quarantined {
+        row("quarantined", range);
     }
     output::print(&text)
 }

@@ -53,8 +53,8 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     } else {
         let mut text = format!("checked {} records, {} bytes\n", report.records, report.bytes);
         report.corruption.iter().for_each(|corruption| text += &format!("{corruption}\n"));
-        for (from, to) in &report.quarantined {
-            text += &format!("quarantined: the records above {from} up to {to}\n");
+        for range in &report.quarantined {
+            text += &format!("quarantined: {range}\n");
         }
         for record in invalid {
             text += &format!("record {}: {}\n", record.seq, record.what);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Seq};
+use esker_log::{QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Seq, SeqRange};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -68,7 +68,7 @@ fn repaired_json(repaired: &Repaired) -> Value {
     json!({
         "repaired": repaired.manifest_rebuilt || !repaired.quarantined.is_empty(),
         "manifest": repaired.manifest_rebuilt,
-        "may_be_truncated": repaired.may_be_truncated.map(|(from, to)| [from.0, to.0]),
+        "may_be_truncated": repaired.may_be_truncated.map(|range| [range.from.0, range.to.0]),
         "aside": repaired.quarantined.iter().map(range_json).collect::<Vec<_>>(),
     })
 }
@@ -82,7 +82,7 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
                 "the log begins with record {first}; earlier records were truncated or are lost\n"
             );
         }
-        if let Some((from, to)) = repaired.may_be_truncated {
+        if let Some(SeqRange { from, to }) = repaired.may_be_truncated {
             text += &format!(
                 "records above {from} up to {to} may have been truncated before and are readable again\n"
             );

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_log::{Corruption, ReadOptions, VerifyReport};
+use esker_log::{Corruption, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -64,7 +64,7 @@ pub fn corruption_json(corruption: &Corruption) -> Value {
 }
 
 fn report_json(report: &VerifyReport) -> Value {
-    let gap = |(from, to): &(esker_log::Seq, esker_log::Seq)| json!({ "from": from.0, "to": to.0 });
+    let gap = |range: &SeqRange| json!({ "from": range.from.0, "to": range.to.0 });
     json!({
         "sound": report.corruption.is_empty(),
         "segments": report.segments,
@@ -84,8 +84,8 @@ fn report_text(report: &VerifyReport) -> String {
         "checked {} records in {} commit units and {} segments, {} bytes; the last is {}\n",
         report.records, report.units, report.segments, report.bytes, report.last
     );
-    for (from, to) in &report.quarantined {
-        let _ = writeln!(text, "quarantined: the records above {from} up to {to}");
+    for range in &report.quarantined {
+        let _ = writeln!(text, "quarantined: {range}");
     }
     for corruption in &report.corruption {
         let _ = writeln!(text, "{corruption}");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::{Disk, StdDisk};
-use esker_log::{ReadOnlyLog, ReadOptions, Seq, Start, View};
+use esker_log::{ReadOnlyLog, ReadOptions, Seq, SeqRange, Start, View};
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
@@ -75,7 +75,7 @@ pub struct Inspection {
     pub invalid_records: Vec<InvalidRecord>,
     /// Ranges of records that `repair` quarantined: the last record before the range, and the last
     /// one in it. A slot that is missing after such a range may have been in it.
-    pub quarantined: Vec<(Seq, Seq)>,
+    pub quarantined: Vec<SeqRange>,
     reader: ReadOnlyLog,
 }
 
@@ -166,7 +166,7 @@ impl Inspection {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 Err(esker_log::Error::Quarantined { from, to }) => {
-                    self.quarantined.push((from, to));
+                    self.quarantined.push(SeqRange { from, to });
                     continue;
                 }
                 Err(error) => return Err(Error::Log(error)),
@@ -285,7 +285,7 @@ impl Inspection {
     /// The end of the last quarantined range. A quarantined record may have replaced a value up to
     /// here, so a marker after it may commit another value.
     fn certain(&self) -> Seq {
-        self.quarantined.last().map_or(Seq(0), |(_, to)| *to)
+        self.quarantined.last().map_or(Seq(0), |range| range.to)
     }
 
     fn report_invalid(&mut self, seq: Seq, what: &'static str) {

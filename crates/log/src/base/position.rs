@@ -13,6 +13,21 @@ pub struct Seq(pub u64);
 #[repr(transparent)]
 pub struct Position(pub u64);
 
+/// A range of records: those above `from`, up to and including `to`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeqRange {
+    /// The number before the first record.
+    pub from: Seq,
+    /// The number of the last record.
+    pub to: Seq,
+}
+
+impl fmt::Display for SeqRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the records above {} up to {}", self.from, self.to)
+    }
+}
+
 impl Seq {
     /// The number before any record.
     pub const ZERO: Seq = Seq(0);

@@ -232,8 +232,8 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
     }
     tracing::warn!(error = with_causes(&lost), "rebuilding the manifest");
     let repair::RebuiltManifest { manifest, may_be_truncated } = repair::manifest(dir)?;
-    if let Some((from, to)) = may_be_truncated {
-        tracing::warn!(%from, %to, "records in this range may have been truncated before");
+    if let Some(records) = may_be_truncated {
+        tracing::warn!(%records, "records may have been truncated before");
     }
     Ok(manifest)
 }

@@ -8,7 +8,9 @@
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, Start, repair, verify};
+use esker_log::{
+    Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, SeqRange, Start, repair, verify,
+};
 
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::{delete, put, unlink};
@@ -122,7 +124,11 @@ fn repair_without_the_watermark_page_reports_what_may_be_truncated() {
         unlink(&disk, &in_dir("manifest"));
         unlink(&disk, &in_dir("mark"));
         let repaired = repair(DIR, options(&disk, &Engine::manual())).unwrap();
-        assert_eq!(repaired.may_be_truncated, Some((Seq(0), Seq(12))), "truncated before {at}");
+        assert_eq!(
+            repaired.may_be_truncated,
+            Some(SeqRange { from: Seq(0), to: Seq(12) }),
+            "truncated before {at}"
+        );
         assert_eq!(readable(&disk), (1, 12));
     }
     let disk = truncated(0);

@@ -8,7 +8,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 use super::examined::Examined;
 use super::locate::{find_footer, known_start};
 use crate::base::error::{Error, Result};
-use crate::base::position::Seq;
+use crate::base::position::{Seq, SeqRange};
 use crate::format::{BLOCK, LogId, Salt, SegmentHeader};
 use crate::store::directory;
 use crate::store::manifest::Manifest;
@@ -23,7 +23,7 @@ type Files = BTreeMap<u64, (Arc<dyn File>, Option<SegmentHeader>)>;
 pub(crate) struct RebuiltManifest {
     pub(crate) manifest: Manifest,
     /// Records above the first number, up to the second, may have been truncated before.
-    pub(crate) may_be_truncated: Option<(Seq, Seq)>,
+    pub(crate) may_be_truncated: Option<SeqRange>,
 }
 
 /// Rebuilds a manifest from the segments and the watermark page, and writes it.
@@ -118,7 +118,8 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
     }
     manifest.write(dir)?;
     let range = (manifest.trim_seq, last_of_first);
-    let may_be_truncated = (!knows && range.0 < range.1).then_some((Seq(range.0), Seq(range.1)));
+    let may_be_truncated =
+        (!knows && range.0 < range.1).then_some(SeqRange { from: Seq(range.0), to: Seq(range.1) });
     Ok(RebuiltManifest { manifest, may_be_truncated })
 }
 

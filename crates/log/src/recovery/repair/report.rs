@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::base::position::Seq;
+use crate::base::position::{Seq, SeqRange};
 
 /// A range of a segment file that was quarantined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +30,8 @@ pub struct Repaired {
     pub quarantined: Vec<QuarantinedRange>,
     /// Whether the manifest was missing or corrupt, and was rebuilt from the segments.
     pub manifest_rebuilt: bool,
-    /// Set with a rebuilt manifest: records above the first number, up to the second, are readable
+    /// Set with a rebuilt manifest: these records are readable
     /// and may have been truncated before. Nothing that is left proves the trim point. `None` if
     /// the watermark page proves it.
-    pub may_be_truncated: Option<(Seq, Seq)>,
+    pub may_be_truncated: Option<SeqRange>,
 }

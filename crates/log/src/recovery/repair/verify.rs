@@ -25,7 +25,7 @@ use esker_disk::Dir;
 use super::examine::{Examination, examine};
 use super::examined::{Examined, SegmentRange};
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::position::Seq;
+use crate::base::position::{Seq, SeqRange};
 use crate::base::read_options::ReadOptions;
 use crate::format::Salt;
 use crate::format::decode::LocatedRecord;
@@ -56,8 +56,8 @@ pub struct VerifyReport {
     pub durable_bound: Seq,
     /// Corruption, in order. Empty in a valid log.
     pub corruption: Vec<Corruption>,
-    /// Gaps that an earlier repair left: the last number before the gap, and the last number lost.
-    pub quarantined: Vec<(Seq, Seq)>,
+    /// Gaps that an earlier repair left, in order.
+    pub quarantined: Vec<SeqRange>,
 }
 
 /// Reads every live byte of the log in `dir` and reports all corruption.
@@ -184,7 +184,7 @@ fn report(
                     report.bytes += u64::from(unit.header.span());
                     let (from, to) = (unit.header.prev_seq, unit.header.last_seq);
                     if unit.header.kind == UnitKind::Gap && from < to {
-                        report.quarantined.push((Seq(from), Seq(to)));
+                        report.quarantined.push(SeqRange { from: Seq(from), to: Seq(to) });
                     }
                 }
                 SegmentRange::Corrupt { from, after, decode_error, .. } => {

@@ -241,7 +241,7 @@ fn by_verify(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
 /// What a report without corruption has to tell of.
 fn tells_all(damage: &Corruption<'_>, report: &VerifyReport) -> Checked {
     let last = damage.claimed.last().copied().unwrap_or(0);
-    let gap = report.quarantined.last().map_or(0, |(_, to)| to.0);
+    let gap = report.quarantined.last().map_or(0, |gap| gap.to.0);
     if report.last.0.max(gap) < last {
         return Err(format!(
             "SILENT LOSS: {last} was durable, and it ends at {}{}",

@@ -205,7 +205,7 @@ pub fn verifies(disk: &SimDisk, items: &[Item]) -> Checked {
     if let Some(damage) = report.corruption.first() {
         return Err(format!("verify finds {damage}"));
     }
-    let reported = report.quarantined.iter().map(|(from, to)| Item::Gap(from.0, to.0)).collect();
+    let reported = report.quarantined.iter().map(|gap| Item::Gap(gap.from.0, gap.to.0)).collect();
     let is_gap = |item: &&Item| matches!(item, Item::Gap(..));
     let gaps: Vec<_> = items.iter().filter(is_gap).cloned().collect();
     if join_gaps(reported) != gaps {
