@@ -250,6 +250,7 @@ mod tests {
     }
 
     /// Runs only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.
+    /// Requirements: W-19.
     #[test]
     #[allow(clippy::print_stderr)] // A test reports what it skips.
     fn huge_pages_are_lent_and_come_back() {

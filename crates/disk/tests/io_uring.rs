@@ -93,6 +93,7 @@ fn errors_keep_their_kind_and_nothing_hangs() {
 }
 
 /// More callers than rings: those that find none are served all the same.
+/// Requirements: W-29.
 #[test]
 fn more_callers_than_rings() {
     let Some(disk) = uring() else { return };
@@ -115,6 +116,7 @@ fn more_callers_than_rings() {
     assert_eq!(file.len().unwrap(), (callers * (512 << 10)) as u64);
 }
 
+/// Requirements: W-19.
 #[test]
 fn registered_buffers_move_the_same_bytes() {
     if uring().is_none() {
@@ -154,6 +156,7 @@ fn an_impossible_offset_is_refused() {
 }
 
 /// Whoever does not allow io_uring gets the standard disk, and the reason.
+/// Requirements: W-29.
 #[test]
 fn refusal_falls_back_to_standard_io_and_is_reported() {
     let mut options = UringOptions::default();

@@ -20,6 +20,7 @@ fn forbid() {
     seccompiler::apply_filter(&program).unwrap();
 }
 
+/// Requirements: W-29.
 #[test]
 fn seccomp_filter_is_reported_and_the_standard_disk_is_used() {
     forbid();

@@ -23,6 +23,7 @@ fn limit() {
     set_capabilities(None, mine).unwrap();
 }
 
+/// Requirements: W-20a.
 #[test]
 fn limit_is_named_and_unregistered_io_works() {
     limit();

@@ -103,6 +103,7 @@ fn durable(ticket: Ticket) {
 
 /// Not one, on the thread that appends; on the engine's threads, nothing that grows with the
 /// appends.
+/// Requirements: W-7, L-10, LT-6, LB-9.
 #[test]
 fn an_append_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

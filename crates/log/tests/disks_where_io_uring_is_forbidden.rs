@@ -20,6 +20,7 @@ fn forbid() {
     seccompiler::apply_filter(&program).unwrap();
 }
 
+/// Requirements: WB-14.
 #[test]
 fn the_standard_disk_takes_its_place() {
     forbid();

@@ -20,6 +20,7 @@ fn limit() {
     set_capabilities(None, mine).unwrap();
 }
 
+/// Requirements: WB-14.
 #[test]
 fn the_disk_that_can_be_had_does_the_work() {
     limit();

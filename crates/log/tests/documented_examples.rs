@@ -14,6 +14,7 @@ use esker_log::{Error, Log, Options, Position, PriorShutdown, Seq, Start};
 use fixture::{all, block_on, in_time, payload, payloads, read_from, until};
 
 /// Create, write, read back, close.
+/// Requirements: L-8, LB-1.
 #[test]
 fn write_read_back_and_close() {
     let dir = tempfile::tempdir().unwrap();
@@ -43,6 +44,7 @@ fn write_read_back_and_close() {
 }
 
 /// A loop of pipelined writes, then one flush; a buffer of 1 MiB, checksums always on.
+/// Requirements: L-10b.
 #[test]
 fn pipeline_then_flush() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,6 +77,7 @@ fn staged_records_become_durable_without_a_wait() {
     log.close().unwrap();
 }
 
+/// Requirements: L-2, WT-17, LB-1.
 #[test]
 fn a_hundred_writers_of_fifty_records() {
     let dir = tempfile::tempdir().unwrap();
@@ -103,6 +106,7 @@ fn a_hundred_writers_of_fifty_records() {
     log.close().unwrap();
 }
 
+/// Requirements: LB-2.
 #[test]
 fn reopen_append_a_third_and_read_all_three() {
     let dir = tempfile::tempdir().unwrap();
@@ -122,6 +126,7 @@ fn reopen_append_a_third_and_read_all_three() {
 }
 
 /// One writer in batches, two readers that wait and check every record; close, open, again.
+/// Requirements: WB-2.
 #[test]
 fn writer_and_two_checking_readers_across_reopens() {
     let dir = tempfile::tempdir().unwrap();
@@ -173,6 +178,7 @@ fn writer_and_two_checking_readers_across_reopens() {
 }
 
 /// The same handle serves tasks of a runtime and threads.
+/// Requirements: W-1b.
 #[test]
 fn tasks_and_threads_share_a_log() {
     let dir = tempfile::tempdir().unwrap();

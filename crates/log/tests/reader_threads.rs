@@ -37,6 +37,7 @@ fn busy(reader: &ReadOnlyLog) -> LogStream {
     })
 }
 
+/// Requirements: W-16.
 #[test]
 fn the_threads_end_with_the_reader() {
     let disk = SimDisk::new(1);

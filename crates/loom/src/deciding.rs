@@ -29,6 +29,7 @@ fn promise(shared: &(SlotLocks<2>, Log), ballot: Ballot) {
     }
 }
 
+/// Requirements: FT-3.
 #[test]
 fn nothing_lower_comes_behind_a_promise() {
     loom::model(|| {

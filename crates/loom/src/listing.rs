@@ -6,6 +6,7 @@ use loom::thread;
 
 use crate::open_pages::{Count, OpenPages};
 
+/// Requirements: FT-16.
 #[test]
 fn a_page_with_an_entry_is_listed() {
     loom::model(|| {
@@ -24,6 +25,7 @@ fn a_page_with_an_entry_is_listed() {
     });
 }
 
+/// Requirements: F-9.
 #[test]
 fn two_that_enter_and_one_that_leaves() {
     loom::model(|| {

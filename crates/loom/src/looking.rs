@@ -9,6 +9,7 @@ use crate::cell::Cell;
 use crate::stand_ins::Plain;
 use crate::sync::pin;
 
+/// Requirements: F-0c.
 #[test]
 fn whoever_sees_a_value_sees_all_of_it() {
     loom::model(|| {
@@ -26,6 +27,7 @@ fn whoever_sees_a_value_sees_all_of_it() {
     });
 }
 
+/// Requirements: F-0c.
 #[test]
 fn what_is_seen_is_there_as_long_as_the_guard() {
     loom::model(|| {

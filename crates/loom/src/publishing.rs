@@ -7,6 +7,7 @@ use loom::thread;
 
 use crate::watermark::DurableWatermark;
 
+/// Requirements: L-13.
 #[test]
 fn whoever_sees_the_number_sees_a_position_as_far() {
     loom::model(|| {

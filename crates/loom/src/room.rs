@@ -7,6 +7,7 @@ use loom::thread;
 
 use crate::value_budget::ValueBudget;
 
+/// Requirements: FT-7.
 #[test]
 fn no_more_is_reserved_than_there_is() {
     loom::model(|| {
@@ -32,6 +33,7 @@ fn no_more_is_reserved_than_there_is() {
 
 /// Guards against a waiter that checks, is missed by the thread that releases space, and sleeps
 /// forever.
+/// Requirements: F-38.
 #[test]
 fn a_wait_for_room_is_woken() {
     loom::model(|| {

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+/// Requirements: F-0, FB-11.
 #[test]
 fn one_line_a_mode() {
     let out = Command::new(env!("CARGO_BIN_EXE_esker-paxos"))

@@ -64,6 +64,7 @@ fn floor() {
     check(&figures[0], "floor", false);
 }
 
+/// Requirements: W-21b.
 #[test]
 fn raw() {
     for disk in [
@@ -155,6 +156,7 @@ fn a_log_that_is_there_is_left_alone() {
     esker::log("verify", &dir.join("log"), &[], b"").ok();
 }
 
+/// Requirements: F-34.
 #[test]
 fn consensus() {
     let figures = bench(&["consensus", "bench", "--count", "2000", "--entries", "3000"]);

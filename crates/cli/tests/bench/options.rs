@@ -21,6 +21,7 @@ fn figure(flags: &[&str]) -> Value {
 }
 
 /// Every setting that such a benchmark has elsewhere stands in `params`, under Esker's name.
+/// Requirements: W-21.
 #[test]
 fn every_option_is_reported() {
     let figure = figure(&[
@@ -71,6 +72,7 @@ fn every_option_is_reported() {
     assert_eq!(figure["verified"], true);
 }
 
+/// Requirements: W-21.
 #[test]
 fn other_names_are_understood() {
     let figure = figure(&[
@@ -100,6 +102,7 @@ fn other_names_are_understood() {
 }
 
 /// What a ring kept is compared, from the oldest record that is there to the last written.
+/// Requirements: W-21.
 #[test]
 fn records_kept_by_a_ring_are_verified() {
     let ring = ["--retain-segments=2", "--segment-size=64K", "--count=6000", "--async"];
@@ -113,6 +116,7 @@ fn records_kept_by_a_ring_are_verified() {
     }
 }
 
+/// Requirements: L-11.
 #[test]
 fn without_a_disk_nothing_is_verified() {
     for more in [&["--buffer-size=1M"][..], &["--buffer-size=10M", "--writers=10"]] {
@@ -131,6 +135,7 @@ fn without_a_disk_nothing_is_verified() {
 }
 
 /// Nothing was written to the segments: so nothing can be there.
+/// Requirements: L-11.
 #[test]
 fn without_a_disk_the_segments_stay_as_they_were_made() {
     let (guard, dir) = workdir();
@@ -155,6 +160,7 @@ fn without_a_disk_the_segments_stay_as_they_were_made() {
     esker::end(child);
 }
 
+/// Requirements: W-20.
 #[test]
 fn huge_pages_are_whole_or_refused() {
     if !std::fs::read_to_string("/proc/meminfo")
@@ -182,6 +188,7 @@ fn huge_pages_are_whole_or_refused() {
     }
 }
 
+/// Requirements: W-22.
 #[test]
 fn a_processor_that_is_not_there_is_refused() {
     bench(&["--pin=1000000"]).exits(2).says(&["--pin", "1000000"]);
@@ -191,6 +198,7 @@ fn a_processor_that_is_not_there_is_refused() {
 }
 
 /// What people read: the state at opening and progress on standard error, four lines of summary.
+/// Requirements: W-21a.
 #[test]
 fn summary_has_four_lines() {
     let reported = bench(&["--count=1000", "--writers=2", "--delay=0"]).ok();

@@ -30,6 +30,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
+/// Requirements: LT-9.
 #[test]
 fn figures_of_the_runs_are_possible() {
     let runs: Vec<Value> = RUNS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -59,6 +60,7 @@ fn figures_of_the_runs_are_possible() {
 }
 
 /// Rows like `| 20 durable callers | 70,000 records/s, p50 252 µs |`.
+/// Requirements: LT-9.
 #[test]
 fn figures_of_the_readme_are_possible() {
     let mut rows = 0;
@@ -110,6 +112,7 @@ fn is_fair(work: &str, of_systems: &[&Value], durable: bool) {
     }
 }
 
+/// Requirements: LT-10.
 #[test]
 fn figures_of_the_comparison_are_possible() {
     let figures: Vec<Value> = serde_json::from_str(PEERS).unwrap();
@@ -121,6 +124,7 @@ fn figures_of_the_comparison_are_possible() {
 }
 
 /// Every work has its peers, and what is not durable is so for both sides.
+/// Requirements: F-34.
 #[test]
 fn figures_of_the_consensus_comparison_are_possible() {
     const LSM: [&str; 7] = [
@@ -159,6 +163,7 @@ fn figures_of_the_consensus_comparison_are_possible() {
 }
 
 /// The bound is said the right way up: the latency stands below.
+/// Requirements: LT-9.
 #[test]
 fn the_bound_is_the_right_way_up() {
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -16,6 +16,7 @@ fn reasons() -> Vec<Vec<&'static str>> {
     rows.map(|row| row.split('|').map(str::trim).skip(1).take(4).collect()).collect()
 }
 
+/// Requirements: F-34a.
 #[test]
 fn each_reason_names_an_existing_test_or_benchmark() {
     let reasons = reasons();
@@ -43,6 +44,7 @@ fn each_reason_names_an_existing_test_or_benchmark() {
     }
 }
 
+/// Requirements: F-34b.
 #[test]
 fn guide_states_its_other_points() {
     for reported in [

@@ -12,6 +12,7 @@ fn section<'a>(text: &'a str, heading: &str) -> &'a str {
     behind.split("\n## ").next().unwrap_or(behind)
 }
 
+/// Requirements: L-11a.
 #[test]
 fn documents_state_what_is_stable() {
     let stable = section(GUIDE, "## What is stable");

@@ -46,6 +46,7 @@ fn flags_that_would_do_nothing() {
 
 /// Guards against a benchmark that measures something else than it was asked for, and does not say
 /// so.
+/// Requirements: F-34.
 #[test]
 fn nothing_is_measured_of_nothing() {
     for (arguments, word) in [

@@ -6,6 +6,7 @@ use std::process::Stdio;
 
 use crate::esker::{self, command, end, log, workdir};
 
+/// Requirements: W-26.
 #[test]
 fn second_writer_after_a_move_exits_with_status_4() {
     let (_guard, dir) = workdir();

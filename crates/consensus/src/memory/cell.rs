@@ -142,6 +142,7 @@ fn retire<P: Counted>(raw: *mut (), small: bool, guard: &Guard) {
 mod tests {
     use super::*;
 
+    /// Requirements: F-0c, FT-6, FT-8.
     #[test]
     fn what_was_seen_outlives_the_cell() {
         let first = Arc::new(7);

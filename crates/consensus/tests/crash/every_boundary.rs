@@ -50,6 +50,7 @@ fn every_boundary(setup: Setup, seed: u64) {
     }
 }
 
+/// Requirements: FT-12, FT-18, FB-10.
 #[test]
 fn power_cut_at_every_operation_in_durable_mode() {
     for seed in 0..seeds(4) {
@@ -57,6 +58,7 @@ fn power_cut_at_every_operation_in_durable_mode() {
     }
 }
 
+/// Requirements: FB-10.
 #[test]
 fn power_cut_at_every_operation_in_volatile_mode() {
     for seed in 0..seeds(4) {
@@ -65,6 +67,7 @@ fn power_cut_at_every_operation_in_volatile_mode() {
 }
 
 /// What is durable by its own right, promises, accepts and truncations, is no less so.
+/// Requirements: FB-10.
 #[test]
 fn power_cut_at_every_operation_without_sync_on_commit() {
     for seed in 0..seeds(1) {

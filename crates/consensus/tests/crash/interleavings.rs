@@ -14,6 +14,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use crate::harness::strategy::case;
 
+/// Requirements: FB-9, FB-10.
 #[test]
 fn any_interleaving_keeps_acknowledged_operations() {
     let soak = std::env::var("ESKER_SOAK").ok().and_then(|text| text.parse().ok());

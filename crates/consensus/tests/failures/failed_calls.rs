@@ -11,6 +11,7 @@ use esker_log::{OnCorruption, Seq};
 
 use crate::fixture::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
 
+/// Requirements: F-41, FT-14.
 #[test]
 fn failed_write_fails_every_later_operation_but_reads() {
     for mode in MODES {
@@ -40,6 +41,7 @@ fn failed_write_fails_every_later_operation_but_reads() {
     }
 }
 
+/// Requirements: F-8.
 #[test]
 fn a_commit_shows_only_when_its_marker_is_durable() {
     for mode in MODES {
@@ -59,6 +61,7 @@ fn a_commit_shows_only_when_its_marker_is_durable() {
     }
 }
 
+/// Requirements: F-5, F-28a, F-30.
 #[test]
 fn every_call_after_close_returns_closed() {
     for mode in MODES {
@@ -79,6 +82,7 @@ fn every_call_after_close_returns_closed() {
     }
 }
 
+/// Requirements: F-41.
 #[test]
 fn a_second_opening_is_refused() {
     let s = log(Mode::Durable);
@@ -128,6 +132,7 @@ fn damaged() -> SimDisk {
     disk
 }
 
+/// Requirements: F-11, F-28, FT-11.
 #[test]
 fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
     let disk = damaged();
@@ -151,6 +156,7 @@ fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
 
 /// Guards against an iteration that promises to pass over what is corrupted, and ends at the
 /// 1025th.
+/// Requirements: F-11.
 #[test]
 fn thousands_of_corrupted_entries_are_skipped_and_counted() {
     let s = log_with(Mode::Durable, |_| {});
@@ -178,6 +184,7 @@ fn thousands_of_corrupted_entries_are_skipped_and_counted() {
 }
 
 /// Guards against an acceptor that goes on with a hole in what it promised.
+/// Requirements: F-11, F-41, FT-11.
 #[test]
 fn log_with_a_quarantined_gap_stays_read_only() {
     let disk = damaged();
@@ -221,6 +228,7 @@ fn log_with_a_quarantined_gap_stays_read_only() {
     }
 }
 
+/// Requirements: F-2.
 #[test]
 fn options_out_of_range_are_refused_by_name() {
     let refused = |change: fn(&mut Options)| {
@@ -238,6 +246,7 @@ fn options_out_of_range_are_refused_by_name() {
     assert_eq!(refused(|options| options.on_corruption = OnCorruption::Truncate), "on_corruption");
 }
 
+/// Requirements: F-28, FT-24.
 #[test]
 fn offsets_resolve_to_entries_only() {
     let s = log(Mode::Durable);
@@ -255,6 +264,7 @@ fn offsets_resolve_to_entries_only() {
 }
 
 /// Everything is durable at close and at a checkpoint, whatever was asked of commits.
+/// Requirements: F-10, FT-13.
 #[test]
 fn close_and_checkpoint_sync_also_without_sync_on_commit() {
     for mode in MODES {

@@ -35,6 +35,7 @@ fn slots_below_the_floor_return_truncated() {
     }
 }
 
+/// Requirements: FT-12.
 #[test]
 fn nothing_uncommitted_is_truncated() {
     let s = log(Mode::Durable);
@@ -49,6 +50,7 @@ fn nothing_uncommitted_is_truncated() {
 
 /// Guards against a truncation that keeps the space, that drops the promise with the segment it
 /// stood in, or that loses what stood among the dropped: an old uncommitted slot, a late one.
+/// Requirements: FT-9, FT-19.
 #[test]
 fn segments_are_dropped_and_their_live_values_are_kept() {
     for mode in MODES {
@@ -85,6 +87,7 @@ fn segments_are_dropped_and_their_live_values_are_kept() {
 }
 
 /// Guards against a note that opening depends on: everything it says is in the records.
+/// Requirements: FT-18.
 #[test]
 fn truncated_log_opens_without_app_metadata() {
     for mode in MODES {
@@ -108,6 +111,7 @@ fn truncated_log_opens_without_app_metadata() {
     }
 }
 
+/// Requirements: F-7, FT-12.
 #[test]
 fn suffix_truncation_never_drops_committed_slots() {
     for mode in MODES {
@@ -137,6 +141,7 @@ fn suffix_truncation_never_drops_committed_slots() {
     }
 }
 
+/// Requirements: F-12.
 #[test]
 fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
     for mode in MODES {
@@ -162,6 +167,7 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
 
 /// Slots are dense above the floor, wherever that is. Guards against a replay that counts them from
 /// slot 0 because nothing told it of the floor.
+/// Requirements: FT-18.
 #[test]
 fn slots_above_2_to_the_32_open_without_app_metadata() {
     const FLOOR: u64 = 5 << 32;
@@ -231,6 +237,7 @@ fn page_at(s: &Setting, number: u64) -> (std::path::PathBuf, u64) {
 
 /// Guards against a floor that reads what it drops: it takes as long as that is, with every accept
 /// waiting, and fails after the floor was raised.
+/// Requirements: FT-12, FT-18.
 #[test]
 fn pages_below_the_floor_are_not_read() {
     for install in [false, true] {
@@ -263,6 +270,7 @@ fn pages_below_the_floor_are_not_read() {
 }
 
 /// The page that a floor lies in cannot be read: the floor rises all the same, and the log opens.
+/// Requirements: FT-18.
 #[test]
 fn corrupted_page_does_not_stop_truncation() {
     let s = three_pages();

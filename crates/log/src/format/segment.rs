@@ -205,6 +205,7 @@ mod tests {
         }
     }
 
+    /// Requirements: WB-1.
     #[test]
     fn round_trip() {
         let (block, crc) = header().to_block();

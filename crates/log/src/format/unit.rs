@@ -173,6 +173,7 @@ mod tests {
         }
     }
 
+    /// Requirements: WB-1.
     #[test]
     fn round_trip() {
         let salt = Salt::new(LogId([1; 16]), 9);

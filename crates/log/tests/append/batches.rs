@@ -55,6 +55,7 @@ fn an_async_batch_larger_than_every_buffer_is_split() {
     log.close().unwrap();
 }
 
+/// Requirements: WT-3, WB-6.
 #[test]
 fn a_batch_with_more_records_than_a_segment_holds_is_split() {
     let disk = SimDisk::new(1);
@@ -91,6 +92,7 @@ fn a_large_batch_recycles_what_its_size_needs_and_no_more() {
     log.close().unwrap();
 }
 
+/// Requirements: WB-6.
 #[test]
 fn batches_recycle_the_ring_three_times() {
     let disk = SimDisk::new(1);

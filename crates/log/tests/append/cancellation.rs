@@ -23,6 +23,7 @@ fn context() -> Context<'static> {
 
 /// Drives a scenario, drops it at its first pending point, then at its second, and so on until it
 /// comes to its end; looks at the log each time.
+/// Requirements: LT-5, WB-9.
 #[test]
 fn task_dropped_at_any_await_leaves_a_valid_log() {
     let mut ends = 0;
@@ -72,6 +73,7 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
 }
 
 /// What waits for room and is dropped has accepted nothing.
+/// Requirements: W-5, W-19a.
 #[test]
 fn append_dropped_while_it_waits_for_space_appends_nothing() {
     let disk = SimDisk::new(1);
@@ -119,6 +121,7 @@ fn a_cancelled_wait_leaves_its_record_to_the_engine() {
     }
 }
 
+/// Requirements: WB-9.
 #[test]
 fn a_stream_dropped_while_it_waits_is_forgotten() {
     let (log, ..) = log();
@@ -155,6 +158,7 @@ fn a_read_dropped_while_it_waits_loses_nothing() {
     log.close().unwrap();
 }
 
+/// Requirements: WT-19.
 #[test]
 fn sink_works_after_a_cancelled_flush() {
     let (log, _, engine) = log();

@@ -89,6 +89,7 @@ fn goes_on(log: Log, disk: &SimDisk, expected: &[Vec<u8>]) {
 
 /// Longer answers wrote past the place, shorter ones left the commit waiting for bytes that nobody
 /// fills.
+/// Requirements: W-11.
 #[test]
 fn a_payload_that_answers_differently_is_stored_as_it_first_answered() {
     let sizes: [&[usize]; 6] = [
@@ -201,6 +202,7 @@ impl Wake for Panics {
 
 /// A waker that panics took the commit down with it: the log stopped, and the tasks after it in the
 /// list were never woken.
+/// Requirements: WT-12.
 #[test]
 fn panicking_waker_stops_no_other_caller() {
     let disk = SimDisk::new(1);

@@ -58,6 +58,7 @@ fn callers_may_choose_sequence_numbers_with_gaps() {
     log.close().unwrap();
 }
 
+/// Requirements: W-2.
 #[test]
 fn the_first_record_may_start_anywhere() {
     let (log, ..) = log();
@@ -70,6 +71,7 @@ fn the_first_record_may_start_anywhere() {
     log.close().unwrap();
 }
 
+/// Requirements: WT-4.
 #[test]
 fn a_number_that_is_not_above_the_one_it_follows_is_refused() {
     let (log, ..) = log();
@@ -83,6 +85,7 @@ fn a_number_that_is_not_above_the_one_it_follows_is_refused() {
     log.close().unwrap();
 }
 
+/// Requirements: W-2, WB-8.
 #[test]
 fn a_record_that_does_not_follow_the_last_is_refused_and_nothing_is_written() {
     let (log, disk, _) = log();
@@ -96,6 +99,7 @@ fn a_record_that_does_not_follow_the_last_is_refused_and_nothing_is_written() {
     log.close().unwrap();
 }
 
+/// Requirements: W-3b.
 #[test]
 fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable() {
     let (log, ..) = log();
@@ -112,6 +116,7 @@ fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable(
 }
 
 /// Threads claim the same place, again and again: one of them gets it each time.
+/// Requirements: WB-8.
 #[test]
 fn one_of_many_appends_after_the_same_record_wins() {
     let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
@@ -143,6 +148,7 @@ fn one_of_many_appends_after_the_same_record_wins() {
 }
 
 /// Producers that let the log number their records never collide.
+/// Requirements: W-30.
 #[test]
 fn appends_without_sequence_numbers_never_conflict() {
     let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
@@ -160,6 +166,7 @@ fn appends_without_sequence_numbers_never_conflict() {
     log.close().unwrap();
 }
 
+/// Requirements: W-11.
 #[test]
 fn nothing_of_a_batch_is_accepted_when_one_record_is_wrong() {
     let (log, disk, _) = log();

@@ -37,6 +37,7 @@ fn after_the_worst_cut(log: Log, disk: &SimDisk, engine: &Engine) -> usize {
     left.len()
 }
 
+/// Requirements: L-12, LT-5, LB-6.
 #[test]
 fn always_commits_records_without_a_waiter() {
     let (log, disk, engine) = open(Policy::Always);
@@ -46,6 +47,7 @@ fn always_commits_records_without_a_waiter() {
     assert_eq!(after_the_worst_cut(log, &disk, &engine), 10);
 }
 
+/// Requirements: L-12.
 #[test]
 fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
     let (log, disk, engine) = open(Policy::Batch(5.try_into().unwrap()));
@@ -63,6 +65,7 @@ fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
 }
 
 /// 2n - 1 with a commit in flight; the append that would exceed that waits.
+/// Requirements: L-12.
 #[test]
 fn batch_bounds_the_records_at_risk() {
     let disk = SimDisk::new(1);
@@ -91,6 +94,7 @@ fn batch_bounds_the_records_at_risk() {
 }
 
 /// A batch that waits for more commits all the same when somebody asks.
+/// Requirements: L-12.
 #[test]
 fn waits_and_barriers_commit_a_batch_that_is_not_full() {
     let (log, _, engine) = open(Policy::Batch(1000.try_into().unwrap()));
@@ -105,6 +109,7 @@ fn waits_and_barriers_commit_a_batch_that_is_not_full() {
     engine.stop();
 }
 
+/// Requirements: L-12.
 #[test]
 fn periodic_commits_when_its_time_has_come_and_not_before() {
     let (log, disk, engine) = open(Policy::Periodic(Duration::from_millis(100)));
@@ -139,6 +144,7 @@ fn periodic_commits_by_its_own_timer() {
     log.close().unwrap();
 }
 
+/// Requirements: W-4, L-12.
 #[test]
 fn os_buffered_writes_and_syncs_only_on_request() {
     let (log, disk, engine) = open(Policy::OsBuffered);

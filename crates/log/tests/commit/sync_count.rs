@@ -189,6 +189,7 @@ fn never_left_undurable(policy: Policy, dsync: bool) {
     log.close().unwrap();
 }
 
+/// Requirements: W-3a.
 #[test]
 fn each_of_200_single_appends_is_synced() {
     for policy in [Policy::Always, Policy::Batch(1000.try_into().unwrap())] {
@@ -203,6 +204,7 @@ fn os_buffered_syncs_when_asked() {
     never_left_undurable(Policy::OsBuffered, true);
 }
 
+/// Requirements: L-1.
 #[test]
 fn the_simulated_disk_counts_the_same() {
     for dsync in [true, false] {
@@ -261,6 +263,7 @@ fn os_buffered_syncs_the_watermark_page_after_the_segment() {
 }
 
 /// Each unit carries the durable lower bound there.
+/// Requirements: L-13.
 #[test]
 fn no_other_policy_syncs_the_watermark_page() {
     let (many, never) = (1000.try_into().unwrap(), std::time::Duration::from_secs(3600));
@@ -279,6 +282,7 @@ fn no_other_policy_syncs_the_watermark_page() {
 }
 
 /// A new name in the directory is durable before a commit is written to it.
+/// Requirements: W-27, LT-8.
 #[test]
 fn a_segments_name_is_durable_before_it_is_used() {
     let dir = tempfile::tempdir().unwrap();

@@ -41,6 +41,7 @@ fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::Trunca
     Ok(cut)
 }
 
+/// Requirements: WB-4.
 #[test]
 fn garbage_past_the_end_is_reported_and_cut() {
     let mut cases = Cases::default();
@@ -109,6 +110,7 @@ fn units(disk: &SimDisk) -> usize {
     Map::of(disk).newest().units.len()
 }
 
+/// Requirements: WB-4.
 #[test]
 fn orphan_unit_after_the_clean_end_never_returns() {
     let Fork { trunk, dead, at } = fork();

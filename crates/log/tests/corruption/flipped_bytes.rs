@@ -82,16 +82,19 @@ fn is_told(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Result<(
     Ok(())
 }
 
+/// Requirements: WB-5.
 #[test]
 fn every_flipped_byte_of_a_closed_log() {
     flip_all(&sample::closed(), 1).finish(3000);
 }
 
+/// Requirements: WB-5.
 #[test]
 fn every_flipped_byte_of_a_killed_log() {
     flip_all(&sample::killed(), 1).finish(3000);
 }
 
+/// Requirements: WB-5.
 #[test]
 fn every_flipped_byte_of_a_torn_log() {
     flip_all(&sample::torn(), 3).finish(1000);

@@ -75,11 +75,13 @@ fn is_told(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> Resu
     if reported { Ok(()) } else { Err(format!("the answer is {opened:?}")) }
 }
 
+/// Requirements: WT-6.
 #[test]
 fn every_length_of_the_files_of_a_closed_log() {
     cut_all(&sample::closed()).finish(1000);
 }
 
+/// Requirements: WT-6, WB-4.
 #[test]
 fn every_length_of_the_files_of_a_killed_log() {
     cut_all(&sample::killed()).finish(1000);
@@ -90,6 +92,7 @@ fn every_length_of_the_files_of_a_torn_log() {
     cut_all(&sample::torn()).finish(1000);
 }
 
+/// Requirements: WT-6, WB-4.
 #[test]
 fn every_length_of_the_files_of_a_log_of_one_segment() {
     cut_all(&sample::lonely()).finish(500);

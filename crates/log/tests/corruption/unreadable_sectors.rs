@@ -87,6 +87,7 @@ fn unreadable_sectors_are_reported_and_cost_no_durable_record() {
     cases.finish(60);
 }
 
+/// Requirements: W-25.
 #[test]
 fn unreadable_sectors_are_repaired_like_other_corruption() {
     let mut cases = Cases::default();

@@ -81,6 +81,7 @@ fn every_config(test: &'static str, configs: impl IntoIterator<Item = Config>) {
     }
 }
 
+/// Requirements: W-3a, W-24, W-25, W-27, L-13, L-14, WT-15, LT-8, WB-13.
 #[test]
 fn power_cut_at_every_operation_under_every_policy() {
     every_config(
@@ -89,6 +90,7 @@ fn power_cut_at_every_operation_under_every_policy() {
     );
 }
 
+/// Requirements: W-1, W-27.
 #[test]
 fn power_cut_at_every_operation_while_retention_drops_segments() {
     let configs = policies().into_iter().flat_map(|policy| {

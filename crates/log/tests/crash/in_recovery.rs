@@ -105,6 +105,7 @@ fn every_recovery(test: &'static str, config: Config, seed: u64, apart: usize) {
     }
 }
 
+/// Requirements: W-25, W-27, L-13, WB-13.
 #[test]
 fn power_cut_in_recovery_under_every_policy() {
     for (n, policy) in (0..).zip(policies()) {
@@ -122,6 +123,7 @@ fn power_cut_in_recovery_under_every_policy() {
     }
 }
 
+/// Requirements: WB-13.
 #[test]
 fn power_cut_in_recovery_while_retention_drops_segments() {
     for (n, policy) in (10..).zip(policies()) {

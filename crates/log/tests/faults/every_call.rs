@@ -98,6 +98,7 @@ fn every_call(test: &'static str, ops: &[Op], effect: &Effect) {
     }
 }
 
+/// Requirements: W-28, WT-11, WB-11.
 #[test]
 fn eio_at_every_call() {
     every_call("faults::every_call::eio_at_every_call", &OPS, &Effect::Io);

@@ -102,6 +102,7 @@ fn every_write(test: &'static str, effect: &Effect) -> usize {
     reported
 }
 
+/// Requirements: W-25, WT-16.
 #[test]
 fn lost_write_is_reported() {
     assert!(

@@ -23,6 +23,7 @@ fn closed<T>(outcome: esker_log::Result<T>) {
     assert!(matches!(error, Some(Error::Closed)), "{error:?}");
 }
 
+/// Requirements: W-16.
 #[test]
 fn close_makes_everything_accepted_durable() {
     let (log, disk, _) = log();
@@ -41,6 +42,7 @@ fn close_makes_everything_accepted_durable() {
     log.close().unwrap();
 }
 
+/// Requirements: L-4a, LB-3.
 #[test]
 fn after_close_every_call_says_closed() {
     let (log, ..) = log();
@@ -74,6 +76,7 @@ fn after_close_every_call_says_closed() {
     block_on(log.wait_durable(3)).unwrap();
 }
 
+/// Requirements: W-16.
 #[test]
 fn the_last_handle_closes_the_log() {
     let (log, disk, _) = log();
@@ -91,6 +94,7 @@ fn the_last_handle_closes_the_log() {
     log.close().unwrap();
 }
 
+/// Requirements: WT-12.
 #[test]
 fn close_ends_every_wait() {
     let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
@@ -112,6 +116,7 @@ fn close_ends_every_wait() {
 
 /// Fifty writers: what was accepted becomes durable, the rest is refused, and the log reads to its
 /// end.
+/// Requirements: LB-5.
 #[test]
 fn close_among_writers_keeps_every_record_reported_durable() {
     // Where the close falls between a commit and the next is chance.
@@ -218,6 +223,7 @@ fn a_log_that_was_never_written_closes_and_opens() {
 }
 
 /// The quickest of twenty, so that a slow machine is no failure and a wait in the code is one.
+/// Requirements: WT-13.
 #[test]
 fn an_idle_close_takes_no_time() {
     let dir = tempfile::tempdir().unwrap();

@@ -32,6 +32,7 @@ fn everything_says_stopped(log: &Log) {
     stopped(tip.blocking_next());
 }
 
+/// Requirements: WB-11.
 #[test]
 fn a_stopped_engine_refuses_and_reads_go_on() {
     let disk = SimDisk::new(1);
@@ -173,6 +174,7 @@ fn bomb(disk: &SimDisk) -> (Options, Arc<AtomicBool>) {
 
 /// The thread that commits panics; waiting callers get the error, and another log on the same
 /// engine does not notice.
+/// Requirements: WT-12.
 #[test]
 fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
     let disk = SimDisk::new(1);
@@ -204,6 +206,7 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
 }
 
 /// The caller that commits by itself panics; the others get the error, and none hangs.
+/// Requirements: WT-12.
 #[test]
 fn a_panic_in_a_caller_that_commits_stops_the_log() {
     let disk = SimDisk::new(1);

@@ -73,6 +73,7 @@ fn every_error_of_appends() {
     says(&error, &["closed"]);
 }
 
+/// Requirements: W-15.
 #[test]
 fn every_error_of_the_disk() {
     let (log, disk, _) = log();
@@ -94,6 +95,7 @@ fn every_error_of_the_disk() {
     drop(log);
 }
 
+/// Requirements: W-25.
 #[test]
 fn every_error_of_reading() {
     let (log, disk, _) = log();
@@ -140,6 +142,7 @@ fn place(position: Position) -> (PathBuf, u64) {
     (path, position.0 % (64 << 10) + 8)
 }
 
+/// Requirements: W-15.
 #[test]
 fn every_error_of_opening() {
     let (log, disk, _) = log();

@@ -112,6 +112,7 @@ fn make_newer(disk: &SimDisk, file: &Path, version: u32) {
     disk.overwrite(file, 12, &sum.to_le_bytes()).unwrap();
 }
 
+/// Requirements: WB-12.
 #[test]
 fn a_manifest_of_a_newer_version_is_refused() {
     let (log, disk, _) = log();
@@ -131,6 +132,7 @@ fn a_manifest_of_a_newer_version_is_refused() {
     log.close().unwrap();
 }
 
+/// Requirements: W-23.
 #[test]
 fn a_segment_of_a_newer_version_is_refused() {
     let (log, disk, _) = log();
@@ -149,6 +151,7 @@ fn a_segment_of_a_newer_version_is_refused() {
     log.close().unwrap();
 }
 
+/// Requirements: W-23.
 #[test]
 fn a_segment_of_another_log_is_refused() {
     let disk = SimDisk::new(1);

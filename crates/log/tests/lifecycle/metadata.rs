@@ -7,6 +7,7 @@ use esker_log::{Log, Position, PriorShutdown, Seq, verify};
 
 use crate::fixture::{self, DIR, append, driven, log, payload};
 
+/// Requirements: W-9a.
 #[test]
 fn an_empty_log_has_nothing_and_says_so() {
     let (log, ..) = log();
@@ -18,6 +19,7 @@ fn an_empty_log_has_nothing_and_says_so() {
     log.close().unwrap();
 }
 
+/// Requirements: W-13.
 #[test]
 fn metadata_counts_operations() {
     let (log, disk, _) = log();

@@ -83,6 +83,7 @@ impl Environment {
     }
 }
 
+/// Requirements: W-26.
 #[test]
 fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
     Environment::each(|environment| {
@@ -127,6 +128,7 @@ fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
     });
 }
 
+/// Requirements: W-26.
 #[test]
 fn removing_the_lock_file_admits_no_second_writer() {
     Environment::each(|environment| {

@@ -17,6 +17,7 @@ fn newest(disk: &SimDisk) -> PathBuf {
     Path::new(DIR).join(names.into_iter().rfind(|name| name.ends_with(".seg")).unwrap())
 }
 
+/// Requirements: L-14.
 #[test]
 fn reopen_reports_the_prior_shutdown() {
     let disk = SimDisk::new(1);
@@ -40,6 +41,7 @@ fn reopen_reports_the_prior_shutdown() {
 }
 
 /// Three stray bytes, and more, after the last record of a log that nobody closed.
+/// Requirements: W-25, WT-1.
 #[test]
 fn bytes_past_the_end_are_cut_and_reported() {
     for stray in [&b"abc"[..], &[0xFF; 5000]] {
@@ -65,6 +67,7 @@ fn bytes_past_the_end_are_cut_and_reported() {
     }
 }
 
+/// Requirements: LT-2.
 #[test]
 fn the_end_is_found_wherever_it_is() {
     let disk = SimDisk::new(1);
@@ -97,6 +100,7 @@ fn the_end_is_found_wherever_it_is() {
 
 /// What lies in full segments is vouched for by their footers: opening does not read it, unless it
 /// is told to.
+/// Requirements: W-6, WT-17.
 #[test]
 fn a_quick_opening_does_not_read_full_segments() {
     let disk = SimDisk::new(1);

@@ -124,6 +124,7 @@ fn rounds(test: &str, dir: &Path, given: &[Arc<AtomicU64>]) {
     }
 }
 
+/// Requirements: W-4, W-10.
 #[test]
 fn every_record_comes_once_and_in_order() {
     if is_writer(false) {
@@ -164,6 +165,7 @@ fn every_record_comes_once_and_in_order() {
 }
 
 /// In a ring: one that keeps up or gets `Trimmed`, and one that lies down until it is lapped.
+/// Requirements: WB-7.
 #[test]
 fn lapped_reader_gets_trimmed_and_never_another_record() {
     if is_writer(true) {

@@ -48,6 +48,7 @@ fn every_record_is_found_by_its_number() {
     log.close().unwrap();
 }
 
+/// Requirements: W-2b.
 #[test]
 fn lookup_reads_one_index_interval() {
     for (bytes, records, most) in [(4 << 10, 1_000_000, 16 << 10), (64 << 10, 50, 16 << 10)] {
@@ -62,6 +63,7 @@ fn lookup_reads_one_index_interval() {
     }
 }
 
+/// Requirements: W-18.
 #[test]
 fn the_index_is_as_dense_as_asked() {
     let entries = |bytes, records| {

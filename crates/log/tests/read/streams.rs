@@ -18,6 +18,7 @@ use crate::fixture::{
     read_from, rest, seen, small,
 };
 
+/// Requirements: W-9, WB-3.
 #[test]
 fn two_records_come_back_as_they_were_appended() {
     let (log, ..) = log();
@@ -27,6 +28,7 @@ fn two_records_come_back_as_they_were_appended() {
     log.close().unwrap();
 }
 
+/// Requirements: W-2a, WT-7.
 #[test]
 fn stream_starts_at_any_position() {
     let (log, ..) = log();
@@ -43,6 +45,7 @@ fn stream_starts_at_any_position() {
 }
 
 /// Above the newest there is nothing yet, and nothing before the wanted place comes later.
+/// Requirements: W-10, WT-2.
 #[test]
 fn stream_from_above_the_newest_record_waits() {
     let (log, ..) = log();
@@ -123,6 +126,7 @@ fn a_wait_for_the_next_batch_ends_at_its_deadline() {
     log.close().unwrap();
 }
 
+/// Requirements: WT-7.
 #[test]
 fn a_task_is_woken_by_the_commit_that_it_waits_for() {
     let (log, ..) = log();

@@ -39,6 +39,7 @@ fn next(stream: &mut LogStream, mut pending: impl FnMut()) -> (Batch, usize) {
     }
 }
 
+/// Requirements: WB-9.
 #[test]
 fn a_future_for_each_poll_loses_nothing() {
     let log = log();
@@ -65,6 +66,7 @@ fn a_future_for_each_poll_loses_nothing() {
 }
 
 /// The stream itself moves to another task each time, with a waker of its own.
+/// Requirements: WB-9.
 #[test]
 fn a_stream_may_wait_in_many_tasks() {
     let log = log();

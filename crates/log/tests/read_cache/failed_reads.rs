@@ -68,6 +68,7 @@ fn of_one_piece() -> (Log, SimDisk, PathBuf, u64, u64) {
     (log, disk, PathBuf::from(DIR).join(oldest), RECORDS / 2 + 1, at)
 }
 
+/// Requirements: W-15.
 #[test]
 fn corrupted_unit_is_reported_after_all_valid_ones() {
     let (log, disk, file, bad, at) = of_one_piece();
@@ -87,6 +88,7 @@ fn corrupted_unit_is_reported_after_all_valid_ones() {
     log.close().unwrap();
 }
 
+/// Requirements: W-15.
 #[test]
 fn unreadable_sector_is_reported_after_all_readable_ones() {
     let (log, disk, file, bad, at) = of_one_piece();
@@ -100,6 +102,7 @@ fn unreadable_sector_is_reported_after_all_readable_ones() {
 }
 
 /// And once the disk is well again, nothing is left of the failure.
+/// Requirements: W-15.
 #[test]
 fn failed_read_is_reported_and_not_cached() {
     let disk = SimDisk::new(1);

@@ -19,6 +19,7 @@ const RING: u64 = 4;
 /// A lonely commit takes one block, a segment holds fifteen and its header.
 const PER_SEGMENT: u64 = 15;
 
+/// Requirements: W-16.
 #[test]
 fn cached_chunks_are_dropped_with_their_segments() {
     let disk = SimDisk::new(1);
@@ -85,6 +86,7 @@ fn oldest(log: &Log) -> LogStream {
     }
 }
 
+/// Requirements: WB-7.
 #[test]
 fn lapped_readers_get_no_record_of_a_recycled_segment() {
     let disk = SimDisk::new(1);

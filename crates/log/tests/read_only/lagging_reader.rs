@@ -55,6 +55,7 @@ fn read_waiting(stream: &mut LogStream, mut last: u64) {
     }
 }
 
+/// Requirements: WT-17.
 #[test]
 fn a_second_stream_reads_nothing() {
     let disk = SimDisk::new(1);
@@ -77,6 +78,7 @@ fn a_second_stream_reads_nothing() {
     log.close().unwrap();
 }
 
+/// Requirements: W-16.
 #[test]
 fn cached_bytes_are_bounded() {
     let disk = SimDisk::new(1);
@@ -98,6 +100,7 @@ fn cached_bytes_are_bounded() {
 }
 
 /// The reader looked at everything when there was nothing; then it follows the mark.
+/// Requirements: WT-17.
 #[test]
 fn records_written_since_are_read_in_chunks() {
     let disk = SimDisk::new(1);
@@ -127,6 +130,7 @@ fn records_written_since_are_read_in_chunks() {
 }
 
 /// A segment that ended since then has a footer, and with it an index.
+/// Requirements: WT-17.
 #[test]
 fn segments_that_ended_since_have_their_index() {
     let disk = SimDisk::new(1);
@@ -152,6 +156,7 @@ fn segments_that_ended_since_have_their_index() {
 }
 
 /// A unit that is longer than a piece, where nothing says so beforehand.
+/// Requirements: WT-17.
 #[test]
 fn long_records_written_since_are_read() {
     let disk = SimDisk::new(1);
@@ -185,6 +190,7 @@ fn long_records_written_since_are_read() {
 }
 
 /// Tasks wait for the threads of the reader, and for no disk.
+/// Requirements: W-10.
 #[test]
 fn other_readers_continue_while_a_read_hangs() {
     let disk = SimDisk::new(1);
@@ -215,6 +221,7 @@ fn other_readers_continue_while_a_read_hangs() {
 
 /// Its read stands in the queue behind reads that hang: nobody does it any more, so it is done
 /// where it is waited for.
+/// Requirements: W-10, WB-11.
 #[test]
 fn an_engine_that_stops_takes_no_read_with_it() {
     let disk = SimDisk::new(1);
@@ -247,6 +254,7 @@ fn an_engine_that_stops_takes_no_read_with_it() {
 
 /// A ring turns under a reader that keeps up: what leaves is let go of, without a look at
 /// everything.
+/// Requirements: WB-7.
 #[test]
 fn dropped_segments_are_released() {
     let disk = SimDisk::new(1);

@@ -46,6 +46,7 @@ fn records_up_to_the_watermark_survive() {
     engine.stop();
 }
 
+/// Requirements: L-13.
 #[test]
 fn watermark_can_be_awaited_without_a_commit() {
     let (log, _, engine) = log();
@@ -67,6 +68,7 @@ fn watermark_can_be_awaited_without_a_commit() {
     log.close().unwrap();
 }
 
+/// Requirements: L-8, L-13.
 #[test]
 fn reader_sees_durable_records_only() {
     let (log, disk, _) = log();

@@ -30,6 +30,7 @@ fn claim_left(sample: &Sample, gone: &[u64], headless: &[u64]) -> u64 {
 }
 
 /// Any set of headers is corrupt, and at most one segment is missing.
+/// Requirements: W-25.
 #[test]
 fn repair_without_any_headers_and_one_segment() {
     let mut cases = Cases::default();
@@ -107,6 +108,7 @@ fn readable(disk: &SimDisk) -> (u64, u64) {
     (log.oldest().0, log.durable().0)
 }
 
+/// Requirements: W-25.
 #[test]
 fn a_manifest_made_anew_keeps_the_trim_point() {
     let disk = truncated(8);
@@ -137,6 +139,7 @@ fn repair_without_the_watermark_page_reports_what_may_be_truncated() {
     assert_eq!(repaired.may_be_truncated, None, "nothing was");
 }
 
+/// Requirements: W-25.
 #[test]
 fn nothing_but_a_watermark_page_is_not_a_new_log() {
     let disk = truncated(8);

@@ -44,6 +44,7 @@ fn open(sample: &Sample) -> Log {
     repairs::open(&sample.disk.fork(1), OnCorruption::Fail).unwrap()
 }
 
+/// Requirements: W-25.
 #[test]
 fn blocking_reader_passes_the_gap_and_waits_at_the_tip() {
     let sample = sample::quarantined();
@@ -88,6 +89,7 @@ fn read_only_log_meets_the_gap_once() {
     }
 }
 
+/// Requirements: W-25.
 #[test]
 fn only_a_reader_that_starts_before_or_in_the_gap_meets_it() {
     let sample = sample::quarantined();

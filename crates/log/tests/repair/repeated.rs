@@ -63,6 +63,7 @@ fn repair_of_a_repaired_log() {
     cases.finish(20);
 }
 
+/// Requirements: W-25.
 #[test]
 fn repair_of_the_same_offset_again() {
     // Each repair of a gap leaves a gap in the same place, whose header is corrupted next.
@@ -184,6 +185,7 @@ fn unkept(losses: Vec<Loss>) -> Vec<Loss> {
     losses.into_iter().map(|loss| Loss { bytes: 0..0, ..loss }).collect()
 }
 
+/// Requirements: W-25.
 #[test]
 fn repair_of_the_manifest_and_a_header() {
     let mut cases = Cases::default();
@@ -202,6 +204,7 @@ fn repair_of_the_manifest_and_a_header() {
     cases.finish(20);
 }
 
+/// Requirements: WB-5.
 #[test]
 fn repair_of_an_emptied_segment_and_the_next_header() {
     let mut cases = Cases::default();
@@ -224,6 +227,7 @@ fn repair_of_an_emptied_segment_and_the_next_header() {
     cases.finish(16);
 }
 
+/// Requirements: WB-5.
 #[test]
 fn repair_of_a_header_and_the_end_of_the_file() {
     let mut cases = Cases::default();

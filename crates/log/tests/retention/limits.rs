@@ -38,6 +38,7 @@ fn without_a_retention_everything_is_kept() {
     log.close().unwrap();
 }
 
+/// Requirements: W-1.
 #[test]
 fn by_segments() {
     let (log, disk, engine) = open(|options| options.retention.segments = Some(3));
@@ -75,6 +76,7 @@ fn a_closed_log_keeps_to_its_limits() {
     log.close().unwrap();
 }
 
+/// Requirements: LT-7.
 #[test]
 fn by_bytes() {
     let most = 200 << 10;
@@ -147,6 +149,7 @@ fn the_narrowest_limit_holds() {
 }
 
 /// Nobody calls anything: the threads of the process see to it.
+/// Requirements: W-1a.
 #[test]
 fn ring_recycles_segments_without_calls() {
     let disk = SimDisk::new(1);
@@ -176,6 +179,7 @@ fn dropped_records_never_return() {
 }
 
 /// A segment that left the log is used again: new segments cost no new space.
+/// Requirements: W-1.
 #[test]
 fn segments_are_recycled() {
     let (log, disk, engine) = open(|options| options.retention.segments = Some(3));

@@ -45,6 +45,7 @@ fn the_oldest_record_can_be_read_at_any_time() {
     log.close().unwrap();
 }
 
+/// Requirements: W-16.
 #[test]
 fn every_way_of_reading_dropped_records_returns_trimmed() {
     let (log, _) = turned();
@@ -59,6 +60,7 @@ fn every_way_of_reading_dropped_records_returns_trimmed() {
     log.close().unwrap();
 }
 
+/// Requirements: WB-7.
 #[test]
 fn slow_reader_gets_trimmed_and_continues_from_the_oldest() {
     let disk = SimDisk::new(1);
@@ -80,6 +82,7 @@ fn slow_reader_gets_trimmed_and_continues_from_the_oldest() {
 }
 
 /// Truncation goes as far as to a single record; the rest of its segment is still there.
+/// Requirements: WB-7.
 #[test]
 fn reader_below_a_truncation_gets_trimmed() {
     let (log, ..) = log();

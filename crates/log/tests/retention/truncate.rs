@@ -67,6 +67,7 @@ fn truncation_above_the_durable_end_is_refused() {
     log.close().unwrap();
 }
 
+/// Requirements: LT-7.
 #[test]
 fn a_truncation_that_returned_survives_a_power_cut() {
     for persist in [Persist::Nothing, Persist::Everything, Persist::Random] {
@@ -84,6 +85,7 @@ fn a_truncation_that_returned_survives_a_power_cut() {
     }
 }
 
+/// Requirements: LT-7.
 #[test]
 fn space_comes_back() {
     let (log, disk, engine) = log();

@@ -47,6 +47,7 @@ impl Throttle {
 mod tests {
     use super::*;
 
+    /// Requirements: W-10.
     #[test]
     fn nobody_rests_while_nobody_commits() {
         let mut throttle = Throttle::default();
@@ -62,6 +63,7 @@ mod tests {
         assert_eq!(throttle.not_before, None);
     }
 
+    /// Requirements: W-10.
     #[test]
     fn while_commits_are_made_each_load_leaves_the_disk_for_longer_than_it_took() {
         let load = Duration::from_secs(60);
