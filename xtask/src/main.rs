@@ -2,7 +2,8 @@
 //! `cargo xtask tidy` checks the rules of the project that a compiler does not know; `cargo xtask
 //! mutate` shows that the tests fail when the mutation that they guard against is there.
 //!
-//! Nothing here changes a file of the tree. Scratch goes under `target/`.
+//! Only `cargo xtask requirements` changes a file of the tree: it writes `docs/requirements.md`.
+//! Scratch goes under `target/`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
@@ -54,6 +55,8 @@ enum Command {
     /// Apply the mutations of docs/mutations.toml, one at a time, and demand that the tests catch
     /// them
     Mutate(mutate::Options),
+    /// Write docs/requirements.md from the tests, the mutations and docs/requirements.toml
+    Requirements,
     /// Damage many directories, in release, and hold what the log says against what is known
     Soak(soak::Options),
 }
@@ -71,6 +74,9 @@ fn main() -> ExitCode {
         Command::Deny => verify::run(&[Step::Deny]),
         Command::Book => verify::run(&[Step::Book]),
         Command::Mutate(options) => mutate::run(&options),
+        Command::Requirements => {
+            workspace::root().and_then(|root| tidy::requirements::write(&root))
+        }
         Command::Soak(options) => soak::run(&options),
     };
     match passed {

@@ -17,7 +17,7 @@ mod modules;
 pub mod mutation_list;
 mod names;
 mod phrases;
-mod requirements;
+pub mod requirements;
 mod source;
 mod text;
 pub mod tree;
@@ -88,7 +88,7 @@ mod tests {
             ("crates/kv/src/utils.rs", "fn told() { unsafe { fsync() } } \n"),
             ("crates/kv/src/circle.rs", "use crate::long;\n"),
             ("crates/kv/src/long.rs", &"use crate::circle;\n".repeat(801)),
-            ("docs/requirements.md", "| W-1 | `x.rs::gone` | seen |\n"),
+            ("docs/requirements.toml", "[[note]]\nid='W-1'\nnote='gone'\n"),
             (
                 "docs/mutations.toml",
                 "[[mutation]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest=''\n",

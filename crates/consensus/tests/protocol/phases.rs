@@ -232,7 +232,6 @@ fn a_promise_answers_with_everything_from_the_first_missing_slot_on() {
     }
 }
 
-/// Requirements: F-32, F-36.
 #[test]
 fn wait_for_a_promise_times_out() {
     let s = log(Mode::Durable);
@@ -244,6 +243,7 @@ fn wait_for_a_promise_times_out() {
     assert_eq!(ticket.blocking_wait_timeout(Duration::ZERO).unwrap().ballot(), HIGH);
 }
 
+/// Requirements: F-32, F-36.
 #[test]
 fn batch_returns_a_result_per_slot_and_syncs_once() {
     for mode in MODES {

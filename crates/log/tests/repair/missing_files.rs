@@ -270,6 +270,7 @@ fn a_segment_without_records_is_not_missed() {
 
 /// The manifest is lost, the page says nothing, and the only segment is another log's. The
 /// temporary file of the manifest still names the log.
+/// Requirements: W-25.
 #[test]
 fn repair_without_the_manifest_takes_no_segment_of_another_log() {
     let (log, other) = (sample::lonely(), sample::closed());

@@ -267,6 +267,7 @@ fn unknown_files() -> [Vec<u8>; 5] {
 }
 
 /// A file took the room of the segment before a lost header, whose valid units were then lost.
+/// Requirements: W-25.
 #[test]
 fn files_that_are_no_segments_before_a_lost_header() {
     let mut cases = Cases::default();
@@ -296,6 +297,7 @@ fn files_that_are_no_segments_before_a_lost_header() {
 }
 
 /// As above, and the header or the last unit of the newest segment is corrupt.
+/// Requirements: W-25.
 #[test]
 fn a_file_that_is_no_segment_after_the_newest() {
     let mut cases = Cases::default();
