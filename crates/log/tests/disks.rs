@@ -1,7 +1,5 @@
 //! The same suite on the disk through system calls, through io_uring, and on what takes its place
 //! when io_uring is not allowed.
-//!
-//! Guards W-29 and WB-14.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 

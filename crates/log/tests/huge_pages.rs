@@ -1,7 +1,5 @@
 //! Staging buffers on huge pages: whole pages, taken at opening, and told by the command that helps
 //! when there are too few.
-//!
-//! Guards W-14 (`huge_buf`), W-19 and W-20.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 

@@ -1,6 +1,4 @@
 //! An engine whose threads stay on one processor, and a processor that is not there.
-//!
-//! Guards W-22.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 

@@ -1,8 +1,7 @@
 //! A query on what is in memory is answered while a write hangs in the disk, and nobody spins
 //! meanwhile: neither a log that is idle nor one whose callers all wait.
 //!
-//! Guards WT-9: there queries queued after a slow durable write, and a full queue burnt a
-//! processor.
+//! Guards: queries that queue after a slow durable write; a full queue that burns a processor.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 

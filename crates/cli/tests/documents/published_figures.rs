@@ -3,7 +3,7 @@
 //!
 //! A caller that waits has one call on its way, so that callers = rate x mean latency. The median
 //! of latencies is at most twice their mean, whatever they are, and so rate x median is at most
-//! twice the callers (times the records of a call). Guards LT-9 and LT-10.
+//! twice the callers (times the records of a call).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,7 +1,5 @@
 //! The guide to the consensus log says why it is not an LSM store, and for each reason what shows
 //! it.
-//!
-//! Guards F-34a.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,4 @@
 //! The documents say what is stable and what is not, and what they say is so.
-//!
-//! Guards L-11a.
 
 const README: &str = include_str!("../../../../README.md");
 const GUIDE: &str = include_str!("../../../../docs/src/log.md");

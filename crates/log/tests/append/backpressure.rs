@@ -1,8 +1,7 @@
 //! Staging memory is bounded: appends wait, time out or return `Full`; and staging does not wait
 //! for a commit in progress.
 //!
-//! Guards L-3, L-5, L-6, W-9b (`try_sink`); and the traps LT-6 (a buffer that exceeds its limit)
-//! and LT-8 (staging after an fsync).
+//! Guards: a buffer that exceeds its limit; staging after an fsync.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! Who comes after whom: numbers that the log gives, numbers that a caller brings, and what is
 //! refused.
 //!
-//! Guards W-2, W-3b, W-11, W-30 and WB-8; and the trap WT-4, where a record that says it follows a
-//! higher number than its own is taken.
+//! Guards: a record that says it follows a higher number than its own, and is taken.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::Barrier;

@@ -1,7 +1,7 @@
 //! Sinks: many records in, one wait at the end; and what is left after one failed.
 //!
-//! Guards W-9b, WB-10's dropped sink, and the trap WT-19, where a failed flush leaves a sink that
-//! fails for ever.
+//! Guards: a dropped sink that loses records; a failed flush that leaves a sink that fails for
+//! ever.
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};

@@ -2,8 +2,8 @@
 //! log crashes again.
 //!
 //! Guards: a scan that runs on from the last record of this life into one of an earlier use, which
-//! is whole, bears a checksum and stands at the right place (LT-3, LB-7). Records end on the
-//! borders of blocks and sectors; the first life's last commits persist in every subset.
+//! is whole, bears a checksum and stands at the right place. Records end on the borders of blocks
+//! and sectors; the first life's last commits persist in every subset.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::Persist;

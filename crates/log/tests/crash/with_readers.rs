@@ -1,8 +1,8 @@
 //! Readers at the tip and far behind follow a writer until power fails: what any of them was given
 //! is there afterwards.
 //!
-//! Guards W-4 and WB-13 where many read: a record that is handed out before it is durable. A run is
-//! not repeatable; it says which seed the disk had.
+//! Guards, where many read: a record that is handed out before it is durable. A run is not
+//! repeatable; it says which seed the disk had.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};

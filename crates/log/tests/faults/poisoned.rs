@@ -1,8 +1,7 @@
 //! A failed write or sync: the caller gets the cause, the log takes nothing more, what was durable
 //! stays readable, and reopening is the way back.
 //!
-//! Guards W-28, L-7, LB-4 and of WB-11 the failures of the disk; and the traps WT-10 (errors that
-//! lose their kind) and WT-11 (a failed sync that is only printed).
+//! Guards: errors that lose their kind; a failed sync that is only printed.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::io::ErrorKind;

@@ -1,8 +1,7 @@
 //! Closing: everything accepted is durable, every waiting caller returns, the lock is free, and it
 //! is quick.
 //!
-//! Guards W-16, L-4a, LB-3 and of LB-5 the close among writers; and the traps WT-12 (a close that
-//! waits for ever) and WT-13 (an idle close that takes a second).
+//! Guards: a close that waits for ever; an idle close that takes a second.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The engine stops, or dies: every call, `close` included, comes back and says so.
 //!
-//! Guards WB-11 and the trap WT-12, where close waits for ever for a worker that is dead.
+//! Guards: a close that waits for ever for a worker that is dead.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! One owner: a second opening for writing fails at once and names the directory, in this process
 //! and in another; reading needs no lock; a dead owner leaves none.
-//!
-//! Guards W-8, W-26, of WB-12 the second process, and of WT-15 the lock.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::io::{BufRead, BufReader, Write};

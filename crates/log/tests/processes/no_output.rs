@@ -1,6 +1,6 @@
 //! The library prints nothing: what it has to say goes through the logging facade.
 //!
-//! Guards the second half of the trap WT-13, a library that prints to standard error.
+//! Guards: a library that prints to standard error.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::process::Command;

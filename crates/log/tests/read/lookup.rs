@@ -1,7 +1,5 @@
 //! Finding a record by its number: everywhere, without going through what lies before it; and the
 //! density of the index, which says how much is read for it.
-//!
-//! Guards W-2b and W-18.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::SimDisk;

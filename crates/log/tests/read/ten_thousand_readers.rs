@@ -1,8 +1,8 @@
 //! Ten thousand streams on one log: all wait, all are woken by one commit, and whoever leaves,
 //! leaves nothing behind. And what readers hold stands in nobody's way.
 //!
-//! Guards W-10, WB-9 and `reader_memory`; and the trap WT-14 (a reader that holds what it read
-//! keeps its own append waiting for ever).
+//! Guards `reader_memory`, and against a reader that holds what it read and keeps its own append
+//! waiting for ever.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::Arc;

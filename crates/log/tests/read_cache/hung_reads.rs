@@ -1,7 +1,7 @@
 //! A disk that does not answer: whoever waits for it as a future waits alone, can leave, and is
 //! reported when the log ends.
 //!
-//! Guards W-10, WB-9 and W-16, and the bound on reads at a time.
+//! Guards the bound on reads at a time.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::Arc;

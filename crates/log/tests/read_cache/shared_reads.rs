@@ -1,7 +1,7 @@
 //! What one reader far behind has read from the files, others of the same place are given; and what
 //! is kept for them has a bound.
 //!
-//! Guards `read_cache`, and the trap WT-17 (every reader reads the same bytes again).
+//! Guards `read_cache`, and against readers that each read the same bytes again.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::SimDisk;

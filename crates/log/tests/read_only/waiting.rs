@@ -1,7 +1,5 @@
 //! Waiting for what another process writes: every commit ends the wait, and so do a look that fails
 //! and the end of the reader; a wait that is given up loses nothing.
-//!
-//! Guards W-10 and WB-9 for readers beside the writer.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::Arc;
