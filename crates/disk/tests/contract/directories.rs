@@ -197,7 +197,8 @@ fn special_files_are_refused_without_blocking() {
                 let error = in_time(&dir, name, how);
                 assert_eq!(error.refusal(), Some(Refusal::NotAFile { found }), "{name}: {error}");
                 assert_eq!((error.op(), error.path()), (Op::Open, at(name)));
-                assert!(error.to_string().contains(found), "{error}");
+                let cause = std::error::Error::source(&error).unwrap();
+                assert!(cause.to_string().contains(found), "{cause}");
             }
         }
         let followed = dir.open_dir("link to a directory").unwrap_err();
