@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use esker_disk::Op;
 use esker_log::{Component, Error};
 
 use crate::option_flags;
@@ -76,6 +77,9 @@ impl Failure {
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
             Error::Io(cause) | Error::Poisoned(cause) => {
                 (Status::Failed, io_advice(cause, dir).into())
+            }
+            Error::NoSpace { durable, .. } => {
+                (Status::Failed, format!("; records through {durable} are durable"))
             }
             Error::Trimmed { oldest } => {
                 (Status::Failed, format!("; use --from {oldest} or higher"))
@@ -160,11 +164,12 @@ fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {
     }
     match cause.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; the log needs a directory that this user may write to"
+            "; appending needs a directory that this user may write to, reading one that it may read"
         }
         io::ErrorKind::NotADirectory if cause.path() == dir => {
             "; it is a file, and a log is a directory"
         }
+        _ if matches!(cause.op(), Op::OpenDir | Op::CreateDir) => "",
         _ => "; durable records are safe",
     }
 }

@@ -71,7 +71,7 @@ pub struct RetentionArguments {
     /// Retain at most this many segments
     #[arg(long, alias = "ring-size", value_name = "N")]
     pub retain_segments: Option<u64>,
-    /// Remove segments whose records are older than this: 90, 15m, 12h, 7d
+    /// Remove segments whose records are older than this: 90 (seconds), 15m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     pub retain_age: Option<Duration>,
 }
@@ -144,8 +144,13 @@ pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
             ),
             None => String::new(),
         };
+        // A repair clears the mark of the clean close as well.
+        let repaired = match log.was_repaired() {
+            Ok(true) => "; `esker log verify` lists the records that a repair quarantined",
+            Ok(false) | Err(_) => "",
+        };
         complain(&format!(
-            "note: {} was not closed cleanly; recovered every record through {}{cut}",
+            "note: {} was not closed cleanly; recovered through record {}{cut}{repaired}",
             dir.display(),
             recovery.last
         ));

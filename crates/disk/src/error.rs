@@ -149,7 +149,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "failed to {} {}", self.op, self.path.display())?;
-        if let Some(offset) = self.offset {
+        if let (Some(offset), Op::Read | Op::Write) = (self.offset, self.op) {
             write!(f, " at byte {offset}")?;
         }
         Ok(())

@@ -11,14 +11,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_log::Log;
+use esker_log::{Error, Log};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::framing::{BadFraming, Framer};
 use super::input::{Event, Input};
 use super::summary::Summary;
 use crate::choices::Framing;
-use crate::exit::{Failure, Outcome, complain};
+use crate::exit::{Failure, Outcome, complain, with_causes};
 use crate::log_options::{self, RetentionArguments, WritingArguments};
 
 /// How long input must be absent to count as a pause.
@@ -90,7 +90,11 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let outcome = match (outcome, closed) {
         (Ok(Ended::Input), Ok(())) => Ok(()),
         (Ok(Ended::Signal), Ok(())) => stopped(&input, framer.unfinished()),
-        (Ok(_), Err(error)) | (Err(End::Log(error)), _) => Err(Failure::of_log(&error, dir)),
+        // The last durable record follows below, as of the close.
+        (Ok(_), Err(error)) | (Err(End::Log(error)), _) => match error {
+            Error::NoSpace { .. } => Err(Failure::failed(with_causes(&error))),
+            error => Err(Failure::of_log(&error, dir)),
+        },
         (Err(End::Input(error)), _) => Err(Failure::of_io("read standard input", &error)),
         (Err(End::Framing(BadFraming(what))), _) => Err(Failure::failed(what)),
     };

@@ -15,7 +15,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation on a log failed, and what still works.
 ///
-/// `Display` says what failed, on which file, and the remedy. The cause is only in
+/// `Display` says what failed, on which file where there is one, and the remedy. The cause is only in
 /// [`source`](std::error::Error::source); print the whole chain to see it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -199,8 +199,10 @@ impl fmt::Display for Error {
             }
             Error::Locked { dir, pid } => {
                 write!(f, "{} is open for writing", dir.display())?;
-                if let Some(pid) = pid {
-                    write!(f, " by process {pid}")?;
+                match pid {
+                    Some(pid) if *pid == std::process::id() => f.write_str(" by this process")?,
+                    Some(pid) => write!(f, " by process {pid}")?,
+                    None => {}
                 }
                 f.write_str("; a log has one writer at a time, and readers need no lock")
             }
@@ -213,7 +215,7 @@ impl fmt::Display for Error {
                 file.display()
             ),
             Error::ForeignFile { file } => {
-                write!(f, "{} belongs to another log", file.display())
+                write!(f, "{} belongs to another log; move it elsewhere", file.display())
             }
             Error::WrongComponent { dir, found, expected } => {
                 let dir = dir.display();
@@ -237,6 +239,9 @@ impl fmt::Display for Error {
             Error::BatchTooLarge { size, limit } => {
                 write!(f, "an atomic batch of {size} bytes is over the limit of {limit}")
             }
+            Error::Sequence { seq, prev, .. } if seq <= prev => {
+                write!(f, "record {seq} cannot follow record {prev}; its number must be higher")
+            }
             Error::Sequence { seq, prev, expected } => write!(
                 f,
                 "record {seq} is to follow record {prev}, but the last record is {expected}"
@@ -245,10 +250,9 @@ impl fmt::Display for Error {
                 f,
                 "another record was accepted after {prev} first; the last record is now {last}"
             ),
-            Error::NoSpace { dir, wanted, durable, .. } => write!(
+            Error::NoSpace { dir, wanted, .. } => write!(
                 f,
-                "no space for {wanted} bytes in {}: records through {durable} are durable; make \
-                 room and append again",
+                "no space for {wanted} bytes in {}; make room and append again",
                 dir.display()
             ),
             Error::Full => f.write_str("the staging memory is full"),
@@ -260,7 +264,7 @@ impl fmt::Display for Error {
                 write!(f, "the records above {from} up to {to} were corrupt and are quarantined")
             }
             Error::Corrupted(corruption) => write!(f, "{corruption}"),
-            Error::NotFound { seq } => write!(f, "there is no record {seq}"),
+            Error::NotFound { seq } => write!(f, "there is no durable record {seq}"),
             Error::InvalidPosition { position } => {
                 write!(f, "no record starts at position {position}")
             }

@@ -33,6 +33,19 @@ impl Seq {
     pub const ZERO: Seq = Seq(0);
 }
 
+impl Seq {
+    /// Returns the number after this one; saturates.
+    pub fn next(self) -> Seq {
+        Seq(self.0.saturating_add(1))
+    }
+}
+
+impl From<Seq> for u64 {
+    fn from(seq: Seq) -> Self {
+        seq.0
+    }
+}
+
 impl From<u64> for Seq {
     fn from(seq: u64) -> Self {
         Seq(seq)
