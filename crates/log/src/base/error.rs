@@ -15,8 +15,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why an operation on a log failed, and what still works.
 ///
-/// `Display` says what failed, on which file where there is one, and the remedy. The cause is only in
-/// [`source`](std::error::Error::source); print the whole chain to see it.
+/// `Display` says what failed, on which file where there is one, and the remedy. The cause is only
+/// in [`source`](std::error::Error::source); print the whole chain to see it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
