@@ -36,9 +36,10 @@ fn limit_is_named_and_unregistered_io_works() {
         let buffers = vec![AlignedBuf::new(1 << 20), AlignedBuf::new(1 << 20)];
         let error = Registered::open(dir.path(), "file", Open::create(), buffers).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+        let cause = std::error::Error::source(&error).unwrap().to_string();
         for word in ["RLIMIT_MEMLOCK", "65536 bytes", "2097152 bytes", "/etc/security/limits.conf"]
         {
-            assert!(error.to_string().contains(word), "{word:?} is not in: {error}");
+            assert!(cause.contains(word), "{word:?} is not in: {cause}");
         }
         let small = vec![AlignedBuf::new(4096)];
         Registered::open(dir.path(), "file", Open::create(), small)
