@@ -60,7 +60,7 @@ impl fmt::Display for NoHugePages {
             io::ErrorKind::InvalidInput => write!(f, "huge pages: {why}"),
             _ => write!(
                 f,
-                "{needed} huge pages of {} KiB cannot be had ({why}); reserve them with \
+                "failed to map {needed} huge pages of {} KiB; reserve them with \
                  `sysctl -w vm.nr_hugepages={reserve}`",
                 page_size >> 10
             ),
@@ -70,7 +70,8 @@ impl fmt::Display for NoHugePages {
 
 impl std::error::Error for NoHugePages {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.why)
+        // An invalid size is no error of the system: it is the message itself.
+        (self.kind() != io::ErrorKind::InvalidInput).then_some(&*self.why as _)
     }
 }
 
