@@ -102,6 +102,30 @@ fn truncated(at: u64) -> SimDisk {
     disk
 }
 
+/// Against a manifest that a refused repair wrote: the next repair would not report what may be
+/// truncated.
+#[test]
+fn repair_that_is_refused_writes_no_manifest() {
+    let disk = truncated(8);
+    for name in ["manifest", "manifest.next", "mark"] {
+        let path = in_dir(name);
+        if disk.contents(&path).is_ok() {
+            unlink(&disk, &path);
+        }
+    }
+    // A segment of another log, under the name of a later one.
+    let other = truncated(0).contents(&segment_path(1)).unwrap();
+    put(&disk, &segment_path(2), &other);
+    let before = disk.files(Path::new(DIR)).unwrap();
+    let refused = repair(DIR, options(&disk, &Engine::manual())).unwrap_err();
+    assert!(matches!(&refused, Error::ForeignFile { file } if *file == segment_path(2)));
+    assert_eq!(disk.files(Path::new(DIR)).unwrap(), before);
+    unlink(&disk, &segment_path(2));
+    let repaired = repair(DIR, options(&disk, &Engine::manual())).unwrap();
+    let range = SeqRange { from: Seq(0), to: Seq(12) };
+    assert_eq!(repaired.may_be_truncated, Some(range));
+}
+
 fn readable(disk: &SimDisk) -> (u64, u64) {
     let engine = Engine::manual();
     let log = Log::builder(DIR).options(options(disk, &engine)).open().unwrap();

@@ -9,7 +9,9 @@ use super::examined::Examined;
 use super::locate::{find_footer, known_start};
 use crate::base::error::{Error, Result};
 use crate::base::position::{Seq, SeqRange};
+use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, LogId, Salt, SegmentHeader};
+use crate::recovery::read_segment_header;
 use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
@@ -57,6 +59,19 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
             None => paths::next(paths::MANIFEST),
         };
         return Err(Error::ForeignFile { file: dir.path_of(&foreign) });
+    }
+    // Nothing is written where the repair of the segments would then be refused.
+    for (&number, (file, _)) in &files {
+        let file_name = || dir.path_of(&paths::segment(number));
+        match read_segment_header(&**file, &Manifest::new(log), number) {
+            Ok(Err(HeaderError::Foreign(_))) => {
+                return Err(Error::ForeignFile { file: file_name() });
+            }
+            Ok(Err(HeaderError::Version(version))) => {
+                return Err(Error::UnsupportedVersion { file: file_name(), version });
+            }
+            _ => {}
+        }
     }
     let oldest = files.values().find_map(|(_, header)| *header);
     let (first, before) =
