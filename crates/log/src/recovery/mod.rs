@@ -43,6 +43,7 @@ mod classify;
 mod finalize;
 mod findings;
 mod outcome;
+mod reach;
 pub(crate) mod repair;
 mod rewrite;
 mod scan_dir;

@@ -1,6 +1,7 @@
 //! Scans the directory of a log. Reads only.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use parking_lot::RwLock;
 
 use super::classify::{Break, MISSING, begins_with, is_front_missing};
 use super::findings::{DirScan, DirScanner, Live, ParsedHeader};
+use super::reach;
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::error::{corruption_at, corruption_of};
 use crate::base::options::OpenCheck;
@@ -62,7 +64,7 @@ pub(crate) fn scan_dir(
         blank: Vec::new(),
         spares: Vec::new(),
         temporary: Vec::new(),
-        highest_number: manifest.trim_segment,
+        highest_number: 0,
         durable_bound: manifest.durable_bound(),
         cut: None,
         corruption: None,
@@ -71,8 +73,9 @@ pub(crate) fn scan_dir(
         match paths::classify(&name) {
             Name::Segment(number) if number < manifest.trim_segment => {
                 // Opening removes this file, so it must belong to this log.
-                scanner.refuse_foreign(number)?;
-                scan.dead.push(number);
+                if scanner.may_be_removed(number)? {
+                    scan.dead.push(number);
+                }
             }
             Name::Segment(number) => scanner.open(number)?,
             Name::Spare(number) => scan.spares.push(number),
@@ -80,10 +83,6 @@ pub(crate) fn scan_dir(
             Name::Known | Name::Unknown => continue,
         }
     }
-    scan.highest_number =
-        scanner.headers.keys().last().copied().unwrap_or(0).max(scan.highest_number);
-    scan.highest_number =
-        scan.spares.iter().chain(&scan.dead).copied().fold(scan.highest_number, u64::max);
     let reader = PageReader::of_any_log(dir)?;
     // Retry once, then ignore the page: a crash may have torn a slot for good.
     let page =
@@ -92,6 +91,12 @@ pub(crate) fn scan_dir(
         scan.durable_bound = scan.durable_bound.max(stored.seq);
         scanner.stored = Some(stored.segment);
     }
+    let reached = reach::retain(&mut scanner.headers, &manifest, scanner.stored, |(_, parsed)| {
+        parsed.is_ok()
+    });
+    scan.spares.retain(|number| reach::is_within(reached, *number));
+    let named = scanner.headers.keys().chain(&scan.spares).chain(&scan.dead);
+    scan.highest_number = named.copied().fold(reached, u64::max);
     scanner.follow_chain(&mut scan)?;
     if scan.live.is_empty() {
         refuse_foreign_page(dir, page, manifest.log)?;
@@ -112,16 +117,21 @@ impl DirScanner<'_> {
         self.dir.path_of(&paths::segment(number))
     }
 
-    /// Refuses a segment that another log wrote.
-    fn refuse_foreign(&self, number: u64) -> Result<()> {
-        // A missing or unreadable file cannot be attributed to any log.
+    /// Whether opening may remove the file of a dead segment. Refuses one that another log wrote,
+    /// and passes over what is no regular file.
+    fn may_be_removed(&self, number: u64) -> Result<bool> {
         let name = paths::segment(number);
-        let Ok(file) = self.dir.open(&name, Open::read().direct(self.direct)) else {
-            return Ok(());
+        let file = match self.dir.open(&name, Open::read().direct(self.direct)) {
+            Ok(file) => file,
+            // A missing or unreadable file cannot be attributed to any log.
+            Err(cause) => {
+                let is_file = cause.refusal().is_none() && cause.kind() != ErrorKind::IsADirectory;
+                return Ok(is_file);
+            }
         };
         match read_segment_header(&*file, &self.manifest, number) {
             Ok(Err(HeaderError::Foreign(_))) => Err(Error::ForeignFile { file: self.path(number) }),
-            _ => Ok(()),
+            _ => Ok(true),
         }
     }
 

@@ -12,6 +12,8 @@
 //! quarantine/             what `repair` quarantined
 //! ```
 
+use crate::format::NUMBER_MAX;
+
 pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MARK: &str = "mark";
 pub(crate) const LOCK: &str = "lock";
@@ -87,15 +89,15 @@ pub(crate) fn is_a_log(names: &[String]) -> bool {
     names.iter().any(tells)
 }
 
-/// Parses the number in a name exactly as a log formats it. Numbers of a log in use are far below
-/// 2^63.
+/// Parses the number in a name exactly as a log formats it. No segment has a higher number than a
+/// header can hold.
 fn numbered(name: &str, suffix: &str) -> Option<u64> {
     let number = name.strip_suffix(suffix)?.parse().ok()?;
     let given = match suffix {
         ".seg" => segment(number),
         _ => spare(number),
     };
-    (given == name && (1..1 << 63).contains(&number)).then_some(number)
+    (given == name && (1..NUMBER_MAX).contains(&number)).then_some(number)
 }
 
 #[cfg(test)]

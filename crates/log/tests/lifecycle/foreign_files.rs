@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_disk::sim::SimDisk;
+use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Disk, Open, write_all_at};
 use esker_log::{Error, Log, Options, ReadOnlyLog, repair, verify};
 
@@ -195,4 +195,59 @@ fn the_real_disk_gives_the_same_answers() {
     options.must_exist = true;
     let error = Log::builder(dir.path().join("none")).options(options).open().unwrap_err();
     assert!(matches!(error, Error::NotALog { .. }), "{error:?}");
+}
+
+/// Against a stray name that brings the log to the last number that a header can hold.
+#[test]
+fn a_segment_name_far_above_the_log_is_passed_over() {
+    for number in [(1u64 << 62) - 2, (1 << 62) - 1, 1 << 62, 7_457_464_487_676_789_885] {
+        for (suffix, content) in [("seg", &b""[..]), ("seg", b"mine"), ("spare", b"mine")] {
+            let disk = SimDisk::new(1);
+            let stray = match suffix {
+                "seg" => Path::new(DIR).join(format!("{number:020}.seg")),
+                _ => Path::new(DIR).join(format!("{number}.spare")),
+            };
+            for round in 1..=3 {
+                let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+                append(&log, 3);
+                if round == 1 {
+                    put(&disk, &stray, content);
+                }
+                if round == 2 {
+                    log.close().unwrap();
+                    continue;
+                }
+                disk.power_cut(Persist::Everything);
+                drop(log);
+                disk.power_on();
+                assert!(verify(DIR, &driven(&disk).0).unwrap().corruption.is_empty());
+                assert!(repair(DIR, &driven(&disk).0).unwrap().quarantined.is_empty());
+            }
+            let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+            assert_eq!(all(&log), payloads(1..=9));
+            log.close().unwrap();
+            assert_eq!(disk.contents(&stray).unwrap(), content);
+        }
+    }
+}
+
+#[test]
+fn a_directory_under_the_name_of_a_dead_segment_is_passed_over() {
+    let (log, disk, _) = log();
+    append(&log, 60);
+    log.truncate_before(50).unwrap();
+    disk.power_cut(Persist::Everything);
+    drop(log);
+    disk.power_on();
+    let name = Path::new(DIR).join(format!("{:020}.seg", 1));
+    assert!(!segments(&disk, DIR).contains(&name), "the first segment left the log");
+    disk.create_dir(&name).unwrap();
+    for _ in 0..2 {
+        let before = segments(&disk, DIR).len();
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+        assert_eq!((log.oldest().0, log.durable().0), (50, 60));
+        log.close().unwrap();
+        assert!(segments(&disk, DIR).len() <= before + 1);
+        assert!(verify(DIR, &driven(&disk).0).unwrap().corruption.is_empty());
+    }
 }
