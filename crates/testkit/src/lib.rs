@@ -1,4 +1,10 @@
-//! The corruption generator and the case runner that Esker's own tests share.
+//! What the tests of several crates share. It knows the disk and no component above it.
+//!
+//! # Generators
+//!
+//! [`SplitMix64`] is the source of randomness of every suite.
+//!
+//! # Corrupted directories
 //!
 //! A component's test builds a directory with a seeded program, and keeps a history: what was
 //! acknowledged, with which values. This crate then corrupts a copy ([`Mutation`], planned by
@@ -10,7 +16,6 @@
 //!
 //! A case is one number. Cases of the same [`GROUP`] share a directory, because building one costs
 //! more than corrupting it.
-//! than damaging it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test prints its findings")]
 
 mod changes;
@@ -28,6 +33,6 @@ pub use files::{Files, export, read_files, store};
 pub use mutation::Mutation;
 pub use payloads::{MARKED, Payloads, payloads_in};
 pub use plan::{Source, plan};
-pub use rng::Rng;
+pub use rng::{Rng, SplitMix64, mix};
 pub use run::{Component, GROUP, Runs, run};
 pub use traces::{Kind, Names, Traces};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use esker::consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Slot, SnapshotBounds};
 use esker::disk::sim::{CutPoint, Persist, SimDisk};
 use esker::log::Engine;
+use esker_testkit::SplitMix64;
 
 use crate::message::{Answer, Request, Told};
-use crate::rng::Rng;
 
 /// The most entries in one answer to a fetch.
 const FETCHED: usize = 8;
@@ -95,7 +95,7 @@ impl Acceptor {
     }
 
     /// The power goes at one of the next operations of the disk.
-    pub fn plan_crash(&mut self, rng: &mut Rng) {
+    pub fn plan_crash(&mut self, rng: &mut SplitMix64) {
         let at = self.disk.operations() + rng.below(12);
         let at = if rng.percent(50) { CutPoint::Before(at) } else { CutPoint::During(at) };
         self.disk.cut_power_at(at, Persist::Random);

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use esker::consensus::{Mode, Slot};
+use esker_testkit::SplitMix64;
 
 use crate::acceptor::{Acceptor, Beside, Raise, Reaction};
 use crate::message::{Message, Request};
 use crate::proposer::{Act, Proposer, Quorums};
-use crate::rng::Rng;
 use crate::snapshot::Snapshot;
 
 /// Moments in one run.
@@ -32,7 +32,7 @@ pub struct Outcome {
 }
 
 struct Cluster {
-    rng: Rng,
+    rng: SplitMix64,
     /// The voters, and behind them one that only learns.
     acceptors: Vec<Acceptor>,
     proposers: Vec<Proposer>,
@@ -47,7 +47,7 @@ struct Cluster {
 
 /// Runs one seed.
 pub fn run(mode: Mode, seed: u64) -> Outcome {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64::new(seed);
     let quorums = [
         Quorums { acceptors: 3, first: 2, second: 2 },
         Quorums { acceptors: 3, first: 3, second: 1 },

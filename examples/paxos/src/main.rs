@@ -15,7 +15,6 @@ mod acceptor;
 mod cluster;
 mod message;
 mod proposer;
-mod rng;
 mod snapshot;
 
 use std::process::ExitCode;

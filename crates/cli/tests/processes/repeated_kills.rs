@@ -14,32 +14,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use esker_testkit::SplitMix64;
+
 use crate::esker::{self, command, end, log, workdir};
 
 const ROUNDS: u64 = 50;
 const ROUNDS_URING: u64 = 20;
 const POLICIES: [&str; 4] = ["always", "batch:64", "periodic:2", "os"];
 
-/// splitmix64
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}
-
 /// A line that can be checked: "round count checksum filling".
 fn line(round: u64, count: u64) -> String {
-    let sum = Random(round << 40 | count).next();
+    let sum = SplitMix64::new(round << 40 | count).next();
     let filling = "~".repeat((sum % 300) as usize);
     format!("{round} {count} {sum:016x} {filling}\n")
 }
@@ -55,7 +40,7 @@ fn start_writer(dir: &std::path::Path, policy: &str, disk: &str) -> Child {
 }
 
 /// Feeds lines of a round until the writer is gone; how many were fed, the last perhaps in part.
-fn feed(mut input: impl Write, round: u64, mut random: Random) -> u64 {
+fn feed(mut input: impl Write, round: u64, mut random: SplitMix64) -> u64 {
     let mut count = 0;
     loop {
         let mut chunk = String::new();
@@ -85,7 +70,7 @@ fn rounds(disk: &str, rounds: u64) {
     let seed = std::env::var("ESKER_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = seed.unwrap_or_else(|| u64::from(std::process::id()));
     println!("the pauses follow from ESKER_SEED={seed}; the moments are the machine's");
-    let mut random = Random(seed);
+    let mut random = SplitMix64::new(seed);
     let (_guard, dir) = workdir();
     log("append", &dir, &[], b"").ok();
 
@@ -122,7 +107,7 @@ fn rounds(disk: &str, rounds: u64) {
         let before = seen_bytes.load(Ordering::SeqCst);
         let mut writer = start_writer(&dir, policy, disk);
         let input = writer.stdin.take().unwrap();
-        let pauses = Random(random.next());
+        let pauses = SplitMix64::new(random.next());
         let feeder = std::thread::spawn(move || feed(input, round, pauses));
         if at_work {
             esker::until("the follower moves on", || seen_bytes.load(Ordering::SeqCst) > before);

@@ -10,15 +10,16 @@
 
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
+use esker_testkit::SplitMix64;
 
-use crate::harness::{Rng, Setup, SimEnv, Stop, program};
+use crate::harness::{Setup, SimEnv, Stop, program};
 
 fn seeds(default: u64) -> u64 {
     std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 fn every_boundary(setup: Setup, seed: u64) {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64::new(seed);
     let steps = program(45, &mut rng);
     let mut sim_env = SimEnv::new(setup, seed);
     if let Err(Stop::Broken(what)) = sim_env.live(&steps).map(drop) {
@@ -34,7 +35,7 @@ fn every_boundary(setup: Setup, seed: u64) {
             (CutPoint::Before(operation), way),
             (CutPoint::During(operation), Persist::Random),
         ] {
-            let mut rng = Rng(seed ^ operation << 8);
+            let mut rng = SplitMix64::new(seed ^ operation << 8);
             let mut sim_env = SimEnv::new(setup, seed);
             let mut run = || {
                 sim_env.live_and_die(&steps, at, how)?;

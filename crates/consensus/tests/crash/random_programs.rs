@@ -5,8 +5,9 @@
 
 use esker_consensus::Mode;
 use esker_disk::sim::{CutPoint, Persist};
+use esker_testkit::SplitMix64;
 
-use crate::harness::{Rng, Setup, SimEnv, Stop, program};
+use crate::harness::{Setup, SimEnv, Stop, program};
 
 /// Half of them with a small cache, and half of them without a sync for each commit.
 fn setup(mode: Mode, seed: u64) -> Setup {
@@ -14,7 +15,7 @@ fn setup(mode: Mode, seed: u64) -> Setup {
 }
 
 fn lives(mode: Mode, seed: u64) {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64::new(seed);
     let mut sim_env = SimEnv::new(setup(mode, seed), seed);
     for life in 0..12 {
         let steps = program(60, &mut rng);
@@ -43,7 +44,7 @@ fn random_programs_over_many_crashes() {
 fn one_long_random_program() {
     for seed in 0..10 {
         for mode in [Mode::Durable, Mode::Volatile] {
-            let mut rng = Rng(seed + 77);
+            let mut rng = SplitMix64::new(seed + 77);
             let mut sim_env = SimEnv::new(setup(mode, seed), seed);
             if let Err(Stop::Broken(what)) = sim_env.live(&program(1500, &mut rng)).map(drop) {
                 panic!("{mode:?} seed {seed}: {what}");

@@ -4,14 +4,15 @@
 //! Guards: a batch that is spread over two commits; and a recovery that cuts or copies half of one.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
+use esker_testkit::SplitMix64;
+
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, SECTORS, policies};
 use crate::harness::plan::{How, Plan};
-use crate::harness::rng::Rng;
 use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Step, Then};
 
-fn batches(rng: &mut Rng) -> Vec<Step> {
+fn batches(rng: &mut SplitMix64) -> Vec<Step> {
     let thens = [Then::Wait, Then::Drop, Then::Drop, Then::Keep];
     let mut steps = Vec::new();
     for (records, most) in [(3, 200), (6, 4000), (5, 20_000), (2, 70_000), (4, 9000), (6, 300)] {
@@ -25,14 +26,14 @@ fn batches(rng: &mut Rng) -> Vec<Step> {
 }
 
 fn cut_everywhere(test: &'static str, config: Config, seed: u64) -> usize {
-    let steps = batches(&mut Rng::new(seed));
+    let steps = batches(&mut SplitMix64::new(seed));
     let mut whole = SimEnv::new(config, seed);
     if let Err(stop) = whole.live(&steps) {
         panic!("{config} seed {seed}: {stop:?}");
     }
     let mut lost = 0;
     for operation in 14..whole.disk.operations() + 1 {
-        let how = How::any(&mut Rng::new(operation));
+        let how = How::any(&mut SplitMix64::new(operation));
         for plan in [Plan::before(operation, how), Plan::during(operation, how)] {
             let name = format!("{config} seed {seed} {plan}");
             let Some(_case) = case(test, &name) else { continue };

@@ -5,17 +5,17 @@
 //! the other suites see it only when a cut falls right there.
 
 use esker_disk::Op;
+use esker_testkit::{SplitMix64, mix};
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, segments};
 use crate::harness::history::History;
 use crate::harness::plan::Plan;
-use crate::harness::rng::{Rng, mix};
 use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, workload};
 
 fn watched_lives(config: Config, seed: u64, history: &History) -> Result<(), String> {
-    let mut rng = Rng::new(mix(seed, 9));
+    let mut rng = SplitMix64::new(mix(seed, 9));
     let mut sim_env = SimEnv::new(config, seed);
     for _ in 0..3 {
         // What a cut leaves durable is for the disk to know: the history begins anew.

@@ -8,11 +8,11 @@
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::{CutPoint, Persist};
+use esker_testkit::{SplitMix64, mix};
 
 use crate::harness::case::{case, number_from_env};
 use crate::harness::config::{Config, SEGMENT, bytes, policies, segments};
 use crate::harness::plan::{How, Plan};
-use crate::harness::rng::{Rng, mix};
 use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, Step, workload};
 
@@ -20,7 +20,7 @@ const OTHERS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::To
 
 /// The first life's program, and how many operations it takes when nothing goes wrong.
 fn first_life(config: Config, seed: u64) -> (Vec<Step>, u64) {
-    let mut rng = Rng::new(seed);
+    let mut rng = SplitMix64::new(seed);
     let mut steps = workload(22, Sizes::Moderate, &mut rng);
     steps.push(Step::Reopen);
     steps.extend(workload(4, Sizes::Moderate, &mut rng));
@@ -35,7 +35,7 @@ fn first_life(config: Config, seed: u64) -> (Vec<Step>, u64) {
 fn two_crashes(config: Config, seed: u64, steps: &[Step], plan: Plan) -> Result<(), String> {
     let mut sim_env = SimEnv::new(config, seed);
     sim_env.live_and_die(steps, plan)?;
-    let mut rng = Rng::new(mix(seed, number(plan)));
+    let mut rng = SplitMix64::new(mix(seed, number(plan)));
     let second = workload(8, Sizes::Moderate, &mut rng);
     let next = Plan::within(&sim_env.disk, 40, &mut rng);
     sim_env.live_and_die(&second, next).map_err(|error| format!("after {next}: {error}"))?;

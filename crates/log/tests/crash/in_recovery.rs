@@ -8,11 +8,11 @@
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::Persist;
+use esker_testkit::{SplitMix64, mix};
 
 use crate::harness::case::{case, number_from_env};
 use crate::harness::config::{Config, SECTORS, bytes, policies, segments};
 use crate::harness::plan::{How, Plan};
-use crate::harness::rng::{Rng, mix};
 use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, Step, Then, workload};
 
@@ -25,7 +25,7 @@ const HOWS: [How; 4] = [
 
 /// A run that leaves its log at each of its operations: with segments turning, truncation and,
 /// where the config says so, retention.
-fn program(rng: &mut Rng) -> Vec<Step> {
+fn program(rng: &mut SplitMix64) -> Vec<Step> {
     let mut steps = workload(7, Sizes::Moderate, rng);
     let large = |then| Step::Append { len: 19_000, then };
     steps.extend([large(Then::Drop), large(Then::Drop), Step::Run, large(Then::Wait)]);
@@ -45,7 +45,7 @@ fn operations_of_opening(sim_env: &SimEnv) -> Result<u64, String> {
 
 /// A cut at every operation of the recovery of this world, then, by chance, inside the next
 /// recovery; then a life, a cut, and the last one.
-fn recover_under_cuts(sim_env: &SimEnv, rng: &mut Rng) -> Result<u64, String> {
+fn recover_under_cuts(sim_env: &SimEnv, rng: &mut SplitMix64) -> Result<u64, String> {
     let mut cuts = 0;
     for operation in 0..operations_of_opening(sim_env)? {
         for during in [false, true] {
@@ -84,7 +84,7 @@ fn everywhere(test: &'static str, config: Config, seed: u64, apart: usize) {
 }
 
 fn every_recovery(test: &'static str, config: Config, seed: u64, apart: usize) {
-    let mut rng = Rng::new(seed);
+    let mut rng = SplitMix64::new(seed);
     let steps = program(&mut rng);
     let mut sim_env = SimEnv::new(config, seed);
     if let Err(stop) = sim_env.live(&steps) {
@@ -96,7 +96,7 @@ fn every_recovery(test: &'static str, config: Config, seed: u64, apart: usize) {
         let plan = Plan::during(operation, how);
         let name = format!("{config} seed {seed} {plan}");
         let Some(_case) = case(test, &name) else { continue };
-        let mut rng = Rng::new(mix(seed, operation));
+        let mut rng = SplitMix64::new(mix(seed, operation));
         let mut sim_env = SimEnv::new(config, seed);
         let done = sim_env.live_and_die(&steps, plan);
         if let Err(error) = done.and_then(|()| recover_under_cuts(&sim_env, &mut rng)) {

@@ -11,11 +11,11 @@ use std::time::Duration;
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist};
 use esker_log::{Engine, Error, Log, Policy};
+use esker_testkit::SplitMix64;
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, SECTORS, WAYS, batch};
 use crate::harness::plan::{How, Plan};
-use crate::harness::rng::Rng;
 use crate::harness::sim_env::{Life, SimEnv, Stop};
 use crate::harness::workload::{Step, Then};
 use crate::harness::{BATCH, DIR, PERIOD};
@@ -138,7 +138,7 @@ fn periodic_loses_only_records_younger_than_its_period() {
         let config = Config::new(Policy::Periodic(PERIOD)).way(way);
         let mut oldest = Duration::ZERO;
         for count in 1..40 {
-            let mut rng = Rng::new(count + 100 * n);
+            let mut rng = SplitMix64::new(count + 100 * n);
             let steps: Vec<Step> = (0..count)
                 .flat_map(|_| {
                     let pause = Duration::from_millis(rng.below(4));

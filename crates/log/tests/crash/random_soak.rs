@@ -10,12 +10,12 @@ use std::time::Duration;
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Replay, seed_from_env};
 use esker_log::Error;
+use esker_testkit::{SplitMix64, mix};
 
 use crate::harness::case::number_from_env;
 use crate::harness::config::Config;
 use crate::harness::faults::OPS;
 use crate::harness::plan::Plan;
-use crate::harness::rng::{Rng, mix};
 use crate::harness::sim_env::{SimEnv, Stop};
 use crate::harness::workload::{Sizes, workload};
 
@@ -27,7 +27,7 @@ const SIZES: [Sizes; 4] = [Sizes::Mixed, Sizes::Moderate, Sizes::Moderate, Sizes
 /// One log through some lives, each of which ends in a cut, and a last one. The answer is the
 /// number of cuts.
 fn lives(seed: u64) -> Result<u64, String> {
-    let mut rng = Rng::new(seed);
+    let mut rng = SplitMix64::new(seed);
     let config = Config::any(&mut rng);
     let sizes = rng.pick(&SIZES);
     let mut sim_env = SimEnv::new(config, seed);
@@ -49,7 +49,7 @@ fn lives(seed: u64) -> Result<u64, String> {
 }
 
 /// A log opens with any options.
-fn change_options(sim_env: &mut SimEnv, rng: &mut Rng) {
+fn change_options(sim_env: &mut SimEnv, rng: &mut SplitMix64) {
     if rng.percent(30) {
         let (sector, cache) = (sim_env.config.sector, sim_env.config.cache);
         sim_env.config = Config { sector, cache, ..Config::any(rng) };
@@ -58,7 +58,7 @@ fn change_options(sim_env: &mut SimEnv, rng: &mut Rng) {
 
 /// As `lives`, with a fault in most lives, once or for some time.
 fn lives_with_faults(seed: u64) -> Result<u64, String> {
-    let mut rng = Rng::new(mix(seed, 77));
+    let mut rng = SplitMix64::new(mix(seed, 77));
     let mut sim_env = SimEnv::new(Config::any(&mut rng), seed);
     let sizes = rng.pick(&SIZES);
     let cuts = 2 + rng.below(4);
@@ -96,7 +96,7 @@ fn lives_with_faults(seed: u64) -> Result<u64, String> {
     Ok(cuts)
 }
 
-fn any_fault(rng: &mut Rng) -> (Op, Fault) {
+fn any_fault(rng: &mut SplitMix64) -> (Op, Fault) {
     let op = rng.pick(&OPS);
     let effect = match rng.below(6) {
         0 | 1 => Effect::Io,

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use esker_log::{Engine, Error, Log, Policy};
+use esker_testkit::{SplitMix64, mix};
 
 use crate::harness::DIR;
 use crate::harness::config::{Config, batch, segments};
 use crate::harness::model::Entry;
 use crate::harness::plan::Plan;
-use crate::harness::rng::{Rng, mix};
 use crate::harness::sim_env::SimEnv;
 
 /// Longer than anything here takes: who waits longer was forgotten.
@@ -37,7 +37,7 @@ impl Reported {
 }
 
 /// Appends until the log refuses.
-fn append_some(log: &Log, reported: &Reported, mut rng: Rng, thread: u64) {
+fn append_some(log: &Log, reported: &Reported, mut rng: SplitMix64, thread: u64) {
     for n in 0..40_u64 {
         let len = if rng.percent(10) { 9000 } else { 20 + rng.index(900) };
         let payload: Vec<u8> = (0..len).map(|i| (mix(thread, n) >> (i % 57)) as u8).collect();
@@ -70,7 +70,7 @@ fn append_some(log: &Log, reported: &Reported, mut rng: Rng, thread: u64) {
     }
 }
 
-fn life_of_threads(sim_env: &mut SimEnv, plan: Plan, rng: &mut Rng) -> Result<(), String> {
+fn life_of_threads(sim_env: &mut SimEnv, plan: Plan, rng: &mut SplitMix64) -> Result<(), String> {
     let reported = Reported::default();
     let engine = Engine::new(2).map_err(|error| error.to_string())?;
     plan.arm(&sim_env.disk);
@@ -80,7 +80,7 @@ fn life_of_threads(sim_env: &mut SimEnv, plan: Plan, rng: &mut Rng) -> Result<()
     if let Ok(log) = &opened {
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let (rng, reported) = (Rng::new(rng.next()), &reported);
+                let (rng, reported) = (SplitMix64::new(rng.next()), &reported);
                 scope.spawn(move || append_some(log, reported, rng, thread));
             }
         });
@@ -127,7 +127,7 @@ fn power_cuts_under_concurrent_appenders() {
     ];
     for seed in 0..100 {
         let config = configs[(seed % 5) as usize];
-        let mut rng = Rng::new(seed);
+        let mut rng = SplitMix64::new(seed);
         let mut sim_env = SimEnv::new(config, seed);
         for n in 0..2 {
             let plan = Plan::within(&sim_env.disk, 160, &mut rng);

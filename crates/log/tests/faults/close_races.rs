@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
 use esker_log::{Engine, Error, Log, Policy};
+use esker_testkit::SplitMix64;
 
 use crate::harness::DIR;
 use crate::harness::config::Config;
-use crate::harness::rng::Rng;
 
 /// Longer than anything here takes: who waits longer was forgotten.
 const HANG: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const HANG: Duration = Duration::from_secs(10);
 const READERS: u64 = 12;
 const ROUNDS: u64 = 600;
 
-fn for_each_round(test: impl Fn(&Log, &mut Rng) + Sync) {
+fn for_each_round(test: impl Fn(&Log, &mut SplitMix64) + Sync) {
     std::thread::scope(|scope| {
         for member in 0..READERS {
             let test = &test;
@@ -30,14 +30,14 @@ fn for_each_round(test: impl Fn(&Log, &mut Rng) + Sync) {
     });
 }
 
-fn rounds(member: u64, test: impl Fn(&Log, &mut Rng)) {
+fn rounds(member: u64, test: impl Fn(&Log, &mut SplitMix64)) {
     let engine = match Engine::new(1) {
         Ok(engine) => engine,
         Err(error) => panic!("{error}"),
     };
     let config = Config::new(Policy::Always).way((true, false));
     for round in 0..ROUNDS {
-        let mut rng = Rng::new(member * ROUNDS + round);
+        let mut rng = SplitMix64::new(member * ROUNDS + round);
         let disk = config.disk(round);
         let log =
             match Log::builder(DIR).options(config.options(Arc::new(disk.clone()), &engine)).open()

@@ -8,12 +8,12 @@
 use esker_disk::Op;
 use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault, Persist};
 use esker_log::Policy;
+use esker_testkit::SplitMix64;
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, SECTORS, WAYS, batch};
 use crate::harness::faults::{Ran, run_struck};
 use crate::harness::plan::{How, Plan};
-use crate::harness::rng::Rng;
 use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, workload};
 
@@ -25,7 +25,7 @@ const CACHES: [CacheAfterFailedSync; 2] =
 fn left_behind(config: Config, n: u64) -> Result<Option<SimEnv>, String> {
     let mut sim_env = SimEnv::new(config, n);
     let op = if config.dsync && config.policy != Policy::OsBuffered { Op::Write } else { Op::Sync };
-    let steps = workload(14, Sizes::Moderate, &mut Rng::new(n % 7));
+    let steps = workload(14, Sizes::Moderate, &mut SplitMix64::new(n % 7));
     let ran = run_struck(&mut sim_env, &steps, Fault::on(op, Effect::Io).path(".seg").nth(n))?;
     if sim_env.disk.stats().faults == 0 {
         return Ok(None);
@@ -119,7 +119,7 @@ fn each_run_meets_its_fault() {
     let left = left_behind(Config::new(Policy::Always).way((false, false)), 3);
     assert!(matches!(left, Ok(Some(_))));
     let mut sim_env = SimEnv::new(Config::new(Policy::Always).way((false, false)), 3);
-    let steps = workload(14, Sizes::Moderate, &mut Rng::new(3));
+    let steps = workload(14, Sizes::Moderate, &mut SplitMix64::new(3));
     let fault = Fault::on(Op::Sync, Effect::Io).path(".seg").nth(9);
     assert!(matches!(run_struck(&mut sim_env, &steps, fault), Ok(Ran::Failed { .. })));
 }

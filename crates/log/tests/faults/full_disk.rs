@@ -8,12 +8,12 @@
 
 use esker_disk::sim::Persist;
 use esker_log::{Error, Start};
+use esker_testkit::{SplitMix64, mix};
 
 use crate::harness::case::case;
 use crate::harness::config::{Config, WAYS, policies, segments};
 use crate::harness::faults::{EXITS, Exit, exit_and_recover};
 use crate::harness::plan::{How, Plan};
-use crate::harness::rng::{Rng, mix};
 use crate::harness::sim_env::{Life, SimEnv, Stop};
 use crate::harness::workload::{Step, Then};
 
@@ -222,7 +222,7 @@ fn power_cut_while_the_disk_is_full_loses_nothing_durable() {
                 let name = format!("{policy:?} operation {operation} {how:?}");
                 let cut = sim_env.live_and_die(&steps, plan);
                 assert_eq!(cut, Ok(()), "{name}");
-                let next = Plan::within(&sim_env.disk, 20, &mut Rng::new(seed));
+                let next = Plan::within(&sim_env.disk, 20, &mut SplitMix64::new(seed));
                 assert_eq!(sim_env.live_and_die(&[Step::Read], next), Ok(()), "{name}, {next}");
                 let life = sim_env.live(&[Step::Read]);
                 assert!(life.is_ok(), "{name}, {next}, still full: {life:?}");

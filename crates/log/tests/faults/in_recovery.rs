@@ -7,12 +7,12 @@
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist};
 use esker_log::Error;
+use esker_testkit::{SplitMix64, mix};
 
 use crate::harness::case::case;
 use crate::harness::config::{Config, WAYS, policies};
 use crate::harness::faults::{EXITS, Exit, OPS, Ran, exit_and_recover, is_cause, run_struck};
 use crate::harness::plan::{How, Plan};
-use crate::harness::rng::{Rng, mix};
 use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, workload};
 
@@ -25,7 +25,7 @@ const HOWS: [How; 4] = [
 
 /// A log that lies as a crash left it.
 fn crashed(config: Config, seed: u64) -> Result<SimEnv, String> {
-    let mut rng = Rng::new(seed);
+    let mut rng = SplitMix64::new(seed);
     let steps = workload(16, Sizes::Moderate, &mut rng);
     let mut sim_env = SimEnv::new(config, seed);
     let how = HOWS[(seed % 4) as usize];

@@ -8,10 +8,10 @@
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
 use esker_log::{Error, OpenCheck, Policy};
+use esker_testkit::SplitMix64;
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, WAYS, policies};
-use crate::harness::rng::Rng;
 use crate::harness::sim_env::{Lived, SimEnv, Stop};
 use crate::harness::workload::{Sizes, Step, workload};
 
@@ -19,7 +19,7 @@ use crate::harness::workload::{Sizes, Step, workload};
 fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> Lived<u64> {
     let mut sim_env = SimEnv::new(config, seed);
     sim_env.disk.inject(fault);
-    let mut rng = Rng::new(seed);
+    let mut rng = SplitMix64::new(seed);
     let mut steps = Vec::new();
     for _ in 0..4 {
         steps.extend(workload(5, Sizes::Moderate, &mut rng));

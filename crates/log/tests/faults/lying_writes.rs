@@ -8,11 +8,11 @@
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist};
 use esker_log::{Error, OpenCheck, Policy};
+use esker_testkit::SplitMix64;
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, WAYS, batch};
 use crate::harness::plan::How;
-use crate::harness::rng::Rng;
 use crate::harness::sim_env::{Lived, SimEnv, Stop};
 use crate::harness::workload::{Sizes, Step, Then, workload};
 
@@ -42,7 +42,7 @@ enum Outcome {
 fn live(config: Config, seed: u64, fault: Fault, exit: Exit) -> Lived<Outcome> {
     let mut sim_env = SimEnv::new(config, seed);
     sim_env.disk.inject(fault);
-    let mut steps = workload(14, Sizes::Moderate, &mut Rng::new(seed));
+    let mut steps = workload(14, Sizes::Moderate, &mut SplitMix64::new(seed));
     steps.retain(|step| *step != Step::Reopen);
     let mut life = sim_env.live(&steps)?;
     if sim_env.disk.stats().faults == 0 {

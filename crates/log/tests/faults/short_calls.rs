@@ -6,11 +6,11 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
+use esker_testkit::{SplitMix64, mix};
 
 use crate::harness::case::case;
 use crate::harness::config::Config;
 use crate::harness::plan::Plan;
-use crate::harness::rng::{Rng, mix};
 use crate::harness::sim_env::SimEnv;
 use crate::harness::workload::{Sizes, workload};
 
@@ -30,7 +30,7 @@ fn short_calls_are_finished() {
     for config in Config::every() {
         let mut sim_env = SimEnv::new(config, 1);
         make_short(&sim_env);
-        let steps = workload(30, Sizes::Moderate, &mut Rng::new(5));
+        let steps = workload(30, Sizes::Moderate, &mut SplitMix64::new(5));
         match sim_env.live_and_close(&steps) {
             Ok(()) => assert!(sim_env.disk.stats().faults > 20),
             Err(error) => panic!("{config}: {error}"),
@@ -42,7 +42,7 @@ fn short_calls_are_finished() {
 fn a_cut_between_the_parts_of_a_write_is_a_cut() {
     for config in Config::every() {
         for seed in 0..12 {
-            let mut rng = Rng::new(mix(seed, 3));
+            let mut rng = SplitMix64::new(mix(seed, 3));
             let mut sim_env = SimEnv::new(config, seed);
             make_short(&sim_env);
             for n in 0..2 {

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use esker_consensus::{
     Ballot, Error, IterateOptions, Promised, Result, Slot, SnapshotBounds, Ticket,
 };
+use esker_testkit::SplitMix64;
 
-use super::{Answer, Done, End, Event, Life, Rng, What, value};
+use super::{Answer, Done, End, Event, Life, What, value};
 
 /// Slots above the frontier that are accepted out of order.
 const AHEAD: u64 = 24;
@@ -14,14 +15,14 @@ const AHEAD: u64 = 24;
 /// One thread: its events, and its source of chance.
 pub struct Actor<'a> {
     life: &'a Life<'a>,
-    rng: Rng,
+    rng: SplitMix64,
     node: u64,
     events: Vec<Event>,
 }
 
 impl<'a> Actor<'a> {
     pub fn new(life: &'a Life<'a>, seed: u64, node: u64) -> Self {
-        let rng = Rng(seed ^ node << 40);
+        let rng = SplitMix64::new(seed ^ node << 40);
         Self { life, rng, node, events: Vec::new() }
     }
 

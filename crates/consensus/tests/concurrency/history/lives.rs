@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use esker_consensus::{Ballot, ConsensusLog, Error, Mode, Options, Slot};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_testkit::SplitMix64;
 
 use super::actors::Actor;
-use super::{Counts, Done, End, Event, Life, Rng, What, answers, ensure, reads, value};
+use super::{Counts, Done, End, Event, Life, What, answers, ensure, reads, value};
 
 const LIVES: u64 = 3;
 const WRITERS: u64 = 3;
@@ -37,7 +38,7 @@ struct Facts {
 
 /// Runs one seed.
 pub fn run(seed: u64, steps: u64) -> Result<Counts, String> {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64::new(seed);
     let disk = SimDisk::new(seed);
     let mode = if seed % 4 == 3 { Mode::Volatile } else { Mode::Durable };
     let cache = if rng.percent(50) { 4 << 10 } else { 1 << 20 };
@@ -71,7 +72,12 @@ pub fn run(seed: u64, steps: u64) -> Result<Counts, String> {
 }
 
 /// Opens the log; half of the time a second crash comes during recovery.
-fn open(disk: &SimDisk, mode: Mode, cache: u64, rng: &mut Rng) -> Result<ConsensusLog, String> {
+fn open(
+    disk: &SimDisk,
+    mode: Mode,
+    cache: u64,
+    rng: &mut SplitMix64,
+) -> Result<ConsensusLog, String> {
     disk.power_on();
     let mut cuts = rng.below(3);
     loop {

@@ -169,24 +169,6 @@ impl<'a> Life<'a> {
     }
 }
 
-/// SplitMix64.
-#[derive(Debug, Clone)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
-
-    pub fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
-
 /// The value of a slot under a ballot. Some are large, so that segments fill and are freed.
 pub fn value(slot: u64, ballot: Ballot) -> Vec<u8> {
     let seed = slot << 24 ^ ballot.number << 8 ^ ballot.node;

@@ -22,9 +22,10 @@ use std::sync::Arc;
 use esker_consensus::{ConsensusLog, Error, Mode, Options};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::Engine;
+use esker_testkit::SplitMix64;
 
 use model::Model;
-pub use program::{Bid, Rng, SLOTS, Step, program};
+pub use program::{Bid, SLOTS, Step, program};
 
 pub const DIR: &str = "/consensus";
 
@@ -98,7 +99,7 @@ impl SimEnv {
 
     fn value(&mut self, len: usize) -> Vec<u8> {
         self.nonce += 1;
-        let mut rng = Rng(self.nonce);
+        let mut rng = SplitMix64::new(self.nonce);
         let mut value = self.nonce.to_le_bytes().to_vec();
         value.extend((0..len).map(|_| rng.next() as u8));
         value

@@ -1,24 +1,7 @@
 //! Programs: what is done to a log, one step after the other.
 
 use esker_consensus::Ballot;
-
-/// SplitMix64, the suite's one source of chance.
-#[derive(Debug, Clone)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
+use esker_testkit::SplitMix64;
 
 /// A ballot, told from the one that is promised when its step comes: so that most of a long program
 /// is neither stale nor a takeover.
@@ -101,11 +84,11 @@ pub enum Step {
 pub const SLOTS: u64 = 24;
 
 /// A random program.
-pub fn program(len: usize, rng: &mut Rng) -> Vec<Step> {
+pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
     (0..len).map(|_| step(rng)).collect()
 }
 
-fn step(rng: &mut Rng) -> Step {
+fn step(rng: &mut SplitMix64) -> Step {
     let slot = rng.below(SLOTS);
     // Rising now and then, and stale now and then.
     let rise = [-1, 0, 0, 0, 0, 0, 0, 1][rng.below(8) as usize];

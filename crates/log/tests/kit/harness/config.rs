@@ -7,8 +7,8 @@ use std::sync::Arc;
 use esker_disk::Disk;
 use esker_disk::sim::{CacheAfterFailedSync, Sector, SimDisk, SimOptions};
 use esker_log::{Direct, Engine, OpenCheck, Options, Policy, Retention};
+use esker_testkit::SplitMix64;
 
-use super::rng::Rng;
 use super::{BATCH, PERIOD};
 
 /// A log's options and its disk's, small enough that segments turn often.
@@ -98,7 +98,7 @@ impl Config {
     }
 
     /// Any of all.
-    pub fn any(rng: &mut Rng) -> Self {
+    pub fn any(rng: &mut SplitMix64) -> Self {
         let caches = [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];
         let kept = [
             Retention::NONE,

@@ -3,11 +3,11 @@
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist};
 use esker_log::{Error, Start};
+use esker_testkit::SplitMix64;
 
 use super::config::Config;
 use super::history::History;
 use super::plan::{How, Plan};
-use super::rng::Rng;
 use super::sim_env::{Life, SimEnv, Stop};
 use super::workload::{Sizes, Step, workload};
 
@@ -159,7 +159,7 @@ pub fn exit_and_recover(
     if !life.lost.is_empty() {
         return Err(format!("{} records were recovered, and lost again", life.lost.len()));
     }
-    let steps = workload(4, Sizes::Small, &mut Rng::new(7));
+    let steps = workload(4, Sizes::Small, &mut SplitMix64::new(7));
     sim_env.go(&mut life, &steps).map_err(reported)?;
     sim_env.die(life, How::Cut(Persist::Random))?;
     sim_env.live_and_close(&[])
@@ -167,7 +167,7 @@ pub fn exit_and_recover(
 
 /// The fault that strikes the `n`th of these calls, and the program it strikes.
 pub fn steps_under_faults(config: &Config) -> Vec<Step> {
-    let mut rng = Rng::new(config.buffers.into());
+    let mut rng = SplitMix64::new(config.buffers.into());
     let mut steps = workload(12, Sizes::Moderate, &mut rng);
     steps.push(Step::Reopen);
     steps.extend(workload(8, Sizes::Moderate, &mut rng));

@@ -16,7 +16,6 @@ pub mod faults;
 pub mod history;
 pub mod model;
 pub mod plan;
-pub mod rng;
 pub mod sim_env;
 pub mod workload;
 

@@ -3,8 +3,7 @@
 use std::fmt;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-
-use super::rng::Rng;
+use esker_testkit::SplitMix64;
 
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub const PERSISTS: [Persist; 4] =
     [Persist::Random, Persist::Torn, Persist::Nothing, Persist::Everything];
 
 impl How {
-    pub fn any(rng: &mut Rng) -> Self {
+    pub fn any(rng: &mut SplitMix64) -> Self {
         match rng.below(8) {
             0 => How::Kill,
             1 => How::Cut(Persist::Nothing),
@@ -55,7 +54,7 @@ impl Plan {
     }
 
     /// One of the next `span` operations of the disk, or now and then of its reads.
-    pub fn within(disk: &SimDisk, span: u64, rng: &mut Rng) -> Self {
+    pub fn within(disk: &SimDisk, span: u64, rng: &mut SplitMix64) -> Self {
         let at = rng.below(span);
         let at = match rng.below(20) {
             0 => CutPoint::BeforeRead(disk.reads() + at),

@@ -7,13 +7,13 @@ use std::time::Duration;
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
+use esker_testkit::{SplitMix64, mix};
 
 use super::case::trace;
 use super::config::Config;
 use super::history::History;
 use super::model::{Entry, Model, Seen};
 use super::plan::{How, Plan};
-use super::rng::{Rng, mix};
 use super::workload::{Step, Then};
 use super::{BATCH, DIR, PERIOD};
 
@@ -91,7 +91,7 @@ impl SimEnv {
 
     fn payload(&mut self, len: usize) -> Vec<u8> {
         self.nonce += 1;
-        let mut rng = Rng::new(mix(self.nonce, len as u64));
+        let mut rng = SplitMix64::new(mix(self.nonce, len as u64));
         let mut payload = vec![0; len];
         for chunk in payload.chunks_mut(8) {
             chunk.copy_from_slice(&rng.next().to_le_bytes()[..chunk.len()]);

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use esker_testkit::SplitMix64;
+
 use super::config::{BUFFER, SEGMENT};
-use super::rng::Rng;
 
 /// What becomes of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,8 +72,8 @@ pub enum Sizes {
 const BORDERS: [usize; 6] = [4096 - 88, 512 - 88, 1024 - 88, 8192 - 88, 4096 - 88 - 512, 0];
 
 impl Sizes {
-    pub fn draw(self, rng: &mut Rng) -> usize {
-        let small = |rng: &mut Rng| rng.index(300);
+    pub fn draw(self, rng: &mut SplitMix64) -> usize {
+        let small = |rng: &mut SplitMix64| rng.index(300);
         match (self, rng.below(100)) {
             (Sizes::Small, _) | (_, 0..50) => small(rng),
             (_, 50..65) => rng.index(5000),
@@ -84,11 +85,11 @@ impl Sizes {
 }
 
 /// A number of steps. Most write; all kinds come.
-pub fn workload(steps: usize, sizes: Sizes, rng: &mut Rng) -> Vec<Step> {
+pub fn workload(steps: usize, sizes: Sizes, rng: &mut SplitMix64) -> Vec<Step> {
     (0..steps).map(|_| step(sizes, rng)).collect()
 }
 
-fn step(sizes: Sizes, rng: &mut Rng) -> Step {
+fn step(sizes: Sizes, rng: &mut SplitMix64) -> Step {
     let then = match rng.below(10) {
         0..5 => Then::Wait,
         5..9 => Then::Drop,
