@@ -1,8 +1,9 @@
 //! What the tests of several crates share. It knows the disk and no component above it.
 //!
-//! # Generators
+//! # Generators and disks
 //!
-//! [`SplitMix64`] is the source of randomness of every suite.
+//! [`SplitMix64`] is the source of randomness of every suite. [`HookedDisk`] forwards to another
+//! disk and lets the test see, refuse or delay each call.
 //!
 //! # Corrupted directories
 //!
@@ -20,6 +21,7 @@
 
 mod changes;
 mod files;
+mod hooked_disk;
 mod mutation;
 mod panics;
 mod payloads;
@@ -30,6 +32,7 @@ mod traces;
 
 pub use changes::{BLOCK, Changes};
 pub use files::{Files, export, read_files, store};
+pub use hooked_disk::{Call, Hook, HookedDisk};
 pub use mutation::Mutation;
 pub use payloads::{MARKED, Payloads, payloads_in};
 pub use plan::{Source, plan};

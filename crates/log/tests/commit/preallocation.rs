@@ -1,14 +1,14 @@
 //! The preallocator is a convenience: when it fails, or hangs, or dies, nothing else does.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_disk::{Dir, Disk, Facts, File, Lock, Op, Open, Result};
 use esker_log::{Engine, Log, Policy, PriorShutdown, Start};
+use esker_testkit::{Call, HookedDisk};
 use parking_lot::Mutex;
 
 use crate::fixture::{
@@ -102,57 +102,14 @@ fn waker_may_drop_the_last_handle() {
 }
 
 /// A disk that panics when a segment is made. The first comes under another name.
-#[derive(Debug)]
-struct Trap(SimDisk);
-
-impl Disk for Trap {
-    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(Arc::new(TrapDir(self.0.open_dir(path)?)))
-    }
-    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(Arc::new(TrapDir(self.0.create_dir(path)?)))
-    }
-}
-
-#[derive(Debug)]
-struct TrapDir(Arc<dyn Dir>);
-
-impl Dir for TrapDir {
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
-        let made = how.create && Path::new(name).extension().is_some_and(|name| name == "seg");
-        assert!(!made, "the trap snapped");
-        self.0.open(name, how)
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.0.rename(from, to)
-    }
-    fn exchange(&self, a: &str, b: &str) -> Result<()> {
-        self.0.exchange(a, b)
-    }
-    fn unlink(&self, name: &str) -> Result<()> {
-        self.0.unlink(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.0.sync()
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.0.list()
-    }
-    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Arc::new(Self(self.0.open_dir(name)?)))
-    }
-    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Arc::new(Self(self.0.create_dir(name)?)))
-    }
-    fn lock(&self) -> Result<Box<dyn Lock>> {
-        self.0.lock()
-    }
-    fn facts(&self) -> Result<Facts> {
-        self.0.facts()
-    }
+fn trap(disk: &SimDisk) -> HookedDisk {
+    let hook = |call: &Call<'_>| {
+        let segment = call.path.extension().is_some_and(|name| name == "seg");
+        let made = call.op == Op::Open && call.how.is_some_and(|how| how.create);
+        assert!(!(segment && made), "the trap snapped");
+        Ok(())
+    };
+    HookedDisk::new(Arc::new(disk.clone()), hook)
 }
 
 /// Panics in the thread of the slow work: whoever waits for that work is not left waiting.
@@ -160,7 +117,7 @@ impl Dir for TrapDir {
 fn panic_in_the_preallocator_hangs_nothing() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
-    options.disk = Arc::new(Trap(disk.clone()));
+    options.disk = Arc::new(trap(&disk));
     options.engine = Some(Engine::new(1).unwrap());
     let log = Log::builder(DIR).options(options).open().unwrap();
     let durable = in_time("close", move || {

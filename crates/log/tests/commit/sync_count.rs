@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use esker_disk::sim::SimDisk;
-use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result, StdDisk};
+use esker_disk::{Op, StdDisk};
 use esker_log::{Log, Options, Policy};
+use esker_testkit::HookedDisk;
 
 use crate::fixture::{DIR, append, driven};
 
@@ -28,114 +29,27 @@ enum Call {
 
 type Calls = Arc<Mutex<Vec<(Call, PathBuf)>>>;
 
-/// A disk that counts: the implementation of the three traits that a user might write.
-#[derive(Debug)]
-struct Counting {
-    disk: StdDisk,
-    calls: Calls,
-}
-
-#[derive(Debug)]
-struct CountingDir {
-    dir: Arc<dyn Dir>,
-    calls: Calls,
-}
-
-#[derive(Debug)]
-struct CountingFile {
-    file: Arc<dyn File>,
-    dsync: bool,
-    calls: Calls,
-}
-
-impl Disk for Counting {
-    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(CountingDir::of(self.disk.open_dir(path)?, &self.calls))
-    }
-    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(CountingDir::of(self.disk.create_dir(path)?, &self.calls))
-    }
-}
-
-impl CountingDir {
-    fn of(dir: Arc<dyn Dir>, calls: &Calls) -> Arc<dyn Dir> {
-        Arc::new(Self { dir, calls: Arc::clone(calls) })
-    }
-    fn count(&self, call: Call, path: &Path) {
-        self.calls.lock().unwrap().push((call, path.into()));
-    }
-}
-
-impl Dir for CountingDir {
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
-        let file = self.dir.open(name, how)?;
-        let calls = Arc::clone(&self.calls);
-        Ok(Arc::new(CountingFile { file, dsync: how.dsync, calls }))
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.count(Call::Rename, &self.path_of(to));
-        self.dir.rename(from, to)
-    }
-    fn exchange(&self, a: &str, b: &str) -> Result<()> {
-        self.count(Call::Rename, &self.path_of(a));
-        self.count(Call::Rename, &self.path_of(b));
-        self.dir.exchange(a, b)
-    }
-    fn unlink(&self, name: &str) -> Result<()> {
-        self.dir.unlink(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.count(Call::SyncDir, self.path());
-        self.dir.sync()
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.dir.list()
-    }
-    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Self::of(self.dir.open_dir(name)?, &self.calls))
-    }
-    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Self::of(self.dir.create_dir(name)?, &self.calls))
-    }
-    fn lock(&self) -> Result<Box<dyn Lock>> {
-        self.dir.lock()
-    }
-    fn facts(&self) -> Result<Facts> {
-        self.dir.facts()
-    }
-}
-
-impl File for CountingFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.file.read_at(buf, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
-        let call = (Call::Write(self.dsync), self.file.path().into());
-        self.calls.lock().unwrap().push(call);
-        self.file.write_at(buf, offset)
-    }
-    fn sync_data(&self) -> Result<()> {
-        self.calls.lock().unwrap().push((Call::Sync, self.file.path().into()));
-        self.file.sync_data()
-    }
-    fn len(&self) -> Result<u64> {
-        self.file.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.file.set_len(len)
-    }
-    fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.file.preallocate(offset, len)
-    }
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-    fn is_direct(&self) -> bool {
-        self.file.is_direct()
-    }
+/// A real disk that writes its calls down.
+fn counting() -> (HookedDisk, Calls) {
+    let calls = Calls::default();
+    let list = Arc::clone(&calls);
+    let count = move |call: &esker_testkit::Call<'_>| {
+        let kind = match call.op {
+            Op::Write => Call::Write(call.how.is_some_and(|how| how.dsync)),
+            Op::Sync => Call::Sync,
+            Op::SyncDir => Call::SyncDir,
+            Op::Rename | Op::Exchange => Call::Rename,
+            _ => return Ok(()),
+        };
+        let mut list = list.lock().unwrap();
+        if call.op != Op::Rename {
+            list.push((kind.clone(), call.path.into()));
+        }
+        // The names that are new.
+        list.extend(call.other.map(|path| (kind, path.into())));
+        Ok(())
+    };
+    (HookedDisk::new(Arc::new(StdDisk::new()), count), calls)
 }
 
 fn is_segment(path: &Path) -> bool {
@@ -145,8 +59,7 @@ fn is_segment(path: &Path) -> bool {
 /// Writes to segments that nothing has made durable, after each of 200 lonely appends.
 fn never_left_undurable(policy: Policy, dsync: bool) {
     let dir = tempfile::tempdir().unwrap();
-    let calls = Calls::default();
-    let disk = Counting { disk: StdDisk::new(), calls: Arc::clone(&calls) };
+    let (disk, calls) = counting();
     let mut options = Options::on(Arc::new(disk));
     options.policy = policy;
     options.dsync = dsync;
@@ -236,8 +149,7 @@ fn is_page(path: &Path) -> bool {
 /// What was asked of the segments and of the watermark page by an append that is waited for.
 fn calls_of_an_append(policy: Policy, dsync: bool) -> Vec<(Call, PathBuf)> {
     let dir = tempfile::tempdir().unwrap();
-    let calls = Calls::default();
-    let disk = Counting { disk: StdDisk::new(), calls: Arc::clone(&calls) };
+    let (disk, calls) = counting();
     let mut options = Options::on(Arc::new(disk));
     options.policy = policy;
     options.dsync = dsync;
@@ -286,8 +198,7 @@ fn no_other_policy_syncs_the_watermark_page() {
 #[test]
 fn a_segments_name_is_durable_before_it_is_used() {
     let dir = tempfile::tempdir().unwrap();
-    let calls = Calls::default();
-    let disk = Counting { disk: StdDisk::new(), calls: Arc::clone(&calls) };
+    let (disk, calls) = counting();
     let mut options = Options::on(Arc::new(disk));
     options.engine = Some(esker_log::Engine::manual());
     options.segment_size = 64 << 10;

@@ -3,13 +3,13 @@
 //! Guards: a close that waits for ever for a worker that is dead.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use esker_disk::Op;
 use esker_disk::sim::SimDisk;
-use esker_disk::{Dir, Disk, Facts, File, Lock, Open, Result};
 use esker_log::{Engine, Error, Log, Options, Seq, Start};
+use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{
     DIR, LONG, all, append, block_on, driven, in_time, log, payload, payloads, poll_once, small,
@@ -65,110 +65,18 @@ fn engine_stop_ends_the_wait_of_a_ticket() {
     in_time("close", move || stopped(log.close()));
 }
 
-/// A disk that makes whoever writes to a segment panic, while it is told to.
-#[derive(Debug)]
-struct Bomb {
-    disk: SimDisk,
-    lit: Arc<AtomicBool>,
-}
-
-#[derive(Debug)]
-struct BombDir {
-    dir: Arc<dyn Dir>,
-    lit: Arc<AtomicBool>,
-}
-
-#[derive(Debug)]
-struct BombFile {
-    file: Arc<dyn File>,
-    lit: Arc<AtomicBool>,
-}
-
-impl Disk for Bomb {
-    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(BombDir::of(self.disk.open_dir(path)?, &self.lit))
-    }
-    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(BombDir::of(self.disk.create_dir(path)?, &self.lit))
-    }
-}
-
-impl BombDir {
-    fn of(dir: Arc<dyn Dir>, lit: &Arc<AtomicBool>) -> Arc<dyn Dir> {
-        Arc::new(Self { dir, lit: Arc::clone(lit) })
-    }
-}
-
-impl Dir for BombDir {
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
-        let file = self.dir.open(name, how)?;
-        Ok(Arc::new(BombFile { file, lit: Arc::clone(&self.lit) }))
-    }
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.dir.rename(from, to)
-    }
-    fn exchange(&self, a: &str, b: &str) -> Result<()> {
-        self.dir.exchange(a, b)
-    }
-    fn unlink(&self, name: &str) -> Result<()> {
-        self.dir.unlink(name)
-    }
-    fn sync(&self) -> Result<()> {
-        self.dir.sync()
-    }
-    fn list(&self) -> Result<Vec<String>> {
-        self.dir.list()
-    }
-    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Self::of(self.dir.open_dir(name)?, &self.lit))
-    }
-    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Self::of(self.dir.create_dir(name)?, &self.lit))
-    }
-    fn lock(&self) -> Result<Box<dyn Lock>> {
-        self.dir.lock()
-    }
-    fn facts(&self) -> Result<Facts> {
-        self.dir.facts()
-    }
-}
-
-impl File for BombFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.file.read_at(buf, offset)
-    }
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
-        let segment = self.file.path().extension().is_some_and(|name| name == "seg");
-        assert!(!(segment && self.lit.load(Ordering::SeqCst)), "the bomb went off");
-        self.file.write_at(buf, offset)
-    }
-    fn sync_data(&self) -> Result<()> {
-        self.file.sync_data()
-    }
-    fn len(&self) -> Result<u64> {
-        self.file.len()
-    }
-    fn set_len(&self, len: u64) -> Result<()> {
-        self.file.set_len(len)
-    }
-    fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.file.preallocate(offset, len)
-    }
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-    fn is_direct(&self) -> bool {
-        self.file.is_direct()
-    }
-}
-
+/// Options with a disk that panics on a write to a segment, while it is told to.
 fn bomb(disk: &SimDisk) -> (Options, Arc<AtomicBool>) {
     let lit = Arc::new(AtomicBool::new(false));
+    let fuse = Arc::clone(&lit);
+    let hook = move |call: &Call<'_>| {
+        let segment = call.path.extension().is_some_and(|name| name == "seg");
+        let goes_off = call.op == Op::Write && segment && fuse.load(Ordering::SeqCst);
+        assert!(!goes_off, "the bomb went off");
+        Ok(())
+    };
     let mut options = small(disk);
-    options.disk = Arc::new(Bomb { disk: disk.clone(), lit: Arc::clone(&lit) });
+    options.disk = Arc::new(HookedDisk::new(Arc::new(disk.clone()), hook));
     (options, lit)
 }
 

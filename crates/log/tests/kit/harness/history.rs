@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use esker_disk::{BLOCK, Dir, Disk, Facts, File, Lock, Op, Open, Result};
+use esker_disk::{BLOCK, Disk, Error, Op};
+use esker_testkit::{Call, Hook, HookedDisk};
 
 /// One call that changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +31,8 @@ struct Memory {
 type Blocks = BTreeMap<u64, (Vec<u8>, bool)>;
 
 impl History {
-    pub fn watch(&self, disk: Arc<dyn Disk>) -> WatchedDisk {
-        WatchedDisk { disk, history: self.clone() }
+    pub fn watch(&self, disk: Arc<dyn Disk>) -> HookedDisk {
+        HookedDisk::new(disk, self.clone())
     }
 
     /// The same history, who knows nothing of the bytes on the disk.
@@ -52,11 +53,6 @@ impl History {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tell<T>(&self, op: Op, path: &Path, outcome: &Result<T>) {
-        let event = Event { op, path: path.into(), ok: outcome.is_ok() };
-        self.memory().events.push(event);
     }
 }
 
@@ -93,157 +89,39 @@ impl Memory {
     }
 }
 
-/// A disk under the eyes of a [`Witness`].
-#[derive(Debug)]
-pub struct WatchedDisk {
-    disk: Arc<dyn Disk>,
-    history: History,
-}
-
-#[derive(Debug)]
-struct WatchedDir {
-    dir: Arc<dyn Dir>,
-    history: History,
-}
-
-#[derive(Debug)]
-struct WatchedFile {
-    file: Arc<dyn File>,
-    history: History,
-    dsync: bool,
-}
-
-impl Disk for WatchedDisk {
-    fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(WatchedDir::of(self.disk.open_dir(path)?, &self.history))
-    }
-
-    fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(WatchedDir::of(self.disk.create_dir(path)?, &self.history))
-    }
-}
-
-impl WatchedDir {
-    fn of(dir: Arc<dyn Dir>, history: &History) -> Arc<dyn Dir> {
-        Arc::new(Self { dir, history: history.clone() })
-    }
-
-    /// Files under another name are other segments, or none.
-    fn forget(&self, names: [&str; 2]) {
-        let mut memory = self.history.memory();
-        for name in names {
-            memory.files.remove(&self.path_of(name));
+impl Hook for History {
+    fn after(&self, call: &Call<'_>, outcome: std::result::Result<usize, &Error>) {
+        let mut memory = self.memory();
+        match call.op {
+            Op::Rename | Op::Exchange => {
+                // Files under another name are other segments, or none.
+                if outcome.is_ok() {
+                    memory.files.remove(call.path);
+                    call.other.and_then(|path| memory.files.remove(path));
+                }
+            }
+            Op::Unlink => drop(memory.files.remove(call.path)),
+            Op::Write => {
+                if let Ok(put) = outcome {
+                    let dsync = call.how.is_some_and(|how| how.dsync);
+                    memory.wrote(call.path, &call.bytes[..put], call.offset, dsync);
+                }
+            }
+            Op::Sync => {
+                if outcome.is_ok() {
+                    memory.synced(call.path);
+                }
+            }
+            Op::Size => {
+                if let Some(len) = call.new_len {
+                    memory.cut(call.path, len);
+                }
+            }
+            Op::SyncDir => {}
+            // Nothing that is there changes.
+            _ => return,
         }
-    }
-}
-
-impl Dir for WatchedDir {
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    fn open(&self, name: &str, how: Open) -> Result<Arc<dyn File>> {
-        let file = self.dir.open(name, how)?;
-        Ok(Arc::new(WatchedFile { file, history: self.history.clone(), dsync: how.dsync }))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let outcome = self.dir.rename(from, to);
-        self.history.tell(Op::Rename, &self.path_of(from), &outcome);
-        if outcome.is_ok() {
-            self.forget([from, to]);
-        }
-        outcome
-    }
-
-    fn exchange(&self, a: &str, b: &str) -> Result<()> {
-        let outcome = self.dir.exchange(a, b);
-        self.history.tell(Op::Exchange, &self.path_of(a), &outcome);
-        if outcome.is_ok() {
-            self.forget([a, b]);
-        }
-        outcome
-    }
-
-    fn unlink(&self, name: &str) -> Result<()> {
-        let outcome = self.dir.unlink(name);
-        self.history.tell(Op::Unlink, &self.path_of(name), &outcome);
-        self.history.memory().files.remove(&self.path_of(name));
-        outcome
-    }
-
-    fn sync(&self) -> Result<()> {
-        let outcome = self.dir.sync();
-        self.history.tell(Op::SyncDir, self.path(), &outcome);
-        outcome
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.dir.list()
-    }
-
-    fn open_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Self::of(self.dir.open_dir(name)?, &self.history))
-    }
-
-    fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Self::of(self.dir.create_dir(name)?, &self.history))
-    }
-
-    fn lock(&self) -> Result<Box<dyn Lock>> {
-        self.dir.lock()
-    }
-
-    fn facts(&self) -> Result<Facts> {
-        self.dir.facts()
-    }
-}
-
-impl File for WatchedFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.file.read_at(buf, offset)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
-        let outcome = self.file.write_at(buf, offset);
-        self.history.tell(Op::Write, self.path(), &outcome);
-        if let Ok(put) = &outcome {
-            self.history.memory().wrote(self.path(), &buf[..*put], offset, self.dsync);
-        }
-        outcome
-    }
-
-    fn sync_data(&self) -> Result<()> {
-        let outcome = self.file.sync_data();
-        self.history.tell(Op::Sync, self.path(), &outcome);
-        if outcome.is_ok() {
-            self.history.memory().synced(self.path());
-        }
-        outcome
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.file.len()
-    }
-
-    fn set_len(&self, len: u64) -> Result<()> {
-        let outcome = self.file.set_len(len);
-        self.history.tell(Op::Size, self.path(), &outcome);
-        self.history.memory().cut(self.path(), len);
-        outcome
-    }
-
-    fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
-        let outcome = self.file.preallocate(offset, len);
-        self.history.tell(Op::Size, self.path(), &outcome);
-        outcome
-    }
-
-    fn path(&self) -> &Path {
-        self.file.path()
-    }
-
-    fn is_direct(&self) -> bool {
-        self.file.is_direct()
+        let event = Event { op: call.op, path: call.path.into(), ok: outcome.is_ok() };
+        memory.events.push(event);
     }
 }
