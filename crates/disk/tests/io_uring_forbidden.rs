@@ -4,26 +4,17 @@
 
 #[path = "kit/by_path.rs"]
 mod by_path;
+#[path = "kit/limits.rs"]
+mod limits;
 
 use by_path::ByPath;
 use esker_disk::uring::{UringDisk, UringOptions};
 use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
-
-/// For this thread and those that it starts, for good: so this is the only test here.
-fn forbid() {
-    let rules = [(libc::SYS_io_uring_setup, Vec::new())].into_iter().collect();
-    let denied = SeccompAction::Errno(libc::EPERM as u32);
-    let here = std::env::consts::ARCH.try_into().unwrap();
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, here).unwrap();
-    let program: BpfProgram = filter.try_into().unwrap();
-    seccompiler::apply_filter(&program).unwrap();
-}
 
 /// Requirements: W-29.
 #[test]
 fn seccomp_filter_is_reported_and_the_standard_disk_is_used() {
-    forbid();
+    limits::forbid_io_uring();
     let error = UringDisk::new(UringOptions::default()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied);
     let (disk, why) = UringDisk::or_std(UringOptions::default());

@@ -5,28 +5,19 @@
 
 #[path = "kit/by_path.rs"]
 mod by_path;
+#[path = "kit/limits.rs"]
+mod limits;
 
 use by_path::ByPath;
 use esker_disk::uring::{Registered, UringDisk, UringOptions};
 use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
-use rustix::process::{Resource, Rlimit, setrlimit};
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 const LIMIT: u64 = 64 << 10;
-
-/// For this process, and for good: so this is the only test here. The kernel lets whoever may lock
-/// memory do so without a limit, and that goes, too.
-fn limit() {
-    setrlimit(Resource::Memlock, Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) }).unwrap();
-    let mut mine = capabilities(None).unwrap();
-    mine.effective.remove(CapabilitySet::IPC_LOCK);
-    set_capabilities(None, mine).unwrap();
-}
 
 /// Requirements: W-20a.
 #[test]
 fn limit_is_named_and_unregistered_io_works() {
-    limit();
+    limits::limit_locked_memory(LIMIT);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     let (disk, refused) = UringDisk::or_std(UringOptions::default());

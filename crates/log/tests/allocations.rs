@@ -2,72 +2,27 @@
 //! without.
 //!
 //! Guards W-7, L-10, LG-3 and the trap LT-6, where a wait with a deadline allocates.
-#![allow(unsafe_code)] // A global allocator is unsafe to implement; see the one SAFETY comment.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 #[path = "kit/fixture.rs"]
 mod fixture;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use esker_log::{Engine, Log, Options, Seq, Start, Ticket};
+use esker_testkit::CountingAllocator;
 use fixture::{LONG, block_on};
 
-/// The system's allocator, which counts.
-struct Counting;
-
-/// Of all threads.
-static ALL: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static MINE: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    ALL.fetch_add(1, Ordering::Relaxed);
-    // A thread that is being torn down is not counted.
-    let _ = MINE.try_with(|mine| mine.set(mine.get() + 1));
-}
-
-// SAFETY: every call is handed on as it came to the system's allocator, which keeps the contract;
-// counting touches an atomic and a cell that needs no memory of its own.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as the caller promised.
-        unsafe { System.realloc(at, layout, size) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promised.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// One test at a time, as there is one count for all threads.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Allocations of this thread while it runs something.
 fn allocations(run: impl FnOnce()) -> u64 {
-    let before = MINE.with(Cell::get);
-    run();
-    MINE.with(Cell::get) - before
+    ALLOCATOR.of_this_thread(run)
 }
 
 /// A list inside that grows beyond what it ever held; that happens now and then, whatever the
@@ -109,7 +64,7 @@ fn an_append_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let log = steady(&dir, Engine::new(1).unwrap());
-    let all = ALL.load(Ordering::Relaxed);
+    let all = ALLOCATOR.of_all_threads();
     let counted = [
         ("blocking", allocations(|| (0..50).for_each(|_| durable(log.append(PAYLOAD).unwrap())))),
         (
@@ -152,7 +107,7 @@ fn an_append_allocates_nothing() {
     for (how, count) in counted {
         assert!(count <= GROWTH, "{count} allocations of {how} appends");
     }
-    let all = ALL.load(Ordering::Relaxed) - all;
+    let all = ALLOCATOR.of_all_threads() - all;
     assert!(all < 100, "{all} allocations on all threads for 4150 appends");
     log.close().unwrap();
 }

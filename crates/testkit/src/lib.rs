@@ -3,14 +3,15 @@
 //! # Generators and disks
 //!
 //! [`SplitMix64`] is the source of randomness of every suite. [`HookedDisk`] forwards to another
-//! disk and lets the test see, refuse or delay each call.
+//! disk and lets the test see, refuse or delay each call. [`CountingAllocator`] counts allocations.
 //!
 //! # Corrupted directories
 //!
 //! A component's test builds a directory with a seeded program, and keeps a history: what was
 //! acknowledged, with which values. This crate then corrupts a copy ([`Mutation`], planned by
 //! [`plan`]) and reports which blocks changed ([`Changes`]). It runs many such cases and detects
-//! panics and hangs ([`run`]). The test decides whether the component's answers are right.
+//! panics and hangs ([`run_new`], [`run_past`]). The test decides whether the component's answers
+//! are right.
 //!
 //! This crate knows no file format: a directory is names and bytes, and the only unit is the block
 //! of 4096 bytes.
@@ -20,6 +21,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test prints its findings")]
 
 mod changes;
+mod counting_allocator;
 mod files;
 mod hooked_disk;
 mod mutation;
@@ -31,11 +33,13 @@ mod run;
 mod traces;
 
 pub use changes::{BLOCK, Changes};
+pub use counting_allocator::CountingAllocator;
 pub use files::{Files, export, read_files, store};
 pub use hooked_disk::{Call, Hook, HookedDisk};
 pub use mutation::Mutation;
+pub use panics::caught;
 pub use payloads::{MARKED, Payloads, payloads_in};
 pub use plan::{Source, plan};
 pub use rng::{Rng, SplitMix64, mix};
-pub use run::{Component, GROUP, Runs, run};
+pub use run::{Component, GROUP, run_new, run_past};
 pub use traces::{Kind, Names, Traces};

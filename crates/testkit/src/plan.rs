@@ -7,27 +7,27 @@ use crate::files::Files;
 use crate::mutation::Mutation;
 use crate::rng::Rng;
 
-/// The material for planning mutations.
+/// A directory, and the material for planning mutations of it.
 #[derive(Debug)]
-pub struct Source<'a> {
+pub struct Source {
     /// The directory.
-    pub files: &'a Files,
+    pub files: Files,
     /// Its earlier states, which a restored backup or a lost write may bring back.
-    pub older: &'a [Files],
+    pub older: Vec<Files>,
     /// Another directory of the same kind.
-    pub other: &'a Files,
+    pub other: Files,
     /// Names that a file of such a directory may have.
-    pub names: &'a [String],
+    pub names: Vec<String>,
 }
 
 /// Plans one to three mutations, most often one.
-pub fn plan(source: &Source<'_>, rng: &mut Rng) -> Vec<Mutation> {
+pub fn plan(source: &Source, rng: &mut Rng) -> Vec<Mutation> {
     let count = [1, 1, 1, 2, 2, 3][rng.index(6)];
     (0..count).filter_map(|_| Planner { source, rng }.one()).collect()
 }
 
 struct Planner<'a, 'b> {
-    source: &'a Source<'a>,
+    source: &'a Source,
     rng: &'b mut Rng,
 }
 
@@ -114,7 +114,7 @@ impl Planner<'_, '_> {
                 (part(&other, from, unit), "what is in another file")
             }
             _ => {
-                let older = self.rng.pick(self.source.older)?.get(&file)?.clone();
+                let older = self.rng.pick(&self.source.older)?.get(&file)?.clone();
                 let older = part(&older, offset, unit);
                 (older, "what was there before")
             }
@@ -170,7 +170,7 @@ impl Planner<'_, '_> {
 
     fn name(&mut self) -> Option<String> {
         if self.rng.percent(70) {
-            return self.rng.pick(self.source.names).cloned();
+            return self.rng.pick(&self.source.names).cloned();
         }
         Some(["core", "backup.tar", "manifest.old", "x.new", ".hidden"][self.rng.index(5)].into())
     }
@@ -190,7 +190,7 @@ impl Planner<'_, '_> {
             let what = format!("a copy of {from}");
             return Some(Mutation::Put { file, bytes: self.bytes(&from), what });
         }
-        let older = self.rng.pick(self.source.older)?;
+        let older = self.rng.pick(&self.source.older)?;
         let names: Vec<_> = older.keys().collect();
         let file = (*self.rng.pick(&names)?).clone();
         let bytes = Arc::clone(older.get(&file)?);
@@ -230,16 +230,16 @@ mod tests {
         let mut state = Rng::new(1, 1);
         let mut random = |len| Arc::new(state.bytes(len));
         let files = Files::from([("a".into(), random(9 * BLOCK)), ("b".into(), random(100))]);
-        let older = [Files::from([("a".into(), random(3 * BLOCK)), ("c".into(), random(10))])];
+        let older = vec![Files::from([("a".into(), random(3 * BLOCK)), ("c".into(), random(10))])];
         let other = Files::from([("b".into(), random(100))]);
-        let names = ["a".to_owned(), "d".to_owned()];
-        let source = Source { files: &files, older: &older, other: &other, names: &names };
+        let names = vec!["a".to_owned(), "d".to_owned()];
+        let source = Source { files, older, other, names };
         let mut kinds = BTreeSet::new();
         for seed in 0..500 {
             let planned = plan(&source, &mut Rng::new(seed, 2));
             assert_eq!(planned, plan(&source, &mut Rng::new(seed, 2)));
             assert!(planned.len() <= 3);
-            let mut damaged = files.clone();
+            let mut damaged = source.files.clone();
             for mutation in planned {
                 mutation.apply(&mut damaged);
                 let reported = format!("{mutation:?}");

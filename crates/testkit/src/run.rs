@@ -33,8 +33,8 @@ pub trait Component: Sync {
     /// What was wrong with it.
     fn sample(&self, seed: u64) -> Result<Self::Sample, String>;
 
-    /// Returns the material for planning mutations of the sample.
-    fn source<'a>(&self, sample: &'a Self::Sample) -> Source<'a>;
+    /// Returns the sample's directory, and the material for planning mutations of it.
+    fn source<'a>(&self, sample: &'a Self::Sample) -> &'a Source;
 
     /// Checks the component's answers against what is known. Returns a word for the result of the
     /// case.
@@ -52,21 +52,21 @@ pub trait Component: Sync {
 
 /// The range of cases and their reporting.
 #[derive(Debug, Clone)]
-pub struct Runs {
+struct Runs {
     /// The name of the test, for messages.
-    pub name: &'static str,
+    name: &'static str,
     /// The first case.
-    pub first: u64,
+    first: u64,
     /// The number of cases.
-    pub cases: u64,
+    cases: u64,
     /// Whether progress is printed.
-    pub tells: bool,
+    tells: bool,
 }
 
 impl Runs {
     /// Returns `cases` cases, unless the environment overrides them: `ESKER_SOAK` sets their number
     /// and `ESKER_SEED` the first.
-    pub fn from_env(name: &'static str, cases: u64) -> Self {
+    fn from_env(name: &'static str, cases: u64) -> Self {
         let soak = seed_from_env("ESKER_SOAK", 0);
         let first = seed_from_env("ESKER_SEED", 1 << 21);
         Self { name, first, cases: if soak > 0 { soak } else { cases }, tells: soak > 0 }
@@ -96,14 +96,9 @@ struct Results {
     failures: BTreeMap<String, (usize, String)>,
 }
 
-/// Runs the cases, and returns how often each result word occurred.
-///
-/// # Errors
-/// The failures, each kind once, with a minimal set of mutations and the command that repeats it.
-pub fn run<C: Component>(
-    component: &C,
-    runs: &Runs,
-) -> Result<BTreeMap<&'static str, u64>, String> {
+/// Runs the cases, and returns how often each result word occurred. An error has the failures,
+/// each kind once, with a minimal set of mutations and the command that repeats it.
+fn run<C: Component>(component: &C, runs: &Runs) -> Result<BTreeMap<&'static str, u64>, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
     let shared = Shared {
         runs,
@@ -141,6 +136,38 @@ pub fn run<C: Component>(
     Err(reported)
 }
 
+/// Runs new cases: `cases` of them, unless the environment overrides it. Each of the common
+/// results must be frequent; otherwise nothing was tried.
+///
+/// # Errors
+/// The failures, each kind once, with a minimal set of mutations and the command that repeats it;
+/// or how often each result word occurred.
+pub fn run_new<C: Component>(component: &C, name: &'static str, cases: u64) -> Result<(), String> {
+    let runs = Runs::from_env(name, cases);
+    let words = run(component, &runs)?;
+    println!("{words:?}");
+    let frequent = |word| words.get(word).is_some_and(|count| *count > 10);
+    if runs.cases >= cases && !["whole", "reported", "repaired"].into_iter().all(frequent) {
+        return Err(format!("a result is too rare: {words:?}"));
+    }
+    Ok(())
+}
+
+/// Runs cases that failed once, each with what was wrong.
+///
+/// # Errors
+/// The first failure, with what was wrong before.
+pub fn run_past<C: Component>(
+    component: &C,
+    name: &'static str,
+    cases: &[(u64, &str)],
+) -> Result<(), String> {
+    cases.iter().try_for_each(|(first, what)| {
+        let runs = Runs { name, first: *first, cases: 1, tells: false };
+        run(component, &runs).map(drop).map_err(|failure| format!("{what}: {failure}"))
+    })
+}
+
 impl Shared<'_> {
     /// Runs groups of cases until none are left.
     fn work<C: Component>(&self, component: &C, at: &At) {
@@ -175,11 +202,11 @@ impl Shared<'_> {
 
     fn case<C: Component>(&self, component: &C, sample: &C::Sample, case: u64) {
         let source = component.source(sample);
-        let mutations = plan(&source, &mut Rng::new(case, 1));
+        let mutations = plan(source, &mut Rng::new(case, 1));
         let outcome = |mutations: &[Mutation]| {
             let mut damaged = source.files.clone();
             mutations.iter().for_each(|mutation| mutation.apply(&mut damaged));
-            let changes = Changes::between(source.files, &damaged);
+            let changes = Changes::between(&source.files, &damaged);
             caught(|| component.check(sample, &damaged, &changes, &mut Rng::new(case, 2)))
         };
         match outcome(&mutations) {

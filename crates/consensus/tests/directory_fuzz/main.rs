@@ -16,24 +16,17 @@
 //! another log, that is believed; a log that was repaired and promises again.
 //!
 //! `cargo xtask soak` runs many more cases; `ESKER_SEED` chooses the first.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+#![allow(clippy::panic, clippy::print_stdout)]
 
 mod fuzz_kit;
 
-use esker_testkit::{Runs, run};
+use esker_testkit::{run_new, run_past};
 use fuzz_kit::ConsensusComponent;
 
 #[test]
 fn corruption_is_reported_or_harmless_and_repair_reports_what_it_forgets() {
-    let runs = Runs::from_env("consensus", 360);
-    match run(&ConsensusComponent, &runs) {
-        Ok(words) => {
-            println!("{words:?}");
-            // Otherwise nothing was tried.
-            let many = runs.cases >= 360;
-            assert!(!many || ["whole", "reported", "repaired"].iter().all(|w| words[w] > 10));
-        }
-        Err(failures) => panic!("{failures}"),
+    if let Err(failure) = run_new(&ConsensusComponent, "consensus", 360) {
+        panic!("{failure}");
     }
 }
 
@@ -44,10 +37,7 @@ fn past_failures_do_not_return() {
         (10_422, "app metadata of an older checkpoint named pages that were dropped"),
         (1_006_550, "with the manifest lost, the log became the other one that a segment names"),
     ];
-    for (first, what) in cases {
-        let runs = Runs { name: "consensus", first, cases: 1, tells: false };
-        if let Err(failure) = run(&ConsensusComponent, &runs) {
-            panic!("{what}: {failure}");
-        }
+    if let Err(failure) = run_past(&ConsensusComponent, "consensus", &cases) {
+        panic!("{failure}");
     }
 }

@@ -3,7 +3,7 @@
 use esker_consensus::{Ballot, ConsensusLog, Error, Slot, SnapshotBounds};
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::Engine;
-use esker_testkit::{Changes, Files, Kind, Names, Payloads, Rng, Traces, payloads_in};
+use esker_testkit::{Changes, Files, Kind, Names, Payloads, Rng, Source, Traces, payloads_in};
 
 use super::facts::{Fact, Facts, State};
 use super::seen::see;
@@ -13,10 +13,7 @@ use super::{DIR, files, options};
 #[derive(Debug)]
 pub struct Sample {
     pub disk: SimDisk,
-    pub files: Files,
-    pub older: Vec<Files>,
-    pub other: Files,
-    pub names: Vec<String>,
+    pub source: Source,
     pub facts: Facts,
     pub traces: Traces,
 }
@@ -31,7 +28,8 @@ pub fn sample(seed: u64) -> Result<Sample, String> {
     names.extend(["1.spare", "9.spare", "manifest", "mark", "note", "lock"].map(String::from));
     let (files, other) = (files(&built.disk), files(&other.disk));
     let Builder { disk, facts, traces, older, .. } = built;
-    Ok(Sample { disk, files, older, other, names, facts, traces })
+    let source = Source { files, older, other, names };
+    Ok(Sample { disk, source, facts, traces })
 }
 
 struct Builder {

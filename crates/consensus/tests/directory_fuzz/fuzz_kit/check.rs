@@ -23,22 +23,23 @@ pub fn check(
     let is_of_log =
         |name: &&String| ["manifest", "mark"].contains(&name.as_str()) || name.ends_with(".seg");
     let left = || damaged.iter().filter(|(name, _)| is_of_log(name) && !name.contains('/'));
-    let is_other = |bytes| sample.other.values().any(|other| other == bytes);
+    let is_other = |bytes| sample.source.other.values().any(|other| other == bytes);
     // Nothing of this log is left: the directory is a new one, or by its manifest another log.
     let manifest = damaged.get("manifest");
-    let is_another = manifest.is_some() && manifest == sample.other.get("manifest");
+    let is_another = manifest.is_some() && manifest == sample.source.other.get("manifest");
     if left().all(|(_, bytes)| is_another && is_other(bytes)) {
         return Ok("gone");
     }
-    if changes.are_of_another(damaged, &sample.other, "manifest", &["mark", "manifest.next"]) {
+    if changes.are_of_another(damaged, &sample.source.other, "manifest", &["mark", "manifest.next"])
+    {
         return Ok("another log");
     }
-    let bound = sample.traces.bound(&sample.files, changes);
+    let bound = sample.traces.bound(&sample.source.files, changes);
     let allowed = sample.facts.states_from(bound);
-    let told = || format!("\n  bound by {}", sample.traces.reported(&sample.files, changes));
+    let told = || format!("\n  bound by {}", sample.traces.reported(&sample.source.files, changes));
     let disk = || -> Checked<SimDisk> {
         let disk = sample.disk.fork(1);
-        let stored = store(&disk, Path::new(DIR), &sample.files, damaged);
+        let stored = store(&disk, Path::new(DIR), &sample.source.files, damaged);
         stored.map(|()| disk).map_err(|error| format!("storing the damage: {error}"))
     };
     let validate = if rng.percent(50) { OpenCheck::Quick } else { OpenCheck::Full };

@@ -30,13 +30,8 @@ impl Component for ConsensusComponent {
         build::sample(seed)
     }
 
-    fn source<'a>(&self, sample: &'a Sample) -> Source<'a> {
-        Source {
-            files: &sample.files,
-            older: &sample.older,
-            other: &sample.other,
-            names: &sample.names,
-        }
+    fn source<'a>(&self, sample: &'a Sample) -> &'a Source {
+        &sample.source
     }
 
     fn check(

@@ -9,7 +9,7 @@ use esker_disk::sim::{CutPoint, SimDisk};
 use esker_log::{
     Engine, Error, Log, OpenCheck, Options, Policy, Retention, Seq, Start, Ticket, repair,
 };
-use esker_testkit::{BLOCK, Changes, Files, Kind, Rng, read_files};
+use esker_testkit::{BLOCK, Changes, Files, Kind, Rng, Source, read_files};
 
 use super::history::{History, Lost, MANIFEST, PAGE, brief};
 use super::program::{Config, End, Op, Session, config, sessions};
@@ -20,10 +20,7 @@ use super::{DIR, files};
 #[derive(Debug)]
 pub struct Sample {
     pub disk: SimDisk,
-    pub files: Files,
-    pub older: Vec<Files>,
-    pub other: Files,
-    pub names: Vec<String>,
+    pub source: Source,
     pub history: History,
     pub config: Config,
     /// It was ended while records may have been in the middle of being dropped.
@@ -44,7 +41,8 @@ pub fn sample(seed: u64) -> Result<Sample, String> {
     names.extend(["1.spare", "9.spare", MANIFEST, PAGE, "lock"].map(String::from));
     let Builder { disk, history, config, older, dropping, .. } = built;
     let other = super::files(&other.disk);
-    Ok(Sample { disk, files, older, other, names, history, config, dropping, places })
+    let source = Source { files, older, other, names };
+    Ok(Sample { disk, source, history, config, dropping, places })
 }
 
 struct Builder {

@@ -28,7 +28,7 @@ pub struct Corruption<'a> {
 
 impl<'a> Corruption<'a> {
     fn new(sample: &'a Sample, damaged: &Files, changes: &'a Changes) -> Self {
-        let bound = sample.history.traces.bound(&sample.files, changes);
+        let bound = sample.history.traces.bound(&sample.source.files, changes);
         let kept = || sample.history.live.range(sample.history.trimmed + 1..);
         let claimed = kept().filter(|(_, record)| record.step.is_some_and(|step| step < bound));
         let untouched = |step: &usize| {
@@ -42,7 +42,7 @@ impl<'a> Corruption<'a> {
                 && record.written().as_ref().is_some_and(untouched)
         });
         let claimed = claimed.map(|(seq, _)| *seq).collect();
-        let trace = sample.history.traces.reported(&sample.files, changes);
+        let trace = sample.history.traces.reported(&sample.source.files, changes);
         let intact = intact.map(|(seq, _)| *seq).collect();
         let is_rolled_back = is_rolled_back(sample, damaged, changes);
         Self { sample, changes, claimed, trace, intact, is_rolled_back }
@@ -140,7 +140,7 @@ pub fn check(
     if std::env::var_os("ESKER_TRACE").is_some() {
         tell(&damage, damaged);
     }
-    if changes.are_of_another(damaged, &sample.other, MANIFEST, &[PAGE, "manifest.next"]) {
+    if changes.are_of_another(damaged, &sample.source.other, MANIFEST, &[PAGE, "manifest.next"]) {
         return Ok("another log");
     }
     if is_the_next(sample, damaged) {
@@ -182,9 +182,9 @@ pub fn check(
 fn is_rolled_back(sample: &Sample, damaged: &Files, changes: &Changes) -> bool {
     let is_segment = |name: &str| name.ends_with(".seg");
     let lost = |name: &&String| is_segment(name) && changes.touches(name, &(0..1));
-    let last_lost = sample.files.keys().rev().find(lost);
+    let last_lost = sample.source.files.keys().rev().find(lost);
     damaged.iter().any(|(name, bytes)| {
-        let is_older = || sample.older.iter().any(|older| older.get(name) == Some(bytes));
+        let is_older = || sample.source.older.iter().any(|older| older.get(name) == Some(bytes));
         is_segment(name)
             && changes.touches_file(name)
             && last_lost.is_some_and(|lost| lost > name)
@@ -195,7 +195,7 @@ fn is_rolled_back(sample: &Sample, damaged: &Files, changes: &Changes) -> bool {
 /// Whether the manifest is the one that the log was about to publish when it was ended: records
 /// that were being dropped then are dropped now, and the history does not know which.
 fn is_the_next(sample: &Sample, damaged: &Files) -> bool {
-    let next = sample.files.get("manifest.next").filter(|_| sample.dropping);
+    let next = sample.source.files.get("manifest.next").filter(|_| sample.dropping);
     next.is_some_and(|next| damaged.get(MANIFEST) == Some(next))
 }
 
@@ -207,7 +207,7 @@ fn tell(damage: &Corruption<'_>, damaged: &Files) {
         println!("{}->{seq} {} B, step {:?}", record.prev, record.payload.len(), record.step);
     }
     for (name, bytes) in damaged {
-        let old = sample.files.get(name).map(|bytes| bytes.len());
+        let old = sample.source.files.get(name).map(|bytes| bytes.len());
         println!("{name} {} B, was {old:?}", bytes.len());
     }
     println!("claimed {:?}\nintact {:?}", damage.claimed, damage.intact);

@@ -33,7 +33,7 @@ impl Location {
             return Ok(Self { disk, dir, config, sim: None, _dir: Some(root) });
         }
         let sim = sample.disk.fork(1);
-        let stored = store(&sim, Path::new(DIR), &sample.files, damaged);
+        let stored = store(&sim, Path::new(DIR), &sample.source.files, damaged);
         stored.map_err(|error| format!("storing the damage: {error}"))?;
         let disk = Arc::new(sim.clone());
         Ok(Self { disk, dir: DIR.into(), config, sim: Some(sim), _dir: None })

@@ -1,47 +1,12 @@
 //! Running many cases, and telling all kinds of failure and not only the first.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
+
+use esker_testkit::caught;
 
 /// How many kinds of failure are reported.
 const TOLD: usize = 40;
-
-thread_local! {
-    /// Where the panic of the case that runs on this thread came from; `None` outside of cases.
-    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// Panics inside of cases are reported with the case, and not by themselves.
-fn keep_panics_quiet() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let usual = take_hook();
-        set_hook(Box::new(move |panic| {
-            let inside = PANIC.with_borrow_mut(|reported| match reported {
-                Some(reported) => {
-                    *reported = panic.to_string();
-                    true
-                }
-                None => false,
-            });
-            if !inside {
-                usual(panic);
-            }
-        }));
-    });
-}
-
-/// Runs something that may panic, and gives what it said.
-fn caught(case: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
-    keep_panics_quiet();
-    PANIC.set(Some(String::new()));
-    let outcome = catch_unwind(AssertUnwindSafe(case));
-    let panic = PANIC.take().unwrap_or_default();
-    outcome.unwrap_or_else(|_| Err(format!("PANIC: {panic}")))
-}
 
 /// Cases of one test.
 #[derive(Debug, Default)]
