@@ -5,7 +5,7 @@
 
 use std::process::{Child, Stdio};
 
-use crate::esker::{command, end, log, workdir};
+use crate::esker::{command, end, log, spawn, workdir};
 
 /// Requirements: WB-14.
 #[test]
@@ -17,8 +17,7 @@ fn each_reads_back_what_it_wrote() {
             bench.args(["--size", "100..9000", "--segment-size", "1M", "--writers", "7"]);
             bench.args(["--disk", disk, "--seed", &n.to_string()]);
             bench.arg("--dir").arg(guard.path().join(n.to_string()));
-            bench.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            bench.spawn().unwrap()
+            spawn(&mut bench, Stdio::null())
         };
         let all: Vec<Child> = disks.iter().enumerate().map(|(n, disk)| start(n, disk)).collect();
         for (n, child) in all.into_iter().enumerate() {

@@ -10,12 +10,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use crate::esker::{self, command, end, log, signal, workdir};
+use crate::esker::{self, command, end, follow, log, signal, spawn, workdir};
 
 fn writer(dir: &Path, flags: &[&str], input: Stdio) -> Child {
     let mut writer = command(&["log", "append"]);
     writer.arg(dir).args(flags);
-    writer.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    spawn(&mut writer, input)
 }
 
 #[test]
@@ -122,12 +122,7 @@ fn a_signal_at_the_end_of_the_input_interrupts_nothing() {
 fn a_follower_ends_with_status_0() {
     let (_guard, dir) = workdir();
     log("append", &dir, &[], b"only\n").ok();
-    let mut follower = command(&["log", "cat", "--follow"])
-        .arg(&dir)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut follower = follow(&dir);
     assert_eq!(esker::read_lines(follower.stdout.as_mut().unwrap(), 1), "only\n");
     signal(&follower, "INT");
     assert_eq!(end(follower).ok().err, "");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::esker::{self, Ended, command, run, workdir};
+use crate::esker::{self, Ended, command, run, spawn, workdir};
 
 /// Runs `esker log bench` in a directory that has to be gone at the end.
 fn bench(words: &[&str]) -> Ended {
@@ -134,13 +134,10 @@ fn a_follower_is_another_process_and_reads_the_same() {
 
 /// The process that a benchmark has for a follower, told to read 100 records.
 fn follower(dir: &std::path::Path, seed: &str) -> Ended {
-    let mut child = command(&["log", "bench-follow", "--size=900..900", "--verify=full", seed])
-        .arg(dir)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = spawn(
+        command(&["log", "bench-follow", "--size=900..900", "--verify=full", seed]).arg(dir),
+        Stdio::piped(),
+    );
     // Held until it has ended: it does not outlive whoever wants to know.
     let mut goal = child.stdin.take().unwrap();
     goal.write_all(b"100\n").unwrap();

@@ -62,14 +62,19 @@ pub fn log(verb: &str, dir: &Path, flags: &[&str], input: &[u8]) -> Ended {
     run(command, input)
 }
 
+/// Starts a command whose output and errors can be read.
+pub fn spawn(command: &mut Command, input: Stdio) -> Child {
+    command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Starts `esker log cat --follow`.
+pub fn follow(dir: &Path) -> Child {
+    spawn(command(&["log", "cat", "--follow"]).arg(dir), Stdio::null())
+}
+
 /// Runs to the end.
 pub fn run(mut command: Command, input: &[u8]) -> Ended {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = spawn(&mut command, Stdio::piped());
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     // It may end before it has read everything.

@@ -1,9 +1,9 @@
 //! `esker log cat | head -1` ends quietly: a reader that has seen enough is no failure.
 
 use std::io::Read;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::esker::{self, command, end, log, run, workdir};
+use crate::esker::{self, end, follow, log, run, workdir};
 
 #[test]
 fn cat_ends_quietly_when_head_closes_its_output() {
@@ -22,13 +22,7 @@ fn cat_ends_quietly_when_head_closes_its_output() {
 fn idle_follower_ends_when_its_output_closes() {
     let (_guard, dir) = workdir();
     log("append", &dir, &[], b"only\n").ok();
-    let mut follower = command(&["log", "cat", "--follow"])
-        .arg(&dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut follower = follow(&dir);
     let mut out = follower.stdout.take().unwrap();
     let mut line = [0; 5];
     out.read_exact(&mut line).unwrap();

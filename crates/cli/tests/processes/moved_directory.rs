@@ -4,20 +4,14 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::esker::{self, command, end, log, workdir};
+use crate::esker::{self, command, end, log, spawn, workdir};
 
 /// Requirements: W-26.
 #[test]
 fn second_writer_after_a_move_exits_with_status_4() {
     let (_guard, dir) = workdir();
     let moved = dir.with_extension("moved");
-    let mut first = command(&["log", "append"])
-        .arg(&dir)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut first = spawn(command(&["log", "append"]).arg(&dir), Stdio::piped());
     let pid = format!("by process {};", first.id());
     let mut input = first.stdin.take().unwrap();
     input.write_all(b"the first\n").unwrap();
@@ -76,13 +70,7 @@ fn a_fifo_or_a_link_under_a_name_of_the_log_is_an_error_and_no_hang() {
                 if name == "lock" && !matches!(verb, "append" | "repair") {
                     continue;
                 }
-                let mut child = command(&["log", verb])
-                    .arg(&dir)
-                    .stdin(Stdio::null())
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::piped())
-                    .spawn()
-                    .unwrap();
+                let mut child = spawn(command(&["log", verb]).arg(&dir), Stdio::null());
                 let begin = std::time::Instant::now();
                 while child.try_wait().unwrap().is_none() {
                     if begin.elapsed() > std::time::Duration::from_secs(20) {

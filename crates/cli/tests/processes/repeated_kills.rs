@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use esker_testkit::SplitMix64;
 
-use crate::esker::{self, command, end, log, workdir};
+use crate::esker::{self, command, end, follow, log, workdir};
 
 const ROUNDS: u64 = 50;
 const ROUNDS_URING: u64 = 20;
@@ -74,13 +74,7 @@ fn rounds(disk: &str, rounds: u64) {
     let (_guard, dir) = workdir();
     log("append", &dir, &[], b"").ok();
 
-    let mut follower = command(&["log", "cat", "--follow"])
-        .arg(&dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut follower = follow(&dir);
     let seen_bytes = Arc::new(AtomicU64::new(0));
     let mut out = follower.stdout.take().unwrap();
     let counter = Arc::clone(&seen_bytes);

@@ -4,18 +4,12 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use crate::esker::{self, command, end, log, workdir};
+use crate::esker::{self, command, end, log, spawn, workdir};
 
 #[test]
 fn status_4_names_the_directory() {
     let (_guard, dir) = workdir();
-    let mut first = command(&["log", "append"])
-        .arg(&dir)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut first = spawn(command(&["log", "append"]).arg(&dir), Stdio::piped());
     let mut input = first.stdin.take().unwrap();
     input.write_all(b"the first\n").unwrap();
     esker::until("the record is durable", || log("cat", &dir, &[], b"").out == b"the first\n");

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::esker::{self, command, end, log, workdir};
+use crate::esker::{self, command, end, log, spawn, workdir};
 
 const RUNS: usize = 80;
 
@@ -21,14 +21,8 @@ impl Drop for Enough<'_> {
 fn verify_of_a_ring_during_writes_reports_nothing() {
     let (_guard, dir) = workdir();
     for policy in ["always", "os"] {
-        let mut writer = command(&["log", "append"])
-            .arg(&dir)
-            .args(["--segment-size", "64K", "--retain-segments", "2", "--policy", policy])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut append = command(&["log", "append", "--segment-size=64K", "--retain-segments=2"]);
+        let mut writer = spawn(append.args(["--policy", policy]).arg(&dir), Stdio::piped());
         let mut input = writer.stdin.take().unwrap();
         let enough = AtomicBool::new(false);
         std::thread::scope(|scope| {
