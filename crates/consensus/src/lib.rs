@@ -32,7 +32,10 @@
 //! Most calls return a [`Ticket`]: await it, or block on it. [`ConsensusLog`] says which calls
 //! block.
 //!
-//! Modules, from the top down; each imports only those below it:
+//! # Source
+//!
+//! For readers of the source: the private modules, from the top down. Each imports only those below
+//! it.
 //!
 //! - `protocol`: `rules` decides, without I/O. `promise`, `accept`, `commit`, `learn` and
 //!   `truncate` take the slot locks, append the decision and apply it.

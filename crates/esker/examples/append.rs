@@ -1,7 +1,7 @@
 //! Appends records, waits until they are durable, and reads them back.
 //!
 //! ```text
-//! cargo run --example append -- ./esker-data
+//! cargo run -p esker --example append -- ./esker-data
 //! ```
 
 use std::path::Path;

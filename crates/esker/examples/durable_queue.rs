@@ -1,7 +1,7 @@
 //! A queue that survives a crash: each job is delivered at least once.
 //!
 //! ```text
-//! cargo run --example durable_queue -- ./esker-data
+//! cargo run -p esker --example durable_queue -- ./esker-data
 //! ```
 
 use std::path::Path;

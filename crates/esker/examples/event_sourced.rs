@@ -1,7 +1,7 @@
 //! State that is rebuilt from its events: accounts, and transfers between them.
 //!
 //! ```text
-//! cargo run --example event_sourced -- ./esker-data
+//! cargo run -p esker --example event_sourced -- ./esker-data
 //! ```
 
 use std::collections::BTreeMap;

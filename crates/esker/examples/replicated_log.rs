@@ -1,7 +1,7 @@
 //! One value, chosen by three acceptors with a consensus log each: the two phases of Paxos.
 //!
 //! ```text
-//! cargo run --example replicated_log --features consensus -- ./esker-data
+//! cargo run -p esker --example replicated_log --features consensus -- ./esker-data
 //! ```
 //!
 //! `examples/paxos` in the repository is the whole protocol, with lost messages and crashes.

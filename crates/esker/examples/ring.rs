@@ -1,7 +1,7 @@
 //! Keeps the newest records only, in a bounded amount of disk space.
 //!
 //! ```text
-//! cargo run --example ring -- ./esker-data
+//! cargo run -p esker --example ring -- ./esker-data
 //! ```
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Prints the records of a log that another process writes, as they become durable.
 //!
 //! ```text
-//! cargo run --example tail -- ./esker-data
+//! cargo run -p esker --example tail -- ./esker-data
 //! ```
 
 use std::path::Path;

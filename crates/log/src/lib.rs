@@ -28,8 +28,8 @@
 //!
 //! Entry points: [`Log`] appends and reads. [`Ticket`] waits for durability. [`LogStream`] reads in
 //! order. A [`ReadOnlyLog`] does so beside a writer, also from another process. [`Log::builder`]
-//! sets [`Options`], [`Error`] reports failures. [`verify`] and [`repair`] check a log and mend it.
-//! [`reclaim`] frees space for components that keep an index.
+//! sets [`Options`], [`Error`] reports failures. [`verify`] checks a log, [`repair`] quarantines its
+//! corrupt commit units. [`reclaim`] frees space for components that keep an index.
 //!
 //! # Blocking and async
 //!
@@ -39,8 +39,42 @@
 //! polled ([`Ticket`], [`LogStream`], [`Sink`]) marks its blocking methods with the prefix
 //! `blocking_`.
 //!
-//! Modules: `commit::core` makes the commit decisions without I/O, and `commit::committer` writes.
-//! `recovery` opens a log, `read::cursor` reads, and `runtime::engine` owns the threads.
+//! These calls block on the disk, or may: [`Log::open`], [`Log::close`] and dropping the last
+//! handle, [`Log::read`], [`Log::read_at`], [`LogStream::try_next`], [`Log::truncate_before`],
+//! [`Log::put_app_metadata`], [`Log::app_metadata`], [`Log::was_repaired`], [`verify`], [`repair`],
+//! [`ReadOnlyLog::open`], [`ReadOnlyLog::refresh`] and [`ReadOnlyLog::read`]. In async code, call
+//! them where blocking is allowed. [`Log::wait_durable`], a [`Ticket`], and a [`LogStream`] as a
+//! `futures::Stream` wait without blocking:
+//!
+//! ```
+//! use esker_log::{Log, Result, Start};
+//! use futures_util::StreamExt;
+//!
+//! async fn run(dir: std::path::PathBuf) -> Result<()> {
+//!     let open = tokio::task::spawn_blocking(move || Log::open(dir));
+//!     let log = open.await.expect("opening does not panic")?;
+//!
+//!     let appended = log.append_async("a record").await?.await?; // accepted, then durable
+//!     let mut stream = log.stream(Start::From(appended.seq))?;
+//!     if let Some(batch) = stream.next().await {
+//!         assert_eq!(batch?.iter().count(), 1);
+//!     }
+//!
+//!     drop(stream);
+//!     let closed = tokio::task::spawn_blocking(move || log.close());
+//!     closed.await.expect("closing does not panic")
+//! }
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+//! # runtime.block_on(run(dir.path().join("log")))?;
+//! # Ok::<(), esker_log::Error>(())
+//! ```
+//!
+//! # Source
+//!
+//! For readers of the source; these modules are private. `commit::core` makes the commit decisions
+//! without I/O, and `commit::committer` holds what the next commit needs. `recovery` opens a log,
+//! `read::cursor` reads, and `runtime::engine` owns the threads.
 
 mod base;
 mod commit;

@@ -43,7 +43,8 @@ reported in one line on standard error and is no failure.";
 pub struct CatArguments {
     /// The log's directory
     dir: PathBuf,
-    /// Start with the first record at or above this number [default: the oldest]
+    /// Start with the first record at or above this number [default: the oldest]; fails if that
+    /// record was truncated, and prints nothing if it is past the end
     #[arg(long, value_name = "N")]
     from: Option<u64>,
     /// Print new records as they become durable, until a signal or until standard output is closed

@@ -16,7 +16,8 @@ Examples:
   esker log verify ./esker-data --json | jq .damage
 
 It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable \
-records are corrupt; `esker log repair` quarantines the corruption.";
+records are corrupt; `esker log repair` quarantines the corruption. With --json, `quarantined` has the \
+ranges of earlier repairs: `from` is the last record before the range, `to` the last in it.";
 
 /// Arguments of `esker log verify`.
 #[derive(Debug, Args)]

@@ -115,7 +115,7 @@ pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection> {
 pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspection> {
     let (dir, options) = (dir.as_ref(), ReadOptions::on(disk));
     let found = match esker_log::component(dir, options.clone()) {
-        // Corrupt app metadata are ignored, as opening does.
+        // Corrupt app metadata is ignored, as opening does.
         Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
         found => found.unwrap_or(Some(COMPONENT)),
     };

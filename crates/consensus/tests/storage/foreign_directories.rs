@@ -88,7 +88,7 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
     }
 }
 
-/// The app metadata are lost or corrupted: the records say whose log it is, and opening writes them
+/// The app metadata is lost or corrupted: the records say whose log it is, and opening writes them
 /// anew.
 #[test]
 fn lost_or_corrupted_app_metadata_is_rewritten() {

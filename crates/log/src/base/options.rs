@@ -27,16 +27,17 @@ pub enum Policy {
     /// others that wait. A crash loses nothing whose ticket resolved.
     #[default]
     Always,
-    /// A commit for every `n` records. A crash loses at most `n` - 1 records with no commit in
-    /// flight and 2`n` - 1 with one; an append that would exceed that waits. An atomic batch is
-    /// never split: one of more records than that waits until nothing else is at risk.
+    /// A commit for every `n` records, as in `Policy::Batch(NonZeroU64::new(100).unwrap())`. A
+    /// crash loses at most `n` - 1 records with no commit in flight and 2`n` - 1 with one; an
+    /// append that would exceed that waits. An atomic batch is never split: one of more records
+    /// than that waits until nothing else is at risk.
     Batch(NonZeroU64),
     /// A commit this long after the first uncommitted record, by a timer of the engine. A crash
     /// loses what was accepted within this time plus the duration of one commit.
     Periodic(Duration),
-    /// Records are handed to the operating system. They are synced on request, at `close`, and
-    /// before a fourth segment holds records that were never synced. A killed process loses what it
-    /// had not handed over yet; a power cut may lose everything since the last sync.
+    /// Records are handed to the operating system. They are synced on request, at `close`, and when
+    /// two segments before the current one hold records that were never synced. A killed process
+    /// loses what it had not handed over yet; a power cut may lose everything since the last sync.
     OsBuffered,
 }
 
@@ -109,7 +110,8 @@ pub enum OpenCheck {
 /// SSD.
 ///
 /// [`Log::builder`](crate::Log::builder) has a method for each of them, and
-/// [`Log::options`](crate::Log::options) returns them. No option must stay the same from one
+/// [`Log::options`](crate::Log::options) returns them. The struct is non-exhaustive: start from
+/// [`Options::default`] and set fields. No option must stay the same from one
 /// opening to the next: a log written with one set of options opens with any other.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

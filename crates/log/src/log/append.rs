@@ -85,7 +85,9 @@ impl Log {
     /// # Errors
     /// As [`Log::append`]. [`Error::Sequence`](crate::Error::Sequence) when `prev` is not the last
     /// record, or `seq` is not above it; [`Error::Conflict`](crate::Error::Conflict) when another
-    /// record, not yet durable, follows `prev`. Nothing was accepted then.
+    /// record, not yet durable, follows `prev`. Nothing was accepted then. A caller that lost a
+    /// race gets either of the two, depending on whether the other record is durable already:
+    /// retry after both.
     ///
     /// # Examples
     /// ```
@@ -95,6 +97,16 @@ impl Log {
     /// log.append_if(Seq(41), Seq(42), "first")?.blocking_wait()?;
     /// log.append_if(Seq(42), Seq(50), "second")?.blocking_wait()?;
     /// assert!(matches!(log.append_if(Seq(42), Seq(43), "late"), Err(Error::Sequence { .. })));
+    ///
+    /// // A race for the next record. Decide again after each record that came first.
+    /// let mut prev = Seq(42);
+    /// let ticket = loop {
+    ///     match log.append_if(prev, Seq(prev.0 + 10), "third") {
+    ///         Err(Error::Sequence { .. } | Error::Conflict { .. }) => prev = log.accepted(),
+    ///         ended => break ended?,
+    ///     }
+    /// };
+    /// assert_eq!(ticket.blocking_wait()?.seq, Seq(60));
     /// # Ok::<(), Error>(())
     /// ```
     pub fn append_if(&self, prev: Seq, seq: Seq, payload: impl AsRef<[u8]>) -> Result<Ticket> {

@@ -23,7 +23,9 @@ use crate::recovery::Recovery;
 /// A durable, append-only log in a directory. Cheap to clone; all clones refer to the same log.
 ///
 /// Dropping the last handle closes the log and blocks until it is closed. Call [`Log::close`] to
-/// get the result.
+/// get the result. Clones and each [`Sink`](crate::Sink) are handles: a sink keeps the log open and
+/// locked. A [`Ticket`](crate::Ticket), a [`LogStream`](crate::LogStream) and a
+/// [`View`](crate::View) are not handles.
 #[derive(Clone)]
 pub struct Log {
     pub(crate) write: Arc<WriteHalf>,

@@ -17,6 +17,9 @@ use crate::write::ticket::{Appended, Ticket};
 /// [`Sink::blocking_flush`]. The log's staging memory is the buffer: a pushed record is
 /// accepted, and dropping the sink loses none.
 ///
+/// A sink is a handle to its log, as a clone of the [`Log`] is: the log stays open and locked until
+/// the last handle is dropped, or until [`Log::close`].
+///
 /// After a failed or cancelled flush the sink stays usable if the log does. [`Sink::last`] returns
 /// the last record pushed, and [`Log::durable`] how far the log is durable.
 ///

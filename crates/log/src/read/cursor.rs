@@ -30,7 +30,8 @@ pub enum Start {
     Tip,
     /// With the first record after this number.
     After(Seq),
-    /// With the first record at or above this number.
+    /// With the first record at or above this number. Unlike `from` of
+    /// [`Error::Quarantined`], this number is included.
     From(Seq),
 }
 

@@ -59,7 +59,8 @@ impl LogStream {
         Self { feed, ended: false }
     }
 
-    /// Returns the next batch without waiting for new records. `None` at the durable watermark; for
+    /// Returns the next batch without waiting for new records. Blocks on the disk when the records
+    /// are not in memory. `None` at the durable watermark; for
     /// a [`ReadOnlyLog`](crate::ReadOnlyLog), at that of its last poll, which
     /// [`refresh`](crate::ReadOnlyLog::refresh) repeats.
     ///

@@ -37,7 +37,7 @@ pub(crate) const LIMIT: usize = 64 << 10;
 /// log. Takes no lock and changes nothing.
 ///
 /// # Errors
-/// [`Error::Corrupted`] where the app metadata are corrupt, [`Error::UnsupportedVersion`],
+/// [`Error::Corrupted`] where the app metadata is corrupt, [`Error::UnsupportedVersion`],
 /// [`Error::Io`].
 pub fn component(
     dir: impl AsRef<Path>,

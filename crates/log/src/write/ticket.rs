@@ -16,10 +16,15 @@ use crate::runtime::waiters::{For, Key, park, thread_waker};
 ///
 /// Await it, or block with [`Ticket::blocking_wait`]; both request a commit, under every policy.
 ///
-/// Dropping a ticket does not take the record back. Under [`Policy::Always`](crate::Policy::Always)
-/// it requests a commit, so that the record is not left pending. A ticket that is kept and never
-/// polled requests nothing itself; the timer of the policy commits its record (10 ms under
-/// `Always`, and after 10 ms `OsBuffered` hands it to the system).
+/// Dropping a ticket does not take the record back. What it requests depends on the
+/// [`Policy`](crate::Policy):
+///
+/// | policy | dropped unresolved | kept and never polled |
+/// |---|---|---|
+/// | `Always` | a commit | a commit after 10 ms |
+/// | `Batch(n)` | nothing | nothing: the n-th record requests the commit |
+/// | `Periodic(t)` | nothing | a commit after t |
+/// | `OsBuffered` | a write to the operating system, no sync | the same after 10 ms |
 ///
 /// # Durability
 /// When the ticket resolves with `Ok`, the record and everything before it is on stable storage.

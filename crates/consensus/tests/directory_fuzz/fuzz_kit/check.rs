@@ -99,7 +99,7 @@ fn by_opening(
     Ok(opened)
 }
 
-/// The app metadata are those of another component. The log says so and does not open; repair
+/// The app metadata is that of another component. The log says so and does not open; repair
 /// leaves them alone.
 fn note_excuses(error: &Error, changes: &Changes) -> bool {
     use esker_log::Error as Below;
