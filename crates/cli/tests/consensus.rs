@@ -128,7 +128,7 @@ fn nothing_is_appended_to_it_or_dropped_by_hand() {
 }
 
 #[test]
-fn damage_is_status_3() {
+fn verify_of_a_corrupt_log_exits_3() {
     let (_guard, dir) = workdir();
     log(&dir).close().unwrap();
     let segment = dir.join("00000000000000000001.seg");
@@ -161,7 +161,7 @@ fn damage_is_status_3() {
 }
 
 #[test]
-fn no_log_is_no_log() {
+fn reading_a_directory_without_a_log_exits_1() {
     let (_guard, dir) = workdir();
     for what in ["stat", "dump", "verify"] {
         let mut look = command(&["consensus", what]);

@@ -28,7 +28,7 @@
 //!
 //! Entry points: [`Log`] appends and reads. [`Ticket`] waits for durability. [`LogStream`] reads in
 //! order. A [`ReadOnlyLog`] does so beside a writer, also from another process. [`Log::builder`]
-//! sets [`Options`], [`Error`] reports failures. [`verify`] checks a log, [`repair`] quarantines its
+//! sets [`Options`], [`Error`] reports failures. [`verify`] checks a log; [`repair`] quarantines
 //! corrupt commit units. [`reclaim`] frees space for components that keep an index.
 //!
 //! # Blocking and async

@@ -14,7 +14,7 @@ use esker_disk::uring::{UringDisk, UringOptions};
 
 /// Requirements: WB-14.
 #[test]
-fn the_disk_that_can_be_had_does_the_work() {
+fn log_works_on_the_disk_that_is_available() {
     limits::limit_locked_memory(4096);
     let (disk, refused) = UringDisk::or_std(UringOptions::default());
     let name = if refused.is_none() { "uring" } else { "std" };

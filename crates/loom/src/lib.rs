@@ -67,18 +67,18 @@ mod value_budget;
 mod watermark;
 
 #[cfg(test)]
-mod copying;
+mod budget_waits;
 #[cfg(test)]
-mod deciding;
+mod cell_reads;
 #[cfg(test)]
-mod filling;
+mod checkpoint_copy;
 #[cfg(test)]
-mod finding;
+mod open_page_list;
 #[cfg(test)]
-mod listing;
+mod page_lookup;
 #[cfg(test)]
-mod looking;
+mod promise_order;
 #[cfg(test)]
-mod publishing;
+mod span_filling;
 #[cfg(test)]
-mod room;
+mod watermark_publication;

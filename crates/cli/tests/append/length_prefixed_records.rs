@@ -15,7 +15,7 @@ fn framed(records: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn records_of_any_bytes_are_told_apart() {
+fn len32_framing_keeps_records_of_any_bytes() {
     let (_guard, dir) = workdir();
     let large = vec![b'x'; 300_000];
     let records: [&[u8]; 5] =

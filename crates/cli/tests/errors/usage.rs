@@ -48,7 +48,7 @@ fn flags_that_would_do_nothing() {
 /// so.
 /// Requirements: F-34.
 #[test]
-fn nothing_is_measured_of_nothing() {
+fn benchmark_of_zero_operations_is_refused() {
     for (arguments, word) in [
         (&["log", "bench", "--count", "0"][..], "--count"),
         (&["log", "bench", "--seconds", "0"], "--seconds"),

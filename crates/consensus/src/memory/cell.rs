@@ -144,7 +144,7 @@ mod tests {
 
     /// Requirements: F-0c, FT-6, FT-8.
     #[test]
-    fn what_was_seen_outlives_the_cell() {
+    fn loaded_value_outlives_the_cell_under_its_guard() {
         let first = Arc::new(7);
         let cell = Cell::new(Arc::clone(&first));
         let guard = crossbeam_epoch::pin();

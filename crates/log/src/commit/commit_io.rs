@@ -163,7 +163,7 @@ impl Committer {
         };
         let Some(ready) = log.preallocator.take(number) else {
             // The core places units only in segments that were created.
-            tracing::error!(segment = number, "segment was not made");
+            tracing::error!(segment = number, "no preallocated file for the next segment");
             return Err(Error::Stopped);
         };
         let (block, header_crc) = header.to_block();

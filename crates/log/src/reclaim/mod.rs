@@ -29,10 +29,10 @@
 //!
 //! # Bounds
 //!
-//! A pass copies at most about [`COPIES`] bytes, or one step of the rule if that is more. It keeps
-//! at most [`NUMBERS`] sequence numbers of live records in memory, and one batch of records. After
-//! each [`COPY_BATCH_BYTES`] bytes it waits until the copies are durable and calls [`Owner::pace`],
-//! which may pause or end the pass.
+//! A pass copies at most about [`COPY_BYTES_MAX`] bytes, or one step of the rule if that is more.
+//! It keeps at most [`LIVE_NUMBERS_MAX`] sequence numbers of live records in memory, and one batch
+//! of records. After each [`COPY_BATCH_BYTES`] bytes it waits until the copies are durable. It then
+//! calls [`Owner::pace`], which may pause or end the pass.
 
 mod plan;
 
@@ -51,9 +51,9 @@ pub use plan::{Effort, Plan, Usage};
 /// The number of bytes copied between two calls of [`Owner::pace`].
 pub const COPY_BATCH_BYTES: u64 = 256 << 10;
 /// About the most bytes that one pass copies.
-pub const COPIES: u64 = 64 << 20;
+pub const COPY_BYTES_MAX: u64 = 64 << 20;
 /// The most sequence numbers of live records kept in memory at a time.
-pub const NUMBERS: usize = 1 << 19;
+pub const LIVE_NUMBERS_MAX: usize = 1 << 19;
 /// If the next live record is at most this many sequence numbers away, the read continues over the
 /// dead records between; otherwise a new read begins.
 const NEAR: u64 = 4096;
@@ -191,7 +191,7 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
     })?;
     owner.pace(began.elapsed())?;
     let size = u64::from(log.write.options.segment_size);
-    let Some(plan) = Plan::new(&usage, size, effort, COPIES) else { return Ok(done) };
+    let Some(plan) = Plan::new(&usage, size, effort, COPY_BYTES_MAX) else { return Ok(done) };
     if plan.live > 0 {
         copy(log, owner, plan.cut, &mut done)?;
         // A final check: no segment is dropped that the index still names, whatever failed before.
@@ -233,10 +233,10 @@ fn numbers<O: Owner>(owner: &O, from: Seq, cut: Seq) -> Result<(Vec<Seq>, bool),
             return;
         }
         numbers.push(live.seq);
-        if numbers.len() >= 2 * NUMBERS {
-            numbers.select_nth_unstable(NUMBERS);
-            end = numbers[NUMBERS];
-            numbers.truncate(NUMBERS);
+        if numbers.len() >= 2 * LIVE_NUMBERS_MAX {
+            numbers.select_nth_unstable(LIVE_NUMBERS_MAX);
+            end = numbers[LIVE_NUMBERS_MAX];
+            numbers.truncate(LIVE_NUMBERS_MAX);
         }
     })?;
     numbers.sort_unstable();

@@ -113,7 +113,7 @@ mod tests {
 
     /// Requirements: FT-19.
     #[test]
-    fn what_was_freed_before_pays_for_no_copies() {
+    fn freed_space_of_earlier_segments_does_not_justify_copies() {
         // By a cumulative rule all four would be dropped: 170 of 400 bytes are live.
         let shares = [(100, 10), (100, 0), (100, 80), (100, 80)];
         assert_eq!(cut(&shares, Effort::Full), 2);

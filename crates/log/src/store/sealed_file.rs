@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_byte_is_damage() {
+    fn any_changed_byte_is_reported_as_corruption() {
         let disk = SimDisk::new(1);
         let dir = disk.create_dir(Path::new(DIR)).unwrap();
         write(&*dir, "file", MAGIC, b"some content").unwrap();

@@ -275,7 +275,7 @@ mod tests {
     /// Stores alternate between the slots. A corrupt one, as a crash during a store leaves it, does
     /// not affect the store before it.
     #[test]
-    fn a_damaged_store_leaves_the_one_before() {
+    fn corrupt_store_keeps_the_previous_one_readable() {
         let log = LogId([7; 16]);
         let mark = |seq| Mark { unit: seq, position: seq * 4096, seq, segment: 1 };
         let name = Path::new("/log").join(MARK);

@@ -111,7 +111,7 @@ fn half_of_the_waiting_readers_may_be_dropped() {
 
 /// Requirements: W-16.
 #[test]
-fn closing_ends_every_wait() {
+fn close_ends_the_wait_of_every_reader() {
     let log = log();
     append(&log, 1);
     let mut readers = WaitingReaders::waiting(&log, READERS);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// While commits are running, the pause after a load is this many times the load's duration.
-const REST: u32 = 3;
+const PAUSE_PER_LOAD: u32 = 3;
 /// After this time without a commit the disk counts as free.
 const QUIET: Duration = Duration::from_millis(10);
 /// The longest pause, however slow the disk is.
@@ -34,7 +34,7 @@ impl Throttle {
             return Duration::ZERO;
         }
         let start = self.not_before.map_or(now, |at| at.max(now));
-        self.not_before = Some(start + self.load * (1 + REST));
+        self.not_before = Some(start + self.load * (1 + PAUSE_PER_LOAD));
         (start - now).min(PAUSE_MAX)
     }
 
@@ -49,7 +49,7 @@ mod tests {
 
     /// Requirements: W-10.
     #[test]
-    fn nobody_rests_while_nobody_commits() {
+    fn loads_are_not_throttled_while_no_commit_runs() {
         let mut throttle = Throttle::default();
         for _ in 0..5 {
             assert_eq!(throttle.pause(7), Duration::ZERO);
@@ -65,7 +65,7 @@ mod tests {
 
     /// Requirements: W-10.
     #[test]
-    fn while_commits_are_made_each_load_leaves_the_disk_for_longer_than_it_took() {
+    fn pause_after_each_load_exceeds_its_duration_while_commits_run() {
         let load = Duration::from_secs(60);
         let mut throttle = Throttle { watermark: 1, ..Throttle::default() };
         throttle.ended(load);
@@ -73,7 +73,7 @@ mod tests {
         for watermark in 3..6 {
             let before = throttle.not_before;
             assert_eq!(throttle.pause(watermark), PAUSE_MAX);
-            assert_eq!(throttle.not_before, before.map(|at| at + load * (1 + REST)));
+            assert_eq!(throttle.not_before, before.map(|at| at + load * (1 + PAUSE_PER_LOAD)));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::watermark::DurableWatermark;
 
 /// Requirements: L-13.
 #[test]
-fn whoever_sees_the_number_sees_a_position_as_far() {
+fn position_read_after_the_number_covers_it() {
     loom::model(|| {
         let published = Arc::new(DurableWatermark::new(4096, 0));
         let committer = {

@@ -27,7 +27,7 @@ fn a_page_with_an_entry_is_listed() {
 
 /// Requirements: F-9.
 #[test]
-fn two_that_enter_and_one_that_leaves() {
+fn two_entries_and_one_removal_keep_the_page_listed() {
     loom::model(|| {
         let shared = Arc::new((OpenPages::default(), Count::default()));
         let threads: Vec<_> = [true, false]

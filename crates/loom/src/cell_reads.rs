@@ -11,7 +11,7 @@ use crate::sync::pin;
 
 /// Requirements: F-0c.
 #[test]
-fn whoever_sees_a_value_sees_all_of_it() {
+fn loaded_value_is_complete() {
     loom::model(|| {
         let cell = Arc::new(Cell::new(Arc::new(Plain::new(7))));
         let writer = {
@@ -29,7 +29,7 @@ fn whoever_sees_a_value_sees_all_of_it() {
 
 /// Requirements: F-0c.
 #[test]
-fn what_is_seen_is_there_as_long_as_the_guard() {
+fn loaded_value_lives_as_long_as_the_guard() {
     loom::model(|| {
         let first = Arc::new(Plain::new(7));
         let cell = Arc::new(Cell::new(Arc::clone(&first)));

@@ -55,7 +55,7 @@ fn a_wait_for_room_is_woken() {
 }
 
 #[test]
-fn closing_wakes_whoever_waits() {
+fn closing_wakes_every_waiter() {
     loom::model(|| {
         let region = Arc::new(ValueBudget::new(100));
         assert!(region.reserve(100));

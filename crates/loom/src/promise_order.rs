@@ -31,7 +31,7 @@ fn promise(shared: &(SlotLocks<2>, Log), ballot: Ballot) {
 
 /// Requirements: FT-3.
 #[test]
-fn nothing_lower_comes_behind_a_promise() {
+fn no_lower_accept_is_recorded_after_a_promise() {
     loom::model(|| {
         let shared: Arc<(SlotLocks<2>, Log)> = Arc::new((SlotLocks::new(), Log::default()));
         let accepts = {
@@ -50,7 +50,7 @@ fn nothing_lower_comes_behind_a_promise() {
 }
 
 #[test]
-fn two_that_have_it_alone_do_not_wait_for_each_other() {
+fn two_promises_do_not_deadlock() {
     loom::model(|| {
         let shared: Arc<(SlotLocks<2>, Log)> = Arc::new((SlotLocks::new(), Log::default()));
         let promises = {
