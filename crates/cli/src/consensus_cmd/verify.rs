@@ -16,7 +16,8 @@ Examples:
   esker consensus verify ./node-1 --json | jq .damage
 
 It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable bytes are corrupt or \
-a record contradicts another. After `esker log repair` a consensus log is read-only, which this command reports.";
+a record contradicts another. After `esker log repair` a consensus log is read-only, which this command reports. \
+With --json, `from` is the last record before a quarantined range, and `to` the last in it.";
 
 /// Arguments of `esker consensus verify`.
 #[derive(Debug, Args)]
