@@ -150,7 +150,14 @@ fn verify_of_a_corrupt_log_exits_3() {
     // What was accepted and committed on both sides of the gap can be copied.
     let mut dump = command(&["consensus", "dump", "--json", "--committed"]);
     dump.arg(&dir);
-    let ended = run(dump, b"").ok().says(&["quarantined"]);
+    let ended = run(dump, b"").exits(3);
+    let complaints: Vec<_> = ended.err.lines().collect();
+    assert_eq!(complaints.len(), 3, "{}", ended.err);
+    for (line, words) in
+        complaints.iter().zip(["are quarantined", "slot 3 may be lost", "1 slot may be lost"])
+    {
+        assert!(line.contains(words), "{words:?} is not in: {line}");
+    }
     let slots: Vec<Value> =
         ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let slots: Vec<_> = slots.iter().map(|slot| slot["slot"].as_u64().unwrap()).collect();

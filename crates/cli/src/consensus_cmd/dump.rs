@@ -1,10 +1,11 @@
 //! `esker consensus dump`: every slot, in order.
 
+use std::cmp::Ordering;
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_consensus::{Error, Slot};
+use esker_consensus::{Error, Inspection, Slot};
 use serde_json::{Value, json};
 
 use super::inspection;
@@ -87,5 +88,30 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
         }
     }
     output::unless_closed(out.flush())?;
-    Ok(())
+    report_lost(&found, arguments)
+}
+
+/// Reports the slots that may be lost, from `--from` on.
+fn report_lost(found: &Inspection, arguments: &DumpArguments) -> Outcome {
+    let from = Slot(arguments.from.unwrap_or(0));
+    let mut count = 0;
+    for range in found.lost(!arguments.committed) {
+        let (first, last) = range.into_inner();
+        let first = first.max(from);
+        match first.cmp(&last) {
+            Ordering::Less => complain(&format!("slots {first} to {last} may be lost")),
+            Ordering::Equal => complain(&format!("slot {first} may be lost")),
+            Ordering::Greater => continue,
+        }
+        count += last.0 - first.0 + 1;
+    }
+    if count == 0 {
+        return Ok(());
+    }
+    let slots = if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") };
+    Err(Failure::corrupt(format!(
+        "corrupt records of {} were quarantined, and {slots} may be lost with them; copy them from \
+         another node",
+        arguments.dir.display()
+    )))
 }

@@ -175,6 +175,8 @@ struct Replay<'a, 'g> {
     promise: Ballot,
     next: u64,
     range: Option<CommittedRange>,
+    /// One past the highest slot that a record shows to be committed, even if its value is lost.
+    committed_end: u64,
     /// The page of the last record.
     page: Option<Borrowed<'g, Arc<Page>>>,
 }
@@ -183,7 +185,8 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn run(inner: &'a Inner, root: Option<(Root, Vec<PageAt>)>) -> Result<()> {
         let guard = &crossbeam_epoch::pin();
         let (promise, next) = (Ballot::ZERO, 0);
-        let mut replay = Replay { inner, guard, promise, next, range: None, page: None };
+        let (range, committed_end, page) = (None, 0, None);
+        let mut replay = Replay { inner, guard, promise, next, range, committed_end, page };
         let from = match root {
             Some((root, pages)) => replay.begin(&root, &pages)?,
             None => Start::Oldest,
@@ -238,6 +241,12 @@ impl<'a, 'g> Replay<'a, 'g> {
                 self.record(record.seq.0, record.payload)?;
             }
         }
+        let oldest = self.inner.log.oldest().0;
+        if self.inner.read_only && oldest > 1 {
+            // No gap is known: `repair` wrote a new manifest, and the records before the oldest
+            // segment were dropped or lost.
+            self.inner.lost.lock().get_or_insert((Seq(0), Seq(oldest - 1)));
+        }
         let newest = self.inner.log.accepted().0;
         self.inner.newest.store(newest, Relaxed);
         self.inner.checkpointed.store(newest.saturating_sub(count), Relaxed);
@@ -246,7 +255,8 @@ impl<'a, 'g> Replay<'a, 'g> {
 
     fn record(&mut self, seq: u64, payload: &[u8]) -> Result<()> {
         let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
-        match Record::decode(payload).map_err(nonsense)? {
+        let decoded = Record::decode(payload).map_err(nonsense)?;
+        match decoded {
             Record::Promise { ballot } => self.promise = self.promise.max(ballot),
             Record::Accept { slot, ballot, value } => {
                 self.promise = self.promise.max(ballot);
@@ -264,12 +274,23 @@ impl<'a, 'g> Replay<'a, 'g> {
                 self.promise = self.promise.max(promise);
                 self.next = self.next.max(next);
                 self.raise(start);
+                self.committed_end = self.committed_end.max(next);
+                if let Record::Root { root, .. } = decoded
+                    && root.lowest <= root.highest
+                {
+                    self.is_committed(root.highest);
+                }
             }
             Record::Cut { above } => self.cut(above, seq)?,
             // A page repeats what earlier records contain.
             Record::Page { .. } => {}
         }
         Ok(())
+    }
+
+    /// A record shows this slot to be committed.
+    fn is_committed(&mut self, slot: u64) {
+        self.committed_end = self.committed_end.max(slot.saturating_add(1));
     }
 
     /// The page of a slot; `None` below the floor.
@@ -302,6 +323,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 
     fn chosen(&mut self, slot: u64, seq: u64, len: usize) -> Result<()> {
+        self.is_committed(slot);
         let Some(page) = self.page(slot)? else { return Ok(()) };
         let indexed = page.slot(slot);
         if indexed.word().seq() >= seq {
@@ -325,6 +347,7 @@ impl<'a, 'g> Replay<'a, 'g> {
 
     /// Replays a commit of a slot by the record `marker`.
     fn marked(&mut self, slot: u64, marker: u64) -> Result<()> {
+        self.is_committed(slot);
         let Some(page) = self.page(slot)? else { return Ok(()) };
         self.mark(&page, slot, page.slot(slot), marker);
         Ok(())
@@ -374,6 +397,7 @@ impl<'a, 'g> Replay<'a, 'g> {
 
     /// Replays a commit of every accepted slot in a range.
     fn through(&mut self, first: u64, last: u64, marker: u64) -> Result<()> {
+        self.is_committed(last);
         let mut number = self.inner.index.next_page(number_of(first), self.guard);
         while let Some(current) = number.filter(|number| *number <= number_of(last)) {
             if let Some(page) = self.inner.page(current, self.guard)? {
@@ -413,7 +437,7 @@ impl<'a, 'g> Replay<'a, 'g> {
 
     /// Loads uncommitted values into memory, and computes the frontier.
     fn end(self) -> Result<()> {
-        let Self { inner, guard, promise, next, range, .. } = self;
+        let Self { inner, guard, promise, next, range, committed_end, .. } = self;
         let mut open = Vec::new();
         for number in inner.index.open.list() {
             let Some(page) = inner.page(number, guard)? else { continue };
@@ -421,6 +445,9 @@ impl<'a, 'g> Replay<'a, 'g> {
             let accepted = slots.filter(|(word, _)| word.state() == State::Accepted);
             open.extend(accepted.map(|(word, slot)| (word.seq(), slot)));
         }
+        let highest = open.iter().map(|(_, slot)| slot.saturating_add(1)).max();
+        inner.committed_end.store(committed_end, Relaxed);
+        inner.accepted_end.store(highest.unwrap_or(0), Relaxed);
         // In record order, so that one read returns many values.
         open.sort_unstable();
         bring_in(inner, &open, guard)?;

@@ -4,6 +4,7 @@
 //! independently what opening a log recovers. It skips the ranges that `repair` quarantined.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -76,6 +77,8 @@ pub struct Inspection {
     /// Ranges of records that `repair` quarantined: the last record before the range, and the last
     /// one in it. A slot that is missing after such a range may have been in it.
     pub quarantined: Vec<SeqRange>,
+    /// One past the highest slot that a record shows to be committed, even if its value is lost.
+    committed_end: u64,
     reader: ReadOnlyLog,
 }
 
@@ -132,6 +135,7 @@ pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspecti
         records: RecordCounts::default(),
         invalid_records: Vec::new(),
         quarantined: Vec::new(),
+        committed_end: 0,
         reader,
     };
     match inspection.read(found.is_some()) {
@@ -156,6 +160,36 @@ impl Inspection {
             Ok(view) => Ok(Some(Value(view))),
             Err(cause) => Err(Error::CorruptedEntry { slot, cause }),
         }
+    }
+
+    /// The ranges of slots above the floor that may be lost, in order. Empty if no records were
+    /// quarantined.
+    ///
+    /// These are the slots without an entry, up to the highest slot that a record shows to be
+    /// committed. With `include_uncommitted` they go up to the highest entry. Without it, they
+    /// include slots that are only accepted: their commit may be lost.
+    pub fn lost(&self, include_uncommitted: bool) -> Vec<RangeInclusive<Slot>> {
+        let mut lost = Vec::new();
+        if self.quarantined.is_empty() {
+            return lost;
+        }
+        let mut next = self.floor.map_or(Slot::ZERO, Slot::next);
+        let slots = self.slots.iter().filter(|(_, known)| known.committed || include_uncommitted);
+        for (slot, _) in slots {
+            if let Some(before) = slot.0.checked_sub(1).map(Slot).filter(|before| *before >= next) {
+                lost.push(next..=before);
+            }
+            next = slot.next();
+        }
+        if let Some(last) = self.committed_end.checked_sub(1).map(Slot).filter(|last| *last >= next)
+        {
+            lost.push(next..=last);
+        }
+        lost
+    }
+
+    fn show_committed(&mut self, slot: u64) {
+        self.committed_end = self.committed_end.max(slot.saturating_add(1));
     }
 
     fn read(&mut self, ours: bool) -> Result<()> {
@@ -211,6 +245,7 @@ impl Inspection {
             }
             Record::Commit { slots } => {
                 for (slot, ballot) in slots.iter().filter(|(slot, _)| *slot >= *start) {
+                    self.show_committed(slot);
                     let certain = self.certain();
                     match self.slots.get_mut(&Slot(slot)) {
                         Some(known) if known.committed => {}
@@ -228,6 +263,7 @@ impl Inspection {
                 self.records.commits += 1;
             }
             Record::Through { first, last } => {
+                self.show_committed(last);
                 let certain = self.certain();
                 let covered = Slot(first.max(*start))..=Slot(last.max(first));
                 let mut replaced = Vec::new();
@@ -244,6 +280,7 @@ impl Inspection {
                 self.records.commits += 1;
             }
             Record::Chosen { slot, ballot, value } => {
+                self.show_committed(slot);
                 let summary = InspectSummary {
                     ballot,
                     committed: true,
@@ -265,6 +302,12 @@ impl Inspection {
             | Record::Root { root: Root { promise, start: to, next: decided, .. }, .. } => {
                 self.promised = self.promised.max(promise);
                 *next = decided.max(*next);
+                self.committed_end = self.committed_end.max(decided);
+                if let Record::Root { root, .. } = record
+                    && root.lowest <= root.highest
+                {
+                    self.show_committed(root.highest);
+                }
                 if to > *start {
                     *start = to;
                     self.slots = self.slots.split_off(&Slot(to));

@@ -11,6 +11,7 @@
 //! slot and the current one, no slot was skipped because it was truncated.
 
 use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_epoch::Guard;
 use esker_log::{Seq, Start};
@@ -37,7 +38,8 @@ const LONG_AGO: u64 = 1;
 pub struct IterateOptions {
     /// Also visit entries that are accepted and not committed.
     pub include_uncommitted: bool,
-    /// Skip entries that cannot be read, and count and report them, instead of failing.
+    /// Skip entries that cannot be read or may be lost, and count and report them, instead of
+    /// failing.
     pub skip_errors: bool,
 }
 
@@ -63,8 +65,9 @@ impl IterateOptions {
 pub struct Iterated {
     /// The number of entries visited.
     pub visited: u64,
-    /// The number of entries skipped because they could not be read. An unreadable page of the
-    /// index counts as one, under its first slot, because the content of its 4096 slots is unknown.
+    /// The number of entries skipped because they could not be read, or may be lost. An unreadable
+    /// page of the index counts as one, under its first slot, because the content of its 4096 slots
+    /// is unknown. So does a run of pages that may be lost.
     pub unreadable: u64,
     /// The first 1024 of them, with the reason.
     pub skipped: Vec<(Slot, Error)>,
@@ -86,6 +89,10 @@ impl ConsensusLog {
     /// Commits after the call are not visited: none above the highest slot that was committed at
     /// the call. A commit that fills a gap is visited only if its value was evicted from the cache
     /// before the iteration reached it.
+    ///
+    /// In a log whose corrupt records were quarantined, an empty slot may be a lost one. It counts
+    /// as an entry that cannot be read, up to the highest slot that a record shows to be committed
+    /// or, with `include_uncommitted`, up to the highest entry.
     ///
     /// Entries are borrowed for the visit only; see [`Entry::into_owned`].
     ///
@@ -216,7 +223,12 @@ impl ConsensusLog {
         if let Some(first) = first {
             self.inner.keeps(first)?;
         }
-        let end = if uncommitted { Some(u64::MAX) } else { highest };
+        let end = match (self.inner.lost_end(uncommitted), uncommitted) {
+            // Lost slots may follow the last one that has an entry.
+            (Some(end), _) => end.checked_sub(1).max(highest),
+            (None, true) => Some(u64::MAX),
+            (None, false) => highest,
+        };
         let bounds = end.map(|end| (first.unwrap_or(start), last.min(end)));
         Ok(bounds.filter(|(first, last)| first <= last))
     }
@@ -232,9 +244,9 @@ impl ConsensusLog {
     ) -> Result<ControlFlow<()>> {
         let inner = &*self.inner;
         let uncommitted = known.is_none();
-        // If records were quarantined, an empty slot between committed ones may have been
-        // committed.
-        let lost = !uncommitted && inner.lost.lock().is_some();
+        // If records were quarantined, an empty slot may have had an entry. `last` is bounded by
+        // what the surviving records show.
+        let lost = inner.lost.lock().is_some();
         let mut slot = first;
         while slot <= last {
             inner.refuse_if_closed()?;
@@ -243,10 +255,11 @@ impl ConsensusLog {
             let next = inner.index.next_page(number_of(slot), &guard);
             // The floor is read after the table: pages that truncation dropped are no gap.
             inner.keeps(slot)?;
-            let Some(number) = next else { break };
-            if lost && number > number_of(slot) && each(Err(inner.missing(slot)))?.is_break() {
+            let is_lost = lost && next.is_none_or(|number| number > number_of(slot));
+            if is_lost && each(Err(inner.missing(slot)))?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
+            let Some(number) = next else { break };
             slot = slot.max(number * SLOTS as u64);
             if slot > last {
                 break;
@@ -313,6 +326,16 @@ struct ReadAhead {
 }
 
 impl Inner {
+    /// One past the highest slot that may be lost or has an entry; `None` for a log that lost no
+    /// records.
+    fn lost_end(&self, uncommitted: bool) -> Option<u64> {
+        self.lost.lock().map(|_| {
+            let committed = self.committed_end.load(Relaxed);
+            let accepted = if uncommitted { self.accepted_end.load(Relaxed) } else { 0 };
+            committed.max(accepted)
+        })
+    }
+
     /// Loads the values of the records from this one on into memory, as many as one read returns.
     /// An error is harmless: the single read that follows reports it.
     fn read_ahead(&self, seq: u64, ahead: &mut ReadAhead, guard: &Guard) {

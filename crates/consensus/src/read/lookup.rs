@@ -78,6 +78,10 @@ impl ConsensusLog {
     /// [`promise`](ConsensusLog::promise). The cost depends on the uncommitted entries, not on the
     /// log.
     ///
+    /// In a log whose corrupt records were quarantined, the answer holds what is left: it omits
+    /// lost accepts, and includes entries whose commit was lost.
+    /// [`iterate`](ConsensusLog::iterate) reports slots that may be lost.
+    ///
     /// # Errors
     /// [`Error::Closed`].
     pub fn scan_uncommitted<'g>(&self, guard: &'g inner::Guard) -> Result<Vec<Entry<'g>>> {

@@ -98,6 +98,10 @@ pub(crate) struct Inner {
     pub(crate) read_only: bool,
     /// The quarantined records, from the first to the last. No other record may be missing.
     pub(crate) lost: Mutex<Option<(Seq, Seq)>>,
+    /// As of opening, one past the highest slot that a record shows to be committed, and one past
+    /// the highest accepted one. Used only for a log that lost records, which is read-only.
+    pub(crate) committed_end: AtomicU64,
+    pub(crate) accepted_end: AtomicU64,
     pub(crate) closed: AtomicBool,
     /// The underlying log failed.
     pub(crate) failed: AtomicBool,
@@ -154,6 +158,8 @@ impl Inner {
             retry_at: AtomicU64::new(0),
             read_only,
             lost: Mutex::default(),
+            committed_end: AtomicU64::new(0),
+            accepted_end: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             options,

@@ -74,6 +74,15 @@ fn is_read_only(log: &ConsensusLog) {
     assert!(matches!(log.accept(Slot(90), HIGHER, b"x"), Err(Error::ReadOnly)));
 }
 
+/// Neither a read nor an iteration passes over this slot.
+fn is_lost(log: &ConsensusLog, slot: u64) {
+    let guard = log.pin();
+    let read = log.read(Slot(slot), &guard);
+    assert!(matches!(read, Err(Error::CorruptedEntry { .. })), "{read:?}");
+    let replayed = log.replay_range(Slot(slot)..=Slot(slot), |_| ControlFlow::Continue(()));
+    assert!(matches!(replayed, Err(Error::CorruptedEntry { .. })), "{replayed:?}");
+}
+
 /// Both ways to mark slots as committed.
 fn replaced_and_lost(commit: impl Fn(&ConsensusLog)) {
     let s = log(Mode::Durable);
@@ -130,6 +139,7 @@ fn a_log_whose_segment_was_missing_is_read_only() {
     is_read_only(&s.log);
     assert_eq!(s.committed(3), [4; 40_000]);
     is_inspected(&s);
+    is_lost(&s.log, 0);
 }
 
 #[test]
@@ -142,6 +152,7 @@ fn a_log_that_may_have_lost_its_beginning_is_read_only() {
     is_read_only(&s.log);
     assert_eq!(s.committed(3), [4; 40_000]);
     is_inspected(&s);
+    is_lost(&s.log, 0);
 }
 
 #[test]
@@ -153,4 +164,108 @@ fn log_that_lost_only_its_manifest_is_writable() {
     s.accept(9, HIGH, b"more");
     s.commit(9, HIGH);
     assert_eq!(s.committed(0), [1; 40_000]);
+}
+
+/// What an iteration visits and what it reports as skipped, with and without uncommitted entries.
+fn iterated(log: &ConsensusLog, include_uncommitted: bool) -> (Vec<u64>, Vec<u64>) {
+    let mut options = IterateOptions::default();
+    options.include_uncommitted = include_uncommitted;
+    let stops = log.iterate(.., options, |_| ControlFlow::Continue(()));
+    assert!(matches!(stops, Err(Error::CorruptedEntry { .. })), "{stops:?}");
+    options.skip_errors = true;
+    let mut visited = Vec::new();
+    let done = log
+        .iterate(.., options, |entry| {
+            visited.push(entry.slot().0);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!((done.visited, done.unreadable), (visited.len() as u64, done.skipped.len() as u64));
+    (visited, done.skipped.iter().map(|(slot, _)| slot.0).collect())
+}
+
+/// Twenty accepts, of which fifteen are committed, each by a marker of its own.
+fn fifteen_of_twenty() -> Setting {
+    let s = log(Mode::Durable);
+    for slot in 0..20 {
+        s.accept(slot, HIGH, format!("the value of slot {slot:02}").as_bytes());
+    }
+    for slot in 0..15 {
+        s.commit(slot, HIGH);
+    }
+    s
+}
+
+/// Guards against an iteration that ends at the highest surviving slot, or at the frontier only,
+/// or that skips the slots of accepts that were lost.
+/// Requirements: F-11, F-41.
+#[test]
+fn iteration_reports_each_lost_slot() {
+    for (closed, lost) in [(true, 19), (true, 4), (false, 19), (false, 4)] {
+        let s = fifteen_of_twenty();
+        let disk = if closed {
+            close(s)
+        } else {
+            s.disk.kill();
+            let disk = s.disk.clone();
+            drop(s);
+            disk.power_on();
+            disk
+        };
+        damage(&disk, format!("the value of slot {lost:02}").as_bytes());
+        let s = repaired(&disk);
+        // A marker may commit another accept than one before the gap.
+        let gone = if lost == 19 { 0..15 } else { 0..5 };
+        let guard = s.log.pin();
+        for slot in gone.clone() {
+            let read = s.log.read(Slot(slot), &guard);
+            assert!(matches!(read, Err(Error::CorruptedEntry { .. })), "slot {slot}: {read:?}");
+        }
+        let gone: Vec<u64> = gone.collect();
+        let committed = (gone.len() as u64..15).collect::<Vec<_>>();
+        assert_eq!(iterated(&s.log, false), (committed, gone.clone()), "closed: {closed}");
+        let all = (gone.len() as u64..20).filter(|slot| *slot != lost).collect::<Vec<_>>();
+        assert_eq!(iterated(&s.log, true), (all, gone.clone()), "closed: {closed}");
+        let found = inspect_on(std::sync::Arc::new(s.disk.process()), DIR).unwrap();
+        let lost_range = vec![Slot(0)..=Slot(gone.len() as u64 - 1)];
+        assert_eq!(found.lost(false), lost_range);
+        assert_eq!(found.lost(true), lost_range);
+        let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
+        for replayed in
+            [s.log.replay_from(Slot(3), each), s.log.replay_range(Slot(1)..=Slot(2), each)]
+        {
+            assert!(matches!(replayed, Err(Error::CorruptedEntry { .. })), "{replayed:?}");
+        }
+        let whole = s.log.replay_range(Slot(5)..=Slot(8), each);
+        assert_eq!(whole.is_ok(), lost == 4, "{whole:?}");
+    }
+}
+
+/// A run of slots without an index page is reported once, also after the last page.
+/// Requirements: F-11, F-41.
+#[test]
+fn iteration_reports_lost_pages() {
+    let s = log(Mode::Durable);
+    for slot in [4096, 3 * 4096, 5 * 4096, 7 * 4096] {
+        let value = format!("the value of slot {slot:05}");
+        s.log.learn(Slot(slot), HIGH, value.as_bytes()).unwrap().blocking_wait().unwrap();
+    }
+    let disk = close(s);
+    damage(&disk, b"the value of slot 12288");
+    damage(&disk, b"the value of slot 28672");
+    let s = repaired(&disk);
+    let mut options = IterateOptions::default();
+    options.skip_errors = true;
+    let mut visited = Vec::new();
+    let reported = |from: u64, to: u64, visited: &mut Vec<u64>| {
+        let visit = |entry: &esker_consensus::Entry<'_>| {
+            visited.push(entry.slot().0);
+            ControlFlow::Continue(())
+        };
+        let done = s.log.iterate(Slot(from)..=Slot(to), options, visit).unwrap();
+        done.skipped.iter().map(|(slot, _)| slot.0).collect::<Vec<_>>()
+    };
+    assert_eq!(reported(8190, 20_480, &mut visited), [8190, 8191, 8192]);
+    assert_eq!(reported(24_574, u64::MAX, &mut visited), [24_574, 24_575, 24_576]);
+    assert_eq!(visited, [20_480]);
 }
