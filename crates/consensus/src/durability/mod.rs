@@ -2,5 +2,6 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod close;
+pub(crate) mod load_values;
 pub(crate) mod reclaim;
 pub(crate) mod recovery;

@@ -20,10 +20,9 @@ use crate::base::slot::{SLOTS, Slot, number_of};
 use crate::component::{self, COMPONENT};
 use crate::durability::checkpoint;
 use crate::durability::close::Owner;
+use crate::durability::load_values::load_values;
 use crate::index::page::{IndexEntry, Page, SEQ_LIMIT, State, Word};
 use crate::memory::cell::Borrowed;
-use crate::memory::value_budget::charge;
-use crate::memory::value_pool::new_value;
 use crate::options::ConsensusLogBuilder;
 use crate::outcome::{Error, Result};
 use crate::record::{PageAt, Record, Root};
@@ -450,73 +449,13 @@ impl<'a, 'g> Replay<'a, 'g> {
         inner.accepted_end.store(highest.unwrap_or(0), Relaxed);
         // In record order, so that one read returns many values.
         open.sort_unstable();
-        bring_in(inner, &open, guard)?;
+        load_values(inner, &open, guard)?;
         inner.locks.lock_all().promise(promise);
         let mut tracker = inner.tracker.lock();
         tracker.recovered(inner.start(), next, range);
         inner.advance(&mut tracker, u64::MAX, guard);
         Ok(())
     }
-}
-
-/// A stream reads through at most this many records to reach the next one needed; for a longer
-/// distance a new stream is opened.
-const NEAR: u64 = 4096;
-
-/// Loads the values of these records and slots into memory, in record order.
-fn bring_in(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()> {
-    let mut stream = None;
-    let mut behind = 0;
-    while let [(seq, slot), rest @ ..] = open {
-        if seq.saturating_sub(behind) > NEAR {
-            stream = None;
-        }
-        if stream.is_none() {
-            stream = inner.log.stream(Start::From(Seq(*seq))).ok();
-        }
-        let batch = stream.as_mut().and_then(|stream| stream.try_next().ok().flatten());
-        let Some(batch) = batch else {
-            // The single read reports the error.
-            hold_one(inner, *slot, None, guard)?;
-            (stream, open) = (None, rest);
-            continue;
-        };
-        for record in &batch {
-            while let [(seq, slot), rest @ ..] = open
-                && *seq <= record.seq.0
-            {
-                let value = match Record::decode(record.payload) {
-                    Ok(Record::Accept { slot: found, ballot, value })
-                        if found == *slot && *seq == record.seq.0 =>
-                    {
-                        Some((ballot, value))
-                    }
-                    _ => None,
-                };
-                hold_one(inner, *slot, value, guard)?;
-                open = rest;
-            }
-        }
-        behind = batch.last().map_or(behind, |last| last.0);
-    }
-    Ok(())
-}
-
-/// Loads the value of an uncommitted slot into memory, from `read` or else from its record.
-fn hold_one(inner: &Inner, slot: u64, read: Option<(Ballot, &[u8])>, guard: &Guard) -> Result<()> {
-    let Some(page) = inner.page(number_of(slot), guard)? else { return Ok(()) };
-    let indexed = page.slot(slot);
-    let stored;
-    let (ballot, value) = match read {
-        Some(read) => read,
-        None => {
-            stored = inner.entry_at(slot, indexed, guard)?;
-            (stored.ballot(), stored.value())
-        }
-    };
-    inner.budget.force(charge(value.len()));
-    indexed.resident().swap(Some(new_value(slot, ballot, value, 0)), guard);
-    Ok(())
 }
 
 const _: () = assert!(SLOTS <= u16::MAX as usize);
