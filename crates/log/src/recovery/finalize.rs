@@ -17,7 +17,7 @@ use crate::base::options::Direct;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::format::unit::UNIT_HEADER;
-use crate::format::{BLOCK, LogId, SegmentHeader, UnitKind};
+use crate::format::{BLOCK, LogId, NUMBER_MAX, SegmentHeader, UnitKind};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::segment_footer::write_footer;
@@ -57,6 +57,15 @@ pub(crate) fn finalize(
     time_ms: u64,
 ) -> Result<Finalized> {
     let mut manifest = scan.manifest;
+    if scan.highest_number.max(manifest.session) >= NUMBER_MAX - 1 {
+        // What would be written next could not be read again.
+        return Err(corruption_at(
+            &dir.path_of(paths::MANIFEST),
+            0,
+            0,
+            "the number of a segment or session is the last possible one",
+        ));
+    }
     let clean = manifest.clean.take();
     for name in &scan.temporary {
         dir.unlink(name)?;

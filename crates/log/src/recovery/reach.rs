@@ -14,30 +14,20 @@ use crate::store::manifest::Manifest;
 /// not create so many segments between two records of its progress.
 const REACH: u64 = 1 << 32;
 
-/// The highest number that a log is known to have used: by its manifest, its watermark page, and
-/// the valid headers.
-pub(super) fn reached(
-    manifest: &Manifest,
-    page_segment: Option<u64>,
-    valid: impl Iterator<Item = u64>,
-) -> u64 {
-    let clean = manifest.clean.map_or(0, |end| end.segment);
-    valid.fold(manifest.trim_segment.max(clean).max(page_segment.unwrap_or(0)), u64::max)
-}
-
 pub(super) fn is_within(reached: u64, number: u64) -> bool {
     number.saturating_sub(reached) < REACH
 }
 
-/// Removes the files that are out of reach. Returns the highest number known to be used.
+/// Removes the files that are out of reach. Returns the highest number known to be used: by the
+/// manifest and the valid headers.
 pub(super) fn retain<V>(
     files: &mut BTreeMap<u64, V>,
     manifest: &Manifest,
-    page_segment: Option<u64>,
     is_valid: impl Fn(&V) -> bool,
 ) -> u64 {
     let valid = files.iter().filter(|(_, file)| is_valid(file)).map(|(number, _)| *number);
-    let reached = reached(manifest, page_segment, valid);
+    let clean = manifest.clean.map_or(0, |end| end.segment);
+    let reached = valid.fold(manifest.trim_segment.max(clean), u64::max);
     files.retain(|number, _| is_within(reached, *number));
     reached
 }

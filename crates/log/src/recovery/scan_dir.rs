@@ -91,9 +91,7 @@ pub(crate) fn scan_dir(
         scan.durable_bound = scan.durable_bound.max(stored.seq);
         scanner.stored = Some(stored.segment);
     }
-    let reached = reach::retain(&mut scanner.headers, &manifest, scanner.stored, |(_, parsed)| {
-        parsed.is_ok()
-    });
+    let reached = reach::retain(&mut scanner.headers, &manifest, |(_, parsed)| parsed.is_ok());
     scan.spares.retain(|number| reach::is_within(reached, *number));
     let named = scanner.headers.keys().chain(&scan.spares).chain(&scan.dead);
     scan.highest_number = named.copied().fold(reached, u64::max);

@@ -70,8 +70,7 @@ pub(crate) fn examine(
         refuse_foreign_page(dir, page, manifest.log)?;
     }
     durable_bound = durable_bound.max(stored.map_or(0, |stored| stored.seq));
-    let page_segment = stored.map(|stored| stored.segment);
-    reach::retain(&mut headers, manifest, page_segment, |(_, parsed)| parsed.is_ok());
+    reach::retain(&mut headers, manifest, |(_, parsed)| parsed.is_ok());
     let mut segments = Vec::new();
     for number in live_numbers(&headers, manifest)? {
         let parsed = headers.get(&number);
@@ -157,7 +156,8 @@ pub(crate) fn examine(
     let newest = segments.last().map(|newest: &Examined| newest.number);
     let nothing_left = segments.is_empty() && !never_began(manifest, durable_bound);
     if nothing_left || is_corruption(durable_bound, last) {
-        let lost = lost_segments(&headers, manifest, page_segment, newest);
+        let stored = stored.map(|stored| stored.segment);
+        let lost = lost_segments(&headers, manifest, stored, newest);
         if let (Some(newest), false) = (segments.last_mut(), lost.is_empty()) {
             reached.0 = close_newest(newest, manifest, last)?;
         }
