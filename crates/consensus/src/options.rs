@@ -122,7 +122,7 @@ impl Options {
         VALUE_LIMIT.min(self.mutable_size)
     }
 
-    pub(crate) fn verify(&self) -> Result<()> {
+    pub(crate) fn validate(&self) -> Result<()> {
         let rule = |holds, option, rule| {
             if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
         };

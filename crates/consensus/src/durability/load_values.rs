@@ -18,9 +18,9 @@ const NEAR: u64 = 4096;
 /// Loads the values of these records and slots into memory, in record order.
 pub(crate) fn load_values(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()> {
     let mut stream = None;
-    let mut behind = 0;
+    let mut reached = 0;
     while let [(seq, slot), rest @ ..] = open {
-        if seq.saturating_sub(behind) > NEAR {
+        if seq.saturating_sub(reached) > NEAR {
             stream = None;
         }
         if stream.is_none() {
@@ -49,7 +49,7 @@ pub(crate) fn load_values(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard)
                 open = rest;
             }
         }
-        behind = batch.last().map_or(behind, |last| last.0);
+        reached = batch.last().map_or(reached, |last| last.0);
     }
     Ok(())
 }

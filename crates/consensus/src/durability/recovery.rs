@@ -82,7 +82,7 @@ impl ConsensusLogBuilder {
     /// changed; [`Error::CorruptedRecord`] for a record that is not a consensus log's.
     pub fn open(self) -> Result<ConsensusLog> {
         let Self { dir, options } = self;
-        options.verify()?;
+        options.validate()?;
         let log = component::open(&dir, options.for_log())?;
         if log.accepted().0 >= SEQ_LIMIT {
             let what = "its number is too large";

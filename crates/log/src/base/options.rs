@@ -318,7 +318,10 @@ macro_rules! option_setters {
     }) => {
         /// Replaces all options.
         pub fn options(mut self, options: impl Into<$options>) -> Self {
-            self.options = options.into();
+            let options: $options = options.into();
+            // Does not compile if an option has no method here.
+            let $options { $($name: _,)* $($optional: _,)* } = &options;
+            self.options = options;
             self
         }
 

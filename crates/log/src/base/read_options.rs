@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esker_disk::{Disk, StdDisk};
+use esker_disk::Disk;
 
 use crate::base::error::Result;
 use crate::base::options::{Direct, OpenCheck, Options};
@@ -37,7 +37,7 @@ pub struct ReadOptions {
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self::on(Arc::new(StdDisk::new()))
+        Self::from(Options::default())
     }
 }
 
@@ -65,15 +65,7 @@ impl From<Options> for ReadOptions {
 impl ReadOptions {
     /// The default options on another disk.
     pub fn on(disk: Arc<dyn Disk>) -> Self {
-        Self {
-            read_cache: 16 << 20,
-            check: OpenCheck::Quick,
-            index_bytes: 64 << 10,
-            index_records: 1024,
-            direct: Direct::Auto,
-            disk,
-            engine: None,
-        }
+        Self { disk, ..Self::default() }
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
