@@ -265,9 +265,12 @@ impl Inspection {
             Record::Through { first, last } => {
                 self.show_committed(last);
                 let certain = self.certain();
-                let covered = Slot(first.max(*start))..=Slot(last.max(first));
+                let first = first.max(*start);
                 let mut replaced = Vec::new();
-                for (slot, known) in self.slots.range_mut(covered) {
+                // The map panics for a range that ends before it starts.
+                let covered = (first <= last).then(|| Slot(first)..=Slot(last));
+                let covered = covered.map(|covered| self.slots.range_mut(covered));
+                for (slot, known) in covered.into_iter().flatten() {
                     if known.committed || known.offset > certain {
                         known.committed = true;
                     } else {
@@ -347,5 +350,32 @@ impl std::ops::Deref for Value {
 
     fn deref(&self) -> &[u8] {
         self.0.payload().get(crate::record::VALUE_AT..).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+    use crate::base::slot::SnapshotBounds;
+    use crate::record;
+    use crate::state::inner::ConsensusLog;
+
+    /// Against a panic on records that no log writes.
+    #[test]
+    fn a_commit_of_truncated_or_reversed_slots_is_read() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let log = ConsensusLog::builder("/log").disk(Arc::clone(&disk)).open().unwrap();
+        log.install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) }).unwrap();
+        let ballot = crate::Ballot { number: 1, node: 1 };
+        log.accept(Slot(15), ballot, b"value").unwrap().blocking_wait().unwrap();
+        for (first, last) in [(2, 5), (20, 12)] {
+            drop(log.inner.append(|out| record::through(out, first, last)).unwrap());
+        }
+        log.inner.log.barrier().unwrap().blocking_wait().unwrap();
+        let inspection = inspect_on(disk, "/log").unwrap();
+        assert_eq!((inspection.floor, inspection.records.commits), (Some(Slot(9)), 2));
+        log.close().unwrap();
     }
 }
