@@ -157,8 +157,8 @@ impl Inner {
         }
     }
 
-    /// The entry of a slot, for a caller that looks at it: an out-of-line call keeps it in registers
-    /// and on the stack of one frame, which halves the time of a committed read.
+    /// The entry of a slot, for a caller that looks at it: an out-of-line call keeps it in
+    /// registers and on the stack of one frame, which halves the time of a committed read.
     #[inline(never)]
     fn read_out_of_line<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
         self.read(slot, guard)

@@ -5,15 +5,19 @@ use std::task::Poll;
 
 use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
+use crate::commit::core::Core;
 use crate::log::Log;
 use crate::log::stats::LogStats;
-use crate::read::batch::{Batch, View};
+use crate::read::batch::{Batch, Payload, View};
 use crate::read::cursor::{self, Start};
 use crate::read::feed::LocalFeed;
 use crate::read::metadata::{Metadata, SegmentInfo};
+use crate::read::placed::{self, Place};
+use crate::read::source::Source;
 use crate::read::stream::LogStream;
 use crate::runtime::counters::Counts;
 use crate::runtime::waiters::{For, Registered};
+use crate::staging::staged::Staged;
 
 impl Log {
     /// Streams records from a start point on. Does no I/O until the first batch and uses almost no
@@ -71,6 +75,79 @@ impl Log {
         cursor::read_at(source, position).map_err(|error| cursor::exactly(source, error))
     }
 
+    /// Returns the payload of a record whose place is known, accepted or durable. For components
+    /// that keep an index of places.
+    ///
+    /// Unless the record is in memory, it reads exactly the blocks of the record, with one read
+    /// that is never throttled, and checks the record's checksum. If the place holds another
+    /// record, because recovery moved this one, it finds the record by its number.
+    ///
+    /// # Errors
+    /// As [`Log::read`]. [`Error::NotFound`] also if the log never accepted this record there.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::{Log, Place};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// let ticket = log.append("a record")?;
+    /// let place = Place { seq: ticket.seq(), position: ticket.position(), len: 8 };
+    /// assert_eq!(&*log.read_placed(place)?, b"a record"); // accepted
+    /// ticket.blocking_wait()?;
+    /// assert_eq!(&*log.read_placed(place)?, b"a record"); // durable
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn read_placed(&self, place: Place) -> Result<Payload> {
+        self.refuse_if_closed()?;
+        let source = &*self.read;
+        let mut written = source.limit().0;
+        if place.position.0 >= written {
+            match self.read_staged(place) {
+                Ok(payload) => return Ok(payload),
+                Err(end) => written = end,
+            }
+        }
+        if place.position.0 < written
+            && let Some(payload) = placed::read(source, place, written)
+                .map_err(|error| cursor::exactly(source, error))?
+        {
+            return Ok(payload);
+        }
+        let view = self.read(place.seq)?;
+        match u32::try_from(view.payload().len()) {
+            Ok(len) if len == place.len => Ok(view.into_payload()),
+            _ => Err(Error::NotFound { seq: place.seq }),
+        }
+    }
+
+    /// The record at this place, if it is staged. Otherwise the position up to which everything is
+    /// written to the files.
+    fn read_staged(&self, place: Place) -> std::result::Result<Payload, u64> {
+        let state = self.write.lock();
+        let found = state.core.staged().find(|staged| {
+            let offset = place.position.0.checked_sub(staged.buffer.base);
+            offset.is_some_and(|offset| {
+                (u64::from(staged.records.start)..u64::from(staged.records.end)).contains(&offset)
+            })
+        });
+        let payload = found.and_then(|staged| {
+            self.await_fill(&state.core, &staged);
+            placed::of_staged(&staged, place)
+        });
+        payload.ok_or_else(|| state.core.released().position)
+    }
+
+    /// Waits until all appenders of a unit have copied their payloads. They do so without a lock,
+    /// and no record gets a place while this lock is held, so the wait is short.
+    fn await_fill(&self, core: &Core, staged: &Staged) {
+        let bytes = staged.records.end - staged.records.start;
+        let fill_tracker = core.fill_tracker(staged.unit);
+        let written = core.written().unit >= staged.unit;
+        while !written && fill_tracker.complete(bytes).is_none() {
+            std::thread::yield_now();
+        }
+    }
+
     /// Returns the records that are accepted but not yet durable, in order. No other read returns
     /// them, and a crash may lose them. Under [`Policy::OsBuffered`](crate::Policy::OsBuffered)
     /// these are the records not yet written to the operating system.
@@ -81,15 +158,8 @@ impl Log {
         self.refuse_if_closed()?;
         let state = self.write.lock();
         let staged: Vec<_> = state.core.staged().collect();
-        // No record gets a place while this lock is held, so the number of unfinished copies is
-        // bounded. The appenders finish their copies without the lock.
         for staged in &staged {
-            let bytes = staged.records.end - staged.records.start;
-            let fill_tracker = state.core.fill_tracker(staged.unit);
-            let written = state.core.written().unit >= staged.unit;
-            while !written && fill_tracker.complete(bytes).is_none() {
-                std::thread::yield_now();
-            }
+            self.await_fill(&state.core, staged);
         }
         drop(state);
         Ok(staged.into_iter().map(Batch::of_staged).collect())

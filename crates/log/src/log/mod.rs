@@ -8,6 +8,7 @@ mod app_metadata;
 mod append;
 pub(crate) mod builder;
 mod close;
+pub(crate) mod locked;
 pub(crate) mod lookup;
 mod open;
 pub(crate) mod sink;

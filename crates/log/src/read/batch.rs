@@ -26,7 +26,7 @@ impl std::fmt::Debug for Memory {
 }
 
 impl Memory {
-    fn bytes(&self, offsets: Range<u32>) -> &[u8] {
+    pub(crate) fn bytes(&self, offsets: Range<u32>) -> &[u8] {
         match self {
             Memory::StagingBuffer(buffer) => buffer.bytes(offsets),
             Memory::Read(buffer, start) => {
@@ -188,6 +188,11 @@ impl View {
         }
     }
 
+    /// The payload with its memory.
+    pub(crate) fn into_payload(self) -> Payload {
+        Payload::of(self.memory, self.offsets)
+    }
+
     /// Returns the payload.
     pub fn payload(&self) -> &[u8] {
         self.record().payload
@@ -207,5 +212,33 @@ impl std::ops::Deref for View {
 
     fn deref(&self) -> &[u8] {
         self.payload()
+    }
+}
+
+/// The payload of a record, with the memory that holds it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Payload {
+    memory: Memory,
+    /// The payload's offsets in the segment.
+    offsets: Range<u32>,
+}
+
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        self.memory.bytes(self.offsets.clone())
+    }
+}
+
+impl std::ops::Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_ref()
+    }
+}
+
+impl Payload {
+    pub(crate) fn of(memory: Memory, offsets: Range<u32>) -> Self {
+        Self { memory, offsets }
     }
 }

@@ -279,7 +279,7 @@ fn corruption(segment: &Segment, offset: u32, decode_error: DecodeError) -> Erro
 }
 
 /// Reads from a segment's file. Returns fewer bytes at the end of the file.
-fn load(segment: &Segment, offset: u32, len: u32) -> Result<(AlignedBuf, usize)> {
+pub(crate) fn load(segment: &Segment, offset: u32, len: u32) -> Result<(AlignedBuf, usize)> {
     let mut buffer = AlignedBuf::new(len as usize);
     let got = read_full_at(&*segment.reader, &mut buffer, u64::from(offset))?;
     Ok((buffer, got))

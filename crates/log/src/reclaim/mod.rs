@@ -19,13 +19,15 @@
 //!    name the copy ([`Owner::moved`]).
 //! 4. The owner makes durable everything else that an opening would look for before the cut
 //!    ([`Owner::before_drop`]). For an index with checkpoints this is a checkpoint.
-//! 5. The log drops its prefix, durably.
+//! 5. Everything accepted so far becomes durable: a dead record is dropped only if the record that
+//!    replaced it survives a crash.
+//! 6. The log drops its prefix, durably.
 //!
-//! After a crash before step 5 is durable, all originals are still there, and the copies repeat
-//! them. Replaying both must reach the same state. After step 5, the copies are durable (step 3),
-//! and so is what names them (step 4). A crash, an error or a close may end a pass early. Then some
-//! copies are named by nothing, and the next pass finds them dead. Two crashes in a row are two
-//! such passes.
+//! After a crash before step 6 is durable, all originals are still there, and the copies repeat
+//! them. Replaying both must reach the same state. After step 6, the copies are durable (step 3),
+//! and so is what names them (step 4), and what replaced the dead records (step 5). A crash, an
+//! error or a close may end a pass early. Then some copies are named by nothing, and the next pass
+//! finds them dead. Two crashes in a row are two such passes.
 //!
 //! # Bounds
 //!
@@ -201,6 +203,8 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
         }
     }
     owner.before_drop(plan.cut)?;
+    // Records are dead because others replaced them. Those must survive a crash first.
+    log.barrier()?.blocking_wait()?;
     log.truncate_before(plan.cut)?;
     done.segments = plan.segments as u64;
     done.bytes_freed = plan.bytes;

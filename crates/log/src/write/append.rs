@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Instant;
 
 use crate::base::error::{Error, Result};
+use crate::base::position::{Position, Seq};
 use crate::commit::core::schedule::Event;
 use crate::commit::core::{Need, Placement, Refusal};
 use crate::commit::space_request::SpaceRequest;
@@ -13,7 +14,7 @@ use crate::runtime::waiters::{For, Registered, park, thread_waker};
 use crate::write::input::Input;
 use crate::write::ticket::Ticket;
 
-pub(crate) type Accepted = (u64, u64, crate::base::position::Position);
+pub(crate) type Accepted = (u64, u64, Position);
 
 impl WriteHalf {
     /// Attempts an append without waiting for room or for disk space to be reserved.
@@ -124,6 +125,16 @@ impl WriteHalf {
         &self,
         records: &[Input<'_>],
     ) -> std::result::Result<Option<Ticket>, Refusal> {
+        self.append_whole_each(records, |_, _| {})
+    }
+
+    /// Appends records atomically. Calls `placed` with the number and position of each, under the
+    /// lock.
+    pub(crate) fn append_whole_each(
+        &self,
+        records: &[Input<'_>],
+        mut placed: impl FnMut(Seq, Position),
+    ) -> std::result::Result<Option<Ticket>, Refusal> {
         let mut state = self.lock();
         let stored = state.core.check_batch(records.iter().map(Input::size))?;
         if records.is_empty() {
@@ -134,8 +145,10 @@ impl WriteHalf {
         // The places are filled under the lock, one after another, so the unit cannot be sealed
         // between them.
         for &Input { numbering, payload } in records {
-            let placed = state.core.reserve_prepared(numbering, payload.len())?;
-            last = Some(self.fill(placed, payload));
+            let place = state.core.reserve_prepared(numbering, payload.len())?;
+            let accepted = self.fill(place, payload);
+            placed(Seq(accepted.0), accepted.2);
+            last = Some(accepted);
         }
         self.on_accepted(&mut state);
         drop(state);

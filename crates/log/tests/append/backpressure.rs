@@ -15,7 +15,7 @@ use crate::fixture::{
 };
 
 /// A log whose commits are stuck in the disk until the gate opens.
-fn stuck() -> (Log, SimDisk, Gate, Opens) {
+pub fn stuck() -> (Log, SimDisk, Gate, Opens) {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     // Another caller would find the next commit free to be driven, and be stuck in it.
@@ -30,7 +30,7 @@ fn stuck() -> (Log, SimDisk, Gate, Opens) {
 }
 
 /// Appends without waiting until there is no room; the number of the last record that found some.
-fn fill(log: &Log) -> u64 {
+pub fn fill(log: &Log) -> u64 {
     loop {
         let next = log.accepted().0 + 1;
         match log.try_append(payload(next)) {

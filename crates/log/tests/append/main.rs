@@ -6,6 +6,7 @@ mod fixture;
 mod backpressure;
 mod batches;
 mod cancellation;
+mod locked;
 mod payloads_are_asked_once;
 mod record_limits;
 mod sequence_numbers;

@@ -4,5 +4,6 @@
 mod fixture;
 
 mod lookup;
+mod placed;
 mod streams;
 mod ten_thousand_readers;

@@ -356,7 +356,7 @@ impl Core {
     }
 
     /// The mark up to which staging memory may be reused: the policy no longer needs it.
-    fn released(&self) -> Mark {
+    pub(crate) fn released(&self) -> Mark {
         match self.policy {
             Policy::OsBuffered => self.written,
             _ => self.durable,

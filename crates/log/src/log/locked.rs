@@ -1,0 +1,131 @@
+//! Appending under a lock of the caller, for components that keep an index of the log.
+
+use crate::base::error::{Error, Result};
+use crate::base::position::{Position, Seq};
+use crate::commit::core::Refusal;
+use crate::commit::write_half::WriteHalf;
+use crate::log::Log;
+use crate::write::input::{Input, Inputs};
+use crate::write::ticket::Ticket;
+
+/// # Appending under a lock of the caller
+///
+/// A component with an index must apply records to the index in the order of the log. So it appends
+/// and updates the index under one lock, and must not wait under it. These methods run a closure
+/// that takes the lock, decides, appends at most once and updates the index. If the log has no
+/// room, the closure returns [`Refused`] after releasing its lock; the method waits for room and
+/// runs the closure again.
+impl Log {
+    /// Runs `attempt` until it returns anything but a refusal for want of room. Blocks between, as
+    /// [`Log::append`] does.
+    ///
+    /// # Errors
+    /// As [`Log::append`], and the errors that `attempt` converts to [`Refused`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::{collections::HashMap, sync::Mutex};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = esker_log::Log::open(dir.path().join("log"))?;
+    /// let index = Mutex::new(HashMap::new());
+    /// let ticket = log.append_locked(|log| {
+    ///     let mut index = index.lock().unwrap();
+    ///     let ticket = log.append("key=value")?;
+    ///     index.insert("key", ticket.seq());
+    ///     Ok(ticket)
+    /// })?;
+    /// ticket.blocking_wait()?;
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn append_locked<T>(
+        &self,
+        mut attempt: impl FnMut(&Attempt<'_>) -> std::result::Result<T, Refused>,
+    ) -> Result<T> {
+        let write = &*self.write;
+        write.with_room(None, || attempt(&Attempt { write }).map_err(|refused| refused.0))
+    }
+
+    /// As [`Log::append_locked`], but waits for room as a pending future instead of blocking.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it is ready has not run `attempt` successfully.
+    ///
+    /// # Errors
+    /// As [`Log::append_locked`].
+    pub async fn append_locked_async<T>(
+        &self,
+        mut attempt: impl FnMut(&Attempt<'_>) -> std::result::Result<T, Refused>,
+    ) -> Result<T> {
+        let write = &*self.write;
+        write.with_room_async(|| attempt(&Attempt { write }).map_err(|refused| refused.0)).await
+    }
+
+    /// As [`Log::append_locked`], but runs `attempt` without waiting.
+    ///
+    /// # Errors
+    /// As [`Log::append_locked`], and [`Error::Full`] when it would have to wait.
+    pub fn try_append_locked<T>(
+        &self,
+        mut attempt: impl FnMut(&Attempt<'_>) -> std::result::Result<T, Refused>,
+    ) -> Result<T> {
+        let write = &*self.write;
+        write.without_waiting(|| attempt(&Attempt { write }).map_err(|refused| refused.0))
+    }
+}
+
+/// The reason why an [`Attempt`] appended nothing: no room, or an error. Return it from the closure
+/// after releasing every lock.
+#[derive(Debug)]
+pub struct Refused(Refusal);
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self(Refusal::Error(error))
+    }
+}
+
+/// Appends without waiting, inside [`Log::append_locked`].
+#[derive(Debug)]
+pub struct Attempt<'a> {
+    write: &'a WriteHalf,
+}
+
+impl Attempt<'_> {
+    /// Appends a record; see [`Log::append`]. Never blocks.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing was accepted.
+    pub fn append(&self, payload: impl AsRef<[u8]>) -> std::result::Result<Ticket, Refused> {
+        self.accept(Input::next(&payload), false)
+    }
+
+    /// Appends a record that may use the reserve; see [`Log::append_internal`]. Never blocks.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing was accepted.
+    pub fn append_internal(
+        &self,
+        payload: impl AsRef<[u8]>,
+    ) -> std::result::Result<Ticket, Refused> {
+        self.accept(Input::next(&payload), true)
+    }
+
+    /// Appends records atomically; see [`Log::append_atomic`]. `placed` is called once for each
+    /// record, in order, with its number and position, before the next one is placed; it must not
+    /// call the log. Never blocks. Without records it appends nothing and returns `None`.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing was accepted, and `placed` was not called.
+    pub fn append_atomic<P: AsRef<[u8]>>(
+        &self,
+        payloads: &[P],
+        placed: impl FnMut(Seq, Position),
+    ) -> std::result::Result<Option<Ticket>, Refused> {
+        self.write.append_whole_each(&Inputs::next(payloads), placed).map_err(Refused)
+    }
+
+    fn accept(&self, record: Input<'_>, internal: bool) -> std::result::Result<Ticket, Refused> {
+        let accepted = self.write.accept(record, internal).map_err(Refused)?;
+        Ok(self.write.ticket(accepted))
+    }
+}

@@ -1,0 +1,89 @@
+//! Reading one record whose place is known, with one read of exactly its blocks.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::base::error::Result;
+use crate::base::position::{Position, Seq};
+use crate::format::block::block_up;
+use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
+use crate::format::{BLOCK, RECORD_LIMIT_MAX};
+use crate::read::batch::{Memory, Payload};
+use crate::read::cursor;
+use crate::read::source::Source;
+use crate::staging::staged::Staged;
+use crate::store::segment_table::Segment;
+
+/// The place of a record in the log, as its append returned it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The record's number.
+    pub seq: Seq,
+    /// The record's position.
+    pub position: Position,
+    /// The length of its payload in bytes.
+    pub len: u32,
+}
+
+fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
+    let start = offset + RECORD_HEADER;
+    Payload::of(memory, start..start + len)
+}
+
+/// Returns a record at its place, which is before `written`: all bytes before that are in the
+/// files. `None` if the place holds another record.
+pub(crate) fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payload>> {
+    let Place { seq, position, len } = place;
+    let segment = source.segments().of_position(position.0);
+    let Some(segment) = segment.filter(|segment| segment.header.base <= position.0) else {
+        return Err(cursor::trimmed(source));
+    };
+    let Ok(offset) = u32::try_from(position.0 - segment.header.base) else { return Ok(None) };
+    if len > RECORD_LIMIT_MAX {
+        return Ok(None);
+    }
+    let stored = stored_size(len as usize);
+    let Some(end) = offset.checked_add(stored) else { return Ok(None) };
+    if let Some((buffer, stop)) = source.buffer(segment.number(), offset)
+        && end <= stop
+        && written >= segment.header.base + u64::from(end)
+    {
+        let header = RecordHeader::parse(buffer.bytes(offset..end));
+        let ours = header.is_ok_and(|header| header.seq == seq.0 && is_len(header, len));
+        let payload = || payload_at(Memory::StagingBuffer(buffer), offset, len);
+        return Ok(ours.then(payload));
+    }
+    read_file(&segment, place, offset..end)
+}
+
+fn is_len(header: RecordHeader, len: u32) -> bool {
+    header.size == RECORD_HEADER + len
+}
+
+/// Reads the blocks of a record and checks it.
+fn read_file(segment: &Segment, place: Place, record: Range<u32>) -> Result<Option<Payload>> {
+    let start = record.start / BLOCK * BLOCK;
+    let (buffer, got) = cursor::load(segment, start, block_up(record.end) - start)?;
+    let bytes = buffer[..got].get((record.start - start) as usize..(record.end - start) as usize);
+    let Some(bytes) = bytes else { return Ok(None) };
+    let valid = RecordHeader::parse(bytes).is_ok_and(|header| {
+        header.seq == place.seq.0
+            && is_len(header, place.len)
+            && header.check(segment.salt, record.start, bytes).is_ok()
+    });
+    let memory = || Memory::Read(Arc::new(buffer), start);
+    Ok(valid.then(|| payload_at(memory(), record.start, place.len)))
+}
+
+/// Returns a record of a unit that is not durable yet, whose appenders have all finished.
+pub(crate) fn of_staged(staged: &Staged, place: Place) -> Option<Payload> {
+    let Place { seq, position, len } = place;
+    let offset = u32::try_from(position.0.checked_sub(staged.buffer.base)?).ok()?;
+    let end = offset.checked_add(stored_size(len.min(RECORD_LIMIT_MAX) as usize))?;
+    if offset < staged.records.start || end > staged.records.end {
+        return None;
+    }
+    let header = RecordHeader::parse(staged.buffer.bytes(offset..end)).ok()?;
+    let ours = header.seq == seq.0 && is_len(header, len);
+    ours.then(|| payload_at(Memory::StagingBuffer(Arc::clone(&staged.buffer)), offset, len))
+}

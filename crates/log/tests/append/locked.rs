@@ -1,0 +1,89 @@
+//! Appending under a lock of the caller: the log waits without it.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Error, Log, Refused, Seq};
+
+use crate::backpressure::{fill, stuck};
+use crate::fixture::{self, DIR, all, block_on, driven, payload, payloads, poll_once};
+
+/// While the log has no room, the lock is free, and the attempt is repeated when there is room.
+#[test]
+fn the_lock_is_free_while_the_log_waits_for_room() {
+    let (log, disk, gate, _opens) = stuck();
+    let full = fill(&log);
+    let lock = Arc::new(Mutex::new(Vec::new()));
+    let attempt = {
+        let lock = Arc::clone(&lock);
+        move |log: &esker_log::Attempt<'_>| -> Result<_, Refused> {
+            let mut attempts = lock.lock().unwrap();
+            attempts.push(());
+            let ticket = log.append(payload(full + 1))?;
+            Ok(ticket.seq())
+        }
+    };
+    assert!(matches!(log.try_append_locked(attempt.clone()), Err(Error::Full)));
+    let mut pending = Box::pin(log.append_locked_async(attempt.clone()));
+    assert!(poll_once(&mut pending).is_pending());
+    drop(pending);
+    let blocked = {
+        let (log, attempt) = (log.clone(), attempt.clone());
+        std::thread::spawn(move || log.append_locked(attempt))
+    };
+    fixture::until("the caller waits", || log.stats().waiting > 0);
+    std::thread::sleep(Duration::from_millis(20));
+    let before = lock.try_lock().expect("the lock is free").len();
+    assert!(!blocked.is_finished() && before >= 3);
+    disk.clear_faults();
+    gate.open();
+    assert_eq!(blocked.join().unwrap().unwrap(), Seq(full + 1));
+    let after = lock.lock().unwrap().len();
+    assert!(after > before && after < before + 10, "{after} attempts");
+    log.barrier().unwrap().blocking_wait().unwrap();
+    assert_eq!(all(&log), payloads(1..=full + 1));
+    log.close().unwrap();
+}
+
+#[test]
+fn an_attempt_may_decide_not_to_append() {
+    let (log, ..) = fixture::log();
+    assert_eq!(log.append_locked(|_| Ok(7)).unwrap(), 7);
+    let failed = log.append_locked(|_| {
+        Err::<(), _>(Error::InvalidPosition { position: esker_log::Position(3) }.into())
+    });
+    assert!(matches!(failed, Err(Error::InvalidPosition { .. })));
+    assert_eq!((log.accepted(), log.stats().pending), (Seq(0), 0));
+    let too_large = log.append_locked(|log| log.append(vec![0; 2 << 20]));
+    assert!(matches!(too_large, Err(Error::TooLarge { .. })));
+    log.close().unwrap();
+    assert!(matches!(log.append_locked(|log| log.append("late")), Err(Error::Closed)));
+}
+
+/// Each record of an atomic batch has the place under which it is read.
+#[test]
+fn an_atomic_batch_names_the_place_of_each_record() {
+    let disk = SimDisk::new(1);
+    let (options, _engine) = driven(&disk);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    log.append(payload(1)).unwrap().blocking_wait().unwrap();
+    let batch: Vec<_> = (2..=40).map(payload).collect();
+    let mut places = Vec::new();
+    let ticket = block_on(log.append_locked_async(|log| {
+        places.clear();
+        log.append_atomic(&batch, |seq, position| places.push((seq, position)))
+    }));
+    let ticket = ticket.unwrap().unwrap();
+    assert_eq!((ticket.seq(), ticket.position()), *places.last().unwrap());
+    ticket.blocking_wait().unwrap();
+    assert_eq!(places.len(), 39);
+    for (n, (seq, position)) in places.iter().enumerate() {
+        assert_eq!(*seq, Seq(n as u64 + 2));
+        assert_eq!(log.read_at(*position).unwrap().record().seq, *seq);
+    }
+    let none: [&[u8]; 0] = [];
+    assert!(log.append_locked(|log| log.append_atomic(&none, |_, _| {})).unwrap().is_none());
+    log.close().unwrap();
+}

@@ -1,0 +1,137 @@
+//! Reading a record at its known place: accepted, handed to the operating system, durable in memory
+//! or in a file, moved by recovery, or gone.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use esker_disk::sim::{Persist, SimDisk};
+use esker_log::{Error, Log, Place, Policy, Position, Seq};
+
+use crate::fixture::{DIR, driven, payload};
+
+/// Appends the record that follows. Returns its place; the ticket is dropped.
+fn append(log: &Log) -> Place {
+    let next = log.accepted().0 + 1;
+    let payload = payload(next);
+    let ticket = log.append(&payload).unwrap();
+    Place { seq: ticket.seq(), position: ticket.position(), len: payload.len() as u32 }
+}
+
+fn check(log: &Log, places: &[Place]) {
+    for place in places {
+        let found = log.read_placed(*place).unwrap();
+        assert_eq!(&*found, payload(place.seq.0), "record {}", place.seq);
+    }
+}
+
+#[test]
+fn a_record_is_read_from_acceptance_on() {
+    for policy in [Policy::Always, Policy::OsBuffered] {
+        let disk = SimDisk::new(1);
+        let (mut options, engine) = driven(&disk);
+        (options.policy, options.tail_cache) = (policy, 0);
+        let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+        let mut places: Vec<_> = (0..20).map(|_| append(&log)).collect();
+        check(&log, &places);
+        // Under OsBuffered these are in the file now, and not durable.
+        engine.run();
+        places.extend((0..20).map(|_| append(&log)));
+        check(&log, &places);
+        log.barrier().unwrap().blocking_wait().unwrap();
+        // Several segments, and no buffer of the first ones.
+        places.extend((0..3000).map(|_| append(&log)));
+        log.barrier().unwrap().blocking_wait().unwrap();
+        assert!(log.segments().len() > 2);
+        check(&log, &places);
+        log.close().unwrap();
+        let log = Log::builder(DIR).options(options).open().unwrap();
+        check(&log, &places);
+        log.close().unwrap();
+        assert!(matches!(log.read_placed(places[0]), Err(Error::Closed)));
+    }
+}
+
+/// One read of the blocks of the record, and nothing else.
+#[test]
+fn only_the_blocks_of_the_record_are_read() {
+    let disk = SimDisk::new(1);
+    let (mut options, _engine) = driven(&disk);
+    (options.segment_size, options.tail_cache) = (1 << 20, 0);
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let places: Vec<_> = (0..4000).map(|_| append(&log)).collect();
+    log.close().unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    for place in places.iter().step_by(97) {
+        let before = disk.reads();
+        check(&log, &[*place]);
+        assert_eq!(disk.reads(), before + 1);
+    }
+    log.close().unwrap();
+}
+
+#[test]
+fn a_place_that_holds_another_record_is_not_believed() {
+    let disk = SimDisk::new(1);
+    let (options, _engine) = driven(&disk);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let mut places: Vec<_> = (0..6).map(|_| append(&log)).collect();
+    let staged = Place { position: places[3].position, ..places[4] };
+    // Accepted records are found only at their place.
+    assert!(matches!(log.read_placed(staged), Err(Error::NotFound { seq: Seq(5) })));
+    places.extend((6..50).map(|_| append(&log)));
+    log.barrier().unwrap().blocking_wait().unwrap();
+    // Durable ones also by their number.
+    check(&log, &[staged]);
+    check(&log, &[Place { position: Position(u64::MAX), ..places[4] }]);
+    check(&log, &[Place { position: Position(places[4].position.0 + 1), ..places[4] }]);
+    for len in [0, 1, places[4].len - 1, places[4].len + 1, u32::MAX >> 4] {
+        let place = Place { len, ..places[4] };
+        assert!(matches!(log.read_placed(place), Err(Error::NotFound { seq: Seq(5) })), "{len}");
+    }
+    let absent = Place { seq: Seq(51), ..places[4] };
+    assert!(matches!(log.read_placed(absent), Err(Error::NotFound { seq: Seq(51) })));
+    log.truncate_before(places[10].seq).unwrap();
+    let gone = log.read_placed(Place { position: Position(0), ..places[4] });
+    assert!(matches!(gone, Err(Error::Trimmed { oldest: Seq(11) })), "{gone:?}");
+    log.close().unwrap();
+}
+
+#[test]
+fn a_record_that_recovery_moved_is_found() {
+    let disk = SimDisk::new(1);
+    let (options, engine) = driven(&disk);
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let mut places = Vec::new();
+    for _ in 0..20 {
+        places.push(append(&log));
+        log.barrier().unwrap().blocking_wait().unwrap();
+    }
+    disk.power_cut(Persist::Nothing);
+    engine.stop();
+    drop(log);
+    disk.power_on();
+    let (options, _engine) = driven(&disk);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let last = places[19];
+    let moved = log.read(last.seq).unwrap().record().position != last.position;
+    assert!(moved, "recovery copies the last record to another segment");
+    check(&log, &places);
+    log.close().unwrap();
+}
+
+#[test]
+fn a_corrupt_record_is_an_error() {
+    let disk = SimDisk::new(1);
+    let (mut options, _engine) = driven(&disk);
+    options.tail_cache = 0;
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let places: Vec<_> = (0..50).map(|_| append(&log)).collect();
+    log.close().unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let files = disk.files(std::path::Path::new(DIR)).unwrap();
+    let segment = files.iter().find(|name| name.ends_with(".seg")).unwrap();
+    disk.flip_bit(&std::path::Path::new(DIR).join(segment), (places[20].position.0 + 20) * 8)
+        .unwrap();
+    assert!(matches!(log.read_placed(places[20]), Err(Error::Corrupted(_))));
+    check(&log, &places[..20]);
+    check(&log, &places[21..]);
+    log.close().unwrap();
+}
