@@ -17,17 +17,17 @@
 //!    was overwritten meanwhile would come back.
 //! 3. When the copies are durable, each index entry that still names the original is changed to
 //!    name the copy ([`Owner::moved`]).
-//! 4. The owner makes durable everything else that an opening would look for before the cut
-//!    ([`Owner::before_drop`]). For an index with checkpoints this is a checkpoint.
-//! 5. Everything accepted so far becomes durable: a dead record is dropped only if the record that
+//! 4. Everything accepted so far becomes durable: a dead record is dropped only if the record that
 //!    replaced it survives a crash.
+//! 5. The owner makes durable everything else that an opening would look for before the cut
+//!    ([`Owner::before_drop`]). For an index with checkpoints this is a checkpoint.
 //! 6. The log drops its prefix, durably.
 //!
 //! After a crash before step 6 is durable, all originals are still there, and the copies repeat
 //! them. Replaying both must reach the same state. After step 6, the copies are durable (step 3),
-//! and so is what names them (step 4), and what replaced the dead records (step 5). A crash, an
-//! error or a close may end a pass early. Then some copies are named by nothing, and the next pass
-//! finds them dead. Two crashes in a row are two such passes.
+//! and so is what replaced the dead records (step 4), and what names the copies (step 5). A crash,
+//! an error or a close may end a pass early. Then some copies are named by nothing, and the next
+//! pass finds them dead. Two crashes in a row are two such passes.
 //!
 //! # Bounds
 //!
@@ -202,9 +202,9 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
             return Err(Error::NotFound { seq }.into());
         }
     }
-    owner.before_drop(plan.cut)?;
     // Records are dead because others replaced them. Those must survive a crash first.
     log.barrier()?.blocking_wait()?;
+    owner.before_drop(plan.cut)?;
     log.truncate_before(plan.cut)?;
     done.segments = plan.segments as u64;
     done.bytes_freed = plan.bytes;

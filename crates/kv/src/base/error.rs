@@ -1,0 +1,152 @@
+//! Why an operation on a store failed.
+
+use std::fmt;
+
+use esker_log::Seq;
+
+use crate::base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
+
+/// The result of an operation on a store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation on a store failed.
+///
+/// The message says what failed and what to do about it. It does not repeat the cause, which is in
+/// [`source`](std::error::Error::source).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The key exceeds [`KEY_LIMIT`]. Nothing was written.
+    KeyTooLarge {
+        /// Its length in bytes.
+        size: usize,
+    },
+    /// The value exceeds [`VALUE_LIMIT`]. Nothing was written.
+    ValueTooLarge {
+        /// Its length in bytes.
+        size: usize,
+    },
+    /// A condition of a batch does not hold. Nothing was written.
+    ConditionFailed {
+        /// The number of the condition in its batch, from 0.
+        condition: usize,
+    },
+    /// The snapshot is too old: it was held for too long, or too much was overwritten since. Take
+    /// another.
+    SnapshotExpired,
+    /// There is no keyspace of this name. Create it.
+    KeyspaceNotFound {
+        /// The name.
+        name: String,
+    },
+    /// The keyspace of this handle was dropped.
+    KeyspaceDropped {
+        /// The name.
+        name: String,
+    },
+    /// A keyspace cannot have this name: it is empty, or exceeds [`NAME_LIMIT`].
+    InvalidName {
+        /// Its length in bytes.
+        size: usize,
+    },
+    /// The default keyspace cannot be dropped.
+    DefaultKeyspace,
+    /// The handle of a keyspace belongs to another store.
+    AnotherStore,
+    /// The index is full: its entries take 32 GiB. Delete keys, or use several stores.
+    IndexFull,
+    /// A record has a valid checksum, but its content is not valid. Nothing was changed.
+    CorruptedRecord {
+        /// The record's sequence number.
+        seq: Seq,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// An option is out of its range. Nothing was opened.
+    InvalidOption {
+        /// The option's name.
+        option: &'static str,
+        /// The rule that the option must follow.
+        rule: &'static str,
+    },
+    /// The store was closed. Stop using it.
+    Closed,
+    /// The underlying log failed. After [`esker_log::Error::Poisoned`] the store accepts nothing
+    /// until it is reopened.
+    Log(esker_log::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::KeyTooLarge { size } => {
+                write!(f, "a key of {size} bytes exceeds the limit of {KEY_LIMIT} bytes")
+            }
+            Error::ValueTooLarge { size } => {
+                write!(f, "a value of {size} bytes exceeds the limit of {VALUE_LIMIT} bytes")
+            }
+            Error::ConditionFailed { condition } => {
+                write!(f, "condition {condition} of the batch does not hold; nothing was written")
+            }
+            Error::SnapshotExpired => f.write_str("the snapshot has expired; take another"),
+            Error::KeyspaceNotFound { name } => {
+                write!(f, "there is no keyspace {name:?}; create it first")
+            }
+            Error::KeyspaceDropped { name } => write!(f, "the keyspace {name:?} was dropped"),
+            Error::InvalidName { size } => {
+                write!(f, "the name of a keyspace has 1 to {NAME_LIMIT} bytes, not {size}")
+            }
+            Error::DefaultKeyspace => f.write_str("the default keyspace cannot be dropped"),
+            Error::AnotherStore => f.write_str("the keyspace belongs to another store"),
+            Error::IndexFull => {
+                f.write_str("the index is full; delete keys, or use several stores")
+            }
+            Error::CorruptedRecord { seq, what } => {
+                write!(f, "record {seq} is not a valid record of a store: {what}")
+            }
+            Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::Closed => f.write_str("the store is closed"),
+            Error::Log(cause) => cause.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // This one displays as its cause does, so its source is the one below.
+            Error::Log(cause) => cause.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<esker_log::Error> for Error {
+    fn from(cause: esker_log::Error) -> Self {
+        match cause {
+            esker_log::Error::Closed => Error::Closed,
+            cause => Error::Log(cause),
+        }
+    }
+}
+
+pub(crate) fn check_key(key: &[u8]) -> Result<()> {
+    match key.len() {
+        size if size > KEY_LIMIT => Err(Error::KeyTooLarge { size }),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn check_value(value: &[u8]) -> Result<()> {
+    match value.len() {
+        size if size > VALUE_LIMIT => Err(Error::ValueTooLarge { size }),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    match name.len() {
+        1..=NAME_LIMIT => Ok(()),
+        size => Err(Error::InvalidName { size }),
+    }
+}

@@ -1,0 +1,8 @@
+//! The limits of keys, values and names.
+
+/// The longest key in bytes, inclusive: 1 MiB.
+pub const KEY_LIMIT: usize = 1 << 20;
+/// The longest value in bytes, inclusive: 10 MiB.
+pub const VALUE_LIMIT: usize = 10 << 20;
+/// The longest name of a keyspace in bytes, inclusive.
+pub const NAME_LIMIT: usize = 255;

@@ -1,0 +1,6 @@
+//! Limits, errors, options and tickets.
+
+pub(crate) mod error;
+pub(crate) mod limits;
+pub(crate) mod options;
+pub(crate) mod ticket;

@@ -1,0 +1,189 @@
+//! The options of a store, and the builder that opens it with them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::Disk;
+use esker_log::{Component, Direct, Engine, OnCorruption, OpenCheck, Policy};
+
+use crate::base::error::{Error, Result};
+use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
+use crate::record::HEADER;
+
+/// The component of stores.
+pub const COMPONENT: Component = Component(*b"ESKRKV01");
+
+/// Options of a store. [`Options::default`] commits every write, and suits an SSD.
+///
+/// Set them with a [`StoreBuilder`]. [`Store::options`](crate::Store::options) returns those of an
+/// open store. No option must stay the same from one opening to the next.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// When a commit happens without a request, and so what a crash may lose. Default
+    /// [`Policy::Always`].
+    pub policy: Policy,
+    /// The most bytes of values in the value cache. Default 256 MiB, or a quarter of the memory of
+    /// the machine, whichever is less. Values of up to a quarter of it are cached.
+    pub cache_bytes: u64,
+    /// The most bytes of memory for versions that were overwritten while a snapshot was open.
+    /// When there are more, the oldest snapshots expire. Default 64 MiB.
+    pub history_bytes: u64,
+    /// How long a snapshot keeps cleaning from dropping what it may read. After that it expires if
+    /// it is in the way. Default one minute.
+    pub snapshot_timeout: Duration,
+    /// Whether space is reclaimed in the background. Default `true`. Otherwise only
+    /// [`Store::compact`](crate::Store::compact) reclaims it.
+    pub clean: bool,
+    /// The segment size of the log in bytes, 64 KiB to 512 MiB; cleaning frees whole segments.
+    /// Default 64 MiB.
+    pub segment_size: u32,
+    /// Disk space kept reserved, in bytes, for opening, deleting and cleaning on a full disk; see
+    /// [`esker_log::Options::reserve`].
+    pub reserve: Option<u64>,
+    /// How much opening checks. Default: what a crash may have left in doubt.
+    pub check: OpenCheck,
+    /// What opening does about corruption. Default: it fails.
+    pub on_corruption: OnCorruption,
+    /// Whether opening fails where there is no store. Default `false`: opening creates one.
+    pub must_exist: bool,
+    /// Whether commits bypass the page cache.
+    pub direct: Direct,
+    /// Whether each write is durable by itself, where the file system supports it.
+    pub dsync: bool,
+    /// The disk that holds the store. Default: the real disk.
+    pub disk: Arc<dyn Disk>,
+    /// The engine that runs commits. Default: the one shared by all logs of the process.
+    pub engine: Option<Engine>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let log = esker_log::Options::default();
+        Self {
+            policy: Policy::Always,
+            cache_bytes: (256 << 20).min(machine_memory() / 4),
+            history_bytes: 64 << 20,
+            snapshot_timeout: Duration::from_secs(60),
+            clean: true,
+            segment_size: log.segment_size,
+            reserve: log.reserve,
+            check: log.check,
+            on_corruption: log.on_corruption,
+            must_exist: false,
+            direct: log.direct,
+            dsync: log.dsync,
+            disk: log.disk,
+            engine: None,
+        }
+    }
+}
+
+/// The memory of the machine in bytes; the largest number where it is not known.
+fn machine_memory() -> u64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = info.lines().find_map(|line| {
+        line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    kib.map_or(u64::MAX, |kib| kib * 1024)
+}
+
+impl Options {
+    /// The default options on another disk.
+    pub fn on(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, ..Self::default() }
+    }
+
+    pub(crate) fn validate(&self) -> Result<()> {
+        let rule = |holds, option, rule| {
+            if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
+        };
+        rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")
+    }
+
+    pub(crate) fn for_log(&self) -> esker_log::Options {
+        let mut options = esker_log::Options::on(Arc::clone(&self.disk));
+        options.policy = self.policy;
+        options.record_limit = (HEADER + KEY_LIMIT + VALUE_LIMIT) as u32;
+        options.segment_size = self.segment_size;
+        options.reserve = self.reserve;
+        options.check = self.check;
+        options.on_corruption = self.on_corruption;
+        options.must_exist = self.must_exist;
+        options.component = Some(COMPONENT);
+        options.direct = self.direct;
+        options.dsync = self.dsync;
+        options.engine.clone_from(&self.engine);
+        options
+    }
+}
+
+/// Opens a store with options; from [`Store::builder`](crate::Store::builder).
+///
+/// Each option has a setter of the same name. [`Options`] describes them.
+#[derive(Debug, Clone)]
+#[must_use = "a builder opens nothing until `open` is called"]
+pub struct StoreBuilder {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+}
+
+/// A setter for each option; each documentation is a link to the option's own. Setters of options
+/// that may be absent take a value.
+macro_rules! setters {
+    ($($option:ident: $value:ty,)* ; $($optional:ident: $inner:ty,)*) => {
+        impl StoreBuilder {
+            $(
+                #[doc = concat!("Sets [`Options::", stringify!($option), "`].")]
+                pub fn $option(mut self, $option: $value) -> Self {
+                    self.options.$option = $option;
+                    self
+                }
+            )*
+
+            $(
+                #[doc = concat!("Sets [`Options::", stringify!($optional), "`].")]
+                pub fn $optional(mut self, $optional: $inner) -> Self {
+                    self.options.$optional = Some($optional);
+                    self
+                }
+            )*
+        }
+
+        /// Does not compile if an option has no setter.
+        const _: fn(Options) = |options| {
+            let Options { $($option: _,)* $($optional: _,)* } = options;
+        };
+    };
+}
+
+setters! {
+    policy: Policy,
+    cache_bytes: u64,
+    history_bytes: u64,
+    snapshot_timeout: Duration,
+    clean: bool,
+    segment_size: u32,
+    check: OpenCheck,
+    on_corruption: OnCorruption,
+    must_exist: bool,
+    direct: Direct,
+    dsync: bool,
+    disk: Arc<dyn Disk>,
+    ;
+    reserve: u64,
+    engine: Engine,
+}
+
+impl StoreBuilder {
+    pub(crate) fn new(dir: PathBuf) -> Self {
+        Self { dir, options: Options::default() }
+    }
+
+    /// Replaces all options.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+}

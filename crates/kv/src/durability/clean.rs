@@ -1,0 +1,180 @@
+//! Cleaning: reclaims the space of overwritten values and deleted keys.
+//!
+//! [`esker_log::reclaim`] plans and drives a pass, and has its crash argument. This crate provides:
+//!
+//! - *Live* records are the newest puts of the keys that exist, the catalog's included. Deletes are
+//!   never copied: a delete is dropped together with everything before it, so nothing that it
+//!   deleted is left. See [`super::open`] for why an opening then finds the same keys.
+//! - *A copy* is a put with the same value, appended under the key's order lock if the index still
+//!   names the original.
+//! - *Before the drop* the pass waits for snapshots that may read a dropped record: those from
+//!   before the last record that replaced one. That record is durable by then, so that no later
+//!   snapshot of what is durable is from before it either.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
+use esker_log::{Seq, Ticket};
+
+use crate::base::error::{Error, Result};
+use crate::index::arena::Version;
+use crate::record::{Change, Record, put_len};
+use crate::state::inner::Inner;
+
+/// While callers write, a background pass pauses for this multiple of the time that it worked.
+const THROTTLE: u32 = 1;
+/// The longest pause of a background pass.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+impl Inner {
+    /// Reclaims all space that is worth it.
+    pub(crate) fn compact(&self) -> Result<Reclaimed> {
+        let mut all = Reclaimed::default();
+        loop {
+            let done = self.clean_once(Effort::Full)?;
+            if done.segments == 0 {
+                return Ok(all);
+            }
+            all += done;
+        }
+    }
+
+    fn clean_once(&self, effort: Effort) -> Result<Reclaimed> {
+        let _pass = self.cleaning.pass.lock();
+        self.refuse_if_closing()?;
+        let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
+        let done = reclaim::run(&self.log, &pass, effort)?;
+        *self.cleaning.done.lock() += done;
+        Ok(done)
+    }
+
+    /// Starts cleaning in the background, if the log has grown by a segment since the last time.
+    pub(crate) fn clean_soon(self: &Arc<Self>, position: u64) {
+        let step = u64::from(self.options.segment_size);
+        let considered = self.cleaning.considered.load(Relaxed);
+        if position < considered + step || !self.options.clean {
+            return;
+        }
+        let moves =
+            self.cleaning.considered.compare_exchange(considered, position, SeqCst, Relaxed);
+        if moves.is_ok() && !self.cleaning.running.swap(true, SeqCst) {
+            self.spawn_cleaning();
+        }
+    }
+
+    fn spawn_cleaning(self: &Arc<Self>) {
+        let mut thread = self.cleaning.thread.lock();
+        let weak = Arc::downgrade(self);
+        let work = move || {
+            while let Some(inner) = weak.upgrade() {
+                match inner.clean_once(Effort::Lazy) {
+                    Ok(done) if done.segments > 0 => {}
+                    Ok(_) | Err(Error::Closed) => {
+                        inner.cleaning.running.store(false, SeqCst);
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to reclaim space");
+                        inner.cleaning.running.store(false, SeqCst);
+                        return;
+                    }
+                }
+            }
+        };
+        match std::thread::Builder::new().name("esker-kv-clean".into()).spawn(work) {
+            Ok(new) => *thread = Some(new),
+            Err(error) => {
+                tracing::warn!(%error, "failed to start the cleaning thread");
+                self.cleaning.running.store(false, SeqCst);
+            }
+        }
+    }
+}
+
+/// One pass over a store.
+struct Pass<'a> {
+    inner: &'a Inner,
+    throttled: bool,
+}
+
+/// A copy that is not durable yet.
+struct Copy {
+    keyspace: u32,
+    key: Vec<u8>,
+    version: Version,
+}
+
+impl Owner for Pass<'_> {
+    type Error = Error;
+    type Key = Copy;
+
+    fn barrier(&self) -> Result<()> {
+        self.inner.table.await_writers();
+        Ok(())
+    }
+
+    fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
+        self.inner.refuse_if_closing()?;
+        let arena = self.inner.table.arena();
+        self.inner.table.each(|id, version| {
+            if !version.deleted {
+                let len = put_len(arena.key_len(id), version.len as usize);
+                visit(Live::copied(Seq(version.seq), stored_size(len as usize)));
+            }
+        });
+        Ok(())
+    }
+
+    fn append_again(&self, record: &esker_log::Record<'_>) -> Result<Option<(Copy, Ticket)>> {
+        let inner = self.inner;
+        let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
+        let Record { keyspace, key, change } = Record::decode(record.payload).map_err(invalid)?;
+        let Change::Put { value, .. } = change else { return Ok(None) };
+        let hashed = inner.table.hash(keyspace, key);
+        let mut payload = Vec::new();
+        Record { keyspace, key, change: Change::Put { value, moved: true } }.encode(&mut payload);
+        let ticket = inner.log.append_locked(|log| {
+            let _order = inner.table.order(hashed.shard);
+            let current = inner.table.find(hashed).map(|current| current.version);
+            let is_current =
+                current.is_some_and(|version| !version.deleted && version.seq == record.seq.0);
+            if is_current { log.append_internal(&payload).map(Some) } else { Ok(None) }
+        })?;
+        Ok(ticket.map(|ticket| {
+            let version = Version {
+                seq: ticket.seq().0,
+                deleted: false,
+                position: ticket.position().0,
+                len: value.len() as u32,
+            };
+            (Copy { keyspace, key: key.to_vec(), version }, ticket)
+        }))
+    }
+
+    fn moved(&self, copy: Copy, from: Seq, to: Seq) -> Result<()> {
+        debug_assert_eq!(copy.version.seq, to.0);
+        let inner = self.inner;
+        let key = inner.table.hash(copy.keyspace, &copy.key);
+        let _order = inner.table.order(key.shard);
+        inner.table.set_moved(key, from.0, copy.version, inner.horizon());
+        Ok(())
+    }
+
+    fn before_drop(&self, _cut: Seq) -> Result<()> {
+        let inner = self.inner;
+        let newest = inner.log.durable().0;
+        inner
+            .snapshots
+            .await_newer(newest, inner.options.snapshot_timeout, || inner.refuse_if_closing())
+    }
+
+    fn pace(&self, took: Duration) -> Result<()> {
+        self.inner.refuse_if_closing()?;
+        if self.throttled {
+            std::thread::sleep((took * THROTTLE).min(PAUSE_MAX));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! Closing a store.
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use crate::base::error::Result;
+use crate::state::inner::Inner;
+
+impl Inner {
+    /// Ends background work, and closes the log: everything accepted is durable then.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.cleaning.stop.store(true, SeqCst);
+        let thread = self.cleaning.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the cleaning thread panicked");
+        }
+        self.log.close()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,5 @@
+//! Opening, cleaning and closing.
+
+pub(crate) mod clean;
+pub(crate) mod close;
+pub(crate) mod open;

@@ -1,0 +1,412 @@
+//! The memory of index entries: a key and the place of its newest record, in words.
+//!
+//! Every word is an atomic, read and written with relaxed ordering. So a reader with a reference
+//! to an entry that was freed meanwhile reads another key's words, and never invalid memory. What
+//! makes entries consistent is the lock of their shard (see [`super::table`]): it is held to change
+//! an entry, to read its version, and to free it. The key of an entry never changes.
+//!
+//! ```text
+//! word 0                 | sequence number << 1, 1 if it deleted the key
+//! word 1                 | position of the record
+//! word 2                 | where the value is cached; 0 if it is not
+//! word 3   bits  0 to 23 | length of the key
+//!          bits 24 to 31 | shard
+//!          bits 32 to 62 | length of the value
+//!          bit  63       | the entry is in the list of deleted ones
+//! word 4   bits  0 to 31 | keyspace
+//!          bits 32 to 63 | hash of the key
+//! word 5 ..              | key, zeros up to a whole word
+//! ```
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+/// Words of a slab. A larger entry gets a slab of its own.
+const SLAB: usize = 1 << OFFSET_BITS;
+const OFFSET_BITS: u32 = 13;
+/// Slabs of a group.
+const GROUP: usize = 1 << 10;
+const GROUPS: usize = 1 << (32 - OFFSET_BITS - 10);
+/// Slabs that are left when the arena counts as full: 1 GiB.
+const MARGIN: usize = 16 << 10;
+/// Words of an entry before its key.
+const HEAD: usize = 5;
+
+const VERSION: usize = 0;
+const POSITION: usize = 1;
+const CACHED: usize = 2;
+const LENGTHS: usize = 3;
+const KEYSPACE: usize = 4;
+
+const KEY_LEN: u64 = (1 << 24) - 1;
+const VALUE_LEN: u64 = (1 << 31) - 1;
+const LISTED: u64 = 1 << 63;
+/// The bits of [`LENGTHS`] that a new version changes.
+const VALUE_BITS: u64 = VALUE_LEN << 32;
+
+/// The number of an entry: its slab, and its offset there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct EntryId(u32);
+
+/// One version of a key: which record it is, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Version {
+    /// The sequence number of its record.
+    pub(crate) seq: u64,
+    /// Whether the record deleted the key.
+    pub(crate) deleted: bool,
+    /// The position of the record.
+    pub(crate) position: u64,
+    /// The length of the value.
+    pub(crate) len: u32,
+}
+
+/// A key with its hash.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hashed<'a> {
+    pub(crate) keyspace: u32,
+    pub(crate) key: &'a [u8],
+    pub(crate) shard: u8,
+    /// Its hash in the table of the shard.
+    pub(crate) hash: u32,
+}
+
+type Slab = Box<[AtomicU64]>;
+type Group = Box<[OnceLock<Slab>]>;
+
+pub(crate) struct Arena {
+    groups: Box<[OnceLock<Group>]>,
+    free: Mutex<Free>,
+    /// Slabs in use.
+    slabs: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Free {
+    /// The slab that entries are taken from, and the next free word there.
+    open: Option<(usize, usize)>,
+    /// Freed entries by their number of words.
+    entries: HashMap<usize, Vec<EntryId>>,
+    /// Words in use by entries.
+    used: u64,
+    /// Words of all slabs.
+    reserved: u64,
+}
+
+impl std::fmt::Debug for Arena {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Arena").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+/// The words that an entry with a key of this length takes.
+fn words_for(key_len: usize) -> usize {
+    HEAD + key_len.div_ceil(8)
+}
+
+/// The word at this offset of a key, zeros after its end; compares as the bytes do.
+pub(super) fn key_word(key: &[u8], from: usize) -> u64 {
+    let rest = key.get(from..).unwrap_or_default();
+    match rest.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
+impl Arena {
+    pub(crate) fn new() -> Self {
+        let groups = std::iter::repeat_with(OnceLock::new).take(GROUPS).collect();
+        Self { groups, free: Mutex::default(), slabs: AtomicUsize::new(0) }
+    }
+
+    /// Allocates an entry for a key. `None` when the arena is full, at about 32 GiB.
+    pub(crate) fn allocate(
+        &self,
+        hashed: Hashed<'_>,
+        version: Version,
+        cached: u64,
+    ) -> Option<EntryId> {
+        let Hashed { keyspace, key, shard, hash } = hashed;
+        let id = self.take(words_for(key.len()))?;
+        let words = self.words(id);
+        words[LENGTHS].store(key.len() as u64 | u64::from(shard) << 24, Relaxed);
+        words[KEYSPACE].store(u64::from(keyspace) | u64::from(hash) << 32, Relaxed);
+        for (n, word) in words[HEAD..words_for(key.len())].iter().enumerate() {
+            word.store(key_word(key, n * 8), Relaxed);
+        }
+        self.set(id, version, cached);
+        Some(id)
+    }
+
+    fn take(&self, words: usize) -> Option<EntryId> {
+        let mut free = self.free.lock();
+        free.used += words as u64;
+        if let Some(id) = free.entries.get_mut(&words).and_then(Vec::pop) {
+            return Some(id);
+        }
+        if let Some((slab, next)) = free.open
+            && next + words <= SLAB
+        {
+            free.open = Some((slab, next + words));
+            return Some(EntryId((slab << OFFSET_BITS | next) as u32));
+        }
+        let slab = self.slabs.load(Relaxed);
+        if slab >= GROUPS * GROUP {
+            free.used -= words as u64;
+            return None;
+        }
+        self.slabs.store(slab + 1, Relaxed);
+        let size = words.max(SLAB);
+        free.reserved += size as u64;
+        let new = std::iter::repeat_with(AtomicU64::default).take(size).collect();
+        let group = || std::iter::repeat_with(OnceLock::new).take(GROUP).collect();
+        let group = self.groups[slab / GROUP].get_or_init(group);
+        let first = group[slab % GROUP].set(new);
+        debug_assert!(first.is_ok(), "a slab is made once");
+        if words <= SLAB {
+            free.open = Some((slab, words));
+        }
+        Some(EntryId((slab << OFFSET_BITS) as u32))
+    }
+
+    /// Frees an entry that neither a table nor an order names any more.
+    pub(crate) fn free(&self, id: EntryId) {
+        let words = words_for(self.key_len(id));
+        let mut free = self.free.lock();
+        free.used -= words as u64;
+        free.entries.entry(words).or_default().push(id);
+    }
+
+    /// Whether so little room is left that no writer may begin a write of a new key. What is left
+    /// is more than one entry of the largest size for each order lock.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.slabs.load(Relaxed) >= GROUPS * GROUP - MARGIN
+    }
+
+    /// Bytes of memory reserved.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.free.lock().reserved * 8
+    }
+
+    #[inline]
+    fn words(&self, EntryId(id): EntryId) -> &[AtomicU64] {
+        let (slab, offset) = ((id >> OFFSET_BITS) as usize, id as usize & (SLAB - 1));
+        let group = self.groups.get(slab / GROUP).and_then(OnceLock::get);
+        let slab = group.and_then(|group| group[slab % GROUP].get());
+        slab.map_or(&[], |slab| &slab[offset..])
+    }
+
+    #[inline]
+    fn word(&self, id: EntryId, n: usize) -> u64 {
+        self.words(id).get(n).map_or(0, |word| word.load(Relaxed))
+    }
+
+    /// Stores a version, and where its value is cached; 0 if it is not.
+    #[inline]
+    pub(crate) fn set(&self, id: EntryId, version: Version, cached: u64) {
+        let words = self.words(id);
+        let Version { seq, deleted, position, len } = version;
+        words[VERSION].store(seq << 1 | u64::from(deleted), Relaxed);
+        words[POSITION].store(position, Relaxed);
+        words[CACHED].store(cached, Relaxed);
+        let lengths = words[LENGTHS].load(Relaxed);
+        words[LENGTHS].store(lengths & !VALUE_BITS | u64::from(len) << 32, Relaxed);
+    }
+
+    /// Whether the entry is in the list of deleted ones.
+    pub(crate) fn is_listed(&self, id: EntryId) -> bool {
+        self.word(id, LENGTHS) & LISTED != 0
+    }
+
+    pub(crate) fn set_listed(&self, id: EntryId, listed: bool) {
+        let lengths = self.word(id, LENGTHS) & !LISTED;
+        self.words(id)[LENGTHS].store(lengths | if listed { LISTED } else { 0 }, Relaxed);
+    }
+
+    pub(crate) fn set_cached(&self, id: EntryId, cached: u64) {
+        self.words(id)[CACHED].store(cached, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn version(&self, id: EntryId) -> Version {
+        let version = self.word(id, VERSION);
+        Version {
+            seq: version >> 1,
+            deleted: version & 1 == 1,
+            position: self.word(id, POSITION),
+            len: (self.word(id, LENGTHS) >> 32 & VALUE_LEN) as u32,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn cached(&self, id: EntryId) -> u64 {
+        self.word(id, CACHED)
+    }
+
+    /// The key's shard, and its hash in the table of the shard.
+    #[inline]
+    pub(crate) fn hash(&self, id: EntryId) -> (u8, u32) {
+        ((self.word(id, LENGTHS) >> 24) as u8, (self.word(id, KEYSPACE) >> 32) as u32)
+    }
+
+    #[inline]
+    pub(crate) fn keyspace(&self, id: EntryId) -> u32 {
+        self.word(id, KEYSPACE) as u32
+    }
+
+    #[inline]
+    pub(crate) fn key_len(&self, id: EntryId) -> usize {
+        (self.word(id, LENGTHS) & KEY_LEN) as usize
+    }
+
+    /// The eight bytes of the key from this offset on, as [`key_word`] returns them.
+    #[inline]
+    pub(super) fn key_word(&self, id: EntryId, from: usize) -> u64 {
+        let len = self.key_len(id);
+        if from >= len {
+            return 0;
+        }
+        let (n, shift) = (HEAD + from / 8, from % 8 * 8);
+        let high = self.word(id, n) << shift;
+        if shift == 0 || n + 1 >= words_for(len) {
+            return high;
+        }
+        high | self.word(id, n + 1) >> (64 - shift)
+    }
+
+    /// Whether this is the entry of the key.
+    #[inline]
+    pub(crate) fn is_of(&self, id: EntryId, keyspace: u32, key: &[u8]) -> bool {
+        self.keyspace(id) == keyspace
+            && self.key_len(id) == key.len()
+            && (0..key.len())
+                .step_by(8)
+                .all(|from| self.word(id, HEAD + from / 8) == key_word(key, from))
+    }
+
+    /// Whether the key of an entry is below a key.
+    pub(crate) fn is_below(&self, id: EntryId, key: &[u8]) -> bool {
+        self.compare(id, key, 0) == Ordering::Less
+    }
+
+    /// Compares the key of an entry with a key, both from this offset on.
+    pub(super) fn compare(&self, id: EntryId, key: &[u8], mut from: usize) -> Ordering {
+        let len = self.key_len(id);
+        while from < len.min(key.len()) {
+            match self.key_word(id, from).cmp(&key_word(key, from)) {
+                Ordering::Equal => from += 8,
+                unequal => return unequal,
+            }
+        }
+        len.cmp(&key.len())
+    }
+
+    /// Compares the keys of two entries, both from this offset on.
+    pub(super) fn compare_entries(&self, a: EntryId, b: EntryId, mut from: usize) -> Ordering {
+        let (len_a, len_b) = (self.key_len(a), self.key_len(b));
+        while from < len_a.min(len_b) {
+            match self.key_word(a, from).cmp(&self.key_word(b, from)) {
+                Ordering::Equal => from += 8,
+                unequal => return unequal,
+            }
+        }
+        len_a.cmp(&len_b)
+    }
+
+    /// The length of the longest common prefix of the keys of two entries.
+    pub(super) fn common_prefix(&self, a: EntryId, b: EntryId) -> usize {
+        let len = self.key_len(a).min(self.key_len(b));
+        let mut from = 0;
+        while from < len {
+            let unequal = self.key_word(a, from) ^ self.key_word(b, from);
+            if unequal != 0 {
+                return len.min(from + (unequal.leading_zeros() / 8) as usize);
+            }
+            from += 8;
+        }
+        len
+    }
+
+    /// Appends the key to a buffer.
+    pub(crate) fn copy_key(&self, id: EntryId, out: &mut Vec<u8>) {
+        let (start, len) = (out.len(), self.key_len(id));
+        for from in (0..len).step_by(8) {
+            out.extend_from_slice(&self.word(id, HEAD + from / 8).to_be_bytes());
+        }
+        out.truncate(start + len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FIRST: Version = Version { seq: 7, deleted: false, position: 4096, len: 3 };
+
+    fn of(arena: &Arena, key: &[u8]) -> EntryId {
+        arena.allocate(Hashed { keyspace: 1, key, shard: 7, hash: 9 }, FIRST, 0).unwrap()
+    }
+
+    #[test]
+    fn entries_keep_key_and_version() {
+        let arena = Arena::new();
+        let long = vec![b'x'; 1 << 20];
+        let ids: Vec<_> = [&b""[..], b"a", b"12345678", &long, b"b"]
+            .iter()
+            .map(|key| (*key, of(&arena, key)))
+            .collect();
+        for (key, id) in ids {
+            assert!(arena.is_of(id, 1, key) && !arena.is_of(id, 2, key));
+            let mut copy = b"-".to_vec();
+            arena.copy_key(id, &mut copy);
+            assert_eq!(&copy[1..], key);
+            assert_eq!((arena.version(id), arena.hash(id)), (FIRST, (7, 9)));
+            assert!(!arena.is_listed(id));
+            arena.set_listed(id, true);
+            let deleted = Version { seq: 8, deleted: true, position: 9, len: 0 };
+            arena.set(id, deleted, 5);
+            assert_eq!((arena.version(id), arena.cached(id)), (deleted, 5));
+            assert!(arena.is_listed(id) && arena.hash(id) == (7, 9));
+            assert!(arena.is_of(id, 1, key));
+        }
+    }
+
+    #[test]
+    fn freed_entries_are_reused_for_keys_of_their_size() {
+        let arena = Arena::new();
+        let first = of(&arena, b"12345678");
+        arena.free(first);
+        assert_ne!(of(&arena, b"123456789"), first);
+        let again = of(&arena, b"1");
+        assert_eq!(again, first);
+        assert!(arena.is_of(again, 1, b"1"));
+    }
+
+    proptest! {
+        #[test]
+        fn keys_compare_as_bytes(
+            a in prop::collection::vec(0u8..3, 0..20),
+            b in prop::collection::vec(0u8..3, 0..20),
+        ) {
+            let arena = Arena::new();
+            let (x, y) = (of(&arena, &a), of(&arena, &b));
+            prop_assert_eq!(arena.compare_entries(x, y, 0), a.cmp(&b));
+            prop_assert_eq!(arena.compare(x, &b, 0), a.cmp(&b));
+            let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+            prop_assert_eq!(arena.common_prefix(x, y), common);
+            prop_assert_eq!(arena.compare_entries(x, y, common), a.cmp(&b));
+            for from in 0..22 {
+                prop_assert_eq!(arena.key_word(x, from), key_word(&a, from));
+            }
+        }
+    }
+}

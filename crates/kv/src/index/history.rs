@@ -1,0 +1,74 @@
+//! Versions that were replaced, for readers of an earlier point in time.
+//!
+//! A replaced version is kept while a snapshot may read it, or its successor is not durable. The
+//! versions of one shard are in one list, in the order in which they were replaced, so keeping one
+//! costs a push, and dropping the old ones a few pops.
+
+use std::collections::VecDeque;
+
+use crate::index::arena::{EntryId, Version};
+
+/// A version that another one replaced.
+#[derive(Debug, Clone, Copy)]
+struct Replaced {
+    id: EntryId,
+    version: Version,
+    /// The sequence number of the version that replaced it.
+    by: u64,
+}
+
+/// The replaced versions of the entries of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    replaced: VecDeque<Replaced>,
+}
+
+/// Bytes of memory that one kept version takes.
+pub(crate) const VERSION_BYTES: u64 = size_of::<Replaced>() as u64;
+
+impl History {
+    /// Keeps a version that the record `by` replaced. Drops those that nothing reads: every reader
+    /// reads at or after `horizon`. Returns how many more are kept than before.
+    pub(crate) fn keep(&mut self, id: EntryId, version: Version, by: u64, horizon: u64) -> i64 {
+        let before = self.replaced.len();
+        self.drop_up_to(horizon);
+        if by > horizon {
+            // Concurrent calls for different keys may come out of order by a little.
+            self.replaced.push_back(Replaced { id, version, by });
+        }
+        self.replaced.len() as i64 - before as i64
+    }
+
+    fn drop_up_to(&mut self, horizon: u64) {
+        while self.replaced.front().is_some_and(|oldest| oldest.by <= horizon) {
+            self.replaced.pop_front();
+        }
+        if self.replaced.len() < self.replaced.capacity() / 4 {
+            self.replaced.shrink_to(self.replaced.len() * 2);
+        }
+    }
+
+    /// Drops the versions that no reader at or after `horizon` reads. Returns how many.
+    pub(crate) fn trim(&mut self, horizon: u64) -> i64 {
+        let before = self.replaced.len();
+        self.drop_up_to(horizon);
+        (before - self.replaced.len()) as i64
+    }
+
+    /// The version of an entry at a point in time, if it has been replaced since; `None` when the
+    /// key had none.
+    ///
+    /// An entry may have been freed and used for another key since. Versions of that key were
+    /// replaced before the point in time, because no entry is freed while a reader may read it.
+    pub(crate) fn at(&self, id: EntryId, seq: u64) -> Option<Version> {
+        let mut versions = self.replaced.iter().rev().filter(|replaced| replaced.id == id);
+        versions
+            .find(|replaced| replaced.version.seq <= seq && replaced.by > seq)
+            .map(|replaced| replaced.version)
+    }
+
+    /// Whether a version of this entry is kept that a reader at or after `horizon` may read.
+    pub(crate) fn is_needed(&self, id: EntryId, horizon: u64) -> bool {
+        self.replaced.iter().any(|replaced| replaced.id == id && replaced.by > horizon)
+    }
+}

@@ -1,0 +1,172 @@
+//! The keys of one keyspace: their order, and their number.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::index::arena::{EntryId, Version};
+use crate::index::order::{self, Order};
+use crate::index::table::{Changed, Removal, Table};
+
+/// From this many waiting keys on, a writer adds them to the order.
+const WAITING_MAX: usize = 32 << 10;
+/// From this many deleted keys on, and this share of all, their entries are removed.
+const DELETED_MIN: usize = 4 << 10;
+const DELETED_SHARE: usize = 8;
+
+/// The keys of one keyspace.
+#[derive(Debug, Default)]
+pub(crate) struct Keys {
+    pub(crate) id: u32,
+    pub(crate) name: String,
+    order: RwLock<Order>,
+    /// Held from taking the waiting entries until they are in the order.
+    ordering: Mutex<()>,
+    /// Entries that are not in the order yet.
+    waiting: Mutex<Vec<EntryId>>,
+    waiting_len: AtomicUsize,
+    /// Entries of deleted keys, each once.
+    deleted: Mutex<Vec<EntryId>>,
+    deleted_len: AtomicUsize,
+    count: AtomicI64,
+    dropped: AtomicBool,
+}
+
+impl Keys {
+    pub(crate) fn new(id: u32, name: &str) -> Self {
+        Self { id, name: name.into(), ..Self::default() }
+    }
+
+    /// The number of keys.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Relaxed).max(0) as u64
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.dropped.load(SeqCst)
+    }
+
+    pub(crate) fn set_dropped(&self) {
+        self.dropped.store(true, SeqCst);
+    }
+
+    /// Registers what [`Table::set`] did. The caller still holds the order lock of the shard.
+    #[inline]
+    pub(crate) fn changed(&self, changed: Changed, new: Version) {
+        let existed = changed.old.is_some_and(|old| !old.deleted);
+        if existed == new.deleted {
+            self.count.fetch_add(if existed { -1 } else { 1 }, Relaxed);
+        }
+        if changed.old.is_none() {
+            let mut waiting = self.waiting.lock();
+            waiting.push(changed.id);
+            self.waiting_len.store(waiting.len(), Relaxed);
+        }
+        if changed.list {
+            let mut deleted = self.deleted.lock();
+            deleted.push(changed.id);
+            self.deleted_len.store(deleted.len(), Relaxed);
+        }
+    }
+
+    /// Whether enough keys wait to be added or removed. Called without locks.
+    #[inline]
+    pub(crate) fn wants_ordering(&self) -> bool {
+        self.waiting_len.load(Relaxed) >= WAITING_MAX
+            || self.deleted_len.load(Relaxed)
+                >= DELETED_MIN.max(self.count() as usize / DELETED_SHARE)
+    }
+
+    /// Adds the waiting keys to the order, and removes deleted ones if there are many. The caller
+    /// holds no lock. After it returns, the order has every key whose writer had released its order
+    /// lock before the call.
+    pub(crate) fn put_in_order(&self, table: &Table, horizon: u64) {
+        let removes = self.deleted_len.load(Relaxed) >= DELETED_MIN;
+        self.order_and_remove(table, horizon, removes);
+    }
+
+    /// Adds the waiting keys to the order, and removes the entries of deleted keys.
+    pub(crate) fn remove_deleted(&self, table: &Table, horizon: u64) {
+        self.order_and_remove(table, horizon, true);
+    }
+
+    fn order_and_remove(&self, table: &Table, horizon: u64, removes: bool) {
+        let ordering = self.ordering.lock();
+        // Take the deleted ones first: an entry is added to `waiting` before it is deleted.
+        let deleted = if removes {
+            self.deleted_len.store(0, Relaxed);
+            std::mem::take(&mut *self.deleted.lock())
+        } else {
+            Vec::new()
+        };
+        let mut waiting = std::mem::take(&mut *self.waiting.lock());
+        self.waiting_len.store(0, Relaxed);
+        if !waiting.is_empty() {
+            order::sort(table.arena(), &mut waiting);
+            self.order.write().insert(table.arena(), &waiting);
+        }
+        if !deleted.is_empty() {
+            self.remove(table, deleted, horizon);
+        }
+        drop(ordering);
+    }
+
+    /// Removes the entries of deleted keys, in steps, so that no scan waits long.
+    fn remove(&self, table: &Table, deleted: Vec<EntryId>, horizon: u64) {
+        let mut later = Vec::new();
+        let mut key = Vec::new();
+        for ids in deleted.chunks(64) {
+            let mut order = self.order.write();
+            for id in ids {
+                match table.remove_deleted(*id, horizon) {
+                    Removal::Removed => {
+                        key.clear();
+                        table.arena().copy_key(*id, &mut key);
+                        let found = order.remove(table.arena(), *id, &key);
+                        debug_assert!(found, "every entry that is not waiting is in the order");
+                        table.arena().free(*id);
+                    }
+                    Removal::Revived => {}
+                    Removal::Later => later.push(*id),
+                }
+            }
+        }
+        if !later.is_empty() {
+            // They count again when the next key is deleted.
+            self.deleted.lock().extend(later);
+        }
+    }
+
+    /// Makes a delete the newest version of each key from `low` on and below `high`. The caller
+    /// holds all order locks. Every key that has a record before this one is deleted.
+    pub(crate) fn delete_range(
+        &self,
+        table: &Table,
+        low: &[u8],
+        high: Option<&[u8]>,
+        version: Version,
+        horizon: u64,
+    ) {
+        self.put_in_order(table, horizon);
+        let order = self.order.read();
+        let mut spot = order.seek(table.arena(), low);
+        while let Some((id, next)) = order.next(spot)
+            && high.is_none_or(|high| table.arena().is_below(id, high))
+        {
+            if let Some(changed) = table.delete_entry(id, version, horizon) {
+                self.changed(changed, version);
+            }
+            spot = next;
+        }
+    }
+
+    /// The order, for reading. While it is held, no entry of this keyspace is freed.
+    pub(crate) fn order(&self) -> RwLockReadGuard<'_, Order> {
+        self.order.read()
+    }
+
+    /// Bytes of memory of the order.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.order.read().bytes() + (self.waiting.lock().capacity() * 4) as u64
+    }
+}

@@ -1,0 +1,312 @@
+//! Finds the entry of a key by its hash, and orders the writers of a key.
+//!
+//! The keys are spread over shards by their hash. A shard has two locks:
+//!
+//! - *The order lock* is held by a writer from before its record gets its place in the log until
+//!   the index names it. So the versions of a key follow each other as its records do. It is never
+//!   held during I/O, and no reader takes it.
+//! - *The table lock* is held for one lookup or change, for a fraction of a microsecond.
+//!
+//! Several order locks are taken in the order of the shards, before any table lock. One table lock
+//! is held at a time.
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+use hashbrown::HashTable;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::index::arena::{Arena, EntryId, Hashed, Version};
+use crate::index::history::History;
+
+/// The number of shards.
+const SHARDS: usize = 256;
+
+pub(crate) struct Table {
+    arena: Arena,
+    shards: Box<[Shard]>,
+    hasher: foldhash::fast::RandomState,
+    /// The number of replaced versions that are kept.
+    kept: AtomicI64,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard {
+    order: Mutex<()>,
+    table: RwLock<Entries>,
+}
+
+#[derive(Default)]
+struct Entries {
+    ids: HashTable<EntryId>,
+    history: History,
+}
+
+/// The newest version of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Current {
+    pub(crate) id: EntryId,
+    pub(crate) version: Version,
+    /// Where the value is cached; 0 if it is not.
+    pub(crate) cached: u64,
+}
+
+/// What a change did to the entry of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) id: EntryId,
+    /// The version that was replaced; `None` for a new entry.
+    pub(crate) old: Option<Version>,
+    /// Whether the entry must be added to the list of deleted ones.
+    pub(crate) list: bool,
+}
+
+/// The arena has no room for another entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ArenaFull;
+
+/// The hash of an entry in its table: hashbrown takes its tag from the highest bits, and the bucket
+/// from the lowest.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("arena", &self.arena).finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self {
+            arena: Arena::new(),
+            shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(),
+            hasher: foldhash::fast::RandomState::default(),
+            kept: AtomicI64::new(0),
+        }
+    }
+
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    #[inline]
+    pub(crate) fn hash<'a>(&self, keyspace: u32, key: &'a [u8]) -> Hashed<'a> {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write(key);
+        hasher.write_u32(keyspace);
+        let hash = hasher.finish();
+        Hashed { keyspace, key, shard: (hash >> 32) as u8, hash: hash as u32 }
+    }
+
+    /// Takes the order lock of one shard.
+    #[inline]
+    pub(crate) fn order(&self, shard: u8) -> MutexGuard<'_, ()> {
+        self.shards[usize::from(shard)].order.lock()
+    }
+
+    /// Takes the order locks of these shards, which must be sorted and without repetitions.
+    pub(crate) fn orders(&self, shards: &[u8]) -> Vec<MutexGuard<'_, ()>> {
+        debug_assert!(shards.is_sorted_by(|a, b| a < b), "sorted, so that writers do not deadlock");
+        shards.iter().map(|shard| self.order(*shard)).collect()
+    }
+
+    /// Takes all order locks: no record gets its place meanwhile.
+    pub(crate) fn all_orders(&self) -> Vec<MutexGuard<'_, ()>> {
+        self.shards.iter().map(|shard| shard.order.lock()).collect()
+    }
+
+    /// Waits until every writer that has an order lock has released it: then the index names each
+    /// record that has its place already.
+    pub(crate) fn await_writers(&self) {
+        for shard in &self.shards {
+            drop(shard.order.lock());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: Hashed<'_>) -> Option<Current> {
+        let shard = &self.shards[usize::from(key.shard)];
+        let entries = shard.table.read();
+        let id = *entries.ids.find(spread(key.hash), |id| self.is_of(*id, key))?;
+        Some(Current { id, version: self.arena.version(id), cached: self.arena.cached(id) })
+    }
+
+    #[inline]
+    fn is_of(&self, id: EntryId, key: Hashed<'_>) -> bool {
+        self.arena.is_of(id, key.keyspace, key.key)
+    }
+
+    /// Sets the newest version of a key. The caller holds the order lock of the key's shard, so the
+    /// version is newer than any other. No reader reads before `horizon`.
+    pub(crate) fn set(
+        &self,
+        key: Hashed<'_>,
+        version: Version,
+        cached: u64,
+        horizon: u64,
+    ) -> Result<Changed, ArenaFull> {
+        let arena = &self.arena;
+        let mut entries = self.shards[usize::from(key.shard)].table.write();
+        let Entries { ids, history } = &mut *entries;
+        if let Some(id) = ids.find(spread(key.hash), |id| self.is_of(*id, key)).copied() {
+            let old = arena.version(id);
+            debug_assert!(old.seq < version.seq, "a version is newer than those before it");
+            arena.set(id, version, cached);
+            self.kept.fetch_add(history.keep(id, old, version.seq, horizon), Relaxed);
+            let list = version.deleted && !arena.is_listed(id);
+            if list {
+                arena.set_listed(id, true);
+            }
+            return Ok(Changed { id, old: Some(old), list });
+        }
+        let id = arena.allocate(key, version, cached).ok_or(ArenaFull)?;
+        if version.deleted {
+            arena.set_listed(id, true);
+        }
+        ids.insert_unique(spread(key.hash), id, |id| spread(arena.hash(*id).1));
+        Ok(Changed { id, old: None, list: version.deleted })
+    }
+
+    /// Sets the newest version of an entry to a delete. `None` if the key is deleted already, or a
+    /// newer record put it. The caller holds the order lock, and the order of the keyspace.
+    pub(crate) fn delete_entry(
+        &self,
+        id: EntryId,
+        version: Version,
+        horizon: u64,
+    ) -> Option<Changed> {
+        let (shard, _) = self.arena.hash(id);
+        let mut entries = self.shards[usize::from(shard)].table.write();
+        let old = self.arena.version(id);
+        if old.deleted || old.seq >= version.seq {
+            return None;
+        }
+        self.arena.set(id, version, 0);
+        self.kept.fetch_add(entries.history.keep(id, old, version.seq, horizon), Relaxed);
+        let list = !self.arena.is_listed(id);
+        if list {
+            self.arena.set_listed(id, true);
+        }
+        Some(Changed { id, old: Some(old), list })
+    }
+
+    /// Replaces a version by its copy, if it is still the newest. The caller holds the order lock.
+    pub(crate) fn set_moved(&self, key: Hashed<'_>, from: u64, to: Version, horizon: u64) -> bool {
+        let mut entries = self.shards[usize::from(key.shard)].table.write();
+        let Entries { ids, history } = &mut *entries;
+        let Some(id) = ids.find(spread(key.hash), |id| self.is_of(*id, key)).copied() else {
+            return false;
+        };
+        let old = self.arena.version(id);
+        if old.seq != from || old.deleted {
+            return false;
+        }
+        self.arena.set(id, to, self.arena.cached(id));
+        self.kept.fetch_add(history.keep(id, old, to.seq, horizon), Relaxed);
+        true
+    }
+
+    /// Stores where a value is cached, if this version is still the newest.
+    pub(crate) fn set_cached(&self, id: EntryId, seq: u64, cached: u64) {
+        let (shard, _) = self.arena.hash(id);
+        // For readers the lock is enough: a version changes only under the write lock, and two
+        // readers that cache the same value may store either place.
+        let entries = self.shards[usize::from(shard)].table.read();
+        if self.arena.version(id).seq == seq {
+            self.arena.set_cached(id, cached);
+        }
+        drop(entries);
+    }
+
+    /// The version of an entry at a point in time, which is at or after the horizon; `None` when
+    /// the key did not exist. The caller keeps the entry from being freed: it holds the order of
+    /// its keyspace.
+    pub(crate) fn at(&self, id: EntryId, seq: u64) -> Option<Current> {
+        let (shard, _) = self.arena.hash(id);
+        let entries = self.shards[usize::from(shard)].table.read();
+        let mut current =
+            Current { id, version: self.arena.version(id), cached: self.arena.cached(id) };
+        if current.version.seq > seq {
+            current.version = entries.history.at(id, seq)?;
+            current.cached = 0;
+        }
+        (!current.version.deleted).then_some(current)
+    }
+
+    /// The version of a key at a point in time. See [`Table::at`].
+    pub(crate) fn find_at(&self, key: Hashed<'_>, seq: u64) -> Option<Current> {
+        let entries = self.shards[usize::from(key.shard)].table.read();
+        let id = *entries.ids.find(spread(key.hash), |id| self.is_of(*id, key))?;
+        drop(entries);
+        // Between the two locks the entry may have been freed only if it is of no use to a reader
+        // at this point in time, and used for another key.
+        self.at(id, seq).filter(|_| self.is_of(id, key))
+    }
+
+    /// Removes the entry of a deleted key, if no reader at or after `horizon` may read a version of
+    /// it. Otherwise says why not. The caller holds the order of the keyspace for writing, and
+    /// frees the entry after it removed it there.
+    pub(crate) fn remove_deleted(&self, id: EntryId, horizon: u64) -> Removal {
+        let arena = &self.arena;
+        let (shard, hash) = arena.hash(id);
+        let mut entries = self.shards[usize::from(shard)].table.write();
+        let version = arena.version(id);
+        if !version.deleted {
+            arena.set_listed(id, false);
+            return Removal::Revived;
+        }
+        if version.seq > horizon || entries.history.is_needed(id, horizon) {
+            return Removal::Later;
+        }
+        match entries.ids.find_entry(spread(hash), |other| *other == id) {
+            Ok(found) => {
+                found.remove();
+                Removal::Removed
+            }
+            Err(_) => Removal::Later,
+        }
+    }
+
+    /// Visits the newest version of every entry that is in the tables throughout the call.
+    pub(crate) fn each(&self, mut visit: impl FnMut(EntryId, Version)) {
+        for shard in &self.shards {
+            let entries = shard.table.read();
+            for id in &entries.ids {
+                visit(*id, self.arena.version(*id));
+            }
+        }
+    }
+
+    /// The number of replaced versions that are kept.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept.load(Relaxed).max(0) as u64
+    }
+
+    /// Drops the replaced versions that no reader at or after `horizon` reads.
+    pub(crate) fn trim_history(&self, horizon: u64) {
+        for shard in &self.shards {
+            let dropped = shard.table.write().history.trim(horizon);
+            self.kept.fetch_sub(dropped, Relaxed);
+        }
+    }
+
+    /// Bytes of memory of the entries and the tables.
+    pub(crate) fn bytes(&self) -> u64 {
+        let table = |shard: &Shard| shard.table.read().ids.allocation_size() as u64;
+        self.arena.bytes() + self.shards.iter().map(table).sum::<u64>()
+    }
+}
+
+/// What became of the entry of a deleted key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// It is in no table any more.
+    Removed,
+    /// The key was put again.
+    Revived,
+    /// A reader may still need it.
+    Later,
+}

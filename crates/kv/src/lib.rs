@@ -1,0 +1,46 @@
+//! Esker's log-structured key-value store: every write is a record of one durable log, and an
+//! index in memory finds the newest record of each key.
+//!
+//! ```
+//! use esker_kv::{Policy, Store};
+//! # fn main() -> Result<(), esker_kv::Error> {
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let dir = dir.path().join("store");
+//! let store = Store::builder(&dir).policy(Policy::Always).open()?;
+//! let keys = store.keyspace();
+//! keys.put("colour", "blue")?.blocking_wait()?; // durable
+//! assert_eq!(keys.get("colour")?.as_deref(), Some(&b"blue"[..]));
+//! keys.delete("colour")?.blocking_wait()?;
+//! store.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A write is **accepted** when its call returns: readers of this process see it. It is **durable**
+//! when its [`Ticket`] resolves. After any crash, every durable write is recovered, every recovered
+//! write was accepted, and the recovered writes are a prefix of the accepted ones.
+//!
+//! Keys must fit in memory; values need not. There are no transactions over several reads and
+//! writes beyond a [`Batch`] with conditions, and values are not compressed.
+
+mod base;
+mod cache;
+mod durability;
+mod index;
+mod read;
+mod record;
+mod state;
+mod store;
+mod write;
+
+pub use base::error::{Error, Result};
+pub use base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
+pub use base::options::{COMPONENT, Options, StoreBuilder};
+pub use base::ticket::Ticket;
+pub use esker_log::reclaim::Reclaimed;
+pub use esker_log::{Policy, Seq};
+pub use read::scan::Scan;
+pub use read::snapshot::{Snapshot, SnapshotScan};
+pub use state::handle::Keyspace;
+pub use store::{Stats, Store};
+pub use write::batch::Batch;

@@ -1,0 +1,119 @@
+//! Reading the value of one key.
+
+use bytes::Bytes;
+use esker_log::{Place, Position, Seq};
+
+use crate::base::error::{Error, Result, check_key};
+use crate::index::arena::Hashed;
+use crate::index::keyspace::Keys;
+use crate::index::table::Current;
+use crate::record::{Change, Record, put_len};
+use crate::state::inner::Inner;
+
+/// A value of at most this many bytes is copied out of the blocks that were read for it.
+const SMALL: usize = 4 << 10;
+
+impl Inner {
+    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
+        check_key(key)?;
+        if keys.is_dropped() {
+            return Err(Error::KeyspaceDropped { name: keys.name.clone() });
+        }
+        Ok(self.table.hash(keys.id, key))
+    }
+
+    /// The newest accepted value.
+    #[inline]
+    pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Bytes>> {
+        let key = self.key(keys, key)?;
+        self.look(key, || Ok(self.table.find(key).filter(|current| !current.version.deleted)))
+    }
+
+    /// The newest durable value.
+    pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Bytes>> {
+        let key = self.key(keys, key)?;
+        self.look(key, || {
+            loop {
+                let durable = self.log.durable().0;
+                let found = self.table.find_at(key, durable);
+                // If more became durable, the version that was the newest may be gone already.
+                if found.is_some() || self.log.durable().0 == durable {
+                    return Ok(found);
+                }
+            }
+        })
+    }
+
+    /// The value at a point in time, which is pinned by the caller.
+    pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Bytes>> {
+        let key = self.key(keys, key)?;
+        self.look(key, || Ok(self.table.find_at(key, seq)))
+    }
+
+    /// Looks a version up and reads its value. Again, if cleaning moved the record meanwhile.
+    #[inline]
+    fn look(
+        &self,
+        key: Hashed<'_>,
+        find: impl Fn() -> Result<Option<Current>>,
+    ) -> Result<Option<Bytes>> {
+        self.refuse_if_closing()?;
+        let Some(mut current) = find()? else { return Ok(None) };
+        loop {
+            match self.value(key.key, &current) {
+                Ok(value) => return Ok(Some(value)),
+                Err(error) => match find()? {
+                    Some(again) if again.version == current.version => return Err(error),
+                    Some(again) => current = again,
+                    None => return Ok(None),
+                },
+            }
+        }
+    }
+
+    /// The value of a version: from the cache, or from the log.
+    #[inline]
+    pub(crate) fn value(&self, key: &[u8], current: &Current) -> Result<Bytes> {
+        let Current { id, version, cached } = *current;
+        if let Some(hit) = self.cache.get(cached) {
+            if hit.ages {
+                let cached = self.cache.insert(&hit.value);
+                self.table.set_cached(id, version.seq, cached);
+            }
+            return Ok(hit.value);
+        }
+        self.read_value(key, current)
+    }
+
+    #[cold]
+    fn read_value(&self, key: &[u8], current: &Current) -> Result<Bytes> {
+        let Current { id, version, .. } = *current;
+        let payload = self.log.read_placed(Place {
+            seq: Seq(version.seq),
+            position: Position(version.position),
+            len: put_len(key.len(), version.len as usize),
+        })?;
+        let invalid = |what| Error::CorruptedRecord { seq: Seq(version.seq), what };
+        let record = Record::decode(&payload).map_err(invalid)?;
+        let Change::Put { value, .. } = record.change else {
+            return Err(invalid("it does not put a value"));
+        };
+        if record.key != key {
+            return Err(invalid("it is of another key"));
+        }
+        let cached = self.cache.insert(value);
+        self.table.set_cached(id, version.seq, cached);
+        if value.len() <= SMALL {
+            return Ok(Bytes::copy_from_slice(value));
+        }
+        let start = payload.len() - value.len();
+        Ok(Bytes::from_owner(payload).slice(start..))
+    }
+
+    /// Whether the key exists.
+    pub(crate) fn contains(&self, keys: &Keys, key: &[u8]) -> Result<bool> {
+        let key = self.key(keys, key)?;
+        self.refuse_if_closing()?;
+        Ok(self.table.find(key).is_some_and(|current| !current.version.deleted))
+    }
+}

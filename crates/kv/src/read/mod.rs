@@ -1,0 +1,5 @@
+//! Reading: one key, many keys, ranges, and points in time.
+
+pub(crate) mod get;
+pub(crate) mod scan;
+pub(crate) mod snapshot;

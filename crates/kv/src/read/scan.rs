@@ -1,0 +1,237 @@
+//! Reading the keys of a range in order, at one point in time.
+
+use std::collections::VecDeque;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::error::{Error, Result};
+use crate::index::keyspace::Keys;
+use crate::index::table::Current;
+use crate::state::inner::Inner;
+use crate::state::snapshots::Pin;
+
+/// The most keys that are looked up at a time, while no key can be removed.
+const STEP_MAX: usize = 256;
+const STEP_MIN: usize = 16;
+
+/// A range of keys: from the first to the last, both included or not.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyRange {
+    /// The lowest key.
+    low: Vec<u8>,
+    /// All keys are below this one.
+    high: Option<Vec<u8>>,
+}
+
+impl KeyRange {
+    pub(crate) fn new<K: AsRef<[u8]> + ?Sized>(range: &impl RangeBounds<K>) -> Self {
+        let after = |key: &K| {
+            let mut key = key.as_ref().to_vec();
+            key.push(0);
+            key
+        };
+        Self {
+            low: match range.start_bound() {
+                Bound::Included(key) => key.as_ref().to_vec(),
+                Bound::Excluded(key) => after(key),
+                Bound::Unbounded => Vec::new(),
+            },
+            high: match range.end_bound() {
+                Bound::Included(key) => Some(after(key)),
+                Bound::Excluded(key) => Some(key.as_ref().to_vec()),
+                Bound::Unbounded => None,
+            },
+        }
+    }
+
+    /// The keys that begin with a prefix.
+    pub(crate) fn prefix(prefix: &[u8]) -> Self {
+        let mut high = prefix.to_vec();
+        while high.last() == Some(&u8::MAX) {
+            high.pop();
+        }
+        let high = high.pop().map(|last| {
+            high.push(last + 1);
+            high
+        });
+        Self { low: prefix.to_vec(), high }
+    }
+
+    pub(crate) fn low(&self) -> &[u8] {
+        &self.low
+    }
+
+    pub(crate) fn high(&self) -> Option<&[u8]> {
+        self.high.as_deref()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.high.as_ref().is_some_and(|high| *high <= self.low)
+    }
+}
+
+/// An iterator over the keys and values of a range, in the order of the keys, as they were at one
+/// point in time. [`Scan::rev`] reverses the order.
+///
+/// It keeps its point in time open, as a [`Snapshot`](crate::Snapshot) does, and may end with
+/// [`Error::SnapshotExpired`]. Values that are not in memory are read from the disk by `next`,
+/// which blocks.
+#[derive(Debug)]
+pub struct Scan {
+    inner: Arc<Inner>,
+    keys: Arc<Keys>,
+    pin: Arc<Pin>,
+    /// Whether to close the pin at the end.
+    owns_pin: bool,
+    range: KeyRange,
+    reverse: bool,
+    step: usize,
+    found: VecDeque<(Bytes, Current)>,
+    done: bool,
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if self.owns_pin {
+            self.inner.snapshots.close(&self.pin);
+        }
+    }
+}
+
+impl Scan {
+    pub(crate) fn new(
+        inner: Arc<Inner>,
+        keys: Arc<Keys>,
+        pin: Arc<Pin>,
+        owns_pin: bool,
+        range: KeyRange,
+    ) -> Self {
+        let done = range.is_empty();
+        // Keys that are written from here on are not visible to this scan.
+        keys.put_in_order(&inner.table, inner.horizon());
+        Self {
+            inner,
+            keys,
+            pin,
+            owns_pin,
+            range,
+            reverse: false,
+            step: STEP_MIN,
+            found: VecDeque::new(),
+            done,
+        }
+    }
+
+    /// Returns the keys in descending order. To be called before the first `next`.
+    #[must_use]
+    pub fn rev(mut self) -> Self {
+        self.reverse = !self.reverse;
+        self
+    }
+
+    /// Looks up the next keys.
+    fn fill(&mut self) {
+        let arena = self.inner.table.arena();
+        let order = self.keys.order();
+        let mut keys = Vec::new();
+        let mut ends = Vec::with_capacity(self.step);
+        let mut spot = match (self.reverse, &self.range.high) {
+            (false, _) => order.seek(arena, &self.range.low),
+            (true, Some(high)) => order.seek(arena, high),
+            (true, None) => order.end(),
+        };
+        // Bounded also where no key of the range existed then.
+        let mut last = None;
+        let mut looked = 0;
+        while ends.len() < self.step && looked < 4 * STEP_MAX {
+            let next = if self.reverse { order.previous(spot) } else { order.next(spot) };
+            let Some((id, next)) = next else {
+                self.done = true;
+                break;
+            };
+            let (start, outside) = (keys.len(), self.is_outside(id));
+            if outside {
+                self.done = true;
+                break;
+            }
+            (spot, last) = (next, Some(id));
+            looked += 1;
+            if let Some(current) = self.inner.table.at(id, self.pin.seq()) {
+                arena.copy_key(id, &mut keys);
+                ends.push((start, keys.len(), current));
+            }
+        }
+        // The next step begins after the last key that was looked at.
+        if let Some(last) = last {
+            let mut key = Vec::new();
+            arena.copy_key(last, &mut key);
+            if self.reverse {
+                self.range.high = Some(key);
+            } else {
+                key.push(0);
+                self.range.low = key;
+            }
+        }
+        drop(order);
+        let keys = Bytes::from(keys);
+        let found = ends.into_iter().map(|(start, end, at)| (keys.slice(start..end), at));
+        self.found.extend(found);
+        self.step = (self.step * 2).min(STEP_MAX);
+    }
+
+    fn is_outside(&self, id: crate::index::arena::EntryId) -> bool {
+        let arena = self.inner.table.arena();
+        if self.reverse {
+            arena.is_below(id, &self.range.low)
+        } else {
+            self.range.high.as_ref().is_some_and(|high| !arena.is_below(id, high))
+        }
+    }
+
+    fn step_on(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+        self.inner.refuse_if_closing()?;
+        loop {
+            if let Some((key, current)) = self.found.pop_front() {
+                let value = self.value(&key, &current);
+                self.pin.check()?;
+                return value.map(|value| Some((key, value)));
+            }
+            if self.done {
+                return Ok(None);
+            }
+            if self.keys.is_dropped() {
+                return Err(Error::KeyspaceDropped { name: self.keys.name.clone() });
+            }
+            self.fill();
+            self.pin.check()?;
+        }
+    }
+
+    fn value(&self, key: &Bytes, current: &Current) -> Result<Bytes> {
+        self.inner.value(key, current).or_else(|error| {
+            // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
+            match self.inner.get_at(&self.keys, key, self.pin.seq()) {
+                Ok(Some(value)) => Ok(value),
+                _ => Err(error),
+            }
+        })
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<(Bytes, Bytes)>;
+
+    /// Returns the next key and its value.
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.step_on() {
+            Ok(next) => next.map(Ok),
+            Err(error) => {
+                self.done = true;
+                self.found.clear();
+                Some(Err(error))
+            }
+        }
+    }
+}

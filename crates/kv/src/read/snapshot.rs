@@ -1,0 +1,117 @@
+//! A store as it was at one point in time.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use esker_log::Seq;
+
+use crate::base::error::{Error, Result};
+use crate::read::scan::{KeyRange, Scan};
+use crate::state::handle::Keyspace;
+use crate::state::inner::Inner;
+use crate::state::snapshots::Pin;
+
+/// A store as it was at one point in time, for reading.
+///
+/// While it is open, the versions that it sees are kept, in memory and on the disk, within bounds:
+/// see [`Options::history_bytes`](crate::Options::history_bytes) and
+/// [`Options::snapshot_timeout`](crate::Options::snapshot_timeout). Beyond those it expires, and
+/// every call returns [`Error::SnapshotExpired`]. Drop it when it is not needed any more.
+#[derive(Debug)]
+pub struct Snapshot {
+    inner: Arc<Inner>,
+    pin: Arc<Pin>,
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.inner.snapshots.close(&self.pin);
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn new(inner: Arc<Inner>, pin: Arc<Pin>) -> Self {
+        Self { inner, pin }
+    }
+
+    /// Returns the position of the last write that it sees.
+    pub fn seq(&self) -> Seq {
+        Seq(self.pin.seq())
+    }
+
+    /// Returns the value that a key had; `None` if it had none.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotExpired`], and as [`Keyspace::get`].
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.check(keyspace)?;
+        let value = self.inner.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
+        self.pin.check()?;
+        value
+    }
+
+    /// Scans a range of keys as they were; see [`Keyspace::scan`]. The scan is part of this
+    /// snapshot and expires with it.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotExpired`], and as [`Keyspace::scan`].
+    pub fn scan<K: AsRef<[u8]> + ?Sized>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<SnapshotScan<'_>> {
+        self.scan_range(keyspace, KeyRange::new(&range))
+    }
+
+    /// Scans the keys that began with a prefix.
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan`].
+    pub fn scan_prefix(
+        &self,
+        keyspace: &Keyspace,
+        prefix: impl AsRef<[u8]>,
+    ) -> Result<SnapshotScan<'_>> {
+        self.scan_range(keyspace, KeyRange::prefix(prefix.as_ref()))
+    }
+
+    fn scan_range(&self, keyspace: &Keyspace, range: KeyRange) -> Result<SnapshotScan<'_>> {
+        self.check(keyspace)?;
+        let (inner, keys) = (Arc::clone(&self.inner), Arc::clone(&keyspace.keys));
+        let scan = Scan::new(inner, keys, Arc::clone(&self.pin), false, range);
+        Ok(SnapshotScan { scan, _snapshot: self })
+    }
+
+    fn check(&self, keyspace: &Keyspace) -> Result<()> {
+        if !Arc::ptr_eq(&self.inner, &keyspace.inner) {
+            return Err(Error::AnotherStore);
+        }
+        self.pin.check()
+    }
+}
+
+/// A [`Scan`] of a [`Snapshot`].
+#[derive(Debug)]
+pub struct SnapshotScan<'a> {
+    scan: Scan,
+    /// The snapshot keeps the point in time open.
+    _snapshot: &'a Snapshot,
+}
+
+impl SnapshotScan<'_> {
+    /// Returns the keys in descending order. To be called before the first `next`.
+    #[must_use]
+    pub fn rev(mut self) -> Self {
+        self.scan = self.scan.rev();
+        self
+    }
+}
+
+impl Iterator for SnapshotScan<'_> {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.scan.next()
+    }
+}

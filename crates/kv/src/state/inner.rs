@@ -1,0 +1,164 @@
+//! The state of an open store.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+use esker_log::{Attempt, Log, Refused};
+use parking_lot::Mutex;
+
+use crate::base::error::{Error, Result};
+use crate::base::options::Options;
+use crate::base::ticket::Ticket;
+use crate::cache::ValueCache;
+use crate::index::arena::{Hashed, Version};
+use crate::index::history::VERSION_BYTES;
+use crate::index::keyspace::Keys;
+use crate::index::table::Table;
+use crate::state::keyspaces::Keyspaces;
+use crate::state::snapshots::{Pin, Snapshots};
+
+pub(crate) struct Inner {
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) log: Log,
+    pub(crate) table: Table,
+    pub(crate) cache: ValueCache,
+    pub(crate) keyspaces: Keyspaces,
+    pub(crate) snapshots: Snapshots,
+    /// Held while keyspaces are created or dropped.
+    pub(crate) catalog_lock: Mutex<()>,
+    pub(crate) cleaning: Cleaning,
+}
+
+/// The state of cleaning.
+#[derive(Debug, Default)]
+pub(crate) struct Cleaning {
+    /// Held during a pass.
+    pub(crate) pass: Mutex<()>,
+    /// What was reclaimed since the store was opened.
+    pub(crate) done: Mutex<esker_log::reclaim::Reclaimed>,
+    /// The background thread, while it runs.
+    pub(crate) thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    pub(crate) running: AtomicBool,
+    /// The store is being closed: a pass ends.
+    pub(crate) stop: AtomicBool,
+    /// The position of the log when a pass was last considered.
+    pub(crate) considered: AtomicU64,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("dir", &self.dir)
+            .field("durable", &self.log.durable())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Every open snapshot, and every reader of durable versions, reads at or after this number.
+    #[inline]
+    pub(crate) fn horizon(&self) -> u64 {
+        self.log.durable().0.min(self.snapshots.oldest())
+    }
+
+    /// Opens a snapshot of everything that is accepted.
+    pub(crate) fn pin_accepted(&self) -> Result<Arc<Pin>> {
+        self.pin(|| Ok(self.log.accepted().0))
+    }
+
+    /// Opens a snapshot of what is durable.
+    pub(crate) fn pin_durable(&self) -> Result<Arc<Pin>> {
+        self.pin(|| Ok(self.log.durable().0))
+    }
+
+    fn pin(&self, now: impl FnOnce() -> Result<u64>) -> Result<Arc<Pin>> {
+        let pin = self.snapshots.open(now)?;
+        // A record that is at or below its number may still be missing in the index.
+        self.table.await_writers();
+        Ok(pin)
+    }
+
+    /// Sets the newest version of a key, after its record has its place. The caller holds the order
+    /// lock.
+    #[inline]
+    pub(crate) fn set(&self, keys: &Keys, key: Hashed<'_>, version: Version, cached: u64) {
+        match self.table.set(key, version, cached, self.horizon()) {
+            Ok(changed) => keys.changed(changed, version),
+            // Unreachable: `check_room` keeps more room than all writers together may take.
+            Err(_) => tracing::error!(seq = version.seq, "the index has no room for a record"),
+        }
+    }
+
+    /// Refuses writes of new keys while the arena is nearly full.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        if self.table.arena().is_nearly_full() { Err(Error::IndexFull) } else { Ok(()) }
+    }
+
+    /// Appends one record and makes it the newest version of its key. `None` if `decide` does not
+    /// want it; that is called under the key's order lock.
+    #[inline]
+    pub(crate) fn attempt_one(
+        &self,
+        log: &Attempt<'_>,
+        write: &OneWrite<'_>,
+    ) -> std::result::Result<Result<Option<Ticket>>, Refused> {
+        let OneWrite { keys, key, payload, cached, value_len, internal, only_existing } = *write;
+        let _order = self.table.order(key.shard);
+        if keys.is_dropped() {
+            return Ok(Err(Error::KeyspaceDropped { name: keys.name.clone() }));
+        }
+        if only_existing && self.table.find(key).is_none_or(|current| current.version.deleted) {
+            return Ok(Ok(None));
+        }
+        let ticket = if internal { log.append_internal(payload)? } else { log.append(payload)? };
+        let version = Version {
+            seq: ticket.seq().0,
+            deleted: only_existing,
+            position: ticket.position().0,
+            len: value_len,
+        };
+        self.set(keys, key, version, cached);
+        Ok(Ok(Some(Ticket(ticket))))
+    }
+
+    /// Work that writers do after a write, without any lock.
+    #[inline]
+    pub(crate) fn after_write(&self, keys: &Keys) {
+        if keys.wants_ordering() {
+            keys.put_in_order(&self.table, self.horizon());
+        }
+        if self.table.kept() * VERSION_BYTES > self.options.history_bytes {
+            self.limit_history();
+        }
+    }
+
+    /// Expires the oldest snapshots until the replaced versions take little memory again.
+    #[cold]
+    fn limit_history(&self) {
+        while self.table.kept() * VERSION_BYTES > self.options.history_bytes
+            && self.snapshots.expire_oldest()
+        {
+            self.table.trim_history(self.horizon());
+        }
+    }
+
+    pub(crate) fn refuse_if_closing(&self) -> Result<()> {
+        if self.cleaning.stop.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
+    }
+}
+
+/// A write of one key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OneWrite<'a> {
+    pub(crate) keys: &'a Keys,
+    pub(crate) key: Hashed<'a>,
+    pub(crate) payload: &'a [u8],
+    pub(crate) cached: u64,
+    pub(crate) value_len: u32,
+    /// It may use the reserve of the log.
+    pub(crate) internal: bool,
+    /// A delete: only of a key that exists.
+    pub(crate) only_existing: bool,
+}

@@ -1,0 +1,6 @@
+//! What all operations on a store share.
+
+pub(crate) mod handle;
+pub(crate) mod inner;
+pub(crate) mod keyspaces;
+pub(crate) mod snapshots;

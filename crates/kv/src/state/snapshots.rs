@@ -1,0 +1,122 @@
+//! The open snapshots: the points in time that may still be read.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::base::error::{Error, Result};
+
+/// The open snapshots of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    open: Mutex<BTreeMap<(u64, u64), Arc<Pin>>>,
+    /// Signalled when one is closed or expires.
+    closed: Condvar,
+    /// One above the lowest sequence number that an open snapshot reads; 0 when there is none.
+    oldest: AtomicU64,
+    next: AtomicU64,
+}
+
+/// The point in time of one snapshot.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    seq: u64,
+    number: u64,
+    taken: Instant,
+    expired: AtomicBool,
+}
+
+impl Pin {
+    /// The number of the last record that the snapshot sees.
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Fails if the snapshot has expired. Checked after each read: only then was everything that
+    /// it needed there.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.expired.load(SeqCst) { Err(Error::SnapshotExpired) } else { Ok(()) }
+    }
+}
+
+impl Snapshots {
+    /// The lowest sequence number that an open snapshot reads; the largest number if none is open.
+    #[inline]
+    pub(crate) fn oldest(&self) -> u64 {
+        self.oldest.load(SeqCst).wrapping_sub(1)
+    }
+
+    /// Opens a snapshot at the number that `now` returns.
+    ///
+    /// While `now` runs, every version is kept. So a version that is replaced after `now` has
+    /// chosen its number is kept for this snapshot, although its number is registered only then.
+    pub(crate) fn open(&self, now: impl FnOnce() -> Result<u64>) -> Result<Arc<Pin>> {
+        let mut open = self.open.lock();
+        self.oldest.store(1, SeqCst);
+        let seq = now();
+        let pin = seq.map(|seq| {
+            let number = self.next.fetch_add(1, SeqCst);
+            let taken = Instant::now();
+            let pin = Arc::new(Pin { seq, number, taken, expired: AtomicBool::new(false) });
+            open.insert((seq, number), Arc::clone(&pin));
+            pin
+        });
+        self.update(&open);
+        pin
+    }
+
+    pub(crate) fn close(&self, pin: &Pin) {
+        let mut open = self.open.lock();
+        open.remove(&(pin.seq, pin.number));
+        self.update(&open);
+        self.closed.notify_all();
+    }
+
+    fn update(&self, open: &BTreeMap<(u64, u64), Arc<Pin>>) {
+        let oldest = open.first_key_value().map_or(0, |((seq, _), _)| seq + 1);
+        self.oldest.store(oldest, SeqCst);
+    }
+
+    /// Expires the oldest snapshot. `false` if none is open.
+    pub(crate) fn expire_oldest(&self) -> bool {
+        let mut open = self.open.lock();
+        let Some((_, pin)) = open.pop_first() else { return false };
+        pin.expired.store(true, SeqCst);
+        self.update(&open);
+        self.closed.notify_all();
+        true
+    }
+
+    /// Waits until no snapshot below this number is open. One that is older than `timeout` expires.
+    /// Calls `pause` between, which may end the wait with an error.
+    pub(crate) fn await_newer(
+        &self,
+        seq: u64,
+        timeout: Duration,
+        pause: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let mut open = self.open.lock();
+        while let Some(((oldest, _), pin)) = open.first_key_value()
+            && *oldest < seq
+        {
+            let left = timeout.saturating_sub(pin.taken.elapsed());
+            if left.is_zero() {
+                pin.expired.store(true, SeqCst);
+                open.pop_first();
+                self.update(&open);
+                continue;
+            }
+            self.closed.wait_for(&mut open, left.min(Duration::from_millis(100)));
+            pause()?;
+        }
+        Ok(())
+    }
+
+    /// The number of open snapshots.
+    pub(crate) fn len(&self) -> usize {
+        self.open.lock().len()
+    }
+}

@@ -1,0 +1,413 @@
+//! The handles: a store, and its keyspaces.
+
+use std::ops::RangeBounds;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use esker_log::Seq;
+use esker_log::reclaim::Reclaimed;
+
+use crate::base::error::{Error, Result};
+use crate::base::options::{Options, StoreBuilder};
+use crate::base::ticket::Ticket;
+use crate::durability::open;
+use crate::read::scan::{KeyRange, Scan};
+use crate::read::snapshot::Snapshot;
+use crate::state::handle::Keyspace;
+use crate::state::inner::Inner;
+use crate::write::batch::Batch;
+
+/// A key-value store in a directory. Cheap to clone; all clones refer to the same store.
+///
+/// Dropping the last handle closes the store and blocks until it is closed. Call [`Store::close`]
+/// to get the result. A keyspace, a snapshot and a scan are not handles: once the store is closed,
+/// they return [`Error::Closed`].
+#[derive(Debug, Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+    owner: Arc<Owner>,
+}
+
+#[derive(Debug)]
+struct Owner(Arc<Inner>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        match self.0.close() {
+            Ok(()) | Err(Error::Closed) => {}
+            Err(error) => tracing::warn!(%error, "failed to close a store"),
+        }
+    }
+}
+
+impl StoreBuilder {
+    /// Opens the store, and creates it where there is none. Recovery cuts a torn tail; every write
+    /// that was durable is there.
+    ///
+    /// Blocks: it reads the log.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::Log`], for example
+    /// [`esker_log::Error::Locked`] when another process has it open,
+    /// [`esker_log::Error::WrongComponent`] for a directory that holds something else,
+    /// [`esker_log::Error::Corrupted`]; [`Error::CorruptedRecord`]. Nothing was changed then.
+    pub fn open(self) -> Result<Store> {
+        let Self { dir, options } = self;
+        Ok(Store::new(open::open(dir, options)?))
+    }
+}
+
+impl Store {
+    fn new(inner: Arc<Inner>) -> Self {
+        let owner = Arc::new(Owner(Arc::clone(&inner)));
+        Self { inner, owner }
+    }
+
+    /// Opens a store with the default options, and creates it where there is none.
+    ///
+    /// # Errors
+    /// As [`StoreBuilder::open`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let store = esker_kv::Store::open(dir.path().join("store"))?;
+    /// let keys = store.keyspace();
+    /// keys.put("key", "value")?.blocking_wait()?; // durable
+    /// assert_eq!(keys.get("key")?.as_deref(), Some(&b"value"[..]));
+    /// store.close()?;
+    /// # Ok::<(), esker_kv::Error>(())
+    /// ```
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(dir).open()
+    }
+
+    /// Returns a builder that opens a store with options.
+    pub fn builder(dir: impl AsRef<Path>) -> StoreBuilder {
+        StoreBuilder::new(dir.as_ref().into())
+    }
+
+    /// Returns the options that the store was opened with.
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Returns the default keyspace. It always exists.
+    pub fn keyspace(&self) -> Keyspace {
+        self.inner.handle(&self.inner.keyspaces.default)
+    }
+
+    /// Returns the keyspace with this name; `None` if there is none.
+    pub fn find_keyspace(&self, name: &str) -> Option<Keyspace> {
+        self.inner.keyspaces.find(name).map(|keys| self.inner.handle(&keys))
+    }
+
+    /// Returns the keyspace with this name, and creates it, durably, if there is none. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::InvalidName`], [`Error::Closed`], [`Error::Log`].
+    pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let keys = self.inner.create_keyspace(name)?;
+        Ok(self.inner.handle(&keys))
+    }
+
+    /// Drops a keyspace with all of its keys, durably. Blocks; writers of the store wait while its
+    /// keys are removed from the index.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceNotFound`], [`Error::DefaultKeyspace`], [`Error::Closed`], [`Error::Log`].
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        self.inner.drop_keyspace(name)
+    }
+
+    /// Returns the names of all keyspaces, sorted.
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.inner.keyspaces.all().iter().map(|keys| keys.name.clone()).collect()
+    }
+
+    /// Writes a batch: all of it or nothing.
+    ///
+    /// # Errors
+    /// [`Error::ConditionFailed`], [`Error::AnotherStore`], [`Error::KeyspaceDropped`], and as
+    /// [`Keyspace::put`]. Nothing was written then.
+    pub fn write(&self, batch: &Batch) -> Result<Ticket> {
+        let ticket = self.inner.write_batch(batch)?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
+    }
+
+    /// As [`Store::write`], but waits for room as a pending future instead of blocking.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: a future that is dropped before it is ready has written nothing.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub async fn write_async(&self, batch: &Batch) -> Result<Ticket> {
+        let ticket = self.inner.write_batch_async(batch).await?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
+    }
+
+    /// Returns the store as it is now, for reading.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.inner.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(&self.inner), self.inner.pin_accepted()?))
+    }
+
+    /// Returns the store as it is durable now, for reading: what a crash would leave at least.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn durable_snapshot(&self) -> Result<Snapshot> {
+        self.inner.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(&self.inner), self.inner.pin_durable()?))
+    }
+
+    /// Returns a ticket that resolves when everything accepted before this call is durable.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Log`].
+    pub fn barrier(&self) -> Result<Ticket> {
+        Ok(Ticket(self.inner.log.barrier()?))
+    }
+
+    /// Blocks until everything accepted before this call is durable.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Log`].
+    pub fn sync(&self) -> Result<()> {
+        self.barrier()?.blocking_wait().map(drop)
+    }
+
+    /// Returns the position of the last accepted write.
+    pub fn logical(&self) -> Seq {
+        self.inner.log.accepted()
+    }
+
+    /// Returns the position up to which everything is durable. Never above
+    /// [`Store::logical`].
+    pub fn durable(&self) -> Seq {
+        self.inner.log.durable()
+    }
+
+    /// Waits until everything up to a position is durable. Requests no commit.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Log`].
+    pub async fn wait_durable(&self, seq: Seq) -> Result<()> {
+        Ok(self.inner.log.wait_durable(seq).await?)
+    }
+
+    /// Reclaims the space of overwritten values and deleted keys now, as long as at most half of
+    /// the bytes of the oldest segments are live. Blocks; other operations continue meanwhile.
+    ///
+    /// # Durability
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], also when the store is closed meanwhile; [`Error::Log`].
+    pub fn compact(&self) -> Result<Reclaimed> {
+        self.inner.compact()
+    }
+
+    /// Returns statistics. No I/O.
+    pub fn stats(&self) -> Stats {
+        let inner = &*self.inner;
+        let keyspaces = inner.keyspaces.all();
+        let metadata = inner.log.metadata();
+        Stats {
+            keys: keyspaces.iter().map(|keys| keys.count()).sum(),
+            index_bytes: inner.table.bytes()
+                + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
+            cache_bytes: inner.cache.memory(),
+            disk_bytes: metadata.disk_bytes,
+            snapshots: inner.snapshots.len(),
+            reclaimed: *inner.cleaning.done.lock(),
+            log: inner.log.stats(),
+        }
+    }
+
+    /// Closes the store: everything accepted is durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if it was closed already; [`Error::Log`].
+    pub fn close(&self) -> Result<()> {
+        self.owner.0.close()
+    }
+}
+
+/// Statistics of a store.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Stats {
+    /// The number of keys in all keyspaces.
+    pub keys: u64,
+    /// Bytes of memory of the index.
+    pub index_bytes: u64,
+    /// Bytes of memory of the value cache.
+    pub cache_bytes: u64,
+    /// Bytes in the segments of the log.
+    pub disk_bytes: u64,
+    /// Open snapshots and scans.
+    pub snapshots: usize,
+    /// What cleaning did since the store was opened.
+    pub reclaimed: Reclaimed,
+    /// Statistics of the log.
+    pub log: esker_log::LogStats,
+}
+
+/// # Reading and writing
+///
+/// Reads see the accepted writes of this process, durable or not, unless the method says otherwise.
+impl Keyspace {
+    /// Returns the keyspace's name.
+    pub fn name(&self) -> &str {
+        &self.keys.name
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> u64 {
+        self.keys.count()
+    }
+
+    /// Returns whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Puts a value: it is accepted when this returns, and durable when the ticket resolves.
+    ///
+    /// Blocks while the staging memory is full or the policy allows no more writes at risk.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::ValueTooLarge`], [`Error::KeyspaceDropped`],
+    /// [`Error::IndexFull`], [`Error::Closed`]; [`Error::Log`] with
+    /// [`esker_log::Error::NoSpace`] on a full disk, after which the store stays usable, or
+    /// [`esker_log::Error::Poisoned`]. Nothing was written then.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
+        let ticket = self.inner.put(&self.keys, key.as_ref(), value.as_ref())?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
+    }
+
+    /// As [`Keyspace::put`], but waits for room as a pending future instead of blocking.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: a future that is dropped before it is ready has written nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub async fn put_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Ticket> {
+        let ticket = self.inner.put_async(&self.keys, key.as_ref(), value.as_ref()).await?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
+    }
+
+    /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
+    /// within [`Options::reserve`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
+        self.inner.delete(&self.keys, key.as_ref())
+    }
+
+    /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
+    /// removed from the index, at about a million keys a second.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete_range<K: AsRef<[u8]> + ?Sized>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<Ticket> {
+        self.inner.delete_range(&self.keys, &KeyRange::new(&range))
+    }
+
+    /// Returns the value of a key; `None` if it does not exist. Copies nothing: the value is a
+    /// view of the memory that holds it. Blocks on the disk if the value is not in memory.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`]; [`Error::Log`] when
+    /// the value cannot be read.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.inner.get(&self.keys, key.as_ref())
+    }
+
+    /// Returns the durable value of a key: the one that a crash would leave at least.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.inner.get_durable(&self.keys, key.as_ref())
+    }
+
+    /// Returns the values of several keys, in their order.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    /// Returns whether a key exists. Never reads from the disk.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.inner.contains(&self.keys, key.as_ref())
+    }
+
+    /// Scans a range of keys in order, as they are now.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`], [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = esker_kv::Store::open(dir.path().join("store"))?;
+    /// let keys = store.keyspace();
+    /// for key in ["a", "b", "c"] {
+    ///     let _ = keys.put(key, key)?;
+    /// }
+    /// for entry in keys.scan("b"..)? {
+    ///     let (key, value) = entry?;
+    ///     println!("{key:?} {value:?}");
+    /// }
+    /// # Ok::<(), esker_kv::Error>(())
+    /// ```
+    pub fn scan<K: AsRef<[u8]> + ?Sized>(&self, range: impl RangeBounds<K>) -> Result<Scan> {
+        self.scan_range(KeyRange::new(&range))
+    }
+
+    /// Scans the keys that begin with a prefix.
+    ///
+    /// # Errors
+    /// As [`Keyspace::scan`].
+    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
+        self.scan_range(KeyRange::prefix(prefix.as_ref()))
+    }
+
+    fn scan_range(&self, range: KeyRange) -> Result<Scan> {
+        self.inner.refuse_if_closing()?;
+        if self.keys.is_dropped() {
+            return Err(Error::KeyspaceDropped { name: self.keys.name.clone() });
+        }
+        let (inner, keys) = (Arc::clone(&self.inner), Arc::clone(&self.keys));
+        let pin = inner.pin_accepted()?;
+        Ok(Scan::new(inner, keys, pin, true, range))
+    }
+}

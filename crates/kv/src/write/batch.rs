@@ -1,0 +1,323 @@
+//! Atomic batches, with conditions.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use esker_log::{Attempt, Refused, Seq};
+
+use crate::base::error::{Error, Result, check_key, check_value};
+use crate::base::ticket::Ticket;
+use crate::index::arena::{Hashed, Version};
+use crate::index::keyspace::Keys;
+use crate::record::{Change, HEADER, Record};
+use crate::state::handle::Keyspace;
+use crate::state::inner::Inner;
+
+/// Writes that happen together: after a crash all of them are there, or none. Readers of a
+/// [`Snapshot`](crate::Snapshot) or a scan see all of them or none.
+///
+/// A batch may span keyspaces. Its writes are applied in order; a later one of the same key wins.
+/// Keys, values and 24 to 31 bytes for each write take at most about 88 MiB.
+///
+/// # Examples
+/// ```
+/// # use esker_kv::{Batch, Store};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = Store::open(dir.path().join("store"))?;
+/// let accounts = store.keyspace();
+/// let mut batch = Batch::new();
+/// batch.put(&accounts, "alice", "90")?;
+/// batch.put(&accounts, "bob", "110")?;
+/// batch.expect_value(&accounts, "alice", Some("100"))?;
+/// assert!(store.write(&batch).is_err(), "alice has no account yet");
+/// # Ok::<(), esker_kv::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    keyspaces: Vec<Keyspace>,
+    /// The encoded records.
+    bytes: Vec<u8>,
+    writes: Vec<Write>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Clone)]
+struct Write {
+    /// Its place in `keyspaces`.
+    keyspace: usize,
+    record: Range<usize>,
+    key_len: usize,
+    deletes: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Condition {
+    keyspace: usize,
+    key: Vec<u8>,
+    expect: Expect,
+}
+
+#[derive(Debug, Clone)]
+enum Expect {
+    /// The key has this value, or is absent.
+    Value(Option<Vec<u8>>),
+    /// The key exists, or is absent.
+    Exists(bool),
+}
+
+impl Batch {
+    /// A batch without writes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a put.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::ValueTooLarge`], [`Error::AnotherStore`]. Nothing was
+    /// added.
+    pub fn put(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        check_value(value.as_ref())?;
+        self.add(keyspace, key.as_ref(), Change::Put { value: value.as_ref(), moved: false })
+    }
+
+    /// Adds a delete. Deleting a key that does not exist is no error.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::AnotherStore`]. Nothing was added.
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(keyspace, key.as_ref(), Change::Delete)
+    }
+
+    /// Adds a condition: the batch is written only if the key has this value, or is absent if
+    /// `None`.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::AnotherStore`]. Nothing was added.
+    pub fn expect_value(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: Option<impl AsRef<[u8]>>,
+    ) -> Result<()> {
+        let value = value.map(|value| value.as_ref().to_vec());
+        self.expect(keyspace, key.as_ref(), Expect::Value(value))
+    }
+
+    /// Adds a condition: the batch is written only if the key exists, or if it does not.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::AnotherStore`]. Nothing was added.
+    pub fn expect_exists(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        exists: bool,
+    ) -> Result<()> {
+        self.expect(keyspace, key.as_ref(), Expect::Exists(exists))
+    }
+
+    /// Returns the number of writes.
+    pub fn len(&self) -> usize {
+        self.writes.len()
+    }
+
+    /// Returns whether the batch has no writes.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Removes all writes and conditions, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.keyspaces.clear();
+        self.bytes.clear();
+        self.writes.clear();
+        self.conditions.clear();
+    }
+
+    fn expect(&mut self, keyspace: &Keyspace, key: &[u8], expect: Expect) -> Result<()> {
+        check_key(key)?;
+        let keyspace = self.place_of(keyspace)?;
+        self.conditions.push(Condition { keyspace, key: key.to_vec(), expect });
+        Ok(())
+    }
+
+    fn add(&mut self, keyspace: &Keyspace, key: &[u8], change: Change<'_>) -> Result<()> {
+        check_key(key)?;
+        let place = self.place_of(keyspace)?;
+        let start = self.bytes.len();
+        Record { keyspace: keyspace.keys.id, key, change }.encode(&mut self.bytes);
+        self.writes.push(Write {
+            keyspace: place,
+            record: start..self.bytes.len(),
+            key_len: key.len(),
+            deletes: change == Change::Delete,
+        });
+        Ok(())
+    }
+
+    fn place_of(&mut self, keyspace: &Keyspace) -> Result<usize> {
+        let same = |other: &Keyspace| Arc::ptr_eq(&other.keys, &keyspace.keys);
+        if let Some(place) = self.keyspaces.iter().position(same) {
+            return Ok(place);
+        }
+        if self.keyspaces.first().is_some_and(|first| !Arc::ptr_eq(&first.inner, &keyspace.inner)) {
+            return Err(Error::AnotherStore);
+        }
+        self.keyspaces.push(keyspace.clone());
+        Ok(self.keyspaces.len() - 1)
+    }
+
+    fn keys(&self, place: usize) -> &Keys {
+        &self.keyspaces[place].keys
+    }
+
+    fn record(&self, write: &Write) -> &[u8] {
+        &self.bytes[write.record.clone()]
+    }
+
+    fn key(&self, write: &Write) -> &[u8] {
+        &self.record(write)[HEADER..HEADER + write.key_len]
+    }
+}
+
+/// A batch as the attempts to write it need it.
+struct Prepared<'a> {
+    batch: &'a Batch,
+    keys: Vec<Hashed<'a>>,
+    payloads: Vec<&'a [u8]>,
+    cached: Vec<u64>,
+    conditions: Vec<Hashed<'a>>,
+    shards: Vec<u8>,
+}
+
+/// What a condition was decided on: the newest version of its key.
+type Seen = Vec<Option<Version>>;
+
+/// The outcome of an attempt.
+enum Attempted {
+    Written(Option<esker_log::Ticket>),
+    /// A key of a condition has changed since it was looked at.
+    Changed,
+}
+
+impl Inner {
+    pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket> {
+        let prepared = self.prepare(batch)?;
+        loop {
+            let seen = self.check_conditions(&prepared)?;
+            let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
+            if let Attempted::Written(ticket) = self.log.append_locked(attempt)?? {
+                return self.batch_written(batch, ticket);
+            }
+        }
+    }
+
+    pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket> {
+        let prepared = self.prepare(batch)?;
+        loop {
+            let seen = self.check_conditions(&prepared)?;
+            let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
+            if let Attempted::Written(ticket) = self.log.append_locked_async(attempt).await?? {
+                return self.batch_written(batch, ticket);
+            }
+        }
+    }
+
+    fn batch_written(&self, batch: &Batch, ticket: Option<esker_log::Ticket>) -> Result<Ticket> {
+        for keyspace in &batch.keyspaces {
+            self.after_write(&keyspace.keys);
+        }
+        match ticket {
+            Some(ticket) => Ok(Ticket(ticket)),
+            None => Ok(Ticket(self.log.barrier()?)),
+        }
+    }
+
+    fn prepare<'a>(&self, batch: &'a Batch) -> Result<Prepared<'a>> {
+        if let Some(first) = batch.keyspaces.first()
+            && !std::ptr::eq(&*first.inner, self)
+        {
+            return Err(Error::AnotherStore);
+        }
+        if batch.writes.iter().any(|write| !write.deletes) {
+            self.check_room()?;
+        }
+        let hash = |place: usize, key| self.table.hash(batch.keys(place).id, key);
+        let keys: Vec<_> =
+            batch.writes.iter().map(|write| hash(write.keyspace, batch.key(write))).collect();
+        let conditions: Vec<_> =
+            batch.conditions.iter().map(|one| hash(one.keyspace, &one.key)).collect();
+        let mut shards: Vec<_> = keys.iter().chain(&conditions).map(|key| key.shard).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let payloads: Vec<_> = batch.writes.iter().map(|write| batch.record(write)).collect();
+        let cached = batch.writes.iter().zip(&payloads).map(|(write, payload)| {
+            let value = &payload[HEADER + write.key_len..];
+            if write.deletes { 0 } else { self.cache.insert(value) }
+        });
+        let cached = cached.collect();
+        Ok(Prepared { batch, keys, payloads, cached, conditions, shards })
+    }
+
+    fn live(&self, key: Hashed<'_>) -> Option<Version> {
+        self.table.find(key).map(|current| current.version).filter(|version| !version.deleted)
+    }
+
+    /// Decides the conditions without a lock, because values may have to be read from the disk.
+    fn check_conditions(&self, prepared: &Prepared<'_>) -> Result<Seen> {
+        let conditions = prepared.batch.conditions.iter().zip(&prepared.conditions).enumerate();
+        let mut seen = Vec::with_capacity(prepared.conditions.len());
+        for (n, (condition, key)) in conditions {
+            let version = self.live(*key);
+            let holds = match &condition.expect {
+                Expect::Exists(exists) => version.is_some() == *exists,
+                Expect::Value(None) => version.is_none(),
+                Expect::Value(Some(value)) => {
+                    let keys = prepared.batch.keys(condition.keyspace);
+                    version.is_some_and(|version| version.len as usize == value.len())
+                        && self.get(keys, &condition.key)?.is_some_and(|found| *found == **value)
+                }
+            };
+            if !holds {
+                // A version that comes and goes meanwhile may be missed, as by a call before it.
+                return Err(Error::ConditionFailed { condition: n });
+            }
+            seen.push(version);
+        }
+        Ok(seen)
+    }
+
+    fn attempt_batch(
+        &self,
+        log: &Attempt<'_>,
+        prepared: &Prepared<'_>,
+        seen: &Seen,
+    ) -> std::result::Result<Result<Attempted>, Refused> {
+        let Prepared { batch, keys, payloads, cached, conditions, shards } = prepared;
+        let _orders = self.table.orders(shards);
+        if let Some(dropped) = batch.keyspaces.iter().find(|keyspace| keyspace.keys.is_dropped()) {
+            return Ok(Err(Error::KeyspaceDropped { name: dropped.keys.name.clone() }));
+        }
+        if conditions.iter().zip(seen).any(|(key, seen)| self.live(*key) != *seen) {
+            return Ok(Ok(Attempted::Changed));
+        }
+        let mut places = Vec::with_capacity(keys.len());
+        let ticket = log.append_atomic(payloads, |seq: Seq, position| {
+            places.push((seq.0, position.0));
+        })?;
+        for (((write, key), cached), (seq, position)) in
+            batch.writes.iter().zip(keys).zip(cached).zip(places)
+        {
+            let len = (write.record.len() - HEADER - write.key_len) as u32;
+            let version = Version { seq, deleted: write.deletes, position, len };
+            self.set(batch.keys(write.keyspace), *key, version, *cached);
+        }
+        Ok(Ok(Attempted::Written(ticket)))
+    }
+}

@@ -1,0 +1,6 @@
+//! Writing: one key, a batch of keys, a range of keys, and keyspaces.
+
+pub(crate) mod batch;
+pub(crate) mod catalog;
+pub(crate) mod one;
+pub(crate) mod range;

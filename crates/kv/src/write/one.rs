@@ -1,0 +1,103 @@
+//! Writing one key.
+
+use std::cell::RefCell;
+
+use crate::base::error::{Result, check_key, check_value};
+use crate::base::ticket::Ticket;
+use crate::index::keyspace::Keys;
+use crate::record::{Change, Record};
+use crate::state::inner::{Inner, OneWrite};
+
+/// The most bytes that a thread keeps for encoding its next record.
+const SCRATCH_MAX: usize = 64 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Encodes a record. The memory is used again by this thread.
+fn encoded<T>(record: Record<'_>, write: impl FnOnce(&[u8]) -> T) -> T {
+    let mut scratch = SCRATCH.take();
+    scratch.clear();
+    record.encode(&mut scratch);
+    let outcome = write(&scratch);
+    if scratch.capacity() <= SCRATCH_MAX {
+        SCRATCH.set(scratch);
+    }
+    outcome
+}
+
+impl Inner {
+    pub(crate) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        check_value(value)?;
+        let hashed = self.key(keys, key)?;
+        self.check_room()?;
+        let record = Record { keyspace: keys.id, key, change: Change::Put { value, moved: false } };
+        let ticket = encoded(record, |payload| {
+            let cached = self.cache.insert(value);
+            let write = OneWrite {
+                keys,
+                key: hashed,
+                payload,
+                cached,
+                value_len: value.len() as u32,
+                internal: false,
+                only_existing: false,
+            };
+            self.log.append_locked(|log| self.attempt_one(log, &write))
+        });
+        let written = ticket??;
+        self.after_write(keys);
+        self.written(written)
+    }
+
+    pub(crate) async fn put_async(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        check_value(value)?;
+        let hashed = self.key(keys, key)?;
+        self.check_room()?;
+        let mut payload = Vec::new();
+        let change = Change::Put { value, moved: false };
+        Record { keyspace: keys.id, key, change }.encode(&mut payload);
+        let write = OneWrite {
+            keys,
+            key: hashed,
+            payload: &payload,
+            cached: self.cache.insert(value),
+            value_len: value.len() as u32,
+            internal: false,
+            only_existing: false,
+        };
+        let written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await??;
+        self.after_write(keys);
+        self.written(written)
+    }
+
+    pub(crate) fn delete(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
+        check_key(key)?;
+        let hashed = self.key(keys, key)?;
+        let record = Record { keyspace: keys.id, key, change: Change::Delete };
+        let ticket = encoded(record, |payload| {
+            let write = OneWrite {
+                keys,
+                key: hashed,
+                payload,
+                cached: 0,
+                value_len: 0,
+                internal: true,
+                only_existing: true,
+            };
+            self.log.append_locked(|log| self.attempt_one(log, &write))
+        });
+        let written = ticket??;
+        self.after_write(keys);
+        self.written(written)
+    }
+
+    /// The ticket of a write; for one that changed nothing, a ticket for everything before it.
+    fn written(&self, ticket: Option<Ticket>) -> Result<Ticket> {
+        match ticket {
+            Some(ticket) => Ok(ticket),
+            None => Ok(Ticket(self.log.barrier()?)),
+        }
+    }
+}

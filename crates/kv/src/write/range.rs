@@ -1,0 +1,36 @@
+//! Deleting a range of keys.
+
+use crate::base::error::{Error, Result, check_key};
+use crate::base::ticket::Ticket;
+use crate::index::arena::Version;
+use crate::index::keyspace::Keys;
+use crate::read::scan::KeyRange;
+use crate::record::{Change, Record};
+use crate::state::inner::Inner;
+
+impl Inner {
+    /// Deletes every key of a range with one record. All writers of the store wait while the keys
+    /// are removed from the index.
+    pub(crate) fn delete_range(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
+        check_key(range.low())?;
+        range.high().map_or(Ok(()), check_key)?;
+        let mut payload = Vec::new();
+        let change = Change::DeleteRange { end: range.high() };
+        Record { keyspace: keys.id, key: range.low(), change }.encode(&mut payload);
+        // Most new keys enter the order before the locks are taken.
+        keys.put_in_order(&self.table, self.horizon());
+        let ticket = self.log.append_locked(|log| {
+            let _orders = self.table.all_orders();
+            if keys.is_dropped() {
+                return Ok(Err(Error::KeyspaceDropped { name: keys.name.clone() }));
+            }
+            let ticket = log.append_internal(&payload)?;
+            let (seq, position) = (ticket.seq().0, ticket.position().0);
+            let version = Version { seq, deleted: true, position, len: 0 };
+            keys.delete_range(&self.table, range.low(), range.high(), version, self.horizon());
+            Ok(Ok(Ticket(ticket)))
+        })??;
+        self.after_write(keys);
+        Ok(ticket)
+    }
+}

@@ -1,0 +1,4 @@
+//! Writers, readers and cleaning at the same time.
+
+mod cleaning;
+mod threads;

@@ -1,0 +1,73 @@
+//! Power fails at every operation of a mixed program, before it and in the middle of it; then it
+//! fails again, while the store recovers and goes on.
+//!
+//! `ESKER_SEEDS=n` runs n programs for each policy.
+#![allow(clippy::panic)]
+
+use esker_disk::sim::{CutPoint, Persist};
+use esker_kv::Policy;
+use esker_testkit::SplitMix64;
+
+use crate::harness::{POLICIES, SimEnv, program};
+
+pub fn seeds(default: u64) -> u64 {
+    std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn every_boundary(policy: Policy, seed: u64) {
+    let mut rng = SplitMix64::new(seed);
+    let steps = program(60, &mut rng);
+    let mut sim_env = SimEnv::new(policy, seed);
+    sim_env.checks = true;
+    if let Err(what) = sim_env.live_on(&steps) {
+        panic!("{policy:?} seed {seed}, without any cut: {what}");
+    }
+    let mut sim_env = SimEnv::new(policy, seed);
+    sim_env.live_on(&steps).unwrap_or_default();
+    let operations = sim_env.disk.operations();
+    assert!(operations > 40, "{operations} operations");
+    const WAYS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::Torn];
+    for operation in 0..operations {
+        let way = WAYS[(operation % 3) as usize];
+        for (at, how) in
+            [(CutPoint::Before(operation), way), (CutPoint::During(operation), Persist::Random)]
+        {
+            let mut rng = SplitMix64::new(seed ^ operation << 8);
+            let mut sim_env = SimEnv::new(policy, seed);
+            let mut run = || {
+                sim_env.live_and_die(&steps, at, how)?;
+                let again = CutPoint::During(sim_env.disk.operations() + rng.below(30));
+                let second = program(12, &mut rng);
+                sim_env.live_and_die(&second, again, Persist::Random)?;
+                sim_env.live_and_close(&program(8, &mut rng))
+            };
+            if let Err(what) = run() {
+                panic!("{policy:?} seed {seed} {at:?} {how:?}: {what}");
+            }
+        }
+    }
+}
+
+/// Requirements: MB-4, MB-10, M-13.
+#[test]
+fn power_cut_at_every_operation_under_always() {
+    (0..seeds(4)).for_each(|seed| every_boundary(POLICIES[0], seed));
+}
+
+/// Requirements: MB-4, MB-10.
+#[test]
+fn power_cut_at_every_operation_under_batch() {
+    (0..seeds(4)).for_each(|seed| every_boundary(POLICIES[1], 100 + seed));
+}
+
+/// Requirements: MB-4, MB-10.
+#[test]
+fn power_cut_at_every_operation_under_periodic() {
+    (0..seeds(4)).for_each(|seed| every_boundary(POLICIES[2], 200 + seed));
+}
+
+/// Requirements: MB-4, MB-10.
+#[test]
+fn power_cut_at_every_operation_under_os_buffered() {
+    (0..seeds(4)).for_each(|seed| every_boundary(POLICIES[3], 300 + seed));
+}

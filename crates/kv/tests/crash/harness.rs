@@ -1,0 +1,512 @@
+//! Programs over a store on the simulated disk, a model of what must be in it, and a power that
+//! fails anywhere.
+//!
+//! One sentence is checked, value by value: **durable ⊆ recovered ⊆ accepted**. The recovered
+//! content is that after some prefix of the accepted calls, and the prefix has every call that was
+//! durable. So no overwritten value and no deleted key comes back, and a batch is whole.
+//!
+//! Everything runs on the test's thread with a manual engine: a case is fixed by its seed and the
+//! place where power fails.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_kv::{Batch, Error, Options, Policy, Seq, Snapshot, Store, Ticket};
+use esker_log::Engine;
+use esker_testkit::SplitMix64;
+
+const DIR: &str = "/store";
+const KEYS: u64 = 14;
+const KEYSPACES: [&str; 3] = ["default", "left", "right"];
+
+type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
+/// The keys of each keyspace that exists.
+type Content = BTreeMap<String, Keys>;
+
+/// Why a life did not continue.
+#[derive(Debug)]
+pub enum Stop {
+    /// The power is off.
+    Ended,
+    /// An error while the power was on, or a broken promise.
+    Broken(String),
+}
+
+type Lived<T = ()> = Result<T, Stop>;
+
+macro_rules! ensure {
+    ($holds:expr, $($reported:tt)*) => {
+        if !$holds { return Err(Stop::Broken(format!($($reported)*))) }
+    };
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    Put {
+        keyspace: usize,
+        key: u64,
+        len: usize,
+    },
+    Delete {
+        keyspace: usize,
+        key: u64,
+    },
+    DeleteRange {
+        keyspace: usize,
+        from: u64,
+        to: u64,
+    },
+    /// Some puts and deletes in two keyspaces.
+    Batch {
+        seed: u64,
+    },
+    /// A batch whose condition holds, or not.
+    CompareAndSet {
+        key: u64,
+        holds: bool,
+    },
+    CreateKeyspace(usize),
+    DropKeyspace(usize),
+    Wait,
+    Sync,
+    Compact,
+    Snapshot,
+    CheckSnapshot,
+    Reopen,
+    Advance,
+}
+
+/// A random program.
+pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
+    let step = |rng: &mut SplitMix64| {
+        let (keyspace, key) = (rng.index(KEYSPACES.len()), rng.below(KEYS));
+        match rng.below(32) {
+            0..=13 => Step::Put { keyspace, key, len: rng.pick(&[0, 10, 300, 9000, 30_000]) },
+            14..=16 => Step::Delete { keyspace, key },
+            17 => Step::DeleteRange { keyspace, from: key, to: rng.below(KEYS) },
+            18..=20 => Step::Batch { seed: rng.next() },
+            21 => Step::CompareAndSet { key, holds: rng.percent(70) },
+            22 => Step::CreateKeyspace(1 + rng.index(2)),
+            23 => Step::DropKeyspace(1 + rng.index(2)),
+            24 => Step::Wait,
+            25 => Step::Sync,
+            26 | 27 => Step::Compact,
+            28 => Step::Snapshot,
+            29 => Step::CheckSnapshot,
+            30 => Step::Reopen,
+            _ => Step::Advance,
+        }
+    };
+    (0..len).map(|_| step(rng)).collect()
+}
+
+pub const POLICIES: [Policy; 4] = [
+    Policy::Always,
+    Policy::Batch(NonZeroU64::new(3).unwrap()),
+    Policy::Periodic(Duration::from_millis(10)),
+    Policy::OsBuffered,
+];
+
+/// A disk, a store on it now and then, and what must be in it.
+pub struct SimEnv {
+    pub disk: SimDisk,
+    policy: Policy,
+    /// Whether everything is checked after every step.
+    pub checks: bool,
+    /// The content after each accepted call, and the call's last record. The first is durable.
+    calls: Vec<(u64, Content)>,
+    /// The content after a call whose outcome is unknown.
+    unknown: Option<Content>,
+    nonce: u64,
+}
+
+struct Life {
+    store: Store,
+    engine: Engine,
+    ticket: Option<Ticket>,
+    snapshot: Option<(Snapshot, Content)>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+fn key(n: u64) -> Vec<u8> {
+    // Keys of all lengths, also none; some with a common prefix.
+    match n % 3 {
+        _ if n == 0 => Vec::new(),
+        0 => format!("key-{n:020}").into_bytes(),
+        1 => vec![n as u8],
+        _ => vec![0xff; n as usize],
+    }
+}
+
+impl SimEnv {
+    pub fn new(policy: Policy, seed: u64) -> Self {
+        let disk = SimDisk::new(seed);
+        let empty: Content = [("default".to_owned(), Keys::new())].into();
+        let calls = vec![(0, empty)];
+        Self { disk, policy, checks: false, calls, unknown: None, nonce: seed << 20 }
+    }
+
+    fn value(&mut self, len: usize) -> Vec<u8> {
+        self.nonce += 1;
+        let mut value = self.nonce.to_le_bytes().to_vec();
+        value.resize(8 + len, self.nonce as u8);
+        value
+    }
+
+    fn stop<T>(&self, error: &Error, what: &str) -> Lived<T> {
+        match self.disk.is_on() {
+            true => Err(Stop::Broken(format!("{what}: {error:?}"))),
+            false => Err(Stop::Ended),
+        }
+    }
+
+    fn newest(&self) -> &Content {
+        &self.calls.last().unwrap().1
+    }
+
+    fn open(&mut self) -> Lived<Life> {
+        let engine = Engine::manual();
+        let mut options = Options::on(Arc::new(self.disk.process()));
+        options.policy = self.policy;
+        options.segment_size = 64 << 10;
+        options.clean = false;
+        options.cache_bytes = 64 << 10;
+        options.engine = Some(engine.clone());
+        match Store::builder(DIR).options(options).open() {
+            Ok(store) => {
+                let life = Life { store, engine, ticket: None, snapshot: None };
+                self.recovered(&life)?;
+                Ok(life)
+            }
+            Err(error) => {
+                engine.stop();
+                self.stop(&error, "opening")
+            }
+        }
+    }
+
+    /// Checks what was recovered, and goes on from there.
+    fn recovered(&mut self, life: &Life) -> Lived {
+        let found = self.content(&life.store)?;
+        let mut accepted: Vec<_> = self.calls.iter().map(|(_, content)| content).collect();
+        accepted.extend(&self.unknown);
+        ensure!(
+            accepted.contains(&&found),
+            "recovered {} keys, which is the content after no call at or after the last durable one",
+            found.values().map(BTreeMap::len).sum::<usize>()
+        );
+        let end = life.store.logical().0;
+        ensure!(life.store.durable().0 == end, "what was recovered is durable");
+        self.calls = vec![(end, found)];
+        self.unknown = None;
+        Ok(())
+    }
+
+    /// Everything in the store.
+    fn content(&self, store: &Store) -> Lived<Content> {
+        let mut content = Content::new();
+        for name in store.keyspaces() {
+            let keyspace = store.find_keyspace(&name).unwrap();
+            let mut keys = Keys::new();
+            let scan = keyspace.scan::<[u8]>(..).or_else(|error| self.stop(&error, "scanning"))?;
+            let mut last = None;
+            for entry in scan {
+                let (key, value) = entry.or_else(|error| self.stop(&error, "scanning"))?;
+                ensure!(last.as_ref() < Some(&key), "a scan out of order");
+                last = Some(key.clone());
+                keys.insert(key.to_vec(), value.to_vec());
+            }
+            ensure!(keyspace.len() == keys.len() as u64, "{name} counts {}", keyspace.len());
+            content.insert(name, keys);
+        }
+        Ok(content)
+    }
+
+    /// Forgets the calls that a crash cannot take back any more.
+    fn note_durable(&mut self, store: &Store) {
+        let durable = store.durable().0;
+        let keep = self.calls.iter().rposition(|(seq, _)| *seq <= durable).unwrap_or(0);
+        self.calls.drain(..keep);
+    }
+
+    /// Goes through the steps until power fails.
+    fn live(&mut self, steps: &[Step]) -> Lived<Life> {
+        let mut life = self.open()?;
+        for (n, step) in steps.iter().enumerate() {
+            let mut reported = self.step(&mut life, *step);
+            if reported.is_ok() && self.checks {
+                reported = self.check(&life);
+            }
+            if !self.disk.is_on() {
+                return Err(Stop::Ended);
+            }
+            reported.map_err(|stop| match stop {
+                Stop::Broken(what) => Stop::Broken(format!("step {n} {step:?}: {what}")),
+                Stop::Ended => Stop::Ended,
+            })?;
+        }
+        Ok(life)
+    }
+
+    /// Applies a call to the model. `outcome` has the number of its last record.
+    fn called(&mut self, outcome: Result<Seq, Error>, content: Content) -> Lived {
+        match outcome {
+            Ok(seq) => {
+                self.calls.push((seq.0, content));
+                Ok(())
+            }
+            Err(error) => {
+                self.unknown = Some(content);
+                self.stop(&error, "writing")
+            }
+        }
+    }
+
+    fn written(
+        &mut self,
+        life: &mut Life,
+        ticket: Result<Ticket, Error>,
+        content: Content,
+    ) -> Lived {
+        let seq = ticket.as_ref().map(Ticket::seq).map_err(Clone::clone);
+        // Kept: dropping a ticket may request a commit.
+        life.ticket = ticket.ok().or(life.ticket.take());
+        self.called(seq, content)
+    }
+
+    fn step(&mut self, life: &mut Life, step: Step) -> Lived {
+        let store = life.store.clone();
+        let mut content = self.newest().clone();
+        match step {
+            Step::Put { keyspace, key: n, len } => {
+                let name = KEYSPACES[keyspace];
+                let Some(keyspace) = store.find_keyspace(name) else { return Ok(()) };
+                let value = self.value(len);
+                content.get_mut(name).unwrap().insert(key(n), value.clone());
+                let ticket = keyspace.put(key(n), &value);
+                self.written(life, ticket, content)?;
+                let found = keyspace.get(key(n)).or_else(|error| self.stop(&error, "get"))?;
+                ensure!(found.as_deref() == Some(&*value), "a put is not read");
+            }
+            Step::Delete { keyspace, key: n } => {
+                let name = KEYSPACES[keyspace];
+                let Some(keyspace) = store.find_keyspace(name) else { return Ok(()) };
+                content.get_mut(name).unwrap().remove(&key(n));
+                let ticket = keyspace.delete(key(n));
+                self.written(life, ticket, content)?;
+                ensure!(!keyspace.contains_key(key(n)).unwrap(), "a deleted key is there");
+            }
+            Step::DeleteRange { keyspace, from, to } => {
+                let name = KEYSPACES[keyspace];
+                let Some(keyspace) = store.find_keyspace(name) else { return Ok(()) };
+                let (from, to) = (key(from), key(to));
+                content.get_mut(name).unwrap().retain(|key, _| *key < from || *key >= to);
+                let ticket = keyspace.delete_range(from..to);
+                self.written(life, ticket, content)?;
+            }
+            Step::Batch { seed } => {
+                let mut rng = SplitMix64::new(seed);
+                let mut batch = Batch::new();
+                for _ in 0..1 + rng.below(4) {
+                    let name = KEYSPACES[rng.index(KEYSPACES.len())];
+                    let Some(keyspace) = store.find_keyspace(name) else { continue };
+                    let keys = content.get_mut(name).unwrap();
+                    let key = key(rng.below(KEYS));
+                    if rng.percent(70) {
+                        let value = self.value(rng.pick(&[1, 2000]));
+                        batch.put(&keyspace, &key, &value).unwrap();
+                        keys.insert(key, value);
+                    } else {
+                        batch.delete(&keyspace, &key).unwrap();
+                        keys.remove(&key);
+                    }
+                }
+                let ticket = store.write(&batch);
+                self.written(life, ticket, content)?;
+            }
+            Step::CompareAndSet { key: n, holds } => {
+                let keyspace = store.keyspace();
+                let (key, value) = (key(n), self.value(5));
+                let keys = content.get_mut("default").unwrap();
+                let mut batch = Batch::new();
+                match (keys.get(&key), holds) {
+                    (old, true) => batch.expect_value(&keyspace, &key, old).unwrap(),
+                    (Some(_), false) => batch.expect_exists(&keyspace, &key, false).unwrap(),
+                    (None, false) => batch.expect_value(&keyspace, &key, Some("?")).unwrap(),
+                }
+                batch.put(&keyspace, &key, &value).unwrap();
+                keys.insert(key, value);
+                match store.write(&batch) {
+                    Err(Error::ConditionFailed { condition: 0 }) => {
+                        ensure!(!holds, "a condition that holds failed");
+                    }
+                    ticket if holds => self.written(life, ticket, content)?,
+                    ticket => {
+                        drop(ticket.or_else(|error| self.stop(&error, "writing"))?);
+                        ensure!(false, "a condition that does not hold was passed");
+                    }
+                }
+            }
+            Step::CreateKeyspace(n) => {
+                let name = KEYSPACES[n];
+                content.entry(name.to_owned()).or_default();
+                let created = store.create_keyspace(name).map(|_| store.logical());
+                self.called(created, content)?;
+            }
+            Step::DropKeyspace(n) => {
+                let name = KEYSPACES[n];
+                if content.remove(name).is_some() {
+                    let dropped = store.drop_keyspace(name).map(|()| store.logical());
+                    self.called(dropped, content)?;
+                }
+            }
+            Step::Wait => {
+                if let Some(ticket) = life.ticket.take() {
+                    let seq = ticket.seq();
+                    ticket.blocking_wait().or_else(|error| self.stop(&error, "waiting"))?;
+                    ensure!(store.durable() >= seq, "a ticket resolved early");
+                }
+            }
+            Step::Sync => {
+                store.sync().or_else(|error| self.stop(&error, "syncing"))?;
+                ensure!(store.durable() == store.logical(), "not all is durable after a sync");
+            }
+            Step::Compact => {
+                // A snapshot would keep its old values; here nobody else could drop it.
+                life.snapshot = None;
+                store.compact().or_else(|error| self.stop(&error, "compacting"))?;
+                let end = store.logical().0;
+                let content = self.newest().clone();
+                self.calls.push((end, content));
+            }
+            Step::Snapshot => {
+                let snapshot = store.snapshot().or_else(|error| self.stop(&error, "snapshot"))?;
+                life.snapshot = Some((snapshot, content));
+            }
+            Step::CheckSnapshot => {
+                if let Some((snapshot, content)) = &life.snapshot {
+                    self.check_snapshot(&store, snapshot, content)?;
+                }
+            }
+            Step::Reopen => {
+                life.snapshot = None;
+                store.close().or_else(|error| self.stop(&error, "closing"))?;
+                let newest = self.calls.pop().unwrap();
+                self.calls = vec![newest];
+                life.engine.stop();
+                *life = self.open()?;
+            }
+            Step::Advance => {
+                life.engine.advance(Duration::from_millis(20));
+                life.engine.run();
+            }
+        }
+        self.note_durable(&life.store);
+        Ok(())
+    }
+
+    /// A snapshot sees the content at its time, in the keyspaces that still exist.
+    fn check_snapshot(&self, store: &Store, snapshot: &Snapshot, content: &Content) -> Lived {
+        for name in store.keyspaces() {
+            let keyspace = store.find_keyspace(&name).unwrap();
+            let Some(then) = content.get(&name) else { continue };
+            let scan = snapshot.scan::<[u8]>(&keyspace, ..);
+            let scan = scan.or_else(|error| self.stop(&error, "scanning a snapshot"))?;
+            let mut found = Keys::new();
+            for entry in scan {
+                let (key, value) = entry.or_else(|error| self.stop(&error, "snapshot"))?;
+                found.insert(key.to_vec(), value.to_vec());
+            }
+            // A keyspace that was dropped and created again has another number.
+            ensure!(found == *then || found.is_empty(), "{name} of a snapshot has changed");
+        }
+        Ok(())
+    }
+
+    /// Compares everything that can be read with the model.
+    fn check(&self, life: &Life) -> Lived {
+        let store = &life.store;
+        let found = self.content(store)?;
+        ensure!(found == *self.newest(), "the content is not that of the accepted calls");
+        let durable = store.durable_snapshot().or_else(|error| self.stop(&error, "snapshot"))?;
+        ensure!(durable.seq() <= store.logical(), "more is durable than accepted");
+        for (name, keys) in &found {
+            let keyspace = store.find_keyspace(name).unwrap();
+            let mut reverse: Vec<_> = Vec::new();
+            let scan = keyspace.scan::<[u8]>(..).or_else(|error| self.stop(&error, "scan"))?;
+            for entry in scan.rev() {
+                reverse.push(entry.or_else(|error| self.stop(&error, "scan"))?.0.to_vec());
+            }
+            reverse.reverse();
+            ensure!(reverse.iter().eq(keys.keys()), "a reverse scan of {name} differs");
+            // The durable value is that after some call at or after the last durable one.
+            for n in 0..KEYS {
+                let value =
+                    keyspace.get_durable(key(n)).or_else(|error| self.stop(&error, "get"))?;
+                let (durable, _) = self.calls.split_at(1);
+                let then = durable[0].1.get(name).and_then(|keys| keys.get(&key(n)));
+                ensure!(
+                    value.as_deref() == then.map(Vec::as_slice),
+                    "the durable value of {:?} in {name} is not that of the last durable call",
+                    key(n)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A life that ends with the power, at a place or after its last step.
+    pub fn live_and_die(
+        &mut self,
+        steps: &[Step],
+        at: CutPoint,
+        how: Persist,
+    ) -> Result<(), String> {
+        self.disk.cut_power_at(at, how);
+        self.live_until(steps, |disk| disk.power_cut(how))
+    }
+
+    /// A life whose process is killed, at a place or after its last step.
+    pub fn live_and_be_killed(&mut self, steps: &[Step], at: CutPoint) -> Result<(), String> {
+        self.disk.kill_at(at);
+        self.live_until(steps, SimDisk::kill)
+    }
+
+    fn live_until(&mut self, steps: &[Step], end: impl FnOnce(&SimDisk)) -> Result<(), String> {
+        let lived = self.live(steps);
+        self.disk.cancel_cut();
+        match lived {
+            Ok(mut life) => {
+                life.snapshot = None;
+                end(&self.disk);
+                drop(life);
+            }
+            Err(Stop::Ended) => {}
+            Err(Stop::Broken(what)) => return Err(what),
+        }
+        self.disk.power_on();
+        Ok(())
+    }
+
+    /// The last life: goes through the steps, closes, and finds everything again.
+    pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
+        let mut closing = steps.to_vec();
+        closing.extend([Step::Reopen, Step::Compact, Step::Reopen]);
+        self.checks = true;
+        self.live(&closing).map(drop).map_err(|stop| format!("{stop:?}"))
+    }
+
+    /// Runs steps without any crash.
+    pub fn live_on(&mut self, steps: &[Step]) -> Result<(), String> {
+        self.live(steps).map(drop).map_err(|stop| format!("{stop:?}"))
+    }
+}

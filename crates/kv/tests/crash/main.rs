@@ -1,0 +1,5 @@
+//! Crash tests: the shipped store, its recovery and its cleaning, over the simulated disk.
+
+mod every_boundary;
+mod harness;
+mod random_programs;

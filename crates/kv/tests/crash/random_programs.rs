@@ -1,0 +1,34 @@
+//! Random programs, against a model, with three crashes each: power cuts and kills at random
+//! places.
+#![allow(clippy::panic)]
+
+use esker_disk::sim::{CutPoint, Persist};
+use esker_testkit::SplitMix64;
+
+use crate::every_boundary::seeds;
+use crate::harness::{POLICIES, SimEnv, program};
+
+/// Requirements: MB-3, MB-4, MT-3.
+#[test]
+fn a_store_is_a_map_through_three_crashes() {
+    for seed in 0..seeds(120) {
+        let mut rng = SplitMix64::new(seed);
+        let policy = POLICIES[(seed % 4) as usize];
+        let mut sim_env = SimEnv::new(policy, 5000 + seed);
+        sim_env.checks = seed % 3 == 0;
+        let mut run = || {
+            for _ in 0..3 {
+                let steps = program(80, &mut rng);
+                let at = CutPoint::During(sim_env.disk.operations() + rng.below(250));
+                match rng.percent(70) {
+                    true => sim_env.live_and_die(&steps, at, Persist::Random)?,
+                    false => sim_env.live_and_be_killed(&steps, at)?,
+                }
+            }
+            sim_env.live_and_close(&program(20, &mut rng))
+        };
+        if let Err(what) = run() {
+            panic!("{policy:?} seed {seed}: {what}");
+        }
+    }
+}

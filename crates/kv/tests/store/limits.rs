@@ -1,0 +1,113 @@
+//! Limits, and what is refused.
+#![allow(clippy::unwrap_used)]
+
+use esker_kv::{Batch, Error, KEY_LIMIT, Store, VALUE_LIMIT};
+
+/// Requirements: M-3, MB-9.
+#[test]
+fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path().join("store")).unwrap();
+    let keys = store.keyspace();
+    let (key, value) = (vec![0xff; KEY_LIMIT], vec![7; VALUE_LIMIT]);
+    keys.put("", "").unwrap().blocking_wait().unwrap();
+    keys.put(&key, &value).unwrap().blocking_wait().unwrap();
+    keys.put(&key[1..], &value[1..]).unwrap().blocking_wait().unwrap();
+    let written = store.logical();
+    let (long_key, long_value) = (vec![0; KEY_LIMIT + 1], vec![0; VALUE_LIMIT + 1]);
+    let size = KEY_LIMIT + 1;
+    assert!(matches!(keys.put(&long_key, ""), Err(Error::KeyTooLarge { size: n }) if n == size));
+    assert!(matches!(keys.get(&long_key), Err(Error::KeyTooLarge { .. })));
+    assert!(matches!(keys.delete(&long_key), Err(Error::KeyTooLarge { .. })));
+    let size = VALUE_LIMIT + 1;
+    assert!(
+        matches!(keys.put("", &long_value), Err(Error::ValueTooLarge { size: n }) if n == size)
+    );
+    let mut batch = Batch::new();
+    assert!(matches!(batch.put(&keys, &long_key, ""), Err(Error::KeyTooLarge { .. })));
+    assert!(matches!(batch.put(&keys, "", &long_value), Err(Error::ValueTooLarge { .. })));
+    assert!(matches!(batch.delete(&keys, &long_key), Err(Error::KeyTooLarge { .. })));
+    assert!(batch.is_empty());
+    assert_eq!(store.logical(), written, "nothing was written");
+    store.close().unwrap();
+    let store = Store::open(dir.path().join("store")).unwrap();
+    let keys = store.keyspace();
+    assert_eq!(keys.len(), 3);
+    assert_eq!(keys.get("").unwrap().as_deref(), Some(&b""[..]));
+    assert_eq!(keys.get(&key).unwrap().as_deref(), Some(&value[..]));
+    assert_eq!(keys.get(&key[1..]).unwrap().as_deref(), Some(&value[1..]));
+    let order: Vec<_> = keys.scan::<[u8]>(..).unwrap().map(|entry| entry.unwrap().0).collect();
+    assert_eq!(
+        order.iter().map(|key| key.len()).collect::<Vec<_>>(),
+        [0, KEY_LIMIT - 1, KEY_LIMIT]
+    );
+    store.close().unwrap();
+}
+
+/// Requirements: M-4.
+#[test]
+fn a_directory_of_a_log_is_refused_and_the_reverse() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, store) = (dir.path().join("log"), dir.path().join("store"));
+    esker_log::Log::open(&log).unwrap().close().unwrap();
+    Store::open(&store).unwrap().close().unwrap();
+    let files = |dir: &std::path::Path| {
+        let mut files: Vec<_> = std::fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.file_name(), std::fs::read(entry.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    };
+    let before = (files(&log), files(&store));
+    let wrong = Store::open(&log).map(drop);
+    assert!(matches!(wrong, Err(Error::Log(esker_log::Error::WrongComponent { .. }))), "{wrong:?}");
+    let wrong = esker_log::Log::builder(&store)
+        .component(esker_log::Component(*b"ANOTHER!"))
+        .open()
+        .map(drop);
+    assert!(matches!(wrong, Err(esker_log::Error::WrongComponent { .. })), "{wrong:?}");
+    assert_eq!((files(&log), files(&store)), before, "nothing was changed");
+}
+
+/// Requirements: M-4.
+#[test]
+fn a_closed_store_refuses_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path().join("store")).unwrap();
+    let keys = store.keyspace();
+    keys.put("key", "value").unwrap().blocking_wait().unwrap();
+    let snapshot = store.snapshot().unwrap();
+    let mut scan = keys.scan::<[u8]>(..).unwrap();
+    store.close().unwrap();
+    assert!(matches!(store.close(), Err(Error::Closed)));
+    assert!(matches!(keys.put("key", "new"), Err(Error::Closed)));
+    assert!(matches!(keys.delete("key"), Err(Error::Closed)));
+    assert!(matches!(keys.get("key"), Err(Error::Closed)));
+    assert!(matches!(keys.get("absent"), Err(Error::Closed)));
+    assert!(matches!(keys.contains_key("key"), Err(Error::Closed)));
+    assert!(matches!(keys.scan::<[u8]>(..), Err(Error::Closed)));
+    assert!(matches!(scan.next(), Some(Err(Error::Closed))));
+    assert!(matches!(store.snapshot(), Err(Error::Closed)));
+    assert!(matches!(snapshot.get(&keys, "key"), Err(Error::Closed)));
+    assert!(matches!(store.create_keyspace("new"), Err(Error::Closed)));
+    assert!(matches!(store.sync(), Err(Error::Closed)));
+    assert!(matches!(store.compact(), Err(Error::Closed)));
+}
+
+/// Requirements: M-4.
+#[test]
+fn the_files_of_a_store_are_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let store = Store::open(&path).unwrap();
+    store.keyspace().put("key", "value").unwrap().blocking_wait().unwrap();
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{:?}", entry.file_name());
+    }
+    store.close().unwrap();
+}

@@ -1,0 +1,4 @@
+//! What a store does for one caller.
+
+mod limits;
+mod snapshots;
