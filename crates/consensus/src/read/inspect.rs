@@ -268,7 +268,7 @@ impl Inspection {
                 let first = first.max(*start);
                 let mut replaced = Vec::new();
                 // The map panics for a range that ends before it starts.
-                let covered = (first <= last).then(|| Slot(first)..=Slot(last));
+                let covered = (first <= last).then_some(Slot(first)..=Slot(last));
                 let covered = covered.map(|covered| self.slots.range_mut(covered));
                 for (slot, known) in covered.into_iter().flatten() {
                     if known.committed || known.offset > certain {
