@@ -35,11 +35,11 @@ pub fn draw_all(set: Set, rows: &[Row], out: &Path) -> Result<()> {
 fn draw(path: &Path, work: &Work, rows: &[&Row]) -> Result<()> {
     let height = TOP + BAR * rows.len() as i32 + 16;
     let area = SVGBackend::new(path, (WIDTH, height as u32)).into_drawing_area();
-    let told = |error: DrawingAreaErrorKind<std::io::Error>| anyhow!("{error}");
+    let error_of = |error: DrawingAreaErrorKind<std::io::Error>| anyhow!("{error}");
     area.fill(&WHITE).map_err(|error| anyhow!("{error}"))?;
     let text = |words: &str, at: (i32, i32), size: i32, color: RGBColor| {
         let style = ("sans-serif", size).into_font().color(&color);
-        area.draw(&Text::new(words.to_owned(), at, style)).map_err(told)
+        area.draw(&Text::new(words.to_owned(), at, style)).map_err(error_of)
     };
     text(work.title, (12, 10), 20, INK)?;
     let unit = if work.in_bytes { "MB/s" } else { work.set.unit() };
@@ -59,8 +59,8 @@ fn draw(path: &Path, work: &Work, rows: &[&Row]) -> Result<()> {
         let right = LEFT + ((figure / most * room) as i32).max(1);
         let color = if row.system.starts_with("esker") { ESKER } else { PEER };
         let corners = [(LEFT, top + 3), (right, top + BAR - 4)];
-        area.draw(&Rectangle::new(corners, color.filled())).map_err(told)?;
+        area.draw(&Rectangle::new(corners, color.filled())).map_err(error_of)?;
         text(&grouped(figure), (right + 6, top + 6), 17, INK)?;
     }
-    area.present().map_err(told)
+    area.present().map_err(error_of)
 }

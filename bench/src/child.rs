@@ -1,4 +1,5 @@
-//! A run of one system in a process of its own, so that neither a crash nor a hang hurts the others.
+//! A run of one system in a process of its own, so that neither a crash nor a hang hurts the
+//! others.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -6,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::Told;
+use crate::harness::JobResult;
 
 /// The most bytes of a child's standard error in a message.
 const COMPLAINT: usize = 400;
@@ -14,7 +15,7 @@ const COMPLAINT: usize = 400;
 const PRINTED: u64 = 1 << 20;
 
 /// Runs it until it ends or its time is over. An error is the reason, in a line.
-pub fn run(command: &mut Command, limit: Duration) -> Result<Told, String> {
+pub fn run(command: &mut Command, limit: Duration) -> Result<JobResult, String> {
     let (status, printed, complaint) = finish(command, limit)?;
     if !status {
         return Err(last_words(&complaint));
@@ -89,13 +90,13 @@ mod tests {
 
     #[test]
     fn a_hanging_child_is_killed() {
-        let told = run(&mut shell("exec sleep 60"), Duration::from_millis(200));
-        assert!(told.is_err_and(|reason| reason.contains("killed")));
+        let result = run(&mut shell("exec sleep 60"), Duration::from_millis(200));
+        assert!(result.is_err_and(|reason| reason.contains("killed")));
     }
 
     #[test]
     fn a_failing_child_says_why() {
-        let told = run(&mut shell("echo no disk >&2; exit 3"), Duration::from_secs(10));
-        assert_eq!(told.unwrap_err(), "no disk exit status: 3");
+        let result = run(&mut shell("echo no disk >&2; exit 3"), Duration::from_secs(10));
+        assert_eq!(result.unwrap_err(), "no disk exit status: 3");
     }
 }

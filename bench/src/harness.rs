@@ -20,9 +20,9 @@ const WARM_UP_MOST: f64 = 0.3;
 /// The reader at the tip compares every byte of every so many-th record.
 const FULL_AT_TIP: u64 = 64;
 
-/// What a child tells in one line of JSON.
+/// The result of a job. A child prints it as one line of JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Told {
+pub struct JobResult {
     pub ops: u64,
     pub bytes: u64,
     pub seconds: f64,
@@ -47,7 +47,7 @@ struct Measured {
 }
 
 /// Does the job.
-pub fn run(job: &Job) -> Result<Told> {
+pub fn run(job: &Job) -> Result<JobResult> {
     if job.shape.is_on_slots() {
         return slots::run(job);
     }
@@ -71,7 +71,7 @@ pub fn run(job: &Job) -> Result<Told> {
         _ => peer.note.into(),
     };
     let rate = |took: Duration| measured.bytes as f64 / 1e6 / took.as_secs_f64();
-    Ok(Told {
+    Ok(JobResult {
         ops: measured.ops,
         bytes: measured.bytes,
         seconds: measured.took.as_secs_f64(),

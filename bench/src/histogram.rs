@@ -32,7 +32,8 @@ impl Histogram {
         }
     }
 
-    /// The time in microseconds that this share of the calls stayed within; 0 when none was counted.
+    /// The time in microseconds that this share of the calls stayed within; 0 when none was
+    /// counted.
     pub fn quantile_us(&self, share: f64) -> f64 {
         let total: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
         let rank = (share * total as f64) as u64;
@@ -60,8 +61,8 @@ mod tests {
             times.add(Duration::from_micros(us));
         }
         for (share, us) in [(0.5, 501.0), (0.99, 991.0)] {
-            let told = times.quantile_us(share);
-            assert!((told - us).abs() / us < 0.02, "{share}: {told}");
+            let quantile = times.quantile_us(share);
+            assert!((quantile - us).abs() / us < 0.02, "{share}: {quantile}");
         }
         let mut short = Histogram::new();
         short.add(Duration::from_nanos(5));

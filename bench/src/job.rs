@@ -1,5 +1,5 @@
-//! What one run of one system shall do. It crosses to another process as flags, which are the same for
-//! the Rust peers and the Go peers.
+//! What one run of one system shall do. It crosses to another process as flags, which are the same
+//! for the Rust peers and the Go peers.
 
 use std::path::{Path, PathBuf};
 

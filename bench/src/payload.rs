@@ -1,9 +1,10 @@
 //! Records that can be computed again: every byte follows from a seed, the writer, and the writer's
-//! count. A stamp in each 512 bytes makes a sector of another record show. The Go side makes the same.
+//! count. A stamp in each 512 bytes makes a sector of another record show. The Go side makes the
+//! same.
 
 use crate::job::Job;
 
-/// The writer (4 bytes) and its count (8 bytes) stand at the start.
+/// The writer (4 bytes) and its count (8 bytes) are at the start.
 pub const HEAD: usize = 12;
 const SECTOR: usize = 512;
 const STAMP: usize = 8;
@@ -50,7 +51,7 @@ impl Payload {
     }
 }
 
-/// The writer and count that a record tells of itself.
+/// The writer and count in the head of a record.
 pub fn head_of(record: &[u8]) -> Option<(u32, u64)> {
     let (writer, rest) = record.split_first_chunk::<4>()?;
     let (count, _) = rest.split_first_chunk::<8>()?;

@@ -1,4 +1,5 @@
-//! Which operations on slots read, and which slots: the same for every system. The Go side has the twin.
+//! Which operations on slots read, and which slots: the same for every system. The Go side has the
+//! twin.
 
 use crate::job::Job;
 use crate::payload::mix;

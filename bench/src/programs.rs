@@ -41,7 +41,7 @@ pub fn go(names: impl Iterator<Item = &'static str>) -> Result<GoCommands> {
     Ok(commands)
 }
 
-/// Builds Esker's command and tells where it is.
+/// Builds Esker's command and returns its path.
 pub fn esker() -> Result<PathBuf> {
     eprintln!("building the esker command");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

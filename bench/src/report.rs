@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::floor::Floor;
-use crate::harness::Told;
+use crate::harness::JobResult;
 use crate::job::Set;
 use crate::systems::System;
 use crate::work::{Work, works};
@@ -41,19 +41,19 @@ pub struct Row {
 }
 
 impl Row {
-    /// The run with the median rate stands for all; a failed one leaves its reason.
+    /// Takes the figures of the run with the median rate. A failed run adds its reason.
     pub fn of(
         system: &System,
         work: &Work,
-        runs: &[Result<Told, String>],
+        runs: &[Result<JobResult, String>],
         floor: Option<Floor>,
     ) -> Self {
-        let rate = |told: &Told| told.ops as f64 / told.seconds.max(1e-9);
-        let mut good: Vec<&Told> = runs.iter().flatten().collect();
-        let rates = good.iter().map(|told| round(rate(told))).collect();
+        let rate = |run: &JobResult| run.ops as f64 / run.seconds.max(1e-9);
+        let mut good: Vec<&JobResult> = runs.iter().flatten().collect();
+        let rates = good.iter().map(|run| round(rate(run))).collect();
         good.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
         let median = good.get((good.len().max(1) - 1) / 2);
-        let verified = !good.is_empty() && good.iter().all(|told| told.verified);
+        let verified = !good.is_empty() && good.iter().all(|run| run.verified);
         let failures = runs.iter().filter(|run| run.is_err()).count();
         let failed =
             runs.iter().find_map(|run| run.as_ref().err()).map(|reason| match good.len() {
@@ -63,19 +63,19 @@ impl Row {
         Self {
             system: system.name.into(),
             work: work.name.into(),
-            durable: median.is_some_and(|told| told.durable),
+            durable: median.is_some_and(|run| run.durable),
             writers: work.writers,
             size: work.size(),
-            ops_per_s: median.map_or(0.0, |told| round(rate(told))),
-            mb_per_s: median.map_or(0.0, |told| round(told.bytes as f64 / told.seconds / 1e6)),
-            p50_us: median.map_or(0.0, |told| told.p50_us),
+            ops_per_s: median.map_or(0.0, |run| round(rate(run))),
+            mb_per_s: median.map_or(0.0, |run| round(run.bytes as f64 / run.seconds / 1e6)),
+            p50_us: median.map_or(0.0, |run| run.p50_us),
             verified,
-            p99_us: median.map_or(0.0, |told| told.p99_us),
+            p99_us: median.map_or(0.0, |run| run.p99_us),
             batch: work.batch,
-            version: median.map_or_else(String::new, |told| told.version.clone()),
-            note: median.map_or_else(String::new, |told| told.note.clone()),
+            version: median.map_or_else(String::new, |run| run.version.clone()),
+            note: median.map_or_else(String::new, |run| run.note.clone()),
             ops_per_s_of_runs: rates,
-            reader_mb_per_s: median.and_then(|told| told.reader_mb_per_s).map(round),
+            reader_mb_per_s: median.and_then(|run| run.reader_mb_per_s).map(round),
             floor,
             failed,
         }
@@ -243,8 +243,8 @@ mod tests {
     use crate::systems::SYSTEMS;
     use crate::work::WORKS;
 
-    fn told(ops: u64) -> Told {
-        Told {
+    fn result(ops: u64) -> JobResult {
+        JobResult {
             ops,
             bytes: ops * 900,
             seconds: 1.0,
@@ -259,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn the_median_run_stands_for_all_and_failures_are_told() {
-        let runs = [Ok(told(30)), Err("crashed".into()), Ok(told(10)), Ok(told(20))];
+    fn the_row_has_the_median_run_and_the_failures() {
+        let runs = [Ok(result(30)), Err("crashed".into()), Ok(result(10)), Ok(result(20))];
         let row = Row::of(&SYSTEMS[0], &WORKS[0], &runs, None);
         assert_eq!(row.ops_per_s, 20.0);
         assert_eq!(row.ops_per_s_of_runs, [30.0, 10.0, 20.0]);
@@ -278,15 +278,15 @@ mod tests {
 
     #[test]
     fn old_rows_stay_where_the_work_was_not_run_again() {
-        let row = |work: usize, ops| Row::of(&SYSTEMS[0], &WORKS[work], &[Ok(told(ops))], None);
+        let row = |work: usize, ops| Row::of(&SYSTEMS[0], &WORKS[work], &[Ok(result(ops))], None);
         let rows = together(Set::Log, vec![row(1, 30)], vec![row(0, 10), row(1, 20)]);
-        let told: Vec<_> = rows.iter().map(|row| (row.work.as_str(), row.ops_per_s)).collect();
-        assert_eq!(told, [("append-1", 10.0), ("append-20", 30.0)]);
+        let figures: Vec<_> = rows.iter().map(|row| (row.work.as_str(), row.ops_per_s)).collect();
+        assert_eq!(figures, [("append-1", 10.0), ("append-20", 30.0)]);
     }
 
     #[test]
     fn figures_are_easy_to_read() {
-        let told = [0.0123, 1.234, 45.6, 1234.0, 1_012_345.0].map(grouped);
-        assert_eq!(told, ["0.012", "1.23", "46", "1,230", "1,010,000"]);
+        let shown = [0.0123, 1.234, 45.6, 1234.0, 1_012_345.0].map(grouped);
+        assert_eq!(shown, ["0.012", "1.23", "46", "1,230", "1,010,000"]);
     }
 }

@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::circumstances;
 use crate::floor::{Floor, Sampler};
-use crate::harness::Told;
+use crate::harness::JobResult;
 use crate::job::{Job, Set};
 use crate::programs::{self, GoCommands};
 use crate::report::{self, Row};
@@ -28,8 +28,8 @@ const KEPT: &str = " The works were not all run in one go; each has all its syst
 /// What may be chosen.
 #[derive(Debug, Clone, Args)]
 pub struct Choice {
-    /// What of Esker is compared: the log with other logs, or the consensus log with logs of entries
-    /// and a store of keys
+    /// What of Esker is compared: the log with other logs, or the consensus log with logs of
+    /// entries and a store of keys
     #[arg(long, default_value = "log")]
     set: Set,
     /// Length of the timed part of a work; where all write the same bytes, how many
@@ -67,11 +67,11 @@ pub struct Choice {
 /// What was measured of one work.
 struct Results {
     work: &'static Work,
-    systems: Vec<(&'static System, Vec<Result<Told, String>>)>,
+    systems: Vec<(&'static System, Vec<Result<JobResult, String>>)>,
     floors: Vec<Floor>,
 }
 
-/// Runs everything that was chosen, and tells.
+/// Runs what `choice` selects, and writes and prints the results.
 pub fn run(choice: &Choice) -> Result<()> {
     let mut all = plan(choice)?;
     let go = programs::go(all.iter().flat_map(|results| {
@@ -102,7 +102,7 @@ pub fn run(choice: &Choice) -> Result<()> {
         }
     }
     let took = begin.elapsed();
-    tell(choice, &all, &circumstances::describe(&place.0, choice.runs, choice.seconds, took))
+    report(choice, &all, &circumstances::describe(&place.0, choice.runs, choice.seconds, took))
 }
 
 fn plan(choice: &Choice) -> Result<Vec<Results>> {
@@ -143,7 +143,7 @@ fn one(
     go: &GoCommands,
     work: &Work,
     system: &System,
-    runs: &mut Vec<Result<Told, String>>,
+    runs: &mut Vec<Result<JobResult, String>>,
 ) -> Result<()> {
     let job = work.job(system.name, choice.seconds, choice.gb, &place.join("job"));
     let program = match system.home {
@@ -151,7 +151,7 @@ fn one(
         Home::Go(name) => go.get(name).cloned().unwrap_or_else(|| Err("was not built".into())),
         Home::Missing(reason) => Err(reason.into()),
     };
-    let told = match program {
+    let result = match program {
         Err(reason) if runs.is_empty() => Err(reason),
         Err(_) => return Ok(()),
         Ok(_) if runs.iter().filter(|run| run.is_err()).count() >= PATIENCE => return Ok(()),
@@ -164,18 +164,18 @@ fn one(
             in_clean_place(&job, || child::run(command.args(job.flags()), limit))?
         }
     };
-    match &told {
-        Ok(told) => eprintln!(
+    match &result {
+        Ok(done) => eprintln!(
             "  {:20} {:>11} {} {:>8} MB/s  p50 {} µs",
             system.name,
-            report::grouped(told.ops as f64 / told.seconds),
+            report::grouped(done.ops as f64 / done.seconds),
             work.set.unit(),
-            report::grouped(told.bytes as f64 / told.seconds / 1e6),
-            report::grouped(told.p50_us),
+            report::grouped(done.bytes as f64 / done.seconds / 1e6),
+            report::grouped(done.p50_us),
         ),
         Err(reason) => eprintln!("  {:20} {reason}", system.name),
     }
-    runs.push(told);
+    runs.push(result);
     Ok(())
 }
 
@@ -185,17 +185,18 @@ fn limit(job: &Job) -> Duration {
     Duration::from_secs_f64(60.0 + 20.0 * job.seconds + 60.0 * gigabytes)
 }
 
-/// Nothing of one run is left when the next begins: not its files, and not what the system still writes.
+/// Nothing of one run is left when the next begins: not its files, and not what the system still
+/// writes.
 fn in_clean_place<T>(job: &Job, work: impl FnOnce() -> T) -> Result<T> {
     std::fs::create_dir_all(&job.dir).with_context(|| format!("make {}", job.dir.display()))?;
     let outcome = work();
     let parent = job.dir.parent().unwrap_or(&job.dir);
     std::fs::remove_dir_all(&job.dir).with_context(|| format!("remove {}", job.dir.display()))?;
-    rustix::fs::syncfs(File::open(parent)?).context("settle the file system")?;
+    rustix::fs::syncfs(File::open(parent)?).context("sync the file system")?;
     Ok(outcome)
 }
 
-fn tell(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
+fn report(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
     let rows: Vec<Row> = all
         .iter()
         .flat_map(|results| {

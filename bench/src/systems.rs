@@ -34,9 +34,9 @@ pub struct System {
 #[derive(Debug, Clone, Copy)]
 enum Callers {
     Any,
-    /// Nothing gathers what several of them append.
+    /// The appends of several callers are not batched.
     One,
-    /// A group committer stands in front of it.
+    /// A group committer batches their appends.
     Several,
 }
 
@@ -97,7 +97,7 @@ pub const SYSTEMS: [System; 23] = [
 ];
 
 impl System {
-    /// Whether it can do this work, and no other system stands for it.
+    /// Whether this system runs this work. The batched variants run where several writers append.
     pub fn takes_part(&self, work: &Work) -> bool {
         let callers = match self.callers {
             Callers::Any => true,

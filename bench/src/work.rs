@@ -14,7 +14,8 @@ const SEED: u64 = 42;
 enum Amount {
     /// As much as fits into the time.
     Time,
-    /// Records, or operations, of each caller for each second of `--seconds`, so that all do the same.
+    /// Records, or operations, of each caller for each second of `--seconds`, so that all do the
+    /// same.
     PerSecond(u64),
     /// As much as `--gb` says.
     Gigabytes,
@@ -36,7 +37,7 @@ pub struct Work {
     /// In a shuffled order.
     random: bool,
     amount: Amount,
-    /// Bytes tell more than records.
+    /// Rated in bytes instead of records.
     pub in_bytes: bool,
 }
 
@@ -230,7 +231,7 @@ impl Work {
         }
     }
 
-    /// The size of its records, as the results tell it.
+    /// The size of its records, as in the results.
     pub fn size(&self) -> Value {
         if self.least == self.most {
             json!(self.least)

@@ -40,7 +40,7 @@ type Peer struct {
 	OpenSlots func(dir string) (Slots, error)
 }
 
-type told struct {
+type jobResult struct {
 	Ops          uint64  `json:"ops"`
 	Bytes        uint64  `json:"bytes"`
 	Seconds      float64 `json:"seconds"`
@@ -58,7 +58,7 @@ const (
 	warmUpMost = 0.3
 )
 
-// Main does the job that the flags tell, and prints one line of JSON.
+// Main does the job that the flags describe, and prints one line of JSON.
 func Main(peer Peer) {
 	job := parseJob()
 	if job.Shape == "leave" {
@@ -74,8 +74,8 @@ func Main(peer Peer) {
 	}
 }
 
-func run(peer Peer, job Job) (told, error) {
-	result := told{Durable: true, Version: version(peer.Module), Note: peer.Note}
+func run(peer Peer, job Job) (jobResult, error) {
+	result := jobResult{Durable: true, Version: version(peer.Module), Note: peer.Note}
 	if job.onSlots() {
 		err := runOnSlots(peer, job, &result)
 		return result, err
@@ -83,7 +83,7 @@ func run(peer Peer, job Job) (told, error) {
 	dir := filepath.Join(job.Dir, "log")
 	log, err := peer.Open(dir)
 	if err != nil {
-		return told{}, fmt.Errorf("open: %w", err)
+		return jobResult{}, fmt.Errorf("open: %w", err)
 	}
 	if job.Batched() {
 		result.Note += "; one group committer in front of it gathers what waits into a batch"
@@ -105,28 +105,28 @@ func run(peer Peer, job Job) (told, error) {
 		err = fmt.Errorf("no shape %q", job.Shape)
 	}
 	if err != nil {
-		return told{}, err
+		return jobResult{}, err
 	}
 	if err := log.Close(); err != nil {
-		return told{}, fmt.Errorf("close: %w", err)
+		return jobResult{}, fmt.Errorf("close: %w", err)
 	}
 	check := newCheck(job, 1)
 	if err := peer.ReadAll(dir, check.see); err != nil {
-		return told{}, fmt.Errorf("read back: %w", err)
+		return jobResult{}, fmt.Errorf("read back: %w", err)
 	}
 	if err := check.done(counts); err != nil {
-		return told{}, err
+		return jobResult{}, err
 	}
 	result.Verified = true
 	return result, nil
 }
 
-func (t *told) measured(s slice, times *histogram) {
-	t.Ops, t.Bytes, t.Seconds = s.ops, s.bytes, s.took.Seconds()
-	t.P50Us, t.P99Us = times.quantileUs(0.5), times.quantileUs(0.99)
+func (r *jobResult) measured(s slice, times *histogram) {
+	r.Ops, r.Bytes, r.Seconds = s.ops, s.bytes, s.took.Seconds()
+	r.P50Us, r.P99Us = times.quantileUs(0.5), times.quantileUs(0.99)
 }
 
-func runCallers(log Log, job Job, result *told) ([]uint64, error) {
+func runCallers(log Log, job Job, result *jobResult) ([]uint64, error) {
 	callers := make([]*caller, job.Writers)
 	for writer := range callers {
 		callers[writer] = &caller{payload: newPayload(job, writer), append: log.Append}
@@ -167,7 +167,7 @@ func runCallers(log Log, job Job, result *told) ([]uint64, error) {
 	return counts, nil
 }
 
-func runPipelined(log Log, job Job, result *told) ([]uint64, error) {
+func runPipelined(log Log, job Job, result *jobResult) ([]uint64, error) {
 	payload := newPayload(job, 0)
 	count := uint64(0)
 	one := func(records uint64) (*Records, error) {
@@ -189,7 +189,7 @@ func runPipelined(log Log, job Job, result *told) ([]uint64, error) {
 	return []uint64{count}, nil
 }
 
-func runStream(log Log, job Job, result *told) ([]uint64, error) {
+func runStream(log Log, job Job, result *jobResult) ([]uint64, error) {
 	batches, can := log.(BatchLog)
 	tail, has := log.(TailLog)
 	if !can || !has {
@@ -257,7 +257,7 @@ func runStream(log Log, job Job, result *told) ([]uint64, error) {
 	return []uint64{done.ops}, nil
 }
 
-func runBatches(log Log, job Job, result *told) ([]uint64, error) {
+func runBatches(log Log, job Job, result *jobResult) ([]uint64, error) {
 	batches, can := log.(BatchLog)
 	if !can {
 		return nil, fmt.Errorf("%s takes no batches", job.System)

@@ -53,5 +53,5 @@ func (j Job) flags() []string {
 	}
 }
 
-// Batched says whether a group committer stands in front of the peer.
+// Batched says whether a group committer batches the appends of the peer.
 func (j Job) Batched() bool { return strings.HasSuffix(j.System, "-batched") }

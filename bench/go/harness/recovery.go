@@ -12,7 +12,7 @@ import (
 
 // runRecovery times opening until every slot was read. The store was closed before, or left by a process
 // that ended without closing it.
-func runRecovery(peer Peer, job Job, result *told) error {
+func runRecovery(peer Peer, job Job, result *jobResult) error {
 	var times histogram
 	done := slice{}
 	for round := range job.Count {
@@ -69,7 +69,7 @@ func filled(peer Peer, job Job) (Slots, error) {
 	return slots, errors.Join(err, slots.Sync())
 }
 
-// leave fills a store and ends the process as it stands, after everything is durable.
+// leave fills a store and ends the process without closing the store, after everything is durable.
 func leave(peer Peer, job Job) {
 	if _, err := filled(peer, job); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -49,7 +49,7 @@ func (j Job) onSlots() bool {
 	return false
 }
 
-func runOnSlots(peer Peer, job Job, result *told) error {
+func runOnSlots(peer Peer, job Job, result *jobResult) error {
 	if peer.OpenSlots == nil {
 		return fmt.Errorf("%s has no slots", job.System)
 	}
@@ -68,7 +68,7 @@ func runOnSlots(peer Peer, job Job, result *told) error {
 	return err
 }
 
-// values compares what stands in slots with what must stand there.
+// values compares the values of slots with the expected ones.
 type values struct {
 	payload *payload
 	full    uint64
@@ -191,7 +191,7 @@ func (o *oneByOne) write(number uint64) error {
 	return err
 }
 
-func runSlots(peer Peer, job Job, result *told) error {
+func runSlots(peer Peer, job Job, result *jobResult) error {
 	dir := filepath.Join(job.Dir, "log")
 	slots, err := peer.OpenSlots(dir)
 	if err != nil {
@@ -256,7 +256,7 @@ func timeSlots(slots Slots, job Job, next *atomic.Uint64) (slice, *histogram, er
 }
 
 // runScan has every other slot committed, and finds the others.
-func runScan(peer Peer, job Job, result *told) error {
+func runScan(peer Peer, job Job, result *jobResult) error {
 	slots, err := peer.OpenSlots(filepath.Join(job.Dir, "log"))
 	if err != nil {
 		return fmt.Errorf("open: %w", err)

@@ -1,5 +1,5 @@
-//! Esker's consensus log, where it does what a log of entries does: an accept for each entry, in the next
-//! slot, durable before it is acknowledged; and, as another system, a commit behind it.
+//! Esker's consensus log, where it does what a log of entries does: an accept for each entry, in
+//! the next slot, durable before it is acknowledged; and, as another system, a commit after it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const ROOM: u64 = 8 << 30;
 pub const AS_TASKS: Peer = Peer {
     package: "esker",
     note: "an accept for each entry, durable before the answer, as a follower does; all are committed \
-           behind the timed part, with room for them until then (`mutable_size`), otherwise default \
+           after the timed part, with room for them until then (`mutable_size`), otherwise default \
            options; callers are async tasks on two threads",
     pipelining: "",
     open: |job| open(job, Kind { tasks: true, commits: false }),
@@ -38,7 +38,7 @@ pub const AS_THREADS: Peer = Peer {
 
 pub const COMMIT: Peer = Peer {
     note: "an accept for each entry, and when it is durable a commit, which is waited for, too: two \
-           syncs one behind the other; default options; callers are async tasks on two threads",
+           syncs one after the other; default options; callers are async tasks on two threads",
     open: |job| open(job, Kind { tasks: true, commits: true }),
     ..AS_TASKS
 };

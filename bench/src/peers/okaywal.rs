@@ -13,8 +13,8 @@ use super::{Caller, Log, Peer, See};
 use crate::callers::Records;
 use crate::job::{Job, Shape};
 
-/// It writes this much ahead when it opens, before anything is timed, as its recycled files would be.
-/// Only where it does not spare the timed part a good deal of the bytes.
+/// It writes this much ahead when it opens, before anything is timed, as its recycled files would
+/// be. Only where it does not spare the timed part a good deal of the bytes.
 const PREALLOCATE: u32 = 256 << 20;
 const SMALL: u32 = 4096;
 const QUEUE: usize = 1024;

@@ -1,5 +1,5 @@
-//! What a program does that has no log: frames in one file, a write and an fdatasync for each, behind a
-//! mutex.
+//! What a program does that has no log: frames in one file, a write and an fdatasync for each,
+//! behind a mutex.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Write};

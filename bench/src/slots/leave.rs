@@ -15,7 +15,7 @@ pub fn filled(job: &Job) -> Result<Store> {
     Ok(store)
 }
 
-/// Ends this process as it stands, after everything is durable.
+/// Ends this process without closing the log, after everything is durable.
 pub fn leave(job: &Job) -> Result<()> {
     let store = filled(job)?;
     // Neither the log nor what it has in memory is put in order.

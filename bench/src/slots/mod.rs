@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 pub use self::leave::leave;
-use crate::harness::Told;
+use crate::harness::JobResult;
 use crate::histogram::Histogram;
 use crate::job::{Job, Shape};
 use crate::peers;
@@ -29,7 +29,7 @@ struct Measured {
 }
 
 /// Does the job.
-pub fn run(job: &Job) -> Result<Told> {
+pub fn run(job: &Job) -> Result<JobResult> {
     if job.system != "esker" {
         bail!("{} has no slots", job.system);
     }
@@ -39,7 +39,7 @@ pub fn run(job: &Job) -> Result<Told> {
         Shape::Recovery | Shape::Kill => recovery::run(job),
         _ => bail!("nothing of this is on slots"),
     }?;
-    Ok(Told {
+    Ok(JobResult {
         ops: measured.ops,
         bytes: measured.ops * u64::from(job.most),
         seconds: measured.took.as_secs_f64(),

@@ -1,4 +1,5 @@
-//! Opening until every slot was read. The log was closed before, or left as it stood.
+//! Opening until every slot was read. The log was closed before, or its process ended without
+//! closing it.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! Esker's consensus log as a store of slots. Nothing that it writes is synced before it is acknowledged.
+//! Esker's consensus log as a store of slots. Nothing that it writes is synced before it is
+//! acknowledged.
 
 use std::ops::ControlFlow;
 
@@ -49,7 +50,8 @@ impl Store {
         Ok(self.0.commit(Slot(slot), BALLOT)?.blocking_wait()?)
     }
 
-    /// Writes committed values in so many slots in order, in batches, and tells of each.
+    /// Writes committed values in so many slots in order, in batches, and calls `each` after each
+    /// batch.
     pub fn put_batches(
         &self,
         job: &Job,

@@ -5,8 +5,8 @@ use anyhow::{Result, ensure};
 use crate::job::Job;
 use crate::payload::{Payload, head_of};
 
-/// Within the timed part, every byte of every so many-th value is compared, and slot and length of the
-/// others.
+/// Within the timed part, every byte of every so many-th value is compared, and slot and length of
+/// the others.
 pub const FULL_IN_TIME: u64 = 64;
 
 /// What the values must be.

@@ -37,7 +37,7 @@ func open(dir string) (*log, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	// Its Close leaves the metadata open and locked, so that nobody could open it again.
+	// Its Close leaves the metadata open and locked, so that no process could open it again.
 	meta := &metadb.BoltMetaDB{}
 	l, err := wal.Open(dir, wal.WithLogger(hclog.NewNullLogger()), wal.WithMetaStore(meta))
 	return &log{wal: l, meta: meta, next: 1}, err
