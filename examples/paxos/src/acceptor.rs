@@ -8,7 +8,7 @@ use esker::disk::sim::{CutPoint, Persist, SimDisk};
 use esker::log::Engine;
 use esker_testkit::SplitMix64;
 
-use crate::message::{Answer, Request, Told};
+use crate::message::{AcceptedEntry, Answer, Request};
 
 /// The most entries in one answer to a fetch.
 const FETCHED: usize = 8;
@@ -32,8 +32,8 @@ impl Drop for Life {
     }
 }
 
-/// What another thread of the acceptor does while it deals with a request: raises the floor, under a
-/// verified snapshot. It strikes after so many entries were listed, so that a seed fixes where.
+/// What another thread of the acceptor does while it deals with a request: raises the floor, under
+/// a verified snapshot. It strikes after so many entries were listed, so that a seed fixes where.
 #[derive(Debug, Clone, Copy)]
 pub struct Beside {
     pub after: usize,
@@ -112,17 +112,17 @@ impl Acceptor {
         self.disk.cancel_cut();
     }
 
-    /// Everything committed from a slot on that the log still has.
-    pub fn committed(&self, from: Slot) -> Vec<Told> {
+    /// The committed entries from a slot onwards that the log still has.
+    pub fn committed(&self, from: Slot) -> Vec<AcceptedEntry> {
         let mut all = Vec::new();
         if let Some(life) = &self.life {
-            let told = life.log.iterate(.., IterateOptions::default(), |entry| {
+            let listed = life.log.iterate(.., IterateOptions::default(), |entry| {
                 if entry.slot() >= from {
-                    all.push(told(entry));
+                    all.push(reported(entry));
                 }
                 ControlFlow::Continue(())
             });
-            drop(told);
+            drop(listed);
         }
         all
     }
@@ -165,8 +165,8 @@ impl Acceptor {
     }
 }
 
-fn told(entry: &esker::consensus::Entry<'_>) -> Told {
-    Told {
+fn reported(entry: &esker::consensus::Entry<'_>) -> AcceptedEntry {
+    AcceptedEntry {
         slot: entry.slot(),
         ballot: entry.ballot(),
         value: entry.value().to_vec(),
@@ -205,7 +205,7 @@ fn handle(
             let mut raised = strike(log, 0, beside);
             // A refused list is not sent.
             let _ = promised.for_each(|entry| {
-                entries.push(told(entry));
+                entries.push(reported(entry));
                 raised = raised.clone().and_then(|()| strike(log, entries.len(), beside));
                 ControlFlow::Continue(())
             })?;

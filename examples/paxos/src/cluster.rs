@@ -12,8 +12,8 @@ use crate::message::{Message, Request};
 use crate::proposer::{Act, Proposer, Quorums};
 use crate::snapshot::Snapshot;
 
-/// Moments in one run.
-const MOMENTS: u64 = 700;
+/// Steps of one run.
+const STEPS: u64 = 700;
 /// Messages on their way; more are lost.
 const IN_FLIGHT: usize = 400;
 
@@ -33,7 +33,7 @@ pub struct Outcome {
 
 struct Cluster {
     rng: SplitMix64,
-    /// The voters, and behind them one that only learns.
+    /// The voters, followed by one acceptor that only learns.
     acceptors: Vec<Acceptor>,
     proposers: Vec<Proposer>,
     voters: usize,
@@ -69,13 +69,13 @@ pub fn run(mode: Mode, seed: u64) -> Outcome {
         outcome: Outcome::default(),
     };
     cluster.live();
-    cluster.settle();
+    cluster.finish();
     cluster.outcome
 }
 
 impl Cluster {
     fn live(&mut self) {
-        for _ in 0..MOMENTS {
+        for _ in 0..STEPS {
             match self.rng.below(100) {
                 0..4 => self.campaign(),
                 4..10 => self.crash(),
@@ -88,8 +88,8 @@ impl Cluster {
         }
     }
 
-    /// The end: everybody is up and hears everything. One more reign, and all logs are compared.
-    fn settle(&mut self) {
+    /// Starts every acceptor and delivers every message. After one more reign, compares all logs.
+    fn finish(&mut self) {
         for n in 0..self.acceptors.len() {
             self.acceptors[n].stay_up();
             if !self.acceptors[n].is_up() {
@@ -115,10 +115,10 @@ impl Cluster {
         }
         self.outcome.caught_up = self.acceptors[learner].next().0;
         for n in 0..self.acceptors.len() {
-            for told in self.acceptors[n].committed(Slot(0)) {
-                let chosen = self.chosen.get(&told.slot);
-                if chosen.is_some_and(|value| *value != told.value) {
-                    self.violation(format!("a log has another value in slot {}", told.slot));
+            for entry in self.acceptors[n].committed(Slot(0)) {
+                let chosen = self.chosen.get(&entry.slot);
+                if chosen.is_some_and(|value| *value != entry.value) {
+                    self.violation(format!("a log has another value in slot {}", entry.slot));
                 }
             }
         }
@@ -132,7 +132,7 @@ impl Cluster {
 
     fn campaign(&mut self) {
         let n = self.rng.below(self.proposers.len() as u64) as usize;
-        // It learned what some acceptor told it, or nothing.
+        // It starts after the slots that one acceptor knows to be decided, or at slot 0.
         let near = self.rng.below(self.voters as u64) as usize;
         let from = if self.rng.percent(50) { self.acceptors[near].next() } else { Slot(0) };
         let act = self.proposers[n].campaign(from);

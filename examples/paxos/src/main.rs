@@ -1,14 +1,15 @@
 //! Multi-decree Paxos with flexible quorums on Esker's consensus log.
 //!
-//! Three or five acceptors, each with a log on a simulated disk of its own, crash at any operation of
-//! that disk and come back; messages are lost, repeated and reordered; logs are truncated, lagging
-//! acceptors catch up, and a newcomer starts empty. While an acceptor lists what it accepted, another
-//! thread of it truncates or installs, under a verified snapshot: at a place in the list that the seed
-//! fixes, so that each run can be repeated. A referee sees every value that is chosen.
+//! Three or five acceptors, each with a log on a simulated disk of its own, crash at any operation
+//! of that disk and come back; messages are lost, repeated and reordered; logs are truncated,
+//! lagging acceptors catch up, and a newcomer starts empty. While an acceptor lists what it
+//! accepted, another thread of it truncates or installs, under a verified snapshot: at a place in
+//! the list that the seed fixes, so that each run can be repeated. A referee sees every value that
+//! is chosen.
 //!
 //! In durable mode no slot ever has two chosen values. In volatile mode, where an acceptor answers
-//! before its disk does, the same runs show how a chosen value is lost. The program succeeds only if
-//! it saw both.
+//! before its disk does, the same runs show how a chosen value is lost. The program succeeds only
+//! if it saw both.
 #![allow(clippy::print_stdout)]
 
 mod acceptor;

@@ -2,9 +2,9 @@
 
 use esker::consensus::{Ballot, Slot};
 
-/// What an acceptor knows of a slot.
+/// The entry of a slot, as an acceptor reports it.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct AcceptedEntry {
     pub slot: Slot,
     pub ballot: Ballot,
     pub value: Vec<u8>,
@@ -34,7 +34,7 @@ pub enum Answer {
     Promise {
         ballot: Ballot,
         floor: Option<Slot>,
-        entries: Vec<Told>,
+        entries: Vec<AcceptedEntry>,
     },
     Accepted {
         ballot: Ballot,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use esker::consensus::{Ballot, Slot};
 
 use crate::acceptor::above;
-use crate::message::{Answer, Request, Told};
+use crate::message::{AcceptedEntry, Answer, Request};
 
 /// New values that a proposer tries in one reign.
 const NEW_VALUES: u64 = 3;
@@ -27,7 +27,7 @@ pub struct Proposer {
     /// The highest ballot that it heard of.
     heard: Ballot,
     from: Slot,
-    promises: BTreeMap<usize, (Option<Slot>, Vec<Told>)>,
+    promises: BTreeMap<usize, (Option<Slot>, Vec<AcceptedEntry>)>,
     reigns: bool,
     proposals: BTreeMap<Slot, Vec<u8>>,
     votes: BTreeMap<Slot, BTreeSet<usize>>,
@@ -59,8 +59,8 @@ impl Proposer {
         }
     }
 
-    /// Asks for promises under a ballot above all that it heard of. `from` is the first slot that it
-    /// lacks.
+    /// Asks for promises under a ballot above all that it heard of. `from` is the first slot that
+    /// it lacks.
     pub fn campaign(&mut self, from: Slot) -> Act {
         self.ballot = above(self.heard.max(self.ballot), self.number);
         self.from = from;
@@ -106,20 +106,20 @@ impl Proposer {
         let floors = self.promises.values().filter_map(|(floor, _)| *floor);
         // Below a floor everything is decided, and in a snapshot.
         let first = floors.map(Slot::next).max().unwrap_or_default().max(self.from);
-        let mut highest: BTreeMap<Slot, Told> = BTreeMap::new();
-        for told in self.promises.values().flat_map(|(_, entries)| entries) {
-            let key = |told: &Told| (told.committed, told.ballot);
-            if told.slot >= first
-                && highest.get(&told.slot).is_none_or(|known| key(known) < key(told))
+        let mut highest: BTreeMap<Slot, AcceptedEntry> = BTreeMap::new();
+        for entry in self.promises.values().flat_map(|(_, entries)| entries) {
+            let key = |entry: &AcceptedEntry| (entry.committed, entry.ballot);
+            if entry.slot >= first
+                && highest.get(&entry.slot).is_none_or(|known| key(known) < key(entry))
             {
-                highest.insert(told.slot, told.clone());
+                highest.insert(entry.slot, entry.clone());
             }
         }
         let end = highest.last_key_value().map_or(first, |(slot, _)| slot.next());
         let mut acts = Vec::new();
         for slot in (first.0..end.0 + NEW_VALUES).map(Slot) {
             let value = match highest.remove(&slot) {
-                Some(told) => told.value,
+                Some(entry) => entry.value,
                 None => self.new_value(),
             };
             self.proposals.insert(slot, value.clone());

@@ -1,11 +1,12 @@
-//! The snapshot that truncation and `install` depend on: the values of the first slots, in order, as a
-//! state machine would have applied them. It is verified against what was chosen before it is used.
+//! The snapshot that truncation and `install` depend on: the values of the first slots, in order,
+//! as a state machine would have applied them. It is verified against what was chosen before it is
+//! used.
 
 use std::collections::BTreeMap;
 
 use esker::consensus::Slot;
 
-use crate::message::Told;
+use crate::message::AcceptedEntry;
 
 /// The values of the slots from 0 on.
 #[derive(Debug, Default)]
@@ -25,17 +26,17 @@ impl Snapshot {
     /// What was committed there and not chosen; nothing of that is applied.
     pub fn apply(
         &mut self,
-        committed: Vec<Told>,
+        committed: Vec<AcceptedEntry>,
         chosen: &BTreeMap<Slot, Vec<u8>>,
     ) -> Result<(), String> {
-        for told in committed {
-            if told.slot != self.next() {
+        for entry in committed {
+            if entry.slot != self.next() {
                 break;
             }
-            if chosen.get(&told.slot) != Some(&told.value) {
-                return Err(format!("slot {} is committed and was not chosen", told.slot));
+            if chosen.get(&entry.slot) != Some(&entry.value) {
+                return Err(format!("slot {} is committed and was not chosen", entry.slot));
             }
-            self.values.push(told.value);
+            self.values.push(entry.value);
         }
         Ok(())
     }
