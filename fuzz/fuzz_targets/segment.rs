@@ -5,8 +5,8 @@
 //! cargo +nightly fuzz run segment fuzz/corpus/segment crates/log/tests/golden/v1/clean
 //! ```
 //!
-//! The golden logs serve as seeds: a mutation of a sound segment comes further than random bytes, as
-//! every structure has a checksum. The same function runs as a property test on stable Rust:
+//! The golden logs serve as seeds: a mutation of a sound segment comes further than random bytes,
+//! as every structure has a checksum. The same function runs as a property test on stable Rust:
 //! `cargo test -p esker-log --test format decoder::`.
 #![no_main]
 

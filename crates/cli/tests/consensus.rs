@@ -1,5 +1,5 @@
-//! `esker consensus stat`, `dump` and `verify` look at a log beside its writer, and tell
-//! corruption.
+//! `esker consensus stat`, `dump` and `verify` read a log beside its writer, and
+//! report corruption.
 
 #![allow(clippy::unwrap_used)]
 

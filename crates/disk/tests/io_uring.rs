@@ -59,7 +59,7 @@ fn what_one_disk_writes_the_other_reads() {
                 assert!(reads(&*ours, &bytes, offset), "{how:?} {len} at {offset}");
             }
         }
-        // Behind the end there is nothing, and the last piece is short.
+        // Past the end there is nothing, and the last read is short.
         let len = ours.len().unwrap();
         let mut buffer = AlignedBuf::new(2 << 20);
         assert_eq!(ours.read_at(&mut buffer, len).unwrap(), 0);
@@ -155,7 +155,7 @@ fn an_impossible_offset_is_refused() {
     assert_eq!(file.len().unwrap(), 0);
 }
 
-/// Whoever does not allow io_uring gets the standard disk, and the reason.
+/// Where io_uring is not allowed, the standard disk is used, and the reason is reported.
 /// Requirements: W-29.
 #[test]
 fn refusal_falls_back_to_standard_io_and_is_reported() {
@@ -167,6 +167,6 @@ fn refusal_falls_back_to_standard_io_and_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(disk.facts(dir.path()).unwrap().name, "std");
     let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
-    write_all_at(&*file, b"settled", 0).unwrap();
+    write_all_at(&*file, b"written", 0).unwrap();
     file.sync_data().unwrap();
 }

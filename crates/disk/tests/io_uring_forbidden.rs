@@ -22,9 +22,9 @@ fn seccomp_filter_is_reported_and_the_standard_disk_is_used() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(disk.facts(dir.path()).unwrap().name, "std");
     let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
-    write_all_at(&*file, b"settled", 0).unwrap();
+    write_all_at(&*file, b"written", 0).unwrap();
     file.sync_data().unwrap();
     let mut back = AlignedBuf::new(7);
     assert_eq!(read_full_at(&*file, &mut back, 0).unwrap(), 7);
-    assert_eq!(&back[..7], b"settled");
+    assert_eq!(&back[..7], b"written");
 }

@@ -39,9 +39,9 @@ fn limit_is_named_and_unregistered_io_works() {
             .unwrap();
     }
     let file = disk.open(&path, Open::create()).unwrap();
-    write_all_at(&*file, b"settled", 0).unwrap();
+    write_all_at(&*file, b"written", 0).unwrap();
     file.sync_data().unwrap();
     let mut back = [0; 7];
     assert_eq!(read_full_at(&*file, &mut back, 0).unwrap(), 7);
-    assert_eq!(&back, b"settled");
+    assert_eq!(&back, b"written");
 }

@@ -14,7 +14,8 @@ use esker::consensus::{Ballot, ConsensusLog, Error, Slot};
 const SLOT: Slot = Slot(0);
 const MAJORITY: usize = 2;
 
-/// Proposes a value under a ballot. Returns the chosen one, which may be that of an earlier proposer.
+/// Proposes a value under a ballot. Returns the chosen one, which may be that of an earlier
+/// proposer.
 pub fn propose(nodes: &[ConsensusLog], ballot: Ballot, value: &[u8]) -> Result<Vec<u8>, Error> {
     // Phase 1: a majority promises, and says what it has accepted.
     let mut accepted: Option<(Ballot, Vec<u8>)> = None;

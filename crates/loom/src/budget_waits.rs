@@ -11,15 +11,15 @@ use crate::value_budget::ValueBudget;
 #[test]
 fn no_more_is_reserved_than_there_is() {
     loom::model(|| {
-        let region = Arc::new(ValueBudget::new(200));
+        let budget = Arc::new(ValueBudget::new(200));
         let threads: Vec<_> = (0..2)
             .map(|_| {
-                let region = Arc::clone(&region);
+                let budget = Arc::clone(&budget);
                 thread::spawn(move || {
-                    let taken = region.reserve(150);
-                    assert!(region.used() <= 200);
+                    let taken = budget.reserve(150);
+                    assert!(budget.used() <= 200);
                     if taken {
-                        region.release(150);
+                        budget.release(150);
                     }
                     taken
                 })
@@ -27,7 +27,7 @@ fn no_more_is_reserved_than_there_is() {
             .collect();
         let taken: Vec<bool> = threads.into_iter().map(|t| t.join().unwrap()).collect();
         assert!(taken.contains(&true), "one thread at least reserves space");
-        assert_eq!(region.used(), 0);
+        assert_eq!(budget.used(), 0);
     });
 }
 
@@ -37,33 +37,33 @@ fn no_more_is_reserved_than_there_is() {
 #[test]
 fn a_wait_for_room_is_woken() {
     loom::model(|| {
-        let region = Arc::new(ValueBudget::new(100));
-        assert!(region.reserve(100));
+        let budget = Arc::new(ValueBudget::new(100));
+        assert!(budget.reserve(100));
         let waits = {
-            let region = Arc::clone(&region);
+            let budget = Arc::clone(&budget);
             thread::spawn(move || {
                 let deadline = Instant::now() + Duration::from_secs(3600);
-                while !region.reserve(100) {
-                    assert!(region.wait(100, deadline));
+                while !budget.reserve(100) {
+                    assert!(budget.wait(100, deadline));
                 }
             })
         };
-        region.release(100);
+        budget.release(100);
         waits.join().unwrap();
-        assert_eq!(region.used(), 100);
+        assert_eq!(budget.used(), 100);
     });
 }
 
 #[test]
 fn closing_wakes_every_waiter() {
     loom::model(|| {
-        let region = Arc::new(ValueBudget::new(100));
-        assert!(region.reserve(100));
+        let budget = Arc::new(ValueBudget::new(100));
+        assert!(budget.reserve(100));
         let waits = {
-            let region = Arc::clone(&region);
-            thread::spawn(move || region.wait(100, Instant::now() + Duration::from_secs(3600)))
+            let budget = Arc::clone(&budget);
+            thread::spawn(move || budget.wait(100, Instant::now() + Duration::from_secs(3600)))
         };
-        region.close();
+        budget.close();
         assert!(waits.join().unwrap());
     });
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use loom::thread;
 
 use crate::cell::Cell;
-use crate::stand_ins::Plain;
+use crate::stubs::Plain;
 use crate::sync::pin;
 
 /// Requirements: F-0c.

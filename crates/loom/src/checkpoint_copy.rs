@@ -9,13 +9,13 @@ use crate::dirty::Dirty;
 use crate::slot_locks::SlotLocks;
 
 struct Page {
-    gate: SlotLocks<2>,
+    slot_locks: SlotLocks<2>,
     dirty: Dirty,
     word: AtomicU64,
 }
 
 fn change(page: &Page, word: u64) {
-    let _terms = page.gate.of_slot(0);
+    let _promise_state = page.slot_locks.of_slot(0);
     page.word.store(word, Ordering::Release);
     page.dirty.set();
 }
@@ -24,7 +24,7 @@ fn change(page: &Page, word: u64) {
 fn a_change_is_in_the_copy_or_leaves_the_page_dirty() {
     loom::model(|| {
         let page =
-            Page { gate: SlotLocks::new(), dirty: Dirty::new(true), word: AtomicU64::new(1) };
+            Page { slot_locks: SlotLocks::new(), dirty: Dirty::new(true), word: AtomicU64::new(1) };
         let page = Arc::new(page);
         let writer = {
             let page = Arc::clone(&page);
@@ -34,7 +34,7 @@ fn a_change_is_in_the_copy_or_leaves_the_page_dirty() {
             })
         };
         assert!(page.dirty.take());
-        page.gate.pass();
+        page.slot_locks.pass();
         let copied = page.word.load(Ordering::Acquire);
         writer.join().unwrap();
         let newest = page.word.load(Ordering::Acquire);

@@ -42,9 +42,9 @@ mod index {
     pub(crate) use crate::{open_pages, page};
 }
 
-/// Minimal stand-ins for the other dependencies of the consensus log's sources.
-mod stand_ins;
-pub(crate) use stand_ins::{page, record, slot};
+/// Minimal replacements of the other dependencies of the consensus log's sources.
+mod stubs;
+pub(crate) use stubs::{page, record, slot};
 
 #[path = "../../consensus/src/base/ballot.rs"]
 mod ballot;

@@ -22,10 +22,10 @@ fn accept(shared: &(SlotLocks<2>, Log), slot: u64, ballot: Ballot) {
 }
 
 fn promise(shared: &(SlotLocks<2>, Log), ballot: Ballot) {
-    let mut gate = shared.0.lock_all();
-    if ballot >= gate.promise_state().promise {
+    let mut locks = shared.0.lock_all();
+    if ballot >= locks.promise_state().promise {
         shared.1.lock().unwrap().push(ballot);
-        gate.promise(ballot);
+        locks.promise(ballot);
     }
 }
 

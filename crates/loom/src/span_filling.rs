@@ -9,12 +9,12 @@ use loom::thread;
 use crate::fill_tracker::FillTracker;
 
 /// A buffer of two spans, shared as the log shares its staging buffer.
-struct Places([UnsafeCell<u32>; 2]);
+struct Spans([UnsafeCell<u32>; 2]);
 
 // SAFETY: one appender writes each span. It is read only after `FillTracker` reports all as filled.
-unsafe impl Sync for Places {}
+unsafe impl Sync for Spans {}
 
-fn fill(cells: &Places, progress: &FillTracker, n: usize) {
+fn fill(cells: &Spans, progress: &FillTracker, n: usize) {
     // SAFETY: only this appender accesses this span.
     cells.0[n].with_mut(|cell| unsafe { *cell = 7 });
     progress.filled(8, 100 + n as u32);
@@ -24,7 +24,7 @@ fn fill(cells: &Places, progress: &FillTracker, n: usize) {
 fn the_committer_sees_every_byte_that_was_filled() {
     loom::model(|| {
         let shared =
-            Arc::new((Places([UnsafeCell::new(0), UnsafeCell::new(0)]), FillTracker::default()));
+            Arc::new((Spans([UnsafeCell::new(0), UnsafeCell::new(0)]), FillTracker::default()));
         let appenders: Vec<_> = (0..2)
             .map(|n| {
                 let shared = Arc::clone(&shared);

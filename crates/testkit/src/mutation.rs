@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_behind_the_end_are_left_out() {
+    fn bytes_past_the_end_are_left_out() {
         let mut files = Files::from([("a".to_owned(), Arc::new(vec![1, 2, 3]))]);
         let bytes = vec![7; 9];
         Mutation::Overwrite { file: "a".into(), offset: 2, bytes, what: String::new() }

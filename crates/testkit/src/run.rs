@@ -60,7 +60,7 @@ struct Runs {
     /// The number of cases.
     cases: u64,
     /// Whether progress is printed.
-    tells: bool,
+    prints_progress: bool,
 }
 
 impl Runs {
@@ -69,7 +69,7 @@ impl Runs {
     fn from_env(name: &'static str, cases: u64) -> Self {
         let soak = seed_from_env("ESKER_SOAK", 0);
         let first = seed_from_env("ESKER_SEED", 1 << 21);
-        Self { name, first, cases: if soak > 0 { soak } else { cases }, tells: soak > 0 }
+        Self { name, first, cases: if soak > 0 { soak } else { cases }, prints_progress: soak > 0 }
     }
 }
 
@@ -163,7 +163,7 @@ pub fn run_past<C: Component>(
     cases: &[(u64, &str)],
 ) -> Result<(), String> {
     cases.iter().try_for_each(|(first, what)| {
-        let runs = Runs { name, first: *first, cases: 1, tells: false };
+        let runs = Runs { name, first: *first, cases: 1, prints_progress: false };
         run(component, &runs).map(drop).map_err(|failure| format!("{what}: {failure}"))
     })
 }
@@ -232,7 +232,7 @@ impl Shared<'_> {
         failure.0 += 1;
         if failure.1.is_empty() {
             failure.1 = format!("{what}\n  again: {again}");
-            if self.runs.tells {
+            if self.runs.prints_progress {
                 println!("FAILED {}", failure.1);
             }
         }
@@ -257,7 +257,7 @@ impl Shared<'_> {
                     std::process::abort();
                 }
             }
-            if self.runs.tells && reported.elapsed() > Duration::from_secs(5) {
+            if self.runs.prints_progress && reported.elapsed() > Duration::from_secs(5) {
                 reported = Instant::now();
                 self.report_progress();
             }
@@ -265,7 +265,7 @@ impl Shared<'_> {
     }
 
     fn report_progress(&self) {
-        if !self.runs.tells {
+        if !self.runs.prints_progress {
             return;
         }
         let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,7 +13,7 @@ const FILES: [&str; 11] = [
     "crates/disk/src/uring/ring.rs",
     "crates/log/src/staging/buffer.rs",
     "crates/loom/src/span_filling.rs",
-    "crates/loom/src/stand_ins.rs",
+    "crates/loom/src/stubs.rs",
     "crates/cli/src/bench/measure/allocations.rs",
     "crates/testkit/src/counting_allocator.rs",
 ];

@@ -1,5 +1,5 @@
-//! `--framing len32` takes records of any bytes, newlines included, and `cat --json` tells them
-//! apart.
+//! `--framing len32` takes records of any bytes, newlines included, and `cat --json` prints each on
+//! a line of its own.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

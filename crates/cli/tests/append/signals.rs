@@ -68,7 +68,8 @@ fn signal_during_input_loses_nothing_accepted() {
     }
 }
 
-/// Of a file it is known how much there is, and that is said. It goes on from where it was at.
+/// The size of an input file is known, so that the progress names it. The import can be continued
+/// from that offset.
 #[test]
 fn interrupted_import_reports_its_progress() {
     const SIZE: u64 = 24_000_000;
@@ -93,7 +94,7 @@ fn interrupted_import_reports_its_progress() {
     assert_eq!(log("stat", &dir, &["--json"], b"").ok().json()["records"], records);
 }
 
-/// The whole input was read, or is there without anybody to write more: nothing was broken off. The
+/// The whole input was read, or is in a pipe without a writer: nothing was interrupted. The
 /// process is stopped so that it sees the end and the signal at once.
 #[test]
 fn a_signal_at_the_end_of_the_input_interrupts_nothing() {

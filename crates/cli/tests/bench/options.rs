@@ -20,7 +20,7 @@ fn figure(flags: &[&str]) -> Value {
     bench(&[flags, &["--json"]].concat()).ok().json()
 }
 
-/// Every setting that such a benchmark has elsewhere stands in `params`, under Esker's name.
+/// `params` has every setting that such a benchmark has elsewhere, under Esker's name.
 /// Requirements: W-21.
 #[test]
 fn every_option_is_reported() {

@@ -132,13 +132,13 @@ fn a_follower_is_another_process_and_reads_the_same() {
     assert!(number(read, "follower_lag_p99_us") <= number(read, "follower_lag_max_us"));
 }
 
-/// The process that a benchmark has for a follower, told to read 100 records.
+/// The follower process of a benchmark, asked to read 100 records.
 fn follower(dir: &std::path::Path, seed: &str) -> Ended {
     let mut child = spawn(
         command(&["log", "bench-follow", "--size=900..900", "--verify=full", seed]).arg(dir),
         Stdio::piped(),
     );
-    // Held until it has ended: it does not outlive whoever wants to know.
+    // Held until it has ended: the follower does not outlive its parent.
     let mut goal = child.stdin.take().unwrap();
     goal.write_all(b"100\n").unwrap();
     let ended = esker::end(child);

@@ -55,7 +55,7 @@ fn figures_of_the_runs_are_possible() {
         }
     }
     assert!(runs.iter().all(|run| run["verified"] == true));
-    // Where it was run is nobody's business.
+    // The published figures do not contain the directory.
     assert!(runs.iter().all(|run| run["params"]["dir"].is_null()));
 }
 
@@ -162,7 +162,7 @@ fn figures_of_the_consensus_comparison_are_possible() {
     }
 }
 
-/// The bound is said the right way up: the latency stands below.
+/// The text names the bound the right way up: the latency is below it.
 /// Requirements: LT-9.
 #[test]
 fn the_bound_is_the_right_way_up() {

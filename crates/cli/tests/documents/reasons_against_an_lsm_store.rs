@@ -8,8 +8,8 @@ const COMPARISON: &str = include_str!("../../../../bench/results/consensus.json"
 
 /// The rows of the table: reason, there, here, what shows it.
 fn reasons() -> Vec<Vec<&'static str>> {
-    let (_, behind) = GUIDE.split_once("## Why not an LSM store").unwrap();
-    let section = behind.split("\n## ").next().unwrap();
+    let (_, rest) = GUIDE.split_once("## Why not an LSM store").unwrap();
+    let section = rest.split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.map(|row| row.split('|').map(str::trim).skip(1).take(4).collect()).collect()
 }

@@ -6,8 +6,8 @@ const FORMAT: &str = include_str!("../../../log/src/format/block.rs");
 
 /// The text after a heading, up to the next.
 fn section<'a>(text: &'a str, heading: &str) -> &'a str {
-    let behind = text.split_once(heading).map_or("", |(_, behind)| behind);
-    behind.split("\n## ").next().unwrap_or(behind)
+    let rest = text.split_once(heading).map_or("", |(_, rest)| rest);
+    rest.split("\n## ").next().unwrap_or(rest)
 }
 
 /// Requirements: L-11a.

@@ -28,7 +28,7 @@ fn three_units(dir: &Path) {
     }
 }
 
-/// The byte at which a record's text stands.
+/// The offset of a record's text.
 fn offset_of(file: &Path, text: &str) -> usize {
     let bytes = std::fs::read(file).unwrap();
     bytes.windows(text.len()).position(|window| window == text.as_bytes()).unwrap()

@@ -2,7 +2,7 @@
 //! log continues.
 //!
 //! The full disk is a small tmpfs where this user may mount one. A limit on the size of files
-//! (EFBIG instead of ENOSPC) stands in for it everywhere else, and is tested always.
+//! (EFBIG instead of ENOSPC) replaces it everywhere else, and is tested always.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! Garbage where a segment should be: status 3, never a panic, never a record that nobody wrote.
+//! Garbage where a segment should be: status 3, never a panic, never a record that was not written.
 
 use crate::esker::{self, log, segments, workdir};
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::esker::{log, workdir};
 
-/// Whether anybody can still write there: root can, whatever the mode says.
+/// Whether this process can still write there: root can, whatever the mode says.
 fn is_writable(dir: &Path) -> bool {
     let probe = dir.join("probe");
     let written = std::fs::write(&probe, "").is_ok();

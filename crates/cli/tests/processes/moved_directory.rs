@@ -47,7 +47,7 @@ fn second_writer_after_a_move_exits_with_status_4() {
     assert_eq!(log("cat", &dir, &[], b"").ok().out, b"another\n");
 }
 
-/// A FIFO would hold a program that opens it until somebody opens its other end.
+/// A FIFO would hold a program that opens it until another process opens its other end.
 #[cfg(unix)]
 #[test]
 fn a_fifo_or_a_link_under_a_name_of_the_log_is_an_error_and_no_hang() {

@@ -4,7 +4,7 @@
 //!
 //! Every line carries its round, its count in the round, and a checksum. In the end each round's
 //! lines are a run from its first one on, in order; what the follower printed is all there, in
-//! order; and each run went on exactly where the one before it stopped.
+//! order; and each run continued exactly where the one before it stopped.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
@@ -141,7 +141,7 @@ fn check_rounds(text: &str, fed: &[u64]) {
     assert_eq!(lines.pop(), Some("the end"));
     for (number, found) in lines.iter().enumerate() {
         let round: u64 = found.split(' ').next().unwrap().parse().unwrap();
-        assert!(round >= at.0, "line {number} is of round {round}, behind round {}", at.0);
+        assert!(round >= at.0, "line {number} is of round {round}, after round {}", at.0);
         if round > at.0 {
             at = (round, 0);
         }

@@ -17,7 +17,7 @@ fn bytes_come_back_from_where_they_were_put() {
         assert_eq!(&buf[..5], b"FIrst");
         assert!(buf[5..BLOCK - 3].iter().all(|byte| *byte == 0), "the gap reads as zeros");
         assert_eq!(&buf[BLOCK - 3..BLOCK + 12], b"across a border");
-        assert!(buf[BLOCK + 12..].iter().all(|byte| *byte == 9), "nothing behind the end");
+        assert!(buf[BLOCK + 12..].iter().all(|byte| *byte == 9), "nothing past the end");
     });
 }
 

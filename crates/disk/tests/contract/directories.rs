@@ -39,14 +39,14 @@ fn open_directory_follows_a_move() {
         above.rename("log", "moved").unwrap();
         let other = disk.create_dir(&root.join("log")).unwrap();
 
-        put(&*dir, "b", b"behind");
+        put(&*dir, "b", b"after");
         dir.rename("a", "c").unwrap();
         dir.create_dir("deep").unwrap().sync().unwrap();
         dir.sync().unwrap();
         assert_eq!(dir.list().unwrap(), ["b", "c", "deep"]);
         assert!(other.list().unwrap().is_empty(), "nothing reaches what took its place");
         let moved = disk.open_dir(&root.join("moved")).unwrap();
-        assert_eq!((get(&*moved, "c"), get(&*dir, "b")), (b"before".into(), b"behind".into()));
+        assert_eq!((get(&*moved, "c"), get(&*dir, "b")), (b"before".into(), b"after".into()));
         dir.unlink("b").unwrap();
         assert_eq!(moved.list().unwrap(), ["c", "deep"]);
 
@@ -203,7 +203,7 @@ fn special_files_are_refused_without_blocking() {
         }
         let followed = dir.open_dir("link to a directory").unwrap_err();
         assert_eq!(followed.kind(), ErrorKind::NotADirectory);
-        assert_eq!(dir.list().unwrap(), names, "nothing was made behind a link");
+        assert_eq!(dir.list().unwrap(), names, "nothing was made through a link");
         assert_eq!(std::fs::read(at("elsewhere")).unwrap(), b"mine");
         // A path that leads to the directory may hold links: they are the user's.
         let through = disk.open_dir(&at("link to a directory")).unwrap();
@@ -230,7 +230,7 @@ fn a_moved_directory_of_the_simulated_disk_keeps_what_was_synced_in_it() {
         disk.power_cut(Persist::Nothing);
         disk.power_on();
         let path = Path::new(if moved_stays { "/moved" } else { "/log" });
-        assert_eq!(disk.files(path).unwrap(), ["a"], "the move itself was not synced by anybody");
+        assert_eq!(disk.files(path).unwrap(), ["a"], "the move itself was never synced");
         assert_eq!(disk.contents(&path.join("a")).unwrap(), b"1");
         assert_eq!(dir.list().unwrap_err().kind(), ErrorKind::BrokenPipe);
     }

@@ -54,7 +54,7 @@ fn one_byte_at_a_time() {
 }
 
 #[test]
-fn a_direct_file_goes_on_at_a_whole_block() {
+fn a_direct_file_continues_at_a_whole_block() {
     let disk = SimDisk::new(1);
     disk.inject(Fault::on(Op::Write, Effect::Short(Some(BLOCK + 512))).times(5));
     disk.inject(Fault::on(Op::Read, Effect::Short(Some(2 * BLOCK + 7))).times(5));

@@ -1,4 +1,4 @@
-//! One call on one path: the directory is opened for it. For tests of what stands in the directory.
+//! One call on one path: the directory is opened for it. For tests of the directory's content.
 #![allow(dead_code)] // No test needs all of them.
 
 use std::path::Path;

@@ -61,5 +61,5 @@ fn same_seed_gives_the_same_run() {
 fn failure_prints_the_command_that_repeats_it() {
     let replay = Replay::new("some_test", 77);
     assert_eq!(replay.command(), "ESKER_SEED=77 cargo test -p esker-disk some_test");
-    assert_eq!(seed_from_env("ESKER_SEED_THAT_NOBODY_SETS", 5), 5);
+    assert_eq!(seed_from_env("ESKER_SEED_THAT_IS_NOT_SET", 5), 5);
 }

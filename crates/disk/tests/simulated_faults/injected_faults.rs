@@ -173,7 +173,7 @@ fn manual_corruption_changes_medium_and_cache() {
 }
 
 #[test]
-fn a_slow_call_moves_the_clock_and_nobody_waits() {
+fn a_slow_call_moves_the_clock_and_blocks_no_thread() {
     let disk = SimDisk::new(1);
     let file = four_blocks(&disk);
     disk.inject(Fault::on(Op::Sync, Effect::Slow(Duration::from_secs(3600))));

@@ -1,4 +1,4 @@
-//! Minimal stand-ins for what the index and the cell use from the consensus log.
+//! Minimal replacements of what the index and the cell use from the consensus log.
 #![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
