@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Fills SLOTS slots (5,000,000), then calls `accept` in a loop, first alone and then beside one
-//! checkpoint of all of them, and prints the longest calls. A second thread waits for each of its accepts.
-//! What is left in DIR is a consensus log of some 500 MB.
+//! checkpoint of all of them, and prints the longest calls. A second thread waits for each of its
+//! accepts. What is left in DIR is a consensus log of some 500 MB.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -5,9 +5,9 @@
 //! cargo run --release -p esker-consensus --example truncation -- large /data/large
 //! ```
 //!
-//! `raft` appends 1,000 entries of 100 bytes, commits them and keeps the newest 1,000, for a million
-//! entries. `large` truncates half of 4 million slots while one caller accepts, durably, and compares its
-//! latencies with those of the same caller alone. The directory must not exist.
+//! `raft` appends 1,000 entries of 100 bytes, commits them and keeps the newest 1,000, for a
+//! million entries. `large` truncates half of 4 million slots while one caller accepts, durably,
+//! and compares its latencies with those of the same caller alone. The directory must not exist.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::error::Error;
@@ -75,7 +75,7 @@ fn raft(dir: &str, entries: u64) -> Outcome {
 }
 
 /// Microseconds: p50, p99, the largest, and how many there were.
-fn told(mut times: Vec<Duration>) -> (String, f64) {
+fn percentiles(mut times: Vec<Duration>) -> (String, f64) {
     times.sort_unstable();
     let at = |part: f64| {
         let place = ((times.len() as f64 * part) as usize).min(times.len().saturating_sub(1));
@@ -91,7 +91,7 @@ fn told(mut times: Vec<Duration>) -> (String, f64) {
     (text, at(0.99))
 }
 
-/// Accepts one after another, durably, until told to stop.
+/// Accepts one after another, durably, until `stop` is set.
 fn accepts(log: &ConsensusLog, from: u64, stop: &AtomicBool) -> Outcome<(Vec<Duration>, u64)> {
     let (mut times, mut slot) = (Vec::new(), from);
     while !stop.load(Relaxed) {
@@ -143,7 +143,7 @@ fn large(dir: &str, slots: u64) -> Outcome {
         Ok(())
     })?;
     let stats = log.stats();
-    let ((alone, before), (during, after)) = (told(alone), told(during));
+    let ((alone, before), (during, after)) = (percentiles(alone), percentiles(during));
     println!(
         "{{\"name\":\"large\",\"slots\":{slots},\"raised_ms\":{:.3},\"reclaimed_ms\":{:.3},\
          \"segments\":{},\"bytes_freed\":{},\"bytes_copied\":{},\"alone\":{alone},\

@@ -126,7 +126,7 @@ pub(crate) struct Checkpoint {
     root: Root,
     /// The first page that was not visited yet.
     next: u64,
-    /// Pages whose record is before this one are stored anew, whether or not they changed.
+    /// Pages whose record is before this one are stored again, whether or not they changed.
     rewrite_below: u64,
     window: u64,
     /// Kept, because dropping a ticket requests a commit.
@@ -165,7 +165,7 @@ impl Inner {
     }
 
     /// Takes a checkpoint. The caller holds `maintenance` and no slot lock. Pages that were stored
-    /// before `rewrite_below` are stored anew. Returns [`Error::Closed`] between two pages if the
+    /// before `rewrite_below` are stored again. Returns [`Error::Closed`] between two pages if the
     /// log is closed.
     pub(crate) fn checkpoint(&self, rewrite_below: u64) -> Result<()> {
         self.count_durable(&crossbeam_epoch::pin());

@@ -127,7 +127,7 @@ impl Pass<'_> {
                 Found::Nothing => return Ok(()),
                 Found::Page(page) => {
                     inner.live_in_page(&page, start, visit);
-                    // The next checkpoint stores a changed page anew in any case.
+                    // The next checkpoint stores a changed page again in any case.
                     if stored > 0 && !page.is_dirty() {
                         let bytes = stored_size(PAGE_HEAD + 8 * page.stored_words());
                         visit(Live::rewritten(Seq(stored), bytes));

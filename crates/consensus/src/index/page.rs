@@ -270,13 +270,13 @@ impl Page {
 
     /// The number of words that a checkpoint stores of this page.
     pub(crate) fn stored_words(&self) -> usize {
-        let stands = |slot: &IndexEntry| slot.word().seq() > 0;
-        let first = self.slots.iter().position(stands);
-        let last = self.slots.iter().rposition(stands);
+        let is_stored = |slot: &IndexEntry| slot.word().seq() > 0;
+        let first = self.slots.iter().position(is_stored);
+        let last = self.slots.iter().rposition(is_stored);
         first.zip(last).map_or(0, |(first, last)| last + 1 - first)
     }
 
-    /// Whether the next checkpoint stores the page anew.
+    /// Whether the next checkpoint stores the page again.
     pub(crate) fn is_dirty(&self) -> bool {
         self.dirty.get()
     }

@@ -109,8 +109,8 @@ impl Inner {
             self.append(|out| record::chosen(out, slot, known.ballot, resident.value()))?
         };
         let seq = ticket.seq().0;
-        let stands = if word.seq() > 0 { word.seq() } else { seq };
-        let pending = self.mark(&page, indexed, slot, seq, stands, &guard);
+        let stored_at = if word.seq() > 0 { word.seq() } else { seq };
+        let pending = self.mark(&page, indexed, slot, seq, stored_at, &guard);
         drop(promise_state);
         self.count_durable_if_many(pending, &guard);
         Ok(self.commit_ticket(ticket))

@@ -290,7 +290,7 @@ impl Inner {
                 Found::Stored(seq) => {
                     let page = match self.read_page(number, seq) {
                         Ok(page) => page,
-                        // A checkpoint may have stored it anew, and the old record was dropped.
+                        // A checkpoint may have stored it again, and the old record was dropped.
                         Err(error) => match self.index.find(number, guard) {
                             Found::Stored(now) if now == seq => return Err(error),
                             _ => continue,

@@ -1,5 +1,5 @@
-//! Truncation, `install` and checkpoints beside callers: nobody waits for their syncs but they
-//! themselves, and nothing is reported before it is durable.
+//! Truncation, `install` and checkpoints beside callers: no other caller waits for their
+//! syncs, and nothing is reported before it is durable.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::pin::pin;
@@ -25,7 +25,7 @@ fn fill(s: &Setting, slots: std::ops::Range<u64>) {
 }
 
 /// Runs `work` while no sync returns, and a thousand accepts beside it: they must not wait.
-fn accepts_go_on_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Sync) {
+fn accepts_continue_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Sync) {
     let disk = SimDisk::new(1);
     let mut options = Options::on(Arc::new(disk.clone()));
     options.checkpoint_every = 1024;
@@ -59,12 +59,12 @@ fn accepts_go_on_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Sync) 
 /// Guards against a sync under the locks of all slots, which every accept then waits for.
 #[test]
 fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
-    accepts_go_on_beside("truncate_after", |log| log.truncate_after(Slot(450)).unwrap());
-    accepts_go_on_beside("truncate_before", |log| log.truncate_before(Slot(300)).unwrap());
-    accepts_go_on_beside("install", |log| {
+    accepts_continue_beside("truncate_after", |log| log.truncate_after(Slot(450)).unwrap());
+    accepts_continue_beside("truncate_before", |log| log.truncate_before(Slot(300)).unwrap());
+    accepts_continue_beside("install", |log| {
         log.install(SnapshotBounds { floor: Slot(450), frontier: Slot(600) }).unwrap();
     });
-    accepts_go_on_beside("checkpoint", |log| log.checkpoint().unwrap());
+    accepts_continue_beside("checkpoint", |log| log.checkpoint().unwrap());
 }
 
 /// Guards against a checkpoint inside the accept that finds it due: the thousand accepts cross
@@ -72,7 +72,7 @@ fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
 /// Requirements: F-10.
 #[test]
 fn accepts_never_wait_for_an_automatic_checkpoint() {
-    accepts_go_on_beside("a lonely accept", |log| {
+    accepts_continue_beside("a lonely accept", |log| {
         log.accept(Slot(5000), LOW, b"value").unwrap().blocking_wait().unwrap();
     });
 }
@@ -98,7 +98,7 @@ fn floor_and_frontier_show_when_they_are_durable() {
             s.log.truncate_after(Slot(35)),
             Err(Error::BelowFrontier { committed: Slot(40) })
         ));
-        // Whoever asks for the same waits for the same record.
+        // A second caller that asks for the same waits for the same record.
         let mut second =
             pin!(same.install_async(SnapshotBounds { floor: Slot(30), frontier: Slot(40) }));
         assert!(poll(second.as_mut()).is_pending());
@@ -140,7 +140,7 @@ fn every_truncation_call_waits_and_a_dropped_future_undoes_nothing() {
     let same = s.log.clone();
     let mut again = pin!(same.truncate_after_async(Slot(5)));
     assert!(poll(again.as_mut()).is_pending(), "what it reports is not durable yet");
-    // Behind the cut, under a ballot that the slot had before.
+    // After the cut, under a ballot that the slot had before.
     s.accept(7, LOW, b"new term");
     assert!(matches!(poll(again), Poll::Ready(Ok(()))));
     let s = s.kill(Mode::Durable);

@@ -25,7 +25,7 @@ fn log(mode: Mode, change: impl FnOnce(&mut Options)) -> (ConsensusLog, SimDisk)
     (ConsensusLog::builder(DIR).options(options).open().unwrap(), disk)
 }
 
-/// A value that tells its slot and ballot, and whether it is whole.
+/// A value from which its slot, its ballot and whether it is whole can be checked.
 fn value(slot: u64, ballot: Ballot) -> Vec<u8> {
     let seed = slot ^ ballot.number << 32;
     let mut value = seed.to_le_bytes().to_vec();
@@ -372,7 +372,7 @@ fn readers_run_on_while_the_disk_is_full() {
     }
 }
 
-/// The records of a batch need not stand one after the other: a checkpoint appends between them.
+/// The records of a batch need not be adjacent: a checkpoint appends between them.
 /// Requirements: F-32, FB-5.
 #[test]
 fn batches_of_values_beside_checkpoints_come_back() {

@@ -2,8 +2,9 @@
 //! goes again, in the life that recovers.
 //!
 //! Guards: an accept or promise that was answered and is forgotten; a commit that is forgotten or
-//! changes its value; a value that nobody tried; a floor that falls; a truncation, a checkpoint or
-//! a close that a crash leaves half done; and through the second cut, what recovery itself leaves.
+//! changes its value; a value that was never tried; a floor that falls; a truncation, a checkpoint
+//! or a close that a crash leaves half done; and through the second cut, what recovery itself
+//! leaves.
 //!
 //! `ESKER_SEEDS=n` goes through n programs for each mode.
 #![allow(clippy::panic)]

@@ -2,10 +2,10 @@
 //! end of each life, against the model: what breaks one comes back with as few steps as will do.
 //!
 //! Guards, beside what the programs of `random_programs` and `crash_every_boundary` guard: an order
-//! of operations that nobody thought of; a batch that is refused in its middle; a ticket that
-//! nobody waits for and whose record counts all the same; a full value budget that takes or refuses
-//! the wrong value; a commit without a sync that is promised more than it may be; records that say
-//! something else than the checkpoint that sums them up.
+//! of operations that no directed test has; a batch that is refused in its middle; a ticket that
+//! no caller waits for and whose record counts all the same; a full value budget that takes or
+//! refuses the wrong value; a commit without a sync that is promised more than it may be; records
+//! that say something else than the checkpoint that sums them up.
 //!
 //! `ESKER_SOAK=n` goes through n cases, of longer lives.
 #![allow(clippy::panic)]

@@ -4,8 +4,8 @@
 //! holds everything which was provably durable: promise, floor, frontier, and every slot with
 //! ballot, value and state. A slot may say that its value cannot be read. Anything else refuses,
 //! with a typed error. After `repair` the log opens; where something was quarantined it is
-//! read-only, and what it still tells is true: values that were tried, and as committed nothing but
-//! what was chosen.
+//! read-only, and what it still reports is true: values that were tried, and as committed nothing
+//! but what was chosen.
 //!
 //! The history of the test decides, and shares no decoder with the engine. What was provably
 //! durable is said by the traces of `esker_testkit::Traces`, and is the bound of

@@ -51,7 +51,7 @@ fn learn(s: &fixture::Setting, slot: u64) {
     s.log.learn(Slot(slot), LOW, &value(slot)).unwrap().blocking_wait().unwrap();
 }
 
-/// Two segments: the first is sealed, and pages of slots that nobody touched since stand in it.
+/// Two segments: the first is sealed, and holds pages of slots that did not change since.
 fn written(left: Left) -> SimDisk {
     let s = log_with(Mode::Durable, |_| {});
     accept(&s, LOW, &[4096, 4097, 4099]);
@@ -91,7 +91,7 @@ fn expected(slot: u64) -> Vec<u8> {
     if slot == 8192 { filler() } else { value(slot) }
 }
 
-/// The file that an error tells of, or nothing where it tells of none.
+/// The file that an error names, if it names one.
 fn reported(error: &Error) -> Option<PathBuf> {
     use esker_log::Error as Below;
     match error {
@@ -116,7 +116,7 @@ struct Tally {
     refused: u64,
 }
 
-/// The log that is there tells of every slot, as it was, or says why not. `lost` may be missing
+/// The log returns every slot as it was, or an error that says why not. `lost` may be missing
 /// where no claim of durability vouched for it.
 fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
     let lost: &[u64] = if left == Left::Closed { &[] } else { &[5, 6] };

@@ -160,7 +160,7 @@ fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
 #[test]
 fn thousands_of_corrupted_entries_are_skipped_and_counted() {
     let s = log_with(Mode::Durable, |_| {});
-    // They stand in a few commit units, and each is corrupted as a whole.
+    // They are in a few commit units, and each is corrupted as a whole.
     let mut values = vec![b"v".to_vec(); 1500];
     values[3] = b"the damaged one".to_vec();
     values[1400] = b"the other".to_vec();
@@ -183,7 +183,7 @@ fn thousands_of_corrupted_entries_are_skipped_and_counted() {
     assert_eq!((all.visited + all.unreadable, all.skipped.len()), (1502, 1024));
 }
 
-/// Guards against an acceptor that goes on with a hole in what it promised.
+/// Guards against an acceptor that continues with a hole in what it promised.
 /// Requirements: F-11, F-41, FT-11.
 #[test]
 fn log_with_a_quarantined_gap_stays_read_only() {

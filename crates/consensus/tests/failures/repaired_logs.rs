@@ -1,9 +1,9 @@
-//! A log that `repair` put something aside of may have forgotten anything that stood there. It
-//! opens for reading, promises nothing, and what it still tells is true.
+//! A log of which `repair` quarantined something may have forgotten anything that was stored there.
+//! It opens for reading, promises nothing, and what it still reports is true.
 //!
-//! Guards: an accept that was replaced by a quarantined one, told as chosen because a marker after
-//! the gap commits the slot; a log whose segment is missing, or whose manifest was made anew, that
-//! does not open, or that promises again.
+//! Guards: an accept that was replaced by a quarantined one, reported as chosen because a marker
+//! after the gap commits the slot; a log whose segment is missing, or whose manifest was rebuilt,
+//! that does not open, or that promises again.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ops::ControlFlow;

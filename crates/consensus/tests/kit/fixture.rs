@@ -26,7 +26,7 @@ pub struct Setting {
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        // A log that stands in the queue of a manual engine holds itself alive.
+        // The queue of a manual engine keeps its logs alive.
         self.engine.stop();
     }
 }

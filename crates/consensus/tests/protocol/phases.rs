@@ -119,7 +119,7 @@ fn a_committed_value_acknowledged_again_promises_nothing() {
         s.commit(0, LOW);
         s.accept(0, HIGH, b"chosen");
         assert_eq!(s.log.promised(), LOW);
-        assert_eq!(s.kill(mode).log.promised(), LOW, "and nothing else was told before");
+        assert_eq!(s.kill(mode).log.promised(), LOW, "and nothing else was reported before");
     }
 }
 
@@ -313,7 +313,7 @@ fn ticket_of_a_batch_with_a_failed_write_returns_the_failure() {
     let s = log(Mode::Durable);
     s.accept(0, LOW, b"before");
     s.disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
-    // More than is staged before somebody has to write.
+    // More than can be staged before a caller has to write.
     let large = vec![7; 1 << 20];
     let values: Vec<_> = (1..60).map(|slot| (Slot(slot), large.as_slice())).collect();
     match s.log.accept_batch(LOW, &values) {

@@ -49,7 +49,7 @@ fn nothing_uncommitted_is_truncated() {
 }
 
 /// Guards against a truncation that keeps the space, that drops the promise with the segment it
-/// stood in, or that loses what stood among the dropped: an old uncommitted slot, a late one.
+/// was in, or that loses live entries among the dropped: an old uncommitted slot, a late one.
 /// Requirements: FT-9, FT-19.
 #[test]
 fn segments_are_dropped_and_their_live_values_are_kept() {
@@ -149,7 +149,7 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
         fill(&s, [0, 1, 50, 60, 121]);
         s.accept(55, LOW, b"may or may not be chosen");
         s.log.install(SnapshotBounds { floor: Slot(55), frontier: Slot(120) }).unwrap();
-        assert_eq!(s.log.frontier(), Some(Slot(121)), "what was committed behind the gap joins");
+        assert_eq!(s.log.frontier(), Some(Slot(121)), "what was committed after the gap joins");
         let s = s.kill(mode);
         assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(55)), Some(Slot(121))));
         assert_eq!(s.committed_slots(), [60, 121]);
@@ -166,7 +166,7 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
 }
 
 /// Slots are dense above the floor, wherever that is. Guards against a replay that counts them from
-/// slot 0 because nothing told it of the floor.
+/// slot 0 because it does not know the floor.
 /// Requirements: FT-18.
 #[test]
 fn slots_above_2_to_the_32_open_without_app_metadata() {
@@ -269,7 +269,8 @@ fn pages_below_the_floor_are_not_read() {
     }
 }
 
-/// The page that a floor lies in cannot be read: the floor rises all the same, and the log opens.
+/// The page that contains the floor cannot be read: the floor rises all the same, and the log
+/// opens.
 /// Requirements: FT-18.
 #[test]
 fn corrupted_page_does_not_stop_truncation() {

@@ -1,4 +1,4 @@
-//! Checkpoints that nobody asked for: when they come, and on which thread.
+//! Automatic checkpoints: when they start, and on which thread.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_consensus::{Ballot, Mode, Slot};

@@ -89,7 +89,7 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
 }
 
 /// The app metadata is lost or corrupted: the records say whose log it is, and opening writes them
-/// anew.
+/// again.
 #[test]
 fn lost_or_corrupted_app_metadata_is_rewritten() {
     for damaged in [false, true] {

@@ -98,7 +98,7 @@ fn a_value_that_cannot_be_read_keeps_its_segment_and_nothing_else() {
     s.log.close().unwrap();
 }
 
-/// Its page has no value that would be copied, and its record stands among what is dropped. Guards
+/// Its page has no value that would be copied, and its record is among the dropped ones. Guards
 /// against an index that continues naming it.
 #[test]
 fn page_without_slots_survives_its_segment() {
@@ -243,7 +243,7 @@ fn slots_change_while_they_are_copied() {
         options.segment_size = 64 << 10;
         options.engine = Some(engine.clone());
         let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
-        // Every third is uncommitted: all of them stand among what is dropped.
+        // Every third is uncommitted: all of them are among the dropped records.
         const OPEN: u64 = 20_000;
         for slot in 0..600u64 {
             log.accept(Slot(OPEN + slot), LOW, &value(slot)).unwrap().blocking_wait().unwrap();

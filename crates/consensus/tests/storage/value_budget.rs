@@ -8,7 +8,7 @@ use esker_disk::sim::{Effect, Fault};
 
 use crate::fixture::{HIGH, HIGHER, LOW, MODES, log_with, value};
 
-/// Nobody waits that long who is not forgotten.
+/// A caller that waits this long was forgotten.
 const LONG: Duration = Duration::from_secs(20);
 
 /// Lets another thread come to where it waits. That it does makes a test bite, and not pass.
@@ -211,7 +211,7 @@ fn a_checkpoint_leaves_what_is_uncommitted() {
     }
 }
 
-/// Guards against bookkeeping that nobody trims: a log that only commits keeps no more than it
+/// Guards against bookkeeping that is never trimmed: a log that only commits keeps no more than it
 /// says.
 /// Requirements: FT-25.
 #[test]

@@ -120,7 +120,7 @@ impl Reported<'_> {
         if let Some(floor) = self.answer.floor {
             ensure!(
                 may_be_floor(self.history, floor, self.event.ret),
-                "nobody asked for the floor {floor}"
+                "no caller asked for the floor {floor}"
             );
         }
         for event in self.history.iter().filter(|event| event.ret < self.event.call) {

@@ -13,7 +13,7 @@ use super::{Counts, Done, End, Event, Life, What, answers, ensure, reads, value}
 
 const LIVES: u64 = 3;
 const WRITERS: u64 = 3;
-/// Bounds for those who go on until the writers are done.
+/// Bounds the threads that run until the writers are done.
 const MOST: u64 = 2000;
 
 /// What is known for certain over all lives.
@@ -165,7 +165,7 @@ impl Facts {
             let (ballot, committed) = (entry.ballot(), entry.is_committed());
             ensure!(
                 self.attempted.contains(&(slot, ballot)) && entry.value() == value(slot, ballot),
-                "slot {slot} holds what nobody tried: {entry:?}"
+                "slot {slot} holds a value that was never tried: {entry:?}"
             );
             ensure!(
                 committed || was.is_none_or(|was| ballot >= was),
@@ -180,7 +180,7 @@ impl Facts {
             if committed {
                 ensure!(
                     self.chosen.contains(&(slot, ballot)),
-                    "slot {slot} is committed under {ballot}, which nobody committed"
+                    "slot {slot} is committed under {ballot}, which no caller committed"
                 );
                 let known = *self.committed.entry(slot).or_insert(ballot);
                 ensure!(known == ballot, "slot {slot} was committed under {known}, now {ballot}");
@@ -195,7 +195,7 @@ impl Facts {
         Ok(history)
     }
 
-    /// What a life leaves behind for certain.
+    /// Adds what the life certainly left.
     fn learn(&mut self, history: &[Event], mode: Mode) {
         for event in history {
             match &event.what {

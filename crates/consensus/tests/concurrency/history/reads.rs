@@ -28,7 +28,7 @@ pub fn check(history: &[Event], committed: &mut BTreeMap<u64, Ballot>) -> Result
             );
             ensure!(
                 may_be_chosen(history, slot, ballot, event.ret.max(returned(event))),
-                "slot {slot} is committed under {ballot}, which nobody committed"
+                "slot {slot} is committed under {ballot}, which no caller committed"
             );
         }
     }
@@ -110,7 +110,7 @@ fn iterate(
     };
     for slot in durable_before(history, event.call) {
         let visited = seen.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
-        // Without a start, it begins above a floor that somebody asked for.
+        // Without a start, it begins above a floor that a caller asked for.
         let below = from.is_none()
             && slot < first
             && history.iter().any(|raise| {
@@ -130,7 +130,7 @@ fn scan(history: &[Event], event: &Event, seen: &[(u64, Ballot)]) -> Result<(), 
     for (slot, ballot) in seen {
         ensure!(
             may_be_there(history, *slot, *ballot, event.ret),
-            "slot {slot} is uncommitted under {ballot}, which nobody accepted"
+            "slot {slot} is uncommitted under {ballot}, which no caller accepted"
         );
     }
     for accept in history.iter().filter(|accept| accept.ret < event.call) {

@@ -47,7 +47,7 @@ impl SimEnv {
             if let Some((ballot, value, committed)) = &found {
                 ensure!(
                     slot.attempted.iter().any(|(b, v)| b == ballot && v == value),
-                    "slot {n} holds what nobody tried under {ballot}"
+                    "slot {n} holds a value that was never tried under {ballot}"
                 );
                 if let Some(chosen) = &slot.committed {
                     ensure!(
@@ -101,7 +101,7 @@ impl SimEnv {
         ensure!(reported.promised == model.promise, "the records promise {}", reported.promised);
         let bounds =
             [reported.floor, reported.frontier].map(|slot| slot.map_or(0, |slot| slot.0 + 1));
-        ensure!(bounds == [model.start, model.decided], "the records tell of {bounds:?}");
+        ensure!(bounds == [model.start, model.decided], "the records have the bounds {bounds:?}");
         let there = model.slots.iter().filter_map(|(n, slot)| {
             let (ballot, value) = slot.accepted.as_ref()?;
             Some((*n, *ballot, value.len() as u64, slot.committed.is_some()))
@@ -115,7 +115,7 @@ impl SimEnv {
         };
         let read = read.filter(|(n, .., committed)| *committed || !forgotten(n));
         let (there, read): (Vec<_>, Vec<_>) = (there.collect(), read.collect());
-        ensure!(there == read, "the records tell of {read:?}, and should of {there:?}");
+        ensure!(there == read, "the records contain {read:?}, expected {there:?}");
         Ok(())
     }
 
@@ -132,12 +132,13 @@ impl SimEnv {
             return self.stop(&error, "replay");
         }
         for (n, slot) in &model.slots {
-            // What is not known to be durable may be, unless nobody asks for it.
+            // A commit that was not acknowledged may be lost, unless commits do not wait for a
+            // sync.
             let must = slot.commit_acknowledged || !self.setup.sync_on_commit;
             match (&slot.committed, seen.get(n)) {
                 (Some(value), Some(reported)) => ensure!(value == reported, "slot {n} has changed"),
-                (None, Some(_)) => broken!("slot {n} is told as committed"),
-                (Some(_), None) => ensure!(!must, "slot {n} is committed, and is not told of"),
+                (None, Some(_)) => broken!("slot {n} is reported as committed"),
+                (Some(_), None) => ensure!(!must, "slot {n} is committed, and is not reported"),
                 (None, None) => {}
             }
             let read =
@@ -154,7 +155,7 @@ impl SimEnv {
             ensure!(same, "slot {n} is read as {read:?}");
         }
         let unknown = seen.keys().find(|n| !model.slots.contains_key(n));
-        ensure!(unknown.is_none(), "slot {unknown:?} is told of");
+        ensure!(unknown.is_none(), "slot {unknown:?} is reported");
         let range = life.log.committed_range().map(|r| (r.lowest.0, r.highest.0, r.count));
         let expected = seen.keys().next().zip(seen.keys().next_back());
         let expected = expected.map(|(low, high)| (*low, *high, seen.len() as u64));

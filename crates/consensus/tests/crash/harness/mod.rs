@@ -3,7 +3,7 @@
 //!
 //! One sentence is checked, slot by slot: **acknowledged ⊆ recovered ⊆ attempted**. A promise that
 //! was acknowledged is there, and so is an accept or a higher one of the same slot; a commit that
-//! was acknowledged is there with its value; nothing is there that nobody tried; and a slot that
+//! was acknowledged is there with its value; nothing is there that was never tried; and a slot that
 //! was ever seen committed never changes. What was waited for makes everything before it durable,
 //! tickets that were dropped among it.
 //!
@@ -157,7 +157,7 @@ impl SimEnv {
         Ok(life)
     }
 
-    /// A life that ends with the power, at a place or behind its last step.
+    /// A life that ends with the power, at an operation or after its last step.
     pub fn live_and_die(
         &mut self,
         steps: &[Step],
@@ -168,7 +168,7 @@ impl SimEnv {
         self.live_until(steps, |disk| disk.power_cut(how))
     }
 
-    /// A life whose process is killed, at a place or behind its last step.
+    /// A life whose process is killed, at an operation or after its last step.
     pub fn live_and_be_killed(&mut self, steps: &[Step], at: CutPoint) -> Result<(), String> {
         self.disk.kill_at(at);
         self.live_until(steps, SimDisk::kill)

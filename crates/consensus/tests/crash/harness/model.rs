@@ -25,7 +25,7 @@ pub struct SlotModel {
 pub struct Model {
     pub slots: BTreeMap<u64, SlotModel>,
     pub promise: Ballot,
-    /// The highest promise that a record tells of: in volatile mode an accept raises one in memory.
+    /// The highest promise that a record contains: in volatile mode an accept raises one in memory.
     pub promise_recorded: Ballot,
     pub promise_acknowledged: Ballot,
     /// The first slot kept: acknowledged, and perhaps.

@@ -3,8 +3,8 @@
 use esker_consensus::Ballot;
 use esker_testkit::SplitMix64;
 
-/// A ballot, told from the one that is promised when its step comes: so that most of a long program
-/// is neither stale nor a takeover.
+/// A ballot, relative to the one that is promised when its step comes: so that most of a long
+/// program is neither stale nor a takeover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bid {
     pub rise: i64,

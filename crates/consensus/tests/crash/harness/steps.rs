@@ -105,7 +105,7 @@ impl SimEnv {
                         (None, None, None) => true,
                         _ => false,
                     };
-                    ensure!(same, "the promise tells {reported:?} of slot {n}");
+                    ensure!(same, "the promise reports {reported:?} of slot {n}");
                 }
                 Ok(())
             }
@@ -276,7 +276,10 @@ impl SimEnv {
             Err(error) => return self.stop(&error, "commit_batch"),
         };
         let reported: Vec<bool> = done.results.iter().map(Result::is_ok).collect();
-        ensure!(reported == expected, "the batch tells {reported:?} of the slots from {first} on");
+        ensure!(
+            reported == expected,
+            "the batch reports {reported:?} of the slots from {first} on"
+        );
         self.committed(done.ticket, wait, "a batch's ticket")
     }
 
@@ -358,7 +361,7 @@ impl SimEnv {
         }
     }
 
-    /// The floor was raised, durably; or it stood there.
+    /// The floor is durable at `to` or above.
     fn raised(&mut self, to: u64) {
         let moved = to > self.model.start;
         self.model.started(to);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::{Bid, SLOTS, Setup, SimEnv, Step};
 
 /// How a life ends. Places are given in operations of the disk from the life's beginning on,
-/// recovery included; a life that is over before is ended behind its last step.
+/// recovery included; a life that is over before is ended after its last step.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
     CutBefore(u64, Persist),

@@ -36,7 +36,8 @@ pub fn check(
     }
     let bound = sample.traces.bound(&sample.source.files, changes);
     let allowed = sample.facts.states_from(bound);
-    let told = || format!("\n  bound by {}", sample.traces.reported(&sample.source.files, changes));
+    let bound_by =
+        || format!("\n  bound by {}", sample.traces.reported(&sample.source.files, changes));
     let disk = || -> Checked<SimDisk> {
         let disk = sample.disk.fork(1);
         let stored = store(&disk, Path::new(DIR), &sample.source.files, damaged);
@@ -44,9 +45,9 @@ pub fn check(
     };
     let validate = if rng.percent(50) { OpenCheck::Quick } else { OpenCheck::Full };
     let first = by_opening(&disk()?, &allowed, validate, changes)
-        .map_err(|what| format!("opening ({validate:?}): {what}{}", told()))?;
+        .map_err(|what| format!("opening ({validate:?}): {what}{}", bound_by()))?;
     let repaired = by_repair(sample, &disk()?, &allowed, changes)
-        .map_err(|what| format!("behind a repair: {what}{}", told()))?;
+        .map_err(|what| format!("after a repair: {what}{}", bound_by()))?;
     Ok(match (first, repaired) {
         (Opened::Whole, _) => "whole",
         (Opened::Partly, _) => "partly",
@@ -163,7 +164,7 @@ fn by_repair(
                 Ok(())
             } else {
                 seen.state.promise = allowed.last().map_or(ballot, |state| state.promise);
-                one_of(&seen, allowed).and(Err("it goes on and forgot".into()))
+                one_of(&seen, allowed).and(Err("it continues and forgot".into()))
             }
         }
         Err(Error::ReadOnly) => see(&log).and_then(|seen| {
@@ -206,7 +207,7 @@ fn is_inspected(sample: &Sample, seen: &Seen, disk: &SimDisk) -> Checked {
     Ok(())
 }
 
-/// What a read-only log tells may be little, and has to be true.
+/// What a read-only log returns may be incomplete, and has to be true.
 fn is_true(sample: &Sample, seen: &Seen) -> Checked {
     let chosen = sample.facts.chosen();
     let state = sample.facts.state();

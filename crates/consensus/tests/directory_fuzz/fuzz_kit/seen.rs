@@ -1,4 +1,4 @@
-//! What an open consensus log tells of itself.
+//! The state that an open consensus log reports.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ pub struct Seen {
     pub unreadable: BTreeMap<u64, Error>,
 }
 
-/// Whether an error tells of corruption, or of a log that is none, and not of something else.
+/// Whether an error reports corruption, or a directory that is no log, and nothing else.
 pub fn is_refusal(error: &Error) -> bool {
     match error {
         Error::Log(cause) | Error::CorruptedEntry { cause, .. } => matches!(
@@ -68,7 +68,7 @@ pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
     if committed != reported {
         let (one, other): (Vec<_>, Vec<_>) =
             (committed.keys().collect(), reported.keys().collect());
-        return Err(format!("slots {one:?} are read as committed, and {other:?} are told"));
+        return Err(format!("slots {one:?} are read as committed, and {other:?} are reported"));
     }
     let open = log.scan_uncommitted(&guard).map_err(|error| format!("scanning: {error:?}"))?;
     let open: Vec<_> = open.iter().map(|e| (e.slot().0, e.ballot(), e.value().to_vec())).collect();
@@ -81,7 +81,7 @@ pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
 }
 
 impl Seen {
-    /// Whether this may be what a log in that state tells. `unreadable` slots may hold anything
+    /// Whether a log in that state may report this. `unreadable` slots may hold anything
     /// that is there.
     pub fn may_be(&self, state: &State) -> bool {
         let seen = &self.state;
