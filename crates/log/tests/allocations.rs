@@ -136,7 +136,7 @@ fn an_async_append_allocates_nothing() {
     log.close().unwrap();
 }
 
-/// A record at the tip is handed out where it lies: a reader's batch costs no copy of it.
+/// A record at the tip is returned in place: a reader's batch costs no copy of it.
 #[test]
 fn a_reader_at_the_tip_copies_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,6 @@
 //! Lengths, counts, offsets and numbers that cannot be, under checksums that are right.
 //!
-//! Guards: a length that is allocated before anybody asks whether the file has so many bytes; an
+//! Guards: a length that is allocated before it is compared with the size of the file; an
 //! addition that overflows; a loop over a range that a corrupted or hostile file made endless. A
 //! checksum keeps such values out by all likelihood, but a bug elsewhere can write one.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -34,7 +34,7 @@ const LONGS: [u64; 5] = [0, 1, 1 << 32, u64::MAX - 4096, u64::MAX];
 
 type Seal = Box<dyn Fn(&mut Vec<u8>)>;
 
-/// A structure in a file: where its fields stand, and what gives it its checksum.
+/// A structure in a file: the offsets of its fields, and what computes its checksum.
 struct Structure {
     file: PathBuf,
     words: Vec<usize>,

@@ -30,7 +30,7 @@ fn write_read_back_and_close() {
     }
     assert_eq!(texts, ["one", "two", "three"]);
     assert!(stream.try_next().unwrap().is_none(), "the end of the log");
-    // Any place that an append told can be read, and nothing between.
+    // Any position that an append returned can be read, and nothing between.
     for (place, text) in places.iter().zip(texts) {
         assert_eq!(log.read_at(place.position).unwrap().payload(), text.as_bytes());
         let between = Position(place.position.0 + 1);
@@ -65,7 +65,7 @@ fn pipeline_then_flush() {
     log.close().unwrap();
 }
 
-/// Nobody flushes and nobody waits.
+/// No caller flushes or waits.
 #[test]
 fn staged_records_become_durable_without_a_wait() {
     let dir = tempfile::tempdir().unwrap();

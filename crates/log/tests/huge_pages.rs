@@ -1,5 +1,5 @@
-//! Staging buffers on huge pages: whole pages, taken at opening, and told by the command that helps
-//! when there are too few.
+//! Staging buffers on huge pages: whole pages, taken at opening. When there are too few, the error
+//! names the command that reserves more.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 

@@ -57,7 +57,7 @@ fn pinned_engine_threads_stay_on_their_processor() {
     assert_eq!(
         homes(),
         vec![last.to_string(); 6],
-        "four for commits, one for upkeep, one for timers"
+        "four for commits, one for maintenance, one for timers"
     );
     assert_eq!(all(&log), payloads(1..=50));
     log.close().unwrap();

@@ -1,5 +1,5 @@
-//! A query on what is in memory is answered while a write hangs in the disk, and nobody spins
-//! meanwhile: neither a log that is idle nor one whose callers all wait.
+//! A query on what is in memory is answered while a write hangs in the disk, and no
+//! thread spins meanwhile: neither that of an idle log nor of one whose callers all wait.
 //!
 //! Guards: queries that queue after a slow durable write; a full queue that burns a processor.
 #![cfg(target_os = "linux")]
@@ -19,13 +19,13 @@ use fixture::{DIR, LONG, Opens, all, append, in_time, payload, payloads, read_fr
 /// The processor time of this process, in clock ticks of 10 ms.
 fn ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let behind_the_name = stat.rsplit_once(')').unwrap().1;
-    behind_the_name.split_whitespace().skip(11).take(2).map(|n| n.parse::<u64>().unwrap()).sum()
+    let after_the_name = stat.rsplit_once(')').unwrap().1;
+    after_the_name.split_whitespace().skip(11).take(2).map(|n| n.parse::<u64>().unwrap()).sum()
 }
 
 /// Fails when half a processor or more is busy while this process has nothing to do.
 #[track_caller]
-fn nobody_spins(when: &str) {
+fn no_thread_spins(when: &str) {
     let before = ticks();
     std::thread::sleep(Duration::from_millis(600));
     let used = ticks() - before;
@@ -43,7 +43,7 @@ fn queries_return_during_a_slow_write_without_spinning() {
     options.buffers = 2;
     let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 50);
-    nobody_spins("idle");
+    no_thread_spins("idle");
 
     let gate = Gate::new();
     let _opens = Opens(disk.clone(), gate.clone());
@@ -69,7 +69,7 @@ fn queries_return_during_a_slow_write_without_spinning() {
         assert_eq!(read_from(&asked, Start::After(40.into())).unwrap(), payloads(41..=50));
         assert!(asked.stats().pending > 0);
     });
-    nobody_spins("with a write that hangs and twenty callers that wait");
+    no_thread_spins("with a write that hangs and twenty callers that wait");
 
     gate.open();
     let last = waiting.into_iter().map(|caller| caller.join().unwrap()).max();

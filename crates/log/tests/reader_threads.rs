@@ -1,5 +1,5 @@
-//! The threads of a reader end with it, whoever was the last to hold it. Alone in its process,
-//! because it looks at the process's threads.
+//! The threads of a reader end with it, whether a handle or a stream held it last. Alone in its
+//! process, because it looks at the process's threads.
 //!
 //! Guards W-16 and WT-13 for readers beside the writer.
 #![cfg(target_os = "linux")]
@@ -23,7 +23,7 @@ fn threads(name: &str) -> usize {
         .count()
 }
 
-/// Reads from far behind up to the tip and waits there.
+/// Reads from the oldest record up to the tip and waits there.
 fn busy(reader: &ReadOnlyLog) -> LogStream {
     let mut stream = reader.stream(Start::Oldest).unwrap();
     in_time("reading", move || {
@@ -48,7 +48,7 @@ fn the_threads_end_with_the_reader() {
 
     let idle = open();
     drop(idle.stream(Start::Oldest).unwrap());
-    assert!(none(), "a thread before anybody waits");
+    assert!(none(), "a thread before any reader waits");
 
     // The handle goes first, and the stream last.
     let stream = busy(&idle);

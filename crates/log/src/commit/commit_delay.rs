@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_one_caller_or_for_none_or_on_a_fast_disk() {
+    fn no_delay_for_one_caller_or_for_none_or_on_a_fast_disk() {
         let mut delay = CommitDelay::default();
         for (staged, callers, took) in [(0, 1, TOOK), (5, 0, TOOK), (5, 5, SHORTEST * 3)] {
             delay.completed(staged, callers, took);

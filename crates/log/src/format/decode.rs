@@ -75,8 +75,8 @@ pub(crate) fn continues(header: &UnitHeader, chain: u32, seq: u64, session: u64)
     header.chain == chain && follows && header.session >= session
 }
 
-/// What the bytes at an offset are.
-enum Stand<'a> {
+/// The structure at an offset.
+enum Decoded<'a> {
     Unit(u64),
     Record(RecordHeader, &'a [u8]),
     /// The padding after the last record of a unit.
@@ -84,26 +84,26 @@ enum Stand<'a> {
     End,
 }
 
-fn stand(bytes: &[u8], offset: u32) -> Stand<'_> {
+fn decode(bytes: &[u8], offset: u32) -> Decoded<'_> {
     let Some(first) = bytes.first_chunk::<4>() else {
-        return Stand::End;
+        return Decoded::End;
     };
     let first = u32::from_le_bytes(*first);
     if first == 0 {
-        return Stand::Padding;
+        return Decoded::Padding;
     }
     if offset.is_multiple_of(BLOCK) && UnitHeader::starts(first) {
         // `prev_seq` is at byte 24 of the header.
         return match bytes.get(24..32).and_then(|seq| seq.first_chunk::<8>()) {
-            Some(seq) => Stand::Unit(u64::from_le_bytes(*seq)),
-            None => Stand::End,
+            Some(seq) => Decoded::Unit(u64::from_le_bytes(*seq)),
+            None => Decoded::End,
         };
     }
     match RecordHeader::parse(bytes) {
         Ok(record) if record.size as usize <= bytes.len() => {
-            Stand::Record(record, &bytes[RECORD_HEADER as usize..record.size as usize])
+            Decoded::Record(record, &bytes[RECORD_HEADER as usize..record.size as usize])
         }
-        _ => Stand::End,
+        _ => Decoded::End,
     }
 }
 
@@ -134,8 +134,8 @@ impl<'a> Iterator for Records<'a> {
 
     fn next(&mut self) -> Option<LocatedRecord<'a>> {
         loop {
-            match stand(self.bytes, self.offset) {
-                Stand::Record(record, payload) => {
+            match decode(self.bytes, self.offset) {
+                Decoded::Record(record, payload) => {
                     let placed = LocatedRecord {
                         seq: record.seq,
                         prev_seq: self.prev_seq,
@@ -146,15 +146,15 @@ impl<'a> Iterator for Records<'a> {
                     self.skip(record.stored());
                     return Some(placed);
                 }
-                Stand::Unit(prev_seq) => {
+                Decoded::Unit(prev_seq) => {
                     self.prev_seq = prev_seq;
                     self.skip(UNIT_HEADER);
                 }
-                Stand::Padding => {
+                Decoded::Padding => {
                     let next = block_up(self.offset + 1);
                     self.skip(next - self.offset);
                 }
-                Stand::End => return None,
+                Decoded::End => return None,
             }
         }
     }

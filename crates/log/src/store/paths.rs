@@ -83,10 +83,10 @@ pub(crate) fn classify(name: &str) -> Name {
 /// durable before the manifest, so each of the other files implies that there was a manifest.
 pub(crate) fn is_a_log(names: &[String]) -> bool {
     let first = [MANIFEST, MARK, QUARANTINE];
-    let tells = |name: &String| {
+    let is_evidence = |name: &String| {
         first.contains(&name.as_str()) || matches!(classify(name), Name::Segment(_))
     };
-    names.iter().any(tells)
+    names.iter().any(is_evidence)
 }
 
 /// Parses the number in a name exactly as a log formats it. No segment has a higher number than a

@@ -1,7 +1,7 @@
 //! Futures dropped at every point where they wait: the log stays without gaps, and usable, and
-//! nobody is left on its lists.
+//! no waiter is left on its lists.
 //!
-//! Guards W-5, WB-9, L-6; and the traps LT-5 (a cancelled write that nobody flushes) and WT-19 (a
+//! Guards W-5, WB-9, L-6; and the traps LT-5 (a cancelled write that is never flushed) and WT-19 (a
 //! cancelled flush that takes the sink with it).
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
@@ -58,7 +58,7 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
         };
         drop(work);
         ends += usize::from(ended);
-        assert_eq!(log.stats().waiting, 0, "somebody is left on the list");
+        assert_eq!(log.stats().waiting, 0, "a waiter is left on the list");
         // Everything accepted becomes durable without a further word.
         engine.run();
         assert_eq!((log.durable(), log.stats().pending), (log.accepted(), 0));

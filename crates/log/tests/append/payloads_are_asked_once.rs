@@ -87,8 +87,8 @@ fn goes_on(log: Log, disk: &SimDisk, expected: &[Vec<u8>]) {
     log.close().unwrap();
 }
 
-/// Longer answers wrote past the place, shorter ones left the commit waiting for bytes that nobody
-/// fills.
+/// Longer answers wrote past the reservation; shorter ones left the commit waiting for bytes that
+/// were never filled.
 /// Requirements: W-11.
 #[test]
 fn a_payload_that_answers_differently_is_stored_as_it_first_answered() {
@@ -246,7 +246,7 @@ fn panicking_waker_stops_no_caller_that_waits_for_space() {
             break;
         }
     }
-    assert_eq!(pending, 2, "nobody had to wait");
+    assert_eq!(pending, 2, "two futures have to wait");
     drop(made);
     fixture::until("the second task is woken", || woken.count() > 0);
     drop(futures);

@@ -2,7 +2,7 @@
 //! counts agree on what is there, after truncation and after reopening.
 //!
 //! Guards: a number that `oldest` names and that cannot be read, a place that one way of reading
-//! calls trimmed and another does not, and counts of records that nobody can read.
+//! calls trimmed and another does not, and counts of records that cannot be read.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;
@@ -26,20 +26,20 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
     let last = *numbers.last().unwrap();
     let oldest = kept.first().copied().unwrap_or(last + 1);
     let reader = ReadOnlyLog::builder(DIR).options(driven(disk).0).open().unwrap();
-    assert_eq!((log.oldest(), reader.oldest()), (Seq(oldest), Seq(oldest)), "behind {trim}");
+    assert_eq!((log.oldest(), reader.oldest()), (Seq(oldest), Seq(oldest)), "trim {trim}");
     assert_eq!(all(log).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), kept);
-    assert_eq!(reader.stored().0, kept.len() as u64, "stat, behind {trim}");
+    assert_eq!(reader.stored().0, kept.len() as u64, "stat, trim {trim}");
     let report = verify(DIR, &driven(disk).0).unwrap();
     assert!(report.corruption.is_empty(), "{:?}", report.corruption);
-    assert_eq!(report.records, kept.len() as u64, "verify, behind {trim}");
+    assert_eq!(report.records, kept.len() as u64, "verify, trim {trim}");
     for seq in 1..last + 3 {
         let trimmed = seq <= trim;
         let there = kept.contains(&seq);
         for read in [log.read(seq), reader.read(seq)] {
             match read {
-                Ok(view) => assert!(there && *view == *payload(seq), "read({seq}) behind {trim}"),
-                Err(Error::NotFound { .. }) => assert!(!there && !trimmed, "{seq} behind {trim}"),
-                other => assert!(is_trimmed(other, oldest) && trimmed, "{seq} behind {trim}"),
+                Ok(view) => assert!(there && *view == *payload(seq), "read({seq}), trim {trim}"),
+                Err(Error::NotFound { .. }) => assert!(!there && !trimmed, "{seq}, trim {trim}"),
+                other => assert!(is_trimmed(other, oldest) && trimmed, "{seq}, trim {trim}"),
             }
         }
         let next = kept.iter().copied().find(|kept| *kept >= seq);
@@ -49,10 +49,10 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
             match first {
                 Ok(batch) => {
                     let got = batch.and_then(|batch| batch.iter().next().map(|r| r.seq.0));
-                    assert!(!trimmed, "from {seq} behind {trim}");
-                    assert_eq!(got, next, "from {seq} behind {trim}");
+                    assert!(!trimmed, "from {seq}, trim {trim}");
+                    assert_eq!(got, next, "from {seq}, trim {trim}");
                 }
-                other => assert!(is_trimmed(other, oldest) && trimmed, "from {seq} behind {trim}"),
+                other => assert!(is_trimmed(other, oldest) && trimmed, "from {seq}, trim {trim}"),
             }
         }
     }
@@ -88,7 +88,7 @@ fn every_way_of_reading_agrees() {
     }
 }
 
-/// Behind a gap that a repair left at the front, the oldest record is the first that can be read.
+/// After a gap that a repair left at the front, the oldest record is the first that can be read.
 /// Requirements: W-9a.
 #[test]
 fn oldest_record_after_a_gap() {

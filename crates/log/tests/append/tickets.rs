@@ -62,7 +62,7 @@ fn waits_need_no_runtime_and_no_engine_thread() {
     let (log, _, engine) = log();
     // Blocking: the caller commits by itself.
     log.append(payload(1)).unwrap().blocking_wait().unwrap();
-    // As a future: whoever has the engine does, and wakes the task.
+    // As a future: the engine commits, and wakes the task.
     let mut ticket = log.append(payload(2)).unwrap();
     assert!(poll_once(&mut ticket).is_pending());
     engine.run();
@@ -134,7 +134,7 @@ fn dropped_ticket_leaves_no_waiter() {
     for seq in 1..=20 {
         drop(log.append(payload(seq)).unwrap());
     }
-    // Nobody waits in a way that asks for a commit.
+    // No ticket is kept, so no wait asks for a commit.
     block_on(log.wait_durable(20)).unwrap();
     assert_eq!(all(&log), payloads(1..=20));
     log.close().unwrap();
@@ -156,12 +156,12 @@ fn flush_is_a_barrier_for_everything_accepted_before() {
     let (log, disk, _) = log();
     let kept: Vec<_> = (1..=9).map(|seq| log.append(payload(seq)).unwrap()).collect();
     let flush = log.barrier().unwrap();
-    let behind = log.append(payload(10)).unwrap();
+    let later = log.append(payload(10)).unwrap();
     assert_eq!(flush.blocking_wait().unwrap().seq, Seq(9));
     assert!(kept.iter().all(|ticket| ticket.is_durable()));
     disk.power_cut(Persist::Nothing);
     disk.power_on();
-    drop((kept, behind, log));
+    drop((kept, later, log));
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert!(all(&log).starts_with(&payloads(1..=9)));
     log.close().unwrap();

@@ -147,7 +147,7 @@ fn commit_after_a_failed_one_is_never_durable() {
     log.close().unwrap();
 }
 
-/// Also where one failed: nobody writes to the directory once the lock is given up.
+/// Also where one failed: no write reaches the directory after the lock is released.
 #[test]
 fn close_waits_for_every_commit_in_flight() {
     let disk = SimDisk::new(1);

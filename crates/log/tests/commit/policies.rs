@@ -93,7 +93,7 @@ fn batch_bounds_the_records_at_risk() {
     log.close().unwrap();
 }
 
-/// A batch that waits for more commits all the same when somebody asks.
+/// A batch that is not full commits as soon as a caller waits for it or asks for a barrier.
 /// Requirements: L-12.
 #[test]
 fn waits_and_barriers_commit_a_batch_that_is_not_full() {

@@ -112,7 +112,7 @@ fn trap(disk: &SimDisk) -> HookedDisk {
     HookedDisk::new(Arc::new(disk.clone()), hook)
 }
 
-/// Panics in the thread of the slow work: whoever waits for that work is not left waiting.
+/// Panics in the thread of the slow work: a caller that waits for that work does not hang.
 #[test]
 fn panic_in_the_preallocator_hangs_nothing() {
     let disk = SimDisk::new(1);

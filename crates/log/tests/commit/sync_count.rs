@@ -1,5 +1,5 @@
-//! A build that never syncs is caught: after every lonely durable append stands a sync, or a write
-//! to a file that was opened so that its writes are durable; counted below the log, on the
+//! A build that never syncs is caught: after every lonely durable append there is a sync, or a
+//! write to a file that was opened so that its writes are durable; counted below the log, on the
 //! simulated disk and on the real one.
 //!
 //! Under `OsBuffered` the watermark page is synced after the segment, and under no other policy.
@@ -170,8 +170,8 @@ fn os_buffered_syncs_the_watermark_page_after_the_segment() {
     let calls = calls_of_an_append(Policy::OsBuffered, true);
     let calls: Vec<_> = calls.iter().map(|(call, path)| (call, is_page(path))).collect();
     let page = [(&Call::Write(false), true), (&Call::Sync, true)];
-    let behind = calls.iter().position(|call| *call == (&Call::Sync, false)).unwrap();
-    assert_eq!(calls[behind + 1..], page, "{calls:?}");
+    let sync = calls.iter().position(|call| *call == (&Call::Sync, false)).unwrap();
+    assert_eq!(calls[sync + 1..], page, "{calls:?}");
 }
 
 /// Each unit carries the durable lower bound there.

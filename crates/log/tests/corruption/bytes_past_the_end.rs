@@ -1,4 +1,4 @@
-//! Bytes that are not the log's stand past its end.
+//! Bytes past the end of the log that are not its own.
 //!
 //! Guards: garbage that makes recovery drop the records before it; a unit of an earlier use of the
 //! file, whole and in the right place, that is taken for the next one; orphan units that stay in
@@ -26,7 +26,7 @@ fn garbage(len: usize) -> Vec<u8> {
     sample::payload("garbage", 1, len)
 }
 
-/// Opens, finds all records, and continues; gives what recovery told to have cut.
+/// Opens, reads all records, and continues. Returns the tail that recovery reports as truncated.
 fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::TruncatedTail>, String> {
     let disk = disk.fork(5);
     let log = repairs::open(&disk, OnCorruption::Fail)?;
@@ -50,7 +50,7 @@ fn garbage_past_the_end_is_reported_and_cut() {
         for len in [1, 3, 71, 72, 511, BLOCK, 3 * BLOCK] {
             let (disk, edit) = overwrite(&sample, &sample.newest_path(), end, &garbage(len));
             cases.run(format!("{}, {edit}", sample.name), || {
-                let cut = all_there(&sample, &disk)?.ok_or("nobody was told")?;
+                let cut = all_there(&sample, &disk)?.ok_or("the cut was not reported")?;
                 let right = cut.file == edit.file && cut.offset == end && cut.bytes >= 1;
                 if right { Ok(()) } else { Err(format!("{cut:?}")) }
             });
@@ -72,7 +72,11 @@ fn bytes_that_grow_a_file_harm_nothing() {
                 let reported = stray[0] != 0 && segment.number == newest && sample.clean;
                 cases.run(format!("{}, {edit}", sample.name), || {
                     let cut = all_there(&sample, &disk)?;
-                    if reported && cut.is_none() { Err("nobody was told".into()) } else { Ok(()) }
+                    if reported && cut.is_none() {
+                        Err("the cut was not reported".into())
+                    } else {
+                        Ok(())
+                    }
                 });
             }
         }
@@ -80,7 +84,7 @@ fn bytes_that_grow_a_file_harm_nothing() {
     cases.finish(40);
 }
 
-/// A log that stood still in the middle of a segment, and two futures of it: what each wrote there
+/// A log that was closed in the middle of a segment, and two futures of it: what each wrote there
 /// is valid in the same place of the same segment, after the same unit.
 struct Fork {
     /// Closed where the two part.
@@ -121,7 +125,7 @@ fn orphan_unit_after_the_clean_end_never_returns() {
     let report = verify(DIR, options(&disk, &engine)).unwrap();
     assert_eq!(report.last.0, trunk.last(), "verify counts what is not the log's");
 
-    let cut = all_there(&trunk, &disk).unwrap().expect("nobody was told");
+    let cut = all_there(&trunk, &disk).unwrap().expect("the cut was not reported");
     assert_eq!((cut.offset, cut.bytes), (at, dead.len() as u64));
 }
 
@@ -130,7 +134,7 @@ fn orphan_unit_after_a_new_unit_never_returns() {
     let Fork { trunk, dead, at } = fork();
     let mut cases = Cases::default();
     // The new unit takes the same room as the first of the dead ones, so that the second of those
-    // stands exactly after it; or less, or more.
+    // begins exactly at its end; or less, or more.
     for lens in [vec![41, 5000], vec![1], vec![9000, 9]] {
         for clean in [true, false] {
             cases.run(format!("units of {lens:?}, clean: {clean}"), || {
@@ -175,8 +179,8 @@ fn repair_elsewhere_in_the_segment_revives_no_orphan_unit() {
 
 #[test]
 fn a_record_that_fills_its_block_has_no_successor_from_an_earlier_life() {
-    // 72 bytes of unit, 16 of record: the payload ends on the border of a block, and where the next
-    // unit would stand, one of an earlier use did.
+    // 72 bytes of unit, 16 of record: the payload ends on the border of a block, and the place of
+    // the next unit holds one of an earlier use.
     let full = BLOCK - 72 - 16;
     let mut log = Building::new("borders");
     log.open(100).one(full).one(full).one(full).kill();

@@ -61,7 +61,7 @@ fn flip_all(sample: &Sample, nth: usize) -> Cases {
                 cases.run(format!("{}, {edit}", sample.name), || {
                     let openers = if closely { Openers::All } else { Openers::WriterOnly };
                     let opened = open_with(sample, &disk, &edit, openers)?;
-                    is_told(sample, &edit.file, byte, &opened)
+                    is_reported(sample, &edit.file, byte, &opened)
                 });
             }
         }
@@ -70,14 +70,14 @@ fn flip_all(sample: &Sample, nth: usize) -> Cases {
 }
 
 /// After a clean close any flipped byte that carries something is corruption.
-fn is_told(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Result<(), String> {
+fn is_reported(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Result<(), String> {
     let matters = match sample.map.file_part(file, byte) {
         FilePart::Manifest => true,
         FilePart::Header(_) | FilePart::Unit(..) => sample.clean,
         _ => return matches!(opened, Opened::Whole).then_some(()).ok_or(format!("{opened:?}")),
     };
     if matters && opened.corruption().is_none() {
-        return Err(format!("nobody was told: {opened:?}"));
+        return Err(format!("the corruption was not reported: {opened:?}"));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! A directory that is somebody else's, or no log's, or not a directory.
+//! A directory that another process has open, that holds no log, or that is not a directory.
 //!
-//! Guards: two writers on one log; a log laid into a directory that holds other files, or a file of
-//! somebody else's removed from it; a lost manifest taken for a new log; anything written before
+//! Guards: two writers on one log; a log laid into a directory that holds other files, or an
+//! unrelated file removed from it; a lost manifest taken for a new log; anything written before
 //! the lock is held.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 

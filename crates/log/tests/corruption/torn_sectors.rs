@@ -1,7 +1,7 @@
 //! A commit of several blocks is torn at every sector: of its sectors of 512 bytes, any are the new
-//! ones, and the others what stood there before.
+//! ones, and the others what was stored there before.
 //!
-//! Guards: a torn unit taken for a whole one, or for none, so that nobody is told of it; durable
+//! Guards: a torn unit taken for a whole one, or for none, so that it is not reported; durable
 //! records that are lost with it; a torn unit that is made whole, or built on, by what is appended
 //! later.
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -65,7 +65,7 @@ impl Torn {
 
     fn check(&self, disk: &SimDisk, whole: bool) -> Result<(), String> {
         let items: &[Item] = if whole { &self.after.items } else { &self.before.items };
-        // A repair by somebody who takes the torn tail for corruption costs nothing either.
+        // A repair, which the torn tail does not need, loses nothing either.
         let repaired = disk.fork(2);
         let engine = Engine::manual();
         repair(DIR, options(&repaired, &engine)).map_err(|error| format!("{error:?}"))?;
@@ -73,7 +73,7 @@ impl Torn {
             let log = open(&disk, OnCorruption::Fail)?;
             check_log(&log, items)?;
             if !whole && log.recovery().truncated_tail.is_none() {
-                return Err("nobody was told of the cut".into());
+                return Err("the cut was not reported".into());
             }
             drop(log);
             continues(&self.before, disk, items.to_vec())?;

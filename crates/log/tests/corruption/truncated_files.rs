@@ -58,7 +58,7 @@ fn cut_all(sample: &Sample) -> Cases {
             cases.run(format!("{}, {edit}", sample.name), || {
                 let openers = if closely { Openers::All } else { Openers::WriterOnly };
                 let opened = open_with(sample, &disk, &edit, openers)?;
-                is_told(sample, &file, length, &opened)
+                is_reported(sample, &file, length, &opened)
             });
         }
     }
@@ -66,7 +66,7 @@ fn cut_all(sample: &Sample) -> Cases {
 }
 
 /// After a clean close any byte of the log that is missing is corruption.
-fn is_told(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> Result<(), String> {
+fn is_reported(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> Result<(), String> {
     let reported = match sample.map.file_part(file, length as u64) {
         FilePart::Manifest => opened.corruption().is_some(),
         FilePart::Header(_) | FilePart::Unit(..) => !sample.clean || opened.corruption().is_some(),

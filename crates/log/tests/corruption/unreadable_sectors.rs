@@ -1,8 +1,8 @@
 //! The device does not give a sector.
 //!
-//! Guards: bytes that cannot be read taken for bytes that were never written, and what stands in
-//! them cut off or overwritten, when the device may give them again tomorrow; a sector that keeps
-//! the rest of the log from being repaired.
+//! Guards: bytes that cannot be read taken for bytes that were never written, and their
+//! content cut off or overwritten, when the device may give them again tomorrow; a sector that
+//! keeps the rest of the log from being repaired.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ use crate::corruption_kit::repairs::{Loss, Repairing, continues, quarantine};
 use crate::corruption_kit::sample::{self, Building, Sample, options};
 use crate::corruption_kit::{DIR, repairs};
 
-/// Everything that stands in a segment.
+/// Everything that is stored in a segment.
 fn whole(sample: &Sample, number: u64) -> Vec<Loss> {
     let segment = sample.map.segments.iter().find(|segment| segment.number == number).unwrap();
     let Some(last) = segment.units.last() else { return Vec::new() };
@@ -122,7 +122,7 @@ fn two_exchanged_segments_are_reported() {
                         report.corruption.iter().any(|damage| damage.file == segment_path(number))
                     };
                     if !names(*a) || !names(*b) {
-                        return Err(format!("verify tells of {:?}", report.corruption));
+                        return Err(format!("verify reports {:?}", report.corruption));
                     }
                     match Log::builder(DIR).options(options(&disk, &engine)).open() {
                         Err(Error::Corrupted(_)) => {}
@@ -210,7 +210,7 @@ fn is_version(error: &Error, file: &PathBuf, version: u32) {
     }
 }
 
-/// A log that was closed, and the same when it had gone on and was killed, or closed again.
+/// A log that was closed, and the same log after it continued and was killed, or closed again.
 fn then_and_now() -> Vec<(Sample, Sample)> {
     [false, true]
         .map(|clean| {
@@ -229,7 +229,7 @@ fn then_and_now() -> Vec<(Sample, Sample)> {
         .into()
 }
 
-/// Opening has to give everything that the log holds now, or to tell.
+/// Opening has to return everything that the log holds now, or to report corruption.
 fn all_or_reported(now: &Sample, disk: &SimDisk) -> Result<(), String> {
     let engine = Engine::manual();
     let report = verify(DIR, options(disk, &engine)).map_err(|error| format!("{error:?}"))?;
@@ -357,7 +357,7 @@ fn first_of_two_corrupted_headers_is_reported() {
             }
             let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();
             assert_eq!(reader.corruption().map(|damage| damage.file), Some(file));
-            assert_eq!(reader.durable().0, first.prev_seq, "it goes on behind what is lost");
+            assert_eq!(reader.durable().0, first.prev_seq, "it continues after what is lost");
         }
     }
 }

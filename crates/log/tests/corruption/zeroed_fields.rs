@@ -25,7 +25,7 @@ fn between(borders: &[usize], start: usize) -> Vec<Range<usize>> {
     borders.windows(2).map(|pair| start + pair[0]..start + pair[1]).collect()
 }
 
-/// Where the fields of all structures stand.
+/// The byte ranges of the fields of all structures.
 fn fields(sample: &Sample) -> Vec<(PathBuf, Range<usize>)> {
     let mut fields = Vec::new();
     let mut add = |file: &PathBuf, ranges: Vec<Range<usize>>| {

@@ -2,7 +2,7 @@
 //! log crashes again.
 //!
 //! Guards: a scan that runs on from the last record of this life into one of an earlier use, which
-//! is whole, bears a checksum and stands at the right place. Records end on the borders of blocks
+//! is whole, bears a checksum and is at the right place. Records end on the borders of blocks
 //! and sectors; the first life's last commits persist in every subset.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
@@ -33,8 +33,8 @@ fn first_life(len: usize, dead: usize) -> Vec<Step> {
     steps
 }
 
-/// Lives of the same shape, each of which ends with the power: what one life lost stands where the
-/// next one writes, or did before recovery.
+/// Lives of the same shape, each of which ends with the power: the next life writes to the blocks
+/// that hold, or held before recovery, what the one before it lost.
 fn same_shape_again(config: Config, seed: u64, len: usize) -> Result<usize, String> {
     let mut sim_env = SimEnv::new(config, seed);
     let mut lost = 0;

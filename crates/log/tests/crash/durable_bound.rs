@@ -144,7 +144,7 @@ fn flipped_bit_costs_no_more_units_than_guaranteed() {
                                     let lost =
                                         units.iter().filter(|(_, u)| u.last_seq > kept).count();
                                     if lost > bound(&options) {
-                                        return Err(format!("{lost} units lost in silence"));
+                                        return Err(format!("{lost} units lost silently"));
                                     }
                                     Ok(())
                                 }

@@ -1,8 +1,8 @@
 //! The process dies, or power fails, at every operation of the very first opening; then another
 //! process opens the log, appends, waits, and power fails.
 //!
-//! Guards: a directory whose own name nobody synced, because the one who made it died and the next
-//! found it there; and files left half made that no later opening gets along with.
+//! Guards: a directory whose own name was never synced, because the process that made it died and
+//! the next found it there; and half-made files that every later opening fails on.
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::Persist;

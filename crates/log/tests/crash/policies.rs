@@ -171,7 +171,7 @@ fn periodic_loses_only_records_younger_than_its_period() {
 #[test]
 fn os_buffered_loses_only_unwritten_records_to_a_kill() {
     let mut steps = vec![append(Then::Drop); 10];
-    assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Kill), 10, "nobody wrote anything");
+    assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Kill), 10, "nothing was written");
     steps.push(Step::Run);
     assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Kill), 0);
     steps.extend([append(Then::Drop), append(Then::Drop)]);

@@ -1,9 +1,10 @@
 //! Random programs on random kinds of logs and disks, cut again and again at random moments; and
 //! the same while calls fail.
 //!
-//! Guards what nobody thought of. A few thousand cuts in a usual run; `ESKER_SOAK=100000` makes it
-//! as many as that of each kind, best with `--release`; `ESKER_SEED=n` runs one seed alone.
-#![allow(clippy::panic, clippy::print_stdout)] // What tests share fails and tells loudly.
+//! Guards what no directed test covers. A few thousand cuts in a usual run; `ESKER_SOAK=100000`
+//! makes it as many as that of each kind, best with `--release`; `ESKER_SEED=n` runs one seed
+//! alone.
+#![allow(clippy::panic, clippy::print_stdout)] // What tests share fails loudly.
 
 use std::time::Duration;
 

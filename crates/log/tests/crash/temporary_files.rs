@@ -1,6 +1,6 @@
-//! A process dies with a file that did not get its name, and nobody goes on with what it had begun:
-//! a repair is cut short and the corruption goes another way, or it was a probe of what the disk
-//! can do.
+//! A process dies with a file that did not get its name, and no later process continues what it
+//! began: a repair is cut short and the corruption goes another way, or it was a probe of what the
+//! disk can do.
 //!
 //! Guards: files aside that no later opening removes. What a recovery leaves aside, the next one
 //! writes over, under the same number; these are the ones for which that does not hold.

@@ -1,7 +1,7 @@
 //! A unit in the middle does not check, and whole ones follows it.
 //!
 //! Guards: a scan that runs on after a torn unit, and with it takes up records that were never
-//! durable, tells of no cut, or does not hear a later unit that claims the torn one.
+//! durable, reports no cut, or ignores a later unit that claims the torn one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{Persist, SimDisk};
@@ -42,7 +42,7 @@ fn cut_power(disk: &SimDisk, log: Log, engine: &Engine, persist: Persist) {
 }
 
 /// Of three units that were handed over and never synced, the power left the first and the last
-/// whole. Gives the first record, and where the second stood.
+/// whole. Returns the first record, and the offset of the second.
 fn torn_in_the_middle() -> (SimDisk, Item, u64) {
     let (disk, engine) = (SimDisk::new(3), Engine::manual());
     let log =
@@ -93,8 +93,8 @@ fn units_after_a_torn_unit_never_return() {
     cases.finish(32);
 }
 
-/// The mark page is lost with the power, so that nothing but the unit behind says that the one that
-/// does not check was durable.
+/// The watermark page is lost with the power. Only the unit after it says that the torn unit was
+/// durable.
 /// Requirements: W-25.
 #[test]
 fn later_durable_bound_makes_a_torn_unit_corruption() {

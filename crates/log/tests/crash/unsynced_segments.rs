@@ -1,4 +1,4 @@
-//! Records stand in several segments that no sync has reached, and power fails at every operation
+//! Records are in several segments that no sync has reached, and power fails at every operation
 //! and leaves any of their blocks; and again in the next life.
 //!
 //! Guards: a footer that vouches for units which are not durable; a floor that names a segment

@@ -1,5 +1,5 @@
-//! Readers at the tip and far behind follow a writer until power fails: what any of them was given
-//! is there afterwards.
+//! Readers at the tip and lagging ones follow a writer until power fails: what any of them was
+//! given is there afterwards.
 //!
 //! Guards, where many read: a record that is handed out before it is durable. A run is not
 //! repeatable; it says which seed the disk had.
@@ -63,7 +63,7 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
         if disk.is_on() {
             disk.power_cut(Persist::Nothing);
         }
-        // Whoever read everything hears of the end by the next commit.
+        // The next commit wakes the readers that read everything, and they see the end.
         drop(log.append([]).and_then(|ticket| ticket.blocking_wait()));
         readers.into_iter().chain([tips]).map(|reader| reader.join().unwrap()).max().unwrap()
     })
@@ -102,5 +102,5 @@ fn records_given_to_a_reader_survive_a_power_cut() {
         handed_out += given;
         log.close().unwrap();
     }
-    assert!(handed_out > 0, "nobody was given anything");
+    assert!(handed_out > 0, "no reader got a record");
 }

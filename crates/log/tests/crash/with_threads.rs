@@ -102,13 +102,13 @@ fn life_of_threads(sim_env: &mut SimEnv, plan: Plan, rng: &mut SplitMix64) -> Re
     for (seq, (payload, group)) in accepted {
         let prev = sim_env.model.last();
         if seq != prev + 1 {
-            return Err(format!("{seq} was accepted behind {prev}"));
+            return Err(format!("{seq} was accepted after {prev}"));
         }
         let payload = Arc::from(payload);
         sim_env.model.accept(Entry { seq, prev, payload, group, at: Duration::ZERO });
     }
     let durable = reported.durable.into_inner().max(sim_env.model.durable());
-    sim_env.model.settle(durable)?;
+    sim_env.model.mark_durable(durable)?;
     let life = sim_env.open().map_err(|stop| format!("{stop:?}"))?;
     drop(life);
     Ok(())

@@ -44,7 +44,7 @@ fn past_failures_do_not_return() {
         (4814, "a segment of an earlier time was taken for the one before a lost header"),
         (5371, "another file had the name of a segment whose records were all dropped"),
         (7168, "the manifest was another log's, and so said the watermark page"),
-        (10927, "with a manifest made anew the log began behind what the watermark page knows"),
+        (10927, "with a rebuilt manifest the log began after the record of the watermark page"),
         (26894, "a log that ended below its trim point was sound for `verify`"),
         (34024, "no room was left for the records of a lost segment"),
         (36717, "with the manifest lost, the log became that of a stranger's segment"),

@@ -53,7 +53,7 @@ fn rounds(member: u64, test: impl Fn(&Log, &mut SplitMix64)) {
         }
         let start = Instant::now();
         test(&log, &mut rng);
-        assert!(start.elapsed() < HANG / 2, "somebody was forgotten");
+        assert!(start.elapsed() < HANG / 2, "a waiter was forgotten");
     }
 }
 

@@ -11,8 +11,8 @@ use esker_log::{Error, Policy};
 use crate::harness::case::case;
 use crate::harness::config::{Config, batch, segments};
 use crate::harness::faults::{
-    EXITS, Exit, OPS, Ran, check_latched, check_left_alone, exit_and_recover, is_cause, run_struck,
-    steps_under_faults,
+    EXITS, Exit, OPS, Ran, check_failed_state, check_left_alone, exit_and_recover, is_cause,
+    run_struck, steps_under_faults,
 };
 use crate::harness::history::History;
 use crate::harness::sim_env::SimEnv;
@@ -56,7 +56,7 @@ fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result
                     sim_env.accepted_unseen(b"room");
                 }
             } else if !reads && step != Step::Reopen {
-                check_latched(&sim_env, &life, op, effect)
+                check_failed_state(&sim_env, &life, op, effect)
                     .and_then(|()| check_left_alone(&history))
                     .map_err(|error| format!("{step:?}: {error}"))?;
             }
@@ -77,7 +77,7 @@ fn check_error(error: &Error, op: Op, effect: &Effect) -> Result<(), String> {
         }
         // Bytes that cannot be read are corruption where they were durable.
         Error::Corrupted(damage) if op == Op::Read && damage.what.contains("read") => Ok(()),
-        other => Err(format!("{effect:?} of {op:?} is told as {other:?}")),
+        other => Err(format!("{effect:?} of {op:?} is reported as {other:?}")),
     }
 }
 

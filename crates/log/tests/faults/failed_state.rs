@@ -1,5 +1,5 @@
-//! Who is told what when a write or sync fails: the records that it carried get the failure itself,
-//! everybody later is refused with the same cause, and what was durable can be read.
+//! The errors of a failed write or sync: the waiters of its records get the failure itself, every
+//! later caller is refused with the same cause, and what was durable can be read.
 //!
 //! Guards: a lost or changed cause, a failure that wears off, a reader that fails with the writer.
 #![allow(clippy::panic)] // What tests share fails loudly.
@@ -9,7 +9,7 @@ use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault};
 use esker_log::{Error, Policy, Seq};
 
 use crate::harness::config::{Config, batch};
-use crate::harness::faults::{EXITS, check_latched, exit_and_recover, is_cause};
+use crate::harness::faults::{EXITS, check_failed_state, exit_and_recover, is_cause};
 use crate::harness::sim_env::{Life, SimEnv};
 use crate::harness::workload::{Step, Then};
 
@@ -66,7 +66,7 @@ fn failed_commit_returns_the_cause_and_later_calls_return_poisoned() {
             }
         }
         assert_eq!(life.log.durable(), Seq(5));
-        assert_eq!(check_latched(&sim_env, &life, op, effect), Ok(()));
+        assert_eq!(check_failed_state(&sim_env, &life, op, effect), Ok(()));
     });
 }
 
@@ -104,7 +104,7 @@ fn failed_log_stays_failed() {
         }
         let _ = life.log.close();
         assert_eq!(sim_env.disk.stats().syncs, syncs, "a failed sync is never retried");
-        assert_eq!(sim_env.disk.stats().writes, writes, "nothing is written behind a failure");
+        assert_eq!(sim_env.disk.stats().writes, writes, "nothing is written after a failure");
     });
 }
 

@@ -67,7 +67,7 @@ fn is_full(error: &Error) -> bool {
 }
 
 /// A log on a full disk: nothing is poisoned, and every kind of append is refused.
-fn check_goes_on(sim_env: &mut SimEnv, life: &mut Life) -> Result<(), String> {
+fn check_continues(sim_env: &mut SimEnv, life: &mut Life) -> Result<(), String> {
     let big = vec![0; 9000];
     let refused = [
         ("append", life.log.append(&big)),
@@ -111,7 +111,7 @@ fn full_at(config: Config, capacity: u64, exit: Exit) -> Result<(), String> {
     sim_env.disk.set_capacity(Some(capacity));
     let mut life = fill(&mut sim_env)?;
     if let Some(life) = &mut life {
-        check_goes_on(&mut sim_env, life)?;
+        check_continues(&mut sim_env, life)?;
     }
     if life.is_none() || capacity < WITH_RESERVE * 4096 {
         sim_env.disk.set_capacity(None);
@@ -123,7 +123,7 @@ fn full_at(config: Config, capacity: u64, exit: Exit) -> Result<(), String> {
             Exit::Drop => {
                 if let Some(life) = life.take() {
                     life.log.close().map_err(|error| format!("close: {error:?}"))?;
-                    sim_env.model.settle(sim_env.model.last())?;
+                    sim_env.model.mark_durable(sim_env.model.last())?;
                 }
             }
             Exit::Die(how) => {

@@ -23,7 +23,7 @@ const HOWS: [How; 4] = [
     How::Cut(Persist::Everything),
 ];
 
-/// A log that lies as a crash left it.
+/// A log as a crash left it.
 fn crashed(config: Config, seed: u64) -> Result<SimEnv, String> {
     let mut rng = SplitMix64::new(seed);
     let steps = workload(16, Sizes::Moderate, &mut rng);
@@ -53,7 +53,7 @@ fn strike(
                 _ => false,
             };
             if !right {
-                return Err(format!("it is told as {error:?}"));
+                return Err(format!("it is reported as {error:?}"));
             }
             None
         }

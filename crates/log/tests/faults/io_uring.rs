@@ -48,8 +48,8 @@ fn options((direct, dsync): (Direct, bool)) -> Options {
     options
 }
 
-/// Records that are there before a life begins, in a log that nobody closed: so a life begins with
-/// recovery.
+/// Records that are there before a life begins, in a log that was not closed: so a life begins
+/// with recovery.
 const BEFORE: u64 = 5;
 
 fn abandoned(dir: &Path, mode: (Direct, bool)) {
@@ -115,22 +115,22 @@ fn go_on(log: &Log, life: &mut Life) -> esker_log::Result<()> {
     Ok(())
 }
 
-/// Opens without faults: what is there is what may be there, and it can be gone on with, twice.
+/// Opens without faults: what is there is what may be there, and the log continues, twice.
 fn check(dir: &Path, options: &Options, life: Life, what: &str) {
-    let mut behind = Vec::new();
+    let mut later = Vec::new();
     for round in 0..2_u64 {
         let log = Log::builder(dir).options(options.clone()).open().unwrap();
         let found = all(&log);
-        let last = found.len() as u64 - behind.len() as u64;
+        let last = found.len() as u64 - later.len() as u64;
         assert!((life.durable..=life.asked).contains(&last), "{what}: {life:?}, {last} recovered");
         for (place, (seq, bytes)) in (1..).zip(&found) {
             assert_eq!(*seq, place, "{what}");
-            let wanted = behind.iter().find(|(n, _)| n == seq).map(|(_, bytes)| bytes);
+            let wanted = later.iter().find(|(n, _)| n == seq).map(|(_, bytes)| bytes);
             assert!(wanted.unwrap_or(&payload(*seq)) == bytes, "{what}: record {seq} is another");
         }
         let next = (found.len() as u64 + 1, vec![round as u8; 2000]);
         assert_eq!(log.append(&next.1).unwrap().blocking_wait().unwrap().seq, Seq(next.0));
-        behind.push(next);
+        later.push(next);
         if round == 0 {
             log.close().unwrap();
         }
@@ -248,14 +248,14 @@ fn a_late_write_while_everything_is_dropped() {
                 faults.strike(op, nth, late(gate.clone()));
                 let (asked, kept) = begin_and_cancel(&log);
                 if faults.struck() > 0 {
-                    assert!(gate.wait_for(1, LONG), "{what} is told though it is held");
+                    assert!(gate.wait_for(1, LONG), "{what} completes though it is held");
                     let life = Life { asked, durable: log.durable().0, whole: false };
                     let copy = dir.path().join("copy");
                     copy_now(&place, &copy);
                     check(&copy, &options(mode), life, &format!("killed during {what}"));
                 }
 
-                // A close waits for what the kernel has; the gate opens only when nobody holds a
+                // A close waits for what the kernel has; the gate opens only when no thread holds a
                 // handle.
                 let closer = std::thread::spawn(move || in_time("the last handle", || drop(log)));
                 gate.open();
@@ -319,7 +319,7 @@ fn begin_and_cancel(log: &Log) -> (u64, Vec<Ticket>) {
 
 /// A ring is as good as new after a failure: another log on the same disk continues.
 #[test]
-fn another_log_on_the_same_rings_goes_on() {
+fn another_log_on_the_same_rings_continues() {
     let faults = RingFaults::new();
     let Some(disk) = ring(&faults) else { return };
     let dir = tempfile::tempdir().unwrap();

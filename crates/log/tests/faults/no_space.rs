@@ -133,7 +133,7 @@ fn space_reserved_by_a_dead_process_is_released() {
     assert!(disk.used() < MIB, "{} bytes are in use", disk.used());
 }
 
-/// Internal appends go on in the reserve, and ordinary ones only when it is filled again.
+/// Internal appends continue in the reserve, and ordinary ones only when it is filled again.
 #[test]
 fn the_reserve_is_for_internal_appends() {
     let disk = SimDisk::new(1);

@@ -138,7 +138,7 @@ fn reopen_continues_from_the_records_on_disk() {
     log.close().unwrap();
 }
 
-/// The commit fails on a thread of the engine; everybody who waits for it hears of it there.
+/// The commit fails on a thread of the engine, which wakes every waiter with the failure.
 /// Requirements: WB-11.
 #[test]
 fn every_waiting_caller_gets_the_failure() {

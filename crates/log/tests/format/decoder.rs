@@ -2,7 +2,7 @@
 //! copies from elsewhere, cut ends and garbage after them.
 //!
 //! Guards: two corruptions that hide each other, or that repair mends one by one into a log that
-//! does not open; a record handed out under another's number; a gap that nobody is told of; a panic
+//! does not open; a record handed out under another's number; a gap that is not reported; a panic
 //! over bytes that no single corruption makes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -83,7 +83,7 @@ impl Changed<'_> {
         self.disk.contents(file).unwrap()
     }
 
-    /// A byte of a file, more often where something stands.
+    /// A byte of a file, more often one that is not zero padding.
     fn byte(&self, file: &Path, index: Index) -> usize {
         let content = self.contents(file);
         let end = content.iter().rposition(|&byte| byte != 0).map_or(1, |last| last + 1);
@@ -154,7 +154,7 @@ impl Changed<'_> {
         })
     }
 
-    /// The highest number that bytes which nobody touched say was durable.
+    /// The highest durable number that an unchanged part of the files records.
     fn claim(&self) -> u64 {
         let durable_bounds = self.sample.map.durable_bounds.iter();
         let left = durable_bounds.filter(|claim| !self.is_harmed(&claim.file, &claim.at));
@@ -167,7 +167,7 @@ impl Changed<'_> {
         let mut last = read.items.first().map_or(0, Item::prev);
         prop_assert_eq!(last, self.sample.items.first().map_or(0, Item::prev), "the first");
         for item in &read.items {
-            prop_assert!(item.prev() <= last, "nothing is told of {}..{}", last, item.prev());
+            prop_assert!(item.prev() <= last, "nothing is reported of {}..{}", last, item.prev());
             if let Item::Record { seq, .. } = item {
                 prop_assert!(self.sample.items.contains(item), "{} is not what was appended", seq);
             }
@@ -180,14 +180,14 @@ impl Changed<'_> {
         prop_assert!(read.error.is_none(), "{:?}", read.error);
         let last = read.last();
         prop_assert!(last >= self.claim(), "it ends at {}, and {} was durable", last, self.claim());
-        let reported = reported || self.is_blank_behind(last);
+        let reported = reported || self.is_blank_after(last);
         let cut = last < self.sample.last();
-        prop_assert!(!cut || reported, "the tail behind {} is gone, and nobody was told", last);
+        prop_assert!(!cut || reported, "the tail after {} is lost without a report", last);
         Ok(())
     }
 
-    /// Whether nothing is left of what stood after a record, so that nobody can tell of it.
-    fn is_blank_behind(&self, last: u64) -> bool {
+    /// Whether nothing is left of the bytes after a record, so that no check can report the loss.
+    fn is_blank_after(&self, last: u64) -> bool {
         self.sample.map.segments.iter().all(|segment| {
             let content = self.contents(&segment_path(segment.number));
             let units = segment.units.iter().filter(|unit| unit.last_seq > last);
@@ -264,7 +264,7 @@ impl Changed<'_> {
                 let there = read.items.iter().any(|item| {
                     matches!(item, Item::Record { .. }) && item.last() == unit.last_seq
                 });
-                prop_assert!(there, "{} stood in a sound unit", unit.last_seq);
+                prop_assert!(there, "{} was in a valid unit", unit.last_seq);
             }
         }
         Ok(())
@@ -297,7 +297,7 @@ impl Changed<'_> {
         self.single_records(&log)
     }
 
-    /// Cut at the first corruption, the log is what stood before it, and stays that.
+    /// Cut at the first corruption, the log is what was stored before it, and stays that.
     fn cut_off(&self) -> Result<(), TestCaseError> {
         let disk = self.disk.fork(4);
         let mut before: Option<Vec<Item>> = None;

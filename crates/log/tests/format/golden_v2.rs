@@ -1,11 +1,11 @@
 //! Format version 2, as it was written once and for all.
 //!
-//! Guards: a change to what stands on disk that nobody noticed, so that logs of the day before
-//! cannot be read, or are read wrongly. The fixtures under `golden/v2` are logs that an earlier
+//! Guards: an unnoticed change of the format, so that logs of the day before cannot be read, or
+//! are read wrongly. The fixtures under `golden/v2` are logs that an earlier
 //! Esker wrote; the hexadecimal ones are single structures, byte for byte. Neither may change: what
 //! has to be written otherwise is format version 3.
 //!
-//! `cargo test -p esker-log --test format -- --ignored regenerate` writes the fixtures anew. That
+//! `cargo test -p esker-log --test format -- --ignored regenerate` writes the fixtures again. That
 //! is right only before version 2 is released, or to add one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -316,7 +316,7 @@ fn quarantined() -> Sample {
     };
     let disk = before.disk.fork(1);
     disk.flip_bit(&segment_path(1), corrupted.at.start as u64 * 8 + 700).unwrap();
-    // No other file knows the session of this header: the one made anew has another checksum, and
+    // No other file knows the session of this header: the rebuilt one has another checksum, and
     // names the one to which the first unit is chained.
     disk.overwrite(&segment_path(1), 0, &[0; BLOCK]).unwrap();
     let corrupted = disk.fork(2);
@@ -331,7 +331,7 @@ fn quarantined() -> Sample {
 }
 
 #[test]
-#[ignore = "writes the fixtures anew"]
+#[ignore = "writes the fixtures again"]
 fn regenerate() {
     let all = [
         ("clean", clean()),

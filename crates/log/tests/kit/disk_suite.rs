@@ -32,7 +32,7 @@ pub fn behaves(disk: &Arc<dyn Disk>, name: &str) {
         appends_and_reads(&place("append"), &options, name);
         follows(&place("follow"), &options);
         keeps_a_ring(&place("ring"), &options);
-        goes_on_after_a_stop(&place("stop"), &options);
+        continues_after_a_stop(&place("stop"), &options);
     }
 }
 
@@ -106,8 +106,8 @@ fn follows(dir: &Path, options: &Options) {
     log.close().unwrap();
 }
 
-/// With a retention the oldest segments leave, whoever asks for them gets `Trimmed`, and their
-/// files are used again.
+/// With a retention the oldest segments are dropped: reads of their records fail with `Trimmed`,
+/// and their files are used again.
 fn keeps_a_ring(dir: &Path, options: &Options) {
     let mut options = options.clone();
     options.retention.segments = Some(2);
@@ -126,7 +126,7 @@ fn keeps_a_ring(dir: &Path, options: &Options) {
 }
 
 /// A writer that stops silently leaves every record that it had called durable.
-fn goes_on_after_a_stop(dir: &Path, options: &Options) {
+fn continues_after_a_stop(dir: &Path, options: &Options) {
     let mut options = options.clone();
     let engine = Engine::new(1).unwrap();
     options.engine = Some(engine.clone());

@@ -64,9 +64,9 @@ pub fn append(log: &Log, count: u64) {
 /// Appends the payloads of the next numbers, a hundred to a commit.
 pub fn append_many(log: &Log, count: u64) {
     let mut next = log.accepted().0 + 1;
-    let behind = next + count;
-    while next < behind {
-        let upto = behind.min(next + 100);
+    let end = next + count;
+    while next < end {
+        let upto = end.min(next + 100);
         let batch: Vec<_> = (next..upto).map(payload).collect();
         let batch: Vec<_> = batch.iter().collect();
         assert_eq!(log.append_batch(&batch).unwrap().blocking_wait().unwrap().seq, Seq(upto - 1));
@@ -76,7 +76,7 @@ pub fn append_many(log: &Log, count: u64) {
 
 /// Checks that the records of a batch are those that follow this number; the number of the last.
 pub fn follows(batch: &Batch, mut last: u64) -> u64 {
-    assert!(!batch.is_empty(), "an empty batch behind {last}");
+    assert!(!batch.is_empty(), "an empty batch after {last}");
     for record in batch {
         last += 1;
         assert_eq!((record.seq.0, record.prev.0), (last, last - 1));
@@ -90,7 +90,7 @@ pub fn seen(batch: &Batch) -> Vec<Seen> {
     batch.iter().map(|record| (record.seq.0, record.payload.to_vec())).collect()
 }
 
-/// What stands in the log from a place on.
+/// The records of the log from `start` onwards.
 pub fn read_from(log: &Log, start: Start) -> Result<Vec<Seen>> {
     let mut stream = log.stream(start)?;
     let mut all = Vec::new();
@@ -209,7 +209,7 @@ impl Drop for Opens {
     }
 }
 
-/// Whether this is the failure that a simulated disk was told to have.
+/// Whether this is the failure that was injected into a simulated disk.
 pub fn is_eio(error: &Error) -> bool {
     matches!(error, Error::Io(cause) | Error::Poisoned(cause) if cause.os_code() == Some(5))
 }

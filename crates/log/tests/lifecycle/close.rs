@@ -104,7 +104,7 @@ fn close_ends_every_wait() {
         let reads = std::thread::spawn(move || stream.blocking_next());
         let watches = std::thread::spawn(move || block_on(watcher.wait_durable(100)));
         until("both wait", || reader.stats().waiting == 2);
-        // A timer that the last append may have started wakes everybody, too; it is over by then.
+        // A timer that the last append may have started wakes all waiters, too; it is over by then.
         std::thread::sleep(Duration::from_millis(100));
         reader.close().unwrap();
         closed(reads.join().unwrap());

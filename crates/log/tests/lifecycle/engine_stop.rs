@@ -34,7 +34,7 @@ fn everything_says_stopped(log: &Log) {
 
 /// Requirements: WB-11.
 #[test]
-fn a_stopped_engine_refuses_and_reads_go_on() {
+fn a_stopped_engine_refuses_and_reads_continue() {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     let engine = Engine::new(1).unwrap();
@@ -65,7 +65,7 @@ fn engine_stop_ends_the_wait_of_a_ticket() {
     in_time("close", move || stopped(log.close()));
 }
 
-/// Options with a disk that panics on a write to a segment, while it is told to.
+/// Options with a disk that panics on a write to a segment, while the flag is set.
 fn bomb(disk: &SimDisk) -> (Options, Arc<AtomicBool>) {
     let lit = Arc::new(AtomicBool::new(false));
     let fuse = Arc::clone(&lit);

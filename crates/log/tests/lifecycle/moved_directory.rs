@@ -1,6 +1,5 @@
-//! The lock is on the directory, and every name is relative to it: whoever moves the directory of
-//! an open log, or removes its file `lock`, lets no second writer in and takes nothing from the
-//! first.
+//! The lock is on the directory, and every name is relative to it. Moving the directory of an open
+//! log, or removing its file `lock`, lets no second writer in and takes nothing from the first.
 //!
 //! Guards W-8 and W-26.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
@@ -63,7 +62,7 @@ impl Environment {
         Log::builder(self.at(name)).options(self.options()).open()
     }
 
-    /// Nobody gets in at this path, and every process that is there already gets the error.
+    /// No process opens the log at this path: each gets the error.
     fn is_locked(&self, name: &str) {
         let mut quarantine = self.options();
         quarantine.on_corruption = OnCorruption::Quarantine;
@@ -153,7 +152,7 @@ fn removing_the_lock_file_admits_no_second_writer() {
 #[test]
 fn empty_lock_file_names_no_owner() {
     Environment::each(|environment| {
-        for content in [&b""[..], b"\xff\xfe\xfd", b"nobody\n", b"-1\n", b"99999999999999999999\n"]
+        for content in [&b""[..], b"\xff\xfe\xfd", b"no pid\n", b"-1\n", b"99999999999999999999\n"]
         {
             let dir = environment.disk.create_dir(&environment.at("log")).unwrap();
             let log = environment.open("log").unwrap();
@@ -199,7 +198,7 @@ fn a_power_cut_after_a_move_keeps_what_was_durable_wherever_it_is() {
 }
 
 #[test]
-fn a_stream_goes_on_in_the_directory_that_its_reader_opened() {
+fn a_stream_continues_in_the_directory_that_its_reader_opened() {
     Environment::each(|environment| {
         let log = environment.open("log").unwrap();
         append(&log, 40);
@@ -211,7 +210,7 @@ fn a_stream_goes_on_in_the_directory_that_its_reader_opened() {
         environment.mv("log", "moved");
         append(&log, 100);
         log.close().unwrap();
-        // Somebody else's log at the old path is not what this reader reads.
+        // Another log at the old path is not what this reader reads.
         let other = environment.open("log").unwrap();
         append(&other, 500);
         reader.refresh().unwrap();

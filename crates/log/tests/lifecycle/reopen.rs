@@ -1,6 +1,6 @@
 //! Opening finds the end by itself, says how the log was left, and drops nothing silently.
 //!
-//! Guards W-6, W-25, L-14, LB-8's start offsets, LT-2; and the trap WT-1, where stray bytes behind
+//! Guards W-6, W-25, L-14, LB-8's start offsets, LT-2; and the trap WT-1, where stray bytes after
 //! the last record cost the whole segment.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
@@ -40,7 +40,7 @@ fn reopen_reports_the_prior_shutdown() {
     log.close().unwrap();
 }
 
-/// Three stray bytes, and more, after the last record of a log that nobody closed.
+/// Three stray bytes, and more, after the last record of a log that was not closed.
 /// Requirements: W-25, WT-1.
 #[test]
 fn bytes_past_the_end_are_cut_and_reported() {
@@ -55,7 +55,7 @@ fn bytes_past_the_end_are_cut_and_reported() {
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 / 4096 * 4096 + 4096;
         disk.overwrite(&file, end, stray).unwrap();
         let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-        let cut = log.recovery().truncated_tail.clone().expect("the cut is told");
+        let cut = log.recovery().truncated_tail.clone().expect("the cut is reported");
         assert_eq!((cut.file, cut.offset), (file, end));
         assert!(cut.bytes > 0 && !cut.what.is_empty());
         assert_eq!(all(&log), payloads(1..=20));
@@ -98,8 +98,7 @@ fn the_end_is_found_wherever_it_is() {
     log.close().unwrap();
 }
 
-/// What lies in full segments is vouched for by their footers: opening does not read it, unless it
-/// is told to.
+/// Footers vouch for the records of full segments: opening reads those only with a full check.
 /// Requirements: W-6, WT-17.
 #[test]
 fn a_quick_opening_does_not_read_full_segments() {

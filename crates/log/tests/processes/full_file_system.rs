@@ -7,7 +7,7 @@
 //! mount namespace of the test's own process, which goes with it, so that nothing stays mounted
 //! however the test ends.
 #![cfg(target_os = "linux")]
-#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // A test says what it skipped.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::process::Command;
 
 use esker_log::{Error, Log, Options, Seq, Start};
 
-/// The variable that tells this binary's child what to do, and where.
+/// The variable that gives this binary's child its task and its directory.
 const INSIDE: &str = "ESKER_FULL_DISK";
 const DIES: &str = "ESKER_FULL_DISK_DIES";
 

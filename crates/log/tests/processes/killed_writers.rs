@@ -46,7 +46,7 @@ fn write(dir: &Path, ring: bool) {
         } else {
             drop(ticket);
         }
-        // Whoever kills it may be gone.
+        // The parent process may be gone.
         if seq.is_multiple_of(64) && writeln!(stdout, "at {seq}").is_err() {
             return;
         }
@@ -114,7 +114,7 @@ fn rounds(test: &str, dir: &Path, given: &[Arc<AtomicU64>]) {
         let talk =
             std::thread::spawn(move || out.lines().map_while(std::result::Result::ok).count());
         for last in given {
-            until("the followers go on", || {
+            until("the followers continue", || {
                 assert!(writer.0.try_wait().unwrap().is_none(), "the writer ended by itself");
                 last.load(SeqCst) >= recovered + A_ROUND + round * 13
             });
@@ -151,12 +151,14 @@ fn every_record_comes_once_and_in_order() {
         })
         .collect();
     rounds("every_record_comes_once_and_in_order", &dir, &given);
-    // The last one closes, and everybody has everything.
+    // The last writer closes, and every follower has every record.
     let log = Log::builder(&dir).options(options(false)).open().unwrap();
     let last = log.durable().0;
     assert_eq!(all(&log), payloads(1..=last));
     log.close().unwrap();
-    until("everybody has everything", || given.iter().all(|given| given.load(SeqCst) == last));
+    until("every follower has every record", || {
+        given.iter().all(|given| given.load(SeqCst) == last)
+    });
     reader.close();
     for follower in followers {
         let end = follower.join().unwrap();
@@ -164,7 +166,7 @@ fn every_record_comes_once_and_in_order() {
     }
 }
 
-/// In a ring: one that keeps up or gets `Trimmed`, and one that lies down until it is lapped.
+/// In a ring: one that keeps up or gets `Trimmed`, and one that pauses until it is lapped.
 /// Requirements: WB-7.
 #[test]
 fn lapped_reader_gets_trimmed_and_never_another_record() {
@@ -185,18 +187,18 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
         .map(|(n, (next, given))| {
             let (reader, fast) = (reader.clone(), Arc::clone(&fast));
             std::thread::spawn(move || {
-                let (mut trimmed, mut lie_down) = (0, 3);
+                let (mut trimmed, mut pauses) = (0, 3);
                 let mut stream = reader.stream(Start::Oldest).unwrap();
                 loop {
                     match next(&mut stream) {
                         Ok(batch) => {
                             let first = batch.iter().next().unwrap().seq.0;
                             let last = given.load(SeqCst);
-                            // Behind a place that was dropped it goes on with what is there.
-                            assert!(first == last + 1 || trimmed > 0, "{first} behind {last}");
+                            // After a dropped position it continues with the oldest record.
+                            assert!(first == last + 1 || trimmed > 0, "{first} after {last}");
                             given.store(follows(&batch, first - 1), SeqCst);
-                            if n == 1 && lie_down > 0 {
-                                lie_down -= 1;
+                            if n == 1 && pauses > 0 {
+                                pauses -= 1;
                                 let far = first + 8 * RING * 90;
                                 until("it is lapped", || fast.load(SeqCst) > far);
                             }
@@ -217,7 +219,9 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
     let last = log.durable().0;
     log.truncate_before(last - 1).unwrap();
     log.close().unwrap();
-    until("everybody has everything", || given.iter().all(|given| given.load(SeqCst) == last));
+    until("every follower has every record", || {
+        given.iter().all(|given| given.load(SeqCst) == last)
+    });
     // One that was lapped may still read what it has open; of one that has nothing, all is gone.
     reader.refresh().unwrap();
     let reported = paused.blocking_next();

@@ -1,4 +1,4 @@
-//! Finding a record by its number: everywhere, without going through what lies before it; and the
+//! Finding a record by its number: everywhere, without reading the records before it; and the
 //! density of the index, which says how much is read for it.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 

@@ -62,7 +62,7 @@ fn stream_from_above_the_newest_record_waits() {
 }
 
 #[test]
-fn a_stream_that_caught_up_goes_on_when_more_comes() {
+fn a_stream_that_caught_up_continues_when_more_comes() {
     let (log, ..) = log();
     let mut stream = log.stream(Start::Oldest).unwrap();
     let mut got = Vec::new();

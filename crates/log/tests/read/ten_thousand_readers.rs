@@ -1,5 +1,5 @@
-//! Ten thousand streams on one log: all wait, all are woken by one commit, and whoever leaves,
-//! leaves nothing behind. And what readers hold stands in nobody's way.
+//! Ten thousand streams on one log: all wait, all are woken by one commit, and a dropped
+//! one leaves nothing behind. What readers hold does not block appends.
 //!
 //! Guards `reader_memory`, and against a reader that holds what it read and keeps its own append
 //! waiting for ever.
@@ -64,7 +64,7 @@ fn one_append_wakes_them_all_and_each_reads_it() {
     for round in 1..=3 {
         let seq = 3 + round as u64;
         append(&log, 1);
-        until("everybody is woken", || readers.wakes.count() >= round * READERS);
+        until("every reader is woken", || readers.wakes.count() >= round * READERS);
         assert_eq!(readers.wakes.count(), round * READERS, "one wake for each");
         let batches = readers.take();
         assert!(batches.iter().all(|batch| seen(batch) == payloads([seq])));
@@ -180,7 +180,7 @@ fn readers_that_keep_batches_are_bounded_by_reader_memory() {
         assert!(peak <= bound, "{peak} after {round} rounds, and not {bound}");
     }
     assert!(peak > reader_memory, "{peak}");
-    assert!(disk.stats().reads > reads, "nobody was sent to the files");
+    assert!(disk.stats().reads > reads, "no reader was sent to the files");
     for (stream, mut held) in streams.iter_mut().zip(held) {
         while let Some(batch) = stream.try_next().unwrap() {
             held.push(batch);

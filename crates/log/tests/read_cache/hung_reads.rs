@@ -1,5 +1,5 @@
-//! A disk that does not answer: whoever waits for it as a future waits alone, can leave, and is
-//! reported when the log ends.
+//! A disk that does not answer: a future that waits for it blocks no other, can be dropped, and is
+//! woken when the log ends.
 //!
 //! Guards the bound on reads at a time.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
@@ -136,7 +136,7 @@ fn close_wakes_readers_while_the_disk_hangs() {
         assert!(gate.wait_for(1, LONG));
         log.close().unwrap();
         for reader in &mut readers {
-            assert!(reader.wakes.count() > 0, "nobody told the one behind {}", reader.last);
+            assert!(reader.wakes.count() > 0, "the reader after {} was not woken", reader.last);
             let end = poll(&mut reader.stream, &reader.waker);
             assert!(matches!(end, Poll::Ready(Some(Err(Error::Closed)))), "{end:?}");
             assert!(matches!(poll(&mut reader.stream, &reader.waker), Poll::Ready(None)));

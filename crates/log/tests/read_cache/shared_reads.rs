@@ -1,5 +1,5 @@
-//! What one reader far behind has read from the files, others of the same place are given; and what
-//! is kept for them has a bound.
+//! Lagging readers at the same position share what one of them read from the files; the cache has a
+//! bound.
 //!
 //! Guards `read_cache`, and against readers that each read the same bytes again.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.

@@ -1,4 +1,4 @@
-//! Segments that leave the log while readers are far behind: what was kept of them goes, and nobody
+//! Segments that leave the log while readers lag: what was cached of them is dropped, and no reader
 //! gets a record from another life of their files.
 //!
 //! Guards `read_cache`, W-16 and WB-7, and the trap WT-7, for readers that share what they read.
@@ -53,7 +53,7 @@ fn cached_chunks_are_dropped_with_their_segments() {
     log.close().unwrap();
 }
 
-/// Takes part in the reading until the last record; how often it was told that it is too late.
+/// Reads until the last record. Returns how often it got `Trimmed`.
 fn follow(log: &Log, last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u64 {
     let mut stream = log.stream(Start::Oldest).unwrap();
     let (mut at, mut trimmed) = (0, 0);
@@ -61,7 +61,7 @@ fn follow(log: &Log, last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u6
         match next(&mut stream) {
             Ok(batch) => {
                 let first = batch.iter().next().unwrap().seq.0;
-                // Behind a gap it goes on with the oldest, wherever that is by now.
+                // After a gap it continues with the record that is the oldest by now.
                 at = if at == 0 { first - 1 } else { at };
                 at = follows(&batch, at);
             }
@@ -69,7 +69,7 @@ fn follow(log: &Log, last: u64, next: fn(&mut LogStream) -> Result<Batch>) -> u6
                 stream = oldest(log);
                 (at, trimmed) = (0, trimmed + 1);
             }
-            Err(error) => panic!("behind {at}: {error}"),
+            Err(error) => panic!("after {at}: {error}"),
         }
     }
     trimmed

@@ -1,5 +1,5 @@
-//! A reader beside the writer that is far behind: each byte is read once for all of its streams, a
-//! megabyte at a time and ahead, within a bound; also of what was written since the reader looked
+//! A reader beside the writer that lags far behind: each byte is read once for all of its streams,
+//! a megabyte at a time and ahead, within a bound; also of what was written since the reader looked
 //! at everything, where no index says where units begin.
 //!
 //! Guards W-7a's bounded shared reads, WT-14 and WT-17 for readers beside the writer.
@@ -207,7 +207,7 @@ fn other_readers_continue_while_a_read_hangs() {
         stuck
     });
     assert!(gate.wait_for(1, LONG));
-    // What is kept is given to whoever wants it.
+    // Cached records are returned to any stream.
     let mut kept = reader.stream(Start::After(Seq(RECORDS / 2))).unwrap();
     assert!(poll_once(&mut kept.next()).is_ready());
     drop(stuck);
@@ -219,8 +219,8 @@ fn other_readers_continue_while_a_read_hangs() {
     log.close().unwrap();
 }
 
-/// Its read stands in the queue behind reads that hang: nobody does it any more, so it is done
-/// where it is waited for.
+/// Its read is queued after reads that hang. No thread of the reader is left to do it, so the
+/// waiting caller does.
 /// Requirements: W-10, WB-11.
 #[test]
 fn an_engine_that_stops_takes_no_read_with_it() {

@@ -163,7 +163,7 @@ fn failed_poll_is_reported_and_retried() {
     }
 }
 
-/// With a future for each poll, far behind, where the disk is waited for, and at the tip, where the
+/// With a future for each poll, lagging, where the disk is waited for, and at the tip, where the
 /// writer is.
 /// Requirements: WB-9.
 #[test]

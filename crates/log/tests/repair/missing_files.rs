@@ -1,7 +1,7 @@
 //! Repair of logs of which headers, whole segments or the manifest are gone.
 //!
 //! Guards: an oldest segment that vanishes without a gap, valid units that go with the headers of
-//! their neighbours, truncated records that come back silently with a manifest made anew, and a
+//! their neighbours, truncated records that come back silently with a rebuilt manifest, and a
 //! directory with nothing but a watermark page that is taken for a new log.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -134,7 +134,7 @@ fn readable(disk: &SimDisk) -> (u64, u64) {
 
 /// Requirements: W-25.
 #[test]
-fn a_manifest_made_anew_keeps_the_trim_point() {
+fn a_rebuilt_manifest_keeps_the_trim_point() {
     let disk = truncated(8);
     unlink(&disk, &in_dir("manifest"));
     let repaired = repair(DIR, options(&disk, &Engine::manual())).unwrap();
@@ -254,7 +254,7 @@ fn clean_close_of_an_older_manifest_is_corruption_for_verify() {
 
 /// Three segments, of which the first was dropped after the trim point had reached its end. Gives
 /// the manifest of the moment between.
-fn dropped_behind_the_trim_point() -> (SimDisk, Vec<u8>) {
+fn dropped_below_the_trim_point() -> (SimDisk, Vec<u8>) {
     let disk = SimDisk::new(1);
     let engine = Engine::manual();
     let mut options = options(&disk, &engine);
@@ -278,7 +278,7 @@ fn dropped_behind_the_trim_point() -> (SimDisk, Vec<u8>) {
 
 #[test]
 fn a_segment_without_records_is_not_missed() {
-    let (disk, between) = dropped_behind_the_trim_point();
+    let (disk, between) = dropped_below_the_trim_point();
     corruption_kit::edits::put(&disk, &in_dir("manifest"), &between);
     let engine = Engine::manual();
     for other in [None, Some(&between)] {

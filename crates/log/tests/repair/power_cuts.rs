@@ -2,7 +2,7 @@
 //!
 //! Guards: corrupted bytes removed before their copy is durable; a segment that is neither the
 //! corrupted one nor the repaired; valid records lost between the two; a half-done cut that cannot
-//! be gone on with, or looks as if nothing had been lost.
+//! be continued, or looks as if nothing had been lost.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};

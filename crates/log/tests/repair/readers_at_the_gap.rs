@@ -1,7 +1,7 @@
 //! Every kind of reader comes to a gap that a repair left.
 //!
 //! Guards: a reader that ends at a gap, spins in front of it, passes over it silently, or
-//! meets it although it asked for what lies behind.
+//! meets it although it asked for records after it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
@@ -67,9 +67,9 @@ fn async_reader_passes_the_gap_and_waits_at_the_tip() {
     let mut stream = log.stream(Start::Oldest).unwrap();
     assert_eq!(reported(|| stream.next().now_or_never().flatten()), gaps(&sample));
     // The next record wakes it as ever.
-    log.append(b"behind it all").unwrap().blocking_wait().unwrap();
+    log.append(b"after it all").unwrap().blocking_wait().unwrap();
     let next = stream.next().now_or_never().flatten().unwrap().unwrap();
-    assert_eq!(next.iter().next().unwrap().payload, b"behind it all");
+    assert_eq!(next.iter().next().unwrap().payload, b"after it all");
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn only_a_reader_that_starts_before_or_in_the_gap_meets_it() {
     let sample = sample::quarantined();
     let log = open(&sample);
     for (from, to) in gaps(&sample) {
-        let behind = |start: Start| reading::of_log(&log, start).unwrap();
+        let read_at = |start: Start| reading::of_log(&log, start).unwrap();
         for start in [Start::After(Seq(to)), Start::From(Seq(to + 1))] {
-            let read = behind(start);
+            let read = read_at(start);
             let want: Vec<&Item> = sample.items.iter().filter(|item| item.last() > to).collect();
             assert!(read.error.is_none() && read.items.iter().eq(want), "{start:?}");
         }
         for seq in from..to {
-            let read = behind(Start::After(Seq(seq)));
+            let read = read_at(Start::After(Seq(seq)));
             assert!(matches!(read.items[0], Item::Gap(..)), "after {seq}: {:?}", read.items[0]);
         }
     }

@@ -33,7 +33,7 @@ fn nothing_is_overwritten(before: &SimDisk, after: &SimDisk) -> Result<(), Strin
     let contents: Vec<Vec<u8>> = kept(after).into_values().collect();
     for (name, content) in kept(before) {
         if !contents.contains(&content) {
-            return Err(format!("{name} was put aside before and is not there any more"));
+            return Err(format!("{name} was quarantined before and is not there any more"));
         }
     }
     Ok(())
@@ -85,9 +85,9 @@ fn repair_of_the_same_offset_again() {
         disk.flip_bit(&file, unit.at.start as u64 * 8 + 99).unwrap();
     }
     repair(DIR, options(&disk, &engine)).unwrap();
-    let stood = first.contents(&file).unwrap()[loss.bytes.clone()].to_vec();
+    let stored = first.contents(&file).unwrap()[loss.bytes.clone()].to_vec();
     assert!(
-        kept(&disk).into_values().any(|kept| kept == stood),
+        kept(&disk).into_values().any(|kept| kept == stored),
         "the records are not kept any more"
     );
     repairs::check_log(&repairs::open(&disk, OnCorruption::Fail).unwrap(), &items).unwrap();
@@ -113,7 +113,7 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
         for (n, unit) in seen.iter().enumerate() {
             let there =
                 all.values().any(|kept| kept.windows(4096).step_by(4096).any(|w| w == unit));
-            assert!(there, "what was put aside in round {n} is gone in round {round}");
+            assert!(there, "what was quarantined in round {n} is gone in round {round}");
         }
     }
 }
@@ -122,15 +122,15 @@ fn kept_bytes_survive_a_cut_that_gives_numbers_again() {
 fn repair_of_a_header_and_a_unit() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
-        for beheaded in &sample.map.segments {
+        for segment in &sample.map.segments {
             for loss in losses(&sample) {
                 let file = segment_path(loss.segment);
                 let (disk, edit) = flip(&sample, &file, loss.bytes.start as u64 + 5, 0);
-                disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
+                disk.flip_bit(&segment_path(segment.number), 500).unwrap();
                 if loss.records.1 > sample.map.durable_bound_without(&edit.file, &edit.at) {
                     continue;
                 }
-                let name = format!("{}, {edit} and header {}", sample.name, beheaded.number);
+                let name = format!("{}, {edit} and header {}", sample.name, segment.number);
                 cases.run(name, || quarantine(&sample, &disk, &[loss], Repairing::Function));
             }
         }
@@ -175,7 +175,7 @@ fn repair_of_two_corrupted_places() {
     cases.finish(30);
 }
 
-/// Everything that stands in a segment.
+/// Everything that is stored in a segment.
 fn whole(sample: &Sample, segment: &Segment) -> Vec<Loss> {
     losses(sample).into_iter().filter(|loss| loss.segment == segment.number).collect()
 }
@@ -190,11 +190,11 @@ fn unkept(losses: Vec<Loss>) -> Vec<Loss> {
 fn repair_of_the_manifest_and_a_header() {
     let mut cases = Cases::default();
     for sample in [sample::closed(), sample::killed()] {
-        for beheaded in &sample.map.segments {
+        for segment in &sample.map.segments {
             for repairing in [Repairing::Function, Repairing::Opening] {
                 let (disk, edit) = flip(&sample, &in_dir("manifest"), 50, 1);
-                disk.flip_bit(&segment_path(beheaded.number), 500).unwrap();
-                let name = format!("{}, {edit} and header {}", sample.name, beheaded.number);
+                disk.flip_bit(&segment_path(segment.number), 500).unwrap();
+                let name = format!("{}, {edit} and header {}", sample.name, segment.number);
                 cases.run(format!("{name}, {repairing:?}"), || {
                     quarantine(&sample, &disk, &[], repairing)
                 });

@@ -1,8 +1,8 @@
-//! The operator would rather have a log without a gap than what lies after the corruption.
+//! The operator would rather have a log without a gap than the records after the corruption.
 //!
-//! Guards: a cut that keeps corruption, or takes what stands before it; claims of what was cut off
-//! that make the log count as corrupted for ever; bytes that are gone without having been
-//! quarantined; records that were cut off and come back behind new ones.
+//! Guards: a cut that keeps corruption, or takes valid records before it; claims of what was cut
+//! off that make the log count as corrupted for ever; bytes that are gone without having been
+//! quarantined; records that were cut off and come back after new ones.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::Disk;

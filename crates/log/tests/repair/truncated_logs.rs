@@ -65,7 +65,7 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
     }
 }
 
-/// Where the records of the oldest segment stand, for somebody who kept their positions.
+/// The positions of the records of the oldest segment, which a caller may have kept.
 fn positions(disk: &SimDisk, below: u64) -> Vec<(u64, u64)> {
     let engine = Engine::manual();
     let reader = ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open().unwrap();
@@ -97,7 +97,7 @@ fn repair_of_the_oldest_header_above_the_trim_point() {
                     sample.items.iter().filter(|item| item.last() > floor).cloned().collect();
                 let file = segment_path(Map::of(&disk).segments[0].number);
                 let last = Map::of(&disk).segments[0].units.last().map_or(0, |unit| unit.last_seq);
-                let stood = positions(&disk, last);
+                let before = positions(&disk, last);
                 let len = disk.contents(&file).unwrap().len();
                 disk.overwrite(&file, 0, &[0x5A; BLOCK]).unwrap();
                 cases.run(format!("{}, floor {floor}, clean {clean}", sample.name), || {
@@ -107,7 +107,7 @@ fn repair_of_the_oldest_header_above_the_trim_point() {
                     if disk.contents(&file).is_ok_and(|content| content.len() > len) {
                         return Err("the file grew".into());
                     }
-                    if positions(&disk, last) != stood {
+                    if positions(&disk, last) != before {
                         return Err("the records are not where they were".into());
                     }
                     check(&disk, &items, floor)

@@ -56,7 +56,7 @@ fn open_of_a_valid_log_quarantines_and_truncates_nothing() {
                 let disk = sample.disk.fork(1);
                 check_log(&open(&disk, on_corruption)?, &sample.items)?;
                 if disk.files(&in_dir("quarantine")).is_ok_and(|kept| !kept.is_empty()) {
-                    return Err("something was put aside".into());
+                    return Err("something was quarantined".into());
                 }
                 continues(&sample, disk, sample.items.clone())
             });
@@ -65,7 +65,7 @@ fn open_of_a_valid_log_quarantines_and_truncates_nothing() {
     cases.finish(8);
 }
 
-/// Commits that were handed to the system and not synced, behind some that were, and the power cut:
+/// Commits that were handed to the system and not synced, after some that were, and the power cut:
 /// any of them is on the disk.
 fn handed_over_and_cut(seed: u64) -> SimDisk {
     let disk = SimDisk::new(seed);

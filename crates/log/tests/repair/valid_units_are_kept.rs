@@ -2,7 +2,7 @@
 //!
 //! Guards: a repair that loses valid records, or leaves corruption behind; corrupted bytes that are
 //! not quarantined; readers who fall silent at a gap, meet it elsewhere, or meet it when they asked
-//! for what lies behind; dead units that come back with what is appended later.
+//! for later records; dead units that come back with what is appended later.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::PathBuf;

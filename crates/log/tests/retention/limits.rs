@@ -148,7 +148,7 @@ fn the_narrowest_limit_holds() {
     log.close().unwrap();
 }
 
-/// Nobody calls anything: the threads of the process see to it.
+/// No call is made: the threads of the process drop the oldest segments.
 /// Requirements: W-1a.
 #[test]
 fn ring_recycles_segments_without_calls() {

@@ -1,4 +1,4 @@
-//! A reader below the trim point gets `Trimmed`, with the number to go on from, and never gets a
+//! A reader below the trim point gets `Trimmed`, with the number to continue from, and never gets a
 //! wrong record instead.
 //!
 //! Guards W-16 and WB-7; and the trap WT-7, where the oldest record cannot be read any more once
@@ -22,7 +22,7 @@ fn turned() -> (Log, Engine) {
     (log, engine)
 }
 
-fn oldest_told<T>(outcome: esker_log::Result<T>) -> u64 {
+fn oldest_reported<T>(outcome: esker_log::Result<T>) -> u64 {
     match outcome.err() {
         Some(Error::Trimmed { oldest }) => oldest.0,
         other => panic!("not trimmed: {other:?}"),
@@ -51,11 +51,11 @@ fn every_way_of_reading_dropped_records_returns_trimmed() {
     let (log, _) = turned();
     let oldest = log.oldest().0;
     for below in [1, oldest / 2, oldest - 1] {
-        assert_eq!(oldest_told(log.read(below)), oldest);
-        assert_eq!(oldest_told(log.stream(Start::From(Seq(below)))), oldest);
-        assert_eq!(oldest_told(log.stream(Start::After(Seq(below - 1)))), oldest);
+        assert_eq!(oldest_reported(log.read(below)), oldest);
+        assert_eq!(oldest_reported(log.stream(Start::From(Seq(below)))), oldest);
+        assert_eq!(oldest_reported(log.stream(Start::After(Seq(below - 1)))), oldest);
     }
-    assert_eq!(oldest_told(log.read_at(esker_log::Position(5000))), oldest);
+    assert_eq!(oldest_reported(log.read_at(esker_log::Position(5000))), oldest);
     assert!(matches!(log.read(0), Err(Error::NotFound { .. })));
     log.close().unwrap();
 }
@@ -74,8 +74,8 @@ fn slow_reader_gets_trimmed_and_continues_from_the_oldest() {
     append(&log, 900);
     engine.run();
     let oldest = log.oldest().0;
-    assert_eq!(oldest_told(not_begun.try_next()), oldest);
-    assert_eq!(oldest_told(begun.try_next()), oldest);
+    assert_eq!(oldest_reported(not_begun.try_next()), oldest);
+    assert_eq!(oldest_reported(begun.try_next()), oldest);
     let mut again = log.stream(Start::Oldest).unwrap();
     assert_eq!(seen(&again.try_next().unwrap().unwrap())[0], (oldest, payload(oldest)));
     log.close().unwrap();
@@ -91,10 +91,10 @@ fn reader_below_a_truncation_gets_trimmed() {
     begun.try_next().unwrap().unwrap();
     let mut far = log.stream(Start::From(Seq(30))).unwrap();
     log.truncate_before(25).unwrap();
-    assert_eq!(oldest_told(begun.try_next()), 25);
+    assert_eq!(oldest_reported(begun.try_next()), 25);
     assert_eq!(seen(&far.try_next().unwrap().unwrap())[0].0, 30);
-    assert_eq!(oldest_told(log.read(24)), 25);
-    assert_eq!(oldest_told(log.stream(Start::From(Seq(24)))), 25);
+    assert_eq!(oldest_reported(log.read(24)), 25);
+    assert_eq!(oldest_reported(log.stream(Start::From(Seq(24)))), 25);
     assert_eq!(read_from(&log, Start::From(Seq(25))).unwrap(), payloads(25..=40));
     log.close().unwrap();
 }

@@ -39,7 +39,7 @@ fn a_number_at_or_below_the_oldest_changes_nothing() {
 }
 
 #[test]
-fn everything_can_be_dropped_and_numbers_go_on() {
+fn everything_can_be_dropped_and_numbers_continue() {
     let (log, disk, _) = log();
     append(&log, 50);
     log.truncate_before(51).unwrap();

@@ -148,7 +148,7 @@ impl Core {
         let need = block_up(UNIT_HEADER + stored);
         let mut frontier = self.frontier;
         frontier.offset = offset;
-        let behind = frontier.base + u64::from(offset);
+        let end = frontier.base + u64::from(offset);
         let space = Need { bytes: need, internal };
         let next = match (self.fit(offset, space), self.next) {
             (Fit::Here, _) => None,
@@ -159,7 +159,7 @@ impl Core {
             let salt = Salt::new(self.log, segment);
             let (offset, records) = (BLOCK, 0);
             frontier =
-                Frontier { segment, salt, base: behind, offset, records, limit, full, internal };
+                Frontier { segment, salt, base: end, offset, records, limit, full, internal };
         }
         let buffer = match self.tail.newest() {
             Some(buffer)
@@ -183,7 +183,7 @@ impl Core {
                     start: frontier.offset,
                     limit: usual.max(frontier.offset + need),
                 };
-                self.tail.open(piece, behind, self.limits.buffer, released)
+                self.tail.open(piece, end, self.limits.buffer, released)
             }
         };
 

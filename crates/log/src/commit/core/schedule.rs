@@ -229,7 +229,7 @@ impl Core {
         // Large commits gain nothing from a second one in flight: the device is no faster, and
         // waiting lets more records join. A second commit also does not pay off where it would
         // split callers that come back together, or where it carries fewer records than the one in
-        // flight: the callers would go on taking turns.
+        // flight: the callers would keep taking turns.
         let small =
             |commit: &InFlightCommit| commit.bytes <= SMALL && commit.records <= open.records;
         let beside = || {

@@ -25,7 +25,7 @@ pub struct Sample {
     pub config: Config,
     /// It was ended while records may have been in the middle of being dropped.
     pub dropping: bool,
-    /// The blocks that each step's records stand in.
+    /// The blocks that hold each step's records.
     pub places: HashMap<usize, Vec<(String, Range<usize>)>>,
 }
 
@@ -134,11 +134,11 @@ impl Builder {
         for (n, op) in session.ops.iter().enumerate() {
             let at = self.disk.operations();
             match session.end {
-                End::Midway(step, behind, how) if step == n as u64 => {
-                    self.disk.cut_power_at(CutPoint::During(at + behind), how);
+                End::Midway(step, later, how) if step == n as u64 => {
+                    self.disk.cut_power_at(CutPoint::During(at + later), how);
                 }
-                End::KillMidway(step, behind) if step == n as u64 => {
-                    self.disk.kill_at(CutPoint::Before(at + behind));
+                End::KillMidway(step, later) if step == n as u64 => {
+                    self.disk.kill_at(CutPoint::Before(at + later));
                 }
                 _ => {}
             }
@@ -235,7 +235,7 @@ impl Builder {
         let known = self.history.trimmed.max(self.history.trimming);
         let unknown = self.history.live.range(known + 1..).next().filter(|(seq, _)| **seq <= first);
         if let Some((seq, _)) = unknown.filter(|_| !may_drop) {
-            return Err(format!("{seq} was dropped, and nobody asked for it"));
+            return Err(format!("{seq} was dropped without a truncation"));
         }
         self.history.trimmed = self.history.trimmed.max(first);
         self.history.trimming = self.history.trimmed;
@@ -373,7 +373,7 @@ impl Builder {
         repair(DIR, self.options(&self.disk, &engine)).map_err(|error| format!("{error:?}"))?;
         let fork = self.disk.fork(1);
         let log = Log::builder(DIR).options(self.options(&fork, &engine)).open();
-        let log = log.map_err(|error| format!("behind a repair: {error:?}"))?;
+        let log = log.map_err(|error| format!("after a repair: {error:?}"))?;
         let read = reading::of_log(&log, Start::Oldest)?;
         engine.stop();
         for item in &read.items {

@@ -62,7 +62,7 @@ impl<'a> Corruption<'a> {
         Lost { trim: self.trim_is_lost(), cut: self.is_rolled_back }
     }
 
-    /// An error that refuses to continue, and has to be one that tells of this corruption.
+    /// An error that refuses to continue, and has to be one that reports this corruption.
     pub fn refusal(&self, error: &Error) -> Checked {
         let touched = |file: &std::path::Path| {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -85,15 +85,15 @@ impl<'a> Corruption<'a> {
 
     /// Every durable record that something says was durable is there, or its absence was reported.
     ///
-    /// `begins_anew`: the manifest was lost, and a repair said that it made another. What was
+    /// `begins_again`: the manifest was lost, and a repair said that it made another. What was
     /// dropped on purpose is not known any more: the log begins where its oldest segment does,
     /// which is after this number where no record is left.
-    pub fn nothing_is_silent(&self, read: &Read, begins_anew: Option<u64>) -> Checked {
+    pub fn nothing_is_silent(&self, read: &Read, begins_again: Option<u64>) -> Checked {
         let there: BTreeSet<u64> = read.items.iter().map(Item::last).collect();
         let in_gap = |seq: u64| {
             read.items.iter().any(|item| matches!(item, Item::Gap(f, t) if *f < seq && seq <= *t))
         };
-        let begin = begins_anew.map(|empty| read.items.first().map_or(empty, Item::prev));
+        let begin = begins_again.map(|empty| read.items.first().map_or(empty, Item::prev));
         for seq in self.claimed.iter().filter(|seq| begin.is_none_or(|begin| **seq > begin)) {
             let reported = match &read.error {
                 Some(_) => *seq > read.last(),
@@ -123,7 +123,7 @@ impl<'a> Corruption<'a> {
             if let Item::Gap(from, to) = item
                 && !self.history().gaps.iter().any(|(f, t)| f <= from && to <= t)
             {
-                return Err(format!("a gap {from}..{to} that nobody made"));
+                return Err(format!("a gap {from}..{to} that no repair made"));
             }
         }
         Ok(())
@@ -138,7 +138,7 @@ pub fn check(
 ) -> Checked<&'static str> {
     let damage = Corruption::new(sample, damaged, changes);
     if std::env::var_os("ESKER_TRACE").is_some() {
-        tell(&damage, damaged);
+        print(&damage, damaged);
     }
     if changes.are_of_another(damaged, &sample.source.other, MANIFEST, &[PAGE, "manifest.next"]) {
         return Ok("another log");
@@ -199,8 +199,8 @@ fn is_the_next(sample: &Sample, damaged: &Files) -> bool {
     next.is_some_and(|next| damaged.get(MANIFEST) == Some(next))
 }
 
-/// For the one who looks into a failure.
-fn tell(damage: &Corruption<'_>, damaged: &Files) {
+/// Prints what a failure is examined with.
+fn print(damage: &Corruption<'_>, damaged: &Files) {
     let sample = damage.sample;
     println!("{:?}\ntrimmed {}", sample.config, damage.history().trimmed);
     for (seq, record) in &damage.history().live {
@@ -235,11 +235,11 @@ fn by_verify(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
     if !report.corruption.is_empty() {
         return Ok(false);
     }
-    tells_all(damage, &report).map(|()| true)
+    reports_all(damage, &report).map(|()| true)
 }
 
-/// What a report without corruption has to tell of.
-fn tells_all(damage: &Corruption<'_>, report: &VerifyReport) -> Checked {
+/// Checks what a report without corruption has to contain.
+fn reports_all(damage: &Corruption<'_>, report: &VerifyReport) -> Checked {
     let last = damage.claimed.last().copied().unwrap_or(0);
     let gap = report.quarantined.last().map_or(0, |gap| gap.to.0);
     if report.last.0.max(gap) < last {
@@ -250,7 +250,7 @@ fn tells_all(damage: &Corruption<'_>, report: &VerifyReport) -> Checked {
         ));
     }
     if damage.claimed.first().is_some_and(|first| report.after.0 >= *first) {
-        return Err(format!("SILENT LOSS: it begins behind {}{}", report.after, damage.why()));
+        return Err(format!("SILENT LOSS: it begins after {}{}", report.after, damage.why()));
     }
     Ok(())
 }
@@ -297,7 +297,7 @@ fn by_opening(
             return Ok(Opened::Refused);
         }
     };
-    let opened = told_by(damage, &log);
+    let opened = read_of(damage, &log);
     let cut = log.recovery().truncated_tail.is_some();
     drop(log);
     engine.stop();
@@ -307,8 +307,8 @@ fn by_opening(
     })
 }
 
-/// Everything that an open log tells.
-fn told_by(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
+/// Everything that an open log returns.
+fn read_of(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
     let read = reading::of_log(log, Start::Oldest)?;
     damage.history().check_items(&read.items, damage.lost())?;
     damage.known_gaps(&read.items)?;
@@ -331,7 +331,7 @@ fn told_by(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
     if read.error.is_none() {
         return Ok(Opened::Whole);
     }
-    // Behind the corruption it continues.
+    // It continues after the corruption.
     if let Some(next) = damage.claimed.iter().find(|seq| **seq > read.last() + 1) {
         let rest = reading::of_log(log, Start::After(Seq(*next)))?;
         damage.history().check_items(&rest.items, damage.lost())?;

@@ -32,7 +32,7 @@ impl Record {
     }
 }
 
-/// Where the payload with these first bytes stands.
+/// Where the payload with these first bytes is stored.
 type Location = (Vec<u8>, String, usize);
 
 /// What is known of a log.
@@ -44,7 +44,7 @@ pub struct History {
     pub dead: Vec<(u64, Vec<u8>)>,
     /// Ranges that an earlier repair gave up.
     pub gaps: Vec<(u64, u64)>,
-    /// What stood in them. Bytes of an earlier time may bring it back.
+    /// The records that were in them. Bytes of an earlier time may bring it back.
     pub given_up: BTreeMap<u64, Record>,
     /// Records up to this number were durably dropped.
     pub trimmed: u64,
@@ -112,7 +112,7 @@ impl History {
         })
     }
 
-    /// An opening left these files, and wrote some records anew.
+    /// An opening left these files, and wrote some records again.
     pub fn moved(&mut self, before: &Files, after: &Files) {
         let step = self.traces.next();
         let before: HashSet<Location> = all_places(before).collect();
@@ -127,7 +127,7 @@ impl History {
         }
     }
 
-    /// The blocks of the segments that each step's records stand in now.
+    /// The blocks of the segments that hold each step's records now.
     pub fn places(&self, files: &Files) -> HashMap<usize, Vec<(String, Range<usize>)>> {
         let mut known: HashMap<&[u8], &Record> = HashMap::new();
         for record in self.live.values().filter(|record| !record.payload.is_empty()) {
@@ -156,7 +156,7 @@ impl History {
         let mut last: Option<u64> = None;
         for item in items {
             if last.is_some_and(|last| item.prev() != last) {
-                return Err(format!("a hole: behind {last:?} comes {}", brief(item)));
+                return Err(format!("a hole: after {last:?} comes {}", brief(item)));
             }
             last = Some(item.last());
             let Item::Record { seq, prev, payload } = item else { continue };
@@ -164,7 +164,7 @@ impl History {
                 Some(record) if record.payload == *payload && record.prev == *prev => {}
                 Some(record) if record.payload == *payload => {
                     return Err(format!(
-                        "{seq} follows {prev}, and was written behind {}",
+                        "{seq} follows {prev}, and was written after {}",
                         record.prev
                     ));
                 }

@@ -28,7 +28,7 @@ pub enum Op {
     Together(Vec<usize>),
     Atomic(Vec<usize>),
     Batch(Vec<usize>),
-    /// Records that nobody waits for.
+    /// Records that no caller waits for.
     Unwaited(Vec<usize>),
     /// Truncates in front of this part of what is there, of a hundred.
     Truncate(u64),

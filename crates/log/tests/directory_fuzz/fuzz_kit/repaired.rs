@@ -24,7 +24,7 @@ pub fn check(
         OnCorruption::Fail => by_function(damage, location),
         _ => by_opening(damage, location, way),
     };
-    let what = |what: String| format!("behind a repair ({way:?}): {what}");
+    let what = |what: String| format!("after a repair ({way:?}): {what}");
     match done.map_err(what)? {
         Done::Refused if verifies => Err(what("refused, and verify calls it sound".into())),
         Done::Refused => Ok(false),
@@ -37,7 +37,7 @@ pub fn check(
 
 enum Done {
     Refused,
-    /// Whether it told of something.
+    /// Whether it reported something.
     Left(bool),
 }
 
@@ -94,8 +94,8 @@ fn left(damage: &Corruption<'_>, location: &Location, kept: bool, reported: bool
         .map(Item::last)
         .collect();
     if kept {
-        let begins_anew = (damage.trim_is_lost() && reported).then(|| log.accepted().0);
-        damage.nothing_is_silent(&read, begins_anew)?;
+        let begins_again = (damage.trim_is_lost() && reported).then(|| log.accepted().0);
+        damage.nothing_is_silent(&read, begins_again)?;
         if let Some(seq) = damage.intact.iter().find(|seq| !there.contains(seq)) {
             return Err(format!("INTACT {seq} was given up"));
         }
@@ -109,7 +109,7 @@ fn left(damage: &Corruption<'_>, location: &Location, kept: bool, reported: bool
     engine.run();
     log.close().map_err(|error| format!("closing: {error:?}"))?;
     drop(log);
-    let log = open().map_err(|error| format!("behind a clean close: {error}"))?;
+    let log = open().map_err(|error| format!("after a clean close: {error}"))?;
     let again = reading::of_log(&log, Start::Oldest)?;
     if again.error.is_some() || again.items != items {
         let (items, again_items) = (items.len(), again.items.len());
@@ -139,7 +139,9 @@ fn append(log: &Log, claimed: u64) -> Checked<Vec<Item>> {
     log.append_atomic(&payloads[..2]).and_then(|ticket| ticket.blocking_wait()).map_err(failed)?;
     let last = log.append(payloads[2]).and_then(|ticket| ticket.blocking_wait()).map_err(failed)?;
     if prev < claimed {
-        return Err(format!("{claimed} was durable, and its number is given again behind {prev}"));
+        return Err(format!(
+            "{claimed} was durable, and its number is assigned again after {prev}"
+        ));
     }
     for payload in payloads {
         let payload = payload.to_vec();

@@ -5,8 +5,8 @@ use std::fmt::Display;
 
 use esker_testkit::caught;
 
-/// How many kinds of failure are reported.
-const TOLD: usize = 40;
+/// The most kinds of failure that are printed.
+const REPORTED_MAX: usize = 40;
 
 /// Cases of one test.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Cases {
     #[track_caller]
     pub fn finish(self, at_least: usize) {
         let Self { ran, failed } = self;
-        for (count, first) in failed.values().take(TOLD) {
+        for (count, first) in failed.values().take(REPORTED_MAX) {
             println!("{count} x {first}");
         }
         let failures: usize = failed.values().map(|(count, _)| count).sum();

@@ -63,7 +63,7 @@ impl Salt {
     }
 }
 
-/// A record and where it stands in its segment.
+/// A record and its position in its segment.
 #[derive(Debug, Clone)]
 pub struct Record {
     pub at: Range<usize>,
@@ -96,12 +96,12 @@ pub struct Segment {
     pub claim: u64,
     pub recovered: bool,
     pub units: Vec<Unit>,
-    /// Behind the last unit.
+    /// The end of the last unit.
     pub end: usize,
     /// Without the zeros that fill its last block.
     pub footer: Option<Range<usize>>,
-    /// Headers of units past the end that are valid, when the rest of their units is not: where
-    /// they stand and what they claim.
+    /// Headers of units past the end that are valid, when the rest of their units is not: their
+    /// offsets and the numbers that they name.
     pub orphan_units: Vec<(usize, u64)>,
 }
 
@@ -160,8 +160,8 @@ fn sum_of(bytes: &[u8], range: Range<usize>, field: usize, sum: impl Fn(&[u8]) -
     sum(&copy)
 }
 
-/// The unit at an offset, if a valid one that continues `chain` stands there, and what the next
-/// one has to name.
+/// The unit at an offset, if it is valid and continues `chain`, and the chain that the next one
+/// has to name.
 pub fn unit(bytes: &[u8], salt: Salt, at: usize, chain: u32) -> Option<(Unit, u32)> {
     let head = bytes.get(at..at + UNIT_HEADER)?;
     let magic = word(head, 0);
@@ -291,7 +291,7 @@ pub fn manifest(log: [u8; 16], session: u64, floor_segment: u64, floor_seq: u64)
     file
 }
 
-/// The end of the log, in a manifest that tells a clean close: segment, offset, record.
+/// The end of the log, in a manifest that records a clean close: segment, offset, record.
 pub fn clean_end(manifest: &[u8]) -> Option<(u64, usize, u64)> {
     let content = &manifest[20..];
     let end = (long(content, 48), word(content, 44) as usize, long(content, 56));
@@ -303,7 +303,7 @@ pub fn durable(manifest: &[u8]) -> u64 {
     long(&manifest[20..], 72)
 }
 
-/// Where the slots of a mark page stand that are valid, with their sessions and records.
+/// The byte ranges of the valid slots of a watermark page, with their sessions and records.
 pub fn slots(mark: &[u8]) -> Vec<(Range<usize>, u64, u64)> {
     let slots = mark.chunks(BLOCK).take(2).enumerate();
     let verifies = |slot: &[u8]| {
@@ -317,7 +317,7 @@ pub fn slots(mark: &[u8]) -> Vec<(Range<usize>, u64, u64)> {
         .collect()
 }
 
-/// The record that a mark page tells: that of the newest valid slot.
+/// The record of a watermark page: that of its newest valid slot.
 pub fn reported(mark: &[u8]) -> Option<u64> {
     slots(mark).into_iter().map(|(_, session, seq)| (session, seq)).max().map(|(_, seq)| seq)
 }

@@ -1,4 +1,4 @@
-//! Where everything stands in the files of a valid log.
+//! Where everything is stored in the files of a valid log.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use esker_disk::sim::SimDisk;
 use super::DIR;
 use super::format::{self, BLOCK, Segment, UNIT_HEADER, Unit, WATERMARK_PAGE};
 
-/// A log, as its files tell it.
+/// The layout of a log, decoded from its files.
 #[derive(Debug, Clone)]
 pub struct Map {
     /// Those with a header, oldest first.
@@ -24,13 +24,13 @@ pub struct DurableBound {
     pub seq: u64,
 }
 
-/// What stands at a byte.
+/// The structure that a byte belongs to.
 #[derive(Debug, Clone, Copy)]
 pub enum FilePart<'a> {
     Header(&'a Segment),
     Unit(&'a Segment, &'a Unit),
     Footer(&'a Segment),
-    /// Behind the end of a segment's units and footer.
+    /// Past the end of a segment's units and footer.
     PastTheEnd(&'a Segment),
     Manifest,
     WatermarkPage,

@@ -3,7 +3,8 @@
 //!
 //! Whatever is done to the files, the outcome is one of three: **whole**, and every value is right;
 //! a **torn tail** that is cut and reported, with no durable record lost; or **corruption**, typed,
-//! with file and offset. Never a panic, never silent loss, never a record that was not written there.
+//! with file and offset. Never a panic, never silent loss, never a record that was not written
+//! there.
 //!
 //! `format` makes the map. It reads the files as docs/src/format.md describes them and shares no
 //! code with the crate: where the two disagree, one of them is wrong.

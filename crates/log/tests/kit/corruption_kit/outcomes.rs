@@ -38,7 +38,7 @@ pub enum Openers {
     /// Opening for writing, with both ways to validate, and `verify`.
     WriterOnly,
     /// Also a reader without the lock, which takes its time over corruption because a writer may be
-    /// at work; and that nobody changed anything.
+    /// at work; and that no file changed.
     All,
 }
 
@@ -52,14 +52,14 @@ pub fn open_with(
 ) -> Checked<Opened> {
     let guarantee = sample.map.durable_bound_without(&edit.file, &edit.at);
     let before = (openers == Openers::All).then(|| disk.fingerprint());
-    let verifies = told_by_verify(sample, disk, edit, guarantee).map_err(in_("verify"))?;
+    let verifies = outcome_of_verify(sample, disk, edit, guarantee).map_err(in_("verify"))?;
     if let Some(before) = before {
-        told_by_reader(sample, disk, guarantee).map_err(in_("reader"))?;
+        outcome_of_reader(sample, disk, guarantee).map_err(in_("reader"))?;
         if disk.fingerprint() != before {
             return Err("reading changed the files".into());
         }
     }
-    let full = told_by_open(sample, disk, edit, guarantee, OpenCheck::Full);
+    let full = outcome_of_open(sample, disk, edit, guarantee, OpenCheck::Full);
     let full = full.map_err(in_("full open"))?;
     if matches!(full, Opened::Met(_)) {
         return Err("opening with a full check passed over damage".into());
@@ -67,7 +67,7 @@ pub fn open_with(
     if verifies != full.corruption().is_none() {
         return Err(format!("verify says sound: {verifies}, and opening says {full:?}"));
     }
-    let quick = told_by_open(sample, disk, edit, guarantee, OpenCheck::Quick);
+    let quick = outcome_of_open(sample, disk, edit, guarantee, OpenCheck::Quick);
     quick.map_err(in_("quick open"))
 }
 
@@ -76,7 +76,12 @@ fn in_(what: &'static str) -> impl Fn(String) -> String {
 }
 
 /// Whether `verify` calls the log valid.
-fn told_by_verify(sample: &Sample, disk: &SimDisk, edit: &Edit, guarantee: u64) -> Checked<bool> {
+fn outcome_of_verify(
+    sample: &Sample,
+    disk: &SimDisk,
+    edit: &Edit,
+    guarantee: u64,
+) -> Checked<bool> {
     let engine = Engine::manual();
     let report = match verify(DIR, options(disk, &engine)) {
         Ok(report) => report,
@@ -102,7 +107,7 @@ fn told_by_verify(sample: &Sample, disk: &SimDisk, edit: &Edit, guarantee: u64) 
     Ok(true)
 }
 
-fn told_by_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
+fn outcome_of_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
     let engine = Engine::manual();
     let reader = match ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open() {
         Ok(reader) => reader,
@@ -122,7 +127,7 @@ fn told_by_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked {
     }
 }
 
-fn told_by_open(
+fn outcome_of_open(
     sample: &Sample,
     disk: &SimDisk,
     edit: &Edit,
@@ -236,7 +241,7 @@ fn resumes(sample: &Sample, log: &Log, edit: &Edit) -> Checked {
     let same = rest.items.iter().eq(want.iter().copied());
     if rest.error.is_some() || !same {
         let (got, want) = (rest.items.len(), want.len());
-        return Err(format!("behind the damage: {got} of {want} items, {:?}", rest.error));
+        return Err(format!("after the corruption: {got} of {want} items, {:?}", rest.error));
     }
     Ok(())
 }

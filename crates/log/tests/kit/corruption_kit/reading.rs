@@ -15,7 +15,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// The last number that the item stands for.
+    /// The last number that the item covers.
     pub fn last(&self) -> u64 {
         match self {
             Item::Record { seq, .. } => *seq,
@@ -23,7 +23,7 @@ impl Item {
         }
     }
 
-    /// The number before the first that the item stands for.
+    /// The number before the first that the item covers.
     pub fn prev(&self) -> u64 {
         match self {
             Item::Record { prev, .. } => *prev,
@@ -79,7 +79,7 @@ pub fn of_log(log: &Log, start: Start) -> Result<Read, String> {
     }
 }
 
-/// Everything after a number, for a reader without a lock; 0 stands for everything.
+/// Everything after a number, for a reader without a lock. 0 reads from the oldest record.
 pub fn of_reader(reader: &ReadOnlyLog, after: u64) -> Result<Read, String> {
     let start = if after == 0 { Start::Oldest } else { Start::After(Seq(after)) };
     match reader.stream(start) {

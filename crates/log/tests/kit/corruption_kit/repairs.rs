@@ -35,7 +35,7 @@ pub struct Loss {
 }
 
 impl Sample {
-    /// What is lost when this byte is harmed; nothing where no records stand.
+    /// What is lost when this byte is corrupted; nothing where it belongs to no record.
     pub fn loss(&self, file: &Path, at: u64) -> Option<Loss> {
         match self.map.file_part(file, at) {
             FilePart::Unit(segment, unit) => Some(Loss {
@@ -94,7 +94,7 @@ pub fn quarantine(
                 if gap.0 < gap.1
                     && !reported.iter().any(|(from, to)| *from <= gap.0 && gap.1 <= *to)
                 {
-                    return Err(format!("{gap:?} is lost, and repair tells of {reported:?}"));
+                    return Err(format!("{gap:?} is lost, and repair reports {reported:?}"));
                 }
             }
             check_reader(&disk, &items)?;
@@ -151,7 +151,7 @@ pub fn check_log(log: &Log, items: &[Item]) -> Checked {
                 let at = view.record().position;
                 let same = log.read_at(at).map(|again| again.record().seq.0);
                 if !matches!(same, Ok(again) if again == seq) {
-                    return Err(format!("read_at({at}), where {seq} stands, says {same:?}"));
+                    return Err(format!("read_at({at}), where {seq} is stored, returns {same:?}"));
                 }
             }
             (Item::Gap(from, to), Err(Error::Quarantined { from: f, to: t }))
@@ -159,7 +159,7 @@ pub fn check_log(log: &Log, items: &[Item]) -> Checked {
             (_, other) => return Err(format!("read({seq}) says {other:?}")),
         }
         let rest = reading::of_log(log, Start::After(Seq(seq)))?;
-        check_whole(rest, &items[n + 1..]).map_err(|error| format!("behind {seq}: {error}"))?;
+        check_whole(rest, &items[n + 1..]).map_err(|error| format!("after {seq}: {error}"))?;
     }
     Ok(())
 }
@@ -209,7 +209,7 @@ pub fn verifies(disk: &SimDisk, items: &[Item]) -> Checked {
     let is_gap = |item: &&Item| matches!(item, Item::Gap(..));
     let gaps: Vec<_> = items.iter().filter(is_gap).cloned().collect();
     if join_gaps(reported) != gaps {
-        return Err(format!("verify tells of gaps {:?}, not {gaps:?}", report.quarantined));
+        return Err(format!("verify reports the gaps {:?}, not {gaps:?}", report.quarantined));
     }
     Ok(())
 }
@@ -220,7 +220,7 @@ pub fn quarantined_bytes(corrupted: &SimDisk, disk: &SimDisk, lost: &[Loss]) -> 
     for loss in lost {
         let path = segment_path(loss.segment);
         let Ok(content) = corrupted.contents(&path) else { continue };
-        // Zeros before and behind say nothing.
+        // Zeros before and after carry no information.
         let (start, end) = (loss.bytes.start, loss.bytes.end.min(content.len()));
         let says = |n: &usize| content[*n] != 0;
         let Some(mut covered) = (start..end).find(says) else { continue };
@@ -237,12 +237,12 @@ pub fn quarantined_bytes(corrupted: &SimDisk, disk: &SimDisk, lost: &[Loss]) -> 
         }
         kept.sort();
         for (offset, kept) in kept {
-            let behind = (offset + kept.len()).min(content.len());
-            if content.get(offset..behind) != Some(&kept[..behind.saturating_sub(offset)]) {
-                return Err(format!("what is kept of byte {offset} is not what stood there"));
+            let upto = (offset + kept.len()).min(content.len());
+            if content.get(offset..upto) != Some(&kept[..upto.saturating_sub(offset)]) {
+                return Err(format!("what is kept of byte {offset} is not what was stored there"));
             }
             if offset <= covered {
-                covered = covered.max(behind);
+                covered = covered.max(upto);
             }
         }
         if covered < end {
@@ -256,7 +256,7 @@ pub fn quarantined_bytes(corrupted: &SimDisk, disk: &SimDisk, lost: &[Loss]) -> 
 pub fn continues(sample: &Sample, disk: SimDisk, items: Vec<Item>) -> Checked {
     let last = items.last().map_or(0, Item::last);
     let mut log = Building::on("afterwards", disk, items);
-    log.reopen(100).map_err(|error| format!("going on: {error}"))?;
+    log.reopen(100).map_err(|error| format!("continuing: {error}"))?;
     log.one(50).several(&[3000, 0, 2000]).close();
     log.reopen(100).map_err(|error| format!("after a clean close: {error}"))?;
     log.one(70).kill();
@@ -268,7 +268,7 @@ pub fn continues(sample: &Sample, disk: SimDisk, items: Vec<Item>) -> Checked {
     log.close();
     let first = log.items.iter().find(|item| item.last() > last).map(Item::last);
     if first != Some(last + 1) {
-        return Err(format!("behind {last} came {first:?}, in {}", sample.name));
+        return Err(format!("after {last} came {first:?}, in {}", sample.name));
     }
     verifies(&log.disk, &log.items)?;
     Map::of(&log.disk);

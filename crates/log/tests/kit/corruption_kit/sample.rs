@@ -83,7 +83,7 @@ impl Building {
         }
     }
 
-    /// Goes on with a log of which this is known.
+    /// Continues a log whose items are known.
     pub fn on(name: &'static str, disk: SimDisk, items: Vec<Item>) -> Self {
         Self { disk, items, ..Self::new(name) }
     }
@@ -264,7 +264,8 @@ fn torn_by(seed: u64) -> Building {
     log
 }
 
-/// Everything in one segment, killed: nothing but the mark stands beside it.
+/// Everything in one segment, killed: the only other file with a record number is the watermark
+/// page.
 pub fn lonely() -> Sample {
     let mut log = Building::new("lonely");
     log.open(100).one(40).several(&[30, 0, 7]).one(5000).several(&[16, 0]).kill();

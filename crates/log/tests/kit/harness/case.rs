@@ -1,5 +1,5 @@
-//! Cases have names, and a case that fails says how to run it alone. `ESKER_TRACE=1` makes it tell
-//! its steps.
+//! Cases have names, and a case that fails says how to run it alone. `ESKER_TRACE=1` prints its
+//! steps.
 
 use std::fmt::Display;
 
@@ -39,7 +39,7 @@ impl Drop for Case {
     }
 }
 
-/// Tells what happens, where `ESKER_TRACE` is set.
+/// Prints `what`, where `ESKER_TRACE` is set.
 #[allow(clippy::print_stdout)]
 pub fn trace(what: impl FnOnce() -> String) {
     if std::env::var_os("ESKER_TRACE").is_some() {

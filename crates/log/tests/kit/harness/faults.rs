@@ -29,7 +29,7 @@ pub const OPS: [Op; 11] = [
 /// What came of a run under a fault.
 #[derive(Debug)]
 pub enum Ran {
-    /// The fault did no harm that anybody was told of.
+    /// No caller got an error from the fault.
     Through(Life),
     /// The log did not open.
     NotOpened(Error),
@@ -70,7 +70,12 @@ pub fn is_cause(cause: &esker_disk::Error, op: Op, effect: &Effect) -> bool {
 }
 
 /// A log whose write or sync failed: refuses every append with the cause, and continues reading.
-pub fn check_latched(sim_env: &SimEnv, life: &Life, op: Op, effect: &Effect) -> Result<(), String> {
+pub fn check_failed_state(
+    sim_env: &SimEnv,
+    life: &Life,
+    op: Op,
+    effect: &Effect,
+) -> Result<(), String> {
     let log = &life.log;
     let before = log.accepted();
     let late = [b"late", b"late"];
@@ -110,8 +115,8 @@ pub fn check_left_alone(history: &History) -> Result<(), String> {
     let Some(failed) = events.iter().position(|event| !event.ok) else {
         return Ok(());
     };
-    let (path, behind) = (&events[failed].path, &events[failed + 1..]);
-    let mut late = behind.iter().filter(|event| {
+    let (path, later) = (&events[failed].path, &events[failed + 1..]);
+    let mut late = later.iter().filter(|event| {
         let segment = event.path.extension().is_some_and(|extension| extension == "seg");
         matches!(event.op, Op::Sync | Op::Write) && (segment || event.path == *path)
     });

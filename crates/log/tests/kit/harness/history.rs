@@ -27,7 +27,7 @@ struct Memory {
     edit: Vec<String>,
 }
 
-/// The blocks of a segment that are not zeros: what stands there, and whether it is durable.
+/// The blocks of a segment that are not zeros: their bytes, and whether they are durable.
 type Blocks = BTreeMap<u64, (Vec<u8>, bool)>;
 
 impl History {
@@ -35,8 +35,8 @@ impl History {
         HookedDisk::new(disk, self.clone())
     }
 
-    /// The same history, who knows nothing of the bytes on the disk.
-    pub fn anew(&self) -> Self {
+    /// The same history, which knows nothing of the bytes on the disk.
+    pub fn without_files(&self) -> Self {
         self.memory().files.clear();
         self.clone()
     }

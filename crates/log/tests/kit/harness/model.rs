@@ -29,7 +29,7 @@ pub struct Seen {
 /// What must be there.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    /// In order; those that were dropped may still stand at the front.
+    /// In order; those that were dropped may still be at the front.
     entries: Vec<Entry>,
     last: u64,
     durable: u64,
@@ -68,7 +68,7 @@ impl Model {
     }
 
     /// The log says that records up to this number are durable.
-    pub fn settle(&mut self, durable: u64) -> Result<(), String> {
+    pub fn mark_durable(&mut self, durable: u64) -> Result<(), String> {
         if durable < self.durable {
             return Err(format!("the durable mark fell from {} to {durable}", self.durable));
         }
@@ -80,10 +80,10 @@ impl Model {
         Ok(())
     }
 
-    /// The system has this many of the records behind `from`.
+    /// The system has this many of the records after `from`.
     pub fn handed_over(&mut self, from: u64, count: u64) {
-        let mut behind = self.entries.iter().filter(|entry| entry.seq > from);
-        if let Some(entry) = (count as usize).checked_sub(1).and_then(|n| behind.nth(n)) {
+        let mut later = self.entries.iter().filter(|entry| entry.seq > from);
+        if let Some(entry) = (count as usize).checked_sub(1).and_then(|n| later.nth(n)) {
             self.written = self.written.max(entry.seq);
         }
     }
@@ -93,7 +93,7 @@ impl Model {
         self.written = 0;
     }
 
-    /// Somebody asked to drop the records up to this number, or may be about to.
+    /// A caller asked to drop the records up to this number, or may be about to.
     pub fn may_drop(&mut self, through: u64) {
         self.dropping = self.dropping.max(through);
     }
@@ -139,7 +139,7 @@ impl Model {
         ))
     }
 
-    /// Somebody opens the log with these options.
+    /// The log is opened with these options.
     pub fn opening(&mut self, config: Config) {
         self.regimes.push(config);
     }
@@ -216,7 +216,7 @@ fn same(entry: &Entry, seen: &Seen) -> Result<(), String> {
     if (entry.seq, entry.prev) != (seen.seq, seen.prev) {
         let Entry { seq, prev, .. } = entry;
         return Err(format!(
-            "record {seq} behind {prev} was accepted, {} behind {} is there",
+            "record {seq} after {prev} was accepted, {} after {} is there",
             seen.seq, seen.prev
         ));
     }

@@ -68,7 +68,7 @@ pub struct Life {
 impl Drop for Life {
     fn drop(&mut self) {
         self.kept.clear();
-        // A log that stands in the queue of a manual engine holds itself alive.
+        // The queue of a manual engine keeps its logs alive.
         self.engine.stop();
     }
 }
@@ -127,7 +127,7 @@ impl SimEnv {
     /// Opens the log and holds what is in it against the model.
     pub fn open(&mut self) -> Lived<Life> {
         let mut life = self.open_unseen()?;
-        // What a cut leaves in doubt until here, opening has settled.
+        // Opening has resolved what the cut left undecided.
         let last = life.log.recovery().last.0;
         if life.log.durable().0 != last || life.log.accepted().0 != last {
             return broken(format!(
@@ -137,7 +137,7 @@ impl SimEnv {
             ));
         }
         trace(|| format!("opened: {:?}", life.log.recovery()));
-        // It is open: what it says now holds, even if power fails before anybody looks.
+        // It is open: what it reports now holds, even if power fails before the next call.
         let after = life.log.metadata().after.0;
         life.lost = self.model.open(last, after)?;
         let seen = self.read_all(&life.log, Start::Oldest)?;
@@ -243,7 +243,7 @@ impl SimEnv {
                 Ok(ticket) => self.then(life, ticket, *then),
                 Err(error) => self.stop(error),
             },
-            Step::Settle => {
+            Step::WaitForTickets => {
                 for ticket in std::mem::take(&mut life.kept) {
                     self.then(life, ticket, Then::Wait)?;
                 }
@@ -346,7 +346,7 @@ impl SimEnv {
         if let Err(error) = life.log.close() {
             return self.stop(error);
         }
-        self.model.settle(self.model.last())?;
+        self.model.mark_durable(self.model.last())?;
         self.observe(life)?;
         for ticket in std::mem::take(&mut life.kept) {
             self.then(life, ticket, Then::Wait)?;
@@ -379,8 +379,8 @@ impl SimEnv {
         let Some(middle) = readable.get(readable.len() / 2) else {
             return Ok(());
         };
-        let behind = self.read_all(&life.log, Start::From(Seq(middle.seq)))?;
-        if behind != seen[seen.len() - (readable.len() - readable.len() / 2)..] {
+        let later = self.read_all(&life.log, Start::From(Seq(middle.seq)))?;
+        if later != seen[seen.len() - (readable.len() - readable.len() / 2)..] {
             return broken(format!("a stream from {} gives something else", middle.seq));
         }
         for entry in readable.iter().step_by(3) {
@@ -390,10 +390,10 @@ impl SimEnv {
                 Err(error) => return self.stop(error),
             }
         }
-        let behind = self.model.last() + 1;
-        match life.log.read(behind) {
+        let unwritten = self.model.last() + 1;
+        match life.log.read(unwritten) {
             Err(Error::NotFound { .. }) => {}
-            other => return broken(format!("{behind} was never accepted, and is {other:?}")),
+            other => return broken(format!("{unwritten} was never accepted, and is {other:?}")),
         }
         match (self.model.dropped(), life.log.read(self.model.dropped())) {
             (0, _) | (_, Err(Error::Trimmed { .. })) => Ok(()),
@@ -432,7 +432,7 @@ impl SimEnv {
 
     /// What the log says of itself, which must agree with what the model knows and binds it.
     pub fn observe(&mut self, life: &Life) -> Lived {
-        self.model.settle(life.log.durable().0)?;
+        self.model.mark_durable(life.log.durable().0)?;
         let (metadata, stats) = (life.log.metadata(), life.log.stats());
         self.model.drop_through(metadata.after.0);
         self.model.handed_over(life.opened_at, stats.records);

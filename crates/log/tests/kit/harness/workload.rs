@@ -41,7 +41,7 @@ pub enum Step {
         then: Then,
     },
     /// Waits for all tickets that were kept.
-    Settle,
+    WaitForTickets,
     /// Drops so many of a hundred durable records.
     Truncate {
         percent: u64,
@@ -109,7 +109,7 @@ fn step(sizes: Sizes, rng: &mut SplitMix64) -> Step {
         }
         71..73 => Step::Misnumbered,
         73..78 => Step::Flush { then },
-        78..80 => Step::Settle,
+        78..80 => Step::WaitForTickets,
         80..83 => Step::Truncate { percent: rng.pick(&[0, 20, 50, 50, 90, 100]) },
         83..90 => Step::Run,
         90..94 => Step::Advance(Duration::from_millis(1 + rng.below(15))),
