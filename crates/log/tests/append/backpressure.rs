@@ -14,19 +14,15 @@ use crate::fixture::{
     self, DIR, LONG, Opens, all, block_on, in_time, payload, payloads, poll_once, small, until,
 };
 
-/// A log whose commits are stuck in the disk until the gate opens.
-pub fn stuck() -> (Log, SimDisk, Gate, Opens) {
+/// A log whose commits are blocked in the disk.
+pub fn stuck() -> (Log, Opens) {
     let disk = SimDisk::new(1);
     let mut options = small(&disk);
     // Another caller would find the next commit free to be driven, and be stuck in it.
     options.commits_in_flight = 1;
     let log = Log::builder(DIR).options(options).open().unwrap();
-    let gate = Gate::new();
-    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-    drop(log.append(payload(1)).unwrap());
-    assert!(gate.wait_for(1, LONG));
-    let opens = Opens(disk.clone(), gate.clone());
-    (log, disk, gate, opens)
+    let opens = Opens::block_commits(&disk, &log);
+    (log, opens)
 }
 
 /// Appends without waiting until there is no room; the number of the last record that found some.
@@ -44,13 +40,12 @@ pub fn fill(log: &Log) -> u64 {
 /// Requirements: L-3, LT-8.
 #[test]
 fn appends_are_staged_while_a_commit_hangs() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     for seq in 2..=5 {
         drop(log.append(payload(seq)).unwrap());
     }
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(5)));
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     log.barrier().unwrap().blocking_wait().unwrap();
     // Everything that came meanwhile is the next commit.
     assert_eq!(log.stats().commits, 2);
@@ -61,7 +56,7 @@ fn appends_are_staged_while_a_commit_hangs() {
 /// Requirements: W-9b, WB-10.
 #[test]
 fn memory_stays_bounded_and_try_append_returns_full() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     let last = fill(&log);
     // Two buffers of 8 KiB hold payloads of 750 bytes at the mean.
     assert!((8..=24).contains(&last), "{last}");
@@ -70,8 +65,7 @@ fn memory_stays_bounded_and_try_append_returns_full() {
     assert!(log.stats().memory_bytes <= 2 * (8 << 10));
     assert!(log.try_sink().unwrap().is_none());
     assert_eq!(log.accepted(), Seq(last), "a refused append leaves nothing");
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     until("room", || log.try_sink().unwrap().is_some());
     drop(log.append(payload(last + 1)).unwrap());
     log.barrier().unwrap().blocking_wait().unwrap();
@@ -83,12 +77,11 @@ fn memory_stays_bounded_and_try_append_returns_full() {
 /// Requirements: W-19, W-19a, LT-6, WB-10, LB-9.
 #[test]
 fn large_records_stay_within_the_bound_too() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     drop(log.try_append([0; 7000]).unwrap());
     assert!(matches!(log.try_append([0; 7000]), Err(Error::Full)));
     assert_eq!((log.accepted(), log.stats().memory_bytes), (Seq(2), 2 * (8 << 10)));
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     log.barrier().unwrap().blocking_wait().unwrap();
     log.close().unwrap();
 }
@@ -96,7 +89,7 @@ fn large_records_stay_within_the_bound_too() {
 /// Requirements: W-19a, LB-9.
 #[test]
 fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..20)
             .map(|n| {
@@ -112,8 +105,7 @@ fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
         let memory = log.stats().memory_bytes;
         assert!(memory <= 2 * (8 << 10) + 1000, "{memory}");
         assert!(writers.iter().all(|writer| !writer.is_finished()));
-        disk.clear_faults();
-        gate.open();
+        drop(opens);
     });
     assert_eq!(log.durable(), Seq(401));
     assert_eq!(all(&log).len(), 401);
@@ -124,7 +116,7 @@ fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
 /// Requirements: L-6.
 #[test]
 fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     let last = fill(&log);
     let start = Instant::now();
     let late = log.append_timeout(vec![0; 4000], Duration::from_millis(30)).err();
@@ -133,8 +125,7 @@ fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
     let late = log.append_timeout(vec![0; 4000], Duration::ZERO).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!(log.accepted(), Seq(last));
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     let ticket = log.append_timeout(payload(last + 1), LONG).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 1));
     log.close().unwrap();
@@ -143,7 +134,7 @@ fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
 /// Requirements: L-5.
 #[test]
 fn an_append_that_waits_for_room_is_woken_blocking_or_async() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     let last = fill(&log);
     let blocking = log.clone();
     let blocking =
@@ -153,8 +144,7 @@ fn an_append_that_waits_for_room_is_woken_blocking_or_async() {
         block_on(async { other.append_async(&vec![2; 4000]).await.unwrap().await })
     });
     until("both wait", || log.stats().waiting == 2);
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     in_time("the appends", move || {
         blocking.join().unwrap().unwrap();
         task.join().unwrap().unwrap();
@@ -166,7 +156,7 @@ fn an_append_that_waits_for_room_is_woken_blocking_or_async() {
 /// Requirements: LT-6.
 #[test]
 fn only_those_whose_records_are_durable_are_woken() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     let wakes = [(); 2].map(|()| std::sync::Arc::new(fixture::Wakes::default()));
     // The second does not fit into the buffer of the first.
     let mut tickets = [3000, 7000].map(|size| log.append(vec![0; size]).unwrap());
@@ -179,6 +169,7 @@ fn only_those_whose_records_are_durable_are_woken() {
         assert!(polled.is_pending());
     }
     // The first commit returns, the second is stuck.
+    let Opens(disk, gate) = &opens;
     let second = Gate::new();
     let _second = Opens(disk.clone(), second.clone());
     disk.clear_faults();
@@ -200,7 +191,7 @@ fn only_those_whose_records_are_durable_are_woken() {
 /// Every form of an atomic append: what waits accepts nothing before it has room for all.
 #[test]
 fn an_atomic_append_without_room_waits_as_its_name_says_and_accepts_nothing() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     let last = fill(&log);
     let batch = [payload(last + 1), payload(last + 2), vec![7; 4000]];
     assert!(matches!(log.try_append_atomic(&batch), Err(Error::Full)));
@@ -213,8 +204,7 @@ fn an_atomic_append_without_room_waits_as_its_name_says_and_accepts_nothing() {
     assert_eq!((log.accepted(), log.stats().waiting), (Seq(last), 0));
     let mut waiting = Box::pin(log.append_atomic_async(&batch));
     assert!(poll_once(&mut waiting).is_pending());
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     let ticket = block_on(waiting).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 3));
     let ticket = log.append_atomic_timeout(&[payload(last + 4)], LONG).unwrap();
@@ -225,7 +215,7 @@ fn an_atomic_append_without_room_waits_as_its_name_says_and_accepts_nothing() {
 
 #[test]
 fn a_conditional_append_without_room_waits_as_its_name_says() {
-    let (log, disk, gate, _opens) = stuck();
+    let (log, opens) = stuck();
     let last = fill(&log);
     let large = vec![7; 4000];
     assert!(matches!(log.try_append_if(Seq(last), Seq(last + 1), &large), Err(Error::Full)));
@@ -234,8 +224,7 @@ fn a_conditional_append_without_room_waits_as_its_name_says() {
     assert!(matches!(late, Some(Error::Sequence { .. } | Error::Conflict { .. })), "{late:?}");
     let mut waiting = Box::pin(log.append_if_async(Seq(last), Seq(last + 5), &large));
     assert!(poll_once(&mut waiting).is_pending());
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     let ticket = block_on(waiting).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 5));
     let ticket = log.try_append_if(Seq(last + 5), Seq(last + 9), b"x").unwrap();

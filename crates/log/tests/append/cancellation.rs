@@ -8,14 +8,11 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use esker_disk::Op;
-use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+use esker_disk::sim::SimDisk;
 use esker_log::{Log, Policy, Seq, Start};
 use futures_util::{SinkExt, StreamExt};
 
-use crate::fixture::{
-    self, DIR, LONG, all, append, block_on, log, payload, payloads, poll_once, small,
-};
+use crate::fixture::{self, DIR, all, append, block_on, log, payload, payloads, poll_once, small};
 
 fn context() -> Context<'static> {
     Context::from_waker(Waker::noop())
@@ -78,11 +75,7 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
 fn append_dropped_while_it_waits_for_space_appends_nothing() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
-    let gate = Gate::new();
-    let _opens = fixture::Opens(disk.clone(), gate.clone());
-    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-    drop(log.append(payload(1)).unwrap());
-    assert!(gate.wait_for(1, LONG));
+    let opens = fixture::Opens::block_commits(&disk, &log);
     let large = vec![9; 20_000];
     let mut last = 1;
     while let Ok(ticket) = log.try_append(payload(last + 1)) {
@@ -95,8 +88,7 @@ fn append_dropped_while_it_waits_for_space_appends_nothing() {
         assert_eq!(log.stats().waiting, 1);
     }
     assert_eq!((log.accepted(), log.stats().waiting), (Seq(last), 0));
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     block_on(log.wait_durable(last)).unwrap();
     assert_eq!(all(&log), payloads(1..=last));
     log.close().unwrap();

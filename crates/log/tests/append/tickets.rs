@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use esker_disk::Op;
-use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
+use esker_disk::sim::{Persist, SimDisk};
 use esker_log::{Error, Log, Policy, Seq};
 
 use crate::fixture::{
@@ -109,19 +108,14 @@ fn a_ticket_can_be_awaited_under_every_policy() {
 fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
-    let gate = Gate::new();
-    let _opens = fixture::Opens(disk.clone(), gate.clone());
-    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-    drop(log.append(payload(1)).unwrap());
-    assert!(gate.wait_for(1, LONG));
+    let opens = fixture::Opens::block_commits(&disk, &log);
     let late =
         log.append(payload(2)).unwrap().blocking_wait_timeout(Duration::from_millis(20)).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     let late = log.append(payload(3)).unwrap().blocking_wait_timeout(Duration::ZERO).err();
     assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
     assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(3)));
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     block_on(log.wait_durable(3)).unwrap();
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use esker_disk::sim::{Gate, SimDisk};
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 use esker_log::{Batch, Engine, Error, Log, LogStream, Options, Result, Seq, Start};
 
 /// Where the log lives on a simulated disk.
@@ -201,6 +202,19 @@ pub fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + '
 /// Opens a gate, and heals the disk, when a test ends early: so that a failure is no hang. Made
 /// after the log, it goes before it.
 pub struct Opens(pub SimDisk, pub Gate);
+
+impl Opens {
+    /// Appends the next record and waits until its commit is blocked in the disk, as all later ones
+    /// are until this is dropped.
+    pub fn block_commits(disk: &SimDisk, log: &Log) -> Self {
+        let opens = Self(disk.clone(), Gate::new());
+        let block = Effect::Block(opens.1.clone());
+        disk.inject(Fault::on(Op::Write, block).path(".seg"));
+        drop(log.append(payload(log.accepted().0 + 1)).unwrap());
+        assert!(opens.1.wait_for(1, LONG));
+        opens
+    }
+}
 
 impl Drop for Opens {
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
+use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_log::{Error, Log, PriorShutdown, Start};
 
@@ -155,19 +155,14 @@ fn close_times_out_at_its_deadline_and_continues_in_the_background() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     append(&log, 1);
-    let gate = Gate::new();
-    let _opens = fixture::Opens(disk.clone(), gate.clone());
-    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-    drop(log.append(payload(2)).unwrap());
-    assert!(gate.wait_for(1, LONG));
+    let opens = fixture::Opens::block_commits(&disk, &log);
     let kept = log.append(payload(3)).unwrap();
     let late = log.close_timeout(Duration::from_millis(20));
     assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
     closed(log.append(b"x"));
     // The commit continues, so the lock is kept.
     assert!(disk.open_dir(Path::new(DIR)).unwrap().lock().is_err());
-    disk.clear_faults();
-    gate.open();
+    drop(opens);
     kept.blocking_wait_timeout(LONG).unwrap();
     drop(log);
     let log = in_time("the lock", move || {
