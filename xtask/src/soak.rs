@@ -21,7 +21,7 @@ pub struct Options {
     /// One component: log or consensus
     #[arg(long, value_parser = ["log", "consensus"])]
     only: Option<String>,
-    /// Tell what is known of the log, for one who looks into a failure
+    /// Print what is known of the log, to examine a failure
     #[arg(long)]
     trace: bool,
 }

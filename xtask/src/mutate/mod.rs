@@ -3,8 +3,8 @@
 //! All steps run in a copy of the tree. An interrupted run leaves a copy that the next run updates.
 //! For each mutation:
 //!
-//! 1. the test passes without the mutation (once for each distinct test), or its failure would prove
-//!    nothing;
+//! 1. the test passes without the mutation (once for each distinct test), or its failure would
+//!    prove nothing;
 //! 2. the tree with the mutation in it compiles, or the failure would be the compiler's;
 //! 3. the test fails.
 

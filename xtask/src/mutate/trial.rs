@@ -16,7 +16,7 @@ const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// What came of a mutation.
 pub enum Ending {
-    /// By these tests, or by the sentence that stands in for them.
+    /// By these tests, or by the sentence that replaces them.
     Caught {
         by: Vec<String>,
     },

@@ -7,8 +7,8 @@ use toml::{Table, Value};
 use super::finding::Finding;
 
 const RULE: &str = "layers";
-/// The floor that each crate is on. `esker`, the facade, shows log, consensus and kv to its users.
-const FLOORS: [(&str, u8); 13] = [
+/// The layer of each crate. `esker`, the facade, shows log, consensus and kv to its users.
+const LAYERS: [(&str, u8); 13] = [
     ("disk", 0),
     ("testkit", 1),
     ("log", 2),
@@ -34,14 +34,14 @@ pub fn crate_of(path: &str) -> Option<&str> {
 pub fn check(path: &str, text: &str) -> Vec<Finding> {
     let Some(name) = crate_of(path) else { return Vec::new() };
     let error = |message: String| Finding::error(RULE, path, 0, message);
-    let Some(floor) = floor_of(name) else {
-        return vec![error(format!("{name} has no floor yet: say where it stands in {}", file!()))];
+    let Some(layer) = layer_of(name) else {
+        return vec![error(format!("{name} has no layer yet: add it in {}", file!()))];
     };
     let manifest: Table = match toml::from_str(text) {
         Ok(manifest) => manifest,
         Err(parse) => return vec![error(format!("is not TOML: {parse}"))],
     };
-    let below = |other: &str| floor_of(other).is_some_and(|other| other < floor);
+    let below = |other: &str| layer_of(other).is_some_and(|other| other < layer);
     project_dependencies(&manifest)
         .into_iter()
         // Its own tests may want a crate with one of its features.
@@ -50,8 +50,8 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
         .collect()
 }
 
-fn floor_of(name: &str) -> Option<u8> {
-    FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
+fn layer_of(name: &str) -> Option<u8> {
+    LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
 }
 
 /// The crates of the project that `manifest` names in any table of dependencies.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_crate_needs_a_floor() {
+    fn an_unknown_crate_needs_a_layer() {
         assert_eq!(of("attic", ""), 1);
         assert_eq!(of("cli", "[dependencies]\nesker-attic.workspace = true\n"), 1);
     }

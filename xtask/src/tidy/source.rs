@@ -1,6 +1,6 @@
 //! A scanner for Rust sources that separates code from comments, literals and tests.
 
-/// What [`blank`] leaves standing.
+/// What [`blank`] keeps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keep {
     Code,
@@ -54,7 +54,7 @@ pub fn is_test(path: &str) -> bool {
         || path.ends_with("/tests.rs")
 }
 
-/// The lines, from 1, on which `token` stands in `code` as the start of a word.
+/// The lines, from 1, on which `token` is the start of a word of `code`.
 pub fn lines_with(code: &str, token: &str) -> Vec<usize> {
     code.lines()
         .enumerate()
@@ -166,7 +166,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(body.find(&end).map_or(text.len(), |at| opening + at + end.len()))
 }
 
-/// Tells `'a'` from the lifetime `'a`.
+/// Distinguishes `'a'` from the lifetime `'a`.
 fn is_char_literal(text: &str) -> bool {
     let mut chars = text.chars().skip(1);
     chars.next() == Some('\\') || chars.next() == Some('\'')
@@ -217,7 +217,7 @@ let c = '"'; let d: &'static str = b"\"fsync"; let e = '\''; real();
     }
 
     #[test]
-    fn tells_tests_by_their_place() {
+    fn finds_tests_by_their_path() {
         assert!(is_test("crates/log/tests/a.rs") && is_test("crates/log/src/core/tests.rs"));
         assert!(is_test("crates/log/benches/a.rs") && is_test("crates/log/src/tests/a.rs"));
         assert!(!is_test("crates/log/src/a.rs") && !is_test("crates/tests/src/a.rs"));

@@ -28,7 +28,7 @@ pub struct Component {
 #[serde(deny_unknown_fields)]
 pub struct Note {
     id: String,
-    /// Stands beside the tests, or in their place.
+    /// Printed beside the tests, or in their place.
     pub note: Option<String>,
     /// How a test was seen failing, if not by a mutation.
     pub seen_failing: Option<String>,
