@@ -1,5 +1,5 @@
 //! Power fails at every operation of a mixed program, before it and in the middle of it; then it
-//! fails again, while the store recovers and goes on.
+//! fails again, while the store recovers and after that.
 //!
 //! `ESKER_SEEDS=n` runs n programs for each policy.
 #![allow(clippy::panic)]

@@ -194,7 +194,7 @@ impl SimEnv {
         }
     }
 
-    /// Checks what was recovered, and goes on from there.
+    /// Checks what was recovered, and makes it the content of the model.
     fn recovered(&mut self, life: &Life) -> Lived {
         let found = self.content(&life.store)?;
         let mut accepted: Vec<_> = self.calls.iter().map(|(_, content)| content).collect();
@@ -381,7 +381,7 @@ impl SimEnv {
                 ensure!(store.durable() == store.logical(), "not all is durable after a sync");
             }
             Step::Compact => {
-                // A snapshot would keep its old values; here nobody else could drop it.
+                // A snapshot would keep its old values; no other thread could drop it here.
                 life.snapshot = None;
                 store.compact().or_else(|error| self.stop(&error, "compacting"))?;
                 let end = store.logical().0;
