@@ -37,6 +37,9 @@ pub use base::error::{Error, Result};
 pub use base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 pub use base::options::{COMPONENT, Options, StoreBuilder};
 pub use base::ticket::Ticket;
+#[doc(no_inline)]
+pub use bytes::Bytes;
+pub use cache::value::Value;
 pub use esker_log::reclaim::Reclaimed;
 pub use esker_log::{Policy, Seq};
 pub use read::scan::Scan;

@@ -4,13 +4,13 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use esker_log::Seq;
 use esker_log::reclaim::Reclaimed;
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{Options, StoreBuilder};
 use crate::base::ticket::Ticket;
+use crate::cache::value::Value;
 use crate::durability::open;
 use crate::read::scan::{KeyRange, Scan};
 use crate::read::snapshot::Snapshot;
@@ -342,7 +342,7 @@ impl Keyspace {
     /// # Errors
     /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`]; [`Error::Log`] when
     /// the value cannot be read.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.inner.get(&self.keys, key.as_ref())
     }
 
@@ -350,7 +350,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.inner.get_durable(&self.keys, key.as_ref())
     }
 
@@ -358,7 +358,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::get`].
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         keys.iter().map(|key| self.get(key)).collect()
     }
 

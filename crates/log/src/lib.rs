@@ -112,5 +112,7 @@ pub use read::stream::LogStream;
 pub use recovery::repair::{QuarantinedRange, Repaired, VerifyReport, repair, verify};
 pub use recovery::{PriorShutdown, Recovery, TruncatedTail};
 pub use runtime::engine::Engine;
+#[doc(hidden)]
+pub use runtime::prefetch::prefetch;
 pub use store::app_metadata::component;
 pub use write::ticket::{Appended, Ticket};

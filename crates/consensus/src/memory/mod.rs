@@ -2,7 +2,6 @@
 
 pub(crate) mod cell;
 pub(crate) mod entry;
-pub(crate) mod prefetch;
 pub(crate) mod value;
 pub(crate) mod value_budget;
 pub(crate) mod value_pool;

@@ -10,7 +10,6 @@ use triomphe::{Arc, ThinArc};
 
 use crate::base::ballot::Ballot;
 use crate::base::sync::{AtomicU64, Ordering};
-use crate::memory::prefetch::prefetch;
 
 /// The number of recycled block sizes, one per step.
 pub(crate) const SIZES: usize = 17;
@@ -49,7 +48,7 @@ impl SharedValue {
     pub(crate) fn is_next(&self) {
         let at = (&raw const self.0.header).cast::<u8>();
         for line in 0..3 {
-            prefetch(at.wrapping_add(line * 64));
+            esker_log::prefetch(at.wrapping_add(line * 64));
         }
     }
 

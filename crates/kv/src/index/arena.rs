@@ -52,6 +52,16 @@ const VALUE_BITS: u64 = VALUE_LEN << 32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct EntryId(u32);
 
+impl EntryId {
+    pub(super) fn of(number: u32) -> Self {
+        Self(number)
+    }
+
+    pub(super) fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// One version of a key: which record it is, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
@@ -194,6 +204,16 @@ impl Arena {
     /// Bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
         self.free.lock().reserved * 8
+    }
+
+    /// Requests the memory of an entry, to be used soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, id: EntryId) {
+        let words = self.words(id);
+        if let (Some(first), Some(key)) = (words.first(), words.get(HEAD + 1)) {
+            esker_log::prefetch(first);
+            esker_log::prefetch(key);
+        }
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The index in memory: which record holds the newest value of each key.
 //!
-//! `arena` holds the entries, `table` finds one by the hash of its key, `order` sorts them, and
+//! `arena` holds the entries, `table` finds one by the hash of its key (in `slots`), `order` sorts them, and
 //! `keyspace` has the order of each keyspace. `history` keeps the versions that a snapshot may
 //! still read.
 
@@ -8,4 +8,5 @@ pub(crate) mod arena;
 pub(crate) mod history;
 pub(crate) mod keyspace;
 pub(crate) mod order;
+pub(crate) mod slots;
 pub(crate) mod table;

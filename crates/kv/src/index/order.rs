@@ -3,7 +3,7 @@
 //! Point operations never use it. New keys enter it later, in batches, because finding the place of
 //! one random key costs more than the rest of a put. A scan first adds those that are waiting.
 //!
-//! A leaf stores, beside each entry, eight bytes of its key: those after the longest common prefix
+//! A leaf stores, beside each entry, four bytes of its key: those after the longest common prefix
 //! of the leaf. Most comparisons need only these, and no access to the entry.
 
 use std::cmp::Ordering;
@@ -29,8 +29,8 @@ pub(crate) struct Order {
 struct Leaf {
     /// The length of a common prefix of all keys here.
     skip: usize,
-    /// Of each key, eight bytes after the prefix.
-    words: Vec<u64>,
+    /// Of each key, four bytes after the prefix.
+    words: Vec<u32>,
     ids: Vec<EntryId>,
 }
 
@@ -39,6 +39,16 @@ struct Leaf {
 pub(crate) struct Spot {
     leaf: usize,
     at: usize,
+}
+
+/// The first four of eight bytes.
+fn high(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Four bytes of the key of an entry.
+fn word(arena: &Arena, id: EntryId, skip: usize) -> u32 {
+    high(arena.key_word(id, skip))
 }
 
 impl Leaf {
@@ -54,7 +64,7 @@ impl Leaf {
             self.skip = arena.common_prefix(*first, *last);
         }
         self.words.clear();
-        self.words.extend(self.ids.iter().map(|id| arena.key_word(*id, self.skip)));
+        self.words.extend(self.ids.iter().map(|id| word(arena, *id, self.skip)));
     }
 
     /// The index of the first entry whose key is at or above `key`, and whether it is that key.
@@ -67,7 +77,7 @@ impl Leaf {
                 Ordering::Less => return (self.ids.len(), false),
             }
         }
-        let word = key_word(key, self.skip);
+        let word = high(key_word(key, self.skip));
         let mut at = self.words.partition_point(|other| *other < word);
         while at < self.ids.len() && self.words[at] == word {
             match arena.compare(self.ids[at], key, self.skip) {
@@ -88,7 +98,7 @@ impl Leaf {
         if edge && arena.common_prefix(self.ids[0], self.ids[self.ids.len() - 1]) < self.skip {
             self.recompute(arena);
         } else {
-            self.words.insert(at, arena.key_word(id, self.skip));
+            self.words.insert(at, word(arena, id, self.skip));
         }
     }
 
@@ -106,13 +116,13 @@ impl Leaf {
         if skip < self.skip {
             self.skip = skip;
             self.words.clear();
-            self.words.extend(self.ids.iter().map(|id| arena.key_word(*id, skip)));
+            self.words.extend(self.ids.iter().map(|id| word(arena, *id, skip)));
         }
         let len = self.ids.len() + new.len();
         let (mut words, mut ids) = (Vec::with_capacity(len), Vec::with_capacity(len));
         let mut at = 0;
         for id in new {
-            let word = arena.key_word(*id, skip);
+            let word = word(arena, *id, skip);
             while at < self.ids.len()
                 && (self.words[at] < word
                     || self.words[at] == word
@@ -167,7 +177,7 @@ pub(crate) fn sort(arena: &Arena, ids: &mut Vec<EntryId>) {
 impl Order {
     /// Bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
-        let leaf = |leaf: &Leaf| leaf.words.capacity() * 8 + leaf.ids.capacity() * 4;
+        let leaf = |leaf: &Leaf| leaf.words.capacity() * 4 + leaf.ids.capacity() * 4;
         let leaves: usize = self.leaves.iter().map(leaf).sum();
         (leaves + self.leaves.capacity() * size_of::<Leaf>()) as u64
     }
@@ -293,10 +303,10 @@ impl Order {
         for leaf in &self.leaves {
             assert!(!leaf.ids.is_empty() && leaf.ids.len() <= LEAF);
             assert_eq!(leaf.ids.len(), leaf.words.len());
-            for (id, word) in leaf.ids.iter().zip(&leaf.words) {
+            for (id, found) in leaf.ids.iter().zip(&leaf.words) {
                 let mut key = Vec::new();
                 arena.copy_key(*id, &mut key);
-                assert_eq!(*word, arena.key_word(*id, leaf.skip));
+                assert_eq!(*found, word(arena, *id, leaf.skip));
                 assert!(last.as_ref().is_none_or(|last| *last < key));
                 last = Some(key);
             }

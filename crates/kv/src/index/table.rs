@@ -13,11 +13,11 @@
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::index::arena::{Arena, EntryId, Hashed, Version};
 use crate::index::history::History;
+use crate::index::slots::Slots;
 
 /// The number of shards.
 const SHARDS: usize = 256;
@@ -39,7 +39,7 @@ struct Shard {
 
 #[derive(Default)]
 struct Entries {
-    ids: HashTable<EntryId>,
+    ids: Slots,
     history: History,
 }
 
@@ -65,12 +65,6 @@ pub(crate) struct Changed {
 /// The arena has no room for another entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArenaFull;
-
-/// The hash of an entry in its table: hashbrown takes its tag from the highest bits, and the bucket
-/// from the lowest.
-fn spread(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
-}
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -130,8 +124,23 @@ impl Table {
     pub(crate) fn find(&self, key: Hashed<'_>) -> Option<Current> {
         let shard = &self.shards[usize::from(key.shard)];
         let entries = shard.table.read();
-        let id = *entries.ids.find(spread(key.hash), |id| self.is_of(*id, key))?;
+        let id = entries.ids.find(key.hash, |id| self.is_of(id, key))?;
         Some(Current { id, version: self.arena.version(id), cached: self.arena.cached(id) })
+    }
+
+    /// Requests the memory of the slot of a key, to be used soon.
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, key: Hashed<'_>) {
+        self.shards[usize::from(key.shard)].table.read().ids.prefetch(key.hash);
+    }
+
+    /// Requests the memory of the entry of a key, to be used soon.
+    #[inline]
+    pub(crate) fn prefetch_entry(&self, key: Hashed<'_>) {
+        let entries = self.shards[usize::from(key.shard)].table.read();
+        if let Some(id) = entries.ids.find(key.hash, |_| true) {
+            self.arena.prefetch(id);
+        }
     }
 
     #[inline]
@@ -151,7 +160,7 @@ impl Table {
         let arena = &self.arena;
         let mut entries = self.shards[usize::from(key.shard)].table.write();
         let Entries { ids, history } = &mut *entries;
-        if let Some(id) = ids.find(spread(key.hash), |id| self.is_of(*id, key)).copied() {
+        if let Some(id) = ids.find(key.hash, |id| self.is_of(id, key)) {
             let old = arena.version(id);
             debug_assert!(old.seq < version.seq, "a version is newer than those before it");
             arena.set(id, version, cached);
@@ -166,7 +175,7 @@ impl Table {
         if version.deleted {
             arena.set_listed(id, true);
         }
-        ids.insert_unique(spread(key.hash), id, |id| spread(arena.hash(*id).1));
+        ids.insert(key.hash, id);
         Ok(Changed { id, old: None, list: version.deleted })
     }
 
@@ -197,7 +206,7 @@ impl Table {
     pub(crate) fn set_moved(&self, key: Hashed<'_>, from: u64, to: Version, horizon: u64) -> bool {
         let mut entries = self.shards[usize::from(key.shard)].table.write();
         let Entries { ids, history } = &mut *entries;
-        let Some(id) = ids.find(spread(key.hash), |id| self.is_of(*id, key)).copied() else {
+        let Some(id) = ids.find(key.hash, |id| self.is_of(id, key)) else {
             return false;
         };
         let old = self.arena.version(id);
@@ -239,7 +248,7 @@ impl Table {
     /// The version of a key at a point in time. See [`Table::at`].
     pub(crate) fn find_at(&self, key: Hashed<'_>, seq: u64) -> Option<Current> {
         let entries = self.shards[usize::from(key.shard)].table.read();
-        let id = *entries.ids.find(spread(key.hash), |id| self.is_of(*id, key))?;
+        let id = entries.ids.find(key.hash, |id| self.is_of(id, key))?;
         drop(entries);
         // Between the two locks the entry may have been freed only if it is of no use to a reader
         // at this point in time, and used for another key.
@@ -261,12 +270,9 @@ impl Table {
         if version.seq > horizon || entries.history.is_needed(id, horizon) {
             return Removal::Later;
         }
-        match entries.ids.find_entry(spread(hash), |other| *other == id) {
-            Ok(found) => {
-                found.remove();
-                Removal::Removed
-            }
-            Err(_) => Removal::Later,
+        match entries.ids.remove(hash, id) {
+            true => Removal::Removed,
+            false => Removal::Later,
         }
     }
 
@@ -274,8 +280,8 @@ impl Table {
     pub(crate) fn each(&self, mut visit: impl FnMut(EntryId, Version)) {
         for shard in &self.shards {
             let entries = shard.table.read();
-            for id in &entries.ids {
-                visit(*id, self.arena.version(*id));
+            for id in entries.ids.iter() {
+                visit(id, self.arena.version(id));
             }
         }
     }
@@ -295,7 +301,7 @@ impl Table {
 
     /// Bytes of memory of the entries and the tables.
     pub(crate) fn bytes(&self) -> u64 {
-        let table = |shard: &Shard| shard.table.read().ids.allocation_size() as u64;
+        let table = |shard: &Shard| shard.table.read().ids.bytes();
         self.arena.bytes() + self.shards.iter().map(table).sum::<u64>()
     }
 }

@@ -1,16 +1,16 @@
 //! Reading the value of one key.
 
-use bytes::Bytes;
 use esker_log::{Place, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key};
+use crate::cache::value::Value;
 use crate::index::arena::Hashed;
 use crate::index::keyspace::Keys;
 use crate::index::table::Current;
 use crate::record::{Change, Record, put_len};
 use crate::state::inner::Inner;
 
-/// A value of at most this many bytes is copied out of the blocks that were read for it.
+/// A value of at most this many bytes is returned from the cache when it was read.
 const SMALL: usize = 4 << 10;
 
 impl Inner {
@@ -24,13 +24,13 @@ impl Inner {
 
     /// The newest accepted value.
     #[inline]
-    pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
         self.look(key, || Ok(self.table.find(key).filter(|current| !current.version.deleted)))
     }
 
     /// The newest durable value.
-    pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
         self.look(key, || {
             loop {
@@ -45,7 +45,7 @@ impl Inner {
     }
 
     /// The value at a point in time, which is pinned by the caller.
-    pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Bytes>> {
+    pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
         self.look(key, || Ok(self.table.find_at(key, seq)))
     }
@@ -56,7 +56,7 @@ impl Inner {
         &self,
         key: Hashed<'_>,
         find: impl Fn() -> Result<Option<Current>>,
-    ) -> Result<Option<Bytes>> {
+    ) -> Result<Option<Value>> {
         self.refuse_if_closing()?;
         let Some(mut current) = find()? else { return Ok(None) };
         loop {
@@ -73,9 +73,9 @@ impl Inner {
 
     /// The value of a version: from the cache, or from the log.
     #[inline]
-    pub(crate) fn value(&self, key: &[u8], current: &Current) -> Result<Bytes> {
+    pub(crate) fn value(&self, key: &[u8], current: &Current) -> Result<Value> {
         let Current { id, version, cached } = *current;
-        if let Some(hit) = self.cache.get(cached) {
+        if let Some(hit) = self.cache.get(cached, version.len as usize) {
             if hit.ages {
                 let cached = self.cache.insert(&hit.value);
                 self.table.set_cached(id, version.seq, cached);
@@ -86,7 +86,7 @@ impl Inner {
     }
 
     #[cold]
-    fn read_value(&self, key: &[u8], current: &Current) -> Result<Bytes> {
+    fn read_value(&self, key: &[u8], current: &Current) -> Result<Value> {
         let Current { id, version, .. } = *current;
         let payload = self.log.read_placed(Place {
             seq: Seq(version.seq),
@@ -103,11 +103,12 @@ impl Inner {
         }
         let cached = self.cache.insert(value);
         self.table.set_cached(id, version.seq, cached);
-        if value.len() <= SMALL {
-            return Ok(Bytes::copy_from_slice(value));
+        let len = value.len();
+        // Not the blocks that were read, for a value that is much smaller.
+        match self.cache.get(cached, len) {
+            Some(hit) if len <= SMALL => Ok(hit.value),
+            _ => Ok(Value::stored(payload, len)),
         }
-        let start = payload.len() - value.len();
-        Ok(Bytes::from_owner(payload).slice(start..))
     }
 
     /// Whether the key exists.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::error::{Error, Result};
+use crate::cache::value::Value;
 use crate::index::keyspace::Keys;
 use crate::index::table::Current;
 use crate::state::inner::Inner;
@@ -15,6 +16,8 @@ use crate::state::snapshots::Pin;
 /// The most keys that are looked up at a time, while no key can be removed.
 const STEP_MAX: usize = 256;
 const STEP_MIN: usize = 16;
+/// The number of entries whose memory is requested at a time.
+const NEAR: usize = 16;
 
 /// A range of keys: from the first to the last, both included or not.
 #[derive(Debug, Clone)]
@@ -145,22 +148,30 @@ impl Scan {
         // Bounded also where no key of the range existed then.
         let mut last = None;
         let mut looked = 0;
-        while ends.len() < self.step && looked < 4 * STEP_MAX {
-            let next = if self.reverse { order.previous(spot) } else { order.next(spot) };
-            let Some((id, next)) = next else {
-                self.done = true;
-                break;
-            };
-            let (start, outside) = (keys.len(), self.is_outside(id));
-            if outside {
-                self.done = true;
-                break;
+        let mut near = Vec::with_capacity(NEAR);
+        while ends.len() < self.step && looked < 4 * STEP_MAX && !self.done {
+            near.clear();
+            while near.len() < NEAR
+                && let Some((id, next)) =
+                    if self.reverse { order.previous(spot) } else { order.next(spot) }
+            {
+                arena.prefetch(id);
+                near.push(id);
+                spot = next;
             }
-            (spot, last) = (next, Some(id));
-            looked += 1;
-            if let Some(current) = self.inner.table.at(id, self.pin.seq()) {
-                arena.copy_key(id, &mut keys);
-                ends.push((start, keys.len(), current));
+            self.done = near.len() < NEAR;
+            looked += near.len();
+            for id in &near {
+                if self.is_outside(*id) {
+                    self.done = true;
+                    break;
+                }
+                last = Some(*id);
+                if let Some(current) = self.inner.table.at(*id, self.pin.seq()) {
+                    let start = keys.len();
+                    arena.copy_key(*id, &mut keys);
+                    ends.push((start, keys.len(), current));
+                }
             }
         }
         // The next step begins after the last key that was looked at.
@@ -190,7 +201,7 @@ impl Scan {
         }
     }
 
-    fn step_on(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+    fn step_on(&mut self) -> Result<Option<(Bytes, Value)>> {
         self.inner.refuse_if_closing()?;
         loop {
             if let Some((key, current)) = self.found.pop_front() {
@@ -209,7 +220,7 @@ impl Scan {
         }
     }
 
-    fn value(&self, key: &Bytes, current: &Current) -> Result<Bytes> {
+    fn value(&self, key: &Bytes, current: &Current) -> Result<Value> {
         self.inner.value(key, current).or_else(|error| {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
             match self.inner.get_at(&self.keys, key, self.pin.seq()) {
@@ -221,7 +232,7 @@ impl Scan {
 }
 
 impl Iterator for Scan {
-    type Item = Result<(Bytes, Bytes)>;
+    type Item = Result<(Bytes, Value)>;
 
     /// Returns the next key and its value.
     fn next(&mut self) -> Option<Self::Item> {

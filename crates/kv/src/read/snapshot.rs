@@ -7,6 +7,7 @@ use bytes::Bytes;
 use esker_log::Seq;
 
 use crate::base::error::{Error, Result};
+use crate::cache::value::Value;
 use crate::read::scan::{KeyRange, Scan};
 use crate::state::handle::Keyspace;
 use crate::state::inner::Inner;
@@ -44,7 +45,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::SnapshotExpired`], and as [`Keyspace::get`].
-    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check(keyspace)?;
         let value = self.inner.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
         self.pin.check()?;
@@ -109,7 +110,7 @@ impl SnapshotScan<'_> {
 }
 
 impl Iterator for SnapshotScan<'_> {
-    type Item = Result<(Bytes, Bytes)>;
+    type Item = Result<(Bytes, Value)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.scan.next()

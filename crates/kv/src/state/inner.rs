@@ -112,6 +112,7 @@ impl Inner {
         if only_existing && self.table.find(key).is_none_or(|current| current.version.deleted) {
             return Ok(Ok(None));
         }
+        self.table.prefetch_entry(key);
         let ticket = if internal { log.append_internal(payload)? } else { log.append(payload)? };
         let version = Version {
             seq: ticket.seq().0,

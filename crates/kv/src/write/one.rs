@@ -33,6 +33,7 @@ impl Inner {
         let hashed = self.key(keys, key)?;
         self.check_room()?;
         let record = Record { keyspace: keys.id, key, change: Change::Put { value, moved: false } };
+        self.table.prefetch_slot(hashed);
         let ticket = encoded(record, |payload| {
             let cached = self.cache.insert(value);
             let write = OneWrite {

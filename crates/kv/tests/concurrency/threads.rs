@@ -54,7 +54,7 @@ fn scans_see_one_point_in_time_while_writers_and_cleaning_run() {
                     batch.clear();
                     for side in [0, 255] {
                         let key = key(writer, next % KEYS, side);
-                        if next % 13 == 0 {
+                        if next.is_multiple_of(13) {
                             batch.delete(&keys, key).unwrap();
                         } else {
                             batch.put(&keys, key, &value).unwrap();
@@ -63,7 +63,10 @@ fn scans_see_one_point_in_time_while_writers_and_cleaning_run() {
                     drop(store.write(&batch).unwrap());
                     // Own writes are read.
                     let own = keys.get(key(writer, next % KEYS, 0)).unwrap();
-                    assert_eq!(own.as_deref().map(number), (next % 13 != 0).then_some(next));
+                    assert_eq!(
+                        own.as_deref().map(number),
+                        (!next.is_multiple_of(13)).then_some(next)
+                    );
                 }
             });
         }
@@ -99,7 +102,10 @@ fn scans_see_one_point_in_time_while_writers_and_cleaning_run() {
                 for n in (newest.saturating_sub(KEYS - 2)).max(1)..=newest {
                     let later_delete = (newest + 1..newest + 2).any(|m| m % KEYS == n % KEYS);
                     let there = numbers.contains(&n);
-                    assert!(there || n % 13 == 0 || later_delete, "{n} of {newest} is missing");
+                    assert!(
+                        there || n.is_multiple_of(13) || later_delete,
+                        "{n} of {newest} is missing"
+                    );
                 }
                 // The snapshot and its single reads agree.
                 let (key, value) = &found[found.len() / 2];

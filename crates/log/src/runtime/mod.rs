@@ -7,5 +7,6 @@
 pub(crate) mod affinity;
 pub(crate) mod counters;
 pub(crate) mod engine;
+pub(crate) mod prefetch;
 pub(crate) mod sync;
 pub(crate) mod waiters;

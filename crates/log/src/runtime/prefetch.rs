@@ -3,7 +3,7 @@
 
 /// Hints to the processor that this address will be written to. Does not dereference the pointer.
 #[inline]
-pub(crate) fn prefetch<T>(at: *const T) {
+pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch reads nothing, whatever the address.
     unsafe {

@@ -1,0 +1,88 @@
+//! Memory that is filled from the start by one thread at a time, and read by many.
+//!
+//! # Soundness
+//!
+//! Readers and the filler share the memory without a lock, because they never touch the same bytes
+//! at the same time:
+//!
+//! * A chunk has one [`Filler`]. It writes only bytes at or above `filled`, and then raises it, with
+//!   release ordering.
+//! * [`Chunk::bytes`] returns only bytes below `filled`, which it reads with acquire ordering. They
+//!   are never written again.
+//!
+//! A chunk is used again only when its `Arc` is unique.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+pub(crate) struct Chunk {
+    memory: Box<[UnsafeCell<u8>]>,
+    /// The number of bytes that are filled.
+    filled: AtomicUsize,
+}
+
+// SAFETY: see the module docs: all shared access is to disjoint or to finished ranges.
+unsafe impl Sync for Chunk {}
+
+impl std::fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chunk({} of {})", self.filled.load(Relaxed), self.memory.len())
+    }
+}
+
+/// The right to fill a chunk. There is one for each.
+#[derive(Debug)]
+pub(super) struct Filler {
+    chunk: Arc<Chunk>,
+}
+
+impl Filler {
+    /// A chunk of this many bytes, in the memory of an old one if that is unused and of this size.
+    pub(super) fn new(size: usize, old: Option<Arc<Chunk>>) -> Self {
+        if let Some(mut chunk) = old
+            && let Some(unused) = Arc::get_mut(&mut chunk)
+            && unused.memory.len() == size
+        {
+            *unused.filled.get_mut() = 0;
+            return Self { chunk };
+        }
+        let memory = std::iter::repeat_with(|| UnsafeCell::new(0)).take(size).collect();
+        Self { chunk: Arc::new(Chunk { memory, filled: AtomicUsize::new(0) }) }
+    }
+
+    pub(super) fn chunk(&self) -> &Arc<Chunk> {
+        &self.chunk
+    }
+
+    /// Copies bytes to the end of what is filled. Returns where they begin; `None` if there is too
+    /// little room.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Option<usize> {
+        let start = self.chunk.filled.load(Relaxed);
+        let end = start.checked_add(bytes.len())?;
+        let room = self.chunk.memory.get(start..end)?;
+        // SAFETY: the range is in the memory and at or above `filled`, so no reader has it; `self`
+        // is the only filler, and borrowed mutably.
+        unsafe {
+            let to = UnsafeCell::raw_get(room.as_ptr());
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        self.chunk.filled.store(end, Release);
+        Some(start)
+    }
+}
+
+impl Chunk {
+    /// Bytes that were filled; `None` for others.
+    #[inline]
+    pub(crate) fn bytes(&self, start: usize, len: usize) -> Option<&[u8]> {
+        let end = start.checked_add(len)?;
+        if end > self.filled.load(Acquire) {
+            return None;
+        }
+        let range = self.memory.get(start..end)?;
+        // SAFETY: the range is in the memory and below `filled`, so it is never written again.
+        unsafe { Some(std::slice::from_raw_parts(range.as_ptr().cast(), len)) }
+    }
+}

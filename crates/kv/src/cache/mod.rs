@@ -1,0 +1,186 @@
+//! The value cache: a ring of chunks of memory.
+//!
+//! A value is copied to the newest chunk when it is written, or read from a file. When the cache is
+//! full, the oldest chunk is dropped, with all of its values. A value that is read while its chunk
+//! is in the older half of the ring is copied to the newest chunk, so what is used stays.
+//!
+//! A place in the cache is a number that is never used again. The index stores it, and does not
+//! have to know when a chunk is dropped: looking up an old place finds nothing.
+
+pub(crate) mod chunk;
+pub(crate) mod value;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::{Mutex, RwLock};
+
+use chunk::{Chunk, Filler};
+use value::Value;
+
+/// Bits of a place for the offset in its chunk. The others are the number of the chunk.
+const OFFSET_BITS: u32 = 20;
+/// The size of a chunk in bytes. A larger value gets a chunk of its own.
+const CHUNK: usize = 1 << OFFSET_BITS;
+/// The size of the chunks of a small cache.
+const SMALL_CHUNK: usize = 64 << 10;
+
+#[derive(Debug)]
+pub(crate) struct ValueCache {
+    /// The chunk with number `n` is at `n` modulo the length, with its number.
+    chunks: Box<[RwLock<Place>]>,
+    newest: Mutex<Newest>,
+    /// The most bytes.
+    limit: u64,
+    chunk_size: usize,
+    /// The number of the oldest chunk that is kept, and of the newest.
+    oldest: AtomicU64,
+    current: AtomicU64,
+}
+
+/// A chunk with its number.
+type Place = (u64, Option<Arc<Chunk>>);
+
+#[derive(Debug, Default)]
+struct Newest {
+    /// 0 before the first.
+    number: u64,
+    filler: Option<Filler>,
+    /// The sizes of the chunks that are kept, oldest first, the newest included.
+    sizes: VecDeque<u64>,
+    total: u64,
+}
+
+/// A value found in the cache.
+#[derive(Debug)]
+pub(crate) struct Hit {
+    pub(crate) value: Value,
+    /// Its chunk will be dropped soon; it should be inserted again.
+    pub(crate) ages: bool,
+}
+
+impl ValueCache {
+    /// A cache of at most this many bytes. Of 0: it holds nothing.
+    pub(crate) fn new(limit: u64) -> Self {
+        let chunk_size = if limit >= 16 * CHUNK as u64 { CHUNK } else { SMALL_CHUNK };
+        // At least as many places as chunks: each takes at least its size.
+        let places = (limit / chunk_size as u64) as usize + 2;
+        Self {
+            chunks: std::iter::repeat_with(RwLock::default).take(places).collect(),
+            newest: Mutex::default(),
+            limit,
+            chunk_size,
+            oldest: AtomicU64::new(1),
+            current: AtomicU64::new(0),
+        }
+    }
+
+    fn chunk(&self, number: u64) -> &RwLock<Place> {
+        &self.chunks[(number % self.chunks.len() as u64) as usize]
+    }
+
+    /// Copies a value into the cache. Returns its place; 0 if it is too large for the cache.
+    pub(crate) fn insert(&self, value: &[u8]) -> u64 {
+        if value.len() as u64 > self.limit / 4 || self.limit < self.chunk_size as u64 {
+            return 0;
+        }
+        let mut newest = self.newest.lock();
+        let pushed = newest.filler.as_mut().and_then(|filler| filler.push(value));
+        let start = pushed.or_else(|| {
+            self.begin_chunk(&mut newest, value.len());
+            newest.filler.as_mut()?.push(value)
+        });
+        // Empty values at the end of a full chunk have no place.
+        match start {
+            Some(start) if start < CHUNK => newest.number << OFFSET_BITS | start as u64,
+            _ => 0,
+        }
+    }
+
+    fn begin_chunk(&self, newest: &mut Newest, len: usize) {
+        let size = len.max(self.chunk_size);
+        newest.number += 1;
+        newest.sizes.push_back(size as u64);
+        newest.total += size as u64;
+        let mut old = None;
+        while newest.total > self.limit && newest.sizes.len() > 1 {
+            newest.total -= newest.sizes.pop_front().unwrap_or(0);
+            let oldest = self.oldest.fetch_add(1, Relaxed);
+            old = self.chunk(oldest).write().1.take();
+        }
+        let filler = Filler::new(size, old);
+        *self.chunk(newest.number).write() = (newest.number, Some(Arc::clone(filler.chunk())));
+        newest.filler = Some(filler);
+        self.current.store(newest.number, Relaxed);
+    }
+
+    /// The value of this length at a place, if it is still in the cache.
+    #[inline]
+    pub(crate) fn get(&self, place: u64, len: usize) -> Option<Hit> {
+        let number = place >> OFFSET_BITS;
+        let start = (place & (CHUNK as u64 - 1)) as usize;
+        let value = match &*self.chunk(number).read() {
+            (other, Some(chunk)) if *other == number => Value::cached(chunk, start, len)?,
+            _ => return None,
+        };
+        let (oldest, newest) = (self.oldest.load(Relaxed), self.current.load(Relaxed));
+        let kept = newest - oldest.min(newest);
+        // Only in a full ring is a chunk dropped soon.
+        let is_full = kept + 3 >= self.chunks.len() as u64;
+        Some(Hit { value, ages: is_full && number < oldest + kept / 2 })
+    }
+
+    /// Bytes of memory in use.
+    pub(crate) fn memory(&self) -> u64 {
+        self.newest.lock().total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_cache_drops_the_oldest_values() {
+        let cache = ValueCache::new(1 << 20);
+        let mut places = Vec::new();
+        for n in 0..20_000u32 {
+            places.push((n, cache.insert(&[n as u8; 100])));
+            assert!(cache.memory() <= 1 << 20);
+        }
+        let found: Vec<_> = places
+            .iter()
+            .filter(|(_, place)| cache.get(*place, 100).is_some())
+            .map(|(n, _)| *n)
+            .collect();
+        assert_eq!(found.last(), Some(&19_999));
+        let (len, first) = (found.len() as u32, found[0]);
+        assert_eq!(len, 20_000 - first, "the newest ones are kept");
+        assert!((9_000..=(1 << 20) / 100).contains(&len), "{len}");
+        for (n, place) in places {
+            if let Some(hit) = cache.get(place, 100) {
+                assert_eq!(&*hit.value, &[n as u8; 100]);
+            }
+        }
+    }
+
+    #[test]
+    fn large_values_take_chunks_of_their_own() {
+        let cache = ValueCache::new(1 << 20);
+        let large = vec![7; 200 << 10];
+        let places: Vec<_> = (0..20).map(|_| cache.insert(&large)).collect();
+        assert!(cache.memory() <= 1 << 20);
+        let kept = places.iter().filter(|place| cache.get(**place, large.len()).is_some());
+        assert_eq!(kept.count(), 5);
+        assert_eq!(cache.insert(&vec![0; 300 << 10]), 0, "too large for this cache");
+        assert!(cache.get(cache.insert(b""), 0).is_some_and(|hit| hit.value.is_empty()));
+    }
+
+    #[test]
+    fn a_cache_of_nothing_holds_nothing() {
+        let cache = ValueCache::new(0);
+        assert_eq!(cache.insert(b"value"), 0);
+        assert!(cache.get(0, 0).is_none() && cache.get(u64::MAX, 1).is_none());
+    }
+}

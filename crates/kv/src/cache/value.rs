@@ -1,0 +1,80 @@
+//! A value, with the memory that holds it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use esker_log::Payload;
+
+use crate::cache::chunk::Chunk;
+
+/// A value that was read. It is a view of the memory that holds it, and dereferences to its bytes.
+/// Cheap to clone, and can be sent to other threads.
+///
+/// It keeps up to a megabyte of memory until it is dropped. Copy a small value to keep it for long.
+/// `bytes::Bytes::from_owner(value)` makes it a `Bytes` without a copy.
+#[derive(Clone)]
+pub struct Value(Memory);
+
+#[derive(Clone)]
+enum Memory {
+    /// Bytes of a chunk, which are filled.
+    Cached { chunk: Arc<Chunk>, start: u32, len: u32 },
+    /// A record, and where the value begins in it.
+    Stored { record: Payload, start: u32 },
+}
+
+impl Value {
+    /// The bytes at a place in a chunk; `None` if they were never filled.
+    #[inline]
+    pub(super) fn cached(chunk: &Arc<Chunk>, start: usize, len: usize) -> Option<Self> {
+        chunk.bytes(start, len)?;
+        let (start, len) = (u32::try_from(start).ok()?, u32::try_from(len).ok()?);
+        Some(Self(Memory::Cached { chunk: Arc::clone(chunk), start, len }))
+    }
+
+    /// The end of a record.
+    pub(crate) fn stored(record: Payload, len: usize) -> Self {
+        let start = record.len().saturating_sub(len) as u32;
+        Self(Memory::Stored { record, start })
+    }
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Memory::Cached { chunk, start, len } => {
+                chunk.bytes(*start as usize, *len as usize).unwrap_or_default()
+            }
+            Memory::Stored { record, start } => record.get(*start as usize..).unwrap_or_default(),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Value {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl std::fmt::Debug for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "b\"{}\"", self.escape_ascii())
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialEq<[u8]> for Value {
+    fn eq(&self, other: &[u8]) -> bool {
+        **self == *other
+    }
+}
