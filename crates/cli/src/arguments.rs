@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchCommand;
 use crate::consensus_cmd::ConsensusCommand;
+use crate::kv_cmd::KvCommand;
 use crate::log_cmd::LogCommand;
 
 const EXAMPLES: &str = "\
@@ -37,6 +38,9 @@ pub enum Component {
     /// Inspect a consensus log, or benchmark one
     #[command(subcommand)]
     Consensus(ConsensusCommand),
+    /// Put, get and scan keys in a store
+    #[command(subcommand)]
+    Kv(KvCommand),
     /// Measure this machine's disk
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -106,6 +106,26 @@ impl Failure {
         }
     }
 
+    /// Creates a failure from an error of the store in `dir`.
+    pub fn of_kv(error: &esker_kv::Error, dir: &Path) -> Self {
+        use esker_kv::Error;
+        match error {
+            Error::Log(cause) => Failure::of_log(cause, dir),
+            Error::CorruptedRecord { .. } => {
+                Self { status: Status::Corrupt, message: error.to_string() }
+            }
+            Error::InvalidOption { .. } | Error::InvalidName { .. } => {
+                Failure::usage(error.to_string())
+            }
+            _ => Failure::failed(format!("{}: {}", dir.display(), with_causes(error))),
+        }
+    }
+
+    /// Creates a failure that says nothing: the exit status is the answer.
+    pub fn silent() -> Self {
+        Self::failed("")
+    }
+
     /// Creates a failure from a file I/O error.
     pub fn of_io(what: impl Display, error: &io::Error) -> Self {
         Self::failed(format!("{what}: {error}"))
@@ -129,6 +149,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
     let dir = dir.display();
     let name = |component| match component {
         esker_consensus::COMPONENT => "a consensus log".to_owned(),
+        esker_kv::COMPONENT => "a key-value store".to_owned(),
         other => format!("a log of the component {other}"),
     };
     match (found, expected) {
@@ -179,7 +200,9 @@ pub fn report(outcome: Outcome) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            complain(&failure.message);
+            if !failure.message.is_empty() {
+                complain(&failure.message);
+            }
             ExitCode::from(failure.status as u8)
         }
     }

@@ -8,6 +8,7 @@ mod bench;
 mod choices;
 mod consensus_cmd;
 mod exit;
+mod kv_cmd;
 mod log_cmd;
 mod log_options;
 mod option_flags;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().component {
         Component::Log(command) => log_cmd::run(command),
         Component::Consensus(command) => consensus_cmd::run(command),
+        Component::Kv(command) => kv_cmd::run(command),
         Component::Bench(command) => bench::run(command),
     };
     exit::report(outcome)

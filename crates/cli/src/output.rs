@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
+
 use crate::exit::{Failure, Outcome};
 
 /// Returns standard output with a buffer that is written by [`Write::flush`] or when full, not at
@@ -37,18 +40,12 @@ pub fn unless_closed(written: io::Result<()>) -> Outcome<bool> {
 
 /// Encodes bytes as base 64, with padding.
 pub fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte));
-        let word = word << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let index = (word >> (18 - 6 * digit)) & 63;
-            let used = digit <= chunk.len();
-            text.push(if used { char::from(DIGITS[index as usize]) } else { '=' });
-        }
-    }
-    text
+    STANDARD.encode(bytes)
+}
+
+/// Decodes what [`base64`] returns.
+pub fn from_base64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]
@@ -61,6 +58,7 @@ mod tests {
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
         for (bytes, text) in pairs {
             assert_eq!(base64(bytes.as_bytes()), text);
+            assert_eq!(from_base64(text).as_deref(), Some(bytes.as_bytes()));
         }
         assert_eq!(base64(&[0xfb, 0xff, 0xfe]), "+//+");
     }

@@ -42,6 +42,7 @@ pub use bytes::Bytes;
 pub use cache::value::Value;
 pub use esker_log::reclaim::Reclaimed;
 pub use esker_log::{Policy, Seq};
+pub use read::check::check_records;
 pub use read::scan::Scan;
 pub use read::snapshot::{Snapshot, SnapshotScan};
 pub use state::handle::Keyspace;

@@ -12,6 +12,16 @@ fn every_command_has_examples() {
         &["log", "repair"],
         &["log", "truncate"],
         &["log", "bench"],
+        &["kv", "put"],
+        &["kv", "get"],
+        &["kv", "del"],
+        &["kv", "scan"],
+        &["kv", "import"],
+        &["kv", "export"],
+        &["kv", "compact"],
+        &["kv", "stat"],
+        &["kv", "verify"],
+        &["kv", "keyspaces"],
         &["bench", "floor"],
     ] {
         let mut help = command(words);

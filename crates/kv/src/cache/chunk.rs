@@ -5,8 +5,8 @@
 //! Readers and the filler share the memory without a lock, because they never touch the same bytes
 //! at the same time:
 //!
-//! * A chunk has one [`Filler`]. It writes only bytes at or above `filled`, and then raises it, with
-//!   release ordering.
+//! * A chunk has one [`Filler`]. It writes only bytes at or above `filled`, and then raises it,
+//!   with release ordering.
 //! * [`Chunk::bytes`] returns only bytes below `filled`, which it reads with acquire ordering. They
 //!   are never written again.
 //!

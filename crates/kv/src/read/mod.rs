@@ -1,5 +1,6 @@
 //! Reading: one key, many keys, ranges, and points in time.
 
+pub(crate) mod check;
 pub(crate) mod get;
 pub(crate) mod scan;
 pub(crate) mod snapshot;

@@ -1,0 +1,161 @@
+//! `esker kv compact`, `stat` and `verify`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_kv::Store;
+use esker_log::{ReadOnlyLog, ReadOptions};
+use serde_json::json;
+
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const COMPACT_EXAMPLES: &str = "\
+Examples:
+  esker kv compact ./store
+
+It frees the oldest segments as long as at most half of their bytes are live.";
+
+const STAT_EXAMPLES: &str = "\
+Examples:
+  esker kv stat ./store
+  esker kv stat ./store --json | jq .keys";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  esker kv verify ./store
+
+It takes no lock and changes nothing. Exit status 3 when durable records are corrupt.";
+
+/// Arguments of `esker kv compact`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPACT_EXAMPLES)]
+pub struct CompactArguments {
+    /// The store's directory
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `esker kv stat`.
+#[derive(Debug, Args)]
+#[command(after_help = STAT_EXAMPLES)]
+pub struct StatArguments {
+    /// The store's directory
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `esker kv verify`.
+#[derive(Debug, Args)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub struct VerifyArguments {
+    /// The store's directory
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reclaims space.
+pub fn compact(arguments: &CompactArguments) -> Outcome {
+    let CompactArguments { dir, json } = arguments;
+    let failure = |error| Failure::of_kv(&error, dir);
+    let store = open::store(dir, true)?;
+    let reclaimed = store.compact();
+    let bytes = store.stats().disk_bytes;
+    let done = reclaimed.and_then(|done| store.close().map(|()| done)).map_err(failure)?;
+    if *json {
+        return output::print_json(&json!({
+            "segments": done.segments,
+            "bytes_freed": done.bytes_freed,
+            "records_copied": done.records_copied,
+            "bytes_copied": done.bytes_copied,
+            "disk_bytes": bytes,
+        }));
+    }
+    output::print(&format!(
+        "{} segments with {} bytes freed, {} bytes copied; {bytes} bytes in use\n",
+        done.segments, done.bytes_freed, done.bytes_copied
+    ))
+}
+
+/// Prints a summary.
+pub fn stat(arguments: &StatArguments) -> Outcome {
+    let StatArguments { dir, json } = arguments;
+    let store = open::store(dir, true)?;
+    let text = summary(&store, *json);
+    store.close().map_err(|error| Failure::of_kv(&error, dir))?;
+    output::print(&text)
+}
+
+fn summary(store: &Store, as_json: bool) -> String {
+    let stats = store.stats();
+    let keyspaces: Vec<_> = store
+        .keyspaces()
+        .into_iter()
+        .filter_map(|name| store.find_keyspace(&name).map(|keyspace| (name, keyspace.len())))
+        .collect();
+    if as_json {
+        let keyspaces: serde_json::Map<_, _> =
+            keyspaces.into_iter().map(|(name, keys)| (name, keys.into())).collect();
+        let object = json!({
+            "keys": stats.keys,
+            "keyspaces": keyspaces,
+            "disk_bytes": stats.disk_bytes,
+            "index_bytes": stats.index_bytes,
+            "durable": store.durable().0,
+        });
+        return format!("{object}\n");
+    }
+    let mut text = format!(
+        "keys         {}\ndisk bytes   {}\nindex bytes  {}\ndurable      {}\n",
+        stats.keys,
+        stats.disk_bytes,
+        stats.index_bytes,
+        store.durable()
+    );
+    for (name, keys) in keyspaces {
+        text.push_str(&format!("keyspace     {name}: {keys} keys\n"));
+    }
+    text
+}
+
+/// Checks every byte of the log, and every record.
+pub fn verify(arguments: &VerifyArguments) -> Outcome {
+    let VerifyArguments { dir, json } = arguments;
+    let failure = |error: esker_log::Error| Failure::of_log(&error, dir);
+    let report = esker_log::verify(dir, ReadOptions::default()).map_err(failure)?;
+    let log = ReadOnlyLog::builder(dir).open().map_err(failure)?;
+    let records = esker_kv::check_records(&log).map_err(|error| Failure::of_kv(&error, dir))?;
+    let corrupt = report.corruption.len();
+    if *json {
+        output::print_json(&json!({
+            "sound": corrupt == 0,
+            "records": records,
+            "bytes": report.bytes,
+            "segments": report.segments,
+        }))?;
+    } else {
+        output::print(&format!(
+            "{records} records in {} segments, {} bytes\n",
+            report.segments, report.bytes
+        ))?;
+    }
+    if corrupt > 0 {
+        let first = &report.corruption[0];
+        return Err(Failure::corrupt(format!(
+            "{} is corrupt in {corrupt} places, first in {} at byte {}; run `esker log repair {}` \
+             to quarantine the corruption",
+            dir.display(),
+            first.file.display(),
+            first.offset,
+            dir.display()
+        )));
+    }
+    Ok(())
+}

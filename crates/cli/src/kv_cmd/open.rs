@@ -1,0 +1,51 @@
+//! Opening the store of a command.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use esker_kv::{Keyspace, Store};
+
+use crate::exit::{Failure, Outcome};
+
+/// The store and the keyspace of a command.
+#[derive(Debug, Args)]
+pub struct Place {
+    /// The store's directory
+    pub dir: PathBuf,
+    /// The keyspace [default: default]
+    #[arg(long, value_name = "NAME", default_value = "default", hide_default_value = true)]
+    pub keyspace: String,
+}
+
+/// Opens a store that exists, or may be created.
+pub fn store(dir: &Path, must_exist: bool) -> Outcome<Store> {
+    let store = Store::builder(dir).must_exist(must_exist).clean(false).open();
+    store.map_err(|error| Failure::of_kv(&error, dir))
+}
+
+impl Place {
+    pub fn failure(&self, error: &esker_kv::Error) -> Failure {
+        Failure::of_kv(error, &self.dir)
+    }
+
+    /// Opens the store, runs the work on the keyspace, and closes the store.
+    pub fn read<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
+        let store = store(&self.dir, true)?;
+        let keyspace = store.find_keyspace(&self.keyspace).ok_or_else(|| {
+            self.failure(&esker_kv::Error::KeyspaceNotFound { name: self.keyspace.clone() })
+        })?;
+        self.close(&store, work(&keyspace))
+    }
+
+    /// As [`Place::read`], but creates store and keyspace where they are missing.
+    pub fn write<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
+        let store = store(&self.dir, false)?;
+        let keyspace = store.create_keyspace(&self.keyspace).map_err(|e| self.failure(&e))?;
+        self.close(&store, work(&keyspace))
+    }
+
+    fn close<T>(&self, store: &Store, outcome: Outcome<T>) -> Outcome<T> {
+        let closed = store.close().map_err(|error| self.failure(&error));
+        outcome.and_then(|done| closed.map(|()| done))
+    }
+}
