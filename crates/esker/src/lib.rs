@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `log` (default) | `esker::log` | an embedded, group-committed, append-only log |
 //! | `consensus` | `esker::consensus` | slots for Paxos and Raft: promise, accept, commit |
+//! | `kv` | `esker::kv` | a key-value store with a configurable durability policy |
 //! | | `esker::disk` | the disk layer, to select another disk for a log |
 //! | `io-uring` (default) | `esker::disk::uring` | a disk that uses io_uring, on Linux |
 //! | `sim` | `esker::disk::sim` | a seeded simulated disk for crash tests |
@@ -39,6 +40,10 @@ pub use esker_consensus as consensus;
 #[doc(no_inline)]
 pub use esker_consensus::{Ballot, ConsensusLog, Slot};
 
+#[cfg(feature = "kv")]
+#[doc(inline)]
+pub use esker_kv as kv;
+
 #[doc(inline)]
 pub use esker_disk as disk;
 
@@ -47,6 +52,10 @@ pub use esker_disk as disk;
 mod book {
     #[doc = include_str!("../../../docs/src/log.md")]
     struct Log;
+
+    #[cfg(feature = "kv")]
+    #[doc = include_str!("../../../docs/src/kv.md")]
+    struct Kv;
 
     #[cfg(feature = "consensus")]
     #[doc = include_str!("../../../docs/src/consensus.md")]
