@@ -3,10 +3,12 @@
 //!
 //! `machine` measures the bare disk, `load` has the concurrent callers and readers, `records`
 //! derives every record from its writer and number and compares what is read, `measure` counts and
-//! prints, `runs` are the benchmarks of the log, `consensus` those of the consensus log.
+//! prints, `runs` are the benchmarks of the log, `consensus` those of the consensus log, `kv` those
+//! of the key-value store.
 
 mod arguments;
 mod consensus;
+mod kv;
 mod load;
 mod machine;
 mod measure;
@@ -24,6 +26,7 @@ pub use consensus::{
     ConsensusBenchArguments, ConsensusBuildArguments, run as run_consensus,
     run_build as run_consensus_build,
 };
+pub use kv::{KvBenchArguments, run as run_kv};
 pub use load::follow::{FollowArguments, run as run_follow};
 pub use measure::allocations::CountingAllocator;
 pub use runs::build::{BuildArguments, run as run_build};

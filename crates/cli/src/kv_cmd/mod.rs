@@ -10,6 +10,7 @@ mod transfer;
 
 use clap::Subcommand;
 
+use crate::bench;
 use crate::exit::Outcome;
 
 /// The commands of `esker kv`.
@@ -35,6 +36,8 @@ pub enum KvCommand {
     Verify(maintenance::VerifyArguments),
     /// List, create or drop keyspaces
     Keyspaces(keyspaces::KeyspacesArguments),
+    /// Benchmark a store, next to the hardware floor of this machine
+    Bench(bench::KvBenchArguments),
 }
 
 /// Runs a command of `esker kv`.
@@ -50,5 +53,6 @@ pub fn run(command: KvCommand) -> Outcome {
         KvCommand::Stat(arguments) => maintenance::stat(&arguments),
         KvCommand::Verify(arguments) => maintenance::verify(&arguments),
         KvCommand::Keyspaces(arguments) => keyspaces::run(&arguments),
+        KvCommand::Bench(arguments) => bench::run_kv(&arguments),
     }
 }

@@ -1,0 +1,255 @@
+//! The concurrent callers of a store, as async tasks or as threads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker_kv::{Batch, Error, Keyspace, Result, Store};
+use tokio::runtime::Builder;
+
+use super::arguments::{KvBenchArguments, What};
+use super::entry::{Entries, Sequence};
+use crate::bench::load::callers::{TIMED_EVERY, WORKERS};
+use crate::bench::measure::latency::Latencies;
+use crate::bench::measure::resources::{self, Snapshot, Used};
+use crate::exit::{Failure, Outcome};
+
+/// Async callers that do not wait yield after this many calls.
+const YIELD_EVERY: u64 = 64;
+
+/// The result of a timed part.
+pub struct Timed {
+    pub ops: u64,
+    pub time: Duration,
+    pub latencies: Latencies,
+    pub used: Used,
+}
+
+/// What each caller does.
+#[derive(Clone)]
+struct Work {
+    what: What,
+    entries: Entries,
+    store: Store,
+    keyspace: Keyspace,
+    batch: u32,
+    waits: bool,
+    deadline: Option<Instant>,
+    calls: u64,
+}
+
+/// One caller.
+struct Caller {
+    work: Work,
+    sequence: Sequence,
+    writes: Batch,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    latencies: Latencies,
+    done: u64,
+    last: Instant,
+}
+
+/// Runs all callers, and a sync at the end.
+pub fn run(arguments: &KvBenchArguments, store: &Store, what: What) -> Outcome<Timed> {
+    let each = arguments.count.map_or(u64::MAX, |count| {
+        (count / u64::from(arguments.writers) / u64::from(arguments.batch)).max(1)
+    });
+    let time = Duration::from_secs_f64(arguments.seconds.unwrap_or(3.0));
+    let work = Work {
+        what,
+        entries: Entries::new(arguments),
+        store: store.clone(),
+        keyspace: store.keyspace(),
+        batch: arguments.batch,
+        waits: arguments.waits(),
+        deadline: arguments.count.is_none().then(|| Instant::now() + time),
+        calls: each,
+    };
+    let callers: Vec<_> =
+        (0..arguments.writers).map(|n| Caller::new(&work, n, arguments.writers)).collect();
+    resources::reset_peak();
+    let snapshot = Snapshot::now();
+    let begin = Instant::now();
+    let ended = if arguments.blocking { threads(callers)? } else { tasks(callers)? };
+    let failure = |error: Error| Failure::failed(crate::exit::with_causes(&error));
+    if what == What::Put || what == What::Mixed {
+        store.sync().map_err(failure)?;
+    }
+    let time = begin.elapsed();
+    let used = Used { resident: resources::peak(), ..snapshot.used() };
+    let mut latencies = Latencies::new();
+    let mut ops = 0;
+    for ended in ended {
+        let (caller, done) = ended.map_err(failure)?;
+        latencies.merge(&caller);
+        ops += done;
+    }
+    Ok(Timed { ops, time, latencies, used })
+}
+
+type Ended = Result<(Latencies, u64)>;
+
+fn threads(callers: Vec<Caller>) -> Outcome<Vec<Ended>> {
+    std::thread::scope(|scope| {
+        let mut running = Vec::with_capacity(callers.len());
+        for caller in callers {
+            let thread = std::thread::Builder::new().stack_size(256 << 10);
+            let spawned = thread.spawn_scoped(scope, move || caller.run());
+            running.push(spawned.map_err(|error| {
+                Failure::failed(format!("start a thread: {error}; use fewer --writers"))
+            })?);
+        }
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Ended>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        Ok(running.into_iter().map(join).collect())
+    })
+}
+
+fn tasks(callers: Vec<Caller>) -> Outcome<Vec<Ended>> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .build()
+        .map_err(|error| Failure::of_io("start the runtime", &error))?;
+    let runtime = Arc::new(runtime);
+    Ok(runtime.block_on(async {
+        let running: Vec<_> =
+            callers.into_iter().map(|caller| runtime.spawn(caller.run_async())).collect();
+        let mut ended = Vec::with_capacity(running.len());
+        for task in running {
+            ended.push(task.await.unwrap_or_else(|error| {
+                std::panic::resume_unwind(error.into_panic());
+            }));
+        }
+        ended
+    }))
+}
+
+impl Caller {
+    fn new(work: &Work, caller: u32, callers: u32) -> Self {
+        Self {
+            work: work.clone(),
+            sequence: work.entries.sequence(caller, callers),
+            writes: Batch::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+            latencies: Latencies::new(),
+            done: 0,
+            last: Instant::now(),
+        }
+    }
+
+    /// Whether the next call writes.
+    fn writes(&self) -> bool {
+        match self.work.what {
+            What::Put => true,
+            What::Mixed => self.done.is_multiple_of(2),
+            What::Get | What::Scan | What::Open => false,
+        }
+    }
+
+    fn fill_batch(&mut self) -> Result<()> {
+        self.writes.clear();
+        for _ in 0..self.work.batch {
+            let n = self.work.entries.next(&mut self.sequence);
+            let key = self.work.entries.key(n, &mut self.key);
+            let value = self.work.entries.value(n, &mut self.value);
+            self.writes.put(&self.work.keyspace, key, value)?;
+        }
+        Ok(())
+    }
+
+    fn fill_one(&mut self) {
+        let n = self.work.entries.next(&mut self.sequence);
+        self.work.entries.key(n, &mut self.key);
+        self.work.entries.value(n, &mut self.value);
+    }
+
+    fn get(&mut self) -> Result<()> {
+        let n = self.work.entries.next(&mut self.sequence);
+        let value = self.work.keyspace.get(self.work.entries.key(n, &mut self.key))?;
+        let matches = |value: &[u8]| value.first_chunk::<8>() == Some(&n.to_le_bytes());
+        match value {
+            Some(value) if matches(&value) => Ok(()),
+            None if self.work.what == What::Mixed => Ok(()),
+            _ => Err(Error::CorruptedRecord { seq: 0.into(), what: "it is not the value put" }),
+        }
+    }
+
+    /// Counts a call. Returns whether it was the last.
+    fn is_over(&mut self, timed_every: u64) -> bool {
+        self.done += 1;
+        let phase = self.done % timed_every;
+        if phase == 0 {
+            let now = Instant::now();
+            self.latencies.add(now - self.last);
+            self.last = now;
+            if self.work.deadline.is_some_and(|deadline| now >= deadline) {
+                return true;
+            }
+        } else if phase == timed_every - 1 {
+            self.last = Instant::now();
+        }
+        self.done >= self.work.calls
+    }
+
+    fn timed_every(&self) -> u64 {
+        if self.work.waits && self.work.what == What::Put { 1 } else { TIMED_EVERY }
+    }
+
+    fn ended(self) -> Ended {
+        let each = if self.work.what == What::Put { u64::from(self.work.batch) } else { 1 };
+        Ok((self.latencies, self.done * each))
+    }
+
+    fn run(mut self) -> Ended {
+        let every = self.timed_every();
+        self.last = Instant::now();
+        loop {
+            if self.writes() {
+                let ticket = if self.work.batch > 1 {
+                    self.fill_batch()?;
+                    self.work.store.write(&self.writes)?
+                } else {
+                    self.fill_one();
+                    self.work.keyspace.put(&self.key, &self.value)?
+                };
+                if self.work.waits {
+                    ticket.blocking_wait()?;
+                }
+            } else {
+                self.get()?;
+            }
+            if self.is_over(every) {
+                return self.ended();
+            }
+        }
+    }
+
+    async fn run_async(mut self) -> Ended {
+        let every = self.timed_every();
+        self.last = Instant::now();
+        loop {
+            if self.writes() {
+                let ticket = if self.work.batch > 1 {
+                    self.fill_batch()?;
+                    self.work.store.write_async(&self.writes).await?
+                } else {
+                    self.fill_one();
+                    self.work.keyspace.put_async(&self.key, &self.value).await?
+                };
+                if self.work.waits {
+                    ticket.await?;
+                }
+            } else {
+                self.get()?;
+            }
+            if self.is_over(every) {
+                return self.ended();
+            }
+            if !self.work.waits && self.done.is_multiple_of(YIELD_EVERY) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
