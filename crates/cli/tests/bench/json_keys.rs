@@ -189,3 +189,29 @@ fn consensus() {
         assert!(params["direct"].is_boolean() && params["dsync"].is_boolean());
     }
 }
+
+#[test]
+fn figures_of_a_store() {
+    let words = ["kv", "bench", "--keys", "3000", "--count", "4000", "--writers", "4"];
+    let what = ["--what", "put,get,scan,mixed,open"];
+    for flags in [
+        &["--policy", "always"][..],
+        &["--policy", "periodic:10", "--blocking", "--order", "seq"],
+        &["--policy", "batch:100", "--batch", "10", "--size", "4096", "--key-size", "40"],
+    ] {
+        let figures = bench(&[&words[..], &what, flags].concat());
+        let names = ["kv/put", "kv/get", "kv/scan", "kv/mixed", "kv/open"];
+        assert_eq!(figures.len(), names.len());
+        for (figure, name) in figures.iter().zip(names) {
+            check(figure, name, true);
+            assert!(figure["params"]["syncs"].as_u64().unwrap() > 0 || name == "kv/open");
+        }
+        assert_eq!(figures[0]["ops"], 4000);
+        assert!(figures[2]["ops"].as_u64().unwrap().is_multiple_of(3000));
+        for key in ["open_ms", "close_ms"] {
+            assert!(figures[4][key].as_f64().unwrap() > 0.0, "{key}");
+        }
+    }
+    let refused = run(command(&["kv", "bench", "--size", "7"]), b"").exits(2);
+    refused.says(&["--size", "from 8"]);
+}
