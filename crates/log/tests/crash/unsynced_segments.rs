@@ -166,12 +166,14 @@ fn everywhere(steps: &[Step], records: Option<u64>, subsets: u64) {
     cases.finish(500);
 }
 
-/// The first segment is full, its last unit is in the cache alone, and slow work runs.
+/// The first segment is full, its last unit is in the cache alone, and slow work runs. A wrong
+/// footer shows only where a crash keeps the footer and the next header and loses the unit: in few
+/// of the subsets.
 /// Requirements: W-25.
 #[test]
 fn footer_is_written_after_its_units_are_durable() {
     let steps = [Append(SMALL), Flush, Append(SMALL), Append(LARGE), Append(SMALL)];
-    everywhere(&steps, None, 24);
+    everywhere(&steps, None, 96);
 }
 
 /// Three segments are in the cache alone.
