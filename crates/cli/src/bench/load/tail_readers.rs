@@ -276,6 +276,13 @@ mod tests {
         tasks[1].abort();
         tail_readers.name_goal(5, true);
         append(&log, 0, 5).await;
+        // The other two are counted before the wait begins: how it ends does not depend on them.
+        let others = async {
+            while tail_readers.arrived.load(SeqCst) < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LATE, others).await.unwrap();
         let failure = tail_readers.wait_for_goal(SOON).await.unwrap_err();
         assert!(
             format!("{failure:?}").contains("of 3 readers have not received every record"),
