@@ -104,6 +104,9 @@ fn eio_at_every_call() {
     every_call("faults::every_call::eio_at_every_call", &OPS, &Effect::Io);
 }
 
+/// Guards against a commit that ignores a full disk: file systems that copy on write, and quotas,
+/// refuse writes to reserved blocks, too.
+/// Requirements: WT-10, WT-11.
 #[test]
 fn enospc_at_every_call() {
     let ops = [Op::Write, Op::Size, Op::Open, Op::CreateDir];
