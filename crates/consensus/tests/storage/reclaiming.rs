@@ -120,6 +120,30 @@ fn page_without_slots_survives_its_segment() {
     s.accept(50_000, HIGH, b"of a new term");
 }
 
+/// No truncation follows the pass, so only its checkpoint has them. Guards against a segment that
+/// is dropped before the checkpoint.
+/// Requirements: FT-18.
+#[test]
+fn promise_and_floor_survive_the_segments_of_their_records() {
+    let s = log(Mode::Durable);
+    fill(&s.log, 0..10, 100);
+    s.log.truncate_before(Slot(5)).unwrap();
+    for slot in 0..20 {
+        s.accept(50_000 + slot, LOW, &[0xCC; 2000]);
+    }
+    s.log.truncate_after(Slot(40_000)).unwrap();
+    s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
+    let promised = s.log.stats().log_stats.accepted;
+    for slot in 10..60 {
+        s.log.learn(Slot(slot), LOW, &[slot as u8; 2000]).unwrap().blocking_wait().unwrap();
+    }
+    s.log.reclaim().unwrap();
+    assert!(s.log.stats().log.after >= promised, "{:?}", s.log.stats());
+    let s = s.kill(Mode::Durable);
+    assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(Slot(4))));
+    assert_eq!(s.committed_slots(), (5..60).collect::<Vec<_>>());
+}
+
 /// A log with a promise, an old uncommitted slot, one of a higher ballot, and one far ahead in
 /// segments that are otherwise dead once the floor is raised.
 fn worth_reclaiming(mode: Mode) -> Setting {
