@@ -4,12 +4,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Op, Result};
-use esker_kv::{Keyspace, Options, Policy, Store};
+use esker_kv::{Batch, Error, Keyspace, Options, Policy, Store};
 use esker_log::Engine;
 use esker_testkit::{Call, Hook, HookedDisk, SplitMix64};
 
@@ -23,7 +23,7 @@ thread_local! {
 
 /// Writes to the store at the disk calls of another operation.
 struct Interloper {
-    keyspace: OnceLock<Keyspace>,
+    keyspace: Mutex<Option<Keyspace>>,
     state: Mutex<State>,
 }
 
@@ -53,13 +53,15 @@ struct Between(Arc<Interloper>);
 
 impl Hook for Between {
     fn before(&self, call: &Call<'_>) -> Result<()> {
-        let Some(keyspace) = self.0.keyspace.get() else { return Ok(()) };
         if matches!(call.op, Op::Read | Op::Write) && !INSIDE.replace(true) {
-            let mut state = self.0.state.lock().unwrap();
-            if state.left > 0 {
-                state.left -= 1;
-                state.made += 1;
-                write(keyspace, &mut state);
+            let keyspace = self.0.keyspace.lock().unwrap().clone();
+            if let Some(keyspace) = keyspace {
+                let mut state = self.0.state.lock().unwrap();
+                if state.left > 0 {
+                    state.left -= 1;
+                    state.made += 1;
+                    write(&keyspace, &mut state);
+                }
             }
             INSIDE.set(false);
         }
@@ -92,20 +94,24 @@ fn nothing_comes_back_that_is_overwritten_while_it_is_moved() {
         let disk = SimDisk::new(seed);
         let state = State { left: 0, rng: SplitMix64::new(seed), model: BTreeMap::new(), made: 0 };
         let interloper =
-            Arc::new(Interloper { keyspace: OnceLock::new(), state: Mutex::new(state) });
-        let hooked = HookedDisk::new(Arc::new(disk.process()), Between(Arc::clone(&interloper)));
+            Arc::new(Interloper { keyspace: Mutex::new(None), state: Mutex::new(state) });
+        let hooked: Arc<dyn esker_disk::Disk> =
+            Arc::new(HookedDisk::new(Arc::new(disk.process()), Between(Arc::clone(&interloper))));
         let engine = Engine::manual();
-        let store = Store::builder(DIR).options(options(Arc::new(hooked), &engine)).open().unwrap();
-        let keyspace = store.keyspace();
+        let open = || Store::builder(DIR).options(options(Arc::clone(&hooked), &engine)).open();
+        let mut store = open().unwrap();
         for _ in 0..6 {
             for _ in 0..60 {
-                write(&keyspace, &mut interloper.state.lock().unwrap());
+                write(&store.keyspace(), &mut interloper.state.lock().unwrap());
             }
-            store.sync().unwrap();
+            // After opening, the records are in the files alone, so that cleaning reads them there.
+            store.close().unwrap();
+            store = open().unwrap();
+            let keyspace = store.keyspace();
+            *interloper.keyspace.lock().unwrap() = Some(keyspace.clone());
             interloper.state.lock().unwrap().left = 30;
-            let _ = interloper.keyspace.set(keyspace.clone());
             copied += store.compact().unwrap().records_copied;
-            interloper.state.lock().unwrap().left = 0;
+            *interloper.keyspace.lock().unwrap() = None;
             let state = interloper.state.lock().unwrap();
             assert_eq!(content(&keyspace), state.model, "seed {seed}");
             assert_eq!(keyspace.len(), state.model.len() as u64);
@@ -158,6 +164,45 @@ fn a_durable_value_is_kept_until_its_successor_is_durable() {
     let options = options(Arc::new(disk.process()), &engine);
     let store = Store::builder(DIR).options(options).open().unwrap();
     assert_eq!(store.keyspace().len(), 100);
+    store.close().unwrap();
+    engine.stop();
+}
+
+/// The value of a condition is read from the disk, without a lock. Meanwhile another caller puts
+/// another value.
+/// Requirements: M-11.
+#[test]
+fn a_condition_is_decided_at_the_moment_of_ordering() {
+    let disk = SimDisk::new(1);
+    let engine = Engine::manual();
+    let other: Arc<Mutex<Option<Keyspace>>> = Arc::default();
+    let hook = {
+        let other = Arc::clone(&other);
+        move |call: &Call<'_>| {
+            if call.op == Op::Read
+                && let Some(keyspace) = other.lock().unwrap().take()
+            {
+                drop(keyspace.put("key", "other").unwrap());
+            }
+            Ok(())
+        }
+    };
+    let hooked: Arc<dyn esker_disk::Disk> =
+        Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
+    let open = || Store::builder(DIR).options(options(Arc::clone(&hooked), &engine)).open();
+    let store = open().unwrap();
+    drop(store.keyspace().put("key", "old").unwrap());
+    store.close().unwrap();
+    let store = open().unwrap();
+    let keys = store.keyspace();
+    let mut batch = Batch::new();
+    batch.expect_value(&keys, "key", Some("old")).unwrap();
+    batch.put(&keys, "key", "new").unwrap();
+    *other.lock().unwrap() = Some(keys.clone());
+    let written = store.write(&batch).map(drop);
+    assert!(other.lock().unwrap().is_none(), "the value was read from the disk");
+    assert!(matches!(written, Err(Error::ConditionFailed { condition: 0 })), "{written:?}");
+    assert_eq!(keys.get("key").unwrap().as_deref(), Some(&b"other"[..]));
     store.close().unwrap();
     engine.stop();
 }
