@@ -33,6 +33,9 @@ pub struct Options {
     /// How long a snapshot keeps cleaning from dropping what it may read. After that it expires if
     /// it is in the way. Default one minute.
     pub snapshot_timeout: Duration,
+    /// The most bytes of the log that are cached for readers in order: opening, cleaning and watch.
+    /// Default 16 MiB.
+    pub read_cache: u64,
     /// Whether space is reclaimed in the background. Default `true`. Otherwise only
     /// [`Store::compact`](crate::Store::compact) reclaims it.
     pub clean: bool,
@@ -66,6 +69,7 @@ impl Default for Options {
             cache_bytes: (256 << 20).min(machine_memory() / 4),
             history_bytes: 64 << 20,
             snapshot_timeout: Duration::from_secs(60),
+            read_cache: log.read_cache,
             clean: true,
             segment_size: log.segment_size,
             reserve: log.reserve,
@@ -107,6 +111,7 @@ impl Options {
         options.policy = self.policy;
         options.record_limit = (HEADER + KEY_LIMIT + VALUE_LIMIT) as u32;
         options.segment_size = self.segment_size;
+        options.read_cache = self.read_cache;
         options.reserve = self.reserve;
         options.check = self.check;
         options.on_corruption = self.on_corruption;
@@ -163,6 +168,7 @@ setters! {
     cache_bytes: u64,
     history_bytes: u64,
     snapshot_timeout: Duration,
+    read_cache: u64,
     clean: bool,
     segment_size: u32,
     check: OpenCheck,
