@@ -118,7 +118,9 @@ impl Store {
     /// # Errors
     /// [`Error::KeyspaceNotFound`], [`Error::DefaultKeyspace`], [`Error::Closed`], [`Error::Log`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
-        self.inner.drop_keyspace(name)
+        self.inner.drop_keyspace(name)?;
+        self.inner.clean_now();
+        Ok(())
     }
 
     /// Returns the names of all keyspaces, sorted.
@@ -293,7 +295,11 @@ impl Keyspace {
     /// [`esker_log::Error::NoSpace`] on a full disk, after which the store stays usable, or
     /// [`esker_log::Error::Poisoned`]. Nothing was written then.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.inner.put(&self.keys, key.as_ref(), value.as_ref())?;
+        let ticket = self.inner.put(&self.keys, key.as_ref(), value.as_ref());
+        if let Err(Error::Log(esker_log::Error::NoSpace { .. })) = &ticket {
+            self.inner.clean_now();
+        }
+        let ticket = ticket?;
         self.inner.clean_soon(ticket.0.position().0);
         Ok(ticket)
     }
@@ -321,7 +327,9 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
-        self.inner.delete(&self.keys, key.as_ref())
+        let ticket = self.inner.delete(&self.keys, key.as_ref())?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
     }
 
     /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
@@ -333,7 +341,9 @@ impl Keyspace {
         &self,
         range: impl RangeBounds<K>,
     ) -> Result<Ticket> {
-        self.inner.delete_range(&self.keys, &KeyRange::new(&range))
+        let ticket = self.inner.delete_range(&self.keys, &KeyRange::new(&range))?;
+        self.inner.clean_now();
+        Ok(ticket)
     }
 
     /// Returns the value of a key; `None` if it does not exist. Copies nothing: the value is a

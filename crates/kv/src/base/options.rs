@@ -47,7 +47,7 @@ pub struct Options {
     pub reserve: Option<u64>,
     /// How much opening checks. Default: what a crash may have left in doubt.
     pub check: OpenCheck,
-    /// What opening does about corruption. Default: it fails.
+    /// What opening does about corruption. Default, and all that is supported yet: it fails.
     pub on_corruption: OnCorruption,
     /// Whether opening fails where there is no store. Default `false`: opening creates one.
     pub must_exist: bool,
@@ -90,7 +90,7 @@ fn machine_memory() -> u64 {
     let kib = info.lines().find_map(|line| {
         line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
     });
-    kib.map_or(u64::MAX, |kib| kib * 1024)
+    kib.map_or(1 << 40, |kib| kib * 1024)
 }
 
 impl Options {
@@ -103,7 +103,13 @@ impl Options {
         let rule = |holds, option, rule| {
             if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
         };
-        rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")
+        rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")?;
+        rule(self.cache_bytes <= 1 << 40, "cache_bytes", "at most 1 TiB")?;
+        rule(
+            self.on_corruption == OnCorruption::Fail,
+            "on_corruption",
+            "Fail: cleaning moves records, so cutting off a tail loses keys of any age",
+        )
     }
 
     pub(crate) fn for_log(&self) -> esker_log::Options {

@@ -21,7 +21,7 @@ use esker_log::{Seq, Ticket};
 use crate::base::error::{Error, Result};
 use crate::index::arena::Version;
 use crate::record::{Change, Record, put_len};
-use crate::state::inner::Inner;
+use crate::state::inner::{Cleaning, Inner};
 
 /// While callers write, a background pass pauses for this multiple of the time that it worked.
 const THROTTLE: u32 = 1;
@@ -44,6 +44,7 @@ impl Inner {
     fn clean_once(&self, effort: Effort) -> Result<Reclaimed> {
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
+        self.keyspaces.remove_dropped(&self.table, self.horizon());
         let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
         let done = reclaim::run(&self.log, &pass, effort)?;
         *self.cleaning.done.lock() += done;
@@ -53,6 +54,7 @@ impl Inner {
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
     pub(crate) fn clean_soon(self: &Arc<Self>, position: u64) {
         let step = u64::from(self.options.segment_size);
+        let position = position + self.cleaning.garbage.load(Relaxed);
         let considered = self.cleaning.considered.load(Relaxed);
         if position < considered + step || !self.options.clean {
             return;
@@ -64,20 +66,25 @@ impl Inner {
         }
     }
 
+    /// Starts cleaning in the background: much may be dead now, or space is wanted.
+    pub(crate) fn clean_now(self: &Arc<Self>) {
+        if self.options.clean && !self.cleaning.running.swap(true, SeqCst) {
+            self.spawn_cleaning();
+        }
+    }
+
     fn spawn_cleaning(self: &Arc<Self>) {
         let mut thread = self.cleaning.thread.lock();
         let weak = Arc::downgrade(self);
         let work = move || {
-            while let Some(inner) = weak.upgrade() {
+            let Some(inner) = weak.upgrade() else { return };
+            let _running = Running(&inner.cleaning);
+            loop {
                 match inner.clean_once(Effort::Lazy) {
                     Ok(done) if done.segments > 0 => {}
-                    Ok(_) | Err(Error::Closed) => {
-                        inner.cleaning.running.store(false, SeqCst);
-                        return;
-                    }
+                    Ok(_) | Err(Error::Closed) => return,
                     Err(error) => {
                         tracing::warn!(%error, "failed to reclaim space");
-                        inner.cleaning.running.store(false, SeqCst);
                         return;
                     }
                 }
@@ -90,6 +97,15 @@ impl Inner {
                 self.cleaning.running.store(false, SeqCst);
             }
         }
+    }
+}
+
+/// Marks the background thread as ended, also when it panics.
+struct Running<'a>(&'a Cleaning);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.store(false, SeqCst);
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
         snapshots: Snapshots::default(),
         catalog_lock: Mutex::new(()),
         cleaning: Cleaning::default(),
+        limiting: Mutex::new(()),
     }))
 }
 
@@ -105,7 +106,7 @@ impl Replay<'_> {
                 keys.delete_range(self.table, key, end, version, NO_READERS);
             }
         }
-        if keys.wants_ordering() {
+        if keys.wants_ordering(NO_READERS) {
             keys.put_in_order(self.table, NO_READERS);
         }
         Ok(())
@@ -125,13 +126,14 @@ impl Replay<'_> {
         for (name, id) in catalog_of(self.log, self.table, &catalog)? {
             named.push(take(id, &name));
         }
+        let highest = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
         let end = self.log.accepted().0 + 1;
         for (_, dropped) in self.keyspaces {
             let version = Version { seq: end, deleted: true, position: 0, len: 0 };
             dropped.delete_range(self.table, b"", None, version, NO_READERS);
             dropped.remove_deleted(self.table, NO_READERS);
         }
-        Ok(Keyspaces::new(catalog, default, named))
+        Ok(Keyspaces::new(catalog, default, named, highest.unwrap_or(0)))
     }
 }
 

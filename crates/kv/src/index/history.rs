@@ -66,9 +66,4 @@ impl History {
             .find(|replaced| replaced.version.seq <= seq && replaced.by > seq)
             .map(|replaced| replaced.version)
     }
-
-    /// Whether a version of this entry is kept that a reader at or after `horizon` may read.
-    pub(crate) fn is_needed(&self, id: EntryId, horizon: u64) -> bool {
-        self.replaced.iter().any(|replaced| replaced.id == id && replaced.by > horizon)
-    }
 }

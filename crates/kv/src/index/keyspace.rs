@@ -1,6 +1,8 @@
 //! The keys of one keyspace: their order, and their number.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
+};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
@@ -28,6 +30,8 @@ pub(crate) struct Keys {
     /// Entries of deleted keys, each once.
     deleted: Mutex<Vec<EntryId>>,
     deleted_len: AtomicUsize,
+    /// The entries of deleted keys that are left can be removed when the horizon is here.
+    deleted_at: AtomicU64,
     count: AtomicI64,
     dropped: AtomicBool,
 }
@@ -71,17 +75,27 @@ impl Keys {
 
     /// Whether enough keys wait to be added or removed. Called without locks.
     #[inline]
-    pub(crate) fn wants_ordering(&self) -> bool {
+    pub(crate) fn wants_ordering(&self, horizon: u64) -> bool {
         self.waiting_len.load(Relaxed) >= WAITING_MAX
-            || self.deleted_len.load(Relaxed)
-                >= DELETED_MIN.max(self.count() as usize / DELETED_SHARE)
+            || self.wants_removal(horizon)
+                && self.deleted_len.load(Relaxed) >= self.count() as usize / DELETED_SHARE
+    }
+
+    /// Whether many deleted keys wait, and some of them can be removed.
+    fn wants_removal(&self, horizon: u64) -> bool {
+        self.deleted_len.load(Relaxed) >= DELETED_MIN && horizon >= self.deleted_at.load(Relaxed)
+    }
+
+    /// Whether entries of deleted keys are left.
+    pub(crate) fn has_deleted(&self) -> bool {
+        self.deleted_len.load(Relaxed) > 0
     }
 
     /// Adds the waiting keys to the order, and removes deleted ones if there are many. The caller
     /// holds no lock. After it returns, the order has every key whose writer had released its order
     /// lock before the call.
     pub(crate) fn put_in_order(&self, table: &Table, horizon: u64) {
-        let removes = self.deleted_len.load(Relaxed) >= DELETED_MIN;
+        let removes = self.wants_removal(horizon);
         self.order_and_remove(table, horizon, removes);
     }
 
@@ -131,10 +145,12 @@ impl Keys {
                 }
             }
         }
-        if !later.is_empty() {
-            // They count again when the next key is deleted.
-            self.deleted.lock().extend(later);
-        }
+        // Not again before the first of them can be removed.
+        let first = later.iter().map(|id| table.arena().version(*id).seq).min();
+        let mut deleted = self.deleted.lock();
+        deleted.extend(later);
+        self.deleted_at.store(first.unwrap_or(0), Relaxed);
+        self.deleted_len.store(deleted.len(), Relaxed);
     }
 
     /// Makes a delete the newest version of each key from `low` on and below `high`. The caller

@@ -267,7 +267,8 @@ impl Table {
             arena.set_listed(id, false);
             return Removal::Revived;
         }
-        if version.seq > horizon || entries.history.is_needed(id, horizon) {
+        // Every version that it replaced was replaced before that.
+        if version.seq > horizon {
             return Removal::Later;
         }
         match entries.ids.remove(hash, id) {

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
+use esker_log::reclaim::stored_size;
 use esker_log::{Attempt, Log, Refused};
 use parking_lot::Mutex;
 
@@ -15,6 +16,7 @@ use crate::index::arena::{Hashed, Version};
 use crate::index::history::VERSION_BYTES;
 use crate::index::keyspace::Keys;
 use crate::index::table::Table;
+use crate::record::put_len;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::snapshots::{Pin, Snapshots};
 
@@ -29,6 +31,8 @@ pub(crate) struct Inner {
     /// Held while keyspaces are created or dropped.
     pub(crate) catalog_lock: Mutex<()>,
     pub(crate) cleaning: Cleaning,
+    /// Held while the replaced versions are limited.
+    pub(crate) limiting: Mutex<()>,
 }
 
 /// The state of cleaning.
@@ -43,7 +47,9 @@ pub(crate) struct Cleaning {
     pub(crate) running: AtomicBool,
     /// The store is being closed: a pass ends.
     pub(crate) stop: AtomicBool,
-    /// The position of the log when a pass was last considered.
+    /// Bytes of records that were replaced since the store was opened.
+    pub(crate) garbage: AtomicU64,
+    /// The position of the log, and the replaced bytes, when a pass was last considered.
     pub(crate) considered: AtomicU64,
 }
 
@@ -85,7 +91,13 @@ impl Inner {
     #[inline]
     pub(crate) fn set(&self, keys: &Keys, key: Hashed<'_>, version: Version, cached: u64) {
         match self.table.set(key, version, cached, self.horizon()) {
-            Ok(changed) => keys.changed(changed, version),
+            Ok(changed) => {
+                if let Some(old) = changed.old.filter(|old| !old.deleted) {
+                    let len = put_len(key.key.len(), old.len as usize);
+                    self.cleaning.garbage.fetch_add(stored_size(len as usize), Relaxed);
+                }
+                keys.changed(changed, version);
+            }
             // Unreachable: `check_room` keeps more room than all writers together may take.
             Err(_) => tracing::error!(seq = version.seq, "the index has no room for a record"),
         }
@@ -109,6 +121,9 @@ impl Inner {
         if keys.is_dropped() {
             return Ok(Err(Error::KeyspaceDropped { name: keys.name.clone() }));
         }
+        if !only_existing && let Err(error) = self.check_room() {
+            return Ok(Err(error));
+        }
         if only_existing && self.table.find(key).is_none_or(|current| current.version.deleted) {
             return Ok(Ok(None));
         }
@@ -127,8 +142,9 @@ impl Inner {
     /// Work that writers do after a write, without any lock.
     #[inline]
     pub(crate) fn after_write(&self, keys: &Keys) {
-        if keys.wants_ordering() {
-            keys.put_in_order(&self.table, self.horizon());
+        let horizon = self.horizon();
+        if keys.wants_ordering(horizon) {
+            keys.put_in_order(&self.table, horizon);
         }
         if self.table.kept() * VERSION_BYTES > self.options.history_bytes {
             self.limit_history();
@@ -138,7 +154,12 @@ impl Inner {
     /// Expires the oldest snapshots until the replaced versions take little memory again.
     #[cold]
     fn limit_history(&self) {
-        while self.table.kept() * VERSION_BYTES > self.options.history_bytes
+        let Some(_limiting) = self.limiting.try_lock() else { return };
+        let is_full = || self.table.kept() * VERSION_BYTES > self.options.history_bytes;
+        self.table.trim_history(self.horizon());
+        // A snapshot is in the way only if it reads what is older than all that is durable.
+        while is_full()
+            && self.snapshots.oldest() < self.log.durable().0
             && self.snapshots.expire_oldest()
         {
             self.table.trim_history(self.horizon());

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::index::keyspace::Keys;
+use crate::index::table::Table;
 
 /// The keyspace that holds the names and numbers of the others.
 pub(crate) const CATALOG: u32 = 0;
@@ -21,6 +23,10 @@ pub(crate) struct Keyspaces {
     pub(crate) catalog: Arc<Keys>,
     pub(crate) default: Arc<Keys>,
     named: RwLock<HashMap<String, Arc<Keys>>>,
+    /// The highest number that any record names, or a keyspace has.
+    highest: AtomicU32,
+    /// Dropped keyspaces whose entries are not all removed.
+    dropped: Mutex<Vec<Arc<Keys>>>,
 }
 
 impl Keyspaces {
@@ -28,9 +34,11 @@ impl Keyspaces {
         catalog: Arc<Keys>,
         default: Arc<Keys>,
         named: impl IntoIterator<Item = Arc<Keys>>,
+        highest: u32,
     ) -> Self {
         let named = named.into_iter().map(|keys| (keys.name.clone(), keys)).collect();
-        Self { catalog, default, named: RwLock::new(named) }
+        let highest = AtomicU32::new(highest.max(FIRST - 1));
+        Self { catalog, default, named: RwLock::new(named), highest, dropped: Mutex::default() }
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Keys>> {
@@ -40,12 +48,28 @@ impl Keyspaces {
         self.named.read().get(name).cloned()
     }
 
+    /// The number for a new keyspace: no record names it.
+    pub(crate) fn unused(&self) -> Option<u32> {
+        self.highest.load(SeqCst).checked_add(1)
+    }
+
     pub(crate) fn insert(&self, keys: Arc<Keys>) {
+        self.highest.fetch_max(keys.id, SeqCst);
         self.named.write().insert(keys.name.clone(), keys);
     }
 
+    /// Removes a dropped keyspace. Its entries are removed by [`Keyspaces::remove_dropped`].
     pub(crate) fn remove(&self, name: &str) {
-        self.named.write().remove(name);
+        let removed = self.named.write().remove(name);
+        self.dropped.lock().extend(removed);
+    }
+
+    /// Removes the entries of dropped keyspaces that no reader needs.
+    pub(crate) fn remove_dropped(&self, table: &Table, horizon: u64) {
+        self.dropped.lock().retain(|keys| {
+            keys.remove_deleted(table, horizon);
+            keys.has_deleted()
+        });
     }
 
     /// All keyspaces but the catalog, in the order of their names.

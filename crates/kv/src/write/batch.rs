@@ -304,6 +304,11 @@ impl Inner {
         if let Some(dropped) = batch.keyspaces.iter().find(|keyspace| keyspace.keys.is_dropped()) {
             return Ok(Err(Error::KeyspaceDropped { name: dropped.keys.name.clone() }));
         }
+        if batch.writes.iter().any(|write| !write.deletes)
+            && let Err(error) = self.check_room()
+        {
+            return Ok(Err(error));
+        }
         if conditions.iter().zip(seen).any(|(key, seen)| self.live(*key) != *seen) {
             return Ok(Ok(Attempted::Changed));
         }
@@ -314,6 +319,9 @@ impl Inner {
         for (((write, key), cached), (seq, position)) in
             batch.writes.iter().zip(keys).zip(cached).zip(places)
         {
+            if write.deletes && self.table.find(*key).is_none() {
+                continue;
+            }
             let len = (write.record.len() - HEADER - write.key_len) as u32;
             let version = Version { seq, deleted: write.deletes, position, len };
             self.set(batch.keys(write.keyspace), *key, version, *cached);

@@ -24,8 +24,9 @@ impl Inner {
             return Ok(keys);
         }
         let catalog = self.handle(&self.keyspaces.catalog);
-        let next = self.get(&catalog.keys, b"")?;
-        let id = next.as_deref().and_then(number).unwrap_or(FIRST);
+        let next = self.get(&catalog.keys, b"")?.as_deref().and_then(number).unwrap_or(FIRST);
+        // Records may name a higher number, if a repair lost the one in the catalog.
+        let id = next.max(self.keyspaces.unused().ok_or(Error::IndexFull)?);
         let mut batch = Batch::new();
         batch.put(&catalog, name, id.to_le_bytes())?;
         batch.put(&catalog, "", id.checked_add(1).ok_or(Error::IndexFull)?.to_le_bytes())?;
@@ -64,6 +65,7 @@ impl Inner {
         })?;
         self.keyspaces.remove(name);
         ticket.blocking_wait()?;
+        self.keyspaces.remove_dropped(&self.table, self.horizon());
         Ok(())
     }
 }

@@ -1,0 +1,107 @@
+//! Memory and disk space come back.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use esker_kv::{Error, Options, Policy, Store};
+use esker_log::OnCorruption;
+
+fn store(change: impl FnOnce(&mut Options)) -> (Store, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::default();
+    options.policy = Policy::Periodic(Duration::from_millis(5));
+    options.segment_size = 64 << 10;
+    options.cache_bytes = 1 << 20;
+    change(&mut options);
+    let store = Store::builder(dir.path().join("store")).options(options).open().unwrap();
+    (store, dir)
+}
+
+fn fill(store: &Store) {
+    let keys = store.keyspace();
+    (0..400u32).for_each(|n| drop(keys.put(n.to_be_bytes(), vec![7; 8000]).unwrap()));
+    store.sync().unwrap();
+    assert!(store.stats().disk_bytes > 3 << 20);
+}
+
+fn shrinks(store: &Store) {
+    let began = Instant::now();
+    while store.stats().disk_bytes > 1 << 20 {
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", store.stats());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Nothing is put after that.
+/// Requirements: M-11.
+#[test]
+fn deleting_starts_cleaning_in_the_background() {
+    let (store, _dir) = store(|_| {});
+    fill(&store);
+    (0..400u32).for_each(|n| drop(store.keyspace().delete(n.to_be_bytes()).unwrap()));
+    shrinks(&store);
+    fill(&store);
+    drop(store.keyspace().delete_range::<[u8]>(..).unwrap());
+    shrinks(&store);
+    assert!(store.keyspace().is_empty());
+    store.close().unwrap();
+}
+
+#[test]
+fn dropped_keyspaces_give_their_memory_back() {
+    let (store, _dir) = store(|_| {});
+    let mut bytes = Vec::new();
+    for _ in 0..5 {
+        let keys = store.create_keyspace("name").unwrap();
+        (0..20_000u32).for_each(|n| drop(keys.put(n.to_be_bytes(), "").unwrap()));
+        store.drop_keyspace("name").unwrap();
+        assert!(matches!(keys.put("key", ""), Err(Error::KeyspaceDropped { .. })));
+        bytes.push(store.stats().index_bytes);
+    }
+    assert!(bytes[4] < bytes[0] + bytes[0] / 2, "{bytes:?}");
+    // A snapshot keeps them, until cleaning.
+    let keys = store.create_keyspace("name").unwrap();
+    (0..20_000u32).for_each(|n| drop(keys.put(n.to_be_bytes(), "").unwrap()));
+    let snapshot = store.snapshot().unwrap();
+    store.drop_keyspace("name").unwrap();
+    drop(snapshot);
+    store.compact().unwrap();
+    let keys = store.create_keyspace("name").unwrap();
+    (0..20_000u32).for_each(|n| drop(keys.put(n.to_be_bytes(), "").unwrap()));
+    assert!(store.stats().index_bytes < 2 * bytes[0], "{bytes:?}");
+    store.close().unwrap();
+}
+
+/// What was replaced before a snapshot is not held against it.
+/// Requirements: M-11.
+#[test]
+fn a_scan_does_not_expire_for_versions_that_it_does_not_need() {
+    let (store, _dir) = store(|options| options.history_bytes = 64 << 10);
+    let keys = store.keyspace();
+    (0..5000u32).for_each(|n| drop(keys.put(n.to_be_bytes(), "old").unwrap()));
+    keys.delete_range::<[u8]>(..).unwrap().blocking_wait().unwrap();
+    drop(keys.put("a", "1").unwrap());
+    let mut scan = keys.scan::<[u8]>(..).unwrap();
+    drop(keys.put("b", "2").unwrap());
+    let (key, value) = scan.next().unwrap().unwrap();
+    assert_eq!((&key[..], &value[..]), (&b"a"[..], &b"1"[..]));
+    assert!(scan.next().is_none());
+    store.close().unwrap();
+}
+
+/// Cutting off a part of a store that was cleaned loses keys of any age.
+#[test]
+fn options_that_would_lose_keys_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for corruption in [OnCorruption::Truncate, OnCorruption::Quarantine] {
+        let open = Store::builder(dir.path().join("store")).on_corruption(corruption).open();
+        let refused = open.map(drop);
+        assert!(
+            matches!(refused, Err(Error::InvalidOption { option: "on_corruption", .. })),
+            "{refused:?}"
+        );
+    }
+    let open = Store::builder(dir.path().join("store")).cache_bytes(u64::MAX).open();
+    assert!(matches!(open, Err(Error::InvalidOption { option: "cache_bytes", .. })));
+    assert!(!dir.path().join("store").exists(), "nothing was written");
+}
