@@ -82,7 +82,8 @@ fn a_scan_does_not_expire_for_versions_that_it_does_not_need() {
     keys.delete_range::<[u8]>(..).unwrap().blocking_wait().unwrap();
     drop(keys.put("a", "1").unwrap());
     let mut scan = keys.scan::<[u8]>(..).unwrap();
-    drop(keys.put("b", "2").unwrap());
+    keys.put("b", "2").unwrap().blocking_wait().unwrap();
+    drop(keys.put("c", "3").unwrap());
     let (key, value) = scan.next().unwrap().unwrap();
     assert_eq!((&key[..], &value[..]), (&b"a"[..], &b"1"[..]));
     assert!(scan.next().is_none());
