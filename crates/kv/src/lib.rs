@@ -26,6 +26,8 @@
 mod base;
 mod cache;
 mod durability;
+#[doc(hidden)]
+pub mod fuzzing;
 mod index;
 mod read;
 mod record;
