@@ -164,63 +164,28 @@ pub struct ConsensusLogBuilder {
     pub(crate) options: Options,
 }
 
-/// A setter for each option; each documentation is a link to the option's own. Setters of options
-/// that may be absent take a value.
-macro_rules! setters {
-    ($($option:ident: $value:ty,)* ; $($optional:ident: $inner:ty,)*) => {
-        impl ConsensusLogBuilder {
-            $(
-                #[doc = concat!("Sets [`Options::", stringify!($option), "`].")]
-                pub fn $option(mut self, $option: $value) -> Self {
-                    self.options.$option = $option;
-                    self
-                }
-            )*
-
-            $(
-                #[doc = concat!("Sets [`Options::", stringify!($optional), "`].")]
-                pub fn $optional(mut self, $optional: $inner) -> Self {
-                    self.options.$optional = Some($optional);
-                    self
-                }
-            )*
-        }
-
-        /// Does not compile if an option has no setter.
-        const _: fn(Options) = |options| {
-            let Options { $($option: _,)* $($optional: _,)* } = options;
-        };
-    };
-}
-
-setters! {
-    mode: Mode,
-    mutable_size: u64,
-    cache_size: u64,
-    sync_on_commit: bool,
-    checkpoint_every: u64,
-    segment_size: u32,
-    check: OpenCheck,
-    on_corruption: OnCorruption,
-    must_exist: bool,
-    direct: Direct,
-    dsync: bool,
-    disk: Arc<dyn Disk>,
-    ;
-    reserve: u64,
-    engine: Engine,
-}
-
 impl ConsensusLogBuilder {
     pub(crate) fn new(dir: PathBuf) -> Self {
         Self { dir, options: Options::default() }
     }
 
-    /// Replaces all options.
-    pub fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
-    }
+    esker_log::option_setters! { Options {
+        mode: Mode,
+        mutable_size: u64,
+        cache_size: u64,
+        sync_on_commit: bool,
+        checkpoint_every: u64,
+        segment_size: u32,
+        check: OpenCheck,
+        on_corruption: OnCorruption,
+        must_exist: bool,
+        direct: Direct,
+        dsync: bool,
+        disk: Arc<dyn Disk>,
+        ;
+        reserve: u64,
+        engine: Engine,
+    }}
 }
 
 /// Refuses a value of `len` bytes that these options never accept.
