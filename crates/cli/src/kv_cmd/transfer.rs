@@ -43,10 +43,9 @@ enum Framing {
     Len32,
 }
 
-/// Arguments of `esker kv import`.
+/// The keyspace, and the form of its entries outside.
 #[derive(Debug, Args)]
-#[command(after_help = IMPORT_EXAMPLES)]
-pub struct ImportArguments {
+struct Form {
     #[command(flatten)]
     place: Place,
     /// JSON lines, or lengths and bytes
@@ -58,6 +57,14 @@ pub struct ImportArguments {
         value_name = "json|len32"
     )]
     framing: Framing,
+}
+
+/// Arguments of `esker kv import`.
+#[derive(Debug, Args)]
+#[command(after_help = IMPORT_EXAMPLES)]
+pub struct ImportArguments {
+    #[command(flatten)]
+    form: Form,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
@@ -68,21 +75,12 @@ pub struct ImportArguments {
 #[command(after_help = EXPORT_EXAMPLES)]
 pub struct ExportArguments {
     #[command(flatten)]
-    place: Place,
-    /// JSON lines, or lengths and bytes
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "json|len32"
-    )]
-    framing: Framing,
+    form: Form,
 }
 
 /// Prints all keys and values.
 pub fn export(arguments: &ExportArguments) -> Outcome {
-    let ExportArguments { place, framing } = arguments;
+    let ExportArguments { form: Form { place, framing } } = arguments;
     place.read(|keyspace| {
         let mut out =
             output::buffered().map_err(|error| Failure::of_io("standard output", &error))?;
@@ -103,17 +101,17 @@ pub fn export(arguments: &ExportArguments) -> Outcome {
 
 /// Puts the entries of standard input.
 pub fn import(arguments: &ImportArguments) -> Outcome {
-    let ImportArguments { place, framing, json } = arguments;
+    let ImportArguments { form: Form { place, framing }, json } = arguments;
     let store = open::store(&place.dir, false)?;
     let keyspace = store.create_keyspace(&place.keyspace).map_err(|error| place.failure(&error))?;
     let mut count = 0;
     let imported = import_all(place, &store, &keyspace, *framing, &mut count);
     let closed = store.close().map_err(|error| place.failure(&error));
-    imported.and(closed).map_err(|failure| failure.and(format!("{count} entries were put")))?;
+    imported.and(closed).map_err(|failure| failure.and(format!("entries put: {count}")))?;
     if *json {
         return output::print_json(&json!({ "entries": count }));
     }
-    output::print(&format!("{count} entries were put\n"))
+    output::print(&format!("entries put: {count}\n"))
 }
 
 fn import_all(
