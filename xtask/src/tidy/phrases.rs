@@ -165,8 +165,10 @@ mod tests {
             "examples/paxos/src/a.rs",
             "fuzz/fuzz_targets/a.rs",
         ] {
-            assert_eq!(check(path, "// Nobody waits.\n").len(), 1, "{path}");
-            assert_eq!(check(path, "fn a() { b(\"is told\") }\n").len(), 1, "{path}");
+            let (phrase, _) = PHRASES[0];
+            assert_eq!(check(path, &format!("// It {phrase} b.\n")).len(), 1, "{path}");
+            let message = format!("fn a() {{ b(\"{phrase}\") }}\n");
+            assert_eq!(check(path, &message).len(), 1, "{path}");
         }
     }
 
