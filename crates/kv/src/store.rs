@@ -51,7 +51,7 @@ impl StoreBuilder {
     /// [`Error::InvalidOption`]; [`Error::Log`], for example
     /// [`esker_log::Error::Locked`] when another process has it open,
     /// [`esker_log::Error::WrongComponent`] for a directory that holds something else,
-    /// [`esker_log::Error::Corrupted`]; [`Error::CorruptedRecord`]. Nothing was changed then.
+    /// [`esker_log::Error::Corrupted`]; [`Error::CorruptedRecord`]. No record was changed then.
     pub fn open(self) -> Result<Store> {
         let Self { dir, options } = self;
         Ok(Store::new(open::open(dir, options)?))
@@ -158,7 +158,7 @@ impl Store {
     /// [`Error::Closed`].
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.inner.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(&self.inner), self.inner.pin_accepted()?))
+        Ok(Snapshot::new(Arc::clone(&self.inner), self.inner.pin_accepted()))
     }
 
     /// Returns the store as it is durable now, for reading: what a crash would leave at least.
@@ -167,7 +167,7 @@ impl Store {
     /// [`Error::Closed`].
     pub fn durable_snapshot(&self) -> Result<Snapshot> {
         self.inner.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(&self.inner), self.inner.pin_durable()?))
+        Ok(Snapshot::new(Arc::clone(&self.inner), self.inner.pin_durable()))
     }
 
     /// Returns a ticket that resolves when everything accepted before this call is durable.
@@ -333,7 +333,7 @@ impl Keyspace {
     }
 
     /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
-    /// removed from the index, at about a million keys a second.
+    /// removed from the index.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -417,7 +417,7 @@ impl Keyspace {
             return Err(Error::KeyspaceDropped { name: self.keys.name.clone() });
         }
         let (inner, keys) = (Arc::clone(&self.inner), Arc::clone(&self.keys));
-        let pin = inner.pin_accepted()?;
+        let pin = inner.pin_accepted();
         Ok(Scan::new(inner, keys, pin, true, range))
     }
 }

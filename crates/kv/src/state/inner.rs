@@ -70,20 +70,20 @@ impl Inner {
     }
 
     /// Opens a snapshot of everything that is accepted.
-    pub(crate) fn pin_accepted(&self) -> Result<Arc<Pin>> {
-        self.pin(|| Ok(self.log.accepted().0))
+    pub(crate) fn pin_accepted(&self) -> Arc<Pin> {
+        self.pin(|| self.log.accepted().0)
     }
 
     /// Opens a snapshot of what is durable.
-    pub(crate) fn pin_durable(&self) -> Result<Arc<Pin>> {
-        self.pin(|| Ok(self.log.durable().0))
+    pub(crate) fn pin_durable(&self) -> Arc<Pin> {
+        self.pin(|| self.log.durable().0)
     }
 
-    fn pin(&self, now: impl FnOnce() -> Result<u64>) -> Result<Arc<Pin>> {
-        let pin = self.snapshots.open(now)?;
+    fn pin(&self, now: impl FnOnce() -> u64) -> Arc<Pin> {
+        let pin = self.snapshots.open(now);
         // A record that is at or below its number may still be missing in the index.
         self.table.await_writers();
-        Ok(pin)
+        pin
     }
 
     /// Sets the newest version of a key, after its record has its place. The caller holds the order
@@ -108,8 +108,8 @@ impl Inner {
         if self.table.arena().is_nearly_full() { Err(Error::IndexFull) } else { Ok(()) }
     }
 
-    /// Appends one record and makes it the newest version of its key. `None` if `decide` does not
-    /// want it; that is called under the key's order lock.
+    /// Appends one record and makes it the newest version of its key. `None` for a delete of a key
+    /// that does not exist, which appends nothing.
     #[inline]
     pub(crate) fn attempt_one(
         &self,

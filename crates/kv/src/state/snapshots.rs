@@ -53,17 +53,14 @@ impl Snapshots {
     ///
     /// While `now` runs, every version is kept. So a version that is replaced after `now` has
     /// chosen its number is kept for this snapshot, although its number is registered only then.
-    pub(crate) fn open(&self, now: impl FnOnce() -> Result<u64>) -> Result<Arc<Pin>> {
+    pub(crate) fn open(&self, now: impl FnOnce() -> u64) -> Arc<Pin> {
         let mut open = self.open.lock();
         self.oldest.store(1, SeqCst);
         let seq = now();
-        let pin = seq.map(|seq| {
-            let number = self.next.fetch_add(1, SeqCst);
-            let taken = Instant::now();
-            let pin = Arc::new(Pin { seq, number, taken, expired: AtomicBool::new(false) });
-            open.insert((seq, number), Arc::clone(&pin));
-            pin
-        });
+        let number = self.next.fetch_add(1, SeqCst);
+        let taken = Instant::now();
+        let pin = Arc::new(Pin { seq, number, taken, expired: AtomicBool::new(false) });
+        open.insert((seq, number), Arc::clone(&pin));
         self.update(&open);
         pin
     }

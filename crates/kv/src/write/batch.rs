@@ -245,9 +245,6 @@ impl Inner {
         {
             return Err(Error::AnotherStore);
         }
-        if batch.writes.iter().any(|write| !write.deletes) {
-            self.check_room()?;
-        }
         let hash = |place: usize, key| self.table.hash(batch.keys(place).id, key);
         let keys: Vec<_> =
             batch.writes.iter().map(|write| hash(write.keyspace, batch.key(write))).collect();

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::base::error::{Result, check_key, check_value};
+use crate::base::error::{Result, check_value};
 use crate::base::ticket::Ticket;
 use crate::index::keyspace::Keys;
 use crate::record::{Change, Record};
@@ -31,7 +31,6 @@ impl Inner {
     pub(crate) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
         check_value(value)?;
         let hashed = self.key(keys, key)?;
-        self.check_room()?;
         let record = Record { keyspace: keys.id, key, change: Change::Put { value, moved: false } };
         self.table.prefetch_slot(hashed);
         let ticket = encoded(record, |payload| {
@@ -55,7 +54,6 @@ impl Inner {
     pub(crate) async fn put_async(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
         check_value(value)?;
         let hashed = self.key(keys, key)?;
-        self.check_room()?;
         let mut payload = Vec::new();
         let change = Change::Put { value, moved: false };
         Record { keyspace: keys.id, key, change }.encode(&mut payload);
@@ -74,7 +72,6 @@ impl Inner {
     }
 
     pub(crate) fn delete(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
-        check_key(key)?;
         let hashed = self.key(keys, key)?;
         let record = Record { keyspace: keys.id, key, change: Change::Delete };
         let ticket = encoded(record, |payload| {
