@@ -4,7 +4,7 @@
 //!
 //! - *Live* records are the newest puts of the keys that exist, the catalog's included. Deletes are
 //!   never copied: a delete is dropped together with everything before it, so nothing that it
-//!   deleted is left. See [`super::open`] for why an opening then finds the same keys.
+//!   deleted is left. See [`super::replay`] for why an opening then finds the same keys.
 //! - *A copy* is a put with the same value, appended under the key's order lock if the index still
 //!   names the original.
 //! - *Before the drop* the pass waits for snapshots that may read a dropped record: those from

@@ -3,3 +3,4 @@
 pub(crate) mod clean;
 pub(crate) mod close;
 pub(crate) mod open;
+mod replay;

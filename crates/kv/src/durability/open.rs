@@ -1,51 +1,25 @@
-//! Opening: builds the index from the records of the log.
-//!
-//! # The argument
-//!
-//! The log is complete from its oldest record on: cleaning drops only a prefix, after every record
-//! there that the index named was copied behind it and is durable. So for each key, its newest
-//! record in the log decides:
-//!
-//! - It is a put: the key has this value. No newer record existed, because a newer one would be in
-//!   the log, too.
-//! - It is a delete, or there is none: the key does not exist. A delete may have been dropped only
-//!   together with everything before it.
-//!
-//! A copy that cleaning made is a put of the same value, at a place where the index named the
-//! original. So it changes nothing, wherever a crash leaves it.
-//!
-//! The catalog of keyspaces is read in the same way. Records of a keyspace may come before its
-//! entry in the catalog, because cleaning may have moved that. What no entry of the catalog names
-//! at the end was dropped.
+//! Opening a store.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_log::{Log, Place, Position, Seq, Start};
+use esker_log::Log;
 use parking_lot::Mutex;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::options::Options;
 use crate::cache::ValueCache;
-use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
-use crate::index::table::{Current, Table};
-use crate::record::{Change, Record, put_len};
+use crate::durability::replay::Replay;
+use crate::index::table::Table;
 use crate::state::inner::{Cleaning, Inner};
-use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, FIRST, Keyspaces};
 use crate::state::snapshots::Snapshots;
-use crate::write::catalog::number;
-
-/// While the log is replayed, there are no readers of earlier versions.
-const NO_READERS: u64 = u64::MAX;
 
 /// Opens the log of a store and builds its index.
 pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
     let table = Table::new();
-    let mut replay = Replay { log: &log, table: &table, keyspaces: HashMap::new() };
+    let mut replay = Replay::new(&log, &table);
     replay.run()?;
     let keyspaces = replay.finish()?;
     Ok(Arc::new(Inner {
@@ -60,111 +34,4 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
         cleaning: Cleaning::default(),
         limiting: Mutex::new(()),
     }))
-}
-
-/// The index while it is being built.
-struct Replay<'a> {
-    log: &'a Log,
-    table: &'a Table,
-    keyspaces: HashMap<u32, Keys>,
-}
-
-impl Replay<'_> {
-    fn run(&mut self) -> Result<()> {
-        let mut stream = self.log.stream(Start::Oldest)?;
-        while let Some(batch) = stream.try_next()? {
-            for record in &batch {
-                self.apply(record.seq, record.position.0, record.payload)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<()> {
-        let invalid = |what| Error::CorruptedRecord { seq, what };
-        let Record { keyspace, key, change } = Record::decode(payload).map_err(invalid)?;
-        let keys = self.keyspaces.entry(keyspace).or_insert_with(|| Keys::new(keyspace, ""));
-        let mut version = Version { seq: seq.0, deleted: false, position, len: 0 };
-        match change {
-            Change::Put { value, .. } => {
-                version.len = value.len() as u32;
-                let key = self.table.hash(keyspace, key);
-                let changed = self.table.set(key, version, 0, NO_READERS);
-                keys.changed(changed.map_err(|_| Error::IndexFull)?, version);
-            }
-            Change::Delete => {
-                version.deleted = true;
-                let key = self.table.hash(keyspace, key);
-                if let Some(found) = self.table.find(key)
-                    && let Some(changed) = self.table.delete_entry(found.id, version, NO_READERS)
-                {
-                    keys.changed(changed, version);
-                }
-            }
-            Change::DeleteRange { end } => {
-                version.deleted = true;
-                keys.delete_range(self.table, key, end, version, NO_READERS);
-            }
-        }
-        if keys.wants_ordering(NO_READERS) {
-            keys.put_in_order(self.table, NO_READERS);
-        }
-        Ok(())
-    }
-
-    /// The keyspaces that the catalog names. Removes the entries of all others.
-    fn finish(mut self) -> Result<Keyspaces> {
-        let mut take = |id, name: &str| {
-            let mut keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
-            keys.name = name.into();
-            keys.put_in_order(self.table, NO_READERS);
-            Arc::new(keys)
-        };
-        let catalog = take(CATALOG, "");
-        let default = take(DEFAULT, DEFAULT_NAME);
-        let mut named = Vec::new();
-        for (name, id) in catalog_of(self.log, self.table, &catalog)? {
-            named.push(take(id, &name));
-        }
-        let highest = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
-        let end = self.log.accepted().0 + 1;
-        for (_, dropped) in self.keyspaces {
-            let version = Version { seq: end, deleted: true, position: 0, len: 0 };
-            dropped.delete_range(self.table, b"", None, version, NO_READERS);
-            dropped.remove_deleted(self.table, NO_READERS);
-        }
-        Ok(Keyspaces::new(catalog, default, named, highest.unwrap_or(0)))
-    }
-}
-
-/// The names and numbers in the catalog.
-fn catalog_of(log: &Log, table: &Table, catalog: &Keys) -> Result<Vec<(String, u32)>> {
-    let arena = table.arena();
-    let order = catalog.order();
-    let mut all = Vec::new();
-    let mut spot = order.seek(arena, b"");
-    while let Some((id, next)) = order.next(spot) {
-        spot = next;
-        let mut name = Vec::new();
-        arena.copy_key(id, &mut name);
-        let Some(Current { version, .. }) = table.at(id, NO_READERS) else { continue };
-        if name.is_empty() {
-            continue;
-        }
-        let seq = Seq(version.seq);
-        let invalid = |what| Error::CorruptedRecord { seq, what };
-        let payload = log.read_placed(Place {
-            seq,
-            position: Position(version.position),
-            len: put_len(name.len(), version.len as usize),
-        })?;
-        let Change::Put { value, .. } = Record::decode(&payload).map_err(invalid)?.change else {
-            return Err(invalid("it does not put a value"));
-        };
-        let number = number(value).filter(|id| *id >= FIRST);
-        let number = number.ok_or(invalid("the number of a keyspace is invalid"))?;
-        let name = String::from_utf8(name).map_err(|_| invalid("a keyspace's name is invalid"))?;
-        all.push((name, number));
-    }
-    Ok(all)
 }
