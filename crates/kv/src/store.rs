@@ -220,6 +220,25 @@ impl Store {
         self.inner.compact()
     }
 
+    /// Writes a checkpoint of the index: the next opening loads it, and reads only what was written
+    /// since. Returns `false`, and writes none, if the log was repaired. Blocks; other operations
+    /// continue meanwhile.
+    ///
+    /// The store writes one by itself in the background, when the log has grown by 256 MiB and four
+    /// times the size of the last one, and when it is closed. It takes the length of each key and 24
+    /// bytes, and as much again while it is being written.
+    ///
+    /// # Durability
+    /// Durable when it returns, and everything accepted before it, too.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; [`Error::Log`], for example with [`esker_log::Error::NoSpace`]. The store
+    /// stays usable, unless its log failed.
+    pub fn checkpoint(&self) -> Result<bool> {
+        self.inner.refuse_if_closing()?;
+        self.inner.write_checkpoint()
+    }
+
     /// Returns statistics. No I/O.
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
@@ -231,6 +250,7 @@ impl Store {
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
             cache_bytes: inner.cache.memory(),
             disk_bytes: metadata.disk_bytes,
+            checkpoint_bytes: inner.checkpoint.lock().bytes,
             snapshots: inner.snapshots.len(),
             reclaimed: *inner.cleaning.done.lock(),
             log: inner.log.stats(),
@@ -258,6 +278,8 @@ pub struct Stats {
     pub cache_bytes: u64,
     /// Bytes in the segments of the log.
     pub disk_bytes: u64,
+    /// Bytes of the last checkpoint; 0 if there is none.
+    pub checkpoint_bytes: u64,
     /// Open snapshots and scans.
     pub snapshots: usize,
     /// What cleaning did since the store was opened.

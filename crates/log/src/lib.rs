@@ -101,6 +101,7 @@ pub use follower::builder::ReadOnlyLogBuilder;
 pub use format::{LogId, RECORD_LIMIT_MAX};
 pub use log::Log;
 pub use log::builder::LogBuilder;
+pub use log::checkpoint::{CheckpointBuffer, CheckpointChunk, CheckpointReader, CheckpointWriter};
 pub use log::locked::{Attempt, Refused};
 pub use log::sink::Sink;
 pub use log::stats::LogStats;

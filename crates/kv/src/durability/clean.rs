@@ -82,12 +82,16 @@ impl Inner {
             loop {
                 match inner.clean_once(Effort::Lazy) {
                     Ok(done) if done.segments > 0 => {}
-                    Ok(_) | Err(Error::Closed) => return,
+                    Ok(_) => break,
+                    Err(Error::Closed) => return,
                     Err(error) => {
                         tracing::warn!(%error, "failed to reclaim space");
                         return;
                     }
                 }
+            }
+            if inner.wants_checkpoint() {
+                inner.checkpoint_or_warn();
             }
         };
         match std::thread::Builder::new().name("esker-kv-clean".into()).spawn(work) {

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::base::error::Result;
 use crate::base::options::Options;
 use crate::cache::ValueCache;
+use crate::durability::checkpoint;
 use crate::durability::replay::Replay;
 use crate::index::table::Table;
 use crate::state::inner::{Cleaning, Inner};
@@ -18,8 +19,16 @@ use crate::state::snapshots::Snapshots;
 pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
-    let table = Table::new();
-    let mut replay = Replay::new(&log, &table);
+    let mut table = Table::new();
+    let loaded = checkpoint::load(&log, &table).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the checkpoint is not used; opening reads the whole log");
+        None
+    });
+    if loaded.is_none() {
+        table = Table::new();
+    }
+    let last = loaded.as_ref().map(|loaded| loaded.last).unwrap_or_default();
+    let mut replay = Replay::new(&log, &table, loaded);
     replay.run()?;
     let keyspaces = replay.finish()?;
     Ok(Arc::new(Inner {
@@ -32,6 +41,7 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
         snapshots: Snapshots::default(),
         catalog_lock: Mutex::new(()),
         cleaning: Cleaning::default(),
+        checkpoint: Mutex::new(last),
         limiting: Mutex::new(()),
     }))
 }

@@ -14,6 +14,9 @@
 //! A copy that cleaning made is a put of the same value, at a place where the index named the
 //! original. So it changes nothing, wherever a crash leaves it.
 //!
+//! With a checkpoint, only the records after its replay point are applied, and only where the
+//! checkpoint has nothing newer: see [`super::checkpoint`].
+//!
 //! The catalog of keyspaces is read in the same way. Records of a keyspace may come before its
 //! entry in the catalog, because cleaning may have moved that. What no entry of the catalog names
 //! at the end was dropped.
@@ -24,6 +27,7 @@ use std::sync::Arc;
 use esker_log::{Log, Place, Position, Seq, Start};
 
 use crate::base::error::{Error, Result};
+use crate::durability::checkpoint::{Loaded, Note};
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
 use crate::index::table::{Current, Table};
@@ -39,16 +43,26 @@ pub(super) struct Replay<'a> {
     log: &'a Log,
     table: &'a Table,
     keyspaces: HashMap<u32, Keys>,
+    /// The checkpoint that was loaded before.
+    checkpoint: Option<Note>,
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(log: &'a Log, table: &'a Table) -> Self {
-        Self { log, table, keyspaces: HashMap::new() }
+    pub(super) fn new(log: &'a Log, table: &'a Table, loaded: Option<Loaded>) -> Self {
+        let (keyspaces, checkpoint) = match loaded {
+            Some(Loaded { note, keyspaces, .. }) => (keyspaces, Some(note)),
+            None => (HashMap::new(), None),
+        };
+        Self { log, table, keyspaces, checkpoint }
     }
 
-    /// Applies all records of the log.
+    /// Applies the records of the log: all that the checkpoint may not have.
     pub(super) fn run(&mut self) -> Result<()> {
-        let mut stream = self.log.stream(Start::Oldest)?;
+        let start = match self.checkpoint {
+            Some(note) if note.replay + 1 >= self.log.oldest().0 => Start::After(Seq(note.replay)),
+            _ => Start::Oldest,
+        };
+        let mut stream = self.log.stream(start)?;
         while let Some(batch) = stream.try_next()? {
             for record in &batch {
                 self.apply(record.seq, record.position.0, record.payload)?;
@@ -66,6 +80,11 @@ impl<'a> Replay<'a> {
             Change::Put { value, .. } => {
                 version.len = value.len() as u32;
                 let key = self.table.hash(keyspace, key);
+                if Loaded::may_be_newer(self.checkpoint, seq.0)
+                    && self.table.find(key).is_some_and(|found| found.version.seq >= seq.0)
+                {
+                    return Ok(());
+                }
                 let changed = self.table.set(key, version, 0, NO_READERS);
                 keys.changed(changed.map_err(|_| Error::IndexFull)?, version);
             }
@@ -103,7 +122,8 @@ impl<'a> Replay<'a> {
         for (name, id) in catalog_of(self.log, self.table, &catalog)? {
             named.push(take(id, &name));
         }
-        let highest = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
+        let seen = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
+        let highest = seen.max(self.checkpoint.map(|note| note.highest));
         let end = self.log.accepted().0 + 1;
         for (_, dropped) in self.keyspaces {
             let version = Version { seq: end, deleted: true, position: 0, len: 0 };

@@ -25,14 +25,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Words of a slab. A larger entry gets a slab of its own.
+use crate::index::memory::Memory;
+
+/// The length of the longest key in bytes.
+const KEY_LIMIT: usize = 1 << 20;
+/// Words of a slab, 4 MiB.
 const SLAB: usize = 1 << OFFSET_BITS;
-const OFFSET_BITS: u32 = 13;
-/// Slabs of a group.
-const GROUP: usize = 1 << 10;
-const GROUPS: usize = 1 << (32 - OFFSET_BITS - 10);
+const OFFSET_BITS: u32 = 19;
+const SLABS: usize = 1 << (32 - OFFSET_BITS);
 /// Slabs that are left when the arena counts as full: 1 GiB.
-const MARGIN: usize = 16 << 10;
+const MARGIN: usize = 256;
+const _: () = assert!(HEAD + KEY_LIMIT.div_ceil(8) <= SLAB, "every entry fits into a slab");
 /// Words of an entry before its key.
 const HEAD: usize = 5;
 
@@ -85,26 +88,31 @@ pub(crate) struct Hashed<'a> {
     pub(crate) hash: u32,
 }
 
-type Slab = Box<[AtomicU64]>;
-type Group = Box<[OnceLock<Slab>]>;
-
 pub(crate) struct Arena {
-    groups: Box<[OnceLock<Group>]>,
+    memory: Box<[OnceLock<Memory>]>,
     free: Mutex<Free>,
     /// Slabs in use.
     slabs: AtomicUsize,
 }
 
+/// The slab that entries are taken from, and the next free word there.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Open(Option<(usize, usize)>);
+
+impl Open {
+    #[inline]
+    fn take(&mut self, words: usize) -> Option<EntryId> {
+        let (slab, next) = self.0.filter(|(_, next)| next + words <= SLAB)?;
+        self.0 = Some((slab, next + words));
+        Some(EntryId((slab << OFFSET_BITS | next) as u32))
+    }
+}
+
 #[derive(Default)]
 struct Free {
-    /// The slab that entries are taken from, and the next free word there.
-    open: Option<(usize, usize)>,
+    open: Open,
     /// Freed entries by their number of words.
     entries: HashMap<usize, Vec<EntryId>>,
-    /// Words in use by entries.
-    used: u64,
-    /// Words of all slabs.
-    reserved: u64,
 }
 
 impl std::fmt::Debug for Arena {
@@ -133,8 +141,8 @@ pub(super) fn key_word(key: &[u8], from: usize) -> u64 {
 
 impl Arena {
     pub(crate) fn new() -> Self {
-        let groups = std::iter::repeat_with(OnceLock::new).take(GROUPS).collect();
-        Self { groups, free: Mutex::default(), slabs: AtomicUsize::new(0) }
+        let memory = std::iter::repeat_with(OnceLock::new).take(SLABS).collect();
+        Self { memory, free: Mutex::default(), slabs: AtomicUsize::new(0) }
     }
 
     /// Allocates an entry for a key. `None` when the arena is full, at about 32 GiB.
@@ -144,8 +152,31 @@ impl Arena {
         version: Version,
         cached: u64,
     ) -> Option<EntryId> {
+        let id = self.take(words_for(hashed.key.len()))?;
+        self.fill(id, hashed, version, cached);
+        Some(id)
+    }
+
+    /// As [`Arena::allocate`], from memory that only this caller takes entries from. The value is
+    /// not cached.
+    pub(super) fn allocate_in(
+        &self,
+        open: &mut Open,
+        hashed: Hashed<'_>,
+        version: Version,
+    ) -> Option<EntryId> {
+        let words = words_for(hashed.key.len());
+        let id = match open.take(words) {
+            Some(id) => id,
+            None => self.take_slab(open, words)?,
+        };
+        self.fill(id, hashed, version, 0);
+        Some(id)
+    }
+
+    #[inline]
+    fn fill(&self, id: EntryId, hashed: Hashed<'_>, version: Version, cached: u64) {
         let Hashed { keyspace, key, shard, hash } = hashed;
-        let id = self.take(words_for(key.len()))?;
         let words = self.words(id);
         words[LENGTHS].store(key.len() as u64 | u64::from(shard) << 24, Relaxed);
         words[KEYSPACE].store(u64::from(keyspace) | u64::from(hash) << 32, Relaxed);
@@ -153,57 +184,45 @@ impl Arena {
             word.store(key_word(key, n * 8), Relaxed);
         }
         self.set(id, version, cached);
-        Some(id)
     }
 
     fn take(&self, words: usize) -> Option<EntryId> {
         let mut free = self.free.lock();
-        free.used += words as u64;
         if let Some(id) = free.entries.get_mut(&words).and_then(Vec::pop) {
             return Some(id);
         }
-        if let Some((slab, next)) = free.open
-            && next + words <= SLAB
-        {
-            free.open = Some((slab, next + words));
-            return Some(EntryId((slab << OFFSET_BITS | next) as u32));
+        if let Some(id) = free.open.take(words) {
+            return Some(id);
         }
-        let slab = self.slabs.load(Relaxed);
-        if slab >= GROUPS * GROUP {
-            free.used -= words as u64;
-            return None;
-        }
-        self.slabs.store(slab + 1, Relaxed);
-        let size = words.max(SLAB);
-        free.reserved += size as u64;
-        let new = std::iter::repeat_with(AtomicU64::default).take(size).collect();
-        let group = || std::iter::repeat_with(OnceLock::new).take(GROUP).collect();
-        let group = self.groups[slab / GROUP].get_or_init(group);
-        let first = group[slab % GROUP].set(new);
+        self.take_slab(&mut free.open, words)
+    }
+
+    /// Takes an entry from a new slab, which is open from then on.
+    fn take_slab(&self, open: &mut Open, words: usize) -> Option<EntryId> {
+        let slab =
+            self.slabs.fetch_update(Relaxed, Relaxed, |slabs| (slabs < SLABS).then_some(slabs + 1));
+        let slab = slab.ok()?;
+        let first = self.memory[slab].set(Memory::zeroed(SLAB));
         debug_assert!(first.is_ok(), "a slab is made once");
-        if words <= SLAB {
-            free.open = Some((slab, words));
-        }
-        Some(EntryId((slab << OFFSET_BITS) as u32))
+        *open = Open(Some((slab, 0)));
+        open.take(words)
     }
 
     /// Frees an entry that neither a table nor an order names any more.
     pub(crate) fn free(&self, id: EntryId) {
         let words = words_for(self.key_len(id));
-        let mut free = self.free.lock();
-        free.used -= words as u64;
-        free.entries.entry(words).or_default().push(id);
+        self.free.lock().entries.entry(words).or_default().push(id);
     }
 
     /// Whether so little room is left that no writer may begin a write of a new key. What is left
     /// is more than one entry of the largest size for each order lock.
     pub(crate) fn is_nearly_full(&self) -> bool {
-        self.slabs.load(Relaxed) >= GROUPS * GROUP - MARGIN
+        self.slabs.load(Relaxed) >= SLABS - MARGIN
     }
 
     /// Bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
-        self.free.lock().reserved * 8
+        (self.slabs.load(Relaxed) * SLAB * 8) as u64
     }
 
     /// Requests the memory of an entry, to be used soon.
@@ -219,9 +238,7 @@ impl Arena {
     #[inline]
     fn words(&self, EntryId(id): EntryId) -> &[AtomicU64] {
         let (slab, offset) = ((id >> OFFSET_BITS) as usize, id as usize & (SLAB - 1));
-        let group = self.groups.get(slab / GROUP).and_then(OnceLock::get);
-        let slab = group.and_then(|group| group[slab % GROUP].get());
-        slab.map_or(&[], |slab| &slab[offset..])
+        self.memory[slab].get().map_or(&[], |slab| &slab[offset..])
     }
 
     #[inline]

@@ -41,6 +41,12 @@ impl Keys {
         Self { id, name: name.into(), ..Self::default() }
     }
 
+    /// A keyspace with these keys, none of which is deleted.
+    pub(super) fn of(id: u32, order: Order, count: u64) -> Self {
+        let (order, count) = (RwLock::new(order), AtomicI64::new(count as i64));
+        Self { id, order, count, ..Self::default() }
+    }
+
     /// The number of keys.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Relaxed).max(0) as u64

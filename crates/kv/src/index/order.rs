@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use crate::index::arena::{Arena, EntryId, key_word};
 
 /// The most entries of a leaf.
-const LEAF: usize = 512;
+pub(super) const LEAF: usize = 512;
 /// A leaf with fewer entries than this after a removal is merged with the next, if both fit in one.
 const SMALL: usize = LEAF / 4;
 /// From this many new keys for one leaf, the leaf is merged with them; fewer are inserted one by
@@ -26,7 +26,7 @@ pub(crate) struct Order {
 }
 
 #[derive(Debug)]
-struct Leaf {
+pub(super) struct Leaf {
     /// The length of a common prefix of all keys here.
     skip: usize,
     /// Of each key, four bytes after the prefix.
@@ -35,7 +35,7 @@ struct Leaf {
 }
 
 /// A place in an [`Order`]: a leaf, and an entry there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Spot {
     leaf: usize,
     at: usize,
@@ -52,7 +52,8 @@ fn word(arena: &Arena, id: EntryId, skip: usize) -> u32 {
 }
 
 impl Leaf {
-    fn new(arena: &Arena, ids: Vec<EntryId>) -> Self {
+    /// A leaf of sorted entries, at most [`LEAF`].
+    pub(super) fn new(arena: &Arena, ids: Vec<EntryId>) -> Self {
         let mut leaf = Self { skip: 0, words: Vec::with_capacity(ids.len()), ids };
         leaf.recompute(arena);
         leaf
@@ -175,6 +176,15 @@ pub(crate) fn sort(arena: &Arena, ids: &mut Vec<EntryId>) {
 }
 
 impl Order {
+    /// The order of these leaves, which are not empty. `None` if they are not sorted: each leaf is.
+    pub(super) fn of(arena: &Arena, leaves: Vec<Leaf>) -> Option<Self> {
+        let is_after = |pair: &[Leaf]| match (pair[0].ids.last(), pair[1].ids.first()) {
+            (Some(last), Some(first)) => arena.compare_entries(*last, *first, 0) == Ordering::Less,
+            _ => false,
+        };
+        leaves.windows(2).all(is_after).then_some(Self { leaves })
+    }
+
     /// Bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
         let leaf = |leaf: &Leaf| leaf.words.capacity() * 4 + leaf.ids.capacity() * 4;
@@ -267,6 +277,19 @@ impl Order {
         let leaf = self.leaf_of(arena, key);
         let at = self.leaves.get(leaf).map_or(0, |leaf| leaf.search(arena, key).0);
         Spot { leaf, at }
+    }
+
+    /// The place that is this many entries further; the end, if there are fewer.
+    pub(crate) fn skip(&self, mut spot: Spot, mut entries: usize) -> Spot {
+        while let Some(leaf) = self.leaves.get(spot.leaf) {
+            let here = leaf.ids.len().saturating_sub(spot.at);
+            if entries < here {
+                return Spot { at: spot.at + entries, ..spot };
+            }
+            entries -= here;
+            spot = Spot { leaf: spot.leaf + 1, at: 0 };
+        }
+        spot
     }
 
     /// The place after the last key.

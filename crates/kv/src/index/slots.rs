@@ -16,7 +16,7 @@ pub(super) struct Slots {
     len: usize,
 }
 
-fn slot(hash: u32, id: EntryId) -> u64 {
+pub(super) fn slot(hash: u32, id: EntryId) -> u64 {
     u64::from(hash) << 32 | u64::from(id.number().wrapping_add(1))
 }
 
@@ -25,6 +25,20 @@ fn entry(slot: u64) -> EntryId {
 }
 
 impl Slots {
+    /// A table of these slots, whose keys all differ.
+    pub(super) fn of(parts: &[&[u64]]) -> Self {
+        let len = parts.iter().map(|part| part.len()).sum::<usize>();
+        if len == 0 {
+            return Self::default();
+        }
+        let size = (len + len / 2).max(LEAST);
+        let mut table = Self { slots: vec![0; size].into_boxed_slice(), len };
+        for slot in parts.iter().copied().flatten() {
+            table.put(*slot);
+        }
+        table
+    }
+
     /// The first slot for a hash: the hashes are spread evenly, in their order.
     #[inline]
     fn home(&self, slot: u64) -> usize {

@@ -20,7 +20,7 @@ use crate::index::history::History;
 use crate::index::slots::Slots;
 
 /// The number of shards.
-const SHARDS: usize = 256;
+pub(super) const SHARDS: usize = 256;
 
 pub(crate) struct Table {
     arena: Arena,
@@ -93,6 +93,18 @@ impl Table {
         hasher.write_u32(keyspace);
         let hash = hasher.finish();
         Hashed { keyspace, key, shard: (hash >> 32) as u8, hash: hash as u32 }
+    }
+
+    /// Sets the slots of a shard that has none.
+    pub(super) fn fill(&self, shard: usize, ids: Slots) {
+        self.shards[shard].table.write().ids = ids;
+    }
+
+    /// The newest version of an entry. The caller keeps the entry from being freed.
+    pub(crate) fn newest(&self, id: EntryId) -> Version {
+        let (shard, _) = self.arena.hash(id);
+        let _entries = self.shards[usize::from(shard)].table.read();
+        self.arena.version(id)
     }
 
     /// Takes the order lock of one shard.

@@ -31,8 +31,19 @@ pub(crate) struct Inner {
     /// Held while keyspaces are created or dropped.
     pub(crate) catalog_lock: Mutex<()>,
     pub(crate) cleaning: Cleaning,
+    /// The last checkpoint.
+    pub(crate) checkpoint: Mutex<LastCheckpoint>,
     /// Held while the replaced versions are limited.
     pub(crate) limiting: Mutex<()>,
+}
+
+/// The last checkpoint, as a store remembers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LastCheckpoint {
+    /// The position of the log at its replay point.
+    pub(crate) position: u64,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
 }
 
 /// The state of cleaning.

@@ -48,6 +48,11 @@ impl Keyspaces {
         self.named.read().get(name).cloned()
     }
 
+    /// The highest number that any record names, or a keyspace has.
+    pub(crate) fn highest(&self) -> u32 {
+        self.highest.load(SeqCst)
+    }
+
     /// The number for a new keyspace: no record names it.
     pub(crate) fn unused(&self) -> Option<u32> {
         self.highest.load(SeqCst).checked_add(1)

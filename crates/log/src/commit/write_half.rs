@@ -67,6 +67,8 @@ pub(crate) struct WriteHalf {
     pub(crate) watermark_page: Mutex<WatermarkPage>,
     /// Held while the set of segments changes.
     pub(crate) segment_set_lock: Mutex<()>,
+    /// Held while a checkpoint is written; the number of those begun in this session.
+    pub(crate) checkpoints: Mutex<u64>,
     /// Held while space is reserved.
     pub(crate) reserve: Mutex<Reserve>,
     /// Notified when the committer is back and when an in-flight commit ends.

@@ -7,6 +7,7 @@
 mod app_metadata;
 mod append;
 pub(crate) mod builder;
+pub(crate) mod checkpoint;
 mod close;
 pub(crate) mod locked;
 pub(crate) mod lookup;

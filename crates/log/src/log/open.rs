@@ -172,6 +172,7 @@ impl Log {
             counters: Counters::default(),
             manifest: Mutex::new(finalized.manifest),
             spares: Mutex::new(finalized.spares),
+            checkpoints: Mutex::new(0),
             lock: Mutex::new(Some(lock)),
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),

@@ -35,8 +35,9 @@ fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
 pub(crate) fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payload>> {
     let Place { seq, position, len } = place;
     let segment = source.segments().of_position(position.0);
+    // Without one, the record was dropped, or recovery moved it to a higher position.
     let Some(segment) = segment.filter(|segment| segment.header.base <= position.0) else {
-        return Err(cursor::trimmed(source));
+        return Ok(None);
     };
     let Ok(offset) = u32::try_from(position.0 - segment.header.base) else { return Ok(None) };
     if len > RECORD_LIMIT_MAX {

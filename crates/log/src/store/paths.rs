@@ -9,6 +9,7 @@
 //! manifest.next, note.next  the temporary files of the two, which keep their blocks
 //! reserve                 space for recovery and internal appends
 //! note                    app metadata: component of the log, and its small data (a sealed file)
+//! checkpoint              what a component opens faster with (a sealed file in chunks)
 //! quarantine/             what `repair` quarantined
 //! ```
 
@@ -19,6 +20,7 @@ pub(crate) const MARK: &str = "mark";
 pub(crate) const LOCK: &str = "lock";
 pub(crate) const APP_METADATA: &str = "note";
 pub(crate) const RESERVE: &str = "reserve";
+pub(crate) const CHECKPOINT: &str = "checkpoint";
 pub(crate) const QUARANTINE: &str = "quarantine";
 /// The suffix of a temporary file that is renamed once it is complete.
 pub(crate) const ASIDE: &str = ".new";
@@ -56,7 +58,7 @@ pub(crate) enum Name {
 }
 
 pub(crate) fn classify(name: &str) -> Name {
-    if [MANIFEST, MARK, LOCK, APP_METADATA, RESERVE, QUARANTINE].contains(&name) {
+    if [MANIFEST, MARK, LOCK, APP_METADATA, RESERVE, CHECKPOINT, QUARANTINE].contains(&name) {
         return Name::Known;
     }
     if let Some(MANIFEST | APP_METADATA) = name.strip_suffix(NEXT) {
@@ -66,8 +68,8 @@ pub(crate) fn classify(name: &str) -> Name {
         return Name::Temporary;
     }
     if let Some(name) = name.strip_suffix(ASIDE) {
-        let ours =
-            name == MANIFEST || name == APP_METADATA || matches!(classify(name), Name::Segment(_));
+        let ours = [MANIFEST, APP_METADATA, CHECKPOINT].contains(&name)
+            || matches!(classify(name), Name::Segment(_));
         return if ours { Name::Temporary } else { Name::Unknown };
     }
     if let Some(number) = numbered(name, ".seg") {
@@ -118,5 +120,7 @@ mod tests {
         assert_eq!(classify("manifest.new"), Name::Temporary);
         assert_eq!(classify("note"), Name::Known);
         assert_eq!(classify("note.new"), Name::Temporary);
+        assert_eq!(classify("checkpoint"), Name::Known);
+        assert_eq!(classify("checkpoint.new"), Name::Temporary);
     }
 }

@@ -1,0 +1,197 @@
+//! The checkpoint that a component keeps beside its log.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use crate::base::error::{Error, Result};
+use crate::log::Log;
+use crate::store::checkpoint_file::{Buffer, CONTENT_MAX, Chunk, NOTE_MAX, Reader, Salt, Writer};
+
+/// Writes a checkpoint: a large file, in chunks, that replaces the last checkpoint of this log when
+/// it is published. From [`Log::checkpoint_writer`].
+///
+/// A checkpoint makes a component open faster. It must hold nothing that the records do not:
+/// readers get the last one, an older one, or none.
+///
+/// Dropping the writer before [`CheckpointWriter::publish`] changes nothing.
+#[derive(Debug)]
+pub struct CheckpointWriter<'a> {
+    log: &'a Log,
+    writer: Writer,
+    /// One is written at a time.
+    _writing: MutexGuard<'a, u64>,
+}
+
+/// A chunk of a checkpoint, from [`CheckpointWriter::chunk`]. Use it again for the next one.
+#[derive(Debug)]
+pub struct CheckpointChunk<'a> {
+    writer: &'a CheckpointWriter<'a>,
+    chunk: Chunk,
+}
+
+impl CheckpointWriter<'_> {
+    /// The most bytes of the note.
+    pub const NOTE: usize = NOTE_MAX;
+
+    /// Returns an empty chunk. Several threads may fill and write chunks at a time.
+    pub fn chunk(&self) -> CheckpointChunk<'_> {
+        CheckpointChunk { writer: self, chunk: Chunk::new() }
+    }
+
+    /// Replaces the last checkpoint, with a note of at most [`CheckpointWriter::NOTE`] bytes.
+    /// Returns the size of the file in bytes.
+    ///
+    /// # Durability
+    /// Durable when it returns. A crash before that leaves this checkpoint or the last one.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for the note; [`Error::NoSpace`], [`Error::Io`], after which this
+    /// checkpoint or the last one is there. The log itself is not affected.
+    pub fn publish(self, note: &[u8]) -> Result<u64> {
+        if note.len() > NOTE_MAX {
+            return Err(Error::TooLarge { size: note.len() as u64, limit: NOTE_MAX as u64 });
+        }
+        let Self { log, writer, _writing } = self;
+        writer.publish(note).map_err(|error| log.of_checkpoint(error, CONTENT_MAX as u64))
+    }
+}
+
+impl CheckpointChunk<'_> {
+    /// The most bytes of a chunk's content, a little less than 2 MiB.
+    pub const LIMIT: usize = CONTENT_MAX;
+
+    /// Returns how many more bytes fit.
+    pub fn room(&self) -> usize {
+        self.chunk.room()
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] if they exceed [`CheckpointChunk::room`].
+    pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        let limit = self.chunk.room();
+        if bytes.len() > limit {
+            return Err(Error::TooLarge { size: bytes.len() as u64, limit: limit as u64 });
+        }
+        self.chunk.push(bytes);
+        Ok(())
+    }
+
+    /// Returns the content so far, to be changed.
+    pub fn content(&mut self) -> &mut [u8] {
+        self.chunk.content()
+    }
+
+    /// Writes the chunk to the file, and empties it. Chunks are numbered in the order of these
+    /// calls. An empty one is not written.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`]. The log itself is not affected: drop the writer.
+    pub fn write(&mut self) -> Result<()> {
+        if self.content().is_empty() {
+            return Ok(());
+        }
+        let CheckpointWriter { log, writer, .. } = self.writer;
+        let outcome = writer.write(&mut self.chunk);
+        outcome.map_err(|error| log.of_checkpoint(error, CONTENT_MAX as u64))
+    }
+}
+
+/// Reads the checkpoint of a log. From [`Log::checkpoint_reader`]. Several threads may read chunks
+/// at a time.
+#[derive(Debug)]
+pub struct CheckpointReader {
+    reader: Reader,
+}
+
+/// The memory for a chunk that is read. Use it again for the next one.
+#[derive(Debug)]
+pub struct CheckpointBuffer(Buffer);
+
+impl Default for CheckpointBuffer {
+    fn default() -> Self {
+        Self(Buffer::new())
+    }
+}
+
+impl CheckpointReader {
+    /// Returns the note.
+    pub fn note(&self) -> &[u8] {
+        &self.reader.header.note
+    }
+
+    /// Returns the number of chunks.
+    pub fn chunks(&self) -> u32 {
+        self.reader.header.chunks
+    }
+
+    /// Returns the size of the file in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.reader.bytes
+    }
+
+    /// Reads a chunk, from 0, and checks its checksum.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`], [`Error::Io`].
+    pub fn chunk<'a>(&self, number: u32, buffer: &'a mut CheckpointBuffer) -> Result<&'a [u8]> {
+        self.reader.chunk(number, &mut buffer.0)
+    }
+
+    /// Returns the error for a chunk whose checksum matches, and whose content is not valid.
+    pub fn invalid(&self, number: u32, what: &'static str) -> Error {
+        self.reader.invalid(number, what)
+    }
+}
+
+/// # Checkpoints
+impl Log {
+    /// Begins a checkpoint of about this many bytes. Blocks while another one is being written.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Io`], [`Error::Closed`]. The log itself is not affected.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::{CheckpointBuffer, Log};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// let writer = log.checkpoint_writer(64 << 10)?;
+    /// let mut chunk = writer.chunk();
+    /// chunk.push(b"the state after record 7")?;
+    /// chunk.write()?;
+    /// writer.publish(b"7")?; // durable
+    ///
+    /// let reader = log.checkpoint_reader()?.expect("there is one");
+    /// assert_eq!((reader.note(), reader.chunks()), (&b"7"[..], 1));
+    /// let mut buffer = CheckpointBuffer::default();
+    /// assert_eq!(reader.chunk(0, &mut buffer)?, b"the state after record 7");
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn checkpoint_writer(&self, bytes: u64) -> Result<CheckpointWriter<'_>> {
+        self.refuse_if_closed()?;
+        let mut writing = self.write.checkpoints.lock();
+        *writing += 1;
+        let session = self.recovery().session;
+        let salt = Salt { log: self.write.id, session, number: *writing };
+        let writer = Writer::new(Arc::clone(&self.write.dir), salt, bytes);
+        let writer = writer.map_err(|error| self.of_checkpoint(error, bytes))?;
+        Ok(CheckpointWriter { log: self, writer, _writing: writing })
+    }
+
+    /// Opens the checkpoint; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`]. A component then opens without it.
+    pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
+        self.refuse_if_closed()?;
+        let reader = Reader::open(&*self.write.dir, self.write.id)?;
+        Ok(reader.map(|reader| CheckpointReader { reader }))
+    }
+
+    fn of_checkpoint(&self, error: Error, bytes: u64) -> Error {
+        error.for_want_of_space(self.write.dir.path(), bytes, self.write.watermark.seq())
+    }
+}
