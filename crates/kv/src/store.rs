@@ -251,6 +251,7 @@ impl Store {
             cache_bytes: inner.cache.memory(),
             disk_bytes: metadata.disk_bytes,
             checkpoint_bytes: inner.checkpoint.lock().bytes,
+            replayed: inner.replayed,
             snapshots: inner.snapshots.len(),
             reclaimed: *inner.cleaning.done.lock(),
             log: inner.log.stats(),
@@ -280,6 +281,8 @@ pub struct Stats {
     pub disk_bytes: u64,
     /// Bytes of the last checkpoint; 0 if there is none.
     pub checkpoint_bytes: u64,
+    /// Records that opening applied: those after the last checkpoint, or all.
+    pub replayed: u64,
     /// Open snapshots and scans.
     pub snapshots: usize,
     /// What cleaning did since the store was opened.

@@ -29,7 +29,7 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     }
     let last = loaded.as_ref().map(|loaded| loaded.last).unwrap_or_default();
     let mut replay = Replay::new(&log, &table, loaded);
-    replay.run()?;
+    let replayed = replay.run()?;
     let keyspaces = replay.finish()?;
     Ok(Arc::new(Inner {
         cache: ValueCache::new(options.cache_bytes),
@@ -42,6 +42,7 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
         catalog_lock: Mutex::new(()),
         cleaning: Cleaning::default(),
         checkpoint: Mutex::new(last),
+        replayed,
         limiting: Mutex::new(()),
     }))
 }

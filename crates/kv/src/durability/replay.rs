@@ -57,18 +57,21 @@ impl<'a> Replay<'a> {
     }
 
     /// Applies the records of the log: all that the checkpoint may not have.
-    pub(super) fn run(&mut self) -> Result<()> {
+    /// Returns how many.
+    pub(super) fn run(&mut self) -> Result<u64> {
         let start = match self.checkpoint {
             Some(note) if note.replay + 1 >= self.log.oldest().0 => Start::After(Seq(note.replay)),
             _ => Start::Oldest,
         };
         let mut stream = self.log.stream(start)?;
+        let mut replayed = 0;
         while let Some(batch) = stream.try_next()? {
             for record in &batch {
                 self.apply(record.seq, record.position.0, record.payload)?;
+                replayed += 1;
             }
         }
-        Ok(())
+        Ok(replayed)
     }
 
     fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<()> {

@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) cleaning: Cleaning,
     /// The last checkpoint.
     pub(crate) checkpoint: Mutex<LastCheckpoint>,
+    /// Records that opening applied after it loaded a checkpoint, or all of them.
+    pub(crate) replayed: u64,
     /// Held while the replaced versions are limited.
     pub(crate) limiting: Mutex<()>,
 }

@@ -74,6 +74,7 @@ pub enum Step {
     Wait,
     Sync,
     Compact,
+    Checkpoint,
     Snapshot,
     CheckSnapshot,
     Reopen,
@@ -84,7 +85,7 @@ pub enum Step {
 pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
     let step = |rng: &mut SplitMix64| {
         let (keyspace, key) = (rng.index(KEYSPACES.len()), rng.below(KEYS));
-        match rng.below(32) {
+        match rng.below(34) {
             0..=13 => Step::Put { keyspace, key, len: rng.pick(&[0, 10, 300, 9000, 30_000]) },
             14..=16 => Step::Delete { keyspace, key },
             17 => Step::DeleteRange { keyspace, from: key, to: rng.below(KEYS) },
@@ -98,6 +99,7 @@ pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
             28 => Step::Snapshot,
             29 => Step::CheckSnapshot,
             30 => Step::Reopen,
+            31 | 32 => Step::Checkpoint,
             _ => Step::Advance,
         }
     };
@@ -388,6 +390,12 @@ impl SimEnv {
                 let content = self.newest().clone();
                 self.calls.push((end, content));
             }
+            Step::Checkpoint => {
+                let wrote = store.checkpoint().or_else(|error| self.stop(&error, "checkpoint"))?;
+                ensure!(wrote, "no checkpoint was written");
+                let durable = store.durable() == store.logical();
+                ensure!(durable, "a checkpoint names what is not durable");
+            }
             Step::Snapshot => {
                 let snapshot = store.snapshot().or_else(|error| self.stop(&error, "snapshot"))?;
                 life.snapshot = Some((snapshot, content));
@@ -500,7 +508,7 @@ impl SimEnv {
     /// The last life: goes through the steps, closes, and finds everything again.
     pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
         let mut closing = steps.to_vec();
-        closing.extend([Step::Reopen, Step::Compact, Step::Reopen]);
+        closing.extend([Step::Reopen, Step::Compact, Step::Checkpoint, Step::Reopen]);
         self.checks = true;
         self.live(&closing).map(drop).map_err(|stop| format!("{stop:?}"))
     }
