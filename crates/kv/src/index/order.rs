@@ -4,7 +4,8 @@
 //! one random key costs more than the rest of a put. A scan first adds those that are waiting.
 //!
 //! A leaf stores, beside each entry, four bytes of its key: those after the longest common prefix
-//! of the leaf. Most comparisons need only these, and no access to the entry.
+//! of the leaf. And for each leaf there are eight bytes of its first key, its head: those after the
+//! longest common prefix of all keys. Most comparisons need only these, and no access to an entry.
 
 use std::cmp::Ordering;
 
@@ -23,6 +24,10 @@ const MERGE: usize = 16;
 pub(crate) struct Order {
     /// Never an empty leaf.
     leaves: Vec<Leaf>,
+    /// The length of a common prefix of all keys.
+    skip: usize,
+    /// Of the first key of each leaf, eight bytes after the prefix.
+    heads: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -68,15 +73,23 @@ impl Leaf {
         self.words.extend(self.ids.iter().map(|id| word(arena, *id, self.skip)));
     }
 
+    /// Eight bytes of the first key.
+    fn head(&self, arena: &Arena, skip: usize) -> u64 {
+        self.ids.first().map_or(0, |first| arena.key_word(*first, skip))
+    }
+
     /// The index of the first entry whose key is at or above `key`, and whether it is that key.
-    fn search(&self, arena: &Arena, key: &[u8]) -> (usize, bool) {
+    /// `head` has eight bytes of the first key; what is before them is the same in `key`.
+    fn search(&self, arena: &Arena, key: &[u8], head: Head) -> (usize, bool) {
         let Some(first) = self.ids.first() else { return (0, false) };
-        if self.skip > 0 {
-            match compare_prefix(arena, *first, key, self.skip) {
-                Ordering::Equal => {}
-                Ordering::Greater => return (0, false),
-                Ordering::Less => return (self.ids.len(), false),
-            }
+        let prefix = match head.compare_prefix(key, self.skip) {
+            Some(ordering) => ordering,
+            None => compare_prefix(arena, *first, key, self.skip),
+        };
+        match prefix {
+            Ordering::Equal => {}
+            Ordering::Greater => return (0, false),
+            Ordering::Less => return (self.ids.len(), false),
         }
         let word = high(key_word(key, self.skip));
         let mut at = self.words.partition_point(|other| *other < word);
@@ -91,8 +104,8 @@ impl Leaf {
     }
 
     /// Inserts one entry at its place.
-    fn insert(&mut self, arena: &Arena, id: EntryId, key: &[u8]) {
-        let (at, found) = self.search(arena, key);
+    fn insert(&mut self, arena: &Arena, id: EntryId, key: &[u8], head: Head) {
+        let (at, found) = self.search(arena, key, head);
         debug_assert!(!found, "a key has one entry");
         self.ids.insert(at, id);
         let edge = at == 0 || at + 1 == self.ids.len();
@@ -142,10 +155,31 @@ impl Leaf {
     }
 
     /// Splits off full leaves, so that none has more than [`LEAF`] entries.
-    fn split(self, arena: &Arena) -> Vec<Leaf> {
+    fn split(&self, arena: &Arena) -> Vec<Leaf> {
         let parts = self.ids.len().div_ceil(LEAF);
         let each = self.ids.len().div_ceil(parts.max(1)).max(1);
         self.ids.chunks(each).map(|ids| Leaf::new(arena, ids.to_vec())).collect()
+    }
+}
+
+/// Eight bytes of the first key of a leaf, from `skip` on. What is before them is the same in all
+/// keys.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    skip: usize,
+    word: u64,
+}
+
+impl Head {
+    /// Compares the first `len` bytes of the first key with those of a key that is not shorter than
+    /// what is the same in all keys, if these bytes decide.
+    fn compare_prefix(self, key: &[u8], len: usize) -> Option<Ordering> {
+        let bytes = len.saturating_sub(self.skip);
+        if bytes > 8 || key.len() < len {
+            return None;
+        }
+        let mask = if bytes == 8 { u64::MAX } else { !(u64::MAX >> (8 * bytes)) };
+        Some((self.word & mask).cmp(&(key_word(key, self.skip) & mask)))
     }
 }
 
@@ -182,90 +216,188 @@ impl Order {
             (Some(last), Some(first)) => arena.compare_entries(*last, *first, 0) == Ordering::Less,
             _ => false,
         };
-        leaves.windows(2).all(is_after).then_some(Self { leaves })
+        if !leaves.windows(2).all(is_after) {
+            return None;
+        }
+        let mut order = Self { leaves, ..Self::default() };
+        order.recompute(arena);
+        Some(order)
+    }
+
+    /// Sets the prefix to the longest one, and the heads after it.
+    fn recompute(&mut self, arena: &Arena) {
+        let first = self.leaves.first().and_then(|leaf| leaf.ids.first());
+        let last = self.leaves.last().and_then(|leaf| leaf.ids.last());
+        self.skip = match (first, last) {
+            (Some(first), Some(last)) => arena.common_prefix(*first, *last),
+            _ => 0,
+        };
+        self.heads.clear();
+        self.heads.extend(self.leaves.iter().map(|leaf| leaf.head(arena, self.skip)));
     }
 
     /// Bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
         let leaf = |leaf: &Leaf| leaf.words.capacity() * 4 + leaf.ids.capacity() * 4;
         let leaves: usize = self.leaves.iter().map(leaf).sum();
-        (leaves + self.leaves.capacity() * size_of::<Leaf>()) as u64
+        (leaves + self.leaves.capacity() * size_of::<Leaf>() + self.heads.capacity() * 8) as u64
     }
 
-    /// The last leaf whose first key is at or below `key`.
-    fn leaf_of(&self, arena: &Arena, key: &[u8]) -> usize {
-        let at_or_below = |leaf: &Leaf| {
-            leaf.ids.first().is_none_or(|id| arena.compare(*id, key, 0) != Ordering::Greater)
+    /// The last leaf whose first key is at or below `key`, of those from `from` on; that one, if
+    /// there is none.
+    fn leaf_of(&self, arena: &Arena, key: &[u8], from: usize) -> usize {
+        let head = key_word(key, self.skip);
+        let is_at_or_below = |at: usize| match self.heads[at].cmp(&head) {
+            Ordering::Equal => {
+                let first = self.leaves[at].ids.first();
+                first.is_none_or(|id| arena.compare(*id, key, self.skip) != Ordering::Greater)
+            }
+            unequal => unequal == Ordering::Less,
         };
-        self.leaves.partition_point(at_or_below).saturating_sub(1)
+        // Sorted keys are close to each other: double the distance until it is too far.
+        let (mut low, mut step) = (from, 1);
+        while low + step < self.heads.len() && is_at_or_below(low + step) {
+            low += step;
+            step *= 2;
+        }
+        let mut high = (low + step).min(self.heads.len());
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if is_at_or_below(middle) { low = middle } else { high = middle }
+        }
+        low
+    }
+
+    fn head(&self, leaf: usize) -> Head {
+        Head { skip: self.skip, word: self.heads[leaf] }
+    }
+
+    /// Compares the prefix of all keys with that of a key.
+    fn compare_prefix(&self, arena: &Arena, key: &[u8]) -> Ordering {
+        match self.leaves.first().and_then(|leaf| leaf.ids.first()) {
+            Some(first) => compare_prefix(arena, *first, key, self.skip),
+            None => Ordering::Equal,
+        }
     }
 
     /// Adds sorted entries, whose keys are not in the order yet.
     pub(crate) fn insert(&mut self, arena: &Arena, mut new: &[EntryId]) {
+        let (Some(lowest), Some(highest)) = (new.first(), new.last()) else { return };
+        let Some(own) = self.leaves.first().and_then(|leaf| leaf.ids.first()).copied() else {
+            self.leaves = split_full(arena, new);
+            return self.recompute(arena);
+        };
+        let common = arena.common_prefix(*lowest, own).min(arena.common_prefix(*highest, own));
+        if common < self.skip {
+            self.skip = common;
+            self.heads = self.leaves.iter().map(|leaf| leaf.head(arena, common)).collect();
+        }
         let mut key = Vec::new();
+        let mut at = 0;
+        // Leaves that became too large, and what replaces them.
+        let mut splits: Vec<(usize, Vec<Leaf>)> = Vec::new();
         while let Some(first) = new.first() {
             key.clear();
             arena.copy_key(*first, &mut key);
-            let at = self.leaf_of(arena, &key);
-            if self.leaves.is_empty() {
-                self.leaves.extend(Leaf::new(arena, new.to_vec()).split_full(arena));
-                return;
-            }
-            let here = match self.leaves.get(at + 1).and_then(|next| next.ids.first().copied()) {
-                Some(next) => {
-                    new.partition_point(|id| arena.compare_entries(*id, next, 0) == Ordering::Less)
-                }
-                None => new.len(),
-            };
-            let leaf_is_last = at + 1 == self.leaves.len();
+            at = self.leaf_of(arena, &key, at);
+            let these = self.of_leaf(arena, new, at);
+            let (these, rest) = new.split_at(these);
+            new = rest;
+            let head = self.head(at);
+            let is_last = at + 1 == self.leaves.len();
             let leaf = &mut self.leaves[at];
-            let appends = leaf_is_last
+            let appends = is_last
                 && leaf
                     .ids
                     .last()
                     .is_some_and(|last| arena.compare_entries(*last, *first, 0) == Ordering::Less);
-            let (these, rest) = new.split_at(here);
-            new = rest;
             if appends && leaf.ids.len() + these.len() > LEAF {
                 // Keys that come in order leave full leaves.
                 let (fill, over) = these.split_at(LEAF.saturating_sub(leaf.ids.len()));
                 leaf.merge(arena, fill);
-                self.leaves.extend(Leaf::new(arena, over.to_vec()).split_full(arena));
+                let over = split_full(arena, over);
+                self.heads.extend(over.iter().map(|leaf| leaf.head(arena, self.skip)));
+                self.leaves.extend(over);
                 continue;
             }
             if these.len() < MERGE {
                 for id in these {
                     key.clear();
                     arena.copy_key(*id, &mut key);
-                    leaf.insert(arena, *id, &key);
+                    leaf.insert(arena, *id, &key, head);
                 }
             } else {
                 leaf.merge(arena, these);
             }
+            if leaf.ids.first() == these.first() {
+                self.heads[at] = leaf.head(arena, self.skip);
+            }
             if leaf.ids.len() > LEAF {
-                let leaf = std::mem::replace(leaf, Leaf::new(arena, Vec::new()));
-                drop(self.leaves.splice(at..=at, leaf.split(arena)));
+                splits.push((at, leaf.split(arena)));
+            }
+        }
+        self.replace(arena, splits);
+    }
+
+    /// How many of these sorted entries belong to a leaf: the first one does.
+    fn of_leaf(&self, arena: &Arena, new: &[EntryId], leaf: usize) -> usize {
+        let Some(next) = self.leaves.get(leaf + 1).and_then(|leaf| leaf.ids.first()) else {
+            return new.len();
+        };
+        let head = self.heads[leaf + 1];
+        let is_below = |id: &EntryId| match arena.key_word(*id, self.skip).cmp(&head) {
+            Ordering::Equal => arena.compare_entries(*id, *next, self.skip) == Ordering::Less,
+            unequal => unequal == Ordering::Less,
+        };
+        1 + new.iter().skip(1).take_while(|id| is_below(id)).count()
+    }
+
+    /// Replaces leaves, all in one pass.
+    fn replace(&mut self, arena: &Arena, splits: Vec<(usize, Vec<Leaf>)>) {
+        if splits.is_empty() {
+            return;
+        }
+        let more: usize = splits.iter().map(|(_, leaves)| leaves.len()).sum();
+        let old = std::mem::take(&mut self.leaves);
+        self.leaves.reserve(old.len() + more);
+        let heads = std::mem::take(&mut self.heads);
+        self.heads.reserve(old.len() + more);
+        let mut splits = splits.into_iter().peekable();
+        for (at, (leaf, head)) in old.into_iter().zip(heads).enumerate() {
+            match splits.next_if(|(split, _)| *split == at) {
+                Some((_, leaves)) => {
+                    self.heads.extend(leaves.iter().map(|leaf| leaf.head(arena, self.skip)));
+                    self.leaves.extend(leaves);
+                }
+                None => {
+                    self.heads.push(head);
+                    self.leaves.push(leaf);
+                }
             }
         }
     }
 
     /// Removes an entry. `false` if it is not in the order.
     pub(crate) fn remove(&mut self, arena: &Arena, id: EntryId, key: &[u8]) -> bool {
-        let at = self.leaf_of(arena, key);
+        let Spot { leaf: at, at: n } = self.seek(arena, key);
         let Some(leaf) = self.leaves.get_mut(at) else { return false };
-        let (n, found) = leaf.search(arena, key);
-        if !found || leaf.ids[n] != id {
+        if leaf.ids.get(n) != Some(&id) {
             return false;
         }
         leaf.ids.remove(n);
         leaf.words.remove(n);
         if leaf.ids.is_empty() {
             self.leaves.remove(at);
+            self.heads.remove(at);
             return true;
+        }
+        if n == 0 {
+            self.heads[at] = leaf.head(arena, self.skip);
         }
         let fits = |next: &Leaf| next.ids.len() + self.leaves[at].ids.len() <= LEAF / 2;
         if self.leaves[at].ids.len() < SMALL && self.leaves.get(at + 1).is_some_and(fits) {
             let next = self.leaves.remove(at + 1);
+            self.heads.remove(at + 1);
             self.leaves[at].ids.extend(next.ids);
             self.leaves[at].recompute(arena);
         }
@@ -274,8 +406,15 @@ impl Order {
 
     /// The place of the first key at or above `key`.
     pub(crate) fn seek(&self, arena: &Arena, key: &[u8]) -> Spot {
-        let leaf = self.leaf_of(arena, key);
-        let at = self.leaves.get(leaf).map_or(0, |leaf| leaf.search(arena, key).0);
+        match self.compare_prefix(arena, key) {
+            // All keys are above this one, or below it.
+            Ordering::Greater => return Spot { leaf: 0, at: 0 },
+            Ordering::Less => return self.end(),
+            Ordering::Equal if self.leaves.is_empty() => return self.end(),
+            Ordering::Equal => {}
+        }
+        let leaf = self.leaf_of(arena, key, 0);
+        let (at, _) = self.leaves[leaf].search(arena, key, self.head(leaf));
         Spot { leaf, at }
     }
 
@@ -323,7 +462,9 @@ impl Order {
     #[cfg(test)]
     fn check(&self, arena: &Arena) {
         let mut last: Option<Vec<u8>> = None;
-        for leaf in &self.leaves {
+        assert_eq!(self.heads.len(), self.leaves.len());
+        for (leaf, head) in self.leaves.iter().zip(&self.heads) {
+            assert_eq!(leaf.head(arena, self.skip), *head);
             assert!(!leaf.ids.is_empty() && leaf.ids.len() <= LEAF);
             assert_eq!(leaf.ids.len(), leaf.words.len());
             for (id, found) in leaf.ids.iter().zip(&leaf.words) {
@@ -337,11 +478,9 @@ impl Order {
     }
 }
 
-impl Leaf {
-    /// Splits into full leaves, and one with the rest.
-    fn split_full(self, arena: &Arena) -> Vec<Leaf> {
-        self.ids.chunks(LEAF).map(|ids| Leaf::new(arena, ids.to_vec())).collect()
-    }
+/// Full leaves of sorted entries, and one with the rest.
+fn split_full(arena: &Arena, ids: &[EntryId]) -> Vec<Leaf> {
+    ids.chunks(LEAF).map(|ids| Leaf::new(arena, ids.to_vec())).collect()
 }
 
 #[cfg(test)]
