@@ -138,7 +138,7 @@ impl Owner for Pass<'_> {
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
         self.inner.refuse_if_closing()?;
         let arena = self.inner.table.arena();
-        self.inner.table.each(|id, version| {
+        arena.each(|id, version| {
             if !version.deleted {
                 let len = put_len(arena.key_len(id), version.len as usize);
                 visit(Live::copied(Seq(version.seq), stored_size(len as usize)));

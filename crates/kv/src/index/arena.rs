@@ -126,6 +126,11 @@ fn words_for(key_len: usize) -> usize {
     HEAD + key_len.div_ceil(8)
 }
 
+/// The length of a key and its shard, in a word.
+fn lengths_of(hashed: Hashed<'_>) -> u64 {
+    hashed.key.len() as u64 | u64::from(hashed.shard) << 24
+}
+
 /// The word at this offset of a key, zeros after its end; compares as the bytes do.
 pub(super) fn key_word(key: &[u8], from: usize) -> u64 {
     let rest = key.get(from..).unwrap_or_default();
@@ -152,7 +157,7 @@ impl Arena {
         version: Version,
         cached: u64,
     ) -> Option<EntryId> {
-        let id = self.take(words_for(hashed.key.len()))?;
+        let id = self.take(hashed)?;
         self.fill(id, hashed, version, cached);
         Some(id)
     }
@@ -176,9 +181,9 @@ impl Arena {
 
     #[inline]
     fn fill(&self, id: EntryId, hashed: Hashed<'_>, version: Version, cached: u64) {
-        let Hashed { keyspace, key, shard, hash } = hashed;
+        let Hashed { keyspace, key, hash, .. } = hashed;
         let words = self.words(id);
-        words[LENGTHS].store(key.len() as u64 | u64::from(shard) << 24, Relaxed);
+        words[LENGTHS].store(lengths_of(hashed), Relaxed);
         words[KEYSPACE].store(u64::from(keyspace) | u64::from(hash) << 32, Relaxed);
         for (n, word) in words[HEAD..words_for(key.len())].iter().enumerate() {
             word.store(key_word(key, n * 8), Relaxed);
@@ -186,15 +191,19 @@ impl Arena {
         self.set(id, version, cached);
     }
 
-    fn take(&self, words: usize) -> Option<EntryId> {
+    fn take(&self, hashed: Hashed<'_>) -> Option<EntryId> {
+        let words = words_for(hashed.key.len());
         let mut free = self.free.lock();
         if let Some(id) = free.entries.get_mut(&words).and_then(Vec::pop) {
             return Some(id);
         }
-        if let Some(id) = free.open.take(words) {
-            return Some(id);
-        }
-        self.take_slab(&mut free.open, words)
+        let id = match free.open.take(words) {
+            Some(id) => id,
+            None => self.take_slab(&mut free.open, words)?,
+        };
+        // Under the lock: `each` steps over entries that are not filled yet.
+        self.words(id)[LENGTHS].store(lengths_of(hashed), Relaxed);
+        Some(id)
     }
 
     /// Takes an entry from a new slab, which is open from then on.
@@ -212,6 +221,30 @@ impl Arena {
     pub(crate) fn free(&self, id: EntryId) {
         let words = words_for(self.key_len(id));
         self.free.lock().entries.entry(words).or_default().push(id);
+    }
+
+    /// Visits the version of every entry that is in use throughout the call, and of others, in the
+    /// order of the memory. Takes no lock for long: a version that changes meanwhile may be seen
+    /// before or after that, or with the length of the other one.
+    pub(crate) fn each(&self, mut visit: impl FnMut(EntryId, Version)) {
+        let (open, slabs) = {
+            let free = self.free.lock();
+            (free.open.0, self.slabs.load(Relaxed))
+        };
+        for slab in 0..slabs {
+            // What is beyond the last entry of a slab is zero, which is no version.
+            let end = open.filter(|(number, _)| *number == slab).map_or(SLAB, |(_, next)| next);
+            let mut at = 0;
+            while at + HEAD <= end {
+                let id = EntryId((slab << OFFSET_BITS | at) as u32);
+                let version = self.version(id);
+                if version.seq > 0 {
+                    visit(id, version);
+                }
+                // An entry that is used again has the same number of words.
+                at += words_for(self.key_len(id));
+            }
+        }
     }
 
     /// Whether so little room is left that no writer may begin a write of a new key. What is left
@@ -426,6 +459,26 @@ mod tests {
         let again = of(&arena, b"1");
         assert_eq!(again, first);
         assert!(arena.is_of(again, 1, b"1"));
+    }
+
+    #[test]
+    fn every_entry_is_visited_and_nothing_else() {
+        let arena = Arena::new();
+        let keys = (0..2000usize).map(|n| vec![7; if n % 500 == 1 { 1 << 20 } else { n % 100 }]);
+        let mut ids: Vec<_> = keys.map(|key| of(&arena, &key)).collect();
+        for _ in 0..2 {
+            let mut seen = Vec::new();
+            arena.each(|id, version| {
+                assert_eq!(version, FIRST);
+                seen.push(id);
+            });
+            seen.sort_unstable();
+            ids.sort_unstable();
+            assert_eq!(seen, ids);
+            // Entries that are used again.
+            arena.free(ids[20]);
+            ids[20] = of(&arena, &vec![8; arena.key_len(ids[20])]);
+        }
     }
 
     proptest! {

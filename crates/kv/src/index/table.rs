@@ -289,16 +289,6 @@ impl Table {
         }
     }
 
-    /// Visits the newest version of every entry that is in the tables throughout the call.
-    pub(crate) fn each(&self, mut visit: impl FnMut(EntryId, Version)) {
-        for shard in &self.shards {
-            let entries = shard.table.read();
-            for id in entries.ids.iter() {
-                visit(id, self.arena.version(id));
-            }
-        }
-    }
-
     /// The number of replaced versions that are kept.
     pub(crate) fn kept(&self) -> u64 {
         self.kept.load(Relaxed).max(0) as u64

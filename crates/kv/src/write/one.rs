@@ -17,14 +17,16 @@ thread_local! {
 
 /// Encodes a record. The memory is used again by this thread.
 fn encoded<T>(record: Record<'_>, write: impl FnOnce(&[u8]) -> T) -> T {
-    let mut scratch = SCRATCH.take();
-    scratch.clear();
-    record.encode(&mut scratch);
-    let outcome = write(&scratch);
-    if scratch.capacity() <= SCRATCH_MAX {
-        SCRATCH.set(scratch);
-    }
-    outcome
+    SCRATCH.with(|cell| {
+        let mut scratch = cell.take();
+        scratch.clear();
+        record.encode(&mut scratch);
+        let outcome = write(&scratch);
+        if scratch.capacity() <= SCRATCH_MAX {
+            cell.replace(scratch);
+        }
+        outcome
+    })
 }
 
 impl Inner {
