@@ -225,8 +225,8 @@ impl Store {
     /// continue meanwhile.
     ///
     /// The store writes one by itself in the background, when the log has grown by 256 MiB and four
-    /// times the size of the last one, and when it is closed. It takes the length of each key and 24
-    /// bytes, and as much again while it is being written.
+    /// times the size of the last one, and when it is closed. It takes the length of each key and
+    /// 24 bytes, and as much again while it is being written.
     ///
     /// # Durability
     /// Durable when it returns, and everything accepted before it, too.

@@ -39,8 +39,8 @@
 //! | seq    | position   | value length  | key length  | key ...
 //! ```
 //!
-//! `place` is a u64: the sections of a keyspace, in the order of their places, have the keys in their
-//! order. `seq` and `position` are u64, the others u32.
+//! `place` is a u64: the sections of a keyspace, in the order of their places, have the keys in
+//! their order. `seq` and `position` are u64, the others u32.
 //!
 //! The note has the replay point, the highest sequence number in the chunks, the position of the
 //! log at the replay point and the number of keys, as u64, and the highest number of a keyspace, as

@@ -6,7 +6,8 @@ use crate::base::error::Result;
 use crate::state::inner::Inner;
 
 impl Inner {
-    /// Ends background work, writes a checkpoint if one is wanted, and closes the log: everything accepted is durable then.
+    /// Ends background work, writes a checkpoint if one is wanted, and closes the log: everything
+    /// accepted is durable then.
     pub(crate) fn close(&self) -> Result<()> {
         self.cleaning.stop.store(true, SeqCst);
         let thread = self.cleaning.thread.lock().take();

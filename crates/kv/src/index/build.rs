@@ -1,7 +1,8 @@
 //! Builds an index from keys that come in order, by several threads.
 //!
-//! Each thread builds [`Part`]s of runs of sorted keys. The parts are then put together. So no key is
-//! looked up, and the slots of one shard, which fit into a processor's cache, are filled at a time.
+//! Each thread builds [`Part`]s of runs of sorted keys. The parts are then put together. So no key
+//! is looked up, and the slots of one shard, which fit into a processor's cache, are filled at a
+//! time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,7 +1,7 @@
 //! Memory for many index entries, on huge pages where the system offers them.
 //!
-//! Every lookup of a random key misses the processor's caches. On pages of 4 KiB it misses the cache
-//! of page addresses, too, which costs as much again.
+//! Every lookup of a random key misses the processor's caches. On pages of 4 KiB it misses the
+//! cache of page addresses, too, which costs as much again.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, handle_alloc_error};

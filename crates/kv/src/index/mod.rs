@@ -1,8 +1,8 @@
 //! The index in memory: which record holds the newest value of each key.
 //!
-//! `arena` holds the entries, in `memory`, `table` finds one by the hash of its key (in `slots`), `order` sorts
-//! them, and `keyspace` has the order of each keyspace. `build` makes all of these from sorted keys. `history` keeps the versions that a
-//! snapshot may still read.
+//! `arena` holds the entries, in `memory`, `table` finds one by the hash of its key (in `slots`),
+//! `order` sorts them, and `keyspace` has the order of each keyspace. `build` makes all of these
+//! from sorted keys. `history` keeps the versions that a snapshot may still read.
 
 pub(crate) mod arena;
 pub(crate) mod build;

@@ -11,8 +11,8 @@
 //! one under the name. Opening removes a temporary file.
 //!
 //! Every checksum covers the number of the chunk and the salt of the header: the session, and the
-//! number of the checkpoint in it. So a block of an earlier checkpoint, which a lost write may leave
-//! in the file, is never taken for one of this checkpoint.
+//! number of the checkpoint in it. So a block of an earlier checkpoint, which a lost write may
+//! leave in the file, is never taken for one of this checkpoint.
 //!
 //! ```text
 //! header, one block            chunk n, at 4096 + n * 2 MiB
@@ -365,7 +365,7 @@ mod tests {
         let dir = disk.create_dir(Path::new(DIR)).unwrap();
         write(&dir, 9, &[&[3; 100]]).unwrap();
         let path = Path::new(DIR).join(CHECKPOINT);
-        let header = 0..BLOCK as u64;
+        let header = 0..u64::from(BLOCK);
         for byte in header.chain(place(0)..place(0) + (CHUNK_HEADER + 100) as u64) {
             let disk = disk.fork(byte);
             disk.flip_bit(&path, byte * 8 + byte % 8).unwrap();

@@ -1,9 +1,9 @@
 //! The files on disk: how each is read and replaced. When that happens is decided elsewhere.
 //!
 //! `paths` names the files. `manifest`, `app_metadata` and the files of `sealed_file` are replaced
-//! as a whole, `checkpoint_file` too, in chunks; `watermark_page` is overwritten in place. `segment_reader` and `segment_scan` read
-//! segments as bytes and as units. `segment_table` lists the segments of an open log. `trim_point`
-//! is the lower end of what may be read.
+//! as a whole, `checkpoint_file` too, in chunks; `watermark_page` is overwritten in place.
+//! `segment_reader` and `segment_scan` read segments as bytes and as units. `segment_table` lists
+//! the segments of an open log. `trim_point` is the lower end of what may be read.
 
 pub(crate) mod app_metadata;
 pub(crate) mod checkpoint_file;
