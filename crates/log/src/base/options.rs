@@ -27,10 +27,11 @@ pub enum Policy {
     /// others that wait. A crash loses nothing whose ticket resolved.
     #[default]
     Always,
-    /// A commit for every `n` records, as in `Policy::Batch(NonZeroU64::new(100).unwrap())`. A
-    /// crash loses at most `n` - 1 records with no commit in flight and 2`n` - 1 with one; an
-    /// append that would exceed that waits. An atomic batch is never split: one of more records
-    /// than that waits until nothing else is at risk.
+    /// A commit for every `n` appends, as in `Policy::Batch(NonZeroU64::new(100).unwrap())`. An
+    /// append is a record, or an atomic batch as a whole. A crash loses at most `n` - 1 appends
+    /// with no commit in flight and 2`n` - 1 with one; an append that would exceed that waits.
+    /// Each record of a batch that is not atomic is an append, because a crash may keep a part of
+    /// such a batch.
     Batch(NonZeroU64),
     /// A commit this long after the first uncommitted record, by a timer of the engine. A crash
     /// loses what was accepted within this time plus the duration of one commit.

@@ -69,8 +69,8 @@ impl WriteHalf {
     /// Reports that records were accepted.
     #[inline]
     pub(crate) fn on_accepted(&self, state: &mut State) {
-        let open_records = state.core.open_records();
-        self.on_locked(state, Event::Accepted { open_records });
+        let open_appends = state.core.open_appends();
+        self.on_locked(state, Event::Accepted { open_appends });
     }
 
     /// Requests a commit through this unit, and runs the jobs for it that no other thread runs.

@@ -140,7 +140,7 @@ impl WriteHalf {
         if records.is_empty() {
             return Ok(None);
         }
-        state.core.prepare_batch(records.len() as u64, stored)?;
+        state.core.prepare_batch(stored)?;
         let mut last = None;
         // The places are filled under the lock, one after another, so the unit cannot be sealed
         // between them.

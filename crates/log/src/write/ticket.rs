@@ -22,7 +22,7 @@ use crate::runtime::waiters::{For, Key, park, thread_waker};
 /// | policy | dropped unresolved | kept and never polled |
 /// |---|---|---|
 /// | `Always` | a commit | a commit after 10 ms |
-/// | `Batch(n)` | nothing | nothing: the n-th record requests the commit |
+/// | `Batch(n)` | nothing | nothing: the n-th append requests the commit |
 /// | `Periodic(t)` | nothing | a commit after t |
 /// | `OsBuffered` | a write to the operating system, no sync | the same after 10 ms |
 ///

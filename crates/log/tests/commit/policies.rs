@@ -64,6 +64,49 @@ fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
     assert_eq!(after_the_worst_cut(log, &disk, &engine), 5);
 }
 
+/// An atomic batch counts as one append, however many records it has.
+/// Requirements: L-12.
+#[test]
+fn batch_counts_an_atomic_batch_as_one_append() {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = driven(&disk);
+    options.policy = Policy::Batch(100.try_into().unwrap());
+    options.buffer_size = 64 << 10;
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let run_and_wait = || {
+        engine.run();
+        engine.advance(Duration::from_secs(3600));
+    };
+    for _ in 0..10 {
+        drop(log.append_atomic(&[b"8 bytes."; 100]).unwrap());
+        run_and_wait();
+    }
+    assert_eq!((log.durable(), log.stats().pending), (Seq(0), 1000));
+    for _ in 11..100 {
+        drop(log.append(b"8 bytes.").unwrap());
+        run_and_wait();
+    }
+    assert_eq!((log.durable(), log.stats().pending), (Seq(0), 1089));
+    drop(log.append_atomic(&[b"8 bytes."; 7]).unwrap());
+    run_and_wait();
+    assert_eq!((log.durable(), log.stats().pending), (Seq(1096), 0));
+    log.close().unwrap();
+}
+
+/// The records of a batch that is not atomic count one by one.
+/// Requirements: L-12.
+#[test]
+fn batch_counts_each_record_of_a_batch_that_is_not_atomic() {
+    let (log, _, engine) = open(Policy::Batch(5.try_into().unwrap()));
+    drop(log.append_batch(&[b"record"; 4]).unwrap());
+    engine.run();
+    assert_eq!((log.durable(), log.stats().pending), (Seq(0), 4));
+    drop(log.append_batch(&[b"record"; 2]).unwrap());
+    engine.run();
+    assert_eq!((log.durable(), log.stats().pending), (Seq(6), 0));
+    log.close().unwrap();
+}
+
 /// 2n - 1 with a commit in flight; the append that would exceed that waits.
 /// Requirements: L-12.
 #[test]
@@ -90,6 +133,39 @@ fn batch_bounds_the_records_at_risk() {
         log
     });
     assert_eq!(all(&log), payloads(1..=10));
+    log.close().unwrap();
+}
+
+/// The same bound in atomic batches: each counts as one append.
+/// Requirements: L-12.
+#[test]
+fn batch_bounds_the_atomic_batches_at_risk() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    options.policy = Policy::Batch(5.try_into().unwrap());
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let gate = Gate::new();
+    let _opens = fixture::Opens(disk.clone(), gate.clone());
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
+    let batch = [b"record"; 30];
+    for _ in 0..5 {
+        drop(log.try_append_atomic(&batch).unwrap());
+    }
+    assert!(gate.wait_for(1, LONG));
+    for _ in 5..9 {
+        drop(log.try_append_atomic(&batch).unwrap());
+    }
+    assert_eq!(log.stats().pending, 9 * 30);
+    assert!(matches!(log.try_append_atomic(&batch), Err(Error::Full)));
+    assert!(matches!(log.try_append(b"record"), Err(Error::Full)));
+    assert_eq!(log.accepted(), Seq(9 * 30));
+    disk.clear_faults();
+    gate.open();
+    let log = in_time("appending", move || {
+        log.append_atomic(&batch).unwrap().blocking_wait().unwrap();
+        log
+    });
+    assert_eq!(all(&log).len(), 10 * 30);
     log.close().unwrap();
 }
 

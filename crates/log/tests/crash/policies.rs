@@ -15,6 +15,7 @@ use esker_testkit::SplitMix64;
 
 use crate::harness::case::{case, is_alone};
 use crate::harness::config::{Config, SECTORS, WAYS, batch};
+use crate::harness::model::appends;
 use crate::harness::plan::{How, Plan};
 use crate::harness::sim_env::{Life, SimEnv, Stop};
 use crate::harness::workload::{Step, Then};
@@ -24,14 +25,19 @@ fn append(then: Then) -> Step {
     Step::Append { len: 100, then }
 }
 
-/// Opens a log, goes through the steps, dies this way, and says how many records were lost.
+fn atomic_batch(then: Then) -> Step {
+    Step::Batch { lens: vec![20; 3], atomic: true, gap: None, then }
+}
+
+/// Opens a log, goes through the steps, dies this way, and says how many appends were lost. An
+/// atomic batch is one append.
 fn lost_after(config: Config, seed: u64, steps: &[Step], how: How) -> Result<usize, String> {
     let reported = |stop: Stop| format!("{config}, {how:?}: {stop:?}");
     let mut sim_env = SimEnv::new(config, seed);
     let life = sim_env.live(steps).map_err(reported)?;
     sim_env.die(life, how)?;
     let life = sim_env.open().map_err(reported)?;
-    Ok(life.lost.len())
+    Ok(appends(&life.lost))
 }
 
 /// As `lost_after`, for every sector size and way of writing, and the largest loss of all.
@@ -80,13 +86,13 @@ fn awaited_barrier_makes_everything_durable_under_every_policy() {
     }
 }
 
-/// Records at risk after each of many appends, under `Batch(n)`: between two commits, and with one
-/// that is due and not yet done.
-fn batch_windows(n: u64, then: Then) -> (usize, usize) {
+/// Appends at risk after each of many, under `Batch(n)`: between two commits, and with one that is
+/// due and not yet done.
+fn batch_windows(n: u64, step: &Step) -> (usize, usize) {
     let policy = Policy::Batch(NonZeroU64::new(n).unwrap_or(NonZeroU64::MIN));
     let (mut idle, mut busy) = (0, 0);
     for count in 1..=(4 * n as usize) {
-        let steps = vec![append(then); count];
+        let steps = vec![step.clone(); count];
         busy = busy.max(most_lost(policy, &steps, NOTHING));
         let runs: Vec<Step> = steps.iter().flat_map(|s| [s.clone(), Step::Run]).collect();
         idle = idle.max(most_lost(policy, &runs, NOTHING));
@@ -97,10 +103,11 @@ fn batch_windows(n: u64, then: Then) -> (usize, usize) {
 #[test]
 fn batch_loses_at_most_its_bound() {
     for n in [1, 2, BATCH] {
-        for then in [Then::Drop, Then::Keep] {
-            let (idle, busy) = batch_windows(n, then);
-            assert_eq!(idle as u64, n - 1, "Batch({n}), no commit in flight");
-            assert_eq!(busy as u64, 2 * n - 1, "Batch({n}), a commit in flight");
+        let steps = [append(Then::Drop), append(Then::Keep), atomic_batch(Then::Drop)];
+        for step in steps {
+            let (idle, busy) = batch_windows(n, &step);
+            assert_eq!(idle as u64, n - 1, "Batch({n}), no commit in flight: {step:?}");
+            assert_eq!(busy as u64, 2 * n - 1, "Batch({n}), a commit in flight: {step:?}");
         }
     }
 }

@@ -14,7 +14,7 @@ impl Core {
         }
     }
 
-    /// durable <= written <= accepted, in units, positions, sequence numbers and records.
+    /// durable <= written <= accepted, in units, positions, sequence numbers, records and appends.
     fn check_marks(&self) {
         assert!(is_at_most(self.durable, self.written), "more is durable than written");
         assert!(self.written.seq <= self.last, "more is written than accepted");
@@ -23,6 +23,19 @@ impl Core {
             self.durable_records <= self.written_records
                 && self.written_records <= self.accepted_records,
             "record counts of durable, written and accepted are out of order"
+        );
+        assert!(
+            self.durable_appends <= self.written_appends
+                && self.written_appends <= self.accepted_appends,
+            "append counts of durable, written and accepted are out of order"
+        );
+        let staged = self.open.as_ref().map_or(0, |open| u64::from(open.appends))
+            + self.sealed.iter().map(|unit| u64::from(unit.appends)).sum::<u64>()
+            + self.in_flight.iter().map(|commit| u64::from(commit.appends)).sum::<u64>();
+        assert_eq!(
+            self.accepted_appends - self.written_appends,
+            staged,
+            "the units that are not written hold other appends than were accepted"
         );
     }
 

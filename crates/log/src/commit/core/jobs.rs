@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use super::{Core, InFlightCommit, IoState, Job, Open};
-use crate::base::log_end::Mark;
 use crate::base::options::Policy;
 use crate::format::IndexEntry;
 use crate::staging::fill_tracker::FillTracker;
@@ -25,7 +24,14 @@ impl Core {
         }
         // Sync before writing more: a caller waits, or too much is at risk.
         if self.sync_is_due() {
-            self.start_io(self.written, 0, 0, true);
+            self.in_flight.push_back(InFlightCommit {
+                mark: self.written,
+                bytes: 0,
+                records: 0,
+                appends: 0,
+                sync: true,
+                state: IoState::InFlight,
+            });
             return Some(Job::Sync { through: self.written });
         }
         if self.sealed.is_empty() {
@@ -33,18 +39,15 @@ impl Core {
         }
         let unit = self.sealed.pop_front()?;
         let sync = self.policy != Policy::OsBuffered || unit.number <= self.requested_sync;
-        self.start_io(unit.mark(), unit.used, unit.records, sync);
-        Some(Job::Write { unit, sync })
-    }
-
-    fn start_io(&mut self, mark: Mark, bytes: u32, records: u32, sync: bool) {
         self.in_flight.push_back(InFlightCommit {
-            mark,
-            bytes,
-            records,
+            mark: unit.mark(),
+            bytes: unit.used,
+            records: unit.records,
+            appends: unit.appends,
             sync,
             state: IoState::InFlight,
         });
+        Some(Job::Write { unit, sync })
     }
 
     /// A job completed. Returns whether the written mark advanced: it does not while an earlier job
@@ -55,9 +58,11 @@ impl Core {
         while let Some(commit) = self.in_flight.front().filter(|f| f.state == IoState::Completed) {
             self.written = commit.mark;
             self.written_records += u64::from(commit.records);
+            self.written_appends += u64::from(commit.appends);
             if commit.sync {
                 self.durable = self.written;
                 self.durable_records = self.written_records;
+                self.durable_appends = self.written_appends;
             }
             self.in_flight.pop_front();
         }

@@ -58,6 +58,8 @@ pub(crate) struct Unit {
     /// Bytes of header and records.
     pub(crate) used: u32,
     pub(crate) records: u32,
+    /// How many appends the records came with; an atomic batch is one.
+    pub(crate) appends: u32,
     pub(crate) prev_seq: u64,
     pub(crate) last_seq: u64,
     pub(crate) index: Vec<IndexEntry>,
@@ -121,6 +123,7 @@ struct InFlightCommit {
     mark: Mark,
     bytes: u32,
     records: u32,
+    appends: u32,
     sync: bool,
     state: IoState,
 }
@@ -208,6 +211,7 @@ struct Open {
     start: u32,
     used: u32,
     records: u32,
+    appends: u32,
     prev_seq: u64,
     index: Vec<IndexEntry>,
 }
@@ -275,6 +279,10 @@ pub(crate) struct Core {
     accepted_records: u64,
     durable_records: u64,
     written_records: u64,
+    /// The same in appends, which `Policy::Batch` counts: an atomic batch is one.
+    accepted_appends: u64,
+    durable_appends: u64,
+    written_appends: u64,
     /// Units up to these numbers are to be written, and made durable, without waiting for more
     /// records.
     requested_write: u64,
@@ -336,6 +344,9 @@ impl Core {
             accepted_records: 0,
             durable_records: 0,
             written_records: 0,
+            accepted_appends: 0,
+            durable_appends: 0,
+            written_appends: 0,
             requested_write: 0,
             requested_sync: 0,
             terminal: None,

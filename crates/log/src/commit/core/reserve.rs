@@ -26,9 +26,10 @@ impl Core {
         self.refuse_if_terminal()?;
         self.check_size(size)?;
         let (seq, prev) = self.number(numbering)?;
-        self.check_window(1)?;
+        self.check_window()?;
         let stored = stored_size(size);
         self.make_room(stored, internal)?;
+        self.count_append();
         self.take(seq, prev, stored)
     }
 
@@ -43,16 +44,18 @@ impl Core {
         self.take(seq, prev, stored_size(size))
     }
 
-    /// Makes sure that an atomic batch of this many records and bytes fits in one unit. The
-    /// [`Core::reserve_prepared`] calls must follow under the same lock.
-    pub(crate) fn prepare_batch(&mut self, records: u64, stored: u64) -> Result<(), Refusal> {
+    /// Makes sure that an atomic batch of this many bytes fits in one unit, and counts it as one
+    /// append. The [`Core::reserve_prepared`] calls must follow under the same lock.
+    pub(crate) fn prepare_batch(&mut self, stored: u64) -> Result<(), Refusal> {
         self.refuse_if_terminal()?;
         let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK);
         if stored > limit {
             return Err(Error::BatchTooLarge { size: stored, limit }.into());
         }
-        self.check_window(records)?;
-        self.make_room(stored as u32, false)
+        self.check_window()?;
+        self.make_room(stored as u32, false)?;
+        self.count_append();
+        Ok(())
     }
 
     /// Checks the numbers and sizes of a batch before any of it is placed. Returns the bytes that
@@ -115,13 +118,12 @@ impl Core {
         Err(Error::Sequence { seq: Seq(seq), prev: Seq(prev), expected: Seq(last) })
     }
 
-    /// Whether the policy allows this many more records that are not durable.
-    fn check_window(&mut self, records: u64) -> Result<(), Refusal> {
+    /// Whether the policy allows one more append that is not durable.
+    fn check_window(&mut self) -> Result<(), Refusal> {
         let Policy::Batch(n) = self.policy else {
             return Ok(());
         };
-        let waiting = self.accepted_records - self.durable_records;
-        if waiting > 0 && waiting + records > 2 * n.get() - 1 {
+        if self.accepted_appends - self.durable_appends >= 2 * n.get() - 1 {
             self.on(Event::NoRoom);
             return Err(Refusal::Full);
         }
@@ -205,10 +207,19 @@ impl Core {
             start: frontier.offset,
             used: UNIT_HEADER,
             records: 0,
+            appends: 0,
             prev_seq: self.last,
             index: self.spare_index.pop().unwrap_or_default(),
         });
         Ok(())
+    }
+
+    /// Counts an append into the open unit. Its records are taken next.
+    fn count_append(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.appends += 1;
+            self.accepted_appends += 1;
+        }
     }
 
     fn take(&mut self, seq: u64, prev: u64, stored: u32) -> Result<Placement, Refusal> {
@@ -258,6 +269,7 @@ impl Core {
             range: open.start..end,
             used: open.used,
             records: open.records,
+            appends: open.appends,
             prev_seq: open.prev_seq,
             last_seq: self.last,
             index: open.index,
@@ -268,7 +280,7 @@ impl Core {
     /// Whether another record would be placed whatever its size, or refused for good.
     pub(crate) fn has_room(&mut self) -> bool {
         self.terminal.is_some()
-            || (self.check_window(1).is_ok()
+            || (self.check_window().is_ok()
                 && self.tail.staged(self.released().position) < self.limits.buffers
                 && self.next_unit - self.written.unit < self.fill_tracker.len() as u64)
     }

@@ -7,7 +7,7 @@
 //! | event | `Always` | `Batch(n)` | `Periodic(t)` | `OsBuffered` | run by |
 //! |---|---|---|---|---|---|
 //! | a record is accepted | timer 10 ms | - | timer t | timer 10 ms | engine |
-//! | the unit has n records | timer 10 ms | sync | timer t | timer 10 ms | engine |
+//! | the unit has n appends | timer 10 ms | sync | timer t | timer 10 ms | engine |
 //! | the timer elapses | sync | none | sync | write | caller |
 //! | a ticket is polled | sync | sync | sync | sync | engine |
 //! | a ticket is waited for | sync | sync | sync | sync | caller |
@@ -30,7 +30,9 @@
 //!   timer, an engine thread); *engine*: an engine thread that is woken; *next*: it is left to the
 //!   next event. *Polled* includes waiting with a deadline: a write cannot be interrupted, so the
 //!   engine runs it.
-//! - *no room*: in the staging memory; under `Batch` also with 2n - 1 records at risk.
+//! - *append*: a record, or an atomic batch as a whole. Each record of a batch that is not atomic
+//!   is an append, because a crash may keep a part of such a batch.
+//! - *no room*: in the staging memory; under `Batch` also with 2n - 1 appends at risk.
 //!
 //! **A requested commit starts at once**, with three exceptions ([`Core::has_job`],
 //! [`Core::begin_delay`]). As many commits are in flight as may be. One is in flight, and a second
@@ -53,8 +55,8 @@ const ALL: u64 = u64::MAX;
 /// Something that may start a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A record or an atomic batch was accepted. The open unit now has this many records.
-    Accepted { open_records: u32 },
+    /// A record or an atomic batch was accepted. The open unit now has this many appends.
+    Accepted { open_appends: u32 },
     /// The timer that an [`Action`] armed elapsed.
     TimerElapsed,
     /// A future waits for this unit, or a caller with a deadline does.
@@ -136,10 +138,10 @@ impl Action {
 #[inline(always)]
 pub(crate) fn schedule(policy: Policy, event: Event) -> Action {
     match event {
-        Event::Accepted { open_records } => match policy {
+        Event::Accepted { open_appends } => match policy {
             Policy::Always | Policy::OsBuffered => Action::timer(UNREQUESTED),
             Policy::Periodic(period) => Action::timer(period),
-            Policy::Batch(n) if u64::from(open_records) >= n.get() => Action::sync(ALL),
+            Policy::Batch(n) if u64::from(open_appends) >= n.get() => Action::sync(ALL),
             Policy::Batch(_) => Action::NOTHING,
         }
         .run_by(Runner::Engine),
@@ -280,6 +282,11 @@ impl Core {
         self.open.as_ref().map_or(0, |open| open.records)
     }
 
+    /// Appends in the open unit; an atomic batch is one.
+    pub(crate) fn open_appends(&self) -> u32 {
+        self.open.as_ref().map_or(0, |open| open.appends)
+    }
+
     /// The unit that holds the last accepted record.
     pub(crate) fn last_unit(&self) -> u64 {
         self.next_unit - 1
@@ -295,8 +302,8 @@ mod tests {
     const UNIT: u64 = 3;
 
     const EVENTS: [Event; 14] = [
-        Event::Accepted { open_records: N - 1 },
-        Event::Accepted { open_records: N },
+        Event::Accepted { open_appends: N - 1 },
+        Event::Accepted { open_appends: N },
         Event::TimerElapsed,
         Event::TicketPolled { unit: UNIT },
         Event::TicketAwaited { unit: UNIT },
@@ -319,8 +326,8 @@ mod tests {
     /// The event's row in the table, and the unit up to which it requests a commit.
     fn row(event: Event) -> (&'static str, u64) {
         match event {
-            Event::Accepted { open_records } if open_records < N => ("a record is accepted", ALL),
-            Event::Accepted { .. } => ("the unit has n records", ALL),
+            Event::Accepted { open_appends } if open_appends < N => ("a record is accepted", ALL),
+            Event::Accepted { .. } => ("the unit has n appends", ALL),
             Event::TimerElapsed => ("the timer elapses", ALL),
             Event::TicketPolled { unit } => ("a ticket is polled", unit),
             Event::TicketAwaited { unit } => ("a ticket is waited for", unit),
@@ -401,15 +408,15 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_requested_from_its_nth_record_on() {
-        for (open_records, request) in [
+    fn a_batch_is_requested_from_its_nth_append_on() {
+        for (open_appends, request) in [
             (1, None),
             (N - 1, None),
             (N, Some(Request::Sync(ALL))),
             (N + 9, Some(Request::Sync(ALL))),
         ] {
-            let action = schedule(policies()[1], Event::Accepted { open_records });
-            assert_eq!(action.request, request, "{open_records} records");
+            let action = schedule(policies()[1], Event::Accepted { open_appends });
+            assert_eq!(action.request, request, "{open_appends} appends");
         }
     }
 }

@@ -18,6 +18,15 @@ pub struct Entry {
     pub at: Duration,
 }
 
+/// How many appends these records came with. An atomic batch is one, as `Policy::Batch` counts.
+pub fn appends(entries: &[Entry]) -> usize {
+    let continues = |n: &usize| {
+        let group = entries[*n].group;
+        *n > 0 && group > 0 && entries[n - 1].group == group
+    };
+    entries.len() - (0..entries.len()).filter(continues).count()
+}
+
 /// A record that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
