@@ -83,7 +83,8 @@ pub(crate) fn scan(
     while until.is_none_or(|until| scan.end < until) {
         let offset = scan.end;
         let index_len = scan.index.len();
-        let valid = valid_unit(&mut image, from.salt, offset, |placed| {
+        let expected = Expected { chain: Some(scan.chain), seq: scan.seq, session: scan.session };
+        let unit = next_unit(&mut image, from.salt, offset, expected, until, |placed| {
             if since.0 >= density.bytes || since.1 >= density.records {
                 scan.index.push(IndexEntry {
                     seq: placed.seq,
@@ -96,18 +97,13 @@ pub(crate) fn scan(
             since.0 = since.0.saturating_add(stored_size(placed.payload.len()));
             since.1 += 1;
         })?;
-        let decode_error = match valid {
+        let decode_error = match unit {
             Err(decode_error) => decode_error,
-            Ok((header, _)) if !continues(&header, scan.chain, scan.seq, scan.session) => {
-                DecodeError::Chain
-            }
-            Ok((header, _)) if until.is_some_and(|until| offset + header.span() > until) => {
-                DecodeError::Nonsense
-            }
-            Ok((header, crc)) => {
-                scan.chain = header.next_chain(crc);
-                scan.units.push(ValidUnit { offset, header, chain: scan.chain });
-                scan.end = offset + header.span();
+            Ok(unit) => {
+                let ValidUnit { header, chain, .. } = unit;
+                scan.units.push(unit);
+                scan.end = unit.end();
+                scan.chain = chain;
                 scan.seq = header.last_seq;
                 scan.session = header.session;
                 scan.records += u64::from(header.records);
@@ -120,6 +116,49 @@ pub(crate) fn scan(
         break;
     }
     Ok(scan)
+}
+
+/// What the next unit must continue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expected {
+    /// `None` after a corrupt unit, whose checksum is not known.
+    pub(crate) chain: Option<u32>,
+    pub(crate) seq: u64,
+    pub(crate) session: u64,
+}
+
+impl Expected {
+    fn is_continued_by(&self, header: &UnitHeader) -> bool {
+        match self.chain {
+            Some(chain) => continues(header, chain, self.seq, self.session),
+            None => header.prev_seq >= self.seq && header.session >= self.session,
+        }
+    }
+}
+
+/// Reads the unit at an offset, and checks that it is valid, continues its predecessor, and ends at
+/// or before `until`. Opening, `verify` and `repair` take the same units by this rule.
+///
+/// Of a gap only the header counts. The rest of what it covers holds nothing: it is not read, and
+/// may be past the end of the file.
+pub(crate) fn next_unit(
+    image: &mut SegmentReader<'_>,
+    salt: Salt,
+    offset: u32,
+    expected: Expected,
+    until: Option<u32>,
+    each: impl FnMut(crate::format::decode::LocatedRecord<'_>),
+) -> Result<std::result::Result<ValidUnit, DecodeError>> {
+    Ok(valid_unit(image, salt, offset, each)?.and_then(|(header, crc)| {
+        let unit = ValidUnit { offset, header, chain: header.next_chain(crc) };
+        if !expected.is_continued_by(&header) {
+            return Err(DecodeError::Chain);
+        }
+        if until.is_some_and(|until| unit.end() > until) {
+            return Err(DecodeError::Nonsense);
+        }
+        Ok(unit)
+    }))
 }
 
 /// Reads and checks the unit at an offset.

@@ -13,7 +13,7 @@ use esker_log::{Engine, Error, OnCorruption, repair};
 
 use crate::corruption_kit::cases::Cases;
 use crate::corruption_kit::edits::{cut, flip, put};
-use crate::corruption_kit::format::{Segment, Unit};
+use crate::corruption_kit::format::{BLOCK, Segment, Unit};
 use crate::corruption_kit::map::{in_dir, segment_path};
 use crate::corruption_kit::repairs::{Loss, Repairing, quarantine, without};
 use crate::corruption_kit::sample::{self, Building, Sample, options};
@@ -335,4 +335,44 @@ fn a_directory_before_a_lost_header_is_refused() {
     let refused = repair(DIR, options(&disk, &Engine::manual())).unwrap_err();
     assert!(matches!(&refused, Error::Io(cause) if cause.path() == unknown), "{refused:?}");
     assert_eq!(disk.fingerprint(), before);
+}
+
+/// A gap is its header: what else it covers holds nothing, and may be missing.
+/// Requirements: W-25.
+#[test]
+fn gap_at_the_end_is_valid_while_its_header_is_there() {
+    let mut log = Building::new("gap at the end");
+    log.open(100).one(40).one(9000).kill();
+    let sample = log.done(false);
+    let newest = sample.map.newest();
+    let (file, unit) = (segment_path(newest.number), newest.units.last().unwrap());
+    let (disk, _) = flip(&sample, &file, unit.at.start as u64 + 100, 2);
+    let engine = Engine::manual();
+    repair(DIR, options(&disk, &engine)).unwrap();
+    assert_eq!(disk.contents(&file).unwrap().len(), unit.at.end);
+    let items = without(&sample.items, &[(unit.prev_seq, unit.last_seq)]);
+
+    let mut cases = Cases::default();
+    let header = unit.at.start + 72;
+    let blocks = (unit.at.start..=unit.at.end).step_by(BLOCK);
+    let lengths = blocks.flat_map(|block| block.saturating_sub(1)..=block + 1);
+    for length in lengths.chain(header - 1..=header + 1).filter(|length| *length <= unit.at.end) {
+        let cut = disk.fork(length as u64);
+        cut.truncate(&file, length as u64).unwrap();
+        cases.run(format!("cut to {length} bytes"), || {
+            if length >= header {
+                repairs::verifies(&cut, &items)?;
+                repairs::check_log(&repairs::open(&cut, OnCorruption::Fail)?, &items)?;
+                return repairs::continues(&sample, cut, items.clone());
+            }
+            if repairs::verifies(&cut, &items).is_ok() {
+                return Err("verify passes over a gap without its header".into());
+            }
+            match repairs::open(&cut, OnCorruption::Fail) {
+                Ok(_) => Err("opening passes over a gap without its header".into()),
+                Err(_) => Ok(()),
+            }
+        });
+    }
+    cases.finish(10);
 }

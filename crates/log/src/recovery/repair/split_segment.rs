@@ -6,12 +6,11 @@ use esker_disk::File;
 
 use super::examined::{Examined, SegmentRange};
 use crate::base::error::Result;
-use crate::format::decode::continues;
 use crate::format::{BLOCK, DecodeError, Salt, UnitHeader};
 use crate::recovery::is_current_session;
 use crate::store::manifest::{End, Manifest};
 use crate::store::segment_reader::SegmentReader;
-use crate::store::segment_scan::{ValidUnit, valid_unit};
+use crate::store::segment_scan::{Expected, ValidUnit, next_unit, valid_unit};
 
 /// The findings that concern more than the segment itself.
 #[derive(Default)]
@@ -53,52 +52,41 @@ pub(crate) fn split_segment(
         None => false,
     };
     let clean = clean.filter(|_| !goes_on).map(|end| end.offset);
-    let end = segment.end.or(clean).map_or(image.len(), u64::from);
-    let mut chain = segment.header.map(|header| header.to_block().1);
-    let mut seq = segment.prev_seq;
-    let mut session = segment.header.map_or(0, |header| header.session);
+    let until = segment.end.or(clean);
+    let end = until.map_or(image.len(), u64::from);
+    let mut expected = Expected {
+        chain: segment.header.map(|header| header.to_block().1),
+        seq: segment.prev_seq,
+        session: segment.header.map_or(0, |header| header.session),
+    };
     let mut bad: Option<(u32, DecodeError)> = None;
     let mut durable_bound = 0;
     let mut at = u64::from(BLOCK);
     while at < end {
         let offset = at as u32;
-        let decode_error = match valid_unit(&mut image, salt, offset, |_| {})? {
-            Ok((header, crc)) => {
-                let continues = match chain {
-                    Some(chain) => continues(&header, chain, seq, session),
-                    None => header.prev_seq >= seq && header.session >= session,
-                };
-                if continues && at + u64::from(header.span()) <= end {
-                    if let Some((from, decode_error)) = bad.take() {
-                        segment.ranges.push(SegmentRange::Corrupt {
-                            from,
-                            to: offset,
-                            after: seq,
-                            decode_error,
-                        });
-                    }
-                    durable_bound = durable_bound.max(header.durable_bound);
-                    let next = header.next_chain(crc);
-                    segment.ranges.push(SegmentRange::Valid(ValidUnit {
-                        offset,
-                        header,
-                        chain: next,
-                    }));
-                    (chain, seq, session) = (Some(next), header.last_seq, header.session);
-                    at += u64::from(header.span());
-                    continue;
+        let decode_error = match next_unit(&mut image, salt, offset, expected, until, |_| {})? {
+            Ok(unit) => {
+                if let Some((from, decode_error)) = bad.take() {
+                    let (to, after) = (offset, expected.seq);
+                    segment.ranges.push(SegmentRange::Corrupt { from, to, after, decode_error });
                 }
-                DecodeError::Chain
+                let ValidUnit { header, chain, .. } = unit;
+                durable_bound = durable_bound.max(header.durable_bound);
+                segment.ranges.push(SegmentRange::Valid(unit));
+                expected =
+                    Expected { chain: Some(chain), seq: header.last_seq, session: header.session };
+                at += u64::from(header.span());
+                continue;
             }
             Err(decode_error) => decode_error,
         };
-        chain = None;
+        expected.chain = None;
         bad.get_or_insert((offset, decode_error));
         // A header may be valid although its records are not. Then its durable lower bound still
         // holds.
         let block = image.at(at, BLOCK as usize)?;
         if let Ok((header, _)) = UnitHeader::parse(block, salt, offset)
-            && is_current_session(&header, session)
+            && is_current_session(&header, expected.session)
         {
             durable_bound = durable_bound.max(header.durable_bound);
         }
@@ -109,7 +97,7 @@ pub(crate) fn split_segment(
     }
     // After the last unit of the newest segment, only a durable lower bound makes bytes corruption.
     if let (Some((from, decode_error)), Some(to)) = (bad, segment.end) {
-        segment.ranges.push(SegmentRange::Corrupt { from, to, after: seq, decode_error });
+        segment.ranges.push(SegmentRange::Corrupt { from, to, after: expected.seq, decode_error });
     }
     drop_what_does_not_lead_on(segment);
     Ok(SplitFindings { durable_bound, goes_on })
