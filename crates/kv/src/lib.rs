@@ -29,6 +29,7 @@ mod durability;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
+mod memory;
 mod read;
 mod record;
 mod state;

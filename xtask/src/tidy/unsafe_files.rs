@@ -7,7 +7,7 @@ use super::source;
 const FILES: [&str; 13] = [
     "crates/consensus/src/memory/cell.rs",
     "crates/kv/src/cache/chunk.rs",
-    "crates/kv/src/index/memory.rs",
+    "crates/kv/src/memory.rs",
     "crates/log/src/runtime/prefetch.rs",
     "crates/consensus/src/memory/value.rs",
     "crates/consensus/src/memory/value_pool.rs",

@@ -13,18 +13,16 @@
 //! A chunk is used again only when its `Arc` is unique.
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use crate::memory::Memory;
+
 pub(crate) struct Chunk {
-    memory: Box<[UnsafeCell<u8>]>,
+    memory: Memory,
     /// The number of bytes that are filled.
     filled: AtomicUsize,
 }
-
-// SAFETY: see the module docs: all shared access is to disjoint or to finished ranges.
-unsafe impl Sync for Chunk {}
 
 impl std::fmt::Debug for Chunk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -43,12 +41,12 @@ impl Filler {
     pub(super) fn new(size: usize, old: Option<Arc<Chunk>>) -> Self {
         if let Some(mut chunk) = old
             && let Some(unused) = Arc::get_mut(&mut chunk)
-            && unused.memory.len() == size
+            && unused.memory.len() == size.max(1)
         {
             *unused.filled.get_mut() = 0;
             return Self { chunk };
         }
-        let memory = std::iter::repeat_with(|| UnsafeCell::new(0)).take(size).collect();
+        let memory = Memory::zeroed(size.max(1));
         Self { chunk: Arc::new(Chunk { memory, filled: AtomicUsize::new(0) }) }
     }
 
@@ -61,11 +59,13 @@ impl Filler {
     pub(super) fn push(&mut self, bytes: &[u8]) -> Option<usize> {
         let start = self.chunk.filled.load(Relaxed);
         let end = start.checked_add(bytes.len())?;
-        let room = self.chunk.memory.get(start..end)?;
+        if end > self.chunk.memory.len() {
+            return None;
+        }
         // SAFETY: the range is in the memory and at or above `filled`, so no reader has it; `self`
         // is the only filler, and borrowed mutably.
         unsafe {
-            let to = UnsafeCell::raw_get(room.as_ptr());
+            let to = self.chunk.memory.as_ptr().add(start);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
         self.chunk.filled.store(end, Release);
@@ -81,8 +81,7 @@ impl Chunk {
         if end > self.filled.load(Acquire) {
             return None;
         }
-        let range = self.memory.get(start..end)?;
-        // SAFETY: the range is in the memory and below `filled`, so it is never written again.
-        unsafe { Some(std::slice::from_raw_parts(range.as_ptr().cast(), len)) }
+        // SAFETY: the range is below `filled`, so it is in the memory and never written again.
+        unsafe { Some(std::slice::from_raw_parts(self.memory.as_ptr().add(start), len)) }
     }
 }

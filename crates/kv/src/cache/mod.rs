@@ -20,7 +20,7 @@ use chunk::{Chunk, Filler};
 use value::Value;
 
 /// Bits of a place for the offset in its chunk. The others are the number of the chunk.
-const OFFSET_BITS: u32 = 20;
+const OFFSET_BITS: u32 = 21;
 /// The size of a chunk in bytes. A larger value gets a chunk of its own.
 const CHUNK: usize = 1 << OFFSET_BITS;
 /// The size of the chunks of a small cache.

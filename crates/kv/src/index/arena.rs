@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::index::memory::Memory;
+use crate::memory::Words;
 
 /// The length of the longest key in bytes.
 const KEY_LIMIT: usize = 1 << 20;
@@ -89,7 +89,7 @@ pub(crate) struct Hashed<'a> {
 }
 
 pub(crate) struct Arena {
-    memory: Box<[OnceLock<Memory>]>,
+    memory: Box<[OnceLock<Words>]>,
     free: Mutex<Free>,
     /// Slabs in use.
     slabs: AtomicUsize,
@@ -211,7 +211,7 @@ impl Arena {
         let slab =
             self.slabs.fetch_update(Relaxed, Relaxed, |slabs| (slabs < SLABS).then_some(slabs + 1));
         let slab = slab.ok()?;
-        let first = self.memory[slab].set(Memory::zeroed(SLAB));
+        let first = self.memory[slab].set(Words::zeroed(SLAB));
         debug_assert!(first.is_ok(), "a slab is made once");
         *open = Open(Some((slab, 0)));
         open.take(words)
