@@ -389,12 +389,13 @@ impl Keyspace {
         self.inner.get_durable(&self.keys, key.as_ref())
     }
 
-    /// Returns the values of several keys, in their order.
+    /// Returns the values of several keys, in their order. Faster than as many calls of
+    /// [`Keyspace::get`]: the lookups overlap. Not one point in time; a [`Snapshot`] is.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        keys.iter().map(|key| self.get(key)).collect()
+        self.inner.get_many(&self.keys, keys)
     }
 
     /// Returns whether a key exists. Never reads from the disk.

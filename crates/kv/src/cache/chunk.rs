@@ -74,6 +74,15 @@ impl Filler {
 }
 
 impl Chunk {
+    /// Requests the memory of a value that begins here, to be used soon.
+    #[inline]
+    pub(super) fn prefetch(&self, start: usize) {
+        const LINE: usize = 64;
+        let at = self.memory.as_ptr().wrapping_add(start);
+        esker_log::prefetch(at);
+        esker_log::prefetch(at.wrapping_add(LINE));
+    }
+
     /// Bytes that were filled; `None` for others.
     #[inline]
     pub(crate) fn bytes(&self, start: usize, len: usize) -> Option<&[u8]> {

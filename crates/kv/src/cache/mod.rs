@@ -115,6 +115,17 @@ impl ValueCache {
         self.current.store(newest.number, Relaxed);
     }
 
+    /// Requests the memory of a value, to be used soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, place: u64) {
+        let number = place >> OFFSET_BITS;
+        if let (other, Some(chunk)) = &*self.chunk(number).read()
+            && *other == number
+        {
+            chunk.prefetch((place & (CHUNK as u64 - 1)) as usize);
+        }
+    }
+
     /// The value of this length at a place, if it is still in the cache.
     #[inline]
     pub(crate) fn get(&self, place: u64, len: usize) -> Option<Hit> {

@@ -13,6 +13,9 @@ use crate::state::inner::Inner;
 /// A value of at most this many bytes is returned from the cache when it was read.
 const SMALL: usize = 4 << 10;
 
+/// The number of keys that are looked up at a time.
+const GROUP: usize = 32;
+
 impl Inner {
     pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
         check_key(key)?;
@@ -27,6 +30,44 @@ impl Inner {
     pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
         self.look(key, || Ok(self.table.find(key).filter(|current| !current.version.deleted)))
+    }
+
+    /// The newest accepted values of several keys. The memory that one lookup needs is requested
+    /// while others are under way.
+    pub(crate) fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &Keys,
+        all: &[K],
+    ) -> Result<Vec<Option<Value>>> {
+        let mut values = Vec::with_capacity(all.len());
+        let mut hashed = Vec::with_capacity(GROUP.min(all.len()));
+        let mut found = Vec::with_capacity(GROUP.min(all.len()));
+        for group in all.chunks(GROUP) {
+            hashed.clear();
+            found.clear();
+            for key in group {
+                let key = self.key(keys, key.as_ref())?;
+                self.table.prefetch_slot(key);
+                hashed.push(key);
+            }
+            for key in &hashed {
+                self.table.prefetch_entry(*key);
+            }
+            for key in &hashed {
+                let current = self.table.find(*key).filter(|current| !current.version.deleted);
+                if let Some(current) = current {
+                    self.cache.prefetch(current.cached);
+                }
+                found.push(current);
+            }
+            for (key, current) in hashed.iter().zip(&found) {
+                let mut first = *current;
+                // Looked up once more if cleaning moved the record meanwhile.
+                let again = || self.table.find(*key).filter(|current| !current.version.deleted);
+                values.push(self.look(*key, || Ok(first.take().or_else(again)))?);
+            }
+        }
+        Ok(values)
     }
 
     /// The newest durable value.
@@ -55,7 +96,7 @@ impl Inner {
     fn look(
         &self,
         key: Hashed<'_>,
-        find: impl Fn() -> Result<Option<Current>>,
+        mut find: impl FnMut() -> Result<Option<Current>>,
     ) -> Result<Option<Value>> {
         self.refuse_if_closing()?;
         let Some(mut current) = find()? else { return Ok(None) };
