@@ -20,12 +20,19 @@ pub struct WritingArguments {
     /// When a commit happens without a request: always, batch:N, periodic:MS, os
     #[arg(long, value_name = "POLICY", default_value = "always", value_parser = quantity::policy)]
     pub policy: Policy,
-    /// The size at which a segment is full, 64K to 512M, a multiple of 4096 [default: 64M]
-    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
-    pub segment_size: Option<u32>,
     /// The largest record, at most 64M [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub record_limit: Option<u32>,
+    #[command(flatten)]
+    pub io: IoArguments,
+}
+
+/// How commits are written.
+#[derive(Debug, Clone, Args)]
+pub struct IoArguments {
+    /// The size at which a segment is full, 64K to 512M, a multiple of 4096 [default: 64M]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
+    pub segment_size: Option<u32>,
     /// Standard I/O, io_uring, or the faster one (standard I/O)
     #[arg(
         long,
@@ -90,10 +97,18 @@ impl RetentionArguments {
 impl WritingArguments {
     /// Converts to the library's options.
     pub fn options(&self) -> Options {
-        let mut options = Options::default();
+        let mut options = self.io.options();
         options.policy = self.policy;
-        options.segment_size = self.segment_size.unwrap_or(options.segment_size);
         options.record_limit = self.record_limit.unwrap_or(options.record_limit);
+        options
+    }
+}
+
+impl IoArguments {
+    /// Converts to the library's options.
+    pub fn options(&self) -> Options {
+        let mut options = Options::default();
+        options.segment_size = self.segment_size.unwrap_or(options.segment_size);
         options.direct = match self.direct {
             Choice::On => Direct::On,
             Choice::Off => Direct::Off,

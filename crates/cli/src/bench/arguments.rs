@@ -269,9 +269,9 @@ impl LogBenchArguments {
 
     /// Returns the chunks of one transfer in flight, with io_uring.
     pub fn queue_depth(&self) -> Option<usize> {
-        let requested = self.writing.queue_depth.map(usize::from);
+        let requested = self.writing.io.queue_depth.map(usize::from);
         #[cfg(target_os = "linux")]
-        if self.writing.disk == crate::choices::DiskChoice::Uring {
+        if self.writing.io.disk == crate::choices::DiskChoice::Uring {
             return requested.or(Some(esker_disk::uring::UringOptions::default().in_flight));
         }
         requested

@@ -190,11 +190,11 @@ fn spawn(arguments: &LogBenchArguments, dir: &Path) -> Outcome<Child> {
         .arg(format!("--size={least}..{most}"))
         .arg(format!("--seed={}", expected.seed))
         .arg(format!("--verify={}", arguments.verify().name()))
-        .arg(format!("--direct={}", arguments.writing.direct.name()))
+        .arg(format!("--direct={}", arguments.writing.io.direct.name()))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    if arguments.writing.disk == DiskChoice::Uring {
+    if arguments.writing.io.disk == DiskChoice::Uring {
         command.arg("--disk=uring");
     }
     command.spawn().map_err(|error| failure(&error))

@@ -160,8 +160,8 @@ impl Opening<'_> {
             .arg(format!("--policy={}", quantity::policy_name(writing.policy)))
             .arg(format!("--segment-size={}", self.options.segment_size))
             .arg(format!("--record-limit={}", self.options.record_limit))
-            .arg(format!("--direct={}", writing.direct.name()))
-            .arg(format!("--dsync={}", writing.dsync.unwrap_or_default().name()))
+            .arg(format!("--direct={}", writing.io.direct.name()))
+            .arg(format!("--dsync={}", writing.io.dsync.unwrap_or_default().name()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         command.spawn().map_err(|error| failure(&error))
