@@ -15,7 +15,7 @@
 //!
 //! Implementations: [`StdDisk`] for real disks, [`uring::UringDisk`] for io_uring on Linux, and
 //! `sim::SimDisk` (feature `sim`), a seeded in-memory disk that separates written from durable
-//! data.
+//! data. [`SlowDisk`] puts the latency of a slower device in front of another disk.
 //!
 //! ```
 //! use esker_disk::{Disk, Open, StdDisk, write_all_at};
@@ -38,6 +38,7 @@ mod error;
 mod file;
 mod huge_pages;
 mod io;
+mod slow;
 mod std_disk;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
 pub mod uring;
@@ -52,4 +53,5 @@ pub use error::{Error, Op, Refusal, Result};
 pub use file::{BLOCK, Facts, File, Lock, Open};
 pub use huge_pages::NoHugePages;
 pub use io::{read_full_at, write_all_at};
+pub use slow::{Latency, SlowDisk};
 pub use std_disk::StdDisk;
