@@ -5,6 +5,7 @@ mod esker;
 
 mod documented_commands;
 mod json_keys;
+mod kv;
 mod many_callers;
 mod options;
 mod readers;

@@ -22,6 +22,7 @@ fn every_command_has_examples() {
         &["kv", "stat"],
         &["kv", "verify"],
         &["kv", "keyspaces"],
+        &["kv", "bench"],
         &["bench", "floor"],
     ] {
         let mut help = command(words);

@@ -1,13 +1,15 @@
 //! Arguments of `esker kv bench`, converted to options of the library.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use esker_disk::{Disk, Latency, SlowDisk};
 use esker_kv::{Options, Policy};
 use serde_json::{Map, Value, json};
 
 use crate::exit::{Failure, Outcome};
-use crate::log_options::WritingArguments;
+use crate::log_options::IoArguments;
 use crate::quantity;
 
 const EXAMPLES: &str = "\
@@ -17,9 +19,25 @@ Examples:
   esker kv bench --writers 500 --seconds 10 --json
   esker kv bench --batch 100 --writers 8 --json
 
+  # The modes of the experiment as CSV, and the model beside the measurement on standard error
+  esker kv bench --csv
+
+  # 16 callers that read values from the disk, next to the disk's own random reads
+  esker kv bench --what get --cold --writers 16 --keys 4000000
+
 Under `always` a put is measured until it is durable; under the other policies until it is accepted. The \
-last sync is timed. Before get, scan, mixed and open, all keys are put. Everything in the store is read \
-back and compared at the end.";
+last sync is timed. Before get, scan, mixed and open, all keys are put. At the end the store is opened \
+again, and everything in it is read back and compared.
+
+With --csv or several policies, each policy has a store of its own, and every put is timed. Without --count \
+and --seconds a policy is measured for at least 10,000 puts, one second, 100 syncs and 20 periods.";
+
+/// The policies of `--csv`: those of the experiment.
+const EXPERIMENT: [&str; 5] = ["always", "batch:100", "batch:1000", "periodic:10", "periodic:100"];
+/// The puts before the timed part.
+const WARM_UP: u64 = 1000;
+/// The value cache with `--cold`: too small to matter.
+const COLD_CACHE: u64 = 1 << 20;
 
 /// The order in which keys are used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -55,10 +73,40 @@ pub enum What {
     Open,
 }
 
+/// A device to emulate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Emulated {
+    /// A hard disk
+    Hdd,
+    /// An SSD behind SATA
+    Sata,
+}
+
+impl Emulated {
+    pub fn name(self) -> &'static str {
+        match self {
+            Emulated::Hdd => "hdd",
+            Emulated::Sata => "sata",
+        }
+    }
+
+    fn latency(self) -> Latency {
+        match self {
+            Emulated::Hdd => Latency::HDD,
+            Emulated::Sata => Latency::SATA_SSD,
+        }
+    }
+}
+
 /// Arguments of `esker kv bench`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct KvBenchArguments {
+    /// When a commit happens without a request: always, batch:N, periodic:MS, os; several, one
+    /// after the other [default: always, with --csv
+    /// always,batch:100,batch:1000,periodic:10,periodic:100]
+    #[arg(long, value_name = "POLICY,..", value_delimiter = ',', value_parser = quantity::policy)]
+    pub policy: Vec<Policy>,
     /// Concurrent callers
     #[arg(long, value_name = "N", default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -113,8 +161,18 @@ pub struct KvBenchArguments {
     /// Print one JSON object per figure, and nothing else, on standard output
     #[arg(long)]
     pub json: bool,
+    /// Print one line of CSV per policy, and nothing else, on standard output; callers are threads
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// Read from the disk: neither the page cache nor the value cache has the values; callers that
+    /// read are threads
+    #[arg(long)]
+    pub cold: bool,
+    /// Emulate the latency of a slower device
+    #[arg(long, value_enum, hide_possible_values = true, value_name = "hdd|sata")]
+    pub slow_disk: Option<Emulated>,
     #[command(flatten)]
-    pub writing: WritingArguments,
+    pub io: IoArguments,
 }
 
 impl KvBenchArguments {
@@ -128,30 +186,70 @@ impl KvBenchArguments {
                 return Err(Failure::usage(format!("{flag} must be from 8 to {most} bytes")));
             }
         }
-        if self.writing.record_limit.is_some() {
-            return Err(Failure::usage("--record-limit is fixed for a store"));
+        if self.csv && self.what != [What::Put] {
+            return Err(Failure::usage("--csv measures puts only: leave out --what"));
+        }
+        let writes = |what: &What| matches!(what, What::Put | What::Open);
+        if self.cold && self.what.iter().all(writes) {
+            return Err(Failure::usage("--cold needs --what get, scan or mixed"));
+        }
+        if self.policies().len() > 1 && self.keep {
+            return Err(Failure::usage("--keep needs a single --policy"));
         }
         Ok(())
     }
 
+    /// Returns the policies to measure, in order.
+    pub fn policies(&self) -> Vec<Policy> {
+        if !self.policy.is_empty() {
+            return self.policy.clone();
+        }
+        let default = if self.csv { &EXPERIMENT[..] } else { &EXPERIMENT[..1] };
+        default.iter().filter_map(|name| quantity::policy(name).ok()).collect()
+    }
+
+    /// Whether policies are compared: each put is timed, and the runs are long enough.
+    pub fn compares(&self) -> bool {
+        self.csv || self.policies().len() > 1
+    }
+
+    /// The puts before the timed part.
+    pub fn warm_up(&self) -> u64 {
+        self.count.map_or(WARM_UP, |count| count.min(WARM_UP))
+    }
+
+    /// Whether the callers of this work are threads.
+    pub fn has_threads(&self, what: What) -> bool {
+        let reads = what == What::Get || what == What::Mixed;
+        self.blocking || self.csv || self.cold && reads
+    }
+
     /// Returns the defaults, changed by flags.
-    pub fn options(&self) -> Options {
-        let log = self.writing.options();
-        let mut options = Options::on(log.disk);
-        options.policy = log.policy;
+    pub fn options(&self, policy: Policy) -> Options {
+        let log = self.io.options();
+        let mut options = Options::on(self.on_device(log.disk));
+        options.policy = policy;
         options.segment_size = log.segment_size;
         options.direct = log.direct;
         options.dsync = log.dsync;
+        if self.cold {
+            options.cache_bytes = options.cache_bytes.min(COLD_CACHE);
+        }
         options
     }
 
-    /// Whether a caller waits until its put is durable.
-    pub fn waits(&self) -> bool {
-        self.writing.policy == Policy::Always
+    /// Returns the disk behind the emulated device, if one is emulated.
+    fn on_device(&self, disk: Arc<dyn Disk>) -> Arc<dyn Disk> {
+        match self.slow_disk {
+            Some(device) => Arc::new(SlowDisk::new(disk, device.latency())),
+            None => disk,
+        }
     }
 
     /// Returns the parameters that every figure reports.
-    pub fn params(&self, options: &Options) -> Map<String, Value> {
+    pub fn params(&self, options: &Options, what: What) -> Map<String, Value> {
+        let callers = if self.has_threads(what) { "threads" } else { "tasks" };
+        let warm_up = if what == What::Put { self.warm_up() } else { 0 };
         let values = [
             ("policy", json!(quantity::policy_name(options.policy))),
             ("writers", json!(self.writers)),
@@ -161,7 +259,10 @@ impl KvBenchArguments {
             ("order", json!(self.order.name())),
             ("batch", json!(self.batch)),
             ("blocking", json!(self.blocking)),
-            ("callers", json!(if self.blocking { "threads" } else { "tasks" })),
+            ("callers", json!(callers)),
+            ("cold", json!(self.cold)),
+            ("slow_disk", json!(self.slow_disk.map(Emulated::name))),
+            ("warm_up", json!(warm_up)),
             ("count", json!(self.count)),
             ("seconds", json!(self.seconds)),
             ("cache_bytes", json!(options.cache_bytes)),

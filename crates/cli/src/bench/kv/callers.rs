@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_kv::{Batch, Error, Keyspace, Result, Store};
+use esker_kv::{Batch, Error, Keyspace, Policy, Result, Store};
 use tokio::runtime::Builder;
 
 use super::arguments::{KvBenchArguments, What};
 use super::entry::{Entries, Sequence};
+use super::plan::Until;
 use crate::bench::load::callers::{TIMED_EVERY, WORKERS};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
@@ -19,7 +20,14 @@ const YIELD_EVERY: u64 = 64;
 /// The result of a timed part.
 pub struct Timed {
     pub ops: u64,
+    /// The last sync included.
     pub time: Duration,
+    /// Without the last sync.
+    pub before_last_sync: Duration,
+    /// Syncs of the log, the last one included.
+    pub syncs: u64,
+    /// One in this many operations has its latency measured.
+    pub timed_every: u64,
     pub latencies: Latencies,
     pub used: Used,
 }
@@ -33,8 +41,8 @@ struct Work {
     keyspace: Keyspace,
     batch: u32,
     waits: bool,
-    deadline: Option<Instant>,
-    calls: u64,
+    timed_every: u64,
+    until: Until,
 }
 
 /// One caller.
@@ -50,32 +58,42 @@ struct Caller {
 }
 
 /// Runs all callers, and a sync at the end.
-pub fn run(arguments: &KvBenchArguments, store: &Store, what: What) -> Outcome<Timed> {
-    let each = arguments.count.map_or(u64::MAX, |count| {
-        (count / u64::from(arguments.writers) / u64::from(arguments.batch)).max(1)
-    });
-    let time = Duration::from_secs_f64(arguments.seconds.unwrap_or(3.0));
+pub fn run(
+    arguments: &KvBenchArguments,
+    policy: Policy,
+    store: &Store,
+    what: What,
+) -> Outcome<Timed> {
+    let failure = |error: Error| Failure::failed(crate::exit::with_causes(&error));
+    let waits = policy == Policy::Always;
+    let puts = what == What::Put;
+    if puts {
+        warm_up(arguments, store, waits).map_err(failure)?;
+    }
+    let every_one = puts && (waits || arguments.compares()) || arguments.cold;
     let work = Work {
         what,
         entries: Entries::new(arguments),
         store: store.clone(),
         keyspace: store.keyspace(),
         batch: arguments.batch,
-        waits: arguments.waits(),
-        deadline: arguments.count.is_none().then(|| Instant::now() + time),
-        calls: each,
+        waits,
+        timed_every: if every_one { 1 } else { TIMED_EVERY },
+        until: Until::of(arguments, policy, store, puts),
     };
     let callers: Vec<_> =
         (0..arguments.writers).map(|n| Caller::new(&work, n, arguments.writers)).collect();
     resources::reset_peak();
+    let syncs = store.stats().log.syncs;
     let snapshot = Snapshot::now();
     let begin = Instant::now();
-    let ended = if arguments.blocking { threads(callers)? } else { tasks(callers)? };
-    let failure = |error: Error| Failure::failed(crate::exit::with_causes(&error));
-    if what == What::Put || what == What::Mixed {
+    let ended = if arguments.has_threads(what) { threads(callers)? } else { tasks(callers)? };
+    let before_last_sync = begin.elapsed();
+    if puts || what == What::Mixed {
         store.sync().map_err(failure)?;
     }
     let time = begin.elapsed();
+    let syncs = store.stats().log.syncs - syncs;
     let used = Used { resident: resources::peak(), ..snapshot.used() };
     let mut latencies = Latencies::new();
     let mut ops = 0;
@@ -84,7 +102,24 @@ pub fn run(arguments: &KvBenchArguments, store: &Store, what: What) -> Outcome<T
         latencies.merge(&caller);
         ops += done;
     }
-    Ok(Timed { ops, time, latencies, used })
+    let timed_every = work.timed_every;
+    Ok(Timed { ops, time, before_last_sync, syncs, timed_every, latencies, used })
+}
+
+/// Puts that are not timed.
+fn warm_up(arguments: &KvBenchArguments, store: &Store, waits: bool) -> Result<()> {
+    let entries = Entries::new(arguments);
+    let keyspace = store.keyspace();
+    let mut sequence = entries.sequence(0, 1);
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    for _ in 0..arguments.warm_up() {
+        let n = entries.next(&mut sequence);
+        let ticket = keyspace.put(entries.key(n, &mut key), entries.value(n, &mut value))?;
+        if waits {
+            ticket.blocking_wait()?;
+        }
+    }
+    store.sync()
 }
 
 type Ended = Result<(Latencies, u64)>;
@@ -177,24 +212,18 @@ impl Caller {
     }
 
     /// Counts a call. Returns whether it was the last.
-    fn is_over(&mut self, timed_every: u64) -> bool {
+    fn is_over(&mut self) -> bool {
+        let every = self.work.timed_every;
         self.done += 1;
-        let phase = self.done % timed_every;
-        if phase == 0 {
-            let now = Instant::now();
-            self.latencies.add(now - self.last);
-            self.last = now;
-            if self.work.deadline.is_some_and(|deadline| now >= deadline) {
-                return true;
+        let phase = self.done % every;
+        let now = (phase == 0 || phase == every - 1).then(Instant::now);
+        if let Some(now) = now {
+            if phase == 0 {
+                self.latencies.add(now - self.last);
             }
-        } else if phase == timed_every - 1 {
-            self.last = Instant::now();
+            self.last = now;
         }
-        self.done >= self.work.calls
-    }
-
-    fn timed_every(&self) -> u64 {
-        if self.work.waits && self.work.what == What::Put { 1 } else { TIMED_EVERY }
+        self.work.until.is_over(&self.work.store, self.done, now)
     }
 
     fn ended(self) -> Ended {
@@ -203,7 +232,6 @@ impl Caller {
     }
 
     fn run(mut self) -> Ended {
-        let every = self.timed_every();
         self.last = Instant::now();
         loop {
             if self.writes() {
@@ -220,14 +248,13 @@ impl Caller {
             } else {
                 self.get()?;
             }
-            if self.is_over(every) {
+            if self.is_over() {
                 return self.ended();
             }
         }
     }
 
     async fn run_async(mut self) -> Ended {
-        let every = self.timed_every();
         self.last = Instant::now();
         loop {
             if self.writes() {
@@ -244,11 +271,13 @@ impl Caller {
             } else {
                 self.get()?;
             }
-            if self.is_over(every) {
+            if self.is_over() {
                 return self.ended();
             }
             if !self.work.waits && self.done.is_multiple_of(YIELD_EVERY) {
                 tokio::task::yield_now().await;
+                // What other tasks did is no part of a call.
+                self.last = Instant::now();
             }
         }
     }

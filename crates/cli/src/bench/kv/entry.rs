@@ -1,5 +1,7 @@
 //! The keys and values of the benchmark: each value says which key it belongs to.
 
+use esker_disk::BLOCK;
+
 use super::arguments::{KeyOrder, KvBenchArguments};
 
 /// Makes keys and values by number.
@@ -52,6 +54,20 @@ impl Entries {
                 ((u128::from(x) * u128::from(self.keys)) >> 64) as u64
             }
         }
+    }
+
+    /// The number of different keys.
+    pub fn count(&self) -> u64 {
+        self.keys
+    }
+
+    /// The bytes of the blocks that hold a record of the log with one entry, on average.
+    pub fn read_bytes(&self) -> usize {
+        // Of the record and the put in it, about.
+        const HEADERS: usize = 40;
+        let len = self.key_size + self.size + HEADERS;
+        // It begins anywhere in a block.
+        (1 + (len + BLOCK / 2 - 1) / BLOCK) * BLOCK
     }
 
     /// Writes the key with this number.

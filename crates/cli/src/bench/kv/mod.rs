@@ -1,90 +1,247 @@
 //! `esker kv bench`: one figure for each kind of work, with the hardware floor of the same run.
+//!
+//! Each policy has a store of its own. Its figures are printed once everything in the store was
+//! read back. Where policies are compared, the model of the experiment follows.
 
 mod arguments;
 mod callers;
+mod csv;
 mod entry;
+mod model;
+mod plan;
+mod scan;
+mod verify;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use esker_kv::{Options, Store};
-use serde_json::{Value, json};
+use esker_kv::{Options, Policy, Store};
+use serde_json::{Map, Value, json};
 
 pub use self::arguments::KvBenchArguments;
 use self::arguments::What;
 use self::callers::Timed;
 use self::entry::Entries;
+use self::model::{Mode, Model};
+use crate::bench::machine::environment::Environment;
 use crate::bench::machine::floor::Floor;
-use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::machine::random_read;
+use crate::bench::measure::figure::{Figure, Shape, rounded};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
+use crate::bench::page_cache::drop_cached_pages;
 use crate::bench::workdir::Workdir;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain, with_causes};
+use crate::output;
+use crate::quantity;
 
-/// Runs the requested works, compares, prints.
+/// The length of one sample of random reads.
+const RANDOM_READS: Duration = Duration::from_millis(500);
+
+/// Runs the requested works under each policy, compares, prints.
 pub fn run(arguments: &KvBenchArguments) -> Outcome {
     arguments.check()?;
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
-    let dir = workdir.log();
-    let mut floor = Floor::prepare(&workdir.floor())?;
-    floor.sample()?;
-    let options = arguments.options();
-    let mut store = open(&dir, &options)?;
-    let mut loaded = false;
-    for what in &arguments.what {
-        if *what != What::Put && !loaded {
-            load(arguments, &store).map_err(|error| Failure::of_kv(&error, &dir))?;
-            loaded = true;
+    let options = arguments.options(Policy::Always);
+    let mut floor = Floor::prepare_on(&*options.disk, &workdir.floor())?;
+    let mut environment = Environment::of(&workdir.floor());
+    environment.disk.emulated = arguments.slow_disk.map(arguments::Emulated::name);
+    if arguments.csv {
+        output::print(&format!("{}\n", csv::HEADER))?;
+    } else if !arguments.json {
+        output::print(&environment.to_string())?;
+    }
+    let environment = json!(environment);
+    let policies = arguments.policies();
+    let mut puts = Vec::new();
+    for policy in &policies {
+        let several = policies.len() > 1;
+        let mut options = options.clone();
+        options.policy = *policy;
+        let log = workdir.log();
+        let dir = if several { log.join(csv::mode(*policy)) } else { log };
+        let mut bench =
+            Bench { arguments, options, dir, floor: &mut floor, environment: &environment };
+        puts.extend(bench.run()?);
+        if several {
+            std::fs::remove_dir_all(&bench.dir).map_err(|error| {
+                Failure::of_io(format_args!("remove {}", bench.dir.display()), &error)
+            })?;
         }
-        let mut open_ms = None;
-        let mut more = serde_json::Map::new();
-        let (bench, timed) = match what {
-            What::Put => ("kv/put", callers::run(arguments, &store, *what)?),
-            What::Get => ("kv/get", callers::run(arguments, &store, *what)?),
-            What::Mixed => ("kv/mixed", callers::run(arguments, &store, *what)?),
-            What::Scan => ("kv/scan", scan(arguments, &store, &dir)?),
-            What::Open => {
-                let begin = Instant::now();
-                store.close().map_err(|error| Failure::of_kv(&error, &dir))?;
-                let closed = begin.elapsed();
-                let snapshot = Snapshot::now();
-                let begin = Instant::now();
-                store = open(&dir, &options)?;
-                let opened = begin.elapsed();
-                more.insert("close_ms".into(), json!(closed.as_secs_f64() * 1e3));
-                open_ms = Some(opened.as_secs_f64() * 1e3);
-                let mut latencies = Latencies::new();
-                latencies.add(opened);
-                let used = Used { resident: resources::peak(), ..snapshot.used() };
-                ("kv/open", Timed { ops: 1, time: opened, latencies, used })
+    }
+    // The model knows one caller that writes one key at a time.
+    if policies.len() > 1 && arguments.writers == 1 && arguments.batch == 1 {
+        print_model(arguments, puts)?;
+    }
+    Ok(())
+}
+
+/// Prints the model beside the measurement; with `--csv` on standard error.
+fn print_model(arguments: &KvBenchArguments, puts: Vec<(Mode, Figure)>) -> Outcome {
+    let (modes, figures): (Vec<_>, Vec<_>) = puts.into_iter().unzip();
+    let Some(model) = Model::fit(&modes) else { return Ok(()) };
+    if arguments.csv {
+        model.table(&modes).lines().for_each(complain);
+        return Ok(());
+    }
+    if !arguments.json {
+        return output::print(&model.table(&modes));
+    }
+    for (mode, figure) in modes.iter().zip(figures) {
+        let mut more = model.keys(mode);
+        more.extend(figure.more);
+        Figure { bench: "kv/model", more, ..figure }.print(true, Shape::Rate)?;
+    }
+    Ok(())
+}
+
+/// The works under one policy.
+struct Bench<'a> {
+    arguments: &'a KvBenchArguments,
+    options: Options,
+    dir: PathBuf,
+    floor: &'a mut Floor,
+    environment: &'a Value,
+}
+
+impl Bench<'_> {
+    /// Measures, compares, and prints. Returns the puts, for the model.
+    fn run(&mut self) -> Outcome<Vec<(Mode, Figure)>> {
+        let arguments = self.arguments;
+        let policy = self.options.policy;
+        let dir = self.dir.clone();
+        let failure = |error: esker_kv::Error| Failure::of_kv(&error, &dir);
+        self.floor.restart();
+        self.floor.sample()?;
+        let mut store = open(&dir, &self.options)?;
+        let mut loaded = false;
+        let mut measured = Vec::new();
+        for what in &arguments.what {
+            if *what != What::Put && !loaded {
+                complain(&format!("loading {} keys", arguments.keys));
+                load(arguments, &store).map_err(failure)?;
+                loaded = true;
             }
-        };
-        floor.sample()?;
-        compare(arguments, &store, &dir)?;
+            let reads = arguments.cold && matches!(what, What::Get | What::Mixed | What::Scan);
+            let mut random = Vec::new();
+            if reads {
+                drop_cached_pages(&dir);
+                random.push(self.random_reads(*what)?);
+            }
+            let mut open_ms = None;
+            let mut more = Map::new();
+            let (bench, timed) = match what {
+                What::Put => ("kv/put", callers::run(arguments, policy, &store, *what)?),
+                What::Get => ("kv/get", callers::run(arguments, policy, &store, *what)?),
+                What::Mixed => ("kv/mixed", callers::run(arguments, policy, &store, *what)?),
+                What::Scan => ("kv/scan", scan::run(arguments, &store).map_err(failure)??),
+                What::Open => {
+                    let (opened, closed, timed) = self.reopen(&mut store)?;
+                    more.insert("close_ms".into(), json!(closed.as_secs_f64() * 1e3));
+                    open_ms = Some(opened.as_secs_f64() * 1e3);
+                    ("kv/open", timed)
+                }
+            };
+            if reads {
+                random.push(self.random_reads(*what)?);
+            }
+            self.floor.sample()?;
+            let figure = self.figure(bench, *what, &store, &timed, more, &random);
+            let per_s = timed.ops as f64 / timed.time.as_secs_f64().max(1e-9);
+            let name = quantity::policy_name(policy);
+            complain(&format!("{bench} {name}: {per_s:.0}/s; read back at the end"));
+            let shape = if open_ms.is_some() { Shape::Opening } else { Shape::Rate };
+            measured.push((*what, timed, Figure { open_ms, ..figure }, shape));
+        }
+        let keys = store.keyspace().len();
+        store.close().map_err(failure)?;
+        verify::compare(&Entries::new(arguments), &dir, &self.options, keys)?;
+        let mut puts = Vec::new();
+        for (what, timed, figure, shape) in measured {
+            if arguments.csv {
+                output::print(&format!("{}\n", csv::row(policy, arguments.size, &timed)))?;
+            } else {
+                figure.print(arguments.json, shape)?;
+            }
+            if what == What::Put {
+                puts.push((Mode::of(policy, &timed), figure));
+            }
+        }
+        Ok(puts)
+    }
+
+    fn figure(
+        &self,
+        bench: &'static str,
+        what: What,
+        store: &Store,
+        timed: &Timed,
+        mut more: Map<String, Value>,
+        random: &[f64],
+    ) -> Figure {
+        let arguments = self.arguments;
         let stats = store.stats();
-        let mut params = arguments.params(&options);
-        params.insert("index_bytes_per_key".into(), json!(stats.index_bytes / stats.keys.max(1)));
-        params.insert("keys_stored".into(), json!(stats.keys));
-        params.insert("disk".into(), json!(stats.log.disk));
-        params.insert("direct".into(), json!(stats.log.direct));
-        params.insert("dsync".into(), json!(stats.log.dsync));
-        params.insert("syncs".into(), json!(stats.log.syncs));
-        params.insert("disk_bytes".into(), json!(stats.disk_bytes));
-        let Timed { ops, time, latencies, used } = timed;
-        let bytes = ops * Entries::new(arguments).bytes();
+        let mut params = arguments.params(&self.options, what);
+        let mut put = |name: &str, value: Value| {
+            params.insert(name.into(), value);
+        };
+        put("index_bytes_per_key", json!(stats.index_bytes / stats.keys.max(1)));
+        put("keys_stored", json!(stats.keys));
+        put("disk", json!(stats.log.disk));
+        put("direct", json!(stats.log.direct));
+        put("dsync", json!(stats.log.dsync));
+        put("syncs", json!(timed.syncs));
+        put("disk_bytes", json!(stats.disk_bytes));
+        put("latency_of_every", json!(timed.timed_every));
+        let mut floor = self.floor.medians();
+        if !random.is_empty() {
+            put("random_read_bytes", json!(Entries::new(arguments).read_bytes()));
+            floor.random_read_per_s =
+                Some(rounded(random.iter().sum::<f64>() / random.len() as f64, 1));
+        }
+        let seconds = timed.before_last_sync.as_secs_f64();
+        more.insert("seconds_before_last_sync".into(), json!(rounded(seconds, 6)));
+        more.insert("floor_sync_us".into(), json!(self.floor.sync_us()));
+        more.insert("environment".into(), self.environment.clone());
         Figure {
             params: Value::Object(params),
-            latencies,
-            used,
-            floor: floor.medians(),
+            latencies: timed.latencies.clone(),
+            used: timed.used,
+            floor,
             verified: true,
-            open_ms,
             more,
-            ..Figure::of(bench, ops, bytes, time)
+            ..Figure::of(bench, timed.ops, timed.ops * Entries::new(arguments).bytes(), timed.time)
         }
-        .print(arguments.json, if open_ms.is_some() { Shape::Opening } else { Shape::Rate })?;
     }
-    store.close().map_err(|error| Failure::of_kv(&error, &dir))
+
+    /// The device's reads of the blocks of a record, with as many in flight as there are callers.
+    fn random_reads(&self, what: What) -> Outcome<f64> {
+        let threads = if what == What::Scan { 1 } else { self.arguments.writers };
+        let size = Entries::new(self.arguments).read_bytes();
+        random_read::per_second(&*self.options.disk, &self.dir, threads, size, RANDOM_READS)
+            .map_err(|error| Failure::failed(format!("measure the floor: {}", with_causes(&error))))
+    }
+
+    /// Closes and opens. Returns the time of opening and of closing.
+    fn reopen(&self, store: &mut Store) -> Outcome<(Duration, Duration, Timed)> {
+        let begin = Instant::now();
+        store.close().map_err(|error| Failure::of_kv(&error, &self.dir))?;
+        let closed = begin.elapsed();
+        let snapshot = Snapshot::now();
+        let begin = Instant::now();
+        *store = open(&self.dir, &self.options)?;
+        let time = begin.elapsed();
+        let mut latencies = Latencies::new();
+        latencies.add(time);
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let syncs = store.stats().log.syncs;
+        let before_last_sync = time;
+        Ok((
+            time,
+            closed,
+            Timed { ops: 1, time, before_last_sync, syncs, timed_every: 1, latencies, used },
+        ))
+    }
 }
 
 fn open(dir: &Path, options: &Options) -> Outcome<Store> {
@@ -107,46 +264,4 @@ fn load(arguments: &KvBenchArguments, store: &Store) -> esker_kv::Result<()> {
     }
     drop(store.write(&batch)?);
     store.sync()
-}
-
-/// Scans all keys again and again.
-fn scan(arguments: &KvBenchArguments, store: &Store, dir: &Path) -> Outcome<Timed> {
-    let failure = |error| Failure::of_kv(&error, dir);
-    let most = Duration::from_secs_f64(arguments.seconds.unwrap_or(3.0));
-    let keyspace = store.keyspace();
-    resources::reset_peak();
-    let snapshot = Snapshot::now();
-    let (mut ops, mut latencies) = (0u64, Latencies::new());
-    let begin = Instant::now();
-    while ops < arguments.count.unwrap_or(u64::MAX)
-        && (arguments.count.is_some() || begin.elapsed() < most)
-    {
-        let start = Instant::now();
-        let mut keys = 0;
-        for entry in keyspace.scan::<[u8]>(..).map_err(failure)? {
-            entry.map_err(failure)?;
-            keys += 1;
-        }
-        if keys != arguments.keys {
-            return Err(Failure::failed(format!("scanned {keys} of {} keys", arguments.keys)));
-        }
-        ops += keys;
-        latencies.add(start.elapsed());
-    }
-    let time = begin.elapsed();
-    let used = Used { resident: resources::peak(), ..snapshot.used() };
-    Ok(Timed { ops, time, latencies, used })
-}
-
-/// Compares every value in the store with what was put.
-fn compare(arguments: &KvBenchArguments, store: &Store, dir: &Path) -> Outcome {
-    let entries = Entries::new(arguments);
-    let scan = store.keyspace().scan::<[u8]>(..);
-    for entry in scan.map_err(|error| Failure::of_kv(&error, dir))? {
-        let (key, value) = entry.map_err(|error| Failure::of_kv(&error, dir))?;
-        if !entries.matches(&key, &value) {
-            return Err(Failure::corrupt(format!("the value of key {key:?} is not the one put")));
-        }
-    }
-    Ok(())
 }

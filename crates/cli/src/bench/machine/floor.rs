@@ -57,7 +57,17 @@ struct Sample {
 impl Floor {
     /// Creates the files in `dir` and writes their blocks.
     pub fn prepare(dir: &Path) -> Outcome<Self> {
-        Self::make(dir).map_err(failure)
+        Self::prepare_on(&StdDisk::new(), dir)
+    }
+
+    /// Creates the files on another disk.
+    pub fn prepare_on(disk: &dyn Disk, dir: &Path) -> Outcome<Self> {
+        Self::make(disk, dir).map_err(failure)
+    }
+
+    /// Returns the median latency of an overwrite with a sync in each sample, in order.
+    pub fn sync_us(&self) -> Vec<f64> {
+        self.samples.iter().map(|sample| sample.sync_us).collect()
     }
 
     /// Returns the latencies of all syncs so far, and their total time.
@@ -70,13 +80,18 @@ impl Floor {
         self.direct
     }
 
+    /// Forgets all samples.
+    pub fn restart(&mut self) {
+        self.samples.clear();
+    }
+
     /// Measures everything once.
     pub fn sample(&mut self) -> Outcome {
         self.measure().map_err(failure)
     }
 
-    fn make(dir: &Path) -> esker_disk::Result<Self> {
-        let dir = StdDisk::new().create_dir(dir)?;
+    fn make(disk: &dyn Disk, dir: &Path) -> esker_disk::Result<Self> {
+        let dir = disk.create_dir(dir)?;
         let direct = dir.facts()?.direct;
         let mut chunk = AlignedBuf::new(CHUNK);
         for (index, word) in chunk.chunks_mut(8).enumerate() {
@@ -186,6 +201,7 @@ impl Floor {
             read_mb_per_s: median(|s| s.read_mb),
             memcpy_gb_per_s: median(|s| s.memcpy_gb),
             samples: self.samples.len(),
+            random_read_per_s: None,
         }
     }
 }

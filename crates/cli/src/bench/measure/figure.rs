@@ -136,6 +136,10 @@ impl Figure {
                     "mb_per_s_to_read": ratio(mb_per_s, self.floor.read_mb_per_s),
                     "mb_per_s_to_memcpy": ratio(mb_per_s, self.floor.memcpy_gb_per_s * 1e3),
                 }),
+                _ if self.floor.random_read_per_s.is_some() => json!({
+                    "ops_to_random_read":
+                        ratio(self.ops as f64 / seconds, self.floor.random_read_per_s.unwrap_or(0.0)),
+                }),
                 _ => json!({
                     "p50_to_sync": ratio(p50_us, self.floor.sync_p50_us),
                     "mb_per_s_to_seq": ratio(mb_per_s, self.floor.seq_mb_per_s),
@@ -206,7 +210,10 @@ fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> Str
         floor.memcpy_gb_per_s,
         floor.samples
     );
-    if shape == Shape::Rate {
+    if let Some(reads) = floor.random_read_per_s {
+        let to_reads = &reported.ratio["ops_to_random_read"];
+        let _ = writeln!(text, "  relative to the floor: {to_reads} x {reads:.0} random reads/s");
+    } else if shape == Shape::Rate {
         let _ = writeln!(
             text,
             "  relative to the floor: p50 {} x overwrite + sync, {} x the write rate",
@@ -242,9 +249,25 @@ fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> Str
 
 /// Returns the most important parameters on one line.
 fn main_params(params: &Value) -> String {
-    const FIRST: [&str; 16] = [
-        "readers", "writers", "mode", "threads", "callers", "size", "batch", "rate", "verify",
-        "policy", "count", "seconds", "after", "bytes", "segments", "direct",
+    const FIRST: [&str; 18] = [
+        "readers",
+        "writers",
+        "mode",
+        "threads",
+        "callers",
+        "size",
+        "batch",
+        "rate",
+        "verify",
+        "policy",
+        "count",
+        "seconds",
+        "after",
+        "bytes",
+        "segments",
+        "direct",
+        "cold",
+        "slow_disk",
     ];
     let given = FIRST.iter().filter_map(|name| Some((name, params.get(*name)?)));
     given

@@ -11,4 +11,7 @@ pub struct FloorFigures {
     pub read_mb_per_s: f64,
     pub memcpy_gb_per_s: f64,
     pub samples: usize,
+    /// Random reads of the size of a record, by as many threads as there are callers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub random_read_per_s: Option<f64>,
 }

@@ -53,6 +53,23 @@ impl Latencies {
         round_us(self.histogram.max())
     }
 
+    /// Returns the quantile `share` in nanoseconds; 0 for an empty histogram.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        if self.histogram.is_empty() { 0 } else { self.histogram.value_at_quantile(share) }
+    }
+
+    /// Returns the maximum in nanoseconds.
+    pub fn max_ns(&self) -> u64 {
+        self.histogram.max()
+    }
+
+    /// Returns the part of the operations that took at least this long.
+    pub fn share_from(&self, us: f64) -> f64 {
+        let from = (us * 1e3) as u64;
+        let slow = self.histogram.count_between(from, MOST_NS);
+        slow as f64 / self.count().max(1) as f64
+    }
+
     /// Returns the number of recorded operations.
     pub fn count(&self) -> u64 {
         self.histogram.len()
@@ -81,6 +98,8 @@ mod tests {
             assert!((reported - us).abs() / us < 0.002, "{share}: {reported}");
         }
         assert!((even.max_us() - 1000.0).abs() < 2.0);
+        assert!((even.share_from(900.5) - 0.1).abs() < 0.002, "{}", even.share_from(900.5));
+        assert_eq!(even.quantile_ns(0.5) / 1000, 500);
         assert_eq!(Latencies::new().quantile_us(0.5), 0.0);
     }
 }
