@@ -13,6 +13,7 @@ mod log_cmd;
 mod log_options;
 mod option_flags;
 mod output;
+mod progress;
 mod quantity;
 mod signals;
 

@@ -1,15 +1,19 @@
 //! `esker kv import` and `export`.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::fd::AsFd;
 
 use clap::{Args, ValueEnum};
 use esker_kv::{Batch, KEY_LIMIT, Keyspace, VALUE_LIMIT};
+use indicatif::ProgressBar;
 use serde_json::json;
 
 use super::entries;
 use super::open::{self, Place};
 use crate::exit::{Failure, Outcome};
 use crate::output;
+use crate::progress;
 
 const IMPORT_EXAMPLES: &str = "\
 Examples:
@@ -85,7 +89,8 @@ pub fn export(arguments: &ExportArguments) -> Outcome {
         let mut out =
             output::buffered().map_err(|error| Failure::of_io("standard output", &error))?;
         let scan = keyspace.scan::<[u8]>(..).map_err(|error| place.failure(&error))?;
-        for entry in scan {
+        let bar = progress::of_keys(keyspace.len());
+        for entry in bar.wrap_iter(scan) {
             let (key, value) = entry.map_err(|error| place.failure(&error))?;
             let written = match framing {
                 Framing::Json => entries::write_json(&mut out, &key, &value),
@@ -105,7 +110,9 @@ pub fn import(arguments: &ImportArguments) -> Outcome {
     let store = open::store(&place.dir, false)?;
     let keyspace = store.create_keyspace(&place.keyspace).map_err(|error| place.failure(&error))?;
     let mut count = 0;
-    let imported = import_all(place, &store, &keyspace, *framing, &mut count);
+    let bar = progress::of_input(input_size());
+    let imported = import_all(place, &store, &keyspace, *framing, &bar, &mut count);
+    bar.finish_and_clear();
     let closed = store.close().map_err(|error| place.failure(&error));
     imported.and(closed).map_err(|failure| failure.and(format!("entries put: {count}")))?;
     if *json {
@@ -114,14 +121,23 @@ pub fn import(arguments: &ImportArguments) -> Outcome {
     output::print(&format!("entries put: {count}\n"))
 }
 
+/// The bytes of standard input, where it is a file.
+fn input_size() -> Option<u64> {
+    let mut file = File::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+    let data = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    Some(data.len().saturating_sub(file.stream_position().ok()?))
+}
+
 fn import_all(
     place: &Place,
     store: &esker_kv::Store,
     keyspace: &Keyspace,
     framing: Framing,
+    bar: &ProgressBar,
     count: &mut u64,
 ) -> Outcome {
-    let mut input = BufReader::with_capacity(1 << 20, io::stdin().lock());
+    let input = bar.wrap_read(io::stdin().lock());
+    let mut input = BufReader::with_capacity(1 << 20, input);
     let mut batch = Batch::new();
     let mut bytes = 0;
     let mut tickets = std::collections::VecDeque::new();

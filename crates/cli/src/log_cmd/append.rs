@@ -5,14 +5,14 @@
 //! policy. Input ends at end of file or at a signal; the command then calls `barrier`, closes the
 //! log and prints the summary.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use esker_log::{Error, Log};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::framing::{BadFraming, Framer};
 use super::input::{Event, Input};
@@ -20,6 +20,7 @@ use super::summary::Summary;
 use crate::choices::Framing;
 use crate::exit::{Failure, Outcome, complain, with_causes};
 use crate::log_options::{self, RetentionArguments, WritingArguments};
+use crate::progress;
 
 /// How long input must be absent to count as a pause.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -67,7 +68,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
 
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
     let log = log_options::for_writing(dir, options)?;
-    let progress = progress(&input);
+    let progress = progress::of_input(input.size());
     let framer = Framer::new(arguments.framing, limit);
     let mut appending = Appending {
         log: &log,
@@ -222,23 +223,5 @@ impl Appending<'_> {
         self.log.barrier().and_then(esker_log::Ticket::blocking_wait).map_err(End::Log)?;
         self.unresolved = false;
         Ok(())
-    }
-}
-
-/// Returns a progress bar, or a counter when the input size is unknown; hidden unless standard
-/// error is a terminal.
-fn progress(input: &Input) -> ProgressBar {
-    if !io::stderr().is_terminal() || io::stdin().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let target = ProgressDrawTarget::stderr_with_hz(10);
-    let bar = ProgressBar::with_draw_target(input.size(), target);
-    let shape = match input.size() {
-        Some(_) => "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
-        None => "{spinner} {bytes}, {bytes_per_sec}, {elapsed}",
-    };
-    match ProgressStyle::with_template(shape) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
     }
 }
