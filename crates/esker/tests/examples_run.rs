@@ -9,6 +9,9 @@ mod append;
 mod durable_queue;
 #[path = "../examples/event_sourced.rs"]
 mod event_sourced;
+#[cfg(feature = "kv")]
+#[path = "../examples/minimal_lsm.rs"]
+mod minimal_lsm;
 #[cfg(feature = "consensus")]
 #[path = "../examples/replicated_log.rs"]
 mod replicated_log;
@@ -77,4 +80,19 @@ fn a_later_proposer_finds_the_chosen_value() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = replicated_log::run(dir.path()).unwrap();
     assert_eq!((&*first, &*second), (&b"the first proposal"[..], &b"the first proposal"[..]));
+}
+
+/// The demo runs to its end in every mode.
+/// Requirements: M-6, MB-2.
+#[cfg(feature = "kv")]
+#[test]
+fn minimal_lsm_measures_three_policies() {
+    let dir = tempfile::tempdir().unwrap();
+    let measured = minimal_lsm::run(dir.path()).unwrap();
+    let policies: Vec<_> = measured.iter().map(|mode| format!("{:?}", mode.policy)).collect();
+    assert_eq!(policies, ["Always", "Batch(100)", "Periodic(10ms)"]);
+    for mode in measured {
+        assert!(mode.recovered == 1000 && mode.per_s > 0.0, "{mode:?}");
+        assert!((mode.per_s * mode.time.as_secs_f64() - 1000.0).abs() < 0.01, "{mode:?}");
+    }
 }
