@@ -2,12 +2,14 @@
 //! `cargo xtask tidy` checks the rules of the project that a compiler does not know; `cargo xtask
 //! mutate` shows that the tests fail when the mutation that they guard against is there.
 //!
-//! Only `cargo xtask requirements` changes a file of the tree: it writes `docs/requirements.md`.
+//! Two commands change files of the tree: `cargo xtask requirements` writes `docs/requirements.md`,
+//! and `cargo xtask experiment` the page, the picture and the results of the experiment.
 //! Scratch goes under `target/`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
 mod counts;
+mod experiment;
 mod mutate;
 mod mutations;
 mod soak;
@@ -57,6 +59,8 @@ enum Command {
     Mutate(mutate::Options),
     /// Write docs/requirements.md from the tests, the mutations and docs/requirements.toml
     Requirements,
+    /// Write the page of the experiment from its recorded results, or record them first
+    Experiment(experiment::Options),
     /// Damage many directories, in release, and hold what the log says against what is known
     Soak(soak::Options),
 }
@@ -76,6 +80,9 @@ fn main() -> ExitCode {
         Command::Mutate(options) => mutate::run(&options),
         Command::Requirements => {
             workspace::root().and_then(|root| tidy::requirements::write(&root))
+        }
+        Command::Experiment(options) => {
+            workspace::root().and_then(|root| experiment::run(&root, &options))
         }
         Command::Soak(options) => soak::run(&options),
     };

@@ -7,6 +7,7 @@
 mod allow;
 mod code_map;
 mod durable_calls;
+mod experiment;
 mod finding;
 mod imports;
 mod layers;
@@ -47,8 +48,14 @@ const FILE_RULES: [FileRule; 9] = [
     vocabulary::check,
     phrases::check,
 ];
-const TREE_RULES: [TreeRule; 5] =
-    [requirements::check, mutation_list::check, links::check, code_map::check, modules::check];
+const TREE_RULES: [TreeRule; 6] = [
+    requirements::check,
+    mutation_list::check,
+    links::check,
+    code_map::check,
+    modules::check,
+    experiment::check,
+];
 
 /// Checks the tree at `root` and prints what was found; `false` if anything has to change.
 pub fn run(root: &Path) -> Result<bool> {
@@ -95,6 +102,7 @@ mod tests {
             ),
             ("README.md", concat!("[gone](gone.md) is ", "told\n")),
             ("ARCHITECTURE.md", "\n"),
+            ("docs/src/experiment.md", "<!-- generated: model -->\n"),
         ]);
         let found = findings(&tree);
         for rule in [
@@ -112,6 +120,7 @@ mod tests {
             "links",
             "code-map",
             "modules",
+            "experiment",
         ] {
             assert!(found.iter().any(|finding| finding.rule == rule), "{rule} found nothing");
         }

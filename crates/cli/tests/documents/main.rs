@@ -3,6 +3,7 @@
 #[path = "../kit/esker.rs"]
 mod esker;
 
+mod experiment;
 mod help;
 mod published_figures;
 mod reasons_against_an_lsm_store;
