@@ -3,6 +3,7 @@
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_log::Seq;
 use esker_log::reclaim::Reclaimed;
@@ -244,6 +245,7 @@ impl Store {
         let inner = &*self.inner;
         let keyspaces = inner.keyspaces.all();
         let metadata = inner.log.metadata();
+        let (throttled, throttled_time) = inner.cleaning.throttle.counts();
         Stats {
             keys: keyspaces.iter().map(|keys| keys.count()).sum(),
             index_bytes: inner.table.bytes()
@@ -252,6 +254,8 @@ impl Store {
             disk_bytes: metadata.disk_bytes,
             checkpoint_bytes: inner.checkpoint.lock().bytes,
             replayed: inner.replayed,
+            throttled,
+            throttled_time,
             snapshots: inner.snapshots.len(),
             reclaimed: *inner.cleaning.done.lock(),
             log: inner.log.stats(),
@@ -283,6 +287,10 @@ pub struct Stats {
     pub checkpoint_bytes: u64,
     /// Records that opening applied: those after the last checkpoint, or all.
     pub replayed: u64,
+    /// How often writers were held up because cleaning was behind.
+    pub throttled: u64,
+    /// How long they waited, all together.
+    pub throttled_time: Duration,
     /// Open snapshots and scans.
     pub snapshots: usize,
     /// What cleaning did since the store was opened.
@@ -312,7 +320,10 @@ impl Keyspace {
 
     /// Puts a value: it is accepted when this returns, and durable when the ticket resolves.
     ///
-    /// Blocks while the staging memory is full or the policy allows no more writes at risk.
+    /// Blocks while the staging memory is full or the policy allows no more writes at risk. While
+    /// cleaning is behind, so that more space is used than twice the live bytes and four segments,
+    /// writers together wait for its next step after each megabyte, 20 ms at most. Deletes never
+    /// do.
     ///
     /// # Errors
     /// [`Error::KeyTooLarge`], [`Error::ValueTooLarge`], [`Error::KeyspaceDropped`],

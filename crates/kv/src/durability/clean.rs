@@ -21,9 +21,10 @@ use esker_log::{Seq, Ticket};
 use crate::base::error::{Error, Result};
 use crate::index::arena::Version;
 use crate::record::{Change, Record, put_len};
-use crate::state::inner::{Cleaning, Inner};
+use crate::state::inner::{Cleaning, Inner, LiveBytes};
 
-/// While callers write, a background pass pauses for this multiple of the time that it worked.
+/// While callers write, a background pass pauses for this multiple of the time that it worked,
+/// unless it is behind.
 const THROTTLE: u32 = 1;
 /// The longest pause of a background pass.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -53,6 +54,8 @@ impl Inner {
 
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
     pub(crate) fn clean_soon(self: &Arc<Self>, position: u64) {
+        let running = || self.cleaning.running.load(SeqCst);
+        self.cleaning.throttle.consider(position, || self.is_behind(), running);
         let step = u64::from(self.options.segment_size);
         let position = position + self.cleaning.garbage.load(Relaxed);
         let considered = self.cleaning.considered.load(Relaxed);
@@ -110,6 +113,7 @@ struct Running<'a>(&'a Cleaning);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.running.store(false, SeqCst);
+        self.0.throttle.open();
     }
 }
 
@@ -138,12 +142,18 @@ impl Owner for Pass<'_> {
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
         self.inner.refuse_if_closing()?;
         let arena = self.inner.table.arena();
+        let position = self.inner.log.metadata().position.0;
+        let garbage = self.inner.cleaning.garbage.load(Relaxed);
+        let mut live = 0;
         arena.each(|id, version| {
             if !version.deleted {
                 let len = put_len(arena.key_len(id), version.len as usize);
-                visit(Live::copied(Seq(version.seq), stored_size(len as usize)));
+                let bytes = stored_size(len as usize);
+                live += bytes;
+                visit(Live::copied(Seq(version.seq), bytes));
             }
         });
+        *self.inner.cleaning.live.lock() = Some(LiveBytes { bytes: live, position, garbage });
         Ok(())
     }
 
@@ -185,14 +195,16 @@ impl Owner for Pass<'_> {
     fn before_drop(&self, _cut: Seq) -> Result<()> {
         let inner = self.inner;
         let newest = inner.log.durable().0;
-        inner
-            .snapshots
-            .await_newer(newest, inner.options.snapshot_timeout, || inner.refuse_if_closing())
+        inner.snapshots.await_newer(newest, inner.options.snapshot_timeout, || {
+            inner.cleaning.throttle.open();
+            inner.refuse_if_closing()
+        })
     }
 
     fn pace(&self, took: Duration) -> Result<()> {
         self.inner.refuse_if_closing()?;
-        if self.throttled {
+        self.inner.cleaning.throttle.open();
+        if self.throttled && !self.inner.is_behind() {
             std::thread::sleep((took * THROTTLE).min(PAUSE_MAX));
         }
         Ok(())

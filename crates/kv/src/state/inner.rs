@@ -19,6 +19,10 @@ use crate::index::table::Table;
 use crate::record::put_len;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::snapshots::{Pin, Snapshots};
+use crate::state::throttle::Throttle;
+
+/// Segments beyond twice the live bytes from which on writers wait for cleaning.
+const BEHIND_SEGMENTS: u64 = 4;
 
 pub(crate) struct Inner {
     pub(crate) dir: PathBuf,
@@ -64,6 +68,28 @@ pub(crate) struct Cleaning {
     pub(crate) garbage: AtomicU64,
     /// The position of the log, and the replaced bytes, when a pass was last considered.
     pub(crate) considered: AtomicU64,
+    /// What was live when a pass last looked.
+    pub(crate) live: Mutex<Option<LiveBytes>>,
+    pub(crate) throttle: Throttle,
+}
+
+impl Cleaning {
+    /// Blocks a put or a batch for a short time while cleaning is behind.
+    #[inline]
+    pub(crate) fn pace_writer(&self) {
+        if self.throttle.is_closed() {
+            self.throttle.blocking_wait();
+        }
+    }
+}
+
+/// The live bytes of a store at some moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveBytes {
+    pub(crate) bytes: u64,
+    /// The position of the log, and [`Cleaning::garbage`], at that moment.
+    pub(crate) position: u64,
+    pub(crate) garbage: u64,
 }
 
 impl std::fmt::Debug for Inner {
@@ -177,6 +203,17 @@ impl Inner {
         {
             self.table.trim_history(self.horizon());
         }
+    }
+
+    /// Whether cleaning runs, and more space is used than twice the live bytes and four segments.
+    pub(crate) fn is_behind(&self) -> bool {
+        let live = *self.cleaning.live.lock();
+        let Some(live) = live.filter(|_| self.cleaning.running.load(SeqCst)) else { return false };
+        let log = self.log.metadata();
+        let put = log.position.0.saturating_sub(live.position);
+        let replaced = self.cleaning.garbage.load(Relaxed).saturating_sub(live.garbage);
+        let live = (live.bytes + put).saturating_sub(replaced);
+        log.disk_bytes > 2 * live + BEHIND_SEGMENTS * u64::from(self.options.segment_size)
     }
 
     pub(crate) fn refuse_if_closing(&self) -> Result<()> {

@@ -4,3 +4,4 @@ pub(crate) mod handle;
 pub(crate) mod inner;
 pub(crate) mod keyspaces;
 pub(crate) mod snapshots;
+pub(crate) mod throttle;

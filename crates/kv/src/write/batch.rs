@@ -208,6 +208,7 @@ enum Attempted {
 
 impl Inner {
     pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket> {
+        self.cleaning.pace_writer();
         let prepared = self.prepare(batch)?;
         loop {
             let seen = self.check_conditions(&prepared)?;
@@ -219,6 +220,7 @@ impl Inner {
     }
 
     pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket> {
+        self.cleaning.throttle.wait().await;
         let prepared = self.prepare(batch)?;
         loop {
             let seen = self.check_conditions(&prepared)?;

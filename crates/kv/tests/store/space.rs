@@ -47,6 +47,31 @@ fn deleting_starts_cleaning_in_the_background() {
     store.close().unwrap();
 }
 
+/// A snapshot keeps cleaning from dropping anything.
+/// Requirements: M-11.
+#[test]
+fn writers_wait_while_cleaning_is_behind() {
+    let (store, _dir) = store(|options| options.snapshot_timeout = Duration::from_secs(600));
+    let keys = store.keyspace();
+    let put = |n: u32| drop(keys.put((n % 16).to_be_bytes(), vec![n as u8; 8000]).unwrap());
+    (0..16).for_each(put);
+    let snapshot = store.snapshot().unwrap();
+    let mut n = 0;
+    while store.stats().throttled < 3 {
+        put(n);
+        n += 1;
+        assert!(n < 100_000, "{:?}", store.stats());
+    }
+    assert!(store.stats().throttled_time > Duration::ZERO);
+    assert_eq!(snapshot.get(&keys, 0u32.to_be_bytes()).unwrap().unwrap()[0], 0);
+    drop(snapshot);
+    shrinks(&store);
+    let before = store.stats().throttled;
+    (0..16).for_each(put);
+    assert_eq!(store.stats().throttled, before, "it is not behind any more");
+    store.close().unwrap();
+}
+
 #[test]
 fn dropped_keyspaces_give_their_memory_back() {
     let (store, _dir) = store(|_| {});
