@@ -1,12 +1,15 @@
 //! SIGINT, SIGTERM and SIGHUP request that a command stops. A second signal terminates it at once.
 //! Durable data stays durable either way.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use esker_log::ReadOnlyLog;
+use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Becomes readable when a signal has arrived, so that it can be polled together with input.
@@ -59,4 +62,24 @@ impl AsFd for Stop {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
+}
+
+/// Closes the reader at a signal, or when the reader of standard output `out` has exited. Starts a
+/// thread that waits for that.
+pub fn close_at_end(reader: ReadOnlyLog, out: &File) -> io::Result<()> {
+    let stop = Stop::on_signals()?;
+    let out = out.try_clone()?;
+    let wait = move || {
+        loop {
+            let mut fds = [
+                PollFd::new(&stop, PollFlags::IN),
+                PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty()),
+            ];
+            let _ = poll(&mut fds, None);
+            if stop.is_requested() || !fds[1].revents().is_empty() {
+                return reader.close();
+            }
+        }
+    };
+    std::thread::Builder::new().name("close".into()).spawn(wait).map(drop)
 }

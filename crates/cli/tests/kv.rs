@@ -5,8 +5,9 @@
 mod esker;
 
 use std::path::Path;
+use std::process::Stdio;
 
-use esker::{Ended, command, run};
+use esker::{Ended, command, read_lines, run, spawn};
 
 fn kv(dir: &Path, words: &[&str], input: &[u8]) -> Ended {
     let mut all = command(&["kv", words[0]]);
@@ -101,4 +102,42 @@ fn a_directory_that_is_no_store_is_refused() {
     kv(&dir.path().join("absent"), &["get", "key"], b"").exits(1).says(&["no such directory"]);
     assert_eq!(kv(&store, &["verify", "--json"], b"").ok().json()["records"], 1);
     assert_eq!(kv(&store, &["compact", "--json"], b"").ok().json()["segments"], 0);
+}
+
+/// The watch follows the store through one writing process after another.
+#[test]
+fn changes_are_watched_beside_the_writers() {
+    let (_guard, dir) = esker::workdir();
+    kv(&dir, &["put", "before", "1"], b"").ok();
+    let watch = |flags: &[&str]| {
+        let mut command = command(&["kv", "watch"]);
+        spawn(command.arg(&dir).args(flags), Stdio::null())
+    };
+    let mut new = watch(&["--from", "1"]);
+    let mut all = watch(&["--from", "0", "--json", "--keyspace", "default"]);
+    let mut out = all.stdout.take().unwrap();
+    let first = "{\"action\":\"put\",\"key\":\"before\",\"keyspace\":\"default\",\
+                 \"position\":1,\"value\":\"1\"}\n";
+    assert_eq!(read_lines(&mut out, 1), first);
+    kv(&dir, &["put", "key", "2", "--keyspace", "other"], b"").ok();
+    kv(&dir, &["del", "before"], b"").ok();
+    kv(&dir, &["keyspaces", "drop", "other"], b"").ok();
+    kv(&dir, &["import"], b"{\"key\":\"a\",\"value_b64\":\"/w==\"}\n").ok();
+    let lines = read_lines(&mut out, 2);
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["action"], &lines[0]["key"]), (&"delete".into(), &"before".into()));
+    assert_eq!(lines[1]["value_b64"], "/w==");
+    let expected = "2\tcreate_keyspace\tother\n4\tput\tother\tkey\t2\n\
+                    5\tdelete\tdefault\tbefore\n6\tdrop_keyspace\tother\n";
+    assert_eq!(read_lines(new.stdout.as_mut().unwrap(), 4), expected);
+    for (watch, signal) in [(new, "TERM"), (all, "INT")] {
+        esker::signal(&watch, signal);
+        esker::end(watch).ok();
+    }
+    let late = kv(&dir, &["watch", "--from", "100"], b"");
+    late.exits(1).says(&["position 100", "above 7"]);
+    let log = dir.with_file_name("log-of-records");
+    esker::log("append", &log, &[], b"record\n").ok();
+    kv(&log, &["watch"], b"").exits(1).says(&["is no key-value store"]);
 }

@@ -34,6 +34,7 @@ mod read;
 mod record;
 mod state;
 mod store;
+mod watch;
 mod write;
 
 pub use base::error::{Error, Result};
@@ -50,4 +51,6 @@ pub use read::scan::Scan;
 pub use read::snapshot::{Snapshot, SnapshotScan};
 pub use state::handle::Keyspace;
 pub use store::{Stats, Store};
+pub use watch::Watch;
+pub use watch::changes::{Action, Change, Changes, ChangesIter};
 pub use write::batch::Batch;

@@ -17,6 +17,7 @@ use crate::read::scan::{KeyRange, Scan};
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::Keyspace;
 use crate::state::inner::Inner;
+use crate::watch::Watch;
 use crate::write::batch::Batch;
 
 /// A key-value store in a directory. Cheap to clone; all clones refer to the same store.
@@ -207,6 +208,35 @@ impl Store {
     /// [`Error::Closed`], [`Error::Log`].
     pub async fn wait_durable(&self, seq: Seq) -> Result<()> {
         Ok(self.inner.log.wait_durable(seq).await?)
+    }
+
+    /// Watches the durable changes after a position, in order. That is [`Store::durable`] for those
+    /// from now on, [`Changes::position`](crate::Changes::position) to resume, or [`Snapshot::seq`]
+    /// of a durable snapshot for those since. The watch is no handle: once the store is closed it
+    /// returns [`Error::Closed`].
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`] when cleaning has dropped changes after the position;
+    /// [`Error::NotDurable`] for a position that is above [`Store::durable`]; [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_kv::Action;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = esker_kv::Store::open(dir.path().join("store"))?;
+    /// let mut watch = store.watch(store.durable())?;
+    /// store.keyspace().put("colour", "blue")?.blocking_wait()?;
+    /// let changes = watch.blocking_next()?;
+    /// for change in &changes {
+    ///     assert_eq!(change.keyspace, "default");
+    ///     assert_eq!(change.action, Action::Put { key: b"colour", value: b"blue" });
+    /// }
+    /// let resumed = store.watch(changes.position())?; // after a restart, for example
+    /// # drop(resumed);
+    /// # Ok::<(), esker_kv::Error>(())
+    /// ```
+    pub fn watch(&self, from: impl Into<Seq>) -> Result<Watch> {
+        Watch::of_store(&self.inner, from.into())
     }
 
     /// Reclaims the space of overwritten values and deleted keys now, as long as at most half of

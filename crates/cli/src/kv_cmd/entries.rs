@@ -7,14 +7,22 @@ use crate::output;
 /// Writes a key and its value as one JSON object. Bytes that are not text are written as base 64.
 pub fn write_json(out: &mut impl Write, key: &[u8], value: &[u8]) -> io::Result<()> {
     let mut object = serde_json::Map::new();
-    for (name, bytes) in [("key", key), ("value", value)] {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => object.insert(name.to_owned(), text.into()),
-            Err(_) => object.insert(format!("{name}_b64"), output::base64(bytes).into()),
-        };
-    }
+    insert_bytes(&mut object, "key", key);
+    insert_bytes(&mut object, "value", value);
     serde_json::to_writer(&mut *out, &object)?;
     out.write_all(b"\n")
+}
+
+/// Adds bytes to an object, as text under `name`, or as base 64 under `name` and `_b64`.
+pub fn insert_bytes(
+    object: &mut serde_json::Map<String, serde_json::Value>,
+    name: &str,
+    bytes: &[u8],
+) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => object.insert(name.to_owned(), text.into()),
+        Err(_) => object.insert(format!("{name}_b64"), output::base64(bytes).into()),
+    };
 }
 
 /// Writes a key and its value as two frames, each after its length in 4 bytes, little-endian.

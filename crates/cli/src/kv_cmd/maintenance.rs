@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use esker_kv::Store;
-use esker_log::{ReadOnlyLog, ReadOptions};
+use esker_log::ReadOptions;
 use serde_json::json;
 
 use super::open;
@@ -130,7 +130,7 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
     let VerifyArguments { dir, json } = arguments;
     let failure = |error: esker_log::Error| Failure::of_log(&error, dir);
     let report = esker_log::verify(dir, ReadOptions::default()).map_err(failure)?;
-    let log = ReadOnlyLog::builder(dir).open().map_err(failure)?;
+    let log = open::log(dir)?;
     let records = esker_kv::check_records(&log).map_err(|error| Failure::of_kv(&error, dir))?;
     let corrupt = report.corruption.len();
     if *json {

@@ -7,6 +7,7 @@ mod one;
 mod open;
 mod scan;
 mod transfer;
+mod watch;
 
 use clap::Subcommand;
 
@@ -34,6 +35,8 @@ pub enum KvCommand {
     Stat(maintenance::StatArguments),
     /// Read and check every byte and every record; exit status 3 on corruption
     Verify(maintenance::VerifyArguments),
+    /// Print changes as they become durable; works beside a writer in another process
+    Watch(watch::WatchArguments),
     /// List, create or drop keyspaces
     Keyspaces(keyspaces::KeyspacesArguments),
     /// Benchmark a store, next to the hardware floor of this machine
@@ -52,6 +55,7 @@ pub fn run(command: KvCommand) -> Outcome {
         KvCommand::Compact(arguments) => maintenance::compact(&arguments),
         KvCommand::Stat(arguments) => maintenance::stat(&arguments),
         KvCommand::Verify(arguments) => maintenance::verify(&arguments),
+        KvCommand::Watch(arguments) => watch::run(&arguments),
         KvCommand::Keyspaces(arguments) => keyspaces::run(&arguments),
         KvCommand::Bench(arguments) => bench::run_kv(&arguments),
     }

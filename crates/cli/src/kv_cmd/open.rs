@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_kv::{Keyspace, Store};
+use esker_kv::{COMPONENT, Keyspace, Store};
+use esker_log::{Error, ReadOnlyLog, ReadOptions};
 
 use crate::exit::{Failure, Outcome};
 
@@ -21,6 +22,18 @@ pub struct Place {
 pub fn store(dir: &Path, must_exist: bool) -> Outcome<Store> {
     let store = Store::builder(dir).must_exist(must_exist).clean(false).open();
     store.map_err(|error| Failure::of_kv(&error, dir))
+}
+
+/// Opens the log of a store for reading, without its lock.
+pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
+    let failure = |error: Error| Failure::of_log(&error, dir);
+    let log = ReadOnlyLog::open(dir).map_err(failure)?;
+    let found = esker_log::component(dir, ReadOptions::default()).map_err(failure)?;
+    if found != Some(COMPONENT) {
+        let (dir, expected) = (dir.into(), Some(COMPONENT));
+        return Err(failure(Error::WrongComponent { dir, found, expected }));
+    }
+    Ok(log)
 }
 
 impl Place {

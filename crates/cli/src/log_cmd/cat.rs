@@ -9,18 +9,16 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_log::{Batch, Error, LogStream, ReadOnlyLog, Record, Seq, Start};
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
-use crate::signals::Stop;
+use crate::signals;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,13 +71,8 @@ pub fn run(arguments: &CatArguments) -> Outcome {
         }
         return printer.end(end, arguments);
     }
-    let stop = Stop::on_signals().map_err(|e| Failure::of_io("catch signals", &e))?;
-    let out = printer.out.get_ref().try_clone();
-    let out = out.map_err(|e| Failure::of_io("open standard output", &e))?;
-    std::thread::Builder::new()
-        .name("close".into())
-        .spawn(move || close_at_end(&reader, &stop, &out))
-        .map_err(|e| Failure::of_io("start a thread", &e))?;
+    signals::close_at_end(reader, printer.out.get_ref())
+        .map_err(|e| Failure::of_io("wait for signals", &e))?;
     let end = printer.follow();
     printer.end(end, arguments)
 }
@@ -105,20 +98,6 @@ fn writer_is_alive(dir: &Path) -> bool {
     let pid = pid.and_then(|text| text.trim().parse().ok().filter(|pid| *pid > 0));
     let pid = pid.and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
-}
-
-/// Closes the reader at a signal, or when the reader of standard output has exited.
-fn close_at_end(reader: &ReadOnlyLog, stop: &Stop, out: &File) {
-    loop {
-        let mut fds = [
-            PollFd::new(stop, PollFlags::IN),
-            PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty()),
-        ];
-        let _ = poll(&mut fds, None);
-        if stop.is_requested() || !fds[1].revents().is_empty() {
-            return reader.close();
-        }
-    }
 }
 
 /// Why printing ended before the durable watermark.

@@ -34,6 +34,20 @@ pub enum Error {
     /// The snapshot is too old: it was held for too long, or too much was overwritten since. Take
     /// another.
     SnapshotExpired,
+    /// Cleaning has dropped changes that the watch did not deliver. Read a durable snapshot, and
+    /// watch from its position.
+    Trimmed {
+        /// The oldest record that is left.
+        oldest: Seq,
+    },
+    /// A position to watch from is above what is durable. It may be of another store, or of changes
+    /// that a backup does not have.
+    NotDurable {
+        /// The position.
+        position: Seq,
+        /// The position up to which everything is durable.
+        durable: Seq,
+    },
     /// There is no keyspace of this name. Create it.
     KeyspaceNotFound {
         /// The name.
@@ -89,6 +103,14 @@ impl fmt::Display for Error {
                 write!(f, "condition {condition} of the batch does not hold; nothing was written")
             }
             Error::SnapshotExpired => f.write_str("the snapshot has expired; take another"),
+            Error::Trimmed { oldest } => write!(
+                f,
+                "changes were dropped before they were delivered; the oldest record left is \
+                 {oldest}: read a snapshot, and watch from its position"
+            ),
+            Error::NotDurable { position, durable } => {
+                write!(f, "position {position} is above {durable}, the last durable one")
+            }
             Error::KeyspaceNotFound { name } => {
                 write!(f, "there is no keyspace {name:?}; create it first")
             }

@@ -45,7 +45,7 @@ impl Inner {
     fn clean_once(&self, effort: Effort) -> Result<Reclaimed> {
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
-        self.keyspaces.remove_dropped(&self.table, self.horizon());
+        self.remove_dropped();
         let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
         let done = reclaim::run(&self.log, &pass, effort)?;
         *self.cleaning.done.lock() += done;

@@ -216,6 +216,11 @@ impl Inner {
         log.disk_bytes > 2 * live + BEHIND_SEGMENTS * u64::from(self.options.segment_size)
     }
 
+    /// Removes what is left of dropped keyspaces and not needed any more.
+    pub(crate) fn remove_dropped(&self) {
+        self.keyspaces.remove_dropped(&self.table, self.horizon(), self.log.oldest());
+    }
+
     pub(crate) fn refuse_if_closing(&self) -> Result<()> {
         if self.cleaning.stop.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
+use esker_log::Seq;
 use parking_lot::{Mutex, RwLock};
 
 use crate::index::keyspace::Keys;
@@ -18,10 +19,57 @@ pub(crate) const DEFAULT_NAME: &str = "default";
 /// The first number for other keyspaces.
 pub(crate) const FIRST: u32 = 2;
 
+/// The names of keyspaces by their numbers: those that exist, and those that were dropped while
+/// records of theirs may be in the log.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    names: RwLock<HashMap<u32, Named>>,
+}
+
+/// The name of a keyspace, and the record that dropped it.
+type Named = (Arc<str>, Option<Seq>);
+
+impl Names {
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<str>> {
+        self.names.read().get(&id).map(|(name, _)| Arc::clone(name))
+    }
+
+    pub(crate) fn insert(&self, id: u32, name: &str) {
+        self.names.write().insert(id, (name.into(), None));
+    }
+
+    /// Stores which record dropped the keyspace of this number.
+    fn set_dropped(&self, id: u32, by: Seq) {
+        if let Some((_, dropped)) = self.names.write().get_mut(&id) {
+            *dropped = Some(by);
+        }
+    }
+
+    /// Removes the keyspaces that a record before `oldest` dropped: no record of theirs is left.
+    fn forget_before(&self, oldest: Seq) {
+        self.names.write().retain(|_, (_, dropped)| dropped.is_none_or(|by| by >= oldest));
+    }
+
+    /// Removes the oldest keyspace of this name.
+    pub(crate) fn forget_one(&self, name: &str) {
+        let mut names = self.names.write();
+        let of_name = names.iter().filter(|(_, (other, _))| **other == *name);
+        if let Some(oldest) = of_name.map(|(id, _)| *id).min() {
+            names.remove(&oldest);
+        }
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.names.read().len()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Keyspaces {
     pub(crate) catalog: Arc<Keys>,
     pub(crate) default: Arc<Keys>,
+    pub(crate) names: Arc<Names>,
     named: RwLock<HashMap<String, Arc<Keys>>>,
     /// The highest number that any record names, or a keyspace has.
     highest: AtomicU32,
@@ -36,9 +84,15 @@ impl Keyspaces {
         named: impl IntoIterator<Item = Arc<Keys>>,
         highest: u32,
     ) -> Self {
-        let named = named.into_iter().map(|keys| (keys.name.clone(), keys)).collect();
+        let named: HashMap<_, _> =
+            named.into_iter().map(|keys| (keys.name.clone(), keys)).collect();
+        let names = Arc::new(Names::default());
+        for keys in named.values().chain([&default]) {
+            names.insert(keys.id, &keys.name);
+        }
         let highest = AtomicU32::new(highest.max(FIRST - 1));
-        Self { catalog, default, named: RwLock::new(named), highest, dropped: Mutex::default() }
+        let named = RwLock::new(named);
+        Self { catalog, default, names, named, highest, dropped: Mutex::default() }
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Keys>> {
@@ -60,17 +114,24 @@ impl Keyspaces {
 
     pub(crate) fn insert(&self, keys: Arc<Keys>) {
         self.highest.fetch_max(keys.id, SeqCst);
+        self.names.insert(keys.id, &keys.name);
         self.named.write().insert(keys.name.clone(), keys);
     }
 
-    /// Removes a dropped keyspace. Its entries are removed by [`Keyspaces::remove_dropped`].
-    pub(crate) fn remove(&self, name: &str) {
+    /// Removes a keyspace that the record `by` dropped. Its entries are removed by
+    /// [`Keyspaces::remove_dropped`].
+    pub(crate) fn remove(&self, name: &str, by: Seq) {
         let removed = self.named.write().remove(name);
+        if let Some(keys) = &removed {
+            self.names.set_dropped(keys.id, by);
+        }
         self.dropped.lock().extend(removed);
     }
 
-    /// Removes the entries of dropped keyspaces that no reader needs.
-    pub(crate) fn remove_dropped(&self, table: &Table, horizon: u64) {
+    /// Removes the entries of dropped keyspaces that no reader needs, and the names of those that
+    /// have no record in the log, which begins with `oldest`.
+    pub(crate) fn remove_dropped(&self, table: &Table, horizon: u64, oldest: Seq) {
+        self.names.forget_before(oldest);
         self.dropped.lock().retain(|keys| {
             keys.remove_deleted(table, horizon);
             keys.has_deleted()
@@ -83,5 +144,34 @@ impl Keyspaces {
         all.push(Arc::clone(&self.default));
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_dropped_keyspace_is_kept_while_its_records_are() {
+        let names = Names::default();
+        names.insert(2, "left");
+        names.set_dropped(2, Seq(9));
+        names.insert(3, "left");
+        names.forget_before(Seq(9));
+        assert_eq!(names.get(2).as_deref(), Some("left"));
+        names.forget_before(Seq(10));
+        assert_eq!((names.get(2), names.len()), (None, 1));
+    }
+
+    #[test]
+    fn of_two_keyspaces_with_one_name_the_older_is_forgotten() {
+        let names = Names::default();
+        for id in [3, 2, 4] {
+            names.insert(id, if id == 4 { "right" } else { "left" });
+        }
+        names.forget_one("left");
+        assert_eq!((names.get(2), names.len()), (None, 2));
+        names.forget_one("absent");
+        assert_eq!(names.len(), 2);
     }
 }

@@ -63,9 +63,9 @@ impl Inner {
             keys.set_dropped();
             Ok(ticket)
         })?;
-        self.keyspaces.remove(name);
+        self.keyspaces.remove(name, ticket.seq());
         ticket.blocking_wait()?;
-        self.keyspaces.remove_dropped(&self.table, self.horizon());
+        self.remove_dropped();
         Ok(())
     }
 }

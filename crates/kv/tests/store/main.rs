@@ -3,3 +3,4 @@
 mod limits;
 mod snapshots;
 mod space;
+mod watch;

@@ -1,0 +1,143 @@
+//! `esker kv watch`: prints changes as they become durable.
+//!
+//! It takes no lock and changes nothing, so it can run concurrently with a writer.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_kv::{Action, Change, Changes, Error, Seq, Watch};
+
+use super::{entries, open};
+use crate::exit::{Failure, Outcome};
+use crate::output;
+use crate::signals;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Changes from now on
+  esker kv watch ./store
+
+  # All changes that are left, then new ones
+  esker kv watch ./store --from 0 --json
+
+  # Continue after the last line seen
+  esker kv watch ./store --from 1234 --json --keyspace accounts
+
+A line has the position, put, delete, delete_range, create_keyspace or drop_keyspace, the keyspace, and \
+the key and value, or the range, with tabs between. With --json, a line is an object with position, \
+action and keyspace, and key and value, or from and to (key_b64 and so on where the bytes are not text). \
+It ends with exit status 0 at a signal, and when the reader of its output ends. It fails if changes after \
+the position were dropped: then export the store, and watch again.";
+
+/// Arguments of `esker kv watch`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct WatchArguments {
+    /// The store's directory
+    dir: PathBuf,
+    /// Only changes after this position, which is that of the last change seen [default: the last
+    /// durable one]
+    #[arg(long, value_name = "POSITION")]
+    from: Option<u64>,
+    /// Only changes of this keyspace [default: all]
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
+    /// One JSON object per change
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints changes until a signal.
+pub fn run(arguments: &WatchArguments) -> Outcome {
+    let WatchArguments { dir, from, .. } = arguments;
+    let failure = |error: Error| Failure::of_kv(&error, dir);
+    let log = open::log(dir)?;
+    let from = from.map_or_else(|| log.durable(), Seq);
+    let mut watch = Watch::of_log(&log, from).map_err(failure)?;
+    let mut out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
+    signals::close_at_end(log, out.get_ref())
+        .map_err(|e| Failure::of_io("wait for signals", &e))?;
+    loop {
+        let next = match watch.try_next() {
+            Ok(None) => {
+                if !output::unless_closed(out.flush())? {
+                    return Ok(());
+                }
+                watch.blocking_next()
+            }
+            Ok(Some(changes)) => Ok(changes),
+            Err(error) => Err(error),
+        };
+        let written = match next {
+            Ok(changes) => print_changes(&mut out, &changes, arguments),
+            Err(Error::Closed) => return output::unless_closed(out.flush()).map(drop),
+            Err(error) => {
+                output::unless_closed(out.flush())?;
+                let printed = format!("printed through position {}", watch.position());
+                return Err(failure(error).and(printed));
+            }
+        };
+        if !output::unless_closed(written)? {
+            return Ok(());
+        }
+    }
+}
+
+fn print_changes(
+    out: &mut BufWriter<File>,
+    changes: &Changes,
+    arguments: &WatchArguments,
+) -> io::Result<()> {
+    for change in changes {
+        if arguments.keyspace.as_ref().is_some_and(|name| *name != *change.keyspace) {
+            continue;
+        }
+        if arguments.json { print_json(out, &change)? } else { print_line(out, &change)? }
+    }
+    Ok(())
+}
+
+fn name(action: &Action<'_>) -> &'static str {
+    match action {
+        Action::Put { .. } => "put",
+        Action::Delete { .. } => "delete",
+        Action::DeleteRange { .. } => "delete_range",
+        Action::CreateKeyspace => "create_keyspace",
+        Action::DropKeyspace => "drop_keyspace",
+        _ => "unknown",
+    }
+}
+
+/// What the action names: its keys and its value.
+fn fields<'a>(action: &Action<'a>) -> Vec<(&'static str, &'a [u8])> {
+    match *action {
+        Action::Put { key, value } => vec![("key", key), ("value", value)],
+        Action::Delete { key } => vec![("key", key)],
+        Action::DeleteRange { from, to: Some(to) } => vec![("from", from), ("to", to)],
+        Action::DeleteRange { from, to: None } => vec![("from", from)],
+        _ => Vec::new(),
+    }
+}
+
+fn print_line(out: &mut impl Write, change: &Change<'_>) -> io::Result<()> {
+    write!(out, "{}\t{}\t{}", change.seq, name(&change.action), change.keyspace)?;
+    for (_, bytes) in fields(&change.action) {
+        out.write_all(b"\t")?;
+        out.write_all(bytes)?;
+    }
+    out.write_all(b"\n")
+}
+
+fn print_json(out: &mut impl Write, change: &Change<'_>) -> io::Result<()> {
+    let mut object = serde_json::Map::new();
+    object.insert("position".into(), change.seq.0.into());
+    object.insert("action".into(), name(&change.action).into());
+    object.insert("keyspace".into(), change.keyspace.into());
+    for (name, bytes) in fields(&change.action) {
+        entries::insert_bytes(&mut object, name, bytes);
+    }
+    serde_json::to_writer(&mut *out, &object)?;
+    out.write_all(b"\n")
+}

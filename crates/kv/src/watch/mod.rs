@@ -1,0 +1,225 @@
+//! The change feed: what became durable, in order.
+
+pub(crate) mod changes;
+mod names;
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
+
+use crate::base::error::{Error, Result};
+use crate::state::inner::Inner;
+use changes::Changes;
+use names::Naming;
+
+/// A feed of the durable changes of a store, in order. From [`Store::watch`](crate::Store::watch),
+/// or [`Watch::of_log`] beside a writer in another process.
+///
+/// It is a [`futures_core::Stream`] that waits for new changes. Threads use
+/// [`blocking_next`](Watch::blocking_next), [`blocking_iter`](Watch::blocking_iter) and
+/// [`try_next`](Watch::try_next) instead. It returns [`Changes`], runs of one or more changes.
+///
+/// # What is delivered
+/// Each durable put, delete, delete of a range, creation and drop of a keyspace, once, in the order
+/// in which they were accepted. The copies that cleaning makes are never delivered. A delete of a
+/// key that did not exist may be delivered or not.
+///
+/// Changes of a keyspace that was dropped since are delivered while its name is known. A writer
+/// that opens the store after the drop does not know it: then those changes are left out. The drop
+/// itself is always delivered.
+///
+/// # Resuming
+/// Store [`Changes::position`] (or [`Change::seq`](crate::Change::seq), for a part of them)
+/// together with the effect of the changes, and watch from there after a restart. No change is
+/// missed and none repeated. A batch is delivered whole, in one [`Changes`]: a consumer that
+/// applies these atomically sees batches whole. Only a watch that resumes inside a batch, at the
+/// `seq` of one of its changes, begins with the rest of it.
+///
+/// A watch that lags never holds up writers or cleaning. When cleaning has dropped changes that it
+/// did not deliver, it returns [`Error::Trimmed`]. The consumer then reads a
+/// [`durable_snapshot`](crate::Store::durable_snapshot) and watches from its
+/// [`seq`](crate::Snapshot::seq).
+///
+/// # Memory
+/// It holds no memory between two calls, beyond that of the stream; see [`LogStream`]. A
+/// [`Changes`] keeps about a megabyte, or a whole batch, until it is dropped.
+///
+/// # Cancel safety
+/// All methods are cancel-safe: changes are either delivered or still to come.
+#[derive(Debug)]
+pub struct Watch {
+    stream: LogStream,
+    naming: Naming,
+    position: Seq,
+    /// The record that is not valid. A watch does not continue past it.
+    failed: Option<Error>,
+    ended: bool,
+}
+
+/// An error of the stream, as one of a watch.
+fn failure(error: esker_log::Error) -> Error {
+    match error {
+        esker_log::Error::Trimmed { oldest } => Error::Trimmed { oldest },
+        error => error.into(),
+    }
+}
+
+fn refuse_above(durable: Seq, position: Seq) -> Result<()> {
+    if position > durable { Err(Error::NotDurable { position, durable }) } else { Ok(()) }
+}
+
+impl Watch {
+    pub(crate) fn of_store(inner: &Inner, from: Seq) -> Result<Self> {
+        inner.refuse_if_closing()?;
+        refuse_above(inner.log.durable(), from)?;
+        let stream = inner.log.stream(Start::After(from)).map_err(failure)?;
+        Ok(Self::new(stream, Naming::of_store(&inner.keyspaces.names), from))
+    }
+
+    /// Watches the store whose log this is, from a position on. Takes no lock, so that it works
+    /// beside a writer in another process. Closing the reader ends the watch with
+    /// [`Error::Closed`].
+    ///
+    /// Blocks: it reads the whole log once, for the names of the keyspaces. A position above what
+    /// is durable as of [`ReadOnlyLog::refresh`] is refused.
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`], [`Error::NotDurable`], [`Error::CorruptedRecord`], [`Error::Closed`];
+    /// [`Error::Log`] when the log cannot be read.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_kv::{Store, Watch};
+    /// use esker_log::ReadOnlyLog;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("store");
+    /// let store = Store::open(&dir)?; // often in another process
+    /// let log = ReadOnlyLog::open(&dir)?;
+    /// let mut watch = Watch::of_log(&log, log.durable())?;
+    /// store.keyspace().put("colour", "blue")?.blocking_wait()?;
+    /// for change in &watch.blocking_next()? {
+    ///     println!("{}: {} {:?}", change.seq, change.keyspace, change.action);
+    /// }
+    /// # Ok::<(), esker_kv::Error>(())
+    /// ```
+    pub fn of_log(log: &ReadOnlyLog, from: impl Into<Seq>) -> Result<Self> {
+        let from = from.into();
+        log.refresh()?;
+        refuse_above(log.durable(), from)?;
+        let naming = Naming::of_log(log)?;
+        let stream = log.stream(Start::After(from)).map_err(failure)?;
+        Ok(Self::new(stream, naming, from))
+    }
+
+    fn new(stream: LogStream, naming: Naming, position: Seq) -> Self {
+        Self { stream, naming, position, failed: None, ended: false }
+    }
+
+    /// Returns the position up to which everything was delivered. It also passes what is never
+    /// delivered, so it may be above the last change.
+    pub fn position(&self) -> Seq {
+        self.position
+    }
+
+    /// Returns the next changes without waiting for new ones. Blocks on the disk when they are not
+    /// in memory. `None` when everything durable was delivered; for [`Watch::of_log`], as of the
+    /// last poll, which [`ReadOnlyLog::refresh`] repeats.
+    ///
+    /// # Errors
+    /// [`Error::Trimmed`]; [`Error::CorruptedRecord`], which every later call returns again;
+    /// [`Error::Closed`] once the store or the reader is closed; [`Error::Log`] when the log cannot
+    /// be read.
+    pub fn try_next(&mut self) -> Result<Option<Changes>> {
+        loop {
+            self.refuse_if_failed()?;
+            let Some(batch) = self.stream.try_next().map_err(failure)? else { return Ok(None) };
+            if let Some(changes) = self.changes(batch)? {
+                return Ok(Some(changes));
+            }
+        }
+    }
+
+    /// Returns the next changes. Blocks until there are some.
+    ///
+    /// # Errors
+    /// As [`Watch::try_next`]. Also the reason why the store accepts no more writes, once
+    /// everything durable was delivered.
+    pub fn blocking_next(&mut self) -> Result<Changes> {
+        self.block(None)
+    }
+
+    /// Returns the next changes. Blocks until there are some, or the time has passed.
+    ///
+    /// # Errors
+    /// As [`Watch::blocking_next`], and [`esker_log::Error::Timeout`].
+    pub fn blocking_next_timeout(&mut self, timeout: Duration) -> Result<Changes> {
+        self.block(Instant::now().checked_add(timeout))
+    }
+
+    /// Returns the changes as a blocking iterator. It ends after the first error.
+    pub fn blocking_iter(&mut self) -> impl Iterator<Item = Result<Changes>> + '_ {
+        std::iter::from_fn(|| {
+            if self.ended {
+                return None;
+            }
+            let next = self.blocking_next();
+            self.ended = next.is_err();
+            Some(next)
+        })
+    }
+
+    fn block(&mut self, deadline: Option<Instant>) -> Result<Changes> {
+        loop {
+            self.refuse_if_failed()?;
+            let batch = match deadline {
+                None => self.stream.blocking_next(),
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    self.stream.blocking_next_timeout(left)
+                }
+            };
+            if let Some(changes) = self.changes(batch.map_err(failure)?)? {
+                return Ok(changes);
+            }
+        }
+    }
+
+    fn refuse_if_failed(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The changes among these records; `None` if there are none.
+    fn changes(&mut self, batch: esker_log::Batch) -> Result<Option<Changes>> {
+        match Changes::new(batch, &self.naming) {
+            Ok(changes) => {
+                self.position = changes.position();
+                Ok(Some(changes).filter(|changes| !changes.is_empty()))
+            }
+            Err(error) => {
+                self.failed = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl futures_core::Stream for Watch {
+    type Item = Result<Changes>;
+
+    /// Ends after the first error.
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        while !this.ended {
+            let Some(next) = ready!(Pin::new(&mut this.stream).poll_next(cx)) else { break };
+            let next = next.map_err(failure).and_then(|batch| this.changes(batch));
+            this.ended = next.is_err();
+            if let Some(next) = next.transpose() {
+                return Poll::Ready(Some(next));
+            }
+        }
+        this.ended = true;
+        Poll::Ready(None)
+    }
+}
