@@ -3,6 +3,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod dropped_records;
 mod lagging_reader;
 mod verify_during_writes;
 mod waiting;
