@@ -116,4 +116,5 @@ pub use runtime::engine::Engine;
 #[doc(hidden)]
 pub use runtime::prefetch::prefetch;
 pub use store::app_metadata::component;
+pub use store::discard::discard;
 pub use write::ticket::{Appended, Ticket};

@@ -29,6 +29,25 @@ impl Log {
         if content.len() > LIMIT {
             return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
         }
+        self.replace_app_metadata(component, component, content)
+    }
+
+    /// Gives the log to another component, durably, with empty app metadata. For a component that
+    /// prepares a log under a number of its own: until this returns, the other one refuses to open
+    /// it.
+    ///
+    /// # Errors
+    /// As [`Log::put_app_metadata`].
+    pub fn set_component(&self, from: Component, to: Component) -> Result<()> {
+        self.replace_app_metadata(from, to, &[])
+    }
+
+    fn replace_app_metadata(
+        &self,
+        component: Component,
+        next: Component,
+        content: &[u8],
+    ) -> Result<()> {
         let write = &*self.write;
         let _changing = write.segment_set_lock.lock();
         if let Some(terminal) = write.lock().core.terminal() {
@@ -40,7 +59,7 @@ impl Log {
             return Err(Error::WrongComponent { dir: write.dir.path().into(), found, expected });
         }
         let (bytes, durable) = (content.len() as u64, write.watermark.seq());
-        let outcome = app_metadata::write(&*write.dir, component, content)
+        let outcome = app_metadata::write(&*write.dir, next, content)
             .map_err(|error| error.for_want_of_space(write.dir.path(), bytes, durable));
         if let Err(error @ Error::Io(_)) = &outcome {
             write.fail(error.clone());

@@ -8,6 +8,7 @@
 pub(crate) mod app_metadata;
 pub(crate) mod checkpoint_file;
 pub(crate) mod directory;
+pub(crate) mod discard;
 pub(crate) mod file_mode;
 pub(crate) mod manifest;
 pub(crate) mod paths;

@@ -6,7 +6,7 @@
 
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Component, Error, Log, Options, Seq, component, repair, verify};
+use esker_log::{Component, Error, Log, Options, Seq, component, discard, repair, verify};
 
 use crate::fixture::{DIR, append, driven, log};
 
@@ -167,4 +167,51 @@ fn segments_report_which_records_they_hold() {
     assert_eq!(spans[0].after, Seq(0));
     assert!(spans.windows(2).all(|pair| pair[0].last == pair[1].after));
     assert_eq!(spans.last().unwrap().last, Seq(200));
+}
+
+/// A component gives a log that it prepared to another one. Only then does that one open it.
+#[test]
+fn a_log_is_given_to_another_component() {
+    let disk = SimDisk::new(1);
+    let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
+    append(&log, 9);
+    assert!(matches!(log.set_component(OTHER, OURS), Err(Error::WrongComponent { .. })));
+    assert_eq!(component(DIR, of(&disk, None)).unwrap(), Some(OURS));
+    log.put_app_metadata(OURS, b"content").unwrap();
+    log.set_component(OURS, OTHER).unwrap();
+    log.close().unwrap();
+    let refused = Log::builder(DIR).options(of(&disk, Some(OURS))).open();
+    assert!(matches!(refused, Err(Error::WrongComponent { .. })), "{refused:?}");
+    let log = Log::builder(DIR).options(of(&disk, Some(OTHER))).open().unwrap();
+    assert_eq!(log.app_metadata(OTHER).unwrap().as_deref(), Some(&b""[..]));
+    assert_eq!(log.accepted(), Seq(9));
+    log.close().unwrap();
+}
+
+/// Only the log of the component that is named is removed, and never one that is open.
+#[test]
+fn discarding_a_log_removes_its_files_and_no_others() {
+    for owner in [None, Some(OURS), Some(OTHER)] {
+        let disk = SimDisk::new(1);
+        let log = Log::builder(DIR).options(of(&disk, owner)).open().unwrap();
+        append(&log, 9);
+        if owner == Some(OURS) {
+            let refused = discard(DIR, OURS, &disk.process());
+            assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
+        }
+        log.close().unwrap();
+        let before = everything(&disk);
+        let discarded = discard(DIR, OURS, &disk.process());
+        if owner == Some(OURS) {
+            discarded.unwrap();
+            assert_eq!(disk.files(DIR.as_ref()).unwrap(), Vec::<String>::new());
+            disk.power_cut(Persist::Nothing);
+            disk.power_on();
+            assert_eq!(disk.files(DIR.as_ref()).unwrap(), Vec::<String>::new());
+            discard(DIR, OURS, &disk.process()).unwrap();
+        } else {
+            assert!(matches!(discarded, Err(Error::WrongComponent { .. })), "{discarded:?}");
+            assert_eq!(everything(&disk), before);
+        }
+    }
 }
