@@ -23,6 +23,7 @@
 //! Keys must fit in memory; values need not. There are no transactions over several reads and
 //! writes beyond a [`Batch`] with conditions, and values are not compressed.
 
+mod backup;
 mod base;
 mod cache;
 mod durability;
@@ -37,6 +38,7 @@ mod store;
 mod watch;
 mod write;
 
+pub use backup::{UNFINISHED_BACKUP, backup_log};
 pub use base::error::{Error, Result};
 pub use base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 pub use base::options::{COMPONENT, Options, StoreBuilder};

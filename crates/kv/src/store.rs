@@ -239,6 +239,41 @@ impl Store {
         Watch::of_store(&self.inner, from.into())
     }
 
+    /// Copies the store to a new one in a directory that is empty or does not exist. The copy is
+    /// the store at one durable position, which this returns. It has everything that was accepted
+    /// before this call. Writes go on meanwhile. [`Store::open`] of the directory restores the copy.
+    /// Its records keep their positions, so a watch of this store resumes on the copy, up to that
+    /// position.
+    ///
+    /// Blocks while it reads and writes all that the log stores. If cleaning drops records before
+    /// they are copied, it waits from then on until the backup ends.
+    ///
+    /// # Durability
+    /// The copy is durable when this returns. Until then no store opens the directory: opening
+    /// returns [`esker_log::Error::WrongComponent`], with
+    /// [`UNFINISHED_BACKUP`](crate::UNFINISHED_BACKUP). After a crash, remove it.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`]; [`Error::Closed`], also when the store is closed meanwhile;
+    /// [`Error::Log`], for example with [`esker_log::Error::NoSpace`] when there is no room for the
+    /// copy. The store is not affected, and the files of the copy are removed.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_kv::Store;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (dir, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    /// let store = Store::open(&dir)?;
+    /// let _ = store.keyspace().put("colour", "blue")?;
+    /// store.backup(&copy)?;
+    /// let copy = Store::open(&copy)?;
+    /// assert_eq!(copy.keyspace().get("colour")?.as_deref(), Some(&b"blue"[..]));
+    /// # Ok::<(), esker_kv::Error>(())
+    /// ```
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<Seq> {
+        self.inner.backup(dir.as_ref().into())
+    }
+
     /// Reclaims the space of overwritten values and deleted keys now, as long as at most half of
     /// the bytes of the oldest segments are live. Blocks; other operations continue meanwhile.
     ///

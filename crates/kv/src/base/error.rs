@@ -1,6 +1,7 @@
 //! Why an operation on a store failed.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use esker_log::Seq;
 
@@ -47,6 +48,12 @@ pub enum Error {
         position: Seq,
         /// The position up to which everything is durable.
         durable: Seq,
+    },
+    /// The directory for a backup holds files. Nothing was written. Name one that is empty, or does
+    /// not exist.
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
     },
     /// There is no keyspace of this name. Create it.
     KeyspaceNotFound {
@@ -111,6 +118,11 @@ impl fmt::Display for Error {
             Error::NotDurable { position, durable } => {
                 write!(f, "position {position} is above {durable}, the last durable one")
             }
+            Error::NotEmpty { dir } => write!(
+                f,
+                "{} holds files; a backup needs a directory that is empty or does not exist",
+                dir.display()
+            ),
             Error::KeyspaceNotFound { name } => {
                 write!(f, "there is no keyspace {name:?}; create it first")
             }

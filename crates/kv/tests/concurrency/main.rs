@@ -1,4 +1,5 @@
 //! Writers, readers and cleaning at the same time.
 
+mod backup;
 mod cleaning;
 mod threads;

@@ -1,5 +1,6 @@
 //! What a store does for one caller.
 
+mod backup;
 mod limits;
 mod snapshots;
 mod space;

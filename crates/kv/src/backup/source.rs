@@ -1,0 +1,68 @@
+//! What a backup reads: an open store, or the log of one that another process has open.
+
+use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
+use parking_lot::MutexGuard;
+
+use crate::base::error::Result;
+use crate::state::inner::Inner;
+
+/// The records that a backup copies.
+pub(super) trait Source {
+    /// Streams from the oldest record on. Returns the position that the copy must reach: everything
+    /// is durable there that replaces what is missing before the oldest record.
+    fn begin(&mut self) -> Result<(LogStream, Seq)>;
+    /// Cleaning dropped records that were not copied yet: keeps it from doing so again.
+    fn hold_cleaning(&mut self);
+    fn refuse_if_closed(&self) -> Result<()>;
+}
+
+/// A store that is open in this process.
+pub(super) struct Open<'a> {
+    inner: &'a Inner,
+    /// Keeps cleaning from beginning a pass.
+    pass: Option<MutexGuard<'a, ()>>,
+}
+
+impl<'a> Open<'a> {
+    pub(super) fn new(inner: &'a Inner) -> Self {
+        Self { inner, pass: None }
+    }
+}
+
+impl Source for Open<'_> {
+    fn begin(&mut self) -> Result<(LogStream, Seq)> {
+        // The trim point first: what was durable before it was raised is durable now.
+        let stream = self.inner.log.stream(Start::Oldest)?;
+        Ok((stream, self.inner.log.durable()))
+    }
+
+    fn hold_cleaning(&mut self) {
+        if self.pass.is_none() {
+            self.pass = Some(self.inner.cleaning.pass.lock());
+        }
+    }
+
+    fn refuse_if_closed(&self) -> Result<()> {
+        self.inner.refuse_if_closing()
+    }
+}
+
+/// The log of a store, which another process may have open.
+pub(super) struct Reader<'a>(pub(super) &'a ReadOnlyLog);
+
+impl Source for Reader<'_> {
+    fn begin(&mut self) -> Result<(LogStream, Seq)> {
+        self.0.refresh()?;
+        let stream = self.0.stream(Start::Oldest)?;
+        // Again: one poll may see the trim point of a moment, and the durable position before it.
+        self.0.refresh()?;
+        Ok((stream, self.0.durable()))
+    }
+
+    fn hold_cleaning(&mut self) {}
+
+    /// The stream itself ends when the reader is closed.
+    fn refuse_if_closed(&self) -> Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! Backups: what they have, where they go, and what is left when they fail.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use esker_disk::sim::SimDisk;
+use esker_disk::{Disk, Op};
+use esker_kv::{Error, Options, Seq, Store, backup_log};
+use esker_log::{Engine, ReadOnlyLog};
+use esker_testkit::{Call, HookedDisk};
+
+const DIR: &str = "/store";
+const COPY: &str = "/copy";
+
+fn options(disk: Arc<dyn Disk>, engine: &Engine) -> Options {
+    let mut options = Options::on(disk);
+    options.segment_size = 64 << 10;
+    options.clean = false;
+    options.engine = Some(engine.clone());
+    options
+}
+
+fn open(disk: &SimDisk, engine: &Engine, dir: &str) -> Store {
+    Store::builder(dir).options(options(Arc::new(disk.process()), engine)).open().unwrap()
+}
+
+type Content = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+fn content(store: &Store) -> Content {
+    let of = |name: &String| {
+        let keys = store.find_keyspace(name).unwrap();
+        let entries = keys.scan::<[u8]>(..).unwrap().map(|entry| entry.unwrap());
+        entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    };
+    store.keyspaces().into_iter().map(|name| (name.clone(), of(&name))).collect()
+}
+
+/// Overwrites keys, so that most of the oldest segments is dead, and deletes some.
+fn fill(store: &Store, puts: u32, live: u32) {
+    let keys = store.keyspace();
+    let other = store.create_keyspace("other").unwrap();
+    drop(other.put("first", "value").unwrap());
+    drop(keys.put("deleted", "early").unwrap());
+    for n in 0..puts {
+        drop(keys.put(format!("key-{}", n % live), vec![n as u8; 3000]).unwrap());
+    }
+    drop(keys.delete("deleted").unwrap());
+    drop(keys.delete_range("key-3".."key-5").unwrap());
+    store.sync().unwrap();
+}
+
+#[test]
+fn a_backup_is_a_store_with_the_same_positions() {
+    let (disk, engine) = (SimDisk::new(1), Engine::manual());
+    let store = open(&disk, &engine, DIR);
+    fill(&store, 400, 10);
+    assert!(store.compact().unwrap().segments > 0);
+    drop(store.keyspace().put("last", "accepted").unwrap());
+    let position = store.backup(COPY).unwrap();
+    assert_eq!(position, store.logical(), "with everything that was accepted");
+    let copy = open(&disk, &engine, COPY);
+    assert!(content(&copy) == content(&store));
+    assert_eq!(copy.logical(), position);
+    let next = copy.keyspace().put("next", "value").unwrap().blocking_wait().unwrap();
+    assert_eq!(next, position.next());
+    assert!(matches!(copy.watch(0), Err(Error::Trimmed { oldest }) if oldest > Seq(1)));
+    let changes = copy.watch(position).unwrap().try_next().unwrap().unwrap();
+    assert_eq!((changes.len(), changes.position()), (1, next));
+    copy.close().unwrap();
+    // A copy of the copy, and of a store without records.
+    open(&disk, &engine, "/empty").close().unwrap();
+    for (dir, again) in [(COPY, "/again"), ("/empty", "/none")] {
+        let from = open(&disk, &engine, dir);
+        assert_eq!(from.backup(again).unwrap(), from.durable());
+        let again = open(&disk, &engine, again);
+        assert!(content(&again) == content(&from));
+        again.close().unwrap();
+        from.close().unwrap();
+    }
+    store.close().unwrap();
+    assert!(matches!(store.backup("/late"), Err(Error::Closed)));
+    engine.stop();
+}
+
+#[test]
+fn a_directory_that_holds_files_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    let opened = Store::open(&store).unwrap();
+    opened.keyspace().put("key", "value").unwrap().blocking_wait().unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::write(copy.join("a file"), "").unwrap();
+    for to in [&copy, &store] {
+        let refused = opened.backup(to);
+        assert!(matches!(&refused, Err(Error::NotEmpty { dir }) if dir == to), "{refused:?}");
+    }
+    assert_eq!(std::fs::read_dir(&copy).unwrap().count(), 1);
+    std::fs::remove_file(copy.join("a file")).unwrap();
+    opened.backup(&copy).unwrap();
+    assert!(matches!(opened.backup(&copy), Err(Error::NotEmpty { .. })));
+    opened.close().unwrap();
+}
+
+/// The disk has no room for the copy. The store does not notice, and the room is free again.
+#[test]
+fn a_backup_that_finds_no_room_leaves_nothing() {
+    let (disk, engine) = (SimDisk::new(1), Engine::manual());
+    let store = open(&disk, &engine, DIR);
+    fill(&store, 400, 10);
+    let before = content(&store);
+    let mut refused = 0;
+    for room in (0..1200).step_by(50) {
+        disk.set_capacity(Some(disk.used() + (room << 10)));
+        match store.backup(COPY) {
+            Ok(position) => panic!("{room}: {position} fits"),
+            Err(Error::Log(esker_log::Error::NoSpace { .. })) => refused += 1,
+            Err(error) => panic!("{room}: {error:?}"),
+        }
+        let left = disk.files(Path::new(COPY)).unwrap_or_default();
+        assert!(left.is_empty(), "{room}: {left:?}");
+        disk.set_capacity(None);
+        store.keyspace().delete("absent").unwrap().blocking_wait().unwrap();
+        assert!(content(&store) == before);
+    }
+    assert!(refused > 5, "{refused}");
+    store.backup(COPY).unwrap();
+    let copy = open(&disk, &engine, COPY);
+    assert!(content(&copy) == before);
+    copy.close().unwrap();
+    store.close().unwrap();
+    engine.stop();
+}
+
+/// Cleaning drops what a reader in another process was about to copy, again and again. No deleted
+/// key comes back, and nothing is missing.
+#[test]
+fn cleaning_overtakes_a_backup_of_another_process() {
+    let mut overtaken = 0;
+    for seed in 0..8 {
+        let (disk, engine) = (SimDisk::new(seed), Engine::manual());
+        let store = open(&disk, &engine, DIR);
+        fill(&store, 4000, 1000);
+        // The content at each position where the reader may poll.
+        let states = Arc::new(Mutex::new(vec![(store.durable(), content(&store))]));
+        let passes = Arc::new(AtomicU32::new(0));
+        let reads = AtomicU32::new(0);
+        let hook = {
+            let (states, passes, store) = (Arc::clone(&states), Arc::clone(&passes), store.clone());
+            move |call: &Call<'_>| {
+                let is_segment = call.path.extension().is_some_and(|ext| ext == "seg");
+                if call.op != Op::Read || !is_segment {
+                    return Ok(());
+                }
+                let read = reads.fetch_add(1, SeqCst);
+                if read % (seed as u32 + 2) != 1 || passes.load(SeqCst) >= 6 {
+                    return Ok(());
+                }
+                let keys = store.keyspace();
+                for n in 0..60u32 {
+                    drop(keys.put(format!("key-{}", n % 3), vec![read as u8; 3000]).unwrap());
+                }
+                drop(keys.put("deleted", "again").unwrap());
+                drop(keys.delete("deleted").unwrap());
+                store.sync().unwrap();
+                if store.compact().unwrap().segments > 0 {
+                    passes.fetch_add(1, SeqCst);
+                }
+                states.lock().unwrap().push((store.durable(), content(&store)));
+                Ok(())
+            }
+        };
+        let reader = HookedDisk::new(Arc::new(disk.process()), hook);
+        let builder = ReadOnlyLog::builder(DIR).disk(Arc::new(reader)).read_cache(0);
+        let log = builder.engine(engine.clone()).open().unwrap();
+        let to = Store::builder(COPY).options(options(Arc::new(disk.process()), &engine));
+        let position = backup_log(&log, to).unwrap();
+        overtaken += u32::from(states.lock().unwrap()[0].0 < position);
+        let copy = open(&disk, &engine, COPY);
+        assert_eq!(copy.durable(), position);
+        let states = states.lock().unwrap();
+        let (_, expected) = states.iter().find(|(seq, _)| *seq == position).unwrap();
+        assert!(content(&copy) == *expected, "seed {seed}");
+        copy.close().unwrap();
+        store.close().unwrap();
+        engine.stop();
+    }
+    assert!(overtaken > 3, "{overtaken}");
+}
