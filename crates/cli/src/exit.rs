@@ -150,6 +150,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
     let name = |component| match component {
         esker_consensus::COMPONENT => "a consensus log".to_owned(),
         esker_kv::COMPONENT => "a key-value store".to_owned(),
+        esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
         other => format!("a log of the component {other}"),
     };
     match (found, expected) {

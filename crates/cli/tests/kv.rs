@@ -4,6 +4,7 @@
 #[path = "kit/esker.rs"]
 mod esker;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -140,4 +141,42 @@ fn changes_are_watched_beside_the_writers() {
     let log = dir.with_file_name("log-of-records");
     esker::log("append", &log, &[], b"record\n").ok();
     kv(&log, &["watch"], b"").exits(1).says(&["is no key-value store"]);
+}
+
+/// A writer has the store open meanwhile.
+#[test]
+fn a_store_is_backed_up_beside_its_writer() {
+    let (_guard, dir) = esker::workdir();
+    let copy = dir.with_file_name("copy");
+    let mut import = command(&["kv", "import"]);
+    let mut writer = spawn(import.arg(&dir), Stdio::piped());
+    let mut input = writer.stdin.take().unwrap();
+    let lines: String =
+        (0..3000).map(|n| format!("{{\"key\":\"{n:04}\",\"value\":\"v\"}}\n")).collect();
+    input.write_all(lines.as_bytes()).unwrap();
+    input.flush().unwrap();
+    esker::until("the writer has committed", || {
+        let log = esker_log::ReadOnlyLog::open(&dir);
+        log.is_ok_and(|log| log.durable().0 >= 1000)
+    });
+    kv(&dir, &["get", "0000"], b"").exits(4);
+    let backup = |to: &Path| {
+        let mut command = command(&["kv", "backup"]);
+        command.arg(&dir).arg(to).arg("--json");
+        run(command, b"")
+    };
+    let position = backup(&copy).ok().json()["position"].as_u64().unwrap();
+    assert!(position >= 1000, "{position}");
+    drop(input);
+    esker::end(writer).ok();
+    let copied = kv(&copy, &["export"], b"").ok();
+    let count = copied.text().lines().count();
+    assert_eq!(count as u64, position);
+    assert!(lines.starts_with(copied.text()), "the copy is a prefix");
+    backup(&copy).exits(1).says(&["holds files"]);
+    backup(&dir).exits(1).says(&["holds files"]);
+    let unfinished = dir.with_file_name("unfinished");
+    let log = esker_log::Log::builder(&unfinished).component(esker_kv::UNFINISHED_BACKUP);
+    log.open().unwrap().close().unwrap();
+    kv(&unfinished, &["get", "key"], b"").exits(1).says(&["an unfinished backup"]);
 }

@@ -1,5 +1,6 @@
 //! `esker kv`: a key-value store in a directory.
 
+mod backup;
 mod entries;
 mod keyspaces;
 mod maintenance;
@@ -35,6 +36,8 @@ pub enum KvCommand {
     Stat(maintenance::StatArguments),
     /// Read and check every byte and every record; exit status 3 on corruption
     Verify(maintenance::VerifyArguments),
+    /// Copy a store to a new directory; works beside a writer in another process
+    Backup(backup::BackupArguments),
     /// Print changes as they become durable; works beside a writer in another process
     Watch(watch::WatchArguments),
     /// List, create or drop keyspaces
@@ -55,6 +58,7 @@ pub fn run(command: KvCommand) -> Outcome {
         KvCommand::Compact(arguments) => maintenance::compact(&arguments),
         KvCommand::Stat(arguments) => maintenance::stat(&arguments),
         KvCommand::Verify(arguments) => maintenance::verify(&arguments),
+        KvCommand::Backup(arguments) => backup::run(&arguments),
         KvCommand::Watch(arguments) => watch::run(&arguments),
         KvCommand::Keyspaces(arguments) => keyspaces::run(&arguments),
         KvCommand::Bench(arguments) => bench::run_kv(&arguments),

@@ -1,0 +1,56 @@
+//! `esker kv backup`: copies a store to a new directory.
+//!
+//! It takes no lock, so it can run concurrently with a writer.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_kv::{Error, Store, backup_log};
+use serde_json::json;
+
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker kv backup ./store ./copy
+
+It works beside a writer in another process, and copies what is durable when it begins, or later. DEST is \
+a store when the command ends with exit status 0; open it, or move it to the place of the lost one. Until \
+then no command opens it. After a crash, remove it.";
+
+/// Arguments of `esker kv backup`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BackupArguments {
+    /// The store's directory
+    dir: PathBuf,
+    /// The directory of the copy, which must be empty or not exist
+    dest: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Copies the store.
+pub fn run(arguments: &BackupArguments) -> Outcome {
+    let BackupArguments { dir, dest, json } = arguments;
+    let log = open::log(dir)?;
+    let position = backup_log(&log, Store::builder(dest)).map_err(|error| match &error {
+        Error::Log(esker_log::Error::NoSpace { .. }) => Failure::failed(format!(
+            "no space for the copy in {}; the copy was removed, make room and run the command again",
+            dest.display()
+        )),
+        Error::Trimmed { .. } => Failure::failed(format!(
+            "{}: the writer overwrites records faster than they are copied; try again when it writes less",
+            dir.display()
+        )),
+        Error::NotEmpty { .. } => Failure::failed(error.to_string()),
+        _ => Failure::of_kv(&error, dir),
+    })?;
+    if *json {
+        return output::print_json(&json!({ "position": position.0 }));
+    }
+    output::print(&format!("copied everything up to position {position}\n"))
+}
