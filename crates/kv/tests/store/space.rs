@@ -74,7 +74,7 @@ fn writers_wait_while_cleaning_is_behind() {
 
 #[test]
 fn dropped_keyspaces_give_their_memory_back() {
-    let (store, _dir) = store(|_| {});
+    let (store, _dir) = store(|options| options.clean = false);
     let mut bytes = Vec::new();
     for _ in 0..5 {
         let keys = store.create_keyspace("name").unwrap();
