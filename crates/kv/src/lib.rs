@@ -42,6 +42,7 @@ pub use backup::{UNFINISHED_BACKUP, backup_log};
 pub use base::error::{Error, Result};
 pub use base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 pub use base::options::{COMPONENT, Options, StoreBuilder};
+pub use base::stats::Stats;
 pub use base::ticket::Ticket;
 #[doc(no_inline)]
 pub use bytes::Bytes;
@@ -52,7 +53,7 @@ pub use read::check::check_records;
 pub use read::scan::Scan;
 pub use read::snapshot::{Snapshot, SnapshotScan};
 pub use state::handle::Keyspace;
-pub use store::{Stats, Store};
+pub use store::Store;
 pub use watch::Watch;
 pub use watch::changes::{Action, Change, Changes, ChangesIter};
 pub use write::batch::Batch;

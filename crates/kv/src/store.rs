@@ -10,6 +10,7 @@ use esker_log::reclaim::Reclaimed;
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{Options, StoreBuilder};
+use crate::base::stats::Stats;
 use crate::base::ticket::Ticket;
 use crate::cache::value::Value;
 use crate::durability::open;
@@ -241,8 +242,8 @@ impl Store {
 
     /// Copies the store to a new one in a directory that is empty or does not exist. The copy is
     /// the store at one durable position, which this returns. It has everything that was accepted
-    /// before this call. Writes go on meanwhile. [`Store::open`] of the directory restores the copy.
-    /// Its records keep their positions, so a watch of this store resumes on the copy, up to that
+    /// before this call. Writes go on meanwhile. [`Store::open`] of the directory restores it. Its
+    /// records keep their positions, so a watch of this store resumes on the copy, up to that
     /// position.
     ///
     /// Blocks while it reads and writes all that the log stores. If cleaning drops records before
@@ -334,34 +335,6 @@ impl Store {
     pub fn close(&self) -> Result<()> {
         self.owner.0.close()
     }
-}
-
-/// Statistics of a store.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Stats {
-    /// The number of keys in all keyspaces.
-    pub keys: u64,
-    /// Bytes of memory of the index.
-    pub index_bytes: u64,
-    /// Bytes of memory of the value cache.
-    pub cache_bytes: u64,
-    /// Bytes in the segments of the log.
-    pub disk_bytes: u64,
-    /// Bytes of the last checkpoint; 0 if there is none.
-    pub checkpoint_bytes: u64,
-    /// Records that opening applied: those after the last checkpoint, or all.
-    pub replayed: u64,
-    /// How often writers were held up because cleaning was behind.
-    pub throttled: u64,
-    /// How long they waited, all together.
-    pub throttled_time: Duration,
-    /// Open snapshots and scans.
-    pub snapshots: usize,
-    /// What cleaning did since the store was opened.
-    pub reclaimed: Reclaimed,
-    /// Statistics of the log.
-    pub log: esker_log::LogStats,
 }
 
 /// # Reading and writing

@@ -3,4 +3,5 @@
 pub(crate) mod error;
 pub(crate) mod limits;
 pub(crate) mod options;
+pub(crate) mod stats;
 pub(crate) mod ticket;
