@@ -3,7 +3,6 @@
 use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use esker_log::Seq;
 use esker_log::reclaim::Reclaimed;
