@@ -31,7 +31,7 @@ pub(crate) struct Throttle {
 }
 
 impl Throttle {
-    /// Closes the gate if `is_behind`, which is asked once for each step of the log, unless nobody
+    /// Closes the gate if `is_behind`, which is asked once for each step of the log, unless no pass
     /// will open it: cleaning opens it after it stopped.
     #[inline]
     pub(crate) fn consider(
@@ -143,7 +143,7 @@ mod tests {
         throttle.consider(2 * STEP, || false, || true);
         assert!(!throttle.is_closed(), "cleaning is not behind");
         throttle.consider(3 * STEP, || true, || false);
-        assert!(!throttle.is_closed(), "nobody would open it");
+        assert!(!throttle.is_closed(), "no pass would open it");
         let (times, waited) = throttle.counts();
         assert!(times == 2 && waited >= WAIT_MAX, "{times} {waited:?}");
     }
@@ -170,7 +170,7 @@ mod tests {
         }
         throttle.open();
         for _ in 0..4 {
-            assert!(awaited.recv_timeout(Duration::from_secs(10)).is_ok(), "nobody waits for ever");
+            assert!(awaited.recv_timeout(Duration::from_secs(10)).is_ok(), "every caller goes on");
         }
         assert!(waiting.into_iter().all(|thread| thread.join().is_ok()));
     }
