@@ -170,7 +170,10 @@ mod tests {
         }
         throttle.open();
         for _ in 0..4 {
-            assert!(awaited.recv_timeout(Duration::from_secs(10)).is_ok(), "every caller continues");
+            assert!(
+                awaited.recv_timeout(Duration::from_secs(10)).is_ok(),
+                "every caller continues"
+            );
         }
         assert!(waiting.into_iter().all(|thread| thread.join().is_ok()));
     }
