@@ -250,6 +250,10 @@ fn open(dir: &Path, options: &Options) -> Outcome<Store> {
     store.map_err(|error| Failure::of_kv(&error, dir))
 }
 
+/// Loading writes batches of this many puts, or of so many bytes.
+const LOAD_PUTS: usize = 256;
+const LOAD_BYTES: u64 = 1 << 20;
+
 /// Puts every key once. Not timed.
 fn load(arguments: &KvBenchArguments, store: &Store) -> esker_kv::Result<()> {
     let entries = Entries::new(arguments);
@@ -258,7 +262,7 @@ fn load(arguments: &KvBenchArguments, store: &Store) -> esker_kv::Result<()> {
     let mut batch = esker_kv::Batch::new();
     for n in 0..arguments.keys {
         batch.put(&keyspace, entries.key(n, &mut key), entries.value(n, &mut value))?;
-        if batch.len() == 256 {
+        if batch.len() == LOAD_PUTS || batch.len() as u64 * entries.bytes() >= LOAD_BYTES {
             drop(store.write(&batch)?);
             batch.clear();
         }
