@@ -24,6 +24,9 @@
 //! record by its number.
 //!
 //! A repair may take away records that were durable. A store that was repaired uses no checkpoint.
+//! An operator may restore an older copy of the log and leave a newer checkpoint beside it. Opening
+//! then finds that the log ends before the records of the checkpoint. An opening that does not use
+//! the checkpoint removes it, before the log gets other records under the same numbers.
 //!
 //! A checkpoint that is lost, corrupt or not used costs a longer opening and nothing else.
 //!

@@ -25,6 +25,8 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
         None
     });
     if loaded.is_none() {
+        // The log might get other records under the numbers that it names.
+        log.discard_checkpoint()?;
         table = Table::new();
     }
     let last = loaded.as_ref().map(|loaded| loaded.last).unwrap_or_default();

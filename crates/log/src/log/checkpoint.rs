@@ -6,7 +6,9 @@ use parking_lot::MutexGuard;
 
 use crate::base::error::{Error, Result};
 use crate::log::Log;
-use crate::store::checkpoint_file::{Buffer, CONTENT_MAX, Chunk, NOTE_MAX, Reader, Salt, Writer};
+use crate::store::checkpoint_file::{
+    self, Buffer, CONTENT_MAX, Chunk, NOTE_MAX, Reader, Salt, Writer,
+};
 
 /// Writes a checkpoint: a large file, in chunks, that replaces the last checkpoint of this log when
 /// it is published. From [`Log::checkpoint_writer`].
@@ -189,6 +191,20 @@ impl Log {
         self.refuse_if_closed()?;
         let reader = Reader::open(&*self.write.dir, self.write.id)?;
         Ok(reader.map(|reader| CheckpointReader { reader }))
+    }
+
+    /// Removes the checkpoint, if there is one. A component that does not use it has to remove it
+    /// before it appends: the log might get other records under the numbers that it names.
+    ///
+    /// # Durability
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Closed`].
+    pub fn discard_checkpoint(&self) -> Result<()> {
+        self.refuse_if_closed()?;
+        let _no_writer = self.write.checkpoints.lock();
+        checkpoint_file::discard(&*self.write.dir)
     }
 
     fn of_checkpoint(&self, error: Error, bytes: u64) -> Error {

@@ -304,6 +304,14 @@ impl Reader {
     }
 }
 
+/// Removes the checkpoint, durably, if there is one.
+pub(crate) fn discard(dir: &dyn Dir) -> Result<()> {
+    match dir.unlink(CHECKPOINT) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
+        unlinked => Ok(unlinked.and_then(|()| dir.sync())?),
+    }
+}
+
 fn corrupt(file: &dyn File, offset: u64, what: &str) -> Error {
     let file = file.path().into();
     Error::Corrupted(Corruption { file, offset, after: Seq::ZERO, what: what.into() })
