@@ -1,0 +1,10 @@
+//! Checkpoints of the index: what they save, and that losing one loses nothing.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod cleaning;
+mod files;
+mod index;
+mod storage;
+mod threads;
