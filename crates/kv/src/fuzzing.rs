@@ -1,5 +1,6 @@
-//! Entry point for the fuzz target: the decoder of records, over any bytes.
+//! Entry points for the fuzz targets: the decoders of records and checkpoints, over any bytes.
 
+use crate::durability::checkpoint;
 use crate::record::Record;
 
 /// Decodes a record, and encodes it again. Returns whether the bytes are a record. Must return for
@@ -10,6 +11,13 @@ pub fn decode_record(bytes: &[u8]) -> bool {
     record.encode(&mut again);
     assert!(again == bytes, "a record has two encodings");
     true
+}
+
+/// Builds an index of the bytes: the note of a checkpoint, and the content of a chunk. Returns the
+/// number of its keys, if the bytes are valid. Must return for any input. Every key that is accepted
+/// is in the index once, and in its order.
+pub fn decode_checkpoint(bytes: &[u8]) -> Option<u64> {
+    checkpoint::decode_any(bytes)
 }
 
 #[cfg(test)]
@@ -30,6 +38,44 @@ mod tests {
             bytes.extend(rest);
             bytes.truncate(cut);
             decode_record(&bytes);
+        }
+
+        #[test]
+        fn any_sections_are_an_index_or_refused(
+            last in prop_oneof![Just(9u64), any::<u64>()],
+            sections in prop::collection::vec((
+                0u32..3,
+                prop_oneof![4 => Just(None), 1 => any::<u32>().prop_map(Some)],
+                0u64..4,
+                prop::collection::vec((
+                    prop_oneof![8 => 0u64..10, 1 => any::<u64>()],
+                    prop_oneof![8 => 0u32..10, 1 => any::<u32>()],
+                    prop_oneof![8 => Just(None), 1 => any::<u32>().prop_map(Some)],
+                    prop::collection::vec(0u8..4, 0..3),
+                ), 0..5),
+            ), 0..4),
+            cut in prop_oneof![Just(usize::MAX), 0usize..200],
+        ) {
+            let mut bytes = [3, last, 5, 7].map(u64::to_le_bytes).concat();
+            bytes.extend(2u32.to_le_bytes());
+            let mut keys = 0;
+            for (keyspace, count, place, entries) in sections {
+                bytes.extend(keyspace.to_le_bytes());
+                bytes.extend(count.unwrap_or(entries.len() as u32).to_le_bytes());
+                bytes.extend(place.to_le_bytes());
+                keys += entries.len() as u64;
+                for (seq, value_len, key_len, key) in entries {
+                    bytes.extend(seq.to_le_bytes());
+                    bytes.extend(77u64.to_le_bytes());
+                    bytes.extend(value_len.to_le_bytes());
+                    bytes.extend(key_len.unwrap_or(key.len() as u32).to_le_bytes());
+                    bytes.extend(key);
+                }
+            }
+            bytes.truncate(cut);
+            if let Some(found) = decode_checkpoint(&bytes) {
+                prop_assert!(found <= keys);
+            }
         }
     }
 }

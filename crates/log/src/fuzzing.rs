@@ -3,7 +3,7 @@
 use crate::format::decode::{Found, Records, check_unit, find};
 use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
 use crate::store::manifest::Manifest;
-use crate::store::{sealed_file, watermark_page};
+use crate::store::{checkpoint_file, sealed_file, watermark_page};
 
 /// Runs every decoder over the bytes of a segment and returns the number of valid records. Must
 /// return for any input.
@@ -43,4 +43,39 @@ pub fn decode_file(bytes: &[u8]) -> usize {
     usize::from(sealed.is_some())
         + usize::from(manifest)
         + usize::from(watermark_page::is_valid_slot(bytes))
+}
+
+/// Runs the decoders of a checkpoint's file over the bytes, as a header and as a chunk: as they
+/// are, and with a checksum that matches. Returns how many times they are accepted. Must return for
+/// any input.
+pub fn decode_checkpoint(bytes: &[u8]) -> usize {
+    checkpoint_file::decode_any(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_checkpoint_or_not(
+            len in prop_oneof![0u32..100, Just(2 << 20), any::<u32>()],
+            fields in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..120),
+            note in prop_oneof![0u32..100, 4030u32..4050, any::<u32>()],
+            cut in 0usize..5000,
+        ) {
+            let mut bytes = fields;
+            bytes.resize(bytes.len().max(56), 0);
+            bytes[4..8].copy_from_slice(&len.to_le_bytes());
+            bytes[52..56].copy_from_slice(&note.to_le_bytes());
+            bytes.resize(4096, 7);
+            bytes.truncate(cut);
+            let accepted = decode_checkpoint(&bytes);
+            let header = cut >= 4096 && note as usize <= 4096 - 56;
+            let chunk = len as usize + 32 <= bytes.len();
+            prop_assert_eq!(accepted, usize::from(header) + usize::from(chunk));
+        }
+    }
 }

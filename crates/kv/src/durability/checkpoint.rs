@@ -442,6 +442,30 @@ fn load_chunk(
     Ok(())
 }
 
+/// Decodes a note and the content of a chunk, and builds an index of them. Returns its number of
+/// keys.
+pub(crate) fn decode_any(bytes: &[u8]) -> Option<u64> {
+    let (note, content) = bytes.split_at_checked(NOTE)?;
+    let (note, table, mut part) = (Note::decode(note)?, Table::new(), Part::new());
+    load_chunk(content, &table, note, 0, &mut part).ok()?;
+    let keyspaces = build::finish(&table, vec![part], 1).ok()?;
+    let arena = table.arena();
+    for keys in keyspaces.values() {
+        let order = keys.order();
+        let (mut spot, mut count, mut last) = (order.seek(arena, b""), 0, None);
+        while let Some((id, next)) = order.next(spot) {
+            let mut key = Vec::new();
+            arena.copy_key(id, &mut key);
+            let found = table.find(table.hash(keys.id, &key)).map(|found| found.id);
+            assert_eq!(found, Some(id), "a key of the order is not in the table");
+            assert!(last.as_ref() < Some(&key), "keys that are not sorted were accepted");
+            (spot, count, last) = (next, count + 1, Some(key));
+        }
+        assert_eq!(count, keys.count(), "the keys are not counted");
+    }
+    Some(keyspaces.values().map(Keys::count).sum())
+}
+
 /// The keyspace, the number of entries and the place of a section.
 fn section(header: &[u8; SECTION]) -> (u32, u32, u64) {
     let [k0, k1, k2, k3, n0, n1, n2, n3, place @ ..] = *header;

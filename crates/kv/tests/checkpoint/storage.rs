@@ -62,7 +62,7 @@ fn a_failed_checkpoint_leaves_the_store_and_the_last_one_usable() {
         sim_env.disk.clear_faults();
         put(&store.keyspace(), 150..160, 3, 100);
         store.sync().unwrap();
-        let sim_env = sim_env.end(store, Some(Persist::Nothing));
+        let sim_env = sim_env.end(store, None);
         let store = sim_env.open();
         assert_eq!(store.stats().replayed, 110, "{op:?}: the last checkpoint is used");
         let mut expected = model(0..50, 1, 100);

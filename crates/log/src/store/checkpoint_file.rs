@@ -144,6 +144,34 @@ pub(crate) fn check_chunk(
     Ok(&sealed[CHUNK_HEADER - 4..])
 }
 
+/// Decodes bytes as a header and as a chunk, as they are and with a checksum that matches. Returns
+/// how many of these are valid.
+pub(crate) fn decode_any(bytes: &[u8]) -> usize {
+    let own = |chunk: &[u8]| {
+        let salt =
+            Salt { log: LogId([0; 16]), session: u64_at(chunk, 16), number: u64_at(chunk, 24) };
+        check_chunk(chunk, salt, u32_at(chunk, 8)).is_ok()
+    };
+    let mut valid = usize::from(Header::decode(bytes).is_ok()) + usize::from(own(bytes));
+    let mut sealed = bytes.to_vec();
+    if let Some(block) = sealed.get_mut(..BLOCK as usize) {
+        block[..8].copy_from_slice(&MAGIC);
+        block[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        block[12..16].fill(0);
+        let sum = crc(block);
+        block[12..16].copy_from_slice(&sum.to_le_bytes());
+        valid += usize::from(Header::decode(block).is_ok());
+    }
+    sealed.clone_from_slice(bytes);
+    let len = u32_at(bytes, 4) as usize;
+    if let Some(sum) = sealed.get(4..).and_then(|rest| rest.get(..len.saturating_add(28))).map(crc)
+    {
+        sealed[..4].copy_from_slice(&sum.to_le_bytes());
+        valid += usize::from(own(&sealed));
+    }
+    valid
+}
+
 fn place(number: u32) -> u64 {
     u64::from(BLOCK) + u64::from(number) * CHUNK as u64
 }

@@ -117,6 +117,26 @@ fn a_record_that_recovery_moved_is_found() {
     log.close().unwrap();
 }
 
+/// Retention drops segments, so that a known place is below the first one.
+#[test]
+fn a_place_in_no_segment_is_not_believed() {
+    let disk = SimDisk::new(1);
+    let (options, _engine) = driven(&disk);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let places: Vec<_> = (0..3000).map(|_| append(&log)).collect();
+    log.barrier().unwrap().blocking_wait().unwrap();
+    let last = places[2999];
+    log.truncate_before(last.seq).unwrap();
+    let first = log.segments()[0].after.0;
+    assert!(first > 100, "segments were dropped");
+    for gone in [0, 1, 100] {
+        check(&log, &[Place { position: places[gone].position, ..last }]);
+        let dropped = log.read_placed(places[gone]);
+        assert!(matches!(dropped, Err(Error::Trimmed { .. })), "{dropped:?}");
+    }
+    log.close().unwrap();
+}
+
 #[test]
 fn a_corrupt_record_is_an_error() {
     let disk = SimDisk::new(1);
