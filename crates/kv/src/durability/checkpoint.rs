@@ -184,6 +184,10 @@ impl Inner {
 
     /// Writes a checkpoint before the store is closed, if opening would take longer without.
     pub(crate) fn checkpoint_at_close(&self) {
+        // The position of the log counts only what is durable.
+        if !self.log.barrier().is_ok_and(|all| all.blocking_wait().is_ok()) {
+            return;
+        }
         let (since, last) = self.since_checkpoint();
         if since >= (last.bytes / CLOSE_SHARE).max(CLOSE_MIN) {
             self.checkpoint_or_warn();
