@@ -1,0 +1,10 @@
+//! The contract of a store: what is durable when, and what corruption and failures do to it.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod corruption;
+mod failures;
+mod full_disk;
+mod policies;
+mod positions;

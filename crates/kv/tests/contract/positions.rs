@@ -1,0 +1,87 @@
+//! The logical and the durable position, as other threads see them.
+
+use std::future::Future;
+use std::num::NonZeroU64;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use esker_disk::sim::SimDisk;
+use esker_kv::{Options, Policy, Store};
+
+use crate::fixture::{DIR, SimEnv, put};
+
+const TIME: Duration = Duration::from_millis(150);
+
+/// Requirements: M-4a, MB-8.
+#[test]
+fn the_durable_position_is_never_above_the_logical_one() {
+    let policies = [
+        Policy::Always,
+        Policy::Batch(NonZeroU64::new(50).unwrap()),
+        Policy::Periodic(Duration::from_millis(1)),
+        Policy::OsBuffered,
+    ];
+    for policy in policies {
+        let mut options = Options::on(Arc::new(SimDisk::new(1)));
+        (options.policy, options.segment_size) = (policy, 256 << 10);
+        let store = Store::builder(DIR).options(options).open().unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for writer in 0..2u32 {
+                let (store, over) = (&store, &over);
+                scope.spawn(move || {
+                    let keys = store.keyspace();
+                    for n in 0.. {
+                        if over.load(SeqCst) {
+                            break;
+                        }
+                        let key = [writer.to_be_bytes(), u32::to_be_bytes(n % 100)].concat();
+                        let ticket = keys.put(key, vec![1; 200]).unwrap();
+                        assert!(store.logical() >= ticket.seq());
+                        if n % 10 == 0 {
+                            let seq = ticket.seq();
+                            ticket.blocking_wait().unwrap();
+                            assert!(store.durable() >= seq, "a ticket resolved early");
+                        }
+                    }
+                });
+            }
+            let (began, mut last, mut samples) = (Instant::now(), Default::default(), 0);
+            while began.elapsed() < TIME {
+                // In this order: both only grow.
+                let durable = store.durable();
+                let logical = store.logical();
+                assert!(durable <= logical, "{policy:?}: {durable} above {logical}");
+                assert!((durable, logical) >= last, "{policy:?}: a position went back");
+                let snapshot = store.durable_snapshot().unwrap();
+                assert!(snapshot.seq() >= durable && snapshot.seq() <= store.durable());
+                last = (durable, logical);
+                samples += 1;
+            }
+            over.store(true, SeqCst);
+            assert!(samples > 10 && last.0.0 > 10, "{policy:?}: {samples} samples, {last:?}");
+        });
+        store.close().unwrap();
+    }
+}
+
+/// Requirements: M-4a.
+#[test]
+fn the_durable_position_is_awaited_without_a_commit() {
+    let sim_env = SimEnv::new();
+    let store = sim_env.open();
+    put(&store.keyspace(), 0..3, 1, 100);
+    let operations = sim_env.disk.operations();
+    let mut waits = pin!(store.wait_durable(store.logical()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    sim_env.engine.run();
+    assert!(waits.as_mut().poll(&mut context).is_pending(), "it requests no commit");
+    assert_eq!(sim_env.disk.operations(), operations, "and does no I/O");
+    store.sync().unwrap();
+    assert!(matches!(waits.as_mut().poll(&mut context), Poll::Ready(Ok(()))));
+    store.close().unwrap();
+}
