@@ -124,11 +124,19 @@ mod tests {
 
     /// The format on disk must not change.
     #[test]
-    fn the_bytes_of_a_put() {
-        let mut bytes = Vec::new();
-        let change = Change::Put { value: b"V", moved: false };
-        Record { keyspace: 0x0a0b_0c0d, key: b"key", change }.encode(&mut bytes);
-        assert_eq!(bytes, b"\x01\x03\0\0\x0d\x0c\x0b\x0akeyV");
+    fn the_bytes_of_each_kind() {
+        let put = |moved| Change::Put { value: b"V", moved };
+        for (change, expected) in [
+            (put(false), &b"\x01\x03\0\0\x0d\x0c\x0b\x0akeyV"[..]),
+            (put(true), b"\x81\x03\0\0\x0d\x0c\x0b\x0akeyV"),
+            (Change::Delete, b"\x02\x03\0\0\x0d\x0c\x0b\x0akey"),
+            (Change::DeleteRange { end: Some(b"z") }, b"\x03\x03\0\0\x0d\x0c\x0b\x0akeyz"),
+            (Change::DeleteRange { end: None }, b"\x04\x03\0\0\x0d\x0c\x0b\x0akey"),
+        ] {
+            let mut bytes = Vec::new();
+            Record { keyspace: 0x0a0b_0c0d, key: b"key", change }.encode(&mut bytes);
+            assert_eq!(bytes, expected, "{change:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Source files of the log and the consensus log, compiled against loom's atomics instead of the
+//! Source files of the log and its components, compiled against loom's atomics instead of the
 //! standard ones.
 //!
 //! The files are included by path, so the checked code is the shipped code. They access atomics
@@ -7,11 +7,12 @@
 
 /// Replaces the `crate::sync` module of the included sources.
 mod sync {
-    pub(crate) use loom::sync::MutexGuard as FairMutexGuard;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::{Arc, MutexGuard as FairMutexGuard};
     pub(crate) use loom::sync::{Condvar, Mutex};
 
     pub(crate) use crate::epochs::{Guard, pin};
+    pub(crate) use crate::stubs::{Accesses, prefetch};
 
     /// loom does not model fairness.
     #[derive(Debug)]
@@ -37,6 +38,7 @@ mod base {
 }
 mod memory {
     pub(crate) use crate::cell;
+    pub(crate) use crate::stubs::Memory;
 }
 mod index {
     pub(crate) use crate::{open_pages, page};
@@ -50,6 +52,8 @@ pub(crate) use stubs::{page, record, slot};
 mod ballot;
 #[path = "../../consensus/src/memory/cell.rs"]
 mod cell;
+#[path = "../../kv/src/cache/chunk.rs"]
+mod chunk;
 #[path = "../../consensus/src/index/dirty.rs"]
 mod dirty;
 mod epochs;
@@ -72,6 +76,8 @@ mod budget_waits;
 mod cell_reads;
 #[cfg(test)]
 mod checkpoint_copy;
+#[cfg(test)]
+mod chunk_filling;
 #[cfg(test)]
 mod open_page_list;
 #[cfg(test)]

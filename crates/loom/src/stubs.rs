@@ -1,5 +1,7 @@
-//! Minimal replacements of what the index and the cell use from the consensus log.
+//! Minimal replacements of what the included sources use.
 #![allow(unsafe_code)]
+
+use std::ops::Range;
 
 use loom::cell::UnsafeCell;
 
@@ -23,6 +25,49 @@ impl Plain {
     pub(crate) fn get(&self) -> u64 {
         // SAFETY: there are no more writers.
         self.0.with(|cell| unsafe { *cell })
+    }
+}
+
+/// Bytes that are zero at first. [`Accesses`] has one cell for each.
+pub(crate) struct Memory(Box<[std::cell::UnsafeCell<u8>]>);
+
+// SAFETY: every access is registered with `Accesses` before.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub(crate) fn zeroed(len: usize) -> Self {
+        Self((0..len).map(|_| std::cell::UnsafeCell::new(0)).collect())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        std::cell::UnsafeCell::raw_get(self.0.as_ptr())
+    }
+}
+
+pub(crate) fn prefetch<T>(_address: *const T) {}
+
+/// One cell for each byte of some memory: loom reports two accesses at the same time, one of which
+/// writes.
+pub(crate) struct Accesses(Vec<UnsafeCell<()>>);
+
+// SAFETY: the cells hold nothing. loom checks the accesses.
+unsafe impl Sync for Accesses {}
+
+impl Accesses {
+    pub(crate) fn of(len: usize) -> Self {
+        Self((0..len).map(|_| UnsafeCell::new(())).collect())
+    }
+
+    pub(crate) fn write(&self, range: Range<usize>) {
+        self.0[range].iter().for_each(|cell| cell.with_mut(|_| ()));
+    }
+
+    pub(crate) fn read(&self, range: Range<usize>) {
+        self.0[range].iter().for_each(|cell| cell.with(|_| ()));
     }
 }
 

@@ -5,3 +5,4 @@ pub(crate) mod limits;
 pub(crate) mod options;
 pub(crate) mod stats;
 pub(crate) mod ticket;
+pub(crate) mod sync;

@@ -13,15 +13,16 @@
 //! A chunk is used again only when its `Arc` is unique.
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-
+use crate::base::sync::{
+    Accesses, Arc, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, prefetch,
+};
 use crate::memory::Memory;
 
 pub(crate) struct Chunk {
     memory: Memory,
     /// The number of bytes that are filled.
     filled: AtomicUsize,
+    accesses: Accesses,
 }
 
 impl std::fmt::Debug for Chunk {
@@ -43,11 +44,12 @@ impl Filler {
             && let Some(unused) = Arc::get_mut(&mut chunk)
             && unused.memory.len() == size.max(1)
         {
-            *unused.filled.get_mut() = 0;
+            unused.filled.store(0, Relaxed);
             return Self { chunk };
         }
         let memory = Memory::zeroed(size.max(1));
-        Self { chunk: Arc::new(Chunk { memory, filled: AtomicUsize::new(0) }) }
+        let (filled, accesses) = (AtomicUsize::new(0), Accesses::of(size));
+        Self { chunk: Arc::new(Chunk { memory, filled, accesses }) }
     }
 
     pub(super) fn chunk(&self) -> &Arc<Chunk> {
@@ -62,6 +64,7 @@ impl Filler {
         if end > self.chunk.memory.len() {
             return None;
         }
+        self.chunk.accesses.write(start..end);
         // SAFETY: the range is in the memory and at or above `filled`, so no reader has it; `self`
         // is the only filler, and borrowed mutably.
         unsafe {
@@ -79,8 +82,8 @@ impl Chunk {
     pub(super) fn prefetch(&self, start: usize) {
         const LINE: usize = 64;
         let at = self.memory.as_ptr().wrapping_add(start);
-        esker_log::prefetch(at);
-        esker_log::prefetch(at.wrapping_add(LINE));
+        prefetch(at);
+        prefetch(at.wrapping_add(LINE));
     }
 
     /// Bytes that were filled; `None` for others.
@@ -90,6 +93,7 @@ impl Chunk {
         if end > self.filled.load(Acquire) {
             return None;
         }
+        self.accesses.read(start..end);
         // SAFETY: the range is below `filled`, so it is in the memory and never written again.
         unsafe { Some(std::slice::from_raw_parts(self.memory.as_ptr().add(start), len)) }
     }
