@@ -14,8 +14,8 @@ pub fn decode_record(bytes: &[u8]) -> bool {
 }
 
 /// Builds an index of the bytes: the note of a checkpoint, and the content of a chunk. Returns the
-/// number of its keys, if the bytes are valid. Must return for any input. Every key that is accepted
-/// is in the index once, and in its order.
+/// number of its keys, if the bytes are valid. Must return for any input. Every key that is
+/// accepted is in the index once, and in its order.
 pub fn decode_checkpoint(bytes: &[u8]) -> Option<u64> {
     checkpoint::decode_any(bytes)
 }

@@ -35,6 +35,7 @@ mod read;
 mod record;
 mod state;
 mod store;
+mod sync;
 mod watch;
 mod write;
 

@@ -5,4 +5,3 @@ pub(crate) mod limits;
 pub(crate) mod options;
 pub(crate) mod stats;
 pub(crate) mod ticket;
-pub(crate) mod sync;

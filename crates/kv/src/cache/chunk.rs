@@ -13,10 +13,10 @@
 //! A chunk is used again only when its `Arc` is unique.
 #![allow(unsafe_code)]
 
-use crate::base::sync::{
+use crate::memory::Memory;
+use crate::sync::{
     Accesses, Arc, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, prefetch,
 };
-use crate::memory::Memory;
 
 pub(crate) struct Chunk {
     memory: Memory,

@@ -1,4 +1,5 @@
 //! Cleaning before, during and after a checkpoint.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
 //! An index that was loaded from a checkpoint is the index that was dumped.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 

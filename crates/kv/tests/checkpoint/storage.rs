@@ -1,4 +1,5 @@
 //! A checkpoint on a disk that is full, fails, or loses its power.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
 //! Checkpoints while threads write and clean; then the process is killed, or power fails.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,4 +1,5 @@
 //! A flipped bit in any field of a record: an error, never a wrong value.
+#![allow(clippy::unwrap_used)]
 
 use std::num::NonZeroU64;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! A full disk: puts are refused, and everything that frees space works.
+#![allow(clippy::unwrap_used)]
 
 use esker_kv::Error;
 

@@ -1,4 +1,5 @@
 //! When a write becomes durable, by policy, and what the options of the I/O do.
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};

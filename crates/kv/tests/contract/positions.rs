@@ -1,4 +1,5 @@
 //! The logical and the durable position, as other threads see them.
+#![allow(clippy::unwrap_used)]
 
 use std::future::Future;
 use std::num::NonZeroU64;

@@ -7,6 +7,7 @@
 //!
 //! `cargo test -p esker-kv --test format -- --ignored regenerate` writes the fixture again. That is
 //! right only before the first release.
+#![allow(clippy::unwrap_used)]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
