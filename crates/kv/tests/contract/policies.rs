@@ -128,6 +128,21 @@ fn closing_and_dropping_make_everything_durable() {
     }
 }
 
+/// A killed process leaves writes in the page cache, which a power cut still takes.
+/// Requirements: MT-6.
+#[test]
+fn what_was_recovered_is_durable() {
+    let sim_env = SimEnv::new();
+    let store = open(&sim_env, Policy::OsBuffered);
+    put(&store.keyspace(), 0..10, 1, 100);
+    sim_env.engine.run();
+    assert!(store.durable() < store.logical(), "written, and not synced");
+    let sim_env = sim_env.end(store, None);
+    let store = open(&sim_env, Policy::OsBuffered);
+    assert_eq!((store.keyspace().len(), store.durable()), (10, store.logical()));
+    assert_eq!(left(sim_env, store), 10);
+}
+
 /// A batch of zero writes cannot be expressed.
 /// Requirements: MB-9.
 #[test]

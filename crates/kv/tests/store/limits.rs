@@ -96,7 +96,7 @@ fn a_closed_store_refuses_everything() {
     assert!(matches!(store.compact(), Err(Error::Closed)));
 }
 
-/// Requirements: M-4.
+/// Requirements: M-4, MB-9.
 #[test]
 fn the_files_of_a_store_are_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;
@@ -104,6 +104,7 @@ fn the_files_of_a_store_are_its_owners_alone() {
     let path = dir.path().join("store");
     let store = Store::open(&path).unwrap();
     store.keyspace().put("key", "value").unwrap().blocking_wait().unwrap();
+    assert!(store.checkpoint().unwrap());
     for entry in std::fs::read_dir(&path).unwrap() {
         let entry = entry.unwrap();
         let mode = entry.metadata().unwrap().permissions().mode();
