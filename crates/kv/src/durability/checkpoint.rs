@@ -51,7 +51,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
 use esker_log::{CheckpointBuffer, CheckpointChunk, CheckpointReader, Log};
 use parking_lot::Mutex;
@@ -173,7 +173,9 @@ impl Inner {
     /// Bytes of the log since the last checkpoint.
     fn since_checkpoint(&self) -> (u64, LastCheckpoint) {
         let last = *self.checkpoint.lock();
-        (self.log.metadata().position.0.saturating_sub(last.position), last)
+        // The position of the log counts only what is durable.
+        let position = self.log.metadata().position.0.max(self.cleaning.reached.load(Relaxed));
+        (position.saturating_sub(last.position), last)
     }
 
     /// Whether the log has grown so much that a checkpoint pays.
@@ -184,7 +186,6 @@ impl Inner {
 
     /// Writes a checkpoint before the store is closed, if opening would take longer without.
     pub(crate) fn checkpoint_at_close(&self) {
-        // The position of the log counts only what is durable.
         if !self.log.barrier().is_ok_and(|all| all.blocking_wait().is_ok()) {
             return;
         }

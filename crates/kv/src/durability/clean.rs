@@ -57,6 +57,7 @@ impl Inner {
         let running = || self.cleaning.running.load(SeqCst);
         self.cleaning.throttle.consider(position, || self.is_behind(), running);
         let step = u64::from(self.options.segment_size);
+        let reached = position;
         let position = position + self.cleaning.garbage.load(Relaxed);
         let considered = self.cleaning.considered.load(Relaxed);
         if position < considered + step || !self.options.clean {
@@ -64,6 +65,9 @@ impl Inner {
         }
         let moves =
             self.cleaning.considered.compare_exchange(considered, position, SeqCst, Relaxed);
+        if moves.is_ok() {
+            self.cleaning.reached.fetch_max(reached, Relaxed);
+        }
         if moves.is_ok() && !self.cleaning.running.swap(true, SeqCst) {
             self.spawn_cleaning();
         }

@@ -68,6 +68,8 @@ pub(crate) struct Cleaning {
     pub(crate) garbage: AtomicU64,
     /// The position of the log, and the replaced bytes, when a pass was last considered.
     pub(crate) considered: AtomicU64,
+    /// The position of the log when a pass was last started by a write, durable or not.
+    pub(crate) reached: AtomicU64,
     /// What was live when a pass last looked.
     pub(crate) live: Mutex<Option<LiveBytes>>,
     pub(crate) throttle: Throttle,
