@@ -209,9 +209,10 @@ enum Attempted {
 impl Inner {
     pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket> {
         self.cleaning.pace_writer();
-        let prepared = self.prepare(batch)?;
+        let mut prepared = self.prepare(batch)?;
         loop {
             let seen = self.check_conditions(&prepared)?;
+            self.cache_values(&mut prepared);
             let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
             if let Attempted::Written(ticket) = self.log.append_locked(attempt)?? {
                 return self.batch_written(batch, ticket);
@@ -221,9 +222,10 @@ impl Inner {
 
     pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket> {
         self.cleaning.throttle.wait().await;
-        let prepared = self.prepare(batch)?;
+        let mut prepared = self.prepare(batch)?;
         loop {
             let seen = self.check_conditions(&prepared)?;
+            self.cache_values(&mut prepared);
             let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
             if let Attempted::Written(ticket) = self.log.append_locked_async(attempt).await?? {
                 return self.batch_written(batch, ticket);
@@ -256,12 +258,18 @@ impl Inner {
         shards.sort_unstable();
         shards.dedup();
         let payloads: Vec<_> = batch.writes.iter().map(|write| batch.record(write)).collect();
-        let cached = batch.writes.iter().zip(&payloads).map(|(write, payload)| {
-            let value = &payload[HEADER + write.key_len..];
-            if write.deletes { 0 } else { self.cache.insert(value) }
-        });
-        let cached = cached.collect();
-        Ok(Prepared { batch, keys, payloads, cached, conditions, shards })
+        Ok(Prepared { batch, keys, payloads, cached: Vec::new(), conditions, shards })
+    }
+
+    /// Puts the values into the cache, once: not those of a batch whose conditions do not hold.
+    fn cache_values(&self, prepared: &mut Prepared<'_>) {
+        let Prepared { batch, payloads, cached, .. } = prepared;
+        if cached.is_empty() {
+            cached.extend(batch.writes.iter().zip(payloads).map(|(write, payload)| {
+                let value = &payload[HEADER + write.key_len..];
+                if write.deletes { 0 } else { self.cache.insert(value) }
+            }));
+        }
     }
 
     fn live(&self, key: Hashed<'_>) -> Option<Version> {
