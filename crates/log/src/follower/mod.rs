@@ -15,16 +15,19 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::{Mutex, RwLock};
 
+use crate::base::component::Component;
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
-use crate::read::batch::View;
+use crate::read::batch::{Payload, View};
+use crate::read::checkpoint::CheckpointReader;
 use crate::read::cursor::{self, Start};
 use crate::read::metadata::{Metadata, SegmentInfo};
+use crate::read::placed::{self, Place};
 use crate::read::source::Source;
 use crate::read::stream::LogStream;
 use crate::runtime::engine::Engine;
-use crate::store::directory;
+use crate::store::{app_metadata, directory, paths};
 use feed::FollowerFeed;
 use followed_log::FollowedLog;
 use poller::{Depth, Polled};
@@ -143,6 +146,72 @@ impl ReadOnlyLog {
             }
             other => other,
         }
+    }
+
+    /// Returns the payload of a record whose place is known, durable as of the last poll. For
+    /// components that keep an index of places.
+    ///
+    /// It reads exactly the blocks of the record, with one read, and checks the record's checksum.
+    /// If the place holds another record, because recovery moved this one, it finds the record by
+    /// its number.
+    ///
+    /// # Errors
+    /// As [`Log::read_placed`](crate::Log::read_placed). A dropped record may still be
+    /// returned until the next poll, and is [`Error::Trimmed`] after that.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::{Log, Place, ReadOnlyLog};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("log");
+    /// let writer = Log::open(&dir)?; // often in another process
+    /// let ticket = writer.append("a record")?;
+    /// let place = Place { seq: ticket.seq(), position: ticket.position(), len: 8 };
+    /// ticket.blocking_wait()?;
+    /// let reader = ReadOnlyLog::open(&dir)?;
+    /// assert_eq!(&*reader.read_placed(place)?, b"a record");
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn read_placed(&self, place: Place) -> Result<Payload> {
+        self.log.refuse_if_closed()?;
+        let find = |snapshot: &Snapshot| placed::find(snapshot, place, snapshot.limit().0);
+        match find(&self.log.snapshot()) {
+            Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
+                // As in `read`.
+                self.log.poll(Depth::Rescan)?;
+                let snapshot = self.log.snapshot();
+                find(&snapshot).map_err(|error| cursor::exactly(&*snapshot, error))
+            }
+            other => other,
+        }
+    }
+
+    /// Opens the checkpoint; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Log::checkpoint_reader`](crate::Log::checkpoint_reader).
+    pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
+        self.log.refuse_if_closed()?;
+        CheckpointReader::open(&*self.log.dir, self.log.snapshot().manifest().log)
+    }
+
+    /// Returns the component that the log belongs to; `None` for a plain log. Reads from the disk.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] where the app metadata is corrupt, [`Error::UnsupportedVersion`],
+    /// [`Error::Io`].
+    pub fn component(&self) -> Result<Option<Component>> {
+        Ok(app_metadata::read(&*self.log.dir)?.map(|(component, _)| component))
+    }
+
+    /// Returns whether corrupt units of this log were ever quarantined; see
+    /// [`Log::was_repaired`](crate::Log::was_repaired). Reads from the disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn was_repaired(&self) -> Result<bool> {
+        let names = self.log.dir.list()?;
+        Ok(names.iter().any(|name| name == paths::QUARANTINE))
     }
 
     /// The last durable record as of the last poll.

@@ -6,9 +6,8 @@ use parking_lot::MutexGuard;
 
 use crate::base::error::{Error, Result};
 use crate::log::Log;
-use crate::store::checkpoint_file::{
-    self, Buffer, CONTENT_MAX, Chunk, NOTE_MAX, Reader, Salt, Writer,
-};
+use crate::read::checkpoint::CheckpointReader;
+use crate::store::checkpoint_file::{self, CONTENT_MAX, Chunk, NOTE_MAX, Salt, Writer};
 
 /// Writes a checkpoint: a large file, in chunks, that replaces the last checkpoint of this log when
 /// it is published. From [`Log::checkpoint_writer`].
@@ -101,53 +100,6 @@ impl CheckpointChunk<'_> {
     }
 }
 
-/// Reads the checkpoint of a log. From [`Log::checkpoint_reader`]. Several threads may read chunks
-/// at a time.
-#[derive(Debug)]
-pub struct CheckpointReader {
-    reader: Reader,
-}
-
-/// The memory for a chunk that is read. Use it again for the next one.
-#[derive(Debug)]
-pub struct CheckpointBuffer(Buffer);
-
-impl Default for CheckpointBuffer {
-    fn default() -> Self {
-        Self(Buffer::new())
-    }
-}
-
-impl CheckpointReader {
-    /// Returns the note.
-    pub fn note(&self) -> &[u8] {
-        &self.reader.header.note
-    }
-
-    /// Returns the number of chunks.
-    pub fn chunks(&self) -> u32 {
-        self.reader.header.chunks
-    }
-
-    /// Returns the size of the file in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.reader.bytes
-    }
-
-    /// Reads a chunk, from 0, and checks its checksum.
-    ///
-    /// # Errors
-    /// [`Error::Corrupted`], [`Error::Io`].
-    pub fn chunk<'a>(&self, number: u32, buffer: &'a mut CheckpointBuffer) -> Result<&'a [u8]> {
-        self.reader.chunk(number, &mut buffer.0)
-    }
-
-    /// Returns the error for a chunk whose checksum matches, and whose content is not valid.
-    pub fn invalid(&self, number: u32, what: &'static str) -> Error {
-        self.reader.invalid(number, what)
-    }
-}
-
 /// # Checkpoints
 impl Log {
     /// Begins a checkpoint of about this many bytes. Blocks while another one is being written.
@@ -189,8 +141,7 @@ impl Log {
     /// [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`]. A component then opens without it.
     pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
         self.refuse_if_closed()?;
-        let reader = Reader::open(&*self.write.dir, self.write.id)?;
-        Ok(reader.map(|reader| CheckpointReader { reader }))
+        CheckpointReader::open(&*self.write.dir, self.write.id)
     }
 
     /// Removes the checkpoint, if there is one. A component that does not use it has to remove it

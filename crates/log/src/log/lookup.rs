@@ -107,17 +107,7 @@ impl Log {
                 Err(end) => written = end,
             }
         }
-        if place.position.0 < written
-            && let Some(payload) = placed::read(source, place, written)
-                .map_err(|error| cursor::exactly(source, error))?
-        {
-            return Ok(payload);
-        }
-        let view = self.read(place.seq)?;
-        match u32::try_from(view.payload().len()) {
-            Ok(len) if len == place.len => Ok(view.into_payload()),
-            _ => Err(Error::NotFound { seq: place.seq }),
-        }
+        placed::find(source, place, written).map_err(|error| cursor::exactly(source, error))
     }
 
     /// The record at this place, if it is staged. Otherwise the position up to which everything is

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
 use crate::format::block::block_up;
 use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
@@ -30,9 +30,23 @@ fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
     Payload::of(memory, start..start + len)
 }
 
+/// Returns a record: at its place if that is before `written`, otherwise by its number.
+pub(crate) fn find(source: &dyn Source, place: Place, written: u64) -> Result<Payload> {
+    if place.position.0 < written
+        && let Some(payload) = read(source, place, written)?
+    {
+        return Ok(payload);
+    }
+    let view = cursor::read(source, place.seq)?;
+    match u32::try_from(view.payload().len()) {
+        Ok(len) if len == place.len => Ok(view.into_payload()),
+        _ => Err(Error::NotFound { seq: place.seq }),
+    }
+}
+
 /// Returns a record at its place, which is before `written`: all bytes before that are in the
 /// files. `None` if the place holds another record.
-pub(crate) fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payload>> {
+fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payload>> {
     let Place { seq, position, len } = place;
     let segment = source.segments().of_position(position.0);
     // Without one, the record was dropped, or recovery moved it to a higher position.

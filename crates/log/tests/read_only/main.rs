@@ -5,6 +5,7 @@ mod fixture;
 
 mod dropped_records;
 mod lagging_reader;
+mod placed;
 mod verify_during_writes;
 mod waiting;
 mod watermark;

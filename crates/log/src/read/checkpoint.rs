@@ -1,0 +1,61 @@
+//! Reading the checkpoint that a component keeps beside its log.
+
+use esker_disk::Dir;
+
+use crate::base::error::{Error, Result};
+use crate::format::LogId;
+use crate::store::checkpoint_file::{Buffer, Reader};
+
+/// Reads the checkpoint of a log. From [`Log::checkpoint_reader`](crate::Log::checkpoint_reader)
+/// and [`ReadOnlyLog::checkpoint_reader`](crate::ReadOnlyLog::checkpoint_reader). Several threads
+/// may read chunks at a time. It keeps the file open: a checkpoint that is published later changes
+/// nothing here.
+#[derive(Debug)]
+pub struct CheckpointReader {
+    reader: Reader,
+}
+
+/// The memory for a chunk that is read. Use it again for the next one.
+#[derive(Debug)]
+pub struct CheckpointBuffer(Buffer);
+
+impl Default for CheckpointBuffer {
+    fn default() -> Self {
+        Self(Buffer::new())
+    }
+}
+
+impl CheckpointReader {
+    /// Opens the checkpoint of a log; `None` if there is none.
+    pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
+        Ok(Reader::open(dir, log)?.map(|reader| Self { reader }))
+    }
+
+    /// Returns the note.
+    pub fn note(&self) -> &[u8] {
+        &self.reader.header.note
+    }
+
+    /// Returns the number of chunks.
+    pub fn chunks(&self) -> u32 {
+        self.reader.header.chunks
+    }
+
+    /// Returns the size of the file in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.reader.bytes
+    }
+
+    /// Reads a chunk, from 0, and checks its checksum.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`], [`Error::Io`].
+    pub fn chunk<'a>(&self, number: u32, buffer: &'a mut CheckpointBuffer) -> Result<&'a [u8]> {
+        self.reader.chunk(number, &mut buffer.0)
+    }
+
+    /// Returns the error for a chunk whose checksum matches, and whose content is not valid.
+    pub fn invalid(&self, number: u32, what: &'static str) -> Error {
+        self.reader.invalid(number, what)
+    }
+}
