@@ -53,7 +53,7 @@ pub use esker_log::{Policy, Seq};
 pub use read::check::check_records;
 pub use read::scan::Scan;
 pub use read::snapshot::{Snapshot, SnapshotScan};
-pub use state::handle::Keyspace;
+pub use state::handle::{Keyspace, KeyspaceReader};
 pub use store::Store;
 pub use watch::Watch;
 pub use watch::changes::{Action, Change, Changes, ChangesIter};

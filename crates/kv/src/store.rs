@@ -11,9 +11,8 @@ use crate::base::error::{Error, Result};
 use crate::base::options::{Options, StoreBuilder};
 use crate::base::stats::Stats;
 use crate::base::ticket::Ticket;
-use crate::cache::value::Value;
 use crate::durability::open;
-use crate::read::scan::{KeyRange, Scan};
+use crate::read::scan::KeyRange;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::Keyspace;
 use crate::state::inner::Inner;
@@ -160,7 +159,7 @@ impl Store {
     /// [`Error::Closed`].
     pub fn snapshot(&self) -> Result<Snapshot> {
         self.inner.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(&self.inner), self.inner.pin_accepted()))
+        Ok(Snapshot::new(Arc::clone(&self.inner.view), self.inner.pin_newest()))
     }
 
     /// Returns the store as it is durable now, for reading: what a crash would leave at least.
@@ -169,7 +168,7 @@ impl Store {
     /// [`Error::Closed`].
     pub fn durable_snapshot(&self) -> Result<Snapshot> {
         self.inner.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(&self.inner), self.inner.pin_durable()))
+        Ok(Snapshot::new(Arc::clone(&self.inner.view), self.inner.pin_durable()))
     }
 
     /// Returns a ticket that resolves when everything accepted before this call is durable.
@@ -336,25 +335,8 @@ impl Store {
     }
 }
 
-/// # Reading and writing
-///
-/// Reads see the accepted writes of this process, durable or not, unless the method says otherwise.
+/// # Writing
 impl Keyspace {
-    /// Returns the keyspace's name.
-    pub fn name(&self) -> &str {
-        &self.keys.name
-    }
-
-    /// Returns the number of keys.
-    pub fn len(&self) -> u64 {
-        self.keys.count()
-    }
-
-    /// Returns whether there are no keys.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Puts a value: it is accepted when this returns, and durable when the ticket resolves.
     ///
     /// Blocks while the staging memory is full or the policy allows no more writes at risk. While
@@ -417,81 +399,5 @@ impl Keyspace {
         let ticket = self.inner.delete_range(&self.keys, &KeyRange::new(&range))?;
         self.inner.clean_now();
         Ok(ticket)
-    }
-
-    /// Returns the value of a key; `None` if it does not exist. Copies nothing: the value is a
-    /// view of the memory that holds it. Blocks on the disk if the value is not in memory.
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`]; [`Error::Log`] when
-    /// the value cannot be read.
-    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.inner.get(&self.keys, key.as_ref())
-    }
-
-    /// Returns the durable value of a key: the one that a crash would leave at least.
-    ///
-    /// # Errors
-    /// As [`Keyspace::get`].
-    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.inner.get_durable(&self.keys, key.as_ref())
-    }
-
-    /// Returns the values of several keys, in their order. Faster than as many calls of
-    /// [`Keyspace::get`]: the lookups overlap. Not one point in time; a [`Snapshot`] is.
-    ///
-    /// # Errors
-    /// As [`Keyspace::get`].
-    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
-        self.inner.get_many(&self.keys, keys)
-    }
-
-    /// Returns whether a key exists. Never reads from the disk.
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`].
-    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.inner.contains(&self.keys, key.as_ref())
-    }
-
-    /// Scans a range of keys in order, as they are now.
-    ///
-    /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::Closed`].
-    ///
-    /// # Examples
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let store = esker_kv::Store::open(dir.path().join("store"))?;
-    /// let keys = store.keyspace();
-    /// for key in ["a", "b", "c"] {
-    ///     let _ = keys.put(key, key)?;
-    /// }
-    /// for entry in keys.scan("b"..)? {
-    ///     let (key, value) = entry?;
-    ///     println!("{key:?} {value:?}");
-    /// }
-    /// # Ok::<(), esker_kv::Error>(())
-    /// ```
-    pub fn scan<K: AsRef<[u8]> + ?Sized>(&self, range: impl RangeBounds<K>) -> Result<Scan> {
-        self.scan_range(KeyRange::new(&range))
-    }
-
-    /// Scans the keys that begin with a prefix.
-    ///
-    /// # Errors
-    /// As [`Keyspace::scan`].
-    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
-        self.scan_range(KeyRange::prefix(prefix.as_ref()))
-    }
-
-    fn scan_range(&self, range: KeyRange) -> Result<Scan> {
-        self.inner.refuse_if_closing()?;
-        if self.keys.is_dropped() {
-            return Err(Error::KeyspaceDropped { name: self.keys.name.clone() });
-        }
-        let (inner, keys) = (Arc::clone(&self.inner), Arc::clone(&self.keys));
-        let pin = inner.pin_accepted();
-        Ok(Scan::new(inner, keys, pin, true, range))
     }
 }

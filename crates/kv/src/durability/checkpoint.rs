@@ -53,7 +53,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 
-use esker_log::{CheckpointBuffer, CheckpointChunk, CheckpointReader, Log};
+use esker_log::{CheckpointBuffer, CheckpointChunk, CheckpointReader};
 use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
@@ -63,6 +63,7 @@ use crate::index::build::{self, BuildError, Part};
 use crate::index::keyspace::Keys;
 use crate::index::table::Table;
 use crate::state::inner::{Inner, LastCheckpoint};
+use crate::state::records::Records;
 
 const SECTION: usize = 16;
 const ENTRY: usize = 24;
@@ -373,13 +374,13 @@ impl Entries {
 }
 
 /// Loads the checkpoint of a log into an empty table. `None` if there is none, or none to be used.
-pub(super) fn load(log: &Log, table: &Table) -> Result<Option<Loaded>> {
+pub(super) fn load(log: &Records, table: &Table) -> Result<Option<Loaded>> {
     if log.was_repaired()? {
         return Ok(None);
     }
     let Some(reader) = log.checkpoint_reader()? else { return Ok(None) };
     let note = Note::decode(reader.note());
-    let note = note.filter(|note| note.replay <= note.last && note.last <= log.accepted().0);
+    let note = note.filter(|note| note.replay <= note.last && note.last <= log.end().0);
     let note = note.ok_or_else(|| reader.invalid(0, "its note does not fit the log"))?;
     let oldest = log.oldest().0;
     let next = AtomicU32::new(0);

@@ -1,7 +1,5 @@
 //! Closing a store.
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use crate::base::error::Result;
 use crate::state::inner::Inner;
 
@@ -9,7 +7,7 @@ impl Inner {
     /// Ends background work, writes a checkpoint if one is wanted, and closes the log: everything
     /// accepted is durable then.
     pub(crate) fn close(&self) -> Result<()> {
-        self.cleaning.stop.store(true, SeqCst);
+        self.view.close();
         let thread = self.cleaning.thread.lock().take();
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()

@@ -24,7 +24,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use esker_log::{Log, Place, Position, Seq, Start};
+use esker_log::{Place, Position, Seq, Start};
 
 use crate::base::error::{Error, Result};
 use crate::durability::checkpoint::{Loaded, Note};
@@ -33,6 +33,7 @@ use crate::index::keyspace::Keys;
 use crate::index::table::{Current, Table};
 use crate::record::{Change, Record, put_len};
 use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, FIRST, Keyspaces};
+use crate::state::records::Records;
 use crate::write::catalog::number;
 
 /// While the log is replayed, there are no readers of earlier versions.
@@ -40,7 +41,7 @@ const NO_READERS: u64 = u64::MAX;
 
 /// The index while it is being built.
 pub(super) struct Replay<'a> {
-    log: &'a Log,
+    log: &'a Records,
     table: &'a Table,
     keyspaces: HashMap<u32, Keys>,
     /// The checkpoint that was loaded before.
@@ -48,7 +49,7 @@ pub(super) struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(log: &'a Log, table: &'a Table, loaded: Option<Loaded>) -> Self {
+    pub(super) fn new(log: &'a Records, table: &'a Table, loaded: Option<Loaded>) -> Self {
         let (keyspaces, checkpoint) = match loaded {
             Some(Loaded { note, keyspaces, .. }) => (keyspaces, Some(note)),
             None => (HashMap::new(), None),
@@ -127,7 +128,7 @@ impl<'a> Replay<'a> {
         }
         let seen = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
         let highest = seen.max(self.checkpoint.map(|note| note.highest));
-        let end = self.log.accepted().0 + 1;
+        let end = self.log.end().0 + 1;
         for (_, dropped) in self.keyspaces {
             let version = Version { seq: end, deleted: true, position: 0, len: 0 };
             dropped.delete_range(self.table, b"", None, version, NO_READERS);
@@ -138,7 +139,7 @@ impl<'a> Replay<'a> {
 }
 
 /// The names and numbers in the catalog.
-fn catalog_of(log: &Log, table: &Table, catalog: &Keys) -> Result<Vec<(String, u32)>> {
+fn catalog_of(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<(String, u32)>> {
     let arena = table.arena();
     let order = catalog.order();
     let mut all = Vec::new();

@@ -8,7 +8,7 @@ use crate::index::arena::Hashed;
 use crate::index::keyspace::Keys;
 use crate::index::table::Current;
 use crate::record::{Change, Record, put_len};
-use crate::state::inner::Inner;
+use crate::state::view::View;
 
 /// A value of at most this many bytes is returned from the cache when it was read.
 const SMALL: usize = 4 << 10;
@@ -16,7 +16,7 @@ const SMALL: usize = 4 << 10;
 /// The number of keys that are looked up at a time.
 const GROUP: usize = 32;
 
-impl Inner {
+impl View {
     pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
         check_key(key)?;
         if keys.is_dropped() {
@@ -75,10 +75,10 @@ impl Inner {
         let key = self.key(keys, key)?;
         self.look(key, || {
             loop {
-                let durable = self.log.durable().0;
+                let durable = self.durable();
                 let found = self.table.find_at(key, durable);
                 // If more became durable, the version that was the newest may be gone already.
-                if found.is_some() || self.log.durable().0 == durable {
+                if found.is_some() || self.durable() == durable {
                     return Ok(found);
                 }
             }
@@ -129,7 +129,7 @@ impl Inner {
     #[cold]
     fn read_value(&self, key: &[u8], current: &Current) -> Result<Value> {
         let Current { id, version, .. } = *current;
-        let payload = self.log.read_placed(Place {
+        let payload = self.records.read_placed(Place {
             seq: Seq(version.seq),
             position: Position(version.position),
             len: put_len(key.len(), version.len as usize),

@@ -2,5 +2,6 @@
 
 pub(crate) mod check;
 pub(crate) mod get;
+pub(crate) mod keyspace;
 pub(crate) mod scan;
 pub(crate) mod snapshot;

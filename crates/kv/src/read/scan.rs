@@ -10,8 +10,8 @@ use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
 use crate::index::keyspace::Keys;
 use crate::index::table::Current;
-use crate::state::inner::Inner;
 use crate::state::snapshots::Pin;
+use crate::state::view::View;
 
 /// The most keys that are looked up at a time, while no key can be removed.
 const STEP_MAX: usize = 256;
@@ -83,7 +83,7 @@ impl KeyRange {
 /// which blocks.
 #[derive(Debug)]
 pub struct Scan {
-    inner: Arc<Inner>,
+    view: Arc<View>,
     keys: Arc<Keys>,
     pin: Arc<Pin>,
     /// Whether to close the pin at the end.
@@ -98,14 +98,14 @@ pub struct Scan {
 impl Drop for Scan {
     fn drop(&mut self) {
         if self.owns_pin {
-            self.inner.snapshots.close(&self.pin);
+            self.view.snapshots.close(&self.pin);
         }
     }
 }
 
 impl Scan {
     pub(crate) fn new(
-        inner: Arc<Inner>,
+        view: Arc<View>,
         keys: Arc<Keys>,
         pin: Arc<Pin>,
         owns_pin: bool,
@@ -113,9 +113,9 @@ impl Scan {
     ) -> Self {
         let done = range.is_empty();
         // Keys that are written from here on are not visible to this scan.
-        keys.put_in_order(&inner.table, inner.horizon());
+        keys.put_in_order(&view.table, view.horizon());
         Self {
-            inner,
+            view,
             keys,
             pin,
             owns_pin,
@@ -136,7 +136,7 @@ impl Scan {
 
     /// Looks up the next keys.
     fn fill(&mut self) {
-        let arena = self.inner.table.arena();
+        let arena = self.view.table.arena();
         let order = self.keys.order();
         let mut keys = Vec::new();
         let mut ends = Vec::with_capacity(self.step);
@@ -167,7 +167,7 @@ impl Scan {
                     break;
                 }
                 last = Some(*id);
-                if let Some(current) = self.inner.table.at(*id, self.pin.seq()) {
+                if let Some(current) = self.view.table.at(*id, self.pin.seq()) {
                     let start = keys.len();
                     arena.copy_key(*id, &mut keys);
                     ends.push((start, keys.len(), current));
@@ -193,7 +193,7 @@ impl Scan {
     }
 
     fn is_outside(&self, id: crate::index::arena::EntryId) -> bool {
-        let arena = self.inner.table.arena();
+        let arena = self.view.table.arena();
         if self.reverse {
             arena.is_below(id, &self.range.low)
         } else {
@@ -202,7 +202,7 @@ impl Scan {
     }
 
     fn step_on(&mut self) -> Result<Option<(Bytes, Value)>> {
-        self.inner.refuse_if_closing()?;
+        self.view.refuse_if_closing()?;
         loop {
             if let Some((key, current)) = self.found.pop_front() {
                 let value = self.value(&key, &current);
@@ -221,9 +221,9 @@ impl Scan {
     }
 
     fn value(&self, key: &Bytes, current: &Current) -> Result<Value> {
-        self.inner.value(key, current).or_else(|error| {
+        self.view.value(key, current).or_else(|error| {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
-            match self.inner.get_at(&self.keys, key, self.pin.seq()) {
+            match self.view.get_at(&self.keys, key, self.pin.seq()) {
                 Ok(Some(value)) => Ok(value),
                 _ => Err(error),
             }

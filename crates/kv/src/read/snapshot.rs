@@ -9,9 +9,9 @@ use esker_log::Seq;
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
 use crate::read::scan::{KeyRange, Scan};
-use crate::state::handle::Keyspace;
-use crate::state::inner::Inner;
+use crate::state::handle::KeyspaceReader;
 use crate::state::snapshots::Pin;
+use crate::state::view::View;
 
 /// A store as it was at one point in time, for reading.
 ///
@@ -21,19 +21,19 @@ use crate::state::snapshots::Pin;
 /// every call returns [`Error::SnapshotExpired`]. Drop it when it is not needed any more.
 #[derive(Debug)]
 pub struct Snapshot {
-    inner: Arc<Inner>,
+    view: Arc<View>,
     pin: Arc<Pin>,
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.inner.snapshots.close(&self.pin);
+        self.view.snapshots.close(&self.pin);
     }
 }
 
 impl Snapshot {
-    pub(crate) fn new(inner: Arc<Inner>, pin: Arc<Pin>) -> Self {
-        Self { inner, pin }
+    pub(crate) fn new(view: Arc<View>, pin: Arc<Pin>) -> Self {
+        Self { view, pin }
     }
 
     /// Returns the position of the last write that it sees.
@@ -45,9 +45,9 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::SnapshotExpired`], and as [`Keyspace::get`].
-    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+    pub fn get(&self, keyspace: &KeyspaceReader, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check(keyspace)?;
-        let value = self.inner.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
+        let value = self.view.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
         self.pin.check()?;
         value
     }
@@ -59,7 +59,7 @@ impl Snapshot {
     /// [`Error::SnapshotExpired`], and as [`Keyspace::scan`].
     pub fn scan<K: AsRef<[u8]> + ?Sized>(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &KeyspaceReader,
         range: impl RangeBounds<K>,
     ) -> Result<SnapshotScan<'_>> {
         self.scan_range(keyspace, KeyRange::new(&range))
@@ -71,21 +71,21 @@ impl Snapshot {
     /// As [`Snapshot::scan`].
     pub fn scan_prefix(
         &self,
-        keyspace: &Keyspace,
+        keyspace: &KeyspaceReader,
         prefix: impl AsRef<[u8]>,
     ) -> Result<SnapshotScan<'_>> {
         self.scan_range(keyspace, KeyRange::prefix(prefix.as_ref()))
     }
 
-    fn scan_range(&self, keyspace: &Keyspace, range: KeyRange) -> Result<SnapshotScan<'_>> {
+    fn scan_range(&self, keyspace: &KeyspaceReader, range: KeyRange) -> Result<SnapshotScan<'_>> {
         self.check(keyspace)?;
-        let (inner, keys) = (Arc::clone(&self.inner), Arc::clone(&keyspace.keys));
-        let scan = Scan::new(inner, keys, Arc::clone(&self.pin), false, range);
+        let (view, keys) = (Arc::clone(&self.view), Arc::clone(&keyspace.keys));
+        let scan = Scan::new(view, keys, Arc::clone(&self.pin), false, range);
         Ok(SnapshotScan { scan, _snapshot: self })
     }
 
-    fn check(&self, keyspace: &Keyspace) -> Result<()> {
-        if !Arc::ptr_eq(&self.inner, &keyspace.inner) {
+    fn check(&self, keyspace: &KeyspaceReader) -> Result<()> {
+        if !Arc::ptr_eq(&self.view, &keyspace.view) {
             return Err(Error::AnotherStore);
         }
         self.pin.check()

@@ -11,15 +11,11 @@ use parking_lot::Mutex;
 use crate::base::error::{Error, Result};
 use crate::base::options::Options;
 use crate::base::ticket::Ticket;
-use crate::cache::ValueCache;
 use crate::index::arena::{Hashed, Version};
-use crate::index::history::VERSION_BYTES;
 use crate::index::keyspace::Keys;
-use crate::index::table::Table;
 use crate::record::put_len;
-use crate::state::keyspaces::Keyspaces;
-use crate::state::snapshots::{Pin, Snapshots};
 use crate::state::throttle::Throttle;
+use crate::state::view::View;
 
 /// Segments beyond twice the live bytes from which on writers wait for cleaning.
 const BEHIND_SEGMENTS: u64 = 4;
@@ -28,10 +24,7 @@ pub(crate) struct Inner {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) log: Log,
-    pub(crate) table: Table,
-    pub(crate) cache: ValueCache,
-    pub(crate) keyspaces: Keyspaces,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) view: Arc<View>,
     /// Held while keyspaces are created or dropped.
     pub(crate) catalog_lock: Mutex<()>,
     pub(crate) cleaning: Cleaning,
@@ -39,8 +32,15 @@ pub(crate) struct Inner {
     pub(crate) checkpoint: Mutex<LastCheckpoint>,
     /// Records that opening applied after it loaded a checkpoint, or all of them.
     pub(crate) replayed: u64,
-    /// Held while the replaced versions are limited.
-    pub(crate) limiting: Mutex<()>,
+}
+
+impl std::ops::Deref for Inner {
+    type Target = View;
+
+    #[inline]
+    fn deref(&self) -> &View {
+        &self.view
+    }
 }
 
 /// The last checkpoint, as a store remembers it.
@@ -62,8 +62,6 @@ pub(crate) struct Cleaning {
     /// The background thread, while it runs.
     pub(crate) thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     pub(crate) running: AtomicBool,
-    /// The store is being closed: a pass ends.
-    pub(crate) stop: AtomicBool,
     /// Bytes of records that were replaced since the store was opened.
     pub(crate) garbage: AtomicU64,
     /// The position of the log, and the replaced bytes, when a pass was last considered.
@@ -104,29 +102,6 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
-    /// Every open snapshot, and every reader of durable versions, reads at or after this number.
-    #[inline]
-    pub(crate) fn horizon(&self) -> u64 {
-        self.log.durable().0.min(self.snapshots.oldest())
-    }
-
-    /// Opens a snapshot of everything that is accepted.
-    pub(crate) fn pin_accepted(&self) -> Arc<Pin> {
-        self.pin(|| self.log.accepted().0)
-    }
-
-    /// Opens a snapshot of what is durable.
-    pub(crate) fn pin_durable(&self) -> Arc<Pin> {
-        self.pin(|| self.log.durable().0)
-    }
-
-    fn pin(&self, now: impl FnOnce() -> u64) -> Arc<Pin> {
-        let pin = self.snapshots.open(now);
-        // A record that is at or below its number may still be missing in the index.
-        self.table.await_writers();
-        pin
-    }
-
     /// Sets the newest version of a key, after its record has its place. The caller holds the order
     /// lock.
     #[inline]
@@ -187,23 +162,8 @@ impl Inner {
         if keys.wants_ordering(horizon) {
             keys.put_in_order(&self.table, horizon);
         }
-        if self.table.kept() * VERSION_BYTES > self.options.history_bytes {
+        if self.is_history_full() {
             self.limit_history();
-        }
-    }
-
-    /// Expires the oldest snapshots until the replaced versions take little memory again.
-    #[cold]
-    fn limit_history(&self) {
-        let Some(_limiting) = self.limiting.try_lock() else { return };
-        let is_full = || self.table.kept() * VERSION_BYTES > self.options.history_bytes;
-        self.table.trim_history(self.horizon());
-        // A snapshot is in the way only if it reads what is older than all that is durable.
-        while is_full()
-            && self.snapshots.oldest() < self.log.durable().0
-            && self.snapshots.expire_oldest()
-        {
-            self.table.trim_history(self.horizon());
         }
     }
 
@@ -216,15 +176,6 @@ impl Inner {
         let replaced = self.cleaning.garbage.load(Relaxed).saturating_sub(live.garbage);
         let live = (live.bytes + put).saturating_sub(replaced);
         log.disk_bytes > 2 * live + BEHIND_SEGMENTS * u64::from(self.options.segment_size)
-    }
-
-    /// Removes what is left of dropped keyspaces and not needed any more.
-    pub(crate) fn remove_dropped(&self) {
-        self.keyspaces.remove_dropped(&self.table, self.horizon(), self.log.oldest());
-    }
-
-    pub(crate) fn refuse_if_closing(&self) -> Result<()> {
-        if self.cleaning.stop.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
     }
 }
 

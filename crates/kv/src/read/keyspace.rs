@@ -1,0 +1,105 @@
+//! Reading a keyspace.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::base::error::{Error, Result};
+use crate::cache::value::Value;
+use crate::read::scan::{KeyRange, Scan};
+use crate::state::handle::KeyspaceReader;
+
+/// # Reading
+///
+/// Reads see the accepted writes of this process, durable or not, unless the method says otherwise.
+impl KeyspaceReader {
+    /// Returns the keyspace's name.
+    pub fn name(&self) -> &str {
+        &self.keys.name
+    }
+
+    /// Returns the number of keys.
+    pub fn len(&self) -> u64 {
+        self.keys.count()
+    }
+
+    /// Returns whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the value of a key; `None` if it does not exist. Copies nothing: the value is a
+    /// view of the memory that holds it. Blocks on the disk if the value is not in memory.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`]; [`Error::Log`] when
+    /// the value cannot be read.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.view.get(&self.keys, key.as_ref())
+    }
+
+    /// Returns the durable value of a key: the one that a crash would leave at least.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.view.get_durable(&self.keys, key.as_ref())
+    }
+
+    /// Returns the values of several keys, in their order. Faster than as many calls of
+    /// [`Keyspace::get`]: the lookups overlap. Not one point in time; a [`Snapshot`] is.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
+        self.view.get_many(&self.keys, keys)
+    }
+
+    /// Returns whether a key exists. Never reads from the disk.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.view.contains(&self.keys, key.as_ref())
+    }
+
+    /// Scans a range of keys in order, as they are now.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`], [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = esker_kv::Store::open(dir.path().join("store"))?;
+    /// let keys = store.keyspace();
+    /// for key in ["a", "b", "c"] {
+    ///     let _ = keys.put(key, key)?;
+    /// }
+    /// for entry in keys.scan("b"..)? {
+    ///     let (key, value) = entry?;
+    ///     println!("{key:?} {value:?}");
+    /// }
+    /// # Ok::<(), esker_kv::Error>(())
+    /// ```
+    pub fn scan<K: AsRef<[u8]> + ?Sized>(&self, range: impl RangeBounds<K>) -> Result<Scan> {
+        self.scan_range(KeyRange::new(&range))
+    }
+
+    /// Scans the keys that begin with a prefix.
+    ///
+    /// # Errors
+    /// As [`Keyspace::scan`].
+    pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
+        self.scan_range(KeyRange::prefix(prefix.as_ref()))
+    }
+
+    fn scan_range(&self, range: KeyRange) -> Result<Scan> {
+        self.view.refuse_if_closing()?;
+        if self.keys.is_dropped() {
+            return Err(Error::KeyspaceDropped { name: self.keys.name.clone() });
+        }
+        let (view, keys) = (Arc::clone(&self.view), Arc::clone(&self.keys));
+        let pin = view.pin_newest();
+        Ok(Scan::new(view, keys, pin, true, range))
+    }
+}

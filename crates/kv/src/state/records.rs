@@ -1,0 +1,60 @@
+//! The log that holds the records of a store: open in this process, or only for reading.
+
+use esker_log::{CheckpointReader, Log, LogStream, Payload, Place, ReadOnlyLog, Seq, Start};
+
+use crate::base::error::Result;
+
+/// The log of a store.
+#[derive(Debug)]
+pub(crate) enum Records {
+    /// This process writes it.
+    Log(Log),
+    /// Another process may write it.
+    #[expect(dead_code, reason = "no store is opened for reading yet")]
+    ReadOnly(ReadOnlyLog),
+}
+
+impl Records {
+    pub(crate) fn read_placed(&self, place: Place) -> Result<Payload> {
+        Ok(match self {
+            Self::Log(log) => log.read_placed(place)?,
+            Self::ReadOnly(log) => log.read_placed(place)?,
+        })
+    }
+
+    pub(crate) fn stream(&self, start: Start) -> Result<LogStream> {
+        Ok(match self {
+            Self::Log(log) => log.stream(start)?,
+            Self::ReadOnly(log) => log.stream(start)?,
+        })
+    }
+
+    pub(crate) fn oldest(&self) -> Seq {
+        match self {
+            Self::Log(log) => log.oldest(),
+            Self::ReadOnly(log) => log.oldest(),
+        }
+    }
+
+    /// The last record that opening applies.
+    pub(crate) fn end(&self) -> Seq {
+        match self {
+            Self::Log(log) => log.accepted(),
+            Self::ReadOnly(log) => log.durable(),
+        }
+    }
+
+    pub(crate) fn was_repaired(&self) -> Result<bool> {
+        Ok(match self {
+            Self::Log(log) => log.was_repaired()?,
+            Self::ReadOnly(log) => log.was_repaired()?,
+        })
+    }
+
+    pub(crate) fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
+        Ok(match self {
+            Self::Log(log) => log.checkpoint_reader()?,
+            Self::ReadOnly(log) => log.checkpoint_reader()?,
+        })
+    }
+}

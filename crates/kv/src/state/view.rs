@@ -1,0 +1,124 @@
+//! What reading a store needs: the index, the values in memory, and the records.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use parking_lot::Mutex;
+
+use crate::base::error::{Error, Result};
+use crate::cache::ValueCache;
+use crate::index::history::VERSION_BYTES;
+use crate::index::table::Table;
+use crate::state::keyspaces::Keyspaces;
+use crate::state::records::Records;
+use crate::state::snapshots::{Pin, Snapshots};
+
+/// The part of a store that reads.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) records: Records,
+    pub(crate) table: Table,
+    pub(crate) cache: ValueCache,
+    pub(crate) keyspaces: Keyspaces,
+    pub(crate) snapshots: Snapshots,
+    /// The most bytes of memory for replaced versions.
+    pub(crate) history_bytes: u64,
+    /// Held while the replaced versions are limited.
+    limiting: Mutex<()>,
+    /// The store is being closed: every call fails.
+    closing: AtomicBool,
+}
+
+impl View {
+    pub(crate) fn new(
+        records: Records,
+        table: Table,
+        cache: ValueCache,
+        keyspaces: Keyspaces,
+        history_bytes: u64,
+    ) -> Self {
+        Self {
+            records,
+            table,
+            cache,
+            keyspaces,
+            snapshots: Snapshots::default(),
+            history_bytes,
+            limiting: Mutex::new(()),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    /// The position up to which the index is durable.
+    #[inline]
+    pub(crate) fn durable(&self) -> u64 {
+        match &self.records {
+            Records::Log(log) => log.durable().0,
+            Records::ReadOnly(log) => log.durable().0,
+        }
+    }
+
+    /// The position of the last record that readers see.
+    pub(crate) fn newest(&self) -> u64 {
+        match &self.records {
+            Records::Log(log) => log.accepted().0,
+            Records::ReadOnly(_) => self.durable(),
+        }
+    }
+
+    /// Every open snapshot, and every reader of durable versions, reads at or after this number.
+    #[inline]
+    pub(crate) fn horizon(&self) -> u64 {
+        self.durable().min(self.snapshots.oldest())
+    }
+
+    /// Opens a snapshot of everything that readers see.
+    pub(crate) fn pin_newest(&self) -> Arc<Pin> {
+        self.pin(|| self.newest())
+    }
+
+    /// Opens a snapshot of what is durable.
+    pub(crate) fn pin_durable(&self) -> Arc<Pin> {
+        self.pin(|| self.durable())
+    }
+
+    fn pin(&self, now: impl FnOnce() -> u64) -> Arc<Pin> {
+        let pin = self.snapshots.open(now);
+        // A record that is at or below its number may still be missing in the index.
+        self.table.await_writers();
+        pin
+    }
+
+    /// Whether the replaced versions take more memory than they may.
+    #[inline]
+    pub(crate) fn is_history_full(&self) -> bool {
+        self.table.kept() * VERSION_BYTES > self.history_bytes
+    }
+
+    /// Expires the oldest snapshots until the replaced versions take little memory again.
+    #[cold]
+    pub(crate) fn limit_history(&self) {
+        let Some(_limiting) = self.limiting.try_lock() else { return };
+        self.table.trim_history(self.horizon());
+        // A snapshot is in the way only if it reads what is older than all that is durable.
+        while self.is_history_full()
+            && self.snapshots.oldest() < self.durable()
+            && self.snapshots.expire_oldest()
+        {
+            self.table.trim_history(self.horizon());
+        }
+    }
+
+    /// Removes what is left of dropped keyspaces and not needed any more.
+    pub(crate) fn remove_dropped(&self) {
+        self.keyspaces.remove_dropped(&self.table, self.horizon(), self.records.oldest());
+    }
+
+    pub(crate) fn close(&self) {
+        self.closing.store(true, SeqCst);
+    }
+
+    pub(crate) fn refuse_if_closing(&self) -> Result<()> {
+        if self.closing.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
+    }
+}
