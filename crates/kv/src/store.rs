@@ -126,7 +126,7 @@ impl Store {
 
     /// Returns the names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.inner.keyspaces.all().iter().map(|keys| keys.name.clone()).collect()
+        self.inner.keyspaces.all().iter().map(|keys| keys.name().into()).collect()
     }
 
     /// Writes a batch: all of it or nothing.

@@ -31,3 +31,23 @@ pub struct Stats {
     /// Statistics of the log.
     pub log: esker_log::LogStats,
 }
+
+/// Statistics of a [`ReadOnlyStore`](crate::ReadOnlyStore).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ReadOnlyStats {
+    /// The number of keys in all keyspaces.
+    pub keys: u64,
+    /// Bytes of memory of the index.
+    pub index_bytes: u64,
+    /// Bytes of memory of the value cache.
+    pub cache_bytes: u64,
+    /// Bytes in the segments of the log.
+    pub disk_bytes: u64,
+    /// Bytes of the checkpoint that opening loaded; 0 if there was none.
+    pub checkpoint_bytes: u64,
+    /// Records that opening applied: those after the checkpoint, or all.
+    pub replayed: u64,
+    /// Open snapshots and scans.
+    pub snapshots: usize,
+}

@@ -379,6 +379,8 @@ pub(super) fn load(log: &Records, table: &Table) -> Result<Option<Loaded>> {
         return Ok(None);
     }
     let Some(reader) = log.checkpoint_reader()? else { return Ok(None) };
+    // It names what was durable when it was published, which may be a moment ago.
+    log.refresh()?;
     let note = Note::decode(reader.note());
     let note = note.filter(|note| note.replay <= note.last && note.last <= log.end().0);
     let note = note.ok_or_else(|| reader.invalid(0, "its note does not fit the log"))?;

@@ -3,48 +3,116 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_log::Log;
+use esker_log::{Log, ReadOnlyLog};
 use parking_lot::Mutex;
 
-use crate::base::error::Result;
-use crate::base::options::Options;
+use crate::base::error::{Error, Result};
+use crate::base::options::{COMPONENT, Options};
+use crate::base::read_only_options::ReadOnlyOptions;
 use crate::cache::ValueCache;
 use crate::durability::checkpoint;
-use crate::durability::replay::Replay;
+use crate::durability::replay::{Replay, Replayed};
 use crate::index::table::Table;
-use crate::state::inner::{Cleaning, Inner};
+use crate::read::follow::OVERTAKEN_MAX;
+use crate::state::follow::{Follow, Following};
+use crate::state::inner::{Cleaning, Inner, LastCheckpoint};
+use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
 use crate::state::view::View;
 
-/// Opens the log of a store and builds its index.
-pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
-    options.validate()?;
-    let log = Log::builder(&dir).options(options.for_log()).open()?;
+/// An index that was built from a log.
+struct Built {
+    table: Table,
+    keyspaces: Keyspaces,
+    checkpoint: LastCheckpoint,
+    replayed: Replayed,
+}
+
+/// Builds the index of a store from its log.
+fn build(records: &Records) -> Result<Built> {
     let mut table = Table::new();
-    let records = Records::Log(log.clone());
-    let loaded = checkpoint::load(&records, &table).unwrap_or_else(|error| {
+    let loaded = checkpoint::load(records, &table).unwrap_or_else(|error| {
         tracing::warn!(%error, "the checkpoint is not used; opening reads the whole log");
         None
     });
     if loaded.is_none() {
         // The log might get other records under the numbers that it names.
-        log.discard_checkpoint()?;
+        records.discard_checkpoint()?;
         table = Table::new();
     }
-    let last = loaded.as_ref().map(|loaded| loaded.last).unwrap_or_default();
-    let mut replay = Replay::new(&records, &table, loaded);
+    let checkpoint = loaded.as_ref().map(|loaded| loaded.last).unwrap_or_default();
+    let mut replay = Replay::new(records, &table, loaded);
     let replayed = replay.run()?;
     let keyspaces = replay.finish()?;
+    Ok(Built { table, keyspaces, checkpoint, replayed })
+}
+
+/// Opens the log of a store and builds its index.
+pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
+    options.validate()?;
+    let log = Log::builder(&dir).options(options.for_log()).open()?;
+    let records = Records::Log(log.clone());
+    let Built { table, keyspaces, checkpoint, replayed } = build(&records)?;
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
+    let follow = Follow::default();
     Ok(Arc::new(Inner {
         dir,
         options,
         log,
-        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes)),
+        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes, follow)),
         catalog_lock: Mutex::new(()),
         cleaning: Cleaning::default(),
-        checkpoint: Mutex::new(last),
-        replayed,
+        checkpoint: Mutex::new(checkpoint),
+        replayed: replayed.records,
     }))
+}
+
+/// A store that was opened for reading.
+pub(crate) struct ReadOnly {
+    pub(crate) log: ReadOnlyLog,
+    pub(crate) view: Arc<View>,
+    pub(crate) checkpoint_bytes: u64,
+    pub(crate) replayed: u64,
+}
+
+/// Opens the log of a store for reading, without its lock, and builds an index.
+pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<ReadOnly> {
+    options.validate()?;
+    let log = ReadOnlyLog::builder(&dir).options(options.for_log()).open()?;
+    let found = log.component()?;
+    if found != Some(COMPONENT) {
+        let expected = Some(COMPONENT);
+        return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
+    }
+    let records = Records::ReadOnly(log.clone());
+    let mut overtaken = 0;
+    let built = loop {
+        match build(&records) {
+            // The writer's cleaning dropped records meanwhile.
+            Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
+                overtaken += 1;
+                if overtaken > OVERTAKEN_MAX {
+                    return Err(Error::Trimmed { oldest });
+                }
+                log.refresh()?;
+            }
+            built => break built?,
+        }
+    };
+    let Built { table, keyspaces, checkpoint, replayed } = built;
+    let Replayed { stream, last, records: applied } = replayed;
+    let mut by_number: std::collections::HashMap<_, _> =
+        keyspaces.all().into_iter().map(|keys| (keys.id, keys)).collect();
+    by_number.insert(keyspaces.catalog.id, Arc::clone(&keyspaces.catalog));
+    let following = Following { stream: Some(stream), keyspaces: by_number, catch_up: None };
+    let cache = ValueCache::new(options.cache_bytes);
+    let follow = Follow::new(last.0, following);
+    let view = View::new(records, table, cache, keyspaces, options.history_bytes, follow);
+    Ok(ReadOnly {
+        log,
+        view: Arc::new(view),
+        checkpoint_bytes: checkpoint.bytes,
+        replayed: applied,
+    })
 }

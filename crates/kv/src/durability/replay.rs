@@ -24,7 +24,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use esker_log::{Place, Position, Seq, Start};
+use esker_log::{LogStream, Place, Position, Seq, Start};
 
 use crate::base::error::{Error, Result};
 use crate::durability::checkpoint::{Loaded, Note};
@@ -32,9 +32,9 @@ use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
 use crate::index::table::{Current, Table};
 use crate::record::{Change, Record, put_len};
-use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, FIRST, Keyspaces};
+use crate::state::apply;
+use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, FIRST, Keyspaces, number};
 use crate::state::records::Records;
-use crate::write::catalog::number;
 
 /// While the log is replayed, there are no readers of earlier versions.
 const NO_READERS: u64 = u64::MAX;
@@ -48,6 +48,15 @@ pub(super) struct Replay<'a> {
     checkpoint: Option<Note>,
 }
 
+/// What was replayed.
+pub(super) struct Replayed {
+    /// It continues after the last record.
+    pub(super) stream: LogStream,
+    pub(super) last: Seq,
+    /// The number of records.
+    pub(super) records: u64,
+}
+
 impl<'a> Replay<'a> {
     pub(super) fn new(log: &'a Records, table: &'a Table, loaded: Option<Loaded>) -> Self {
         let (keyspaces, checkpoint) = match loaded {
@@ -58,54 +67,41 @@ impl<'a> Replay<'a> {
     }
 
     /// Applies the records of the log: all that the checkpoint may not have.
-    /// Returns how many.
-    pub(super) fn run(&mut self) -> Result<u64> {
+    pub(super) fn run(&mut self) -> Result<Replayed> {
         let start = match self.checkpoint {
             Some(note) if note.replay + 1 >= self.log.oldest().0 => Start::After(Seq(note.replay)),
             _ => Start::Oldest,
         };
-        let mut stream = self.log.stream(start)?;
-        let mut replayed = 0;
-        while let Some(batch) = stream.try_next()? {
+        let before = match start {
+            Start::After(seq) => seq,
+            _ => Seq(self.log.oldest().0.saturating_sub(1)),
+        };
+        let mut replayed = Replayed { stream: self.log.stream(start)?, last: before, records: 0 };
+        // The end is read after the stream has begun. So everything is durable there that replaces
+        // what is missing before the stream; see `backup`.
+        self.log.refresh()?;
+        let end = self.log.end();
+        while let Some(batch) = replayed.stream.try_next()? {
             for record in &batch {
                 self.apply(record.seq, record.position.0, record.payload)?;
-                replayed += 1;
+                replayed.records += 1;
+                replayed.last = record.seq;
             }
+        }
+        if replayed.last < end {
+            return Err(esker_log::Error::NotFound { seq: end }.into());
         }
         Ok(replayed)
     }
 
     fn apply(&mut self, seq: Seq, position: u64, payload: &[u8]) -> Result<()> {
         let invalid = |what| Error::CorruptedRecord { seq, what };
-        let Record { keyspace, key, change } = Record::decode(payload).map_err(invalid)?;
-        let keys = self.keyspaces.entry(keyspace).or_insert_with(|| Keys::new(keyspace, ""));
-        let mut version = Version { seq: seq.0, deleted: false, position, len: 0 };
-        match change {
-            Change::Put { value, .. } => {
-                version.len = value.len() as u32;
-                let key = self.table.hash(keyspace, key);
-                if Loaded::may_be_newer(self.checkpoint, seq.0)
-                    && self.table.find(key).is_some_and(|found| found.version.seq >= seq.0)
-                {
-                    return Ok(());
-                }
-                let changed = self.table.set(key, version, 0, NO_READERS);
-                keys.changed(changed.map_err(|_| Error::IndexFull)?, version);
-            }
-            Change::Delete => {
-                version.deleted = true;
-                let key = self.table.hash(keyspace, key);
-                if let Some(found) = self.table.find(key)
-                    && let Some(changed) = self.table.delete_entry(found.id, version, NO_READERS)
-                {
-                    keys.changed(changed, version);
-                }
-            }
-            Change::DeleteRange { end } => {
-                version.deleted = true;
-                keys.delete_range(self.table, key, end, version, NO_READERS);
-            }
-        }
+        let record = Record::decode(payload).map_err(invalid)?;
+        let id = record.keyspace;
+        let keys = self.keyspaces.entry(id).or_insert_with(|| Keys::new(id, ""));
+        let may_be_newer = Loaded::may_be_newer(self.checkpoint, seq.0);
+        let place = (seq.0, position);
+        apply::record(self.table, keys, &record, place, NO_READERS, may_be_newer)?;
         if keys.wants_ordering(NO_READERS) {
             keys.put_in_order(self.table, NO_READERS);
         }
@@ -115,8 +111,8 @@ impl<'a> Replay<'a> {
     /// The keyspaces that the catalog names. Removes the entries of all others.
     pub(super) fn finish(mut self) -> Result<Keyspaces> {
         let mut take = |id, name: &str| {
-            let mut keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
-            keys.name = name.into();
+            let keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
+            keys.set_name(name);
             keys.put_in_order(self.table, NO_READERS);
             Arc::new(keys)
         };

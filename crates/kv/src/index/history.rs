@@ -55,6 +55,15 @@ impl History {
         (before - self.replaced.len()) as i64
     }
 
+    /// The version of an entry that replaced this one, if that was replaced, too; and the number
+    /// of the record that replaced this one.
+    pub(crate) fn successor(&self, id: EntryId, seq: u64) -> Option<(u64, Option<Version>)> {
+        let mut versions = self.replaced.iter().filter(|replaced| replaced.id == id);
+        let by = versions.find(|replaced| replaced.version.seq == seq)?.by;
+        let next = versions.find(|replaced| replaced.version.seq == by);
+        Some((by, next.map(|next| next.version)))
+    }
+
     /// The version of an entry at a point in time, if it has been replaced since; `None` when the
     /// key had none.
     ///

@@ -1,5 +1,6 @@
 //! The keys of one keyspace: their order, and their number.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst,
 };
@@ -20,7 +21,8 @@ const DELETED_SHARE: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     pub(crate) id: u32,
-    pub(crate) name: String,
+    /// Empty until the catalog names it.
+    name: OnceLock<String>,
     order: RwLock<Order>,
     /// Held from taking the waiting entries until they are in the order.
     ordering: Mutex<()>,
@@ -38,7 +40,20 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn new(id: u32, name: &str) -> Self {
-        Self { id, name: name.into(), ..Self::default() }
+        let keys = Self { id, ..Self::default() };
+        if !name.is_empty() {
+            keys.set_name(name);
+        }
+        keys
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.name.get().map_or("", String::as_str)
+    }
+
+    /// Sets the name of a keyspace that has none.
+    pub(crate) fn set_name(&self, name: &str) {
+        self.name.get_or_init(|| name.into());
     }
 
     /// A keyspace with these keys, none of which is deleted.
@@ -176,6 +191,21 @@ impl Keys {
             && high.is_none_or(|high| table.arena().is_below(id, high))
         {
             if let Some(changed) = table.delete_entry(id, version, horizon) {
+                self.changed(changed, version);
+            }
+            spot = next;
+        }
+    }
+
+    /// Makes a delete the newest version of each key that has no record at or after `oldest`.
+    pub(crate) fn delete_before(&self, table: &Table, oldest: u64, version: Version, horizon: u64) {
+        self.put_in_order(table, horizon);
+        let order = self.order.read();
+        let mut spot = order.seek(table.arena(), b"");
+        while let Some((id, next)) = order.next(spot) {
+            if table.newest(id).seq < oldest
+                && let Some(changed) = table.delete_entry(id, version, horizon)
+            {
                 self.changed(changed, version);
             }
             spot = next;

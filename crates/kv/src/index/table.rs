@@ -267,6 +267,15 @@ impl Table {
         self.at(id, seq).filter(|_| self.is_of(id, key))
     }
 
+    /// The version that replaced this one of an entry, while this one is kept. `None` too for the
+    /// newest version.
+    pub(crate) fn successor(&self, id: EntryId, seq: u64) -> Option<Version> {
+        let (shard, _) = self.arena.hash(id);
+        let entries = self.shards[usize::from(shard)].table.read();
+        let (by, next) = entries.history.successor(id, seq)?;
+        next.or_else(|| Some(self.arena.version(id)).filter(|newest| newest.seq == by))
+    }
+
     /// Removes the entry of a deleted key, if no reader at or after `horizon` may read a version of
     /// it. Otherwise says why not. The caller holds the order of the keyspace for writing, and
     /// frees the entry after it removed it there.

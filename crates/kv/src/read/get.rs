@@ -1,17 +1,21 @@
 //! Reading the value of one key.
 
-use esker_log::{Place, Position, Seq};
+use esker_log::{Payload, Place, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key};
 use crate::cache::value::Value;
-use crate::index::arena::Hashed;
+use crate::index::arena::{Hashed, Version};
 use crate::index::keyspace::Keys;
 use crate::index::table::Current;
 use crate::record::{Change, Record, put_len};
+use crate::state::records::Records;
 use crate::state::view::View;
 
 /// A value of at most this many bytes is returned from the cache when it was read.
 const SMALL: usize = 4 << 10;
+
+/// How often a record is looked up again because the writer in another process dropped it.
+const TRIES: u32 = 100;
 
 /// The number of keys that are looked up at a time.
 const GROUP: usize = 32;
@@ -20,7 +24,7 @@ impl View {
     pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
         check_key(key)?;
         if keys.is_dropped() {
-            return Err(Error::KeyspaceDropped { name: keys.name.clone() });
+            return Err(Error::KeyspaceDropped { name: keys.name().into() });
         }
         Ok(self.table.hash(keys.id, key))
     }
@@ -29,7 +33,7 @@ impl View {
     #[inline]
     pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
-        self.look(key, || Ok(self.table.find(key).filter(|current| !current.version.deleted)))
+        self.look(key, false, || Ok(self.find_newest(key)))
     }
 
     /// The newest accepted values of several keys. The memory that one lookup needs is requested
@@ -54,7 +58,7 @@ impl View {
                 self.table.prefetch_entry(*key);
             }
             for key in &hashed {
-                let current = self.table.find(*key).filter(|current| !current.version.deleted);
+                let current = self.find_newest(*key);
                 if let Some(current) = current {
                     self.cache.prefetch(current.cached);
                 }
@@ -63,8 +67,8 @@ impl View {
             for (key, current) in hashed.iter().zip(&found) {
                 let mut first = *current;
                 // Looked up once more if cleaning moved the record meanwhile.
-                let again = || self.table.find(*key).filter(|current| !current.version.deleted);
-                values.push(self.look(*key, || Ok(first.take().or_else(again)))?);
+                let again = || self.find_newest(*key);
+                values.push(self.look(*key, false, || Ok(first.take().or_else(again)))?);
             }
         }
         Ok(values)
@@ -73,22 +77,33 @@ impl View {
     /// The newest durable value.
     pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
-        self.look(key, || {
-            loop {
-                let durable = self.durable();
-                let found = self.table.find_at(key, durable);
-                // If more became durable, the version that was the newest may be gone already.
-                if found.is_some() || self.durable() == durable {
-                    return Ok(found);
-                }
+        self.look(key, false, || Ok(self.find_durable(key)))
+    }
+
+    /// The newest version that readers see.
+    #[inline]
+    fn find_newest(&self, key: Hashed<'_>) -> Option<Current> {
+        match self.records {
+            Records::Log(_) => self.table.find(key).filter(|current| !current.version.deleted),
+            Records::ReadOnly(_) => self.find_durable(key),
+        }
+    }
+
+    fn find_durable(&self, key: Hashed<'_>) -> Option<Current> {
+        loop {
+            let durable = self.durable();
+            let found = self.table.find_at(key, durable);
+            // If more became durable, the version that was the newest may be gone already.
+            if found.is_some() || self.durable() == durable {
+                return found;
             }
-        })
+        }
     }
 
     /// The value at a point in time, which is pinned by the caller.
     pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
-        self.look(key, || Ok(self.table.find_at(key, seq)))
+        self.look(key, true, || Ok(self.table.find_at(key, seq)))
     }
 
     /// Looks a version up and reads its value. Again, if cleaning moved the record meanwhile.
@@ -96,19 +111,62 @@ impl View {
     fn look(
         &self,
         key: Hashed<'_>,
+        pinned: bool,
         mut find: impl FnMut() -> Result<Option<Current>>,
     ) -> Result<Option<Value>> {
         self.refuse_if_closing()?;
         let Some(mut current) = find()? else { return Ok(None) };
+        let mut tries = 0;
         loop {
-            match self.value(key.key, &current) {
+            let error = match self.value(key.key, &current) {
                 Ok(value) => return Ok(Some(value)),
-                Err(error) => match find()? {
-                    Some(again) if again.version == current.version => return Err(error),
-                    Some(again) => current = again,
-                    None => return Ok(None),
-                },
+                Err(error) => error,
+            };
+            tries += 1;
+            let followed = tries <= TRIES && self.follow_dropped(&error)?;
+            match find()? {
+                Some(again) if again.version != current.version => current = again,
+                Some(_) if followed && pinned => {
+                    return self.successor(key.key, &current).map(Some);
+                }
+                // Cleaning dropped more meanwhile.
+                Some(_) if followed => {}
+                Some(_) => return Err(error),
+                None => return Ok(None),
             }
+        }
+    }
+
+    /// If another process writes the log and dropped a record: applies what is durable by now.
+    /// `false` if nothing can be done about the error.
+    #[cold]
+    fn follow_dropped(&self, error: &Error) -> Result<bool> {
+        let dropped = matches!(error, Error::Log(esker_log::Error::Trimmed { .. }));
+        if !dropped || matches!(self.records, Records::Log(_)) {
+            return Ok(false);
+        }
+        self.refresh()?;
+        Ok(true)
+    }
+
+    /// The value of a version whose record the writer dropped, from the copy that cleaning made of
+    /// it. The index has everything that was durable when the record was dropped.
+    #[cold]
+    fn successor(&self, key: &[u8], current: &Current) -> Result<Value> {
+        let expired = Error::SnapshotExpired;
+        let next = self.table.successor(current.id, current.version.seq);
+        let Some(next) = next.filter(|next| !next.deleted) else { return Err(expired) };
+        let payload = self.read_record(key, next).map_err(|error| match error {
+            Error::Log(esker_log::Error::Trimmed { .. }) => expired,
+            error => error,
+        })?;
+        match put_of(&payload, key, next.seq)? {
+            (value, true) => {
+                let len = value.len();
+                Ok(Value::stored(payload, len))
+            }
+            // It replaced the value.
+            (_, false) => Err(Error::SnapshotExpired),
         }
     }
 
@@ -129,19 +187,8 @@ impl View {
     #[cold]
     fn read_value(&self, key: &[u8], current: &Current) -> Result<Value> {
         let Current { id, version, .. } = *current;
-        let payload = self.records.read_placed(Place {
-            seq: Seq(version.seq),
-            position: Position(version.position),
-            len: put_len(key.len(), version.len as usize),
-        })?;
-        let invalid = |what| Error::CorruptedRecord { seq: Seq(version.seq), what };
-        let record = Record::decode(&payload).map_err(invalid)?;
-        let Change::Put { value, .. } = record.change else {
-            return Err(invalid("it does not put a value"));
-        };
-        if record.key != key {
-            return Err(invalid("it is of another key"));
-        }
+        let payload = self.read_record(key, version)?;
+        let (value, _) = put_of(&payload, key, version.seq)?;
         let cached = self.cache.insert(value);
         self.table.set_cached(id, version.seq, cached);
         let len = value.len();
@@ -152,10 +199,31 @@ impl View {
         }
     }
 
+    fn read_record(&self, key: &[u8], version: Version) -> Result<Payload> {
+        self.records.read_placed(Place {
+            seq: Seq(version.seq),
+            position: Position(version.position),
+            len: put_len(key.len(), version.len as usize),
+        })
+    }
+
     /// Whether the key exists.
     pub(crate) fn contains(&self, keys: &Keys, key: &[u8]) -> Result<bool> {
         let key = self.key(keys, key)?;
         self.refuse_if_closing()?;
-        Ok(self.table.find(key).is_some_and(|current| !current.version.deleted))
+        Ok(self.find_newest(key).is_some())
     }
+}
+
+/// The value in a record that puts this key, and whether cleaning copied it.
+fn put_of<'a>(payload: &'a [u8], key: &[u8], seq: u64) -> Result<(&'a [u8], bool)> {
+    let invalid = |what| Error::CorruptedRecord { seq: Seq(seq), what };
+    let record = Record::decode(payload).map_err(invalid)?;
+    let Change::Put { value, moved } = record.change else {
+        return Err(invalid("it does not put a value"));
+    };
+    if record.key != key {
+        return Err(invalid("it is of another key"));
+    }
+    Ok((value, moved))
 }

@@ -10,11 +10,13 @@ use crate::state::handle::KeyspaceReader;
 
 /// # Reading
 ///
-/// Reads see the accepted writes of this process, durable or not, unless the method says otherwise.
+/// In a [`Store`](crate::Store), reads see the accepted writes of this process, durable or not,
+/// unless the method says otherwise. In a [`ReadOnlyStore`](crate::ReadOnlyStore), they see the
+/// state of its last refresh.
 impl KeyspaceReader {
     /// Returns the keyspace's name.
     pub fn name(&self) -> &str {
-        &self.keys.name
+        self.keys.name()
     }
 
     /// Returns the number of keys.
@@ -96,7 +98,7 @@ impl KeyspaceReader {
     fn scan_range(&self, range: KeyRange) -> Result<Scan> {
         self.view.refuse_if_closing()?;
         if self.keys.is_dropped() {
-            return Err(Error::KeyspaceDropped { name: self.keys.name.clone() });
+            return Err(Error::KeyspaceDropped { name: self.keys.name().into() });
         }
         let (view, keys) = (Arc::clone(&self.view), Arc::clone(&self.keys));
         let pin = view.pin_newest();

@@ -1,6 +1,7 @@
 //! Reading: one key, many keys, ranges, and points in time.
 
 pub(crate) mod check;
+pub(crate) mod follow;
 pub(crate) mod get;
 pub(crate) mod keyspace;
 pub(crate) mod scan;

@@ -213,7 +213,7 @@ impl Scan {
                 return Ok(None);
             }
             if self.keys.is_dropped() {
-                return Err(Error::KeyspaceDropped { name: self.keys.name.clone() });
+                return Err(Error::KeyspaceDropped { name: self.keys.name().into() });
             }
             self.fill();
             self.pin.check()?;
@@ -225,6 +225,7 @@ impl Scan {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
             match self.view.get_at(&self.keys, key, self.pin.seq()) {
                 Ok(Some(value)) => Ok(value),
+                Err(Error::SnapshotExpired) => Err(Error::SnapshotExpired),
                 _ => Err(error),
             }
         })

@@ -135,7 +135,7 @@ impl Inner {
         let OneWrite { keys, key, payload, cached, value_len, internal, only_existing } = *write;
         let _order = self.table.order(key.shard);
         if keys.is_dropped() {
-            return Ok(Err(Error::KeyspaceDropped { name: keys.name.clone() }));
+            return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
         }
         if !only_existing && let Err(error) = self.check_room() {
             return Ok(Err(error));

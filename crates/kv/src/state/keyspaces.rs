@@ -19,6 +19,11 @@ pub(crate) const DEFAULT_NAME: &str = "default";
 /// The first number for other keyspaces.
 pub(crate) const FIRST: u32 = 2;
 
+/// The number in a value of the catalog.
+pub(crate) fn number(value: &[u8]) -> Option<u32> {
+    value.try_into().ok().map(u32::from_le_bytes)
+}
+
 /// The names of keyspaces by their numbers: those that exist, and those that were dropped while
 /// records of theirs may be in the log.
 #[derive(Debug, Default)]
@@ -85,10 +90,10 @@ impl Keyspaces {
         highest: u32,
     ) -> Self {
         let named: HashMap<_, _> =
-            named.into_iter().map(|keys| (keys.name.clone(), keys)).collect();
+            named.into_iter().map(|keys| (keys.name().into(), keys)).collect();
         let names = Arc::new(Names::default());
         for keys in named.values().chain([&default]) {
-            names.insert(keys.id, &keys.name);
+            names.insert(keys.id, keys.name());
         }
         let highest = AtomicU32::new(highest.max(FIRST - 1));
         let named = RwLock::new(named);
@@ -114,8 +119,8 @@ impl Keyspaces {
 
     pub(crate) fn insert(&self, keys: Arc<Keys>) {
         self.highest.fetch_max(keys.id, SeqCst);
-        self.names.insert(keys.id, &keys.name);
-        self.named.write().insert(keys.name.clone(), keys);
+        self.names.insert(keys.id, keys.name());
+        self.named.write().insert(keys.name().into(), keys);
     }
 
     /// Removes a keyspace that the record `by` dropped. Its entries are removed by
@@ -126,6 +131,11 @@ impl Keyspaces {
             self.names.set_dropped(keys.id, by);
         }
         self.dropped.lock().extend(removed);
+    }
+
+    /// Removes the entries of a keyspace that has no name, as [`Keyspaces::remove`] does.
+    pub(crate) fn discard(&self, keys: Arc<Keys>) {
+        self.dropped.lock().push(keys);
     }
 
     /// Removes the entries of dropped keyspaces that no reader needs, and the names of those that
@@ -142,7 +152,7 @@ impl Keyspaces {
     pub(crate) fn all(&self) -> Vec<Arc<Keys>> {
         let mut all: Vec<_> = self.named.read().values().cloned().collect();
         all.push(Arc::clone(&self.default));
-        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all.sort_by(|a, b| a.name().cmp(b.name()));
         all
     }
 }

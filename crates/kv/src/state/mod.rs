@@ -1,5 +1,7 @@
 //! What all operations on a store share.
 
+pub(crate) mod apply;
+pub(crate) mod follow;
 pub(crate) mod handle;
 pub(crate) mod inner;
 pub(crate) mod keyspaces;

@@ -10,7 +10,6 @@ pub(crate) enum Records {
     /// This process writes it.
     Log(Log),
     /// Another process may write it.
-    #[expect(dead_code, reason = "no store is opened for reading yet")]
     ReadOnly(ReadOnlyLog),
 }
 
@@ -36,6 +35,14 @@ impl Records {
         }
     }
 
+    /// Polls how far the log is durable, where another process writes it.
+    pub(crate) fn refresh(&self) -> Result<()> {
+        match self {
+            Self::Log(_) => Ok(()),
+            Self::ReadOnly(log) => Ok(log.refresh()?),
+        }
+    }
+
     /// The last record that opening applies.
     pub(crate) fn end(&self) -> Seq {
         match self {
@@ -56,5 +63,13 @@ impl Records {
             Self::Log(log) => log.checkpoint_reader()?,
             Self::ReadOnly(log) => log.checkpoint_reader()?,
         })
+    }
+
+    /// Removes the checkpoint, unless another process may use it.
+    pub(crate) fn discard_checkpoint(&self) -> Result<()> {
+        match self {
+            Self::Log(log) => Ok(log.discard_checkpoint()?),
+            Self::ReadOnly(_) => Ok(()),
+        }
     }
 }

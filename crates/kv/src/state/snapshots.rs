@@ -87,6 +87,17 @@ impl Snapshots {
         true
     }
 
+    /// Expires all snapshots. None is opened while `change` runs.
+    pub(crate) fn expire_all(&self, change: impl FnOnce()) {
+        let mut open = self.open.lock();
+        while let Some((_, pin)) = open.pop_first() {
+            pin.expired.store(true, SeqCst);
+        }
+        change();
+        self.update(&open);
+        self.closed.notify_all();
+    }
+
     /// Waits until no snapshot below this number is open. One that is older than `timeout` expires.
     /// Calls `pause` between, which may end the wait with an error.
     pub(crate) fn await_newer(

@@ -9,6 +9,7 @@ use crate::base::error::{Error, Result};
 use crate::cache::ValueCache;
 use crate::index::history::VERSION_BYTES;
 use crate::index::table::Table;
+use crate::state::follow::Follow;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
 use crate::state::snapshots::{Pin, Snapshots};
@@ -21,6 +22,8 @@ pub(crate) struct View {
     pub(crate) cache: ValueCache,
     pub(crate) keyspaces: Keyspaces,
     pub(crate) snapshots: Snapshots,
+    /// Where another process writes the log: how far it was followed.
+    pub(crate) follow: Follow,
     /// The most bytes of memory for replaced versions.
     pub(crate) history_bytes: u64,
     /// Held while the replaced versions are limited.
@@ -36,6 +39,7 @@ impl View {
         cache: ValueCache,
         keyspaces: Keyspaces,
         history_bytes: u64,
+        follow: Follow,
     ) -> Self {
         Self {
             records,
@@ -43,18 +47,19 @@ impl View {
             cache,
             keyspaces,
             snapshots: Snapshots::default(),
+            follow,
             history_bytes,
             limiting: Mutex::new(()),
             closing: AtomicBool::new(false),
         }
     }
 
-    /// The position up to which the index is durable.
+    /// The position up to which everything is durable, or was applied where another process writes.
     #[inline]
     pub(crate) fn durable(&self) -> u64 {
         match &self.records {
             Records::Log(log) => log.durable().0,
-            Records::ReadOnly(log) => log.durable().0,
+            Records::ReadOnly(_) => self.follow.applied(),
         }
     }
 

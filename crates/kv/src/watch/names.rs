@@ -6,8 +6,7 @@ use esker_log::{ReadOnlyLog, Start};
 
 use crate::base::error::{Error, Result};
 use crate::record::{Change, Record};
-use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, Names};
-use crate::write::catalog::number;
+use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, Names, number};
 
 /// The names that a watch knows.
 #[derive(Debug)]

@@ -309,7 +309,7 @@ impl Inner {
         let Prepared { batch, keys, payloads, cached, conditions, shards } = prepared;
         let _orders = self.table.orders(shards);
         if let Some(dropped) = batch.keyspaces.iter().find(|keyspace| keyspace.keys.is_dropped()) {
-            return Ok(Err(Error::KeyspaceDropped { name: dropped.keys.name.clone() }));
+            return Ok(Err(Error::KeyspaceDropped { name: dropped.keys.name().into() }));
         }
         if batch.writes.iter().any(|write| !write.deletes)
             && let Err(error) = self.check_room()

@@ -7,13 +7,8 @@ use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
 use crate::record::{Change, Record};
 use crate::state::inner::Inner;
-use crate::state::keyspaces::{DEFAULT_NAME, FIRST};
+use crate::state::keyspaces::{DEFAULT_NAME, FIRST, number};
 use crate::write::batch::Batch;
-
-/// The number in a value of the catalog.
-pub(crate) fn number(value: &[u8]) -> Option<u32> {
-    value.try_into().ok().map(u32::from_le_bytes)
-}
 
 impl Inner {
     /// Returns the keyspace of this name; creates it, durably, if there is none.

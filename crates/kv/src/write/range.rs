@@ -24,7 +24,7 @@ impl Inner {
         let ticket = self.log.append_locked(|log| {
             let _orders = self.table.all_orders();
             if keys.is_dropped() {
-                return Ok(Err(Error::KeyspaceDropped { name: keys.name.clone() }));
+                return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
             }
             let ticket = log.append_internal(&payload)?;
             let (seq, position) = (ticket.seq().0, ticket.position().0);

@@ -2,4 +2,5 @@
 
 mod backup;
 mod cleaning;
+mod read_only;
 mod threads;

@@ -2,6 +2,7 @@
 
 mod backup;
 mod limits;
+mod read_only;
 mod snapshots;
 mod space;
 mod watch;

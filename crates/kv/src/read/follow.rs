@@ -1,0 +1,211 @@
+//! Following a log that another process writes.
+//!
+//! # The argument
+//!
+//! Records are applied in the order of the log, in the batches of a stream. Such a batch has all
+//! of an atomic batch of the store. Readers see versions up to the *applied* position, which moves
+//! only when all of a batch is in the index. Versions that were replaced since then are kept. So
+//! readers see a prefix of the durable writes, and batches whole.
+//!
+//! The writer's cleaning may drop records before they are applied. Everything live among them was
+//! copied, and what replaced the others is durable. So the store is complete again when the
+//! records from the oldest one on are applied, up to what is durable after that one was found
+//! ([`crate::backup`] has the same rule). A key that has no record among them does not exist.
+//! Until then the applied position stays. A version that was missed has no place in the index. So
+//! the copy of one may seem to be a copy of another, and all snapshots expire.
+//!
+//! Applying a record again changes nothing. So an error needs no cleanup: the next call begins
+//! after the applied position.
+
+use std::sync::Arc;
+
+use esker_log::{ReadOnlyLog, Seq, Start};
+
+use crate::base::error::{Error, Result};
+use crate::index::arena::Version;
+use crate::index::keyspace::Keys;
+use crate::record::{Change, Record};
+use crate::state::apply;
+use crate::state::follow::{CatchUp, Following};
+use crate::state::keyspaces::{CATALOG, DEFAULT, number};
+use crate::state::records::Records;
+use crate::state::view::View;
+
+/// How often the writer may drop records that are being applied.
+pub(crate) const OVERTAKEN_MAX: u32 = 100;
+
+/// A change of the catalog: the name of a keyspace, and its number, or `None` if it was dropped.
+type Naming = (String, Option<u32>);
+
+impl View {
+    /// Applies the records that became durable since the last call.
+    pub(crate) fn refresh(&self) -> Result<()> {
+        let Records::ReadOnly(log) = &self.records else { return Ok(()) };
+        let mut following = self.follow.following.lock();
+        self.refuse_if_closing()?;
+        let outcome = self.follow_log(log, &mut following);
+        if outcome.is_err() {
+            following.stream = None;
+            following.catch_up = None;
+        }
+        outcome
+    }
+
+    fn follow_log(&self, log: &ReadOnlyLog, following: &mut Following) -> Result<()> {
+        log.refresh()?;
+        let mut overtaken = 0;
+        loop {
+            match self.apply_stream(log, following) {
+                Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
+                    overtaken += 1;
+                    if overtaken > OVERTAKEN_MAX {
+                        return Err(Error::Trimmed { oldest });
+                    }
+                    // In this order; see `backup`.
+                    log.refresh()?;
+                    following.stream = Some(log.stream(Start::Oldest)?);
+                    log.refresh()?;
+                    following.catch_up = Some(CatchUp { end: log.durable().0, oldest: None });
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Applies what the stream has.
+    fn apply_stream(&self, log: &ReadOnlyLog, following: &mut Following) -> Result<()> {
+        let mut stream = match following.stream.take() {
+            Some(stream) => stream,
+            None => log.stream(Start::After(Seq(self.follow.applied())))?,
+        };
+        let mut namings = Vec::new();
+        loop {
+            self.refuse_if_closing()?;
+            let Some(batch) = stream.try_next()? else { break };
+            let mut last = self.follow.applied();
+            for record in &batch {
+                if let Some(catch_up) = &mut following.catch_up {
+                    catch_up.oldest.get_or_insert(record.seq.0);
+                }
+                let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
+                let decoded = Record::decode(record.payload).map_err(invalid)?;
+                namings.extend(naming(&decoded).map_err(invalid)?);
+                self.apply(following, &decoded, (record.seq.0, record.position.0))?;
+                last = record.seq.0;
+            }
+            let caught_up = following.catch_up.is_some_and(|catch_up| last >= catch_up.end);
+            if following.catch_up.is_none() || caught_up {
+                self.publish(following, std::mem::take(&mut namings), last);
+            }
+        }
+        if let Some(CatchUp { end, oldest }) = following.catch_up {
+            // Nothing is left in the log.
+            if oldest.is_some() {
+                return Err(esker_log::Error::NotFound { seq: Seq(end) }.into());
+            }
+            self.publish(following, namings, end);
+        }
+        following.stream = Some(stream);
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        following: &mut Following,
+        record: &Record<'_>,
+        place: (u64, u64),
+    ) -> Result<()> {
+        let id = record.keyspace;
+        let keys = following.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
+        let horizon = self.horizon();
+        apply::record(&self.table, keys, record, place, horizon, true)?;
+        if keys.wants_ordering(horizon) {
+            keys.put_in_order(&self.table, horizon);
+        }
+        Ok(())
+    }
+
+    /// Makes what was applied visible, up to this record.
+    fn publish(&self, following: &mut Following, namings: Vec<Naming>, last: u64) {
+        let version = Version { seq: last, deleted: true, position: 0, len: 0 };
+        let catch_up = following.catch_up.take();
+        if let Some(CatchUp { oldest, .. }) = catch_up {
+            let oldest = oldest.unwrap_or(u64::MAX);
+            for keys in following.keyspaces.values() {
+                keys.delete_before(&self.table, oldest, version, self.horizon());
+            }
+        }
+        for (name, id) in namings {
+            self.name_keyspace(following, &name, id, version);
+        }
+        if catch_up.is_some() {
+            self.drop_unnamed(following, version);
+            self.snapshots.expire_all(|| self.follow.set_applied(last));
+        } else {
+            self.follow.set_applied(last);
+        }
+        self.keyspaces.remove_dropped(&self.table, self.horizon(), Seq(u64::MAX));
+        if self.is_history_full() {
+            self.limit_history();
+        }
+    }
+
+    /// Creates a keyspace under a number, or drops it.
+    fn name_keyspace(
+        &self,
+        following: &mut Following,
+        name: &str,
+        id: Option<u32>,
+        version: Version,
+    ) {
+        let current = self.keyspaces.find(name);
+        if current.as_ref().map(|keys| keys.id) == id {
+            return;
+        }
+        if let Some(keys) = current {
+            keys.delete_range(&self.table, b"", None, version, self.horizon());
+            keys.set_dropped();
+            self.keyspaces.remove(name, Seq(version.seq));
+            following.keyspaces.remove(&keys.id);
+        }
+        if let Some(id) = id {
+            let keys = following.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
+            keys.set_name(name);
+            self.keyspaces.insert(Arc::clone(keys));
+        }
+    }
+
+    /// Drops the keyspaces that have no entry in the catalog. Some of their records may be left.
+    fn drop_unnamed(&self, following: &mut Following, version: Version) {
+        for keys in self.keyspaces.all().iter().filter(|keys| keys.id != DEFAULT) {
+            let entry = self.table.find(self.table.hash(CATALOG, keys.name().as_bytes()));
+            if entry.is_none_or(|entry| entry.version.deleted) {
+                self.name_keyspace(following, keys.name(), None, version);
+            }
+        }
+        let named: Vec<_> = self.keyspaces.all().iter().map(|keys| keys.id).collect();
+        following.keyspaces.retain(|id, keys| {
+            let keep = *id == CATALOG || named.contains(id);
+            if !keep {
+                keys.delete_range(&self.table, b"", None, version, self.horizon());
+                self.keyspaces.discard(Arc::clone(keys));
+            }
+            keep
+        });
+    }
+}
+
+/// The change of the catalog that a record makes.
+fn naming(record: &Record<'_>) -> std::result::Result<Option<Naming>, &'static str> {
+    if record.keyspace != CATALOG || record.key.is_empty() {
+        return Ok(None);
+    }
+    let name = std::str::from_utf8(record.key).map_err(|_| "a keyspace's name is invalid")?;
+    let id = match record.change {
+        Change::Put { value, .. } => {
+            Some(number(value).ok_or("the number of a keyspace is invalid")?)
+        }
+        _ => None,
+    };
+    Ok(Some((name.into(), id)))
+}

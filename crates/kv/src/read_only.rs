@@ -1,0 +1,234 @@
+//! The handle of a store that another process writes.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use esker_log::{ReadOnlyLog, Seq, Start};
+use parking_lot::Mutex;
+
+use crate::base::error::{Error, Result};
+use crate::base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
+use crate::base::stats::ReadOnlyStats;
+use crate::durability::open;
+use crate::read::snapshot::Snapshot;
+use crate::state::handle::KeyspaceReader;
+use crate::state::view::View;
+
+/// The time after which a thread that follows a log checks whether its store is gone.
+const FOLLOW_WAIT: Duration = Duration::from_millis(500);
+/// The pause of that thread after an error.
+const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
+
+/// A store that is open for reading, beside the process that writes it, or without one. Takes no
+/// lock and changes nothing on the disk. Cheap to clone; all clones are the same reader.
+///
+/// It follows the directory that it opened through crashes and restarts of the writer. After a
+/// repair of the log, which may take durable records away, open it again.
+///
+/// It has an index of its own in memory, as [`Store`](crate::Store) has.
+///
+/// # Staleness
+/// It sees durable writes only, and of these a prefix: every `get`, `scan` and snapshot shows the
+/// state of the last [`refresh`](ReadOnlyStore::refresh). An atomic batch is visible whole or not
+/// at all. With [`ReadOnlyOptions::follow`], a thread refreshes when more became durable. A `get`
+/// refreshes by itself when the writer's cleaning dropped the record that it reads.
+///
+/// # Snapshots
+/// A snapshot cannot hold up the cleaning of another process. When the writer dropped a value that
+/// a snapshot or scan reads and that was overwritten since, the call returns
+/// [`Error::SnapshotExpired`]. When it dropped records before they were applied here, all
+/// snapshots expire.
+///
+/// # Examples
+/// ```
+/// use esker_kv::{ReadOnlyStore, Store};
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path().join("store");
+/// let store = Store::open(&dir)?; // often in another process
+/// store.keyspace().put("colour", "blue")?.blocking_wait()?;
+///
+/// let reader = ReadOnlyStore::open(&dir)?;
+/// let keys = reader.keyspace();
+/// assert_eq!(keys.get("colour")?.as_deref(), Some(&b"blue"[..]));
+///
+/// store.keyspace().put("colour", "red")?.blocking_wait()?;
+/// assert_eq!(keys.get("colour")?.as_deref(), Some(&b"blue"[..]));
+/// reader.refresh()?;
+/// assert_eq!(keys.get("colour")?.as_deref(), Some(&b"red"[..]));
+/// # Ok::<(), esker_kv::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ReadOnlyStore {
+    reader: Arc<Reader>,
+}
+
+#[derive(Debug)]
+struct Reader {
+    log: ReadOnlyLog,
+    view: Arc<View>,
+    options: ReadOnlyOptions,
+    checkpoint_bytes: u64,
+    replayed: u64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Reader {
+    fn close(&self) {
+        self.view.close();
+        self.log.close();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that follows a store panicked");
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl ReadOnlyStoreBuilder {
+    /// Opens the store for reading. Blocks: it loads the last checkpoint, and reads what came
+    /// after.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::Log`], for example
+    /// [`esker_log::Error::NotALog`] for a directory that is empty or does not exist,
+    /// [`esker_log::Error::WrongComponent`] for one that holds something else,
+    /// [`esker_log::Error::Corrupted`], [`esker_log::Error::Quarantined`];
+    /// [`Error::CorruptedRecord`]; [`Error::Trimmed`] if cleaning dropped records a hundred times
+    /// while they were read.
+    pub fn open(self) -> Result<ReadOnlyStore> {
+        let Self { dir, options } = self;
+        let open::ReadOnly { log, view, checkpoint_bytes, replayed } =
+            open::open_read_only(dir, &options)?;
+        let thread = Mutex::default();
+        let follow = options.follow;
+        let reader = Reader { log, view, options, checkpoint_bytes, replayed, thread };
+        if follow {
+            let (log, view) = (reader.log.clone(), Arc::downgrade(&reader.view));
+            let builder = std::thread::Builder::new().name("esker-kv-follow".into());
+            let thread = builder.spawn(move || follow_log(&log, &view));
+            let thread = thread.map_err(|cause| esker_log::Error::NoThread(Arc::new(cause)))?;
+            *reader.thread.lock() = Some(thread);
+        }
+        Ok(ReadOnlyStore { reader: Arc::new(reader) })
+    }
+}
+
+/// Refreshes the store when more is durable, until it is closed.
+fn follow_log(log: &ReadOnlyLog, view: &Weak<View>) {
+    let mut stream = None;
+    loop {
+        let more = match &mut stream {
+            None => log.stream(Start::Tip).map(|tip| stream = Some(tip)),
+            Some(tip) => tip.blocking_next_timeout(FOLLOW_WAIT).map(drop),
+        };
+        let Some(view) = view.upgrade() else { return };
+        let outcome = match more {
+            Ok(()) => view.refresh(),
+            Err(esker_log::Error::Timeout) => continue,
+            Err(error) => Err(error.into()),
+        };
+        match outcome {
+            Ok(()) => {}
+            Err(Error::Closed) => return,
+            Err(error) => {
+                tracing::warn!(%error, "failed to follow the log of a store");
+                stream = None;
+                drop(view);
+                std::thread::sleep(FOLLOW_PAUSE);
+            }
+        }
+    }
+}
+
+impl ReadOnlyStore {
+    /// Opens a store for reading, with the default options.
+    ///
+    /// # Errors
+    /// As [`ReadOnlyStoreBuilder::open`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(dir).open()
+    }
+
+    /// Returns a builder that opens a store for reading with options.
+    pub fn builder(dir: impl AsRef<Path>) -> ReadOnlyStoreBuilder {
+        ReadOnlyStoreBuilder::new(dir.as_ref().into())
+    }
+
+    /// Returns the options that the store was opened with.
+    pub fn options(&self) -> &ReadOnlyOptions {
+        &self.reader.options
+    }
+
+    /// Shows what is durable now. Returns the position of the last write that is visible. Blocks:
+    /// it reads what was written since the last call.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; [`Error::Trimmed`] if the writer dropped records a hundred times while
+    /// they were read; [`Error::CorruptedRecord`], [`Error::IndexFull`], [`Error::Log`]. What was
+    /// visible before stays visible.
+    pub fn refresh(&self) -> Result<Seq> {
+        self.reader.view.refresh()?;
+        Ok(self.position())
+    }
+
+    /// Returns the position of the last write that is visible. No I/O.
+    pub fn position(&self) -> Seq {
+        Seq(self.reader.view.durable())
+    }
+
+    /// Returns the default keyspace. It always exists.
+    pub fn keyspace(&self) -> KeyspaceReader {
+        self.reader.view.reader(&self.reader.view.keyspaces.default)
+    }
+
+    /// Returns the keyspace with this name; `None` if there is none.
+    pub fn find_keyspace(&self, name: &str) -> Option<KeyspaceReader> {
+        self.reader.view.keyspaces.find(name).map(|keys| self.reader.view.reader(&keys))
+    }
+
+    /// Returns the names of all keyspaces, sorted.
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.reader.view.keyspaces.all().iter().map(|keys| keys.name().into()).collect()
+    }
+
+    /// Returns the store as it is visible now. It stays so while the store is refreshed.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let view = &self.reader.view;
+        view.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
+    }
+
+    /// Returns statistics. No I/O.
+    pub fn stats(&self) -> ReadOnlyStats {
+        let Reader { log, view, checkpoint_bytes, replayed, .. } = &*self.reader;
+        let keyspaces = view.keyspaces.all();
+        ReadOnlyStats {
+            keys: keyspaces.iter().map(|keys| keys.count()).sum(),
+            index_bytes: view.table.bytes()
+                + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
+            cache_bytes: view.cache.memory(),
+            disk_bytes: log.metadata().disk_bytes,
+            checkpoint_bytes: *checkpoint_bytes,
+            replayed: *replayed,
+            snapshots: view.snapshots.len(),
+        }
+    }
+
+    /// Closes the reader. Calls on its keyspaces, snapshots and scans return [`Error::Closed`].
+    pub fn close(&self) {
+        self.reader.close();
+    }
+}

@@ -1,0 +1,47 @@
+//! Applying a record of the log to the index, at opening and when another process wrote it.
+
+use crate::base::error::{Error, Result};
+use crate::index::arena::Version;
+use crate::index::keyspace::Keys;
+use crate::index::table::Table;
+use crate::record::{Change, Record};
+
+/// Applies a record of this keyspace, with its number and position. One thread at a time applies
+/// records. With `may_be_newer`, the index may have a newer version of the key already.
+pub(crate) fn record(
+    table: &Table,
+    keys: &Keys,
+    record: &Record<'_>,
+    (seq, position): (u64, u64),
+    horizon: u64,
+    may_be_newer: bool,
+) -> Result<()> {
+    let Record { keyspace, key, change } = *record;
+    let mut version = Version { seq, deleted: false, position, len: 0 };
+    match change {
+        Change::Put { value, .. } => {
+            version.len = value.len() as u32;
+            let key = table.hash(keyspace, key);
+            if may_be_newer && table.find(key).is_some_and(|found| found.version.seq >= seq) {
+                return Ok(());
+            }
+            let changed = table.set(key, version, 0, horizon);
+            keys.changed(changed.map_err(|_| Error::IndexFull)?, version);
+        }
+        Change::Delete => {
+            version.deleted = true;
+            // The entry of a key that exists is never freed.
+            let found = table.find(table.hash(keyspace, key));
+            if let Some(found) = found.filter(|found| !found.version.deleted)
+                && let Some(changed) = table.delete_entry(found.id, version, horizon)
+            {
+                keys.changed(changed, version);
+            }
+        }
+        Change::DeleteRange { end } => {
+            version.deleted = true;
+            keys.delete_range(table, key, end, version, horizon);
+        }
+    }
+    Ok(())
+}
