@@ -143,7 +143,7 @@ fn changes_are_watched_beside_the_writers() {
     kv(&log, &["watch"], b"").exits(1).says(&["is no key-value store"]);
 }
 
-/// A writer has the store open meanwhile.
+/// A writer has the store open meanwhile. What reads the store works beside it.
 #[test]
 fn a_store_is_backed_up_beside_its_writer() {
     let (_guard, dir) = esker::workdir();
@@ -159,7 +159,15 @@ fn a_store_is_backed_up_beside_its_writer() {
         let log = esker_log::ReadOnlyLog::open(&dir);
         log.is_ok_and(|log| log.durable().0 >= 1000)
     });
-    kv(&dir, &["get", "0000"], b"").exits(4);
+    kv(&dir, &["put", "0000", "v"], b"").exits(4);
+    // What reads works beside the writer.
+    assert_eq!(kv(&dir, &["get", "0000"], b"").ok().text(), "v\n");
+    assert_eq!(kv(&dir, &["scan", "--limit", "1"], b"").ok().text(), "0000\tv\n");
+    assert_eq!(kv(&dir, &["keyspaces", "list"], b"").ok().text(), "default\n");
+    assert!(kv(&dir, &["stat", "--json"], b"").ok().json()["keys"].as_u64().unwrap() >= 1000);
+    let exported = kv(&dir, &["export"], b"").ok();
+    assert!(exported.text().lines().count() >= 1000);
+    assert!(lines.starts_with(exported.text()), "it is a prefix");
     let backup = |to: &Path| {
         let mut command = command(&["kv", "backup"]);
         command.arg(&dir).arg(to).arg("--json");

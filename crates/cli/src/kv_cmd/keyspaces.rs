@@ -45,13 +45,13 @@ enum Action {
 /// Runs the action.
 pub fn run(arguments: &KeyspacesArguments) -> Outcome {
     let KeyspacesArguments { dir, action } = arguments;
+    if let Action::List = action {
+        let names = open::read_only(dir)?.keyspaces();
+        return output::print(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
+    }
     let store = open::store(dir, !matches!(action, Action::Create { .. }))?;
     let done = match action {
-        Action::List => {
-            let names = store.keyspaces();
-            output::print(&names.iter().map(|name| format!("{name}\n")).collect::<String>())?;
-            Ok(())
-        }
+        Action::List => Ok(()),
         Action::Create { name } => store.create_keyspace(name).map(drop),
         Action::Drop { name } => store.drop_keyspace(name),
     };

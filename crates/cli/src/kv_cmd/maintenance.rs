@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_kv::Store;
+use esker_kv::ReadOnlyStore;
 use esker_log::ReadOptions;
 use serde_json::json;
 
@@ -87,13 +87,10 @@ pub fn compact(arguments: &CompactArguments) -> Outcome {
 /// Prints a summary.
 pub fn stat(arguments: &StatArguments) -> Outcome {
     let StatArguments { dir, json } = arguments;
-    let store = open::store(dir, true)?;
-    let text = summary(&store, *json);
-    store.close().map_err(|error| Failure::of_kv(&error, dir))?;
-    output::print(&text)
+    output::print(&summary(&open::read_only(dir)?, *json))
 }
 
-fn summary(store: &Store, as_json: bool) -> String {
+fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
     let stats = store.stats();
     let keyspaces: Vec<_> = store
         .keyspaces()
@@ -108,7 +105,7 @@ fn summary(store: &Store, as_json: bool) -> String {
             "keyspaces": keyspaces,
             "disk_bytes": stats.disk_bytes,
             "index_bytes": stats.index_bytes,
-            "durable": store.durable().0,
+            "durable": store.position().0,
         });
         return format!("{object}\n");
     }
@@ -117,7 +114,7 @@ fn summary(store: &Store, as_json: bool) -> String {
         stats.keys,
         stats.disk_bytes,
         stats.index_bytes,
-        store.durable()
+        store.position()
     );
     for (name, keys) in keyspaces {
         text.push_str(&format!("keyspace     {name}: {keys} keys\n"));

@@ -91,7 +91,7 @@ pub fn get(arguments: &GetArguments) -> Outcome {
 /// Deletes a key.
 pub fn delete(arguments: &DelArguments) -> Outcome {
     let DelArguments { place, key } = arguments;
-    place.read(|keyspace| {
+    place.change(|keyspace| {
         let ticket = keyspace.delete(key.as_bytes());
         let durable = ticket.and_then(|ticket| ticket.blocking_wait());
         durable.map(drop).map_err(|error| place.failure(&error))

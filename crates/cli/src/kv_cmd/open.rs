@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_kv::{COMPONENT, Keyspace, Store};
+use esker_kv::{COMPONENT, Keyspace, KeyspaceReader, ReadOnlyStore, Store};
 use esker_log::{Error, ReadOnlyLog, ReadOptions};
 
 use crate::exit::{Failure, Outcome};
@@ -24,6 +24,11 @@ pub fn store(dir: &Path, must_exist: bool) -> Outcome<Store> {
     store.map_err(|error| Failure::of_kv(&error, dir))
 }
 
+/// Opens a store for reading, without its lock.
+pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
+    ReadOnlyStore::open(dir).map_err(|error| Failure::of_kv(&error, dir))
+}
+
 /// Opens the log of a store for reading, without its lock.
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
     let failure = |error: Error| Failure::of_log(&error, dir);
@@ -41,16 +46,24 @@ impl Place {
         Failure::of_kv(error, &self.dir)
     }
 
-    /// Opens the store, runs the work on the keyspace, and closes the store.
-    pub fn read<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
+    /// Opens the store for reading, beside a writer, and runs the work on the keyspace.
+    pub fn read<T>(&self, work: impl FnOnce(&KeyspaceReader) -> Outcome<T>) -> Outcome<T> {
+        let store = read_only(&self.dir)?;
+        work(&store.find_keyspace(&self.keyspace).ok_or_else(|| self.not_found())?)
+    }
+
+    /// Opens the store, which must exist, runs the work on the keyspace, and closes the store.
+    pub fn change<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
         let store = store(&self.dir, true)?;
-        let keyspace = store.find_keyspace(&self.keyspace).ok_or_else(|| {
-            self.failure(&esker_kv::Error::KeyspaceNotFound { name: self.keyspace.clone() })
-        })?;
+        let keyspace = store.find_keyspace(&self.keyspace).ok_or_else(|| self.not_found())?;
         self.close(&store, work(&keyspace))
     }
 
-    /// As [`Place::read`], but creates store and keyspace where they are missing.
+    fn not_found(&self) -> Failure {
+        self.failure(&esker_kv::Error::KeyspaceNotFound { name: self.keyspace.clone() })
+    }
+
+    /// As [`Place::change`], but creates store and keyspace where they are missing.
     pub fn write<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
         let store = store(&self.dir, false)?;
         let keyspace = store.create_keyspace(&self.keyspace).map_err(|e| self.failure(&e))?;
