@@ -132,10 +132,7 @@ impl ValueCache {
         let number = place >> OFFSET_BITS;
         let start = (place & (CHUNK as u64 - 1)) as usize;
         let value = match &*self.chunk(number).read() {
-            (other, Some(chunk)) if *other == number => {
-                chunk.prefetch(start);
-                Value::cached(chunk, start, len)?
-            }
+            (other, Some(chunk)) if *other == number => Value::cached(chunk, start, len)?,
             _ => return None,
         };
         let (oldest, newest) = (self.oldest.load(Relaxed), self.current.load(Relaxed));

@@ -33,7 +33,7 @@ impl View {
     #[inline]
     pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
-        self.look(key, false, || Ok(self.find_newest(key)))
+        self.look(key, false, || self.find_newest(key))
     }
 
     /// The newest accepted values of several keys. The memory that one lookup needs is requested
@@ -68,7 +68,7 @@ impl View {
                 let mut first = *current;
                 // Looked up once more if cleaning moved the record meanwhile.
                 let again = || self.find_newest(*key);
-                values.push(self.look(*key, false, || Ok(first.take().or_else(again)))?);
+                values.push(self.look(*key, false, || first.take().or_else(again))?);
             }
         }
         Ok(values)
@@ -77,7 +77,7 @@ impl View {
     /// The newest durable value.
     pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
-        self.look(key, false, || Ok(self.find_durable(key)))
+        self.look(key, false, || self.find_durable(key))
     }
 
     /// The newest version that readers see.
@@ -89,6 +89,7 @@ impl View {
         }
     }
 
+    #[inline(never)]
     fn find_durable(&self, key: Hashed<'_>) -> Option<Current> {
         loop {
             let durable = self.durable();
@@ -103,7 +104,7 @@ impl View {
     /// The value at a point in time, which is pinned by the caller.
     pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
         let key = self.key(keys, key)?;
-        self.look(key, true, || Ok(self.table.find_at(key, seq)))
+        self.look(key, true, || self.table.find_at(key, seq))
     }
 
     /// Looks a version up and reads its value. Again, if cleaning moved the record meanwhile.
@@ -112,10 +113,27 @@ impl View {
         &self,
         key: Hashed<'_>,
         pinned: bool,
-        mut find: impl FnMut() -> Result<Option<Current>>,
+        mut find: impl FnMut() -> Option<Current>,
     ) -> Result<Option<Value>> {
         self.refuse_if_closing()?;
-        let Some(mut current) = find()? else { return Ok(None) };
+        let Some(current) = find() else { return Ok(None) };
+        // What most calls need, and nothing else: the processor overlaps the cache misses of calls
+        // that follow each other only if they are short.
+        match self.cache.get(current.cached, current.version.len as usize) {
+            Some(hit) if !hit.ages => Ok(Some(hit.value)),
+            _ => self.look_further(key, pinned, current, &mut find),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_further(
+        &self,
+        key: Hashed<'_>,
+        pinned: bool,
+        mut current: Current,
+        find: &mut dyn FnMut() -> Option<Current>,
+    ) -> Result<Option<Value>> {
         let mut tries = 0;
         loop {
             let error = match self.value(key.key, &current) {
@@ -124,7 +142,7 @@ impl View {
             };
             tries += 1;
             let followed = tries <= TRIES && self.follow_dropped(&error)?;
-            match find()? {
+            match find() {
                 Some(again) if again.version != current.version => current = again,
                 Some(_) if followed && pinned => {
                     return self.successor(key.key, &current).map(Some);
