@@ -42,16 +42,17 @@ impl KeyspaceReader {
     /// Returns the durable value of a key: the one that a crash would leave at least.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// As [`KeyspaceReader::get`](crate::KeyspaceReader::get).
     pub fn get_durable(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.view.get_durable(&self.keys, key.as_ref())
     }
 
     /// Returns the values of several keys, in their order. Faster than as many calls of
-    /// [`Keyspace::get`]: the lookups overlap. Not one point in time; a [`Snapshot`] is.
+    /// [`KeyspaceReader::get`](crate::KeyspaceReader::get): the lookups overlap. Not one point in
+    /// time; a [`Snapshot`](crate::Snapshot) is.
     ///
     /// # Errors
-    /// As [`Keyspace::get`].
+    /// As [`KeyspaceReader::get`](crate::KeyspaceReader::get).
     pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Value>>> {
         self.view.get_many(&self.keys, keys)
     }
@@ -90,7 +91,7 @@ impl KeyspaceReader {
     /// Scans the keys that begin with a prefix.
     ///
     /// # Errors
-    /// As [`Keyspace::scan`].
+    /// As [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
     pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
         self.scan_range(KeyRange::prefix(prefix.as_ref()))
     }

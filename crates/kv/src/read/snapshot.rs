@@ -44,7 +44,7 @@ impl Snapshot {
     /// Returns the value that a key had; `None` if it had none.
     ///
     /// # Errors
-    /// [`Error::SnapshotExpired`], and as [`Keyspace::get`].
+    /// [`Error::SnapshotExpired`], and as [`KeyspaceReader::get`](crate::KeyspaceReader::get).
     pub fn get(&self, keyspace: &KeyspaceReader, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.check(keyspace)?;
         let value = self.view.get_at(&keyspace.keys, key.as_ref(), self.pin.seq());
@@ -52,11 +52,12 @@ impl Snapshot {
         value
     }
 
-    /// Scans a range of keys as they were; see [`Keyspace::scan`]. The scan is part of this
-    /// snapshot and expires with it.
+    /// Scans a range of keys as they were; see
+    /// [`KeyspaceReader::scan`](crate::KeyspaceReader::scan). The scan is part of this snapshot and
+    /// expires with it.
     ///
     /// # Errors
-    /// [`Error::SnapshotExpired`], and as [`Keyspace::scan`].
+    /// [`Error::SnapshotExpired`], and as [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
     pub fn scan<K: AsRef<[u8]> + ?Sized>(
         &self,
         keyspace: &KeyspaceReader,
