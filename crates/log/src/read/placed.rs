@@ -32,6 +32,10 @@ fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
 
 /// Returns a record: at its place if that is before `written`, otherwise by its number.
 pub(crate) fn find(source: &dyn Source, place: Place, written: u64) -> Result<Payload> {
+    // Its segment may still be there, in a reader that has it open.
+    if place.seq.0 <= source.low().seq {
+        return Err(cursor::trimmed(source));
+    }
     if place.position.0 < written
         && let Some(payload) = read(source, place, written)?
     {
