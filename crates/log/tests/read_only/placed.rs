@@ -57,7 +57,7 @@ fn a_reader_returns_the_record_at_a_place() {
     match reader.read_placed(places[0]) {
         Ok(payload) => assert_eq!(&*payload, &[1; LEN]),
         dropped => {
-            assert!(matches!(dropped, Err(Error::Trimmed { oldest: Seq(3) })), "{dropped:?}")
+            assert!(matches!(dropped, Err(Error::Trimmed { oldest: Seq(3) })), "{dropped:?}");
         }
     }
     assert_eq!(&*reader.read_placed(places[2]).unwrap(), &[3; LEN]);
