@@ -20,7 +20,21 @@ const TRIES: u32 = 100;
 /// The number of keys that are looked up at a time.
 const GROUP: usize = 32;
 
+/// Which version of a key is read.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    /// The newest that readers see.
+    Newest,
+    /// The newest that is durable.
+    Durable,
+    /// The one of a point in time, which the caller pinned.
+    At(u64),
+}
+
 impl View {
+    /// Inlined: the processor waits where it copies a key that was written field by field, and the
+    /// lookups of calls that follow each other overlap no more.
+    #[inline(always)]
     pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
         check_key(key)?;
         if keys.is_dropped() {
@@ -32,8 +46,7 @@ impl View {
     /// The newest accepted value.
     #[inline]
     pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
-        let key = self.key(keys, key)?;
-        self.look(key, false, || self.find_newest(key))
+        self.look(self.key(keys, key)?, Wanted::Newest)
     }
 
     /// The newest accepted values of several keys. The memory that one lookup needs is requested
@@ -64,11 +77,12 @@ impl View {
                 }
                 found.push(current);
             }
+            self.refuse_if_closing()?;
             for (key, current) in hashed.iter().zip(&found) {
-                let mut first = *current;
-                // Looked up once more if cleaning moved the record meanwhile.
-                let again = || self.find_newest(*key);
-                values.push(self.look(*key, false, || first.take().or_else(again))?);
+                values.push(match current {
+                    Some(current) => self.value_of(*key, Wanted::Newest, *current)?,
+                    None => None,
+                });
             }
         }
         Ok(values)
@@ -76,8 +90,21 @@ impl View {
 
     /// The newest durable value.
     pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
-        let key = self.key(keys, key)?;
-        self.look(key, false, || self.find_durable(key))
+        self.look(self.key(keys, key)?, Wanted::Durable)
+    }
+
+    /// The value at a point in time, which is pinned by the caller.
+    pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
+        self.look(self.key(keys, key)?, Wanted::At(seq))
+    }
+
+    #[inline]
+    fn find(&self, key: Hashed<'_>, wanted: Wanted) -> Option<Current> {
+        match wanted {
+            Wanted::Newest => self.find_newest(key),
+            Wanted::Durable => self.find_durable(key),
+            Wanted::At(seq) => self.table.find_at(key, seq),
+        }
     }
 
     /// The newest version that readers see.
@@ -101,38 +128,34 @@ impl View {
         }
     }
 
-    /// The value at a point in time, which is pinned by the caller.
-    pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
-        let key = self.key(keys, key)?;
-        self.look(key, true, || self.table.find_at(key, seq))
-    }
-
-    /// Looks a version up and reads its value. Again, if cleaning moved the record meanwhile.
+    /// Looks a version up and reads its value.
     #[inline]
-    fn look(
-        &self,
-        key: Hashed<'_>,
-        pinned: bool,
-        mut find: impl FnMut() -> Option<Current>,
-    ) -> Result<Option<Value>> {
+    fn look(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
         self.refuse_if_closing()?;
-        let Some(current) = find() else { return Ok(None) };
-        // What most calls need, and nothing else: the processor overlaps the cache misses of calls
-        // that follow each other only if they are short.
-        match self.cache.get(current.cached, current.version.len as usize) {
-            Some(hit) if !hit.ages => Ok(Some(hit.value)),
-            _ => self.look_further(key, pinned, current, &mut find),
+        match self.find(key, wanted) {
+            Some(current) => self.value_of(key, wanted, current),
+            None => Ok(None),
         }
     }
 
+    /// The value of a version that was looked up. What most calls need, and nothing else: the
+    /// processor overlaps the cache misses of calls that follow each other only if they are short.
+    #[inline]
+    fn value_of(&self, key: Hashed<'_>, wanted: Wanted, current: Current) -> Result<Option<Value>> {
+        match self.cache.get(current.cached, current.version.len as usize) {
+            Some(hit) if !hit.ages => Ok(Some(hit.value)),
+            _ => self.value_further(key, wanted, current),
+        }
+    }
+
+    /// Looks the version up again if cleaning moved the record meanwhile.
     #[cold]
     #[inline(never)]
-    fn look_further(
+    fn value_further(
         &self,
         key: Hashed<'_>,
-        pinned: bool,
+        wanted: Wanted,
         mut current: Current,
-        find: &mut dyn FnMut() -> Option<Current>,
     ) -> Result<Option<Value>> {
         let mut tries = 0;
         loop {
@@ -142,9 +165,9 @@ impl View {
             };
             tries += 1;
             let followed = tries <= TRIES && self.follow_dropped(&error)?;
-            match find() {
+            match self.find(key, wanted) {
                 Some(again) if again.version != current.version => current = again,
-                Some(_) if followed && pinned => {
+                Some(_) if followed && matches!(wanted, Wanted::At(_)) => {
                     return self.successor(key.key, &current).map(Some);
                 }
                 // Cleaning dropped more meanwhile.
