@@ -63,6 +63,8 @@ mod fill_tracker;
 mod open_pages;
 #[path = "../../consensus/src/index/page_table.rs"]
 mod page_table;
+#[path = "../../kv/src/state/request.rs"]
+mod request;
 #[path = "../../consensus/src/index/slot_locks.rs"]
 mod slot_locks;
 #[path = "../../consensus/src/memory/value_budget.rs"]
@@ -70,6 +72,8 @@ mod value_budget;
 #[path = "../../log/src/staging/watermark.rs"]
 mod watermark;
 
+#[cfg(test)]
+mod background_requests;
 #[cfg(test)]
 mod budget_waits;
 #[cfg(test)]

@@ -21,7 +21,8 @@ use esker_log::{Seq, Ticket};
 use crate::base::error::{Error, Result};
 use crate::index::arena::Version;
 use crate::record::{Change, Record, put_len};
-use crate::state::inner::{Cleaning, Inner, LiveBytes};
+use crate::state::inner::{Inner, LiveBytes};
+use crate::state::throttle::Throttle;
 
 /// While callers write, a background pass pauses for this multiple of the time that it worked,
 /// unless it is behind.
@@ -54,7 +55,7 @@ impl Inner {
 
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
     pub(crate) fn clean_soon(self: &Arc<Self>, position: u64) {
-        let running = || self.cleaning.running.load(SeqCst);
+        let running = || self.cleaning.request.is_made();
         self.cleaning.throttle.consider(position, || self.is_behind(), running);
         let step = u64::from(self.options.segment_size);
         let reached = position;
@@ -67,15 +68,13 @@ impl Inner {
             self.cleaning.considered.compare_exchange(considered, position, SeqCst, Relaxed);
         if moves.is_ok() {
             self.cleaning.reached.fetch_max(reached, Relaxed);
-        }
-        if moves.is_ok() && !self.cleaning.running.swap(true, SeqCst) {
-            self.spawn_cleaning();
+            self.clean_now();
         }
     }
 
     /// Starts cleaning in the background: much may be dead now, or space is wanted.
     pub(crate) fn clean_now(self: &Arc<Self>) {
-        if self.options.clean && !self.cleaning.running.swap(true, SeqCst) {
+        if self.options.clean && self.cleaning.request.make() {
             self.spawn_cleaning();
         }
     }
@@ -84,40 +83,41 @@ impl Inner {
         let mut thread = self.cleaning.thread.lock();
         let weak = Arc::downgrade(self);
         let work = move || {
-            let Some(inner) = weak.upgrade() else { return };
-            let _running = Running(&inner.cleaning);
-            loop {
-                match inner.clean_once(Effort::Lazy) {
-                    Ok(done) if done.segments > 0 => {}
-                    Ok(_) => break,
-                    Err(Error::Closed) => return,
-                    Err(error) => {
-                        tracing::warn!(%error, "failed to reclaim space");
-                        return;
-                    }
-                }
-            }
-            if inner.wants_checkpoint() {
-                inner.checkpoint_or_warn();
+            if let Some(inner) = weak.upgrade()
+                && let Err(error) = inner.clean_while_requested()
+                && !matches!(error, Error::Closed)
+            {
+                tracing::warn!(%error, "failed to reclaim space");
             }
         };
         match std::thread::Builder::new().name("esker-kv-clean".into()).spawn(work) {
             Ok(new) => *thread = Some(new),
             Err(error) => {
                 tracing::warn!(%error, "failed to start the cleaning thread");
-                self.cleaning.running.store(false, SeqCst);
+                self.cleaning.request.withdraw();
             }
         }
     }
+
+    /// Reclaims what is worth it, as long as that is requested.
+    fn clean_while_requested(&self) -> Result<()> {
+        let _opened = Opened(&self.cleaning.throttle);
+        self.cleaning.request.work(|| {
+            let done = self.clean_once(Effort::Lazy)?;
+            if done.segments == 0 && self.wants_checkpoint() {
+                self.checkpoint_or_warn();
+            }
+            Ok(done.segments > 0)
+        })
+    }
 }
 
-/// Marks the background thread as ended, also when it panics.
-struct Running<'a>(&'a Cleaning);
+/// Lets writers continue when no pass does any more, also when one panics.
+struct Opened<'a>(&'a Throttle);
 
-impl Drop for Running<'_> {
+impl Drop for Opened<'_> {
     fn drop(&mut self) {
-        self.0.running.store(false, SeqCst);
-        self.0.throttle.open();
+        self.0.open();
     }
 }
 
@@ -212,5 +212,37 @@ impl Owner for Pass<'_> {
             std::thread::sleep((took * THROTTLE).min(PAUSE_MAX));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::state::request::Request;
+
+    #[test]
+    fn a_request_during_the_last_step_is_another_step() {
+        let request = Request::default();
+        assert!(request.make() && !request.make());
+        let mut steps = 0;
+        let done: Result<(), ()> = request.work(|| {
+            steps += 1;
+            if steps == 3 {
+                assert!(!request.make(), "a thread works already");
+            }
+            Ok(steps < 3)
+        });
+        assert_eq!((done, steps, request.is_made()), (Ok(()), 4, false));
+    }
+
+    #[test]
+    fn work_that_failed_can_be_requested_again() {
+        let request = Request::default();
+        assert!(request.make());
+        assert_eq!(request.work(|| Err(7)), Err(7));
+        assert!(request.make(), "no thread works");
+        let panicked = std::panic::catch_unwind(|| {
+            request.work(|| -> Result<bool, ()> { panic!("as a bug would") })
+        });
+        assert!(panicked.is_err() && !request.is_made());
     }
 }

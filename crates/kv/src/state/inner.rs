@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use esker_log::reclaim::stored_size;
 use esker_log::{Attempt, Log, Refused};
@@ -14,6 +14,7 @@ use crate::base::ticket::Ticket;
 use crate::index::arena::{Hashed, Version};
 use crate::index::keyspace::Keys;
 use crate::record::put_len;
+use crate::state::request::Request;
 use crate::state::throttle::Throttle;
 use crate::state::view::View;
 
@@ -61,7 +62,8 @@ pub(crate) struct Cleaning {
     pub(crate) done: Mutex<esker_log::reclaim::Reclaimed>,
     /// The background thread, while it runs.
     pub(crate) thread: Mutex<Option<std::thread::JoinHandle<()>>>,
-    pub(crate) running: AtomicBool,
+    /// Passes in the background.
+    pub(crate) request: Request,
     /// Bytes of records that were replaced since the store was opened.
     pub(crate) garbage: AtomicU64,
     /// The position of the log, and the replaced bytes, when a pass was last considered.
@@ -170,7 +172,7 @@ impl Inner {
     /// Whether cleaning runs, and more space is used than twice the live bytes and four segments.
     pub(crate) fn is_behind(&self) -> bool {
         let live = *self.cleaning.live.lock();
-        let Some(live) = live.filter(|_| self.cleaning.running.load(SeqCst)) else { return false };
+        let Some(live) = live.filter(|_| self.cleaning.request.is_made()) else { return false };
         let log = self.log.metadata();
         let put = log.position.0.saturating_sub(live.position);
         let replaced = self.cleaning.garbage.load(Relaxed).saturating_sub(live.garbage);

@@ -6,6 +6,7 @@ pub(crate) mod handle;
 pub(crate) mod inner;
 pub(crate) mod keyspaces;
 pub(crate) mod records;
+pub(crate) mod request;
 pub(crate) mod snapshots;
 pub(crate) mod throttle;
 pub(crate) mod view;

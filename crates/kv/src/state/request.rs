@@ -1,0 +1,63 @@
+//! Work in the background that many callers may request, and one thread does.
+
+use crate::sync::{AtomicUsize, Ordering::SeqCst};
+
+/// No thread works.
+const IDLE: usize = 0;
+/// A thread works. It has seen all requests so far.
+const WORKING: usize = 1;
+/// A thread works, and there was a request since it began its last step.
+const REQUESTED: usize = 2;
+
+/// Whether the work is requested, and whether a thread does it.
+#[derive(Debug)]
+pub(crate) struct Request(AtomicUsize);
+
+impl Default for Request {
+    fn default() -> Self {
+        Self(AtomicUsize::new(IDLE))
+    }
+}
+
+impl Request {
+    /// Requests the work: a step begins after this call. `true` if no thread works: the caller must
+    /// have one call [`Request::work`], or withdraw the request.
+    #[must_use]
+    pub(crate) fn make(&self) -> bool {
+        let next = |state| Some(if state == IDLE { WORKING } else { REQUESTED });
+        self.0.fetch_update(SeqCst, SeqCst, next) == Ok(IDLE)
+    }
+
+    pub(crate) fn withdraw(&self) {
+        self.0.store(IDLE, SeqCst);
+    }
+
+    /// Whether a thread works, or is about to.
+    pub(crate) fn is_made(&self) -> bool {
+        self.0.load(SeqCst) != IDLE
+    }
+
+    /// Takes steps until one finds nothing to do and nothing was requested since it began. After an
+    /// error or a panic the work waits for the next request.
+    pub(crate) fn work<E>(&self, mut step: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+        let withdrawn = Withdrawn(self);
+        loop {
+            self.0.swap(WORKING, SeqCst);
+            let is_done = !step()?;
+            if is_done && self.0.compare_exchange(WORKING, IDLE, SeqCst, SeqCst).is_ok() {
+                // Another thread may work from here on.
+                std::mem::forget(withdrawn);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Withdraws the request when it is dropped.
+struct Withdrawn<'a>(&'a Request);
+
+impl Drop for Withdrawn<'_> {
+    fn drop(&mut self) {
+        self.0.withdraw();
+    }
+}
