@@ -18,6 +18,9 @@ use crate::sync::{
     Accesses, Arc, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, prefetch,
 };
 
+/// The size of a cache line.
+const LINE: usize = 64;
+
 pub(crate) struct Chunk {
     memory: Memory,
     /// The number of bytes that are filled.
@@ -72,6 +75,8 @@ impl Filler {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
         self.chunk.filled.store(end, Release);
+        // For the next value, which begins in a line that this one touched.
+        self.chunk.prefetch(end + LINE);
         Some(start)
     }
 }
@@ -80,7 +85,6 @@ impl Chunk {
     /// Requests the memory of a value that begins here, to be used soon.
     #[inline]
     pub(super) fn prefetch(&self, start: usize) {
-        const LINE: usize = 64;
         let at = self.memory.as_ptr().wrapping_add(start);
         prefetch(at);
         prefetch(at.wrapping_add(LINE));

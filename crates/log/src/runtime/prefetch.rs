@@ -1,7 +1,7 @@
 //! Prefetching memory before it is used.
 #![allow(unsafe_code)]
 
-/// Hints to the processor that this address will be written to. Does not dereference the pointer.
+/// Hints to the processor that this address is used soon. Does not dereference the pointer.
 #[inline]
 pub fn prefetch<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]

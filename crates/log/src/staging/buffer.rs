@@ -27,6 +27,11 @@ use esker_disk::AlignedBuf;
 
 use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
 use crate::format::{BLOCK, Salt};
+use crate::runtime::prefetch::prefetch;
+
+/// Bytes of memory that are requested ahead of the appends.
+const PREFETCHED: usize = 256;
+const CACHE_LINE: usize = 64;
 
 /// The part of a segment that a buffer holds.
 #[derive(Debug, Clone, Copy)]
@@ -112,6 +117,14 @@ impl StagingBuffer {
         }
     }
 
+    /// Requests the memory of the record that begins at `offset`.
+    fn prefetch(&self, offset: u32) {
+        let at = self.memory.as_ptr().wrapping_add((offset - self.start) as usize);
+        for ahead in (0..PREFETCHED).step_by(CACHE_LINE) {
+            prefetch(at.wrapping_add(ahead));
+        }
+    }
+
     fn index(&self, offsets: &Range<u32>) -> usize {
         assert!(self.start <= offsets.start && offsets.start <= offsets.end);
         assert!(offsets.end <= self.start + self.capacity());
@@ -165,6 +178,9 @@ impl Reservation {
             buffer.put(at, payload);
             buffer.put(end, &zeros[..(self.offset + stored - end) as usize]);
         }
+        // The disk read the buffer from memory, so it is in no cache of this processor any more. An
+        // append that waits for it takes a third longer.
+        buffer.prefetch(self.offset + stored);
         (stored, header.crc)
     }
 }
