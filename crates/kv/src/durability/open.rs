@@ -55,12 +55,11 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     let Built { table, keyspaces, checkpoint, replayed } = build(&records)?;
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
-    let follow = Follow::default();
     Ok(Arc::new(Inner {
         dir,
         options,
         log,
-        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes, follow)),
+        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes)),
         catalog_lock: Mutex::new(()),
         cleaning: Cleaning::default(),
         checkpoint: Mutex::new(checkpoint),
@@ -85,7 +84,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
         let expected = Some(COMPONENT);
         return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
     }
-    let records = Records::ReadOnly(log.clone());
+    let records = Records::ReadOnly(log.clone(), Follow::default());
     let mut overtaken = 0;
     let built = loop {
         match build(&records) {
@@ -107,8 +106,8 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     by_number.insert(keyspaces.catalog.id, Arc::clone(&keyspaces.catalog));
     let following = Following { stream: Some(stream), keyspaces: by_number, catch_up: None };
     let cache = ValueCache::new(options.cache_bytes);
-    let follow = Follow::new(last.0, following);
-    let view = View::new(records, table, cache, keyspaces, options.history_bytes, follow);
+    let records = Records::ReadOnly(log.clone(), Follow::new(last.0, following));
+    let view = View::new(records, table, cache, keyspaces, options.history_bytes);
     Ok(ReadOnly {
         log,
         view: Arc::new(view),

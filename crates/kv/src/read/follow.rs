@@ -26,7 +26,7 @@ use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
 use crate::record::{Change, Record};
 use crate::state::apply;
-use crate::state::follow::{CatchUp, Following};
+use crate::state::follow::{CatchUp, Follow, Following};
 use crate::state::keyspaces::{CATALOG, DEFAULT, number};
 use crate::state::records::Records;
 use crate::state::view::View;
@@ -40,10 +40,10 @@ type Naming = (String, Option<u32>);
 impl View {
     /// Applies the records that became durable since the last call.
     pub(crate) fn refresh(&self) -> Result<()> {
-        let Records::ReadOnly(log) = &self.records else { return Ok(()) };
-        let mut following = self.follow.following.lock();
+        let Records::ReadOnly(log, follow) = &self.records else { return Ok(()) };
+        let mut following = follow.following.lock();
         self.refuse_if_closing()?;
-        let outcome = self.follow_log(log, &mut following);
+        let outcome = self.follow_log(log, follow, &mut following);
         if outcome.is_err() {
             following.stream = None;
             following.catch_up = None;
@@ -51,11 +51,16 @@ impl View {
         outcome
     }
 
-    fn follow_log(&self, log: &ReadOnlyLog, following: &mut Following) -> Result<()> {
+    fn follow_log(
+        &self,
+        log: &ReadOnlyLog,
+        follow: &Follow,
+        following: &mut Following,
+    ) -> Result<()> {
         log.refresh()?;
         let mut overtaken = 0;
         loop {
-            match self.apply_stream(log, following) {
+            match self.apply_stream(log, follow, following) {
                 Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
                     overtaken += 1;
                     if overtaken > OVERTAKEN_MAX {
@@ -73,16 +78,21 @@ impl View {
     }
 
     /// Applies what the stream has.
-    fn apply_stream(&self, log: &ReadOnlyLog, following: &mut Following) -> Result<()> {
+    fn apply_stream(
+        &self,
+        log: &ReadOnlyLog,
+        follow: &Follow,
+        following: &mut Following,
+    ) -> Result<()> {
         let mut stream = match following.stream.take() {
             Some(stream) => stream,
-            None => log.stream(Start::After(Seq(self.follow.applied())))?,
+            None => log.stream(Start::After(Seq(follow.applied())))?,
         };
         let mut namings = Vec::new();
         loop {
             self.refuse_if_closing()?;
             let Some(batch) = stream.try_next()? else { break };
-            let mut last = self.follow.applied();
+            let mut last = follow.applied();
             for record in &batch {
                 if let Some(catch_up) = &mut following.catch_up {
                     catch_up.oldest.get_or_insert(record.seq.0);
@@ -95,7 +105,7 @@ impl View {
             }
             let caught_up = following.catch_up.is_some_and(|catch_up| last >= catch_up.end);
             if following.catch_up.is_none() || caught_up {
-                self.publish(following, std::mem::take(&mut namings), last);
+                self.publish(follow, following, std::mem::take(&mut namings), last);
             }
         }
         if let Some(CatchUp { end, oldest }) = following.catch_up {
@@ -103,7 +113,7 @@ impl View {
             if oldest.is_some() {
                 return Err(esker_log::Error::NotFound { seq: Seq(end) }.into());
             }
-            self.publish(following, namings, end);
+            self.publish(follow, following, namings, end);
         }
         following.stream = Some(stream);
         Ok(())
@@ -126,7 +136,7 @@ impl View {
     }
 
     /// Makes what was applied visible, up to this record.
-    fn publish(&self, following: &mut Following, namings: Vec<Naming>, last: u64) {
+    fn publish(&self, follow: &Follow, following: &mut Following, namings: Vec<Naming>, last: u64) {
         let version = Version { seq: last, deleted: true, position: 0, len: 0 };
         let catch_up = following.catch_up.take();
         if let Some(CatchUp { oldest, .. }) = catch_up {
@@ -140,9 +150,9 @@ impl View {
         }
         if catch_up.is_some() {
             self.drop_unnamed(following, version);
-            self.snapshots.expire_all(|| self.follow.set_applied(last));
+            self.snapshots.expire_all(|| follow.set_applied(last));
         } else {
-            self.follow.set_applied(last);
+            follow.set_applied(last);
         }
         self.keyspaces.remove_dropped(&self.table, self.horizon(), Seq(u64::MAX));
         if self.is_history_full() {

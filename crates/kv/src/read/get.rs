@@ -112,7 +112,7 @@ impl View {
     fn find_newest(&self, key: Hashed<'_>) -> Option<Current> {
         match self.records {
             Records::Log(_) => self.table.find(key).filter(|current| !current.version.deleted),
-            Records::ReadOnly(_) => self.find_durable(key),
+            Records::ReadOnly(..) => self.find_durable(key),
         }
     }
 
