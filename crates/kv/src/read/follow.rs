@@ -24,17 +24,17 @@ use esker_log::{ReadOnlyLog, Seq, Start};
 use crate::base::error::{Error, Result};
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
-use crate::record::{Change, Record};
+use crate::record::Record;
 use crate::state::apply;
 use crate::state::follow::{CatchUp, Follow, Following};
-use crate::state::keyspaces::{CATALOG, DEFAULT, number};
+use crate::state::keyspaces::{CATALOG, DEFAULT, naming};
 use crate::state::records::Records;
 use crate::state::view::View;
 
 /// How often the writer may drop records that are being applied.
 pub(crate) const OVERTAKEN_MAX: u32 = 100;
 
-/// A change of the catalog: the name of a keyspace, and its number, or `None` if it was dropped.
+/// A change of the catalog, as [`naming`] decodes it.
 type Naming = (String, Option<u32>);
 
 impl View {
@@ -99,7 +99,8 @@ impl View {
                 }
                 let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
                 let decoded = Record::decode(record.payload).map_err(invalid)?;
-                namings.extend(naming(&decoded).map_err(invalid)?);
+                let naming = naming(&decoded).map_err(invalid)?;
+                namings.extend(naming.map(|(name, id)| (name.to_owned(), id)));
                 self.apply(following, &decoded, (record.seq.0, record.position.0))?;
                 last = record.seq.0;
             }
@@ -203,19 +204,4 @@ impl View {
             keep
         });
     }
-}
-
-/// The change of the catalog that a record makes.
-fn naming(record: &Record<'_>) -> std::result::Result<Option<Naming>, &'static str> {
-    if record.keyspace != CATALOG || record.key.is_empty() {
-        return Ok(None);
-    }
-    let name = std::str::from_utf8(record.key).map_err(|_| "a keyspace's name is invalid")?;
-    let id = match record.change {
-        Change::Put { value, .. } => {
-            Some(number(value).ok_or("the number of a keyspace is invalid")?)
-        }
-        _ => None,
-    };
-    Ok(Some((name.into(), id)))
 }
