@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{COMPONENT, Options};
+use crate::base::overtaken::Overtaken;
 use crate::base::read_only_options::ReadOnlyOptions;
 use crate::cache::ValueCache;
 use crate::durability::checkpoint;
 use crate::durability::replay::{Replay, Replayed};
 use crate::index::table::Table;
-use crate::read::follow::OVERTAKEN_MAX;
 use crate::state::follow::{Follow, Following};
 use crate::state::inner::{Cleaning, Inner, LastCheckpoint};
 use crate::state::keyspaces::Keyspaces;
@@ -85,15 +85,12 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
         return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
     }
     let records = Records::ReadOnly(log.clone(), Follow::default());
-    let mut overtaken = 0;
+    let mut overtaken = Overtaken::default();
     let built = loop {
         match build(&records) {
             // The writer's cleaning dropped records meanwhile.
             Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
-                overtaken += 1;
-                if overtaken > OVERTAKEN_MAX {
-                    return Err(Error::Trimmed { oldest });
-                }
+                overtaken.count(oldest)?;
                 log.refresh()?;
             }
             built => break built?,

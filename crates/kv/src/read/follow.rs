@@ -22,6 +22,7 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Seq, Start};
 
 use crate::base::error::{Error, Result};
+use crate::base::overtaken::Overtaken;
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
 use crate::record::Record;
@@ -30,9 +31,6 @@ use crate::state::follow::{CatchUp, Follow, Following};
 use crate::state::keyspaces::{CATALOG, DEFAULT, naming};
 use crate::state::records::Records;
 use crate::state::view::View;
-
-/// How often the writer may drop records that are being applied.
-pub(crate) const OVERTAKEN_MAX: u32 = 100;
 
 /// A change of the catalog, as [`naming`] decodes it.
 type Naming = (String, Option<u32>);
@@ -58,14 +56,11 @@ impl View {
         following: &mut Following,
     ) -> Result<()> {
         log.refresh()?;
-        let mut overtaken = 0;
+        let mut overtaken = Overtaken::default();
         loop {
             match self.apply_stream(log, follow, following) {
                 Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
-                    overtaken += 1;
-                    if overtaken > OVERTAKEN_MAX {
-                        return Err(Error::Trimmed { oldest });
-                    }
+                    overtaken.count(oldest)?;
                     // In this order; see `backup`.
                     log.refresh()?;
                     following.stream = Some(log.stream(Start::Oldest)?);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Start};
 
 use crate::base::error::{Error, Result};
+use crate::base::overtaken::Overtaken;
 use crate::record::Record;
 use crate::state::keyspaces::{DEFAULT, DEFAULT_NAME, Names, naming};
 
@@ -31,6 +32,7 @@ impl Naming {
         let names = Arc::new(Names::default());
         names.insert(DEFAULT, DEFAULT_NAME);
         let mut stream = log.stream(Start::Oldest)?;
+        let mut overtaken = Overtaken::default();
         loop {
             match stream.try_next() {
                 Ok(None) => return Ok(Self { names, own: true }),
@@ -44,7 +46,10 @@ impl Naming {
                     }
                 }
                 // Cleaning passed this reader. What it dropped and is still needed was copied.
-                Err(esker_log::Error::Trimmed { .. }) => stream = log.stream(Start::Oldest)?,
+                Err(esker_log::Error::Trimmed { oldest }) => {
+                    overtaken.count(oldest)?;
+                    stream = log.stream(Start::Oldest)?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
