@@ -27,7 +27,7 @@ use crate::read::placed::{self, Place};
 use crate::read::source::Source;
 use crate::read::stream::LogStream;
 use crate::runtime::engine::Engine;
-use crate::store::{app_metadata, directory, paths};
+use crate::store::{app_metadata, directory};
 use feed::FollowerFeed;
 use followed_log::FollowedLog;
 use poller::{Depth, Polled};
@@ -210,8 +210,7 @@ impl ReadOnlyLog {
     /// # Errors
     /// [`Error::Io`].
     pub fn was_repaired(&self) -> Result<bool> {
-        let names = self.log.dir.list()?;
-        Ok(names.iter().any(|name| name == paths::QUARANTINE))
+        directory::was_repaired(&*self.log.dir)
     }
 
     /// The last durable record as of the last poll.
