@@ -156,8 +156,10 @@ impl ReadOnlyLog {
     /// its number.
     ///
     /// # Errors
-    /// As [`Log::read_placed`](crate::Log::read_placed). A dropped record may still be
-    /// returned until the next poll, and is [`Error::Trimmed`] after that.
+    /// As [`Log::read_placed`](crate::Log::read_placed), with [`Error::Trimmed`] for a record that
+    /// the writer dropped. A dropped record may still be returned for some time, also after a poll:
+    /// a poll that finds more durable records does not look for the trim point, and a segment that
+    /// is open here can be read until the writer uses its file again.
     ///
     /// # Examples
     /// ```
