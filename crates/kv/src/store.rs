@@ -140,7 +140,7 @@ impl Store {
         Ok(ticket)
     }
 
-    /// As [`Store::write`], but waits for room as a pending future instead of blocking.
+    /// As [`Store::write`], but waits as [`Keyspace::put_async`] does instead of blocking.
     ///
     /// # Cancel safety
     /// Cancel-safe: a future that is dropped before it is ready has written nothing.
@@ -359,7 +359,8 @@ impl Keyspace {
         Ok(ticket)
     }
 
-    /// As [`Keyspace::put`], but waits for room as a pending future instead of blocking.
+    /// As [`Keyspace::put`], but waits for room as a pending future instead of blocking. It waits
+    /// for the next step of cleaning itself, without the bound of 20 ms.
     ///
     /// # Cancel safety
     /// Cancel-safe: a future that is dropped before it is ready has written nothing.

@@ -1,8 +1,8 @@
 //! What the model checker replaces: see `crates/loom`.
 
 use std::ops::Range;
-pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 pub(crate) use esker_log::prefetch;
 

@@ -9,7 +9,7 @@
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
     pub(crate) use loom::sync::{Arc, MutexGuard as FairMutexGuard};
-    pub(crate) use loom::sync::{Condvar, Mutex};
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 
     pub(crate) use crate::epochs::{Guard, pin};
     pub(crate) use crate::stubs::{Accesses, prefetch};
@@ -67,6 +67,8 @@ mod page_table;
 mod request;
 #[path = "../../consensus/src/index/slot_locks.rs"]
 mod slot_locks;
+#[path = "../../kv/src/state/throttle.rs"]
+mod throttle;
 #[path = "../../consensus/src/memory/value_budget.rs"]
 mod value_budget;
 #[path = "../../log/src/staging/watermark.rs"]
@@ -90,5 +92,7 @@ mod page_lookup;
 mod promise_order;
 #[cfg(test)]
 mod span_filling;
+#[cfg(test)]
+mod throttled_writers;
 #[cfg(test)]
 mod watermark_publication;

@@ -1,8 +1,9 @@
 //! `esker kv keyspaces`: lists, creates and drops keyspaces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use esker_kv::Store;
 
 use super::open;
 use crate::exit::{Failure, Outcome};
@@ -45,15 +46,24 @@ enum Action {
 /// Runs the action.
 pub fn run(arguments: &KeyspacesArguments) -> Outcome {
     let KeyspacesArguments { dir, action } = arguments;
-    if let Action::List = action {
-        let names = open::read_only(dir)?.keyspaces();
-        return output::print(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
+    match action {
+        Action::List => {
+            let names = open::read_only(dir)?.keyspaces();
+            output::print(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
+        }
+        Action::Create { name } => {
+            change(dir, false, |store| store.create_keyspace(name).map(drop))
+        }
+        Action::Drop { name } => change(dir, true, |store| store.drop_keyspace(name)),
     }
-    let store = open::store(dir, !matches!(action, Action::Create { .. }))?;
-    let done = match action {
-        Action::List => Ok(()),
-        Action::Create { name } => store.create_keyspace(name).map(drop),
-        Action::Drop { name } => store.drop_keyspace(name),
-    };
-    done.and(store.close()).map_err(|error| Failure::of_kv(&error, dir))
+}
+
+/// Opens the store, runs the work, and closes the store.
+fn change(
+    dir: &Path,
+    must_exist: bool,
+    work: impl FnOnce(&Store) -> esker_kv::Result<()>,
+) -> Outcome {
+    let store = open::store(dir, must_exist)?;
+    work(&store).and(store.close()).map_err(|error| Failure::of_kv(&error, dir))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_kv::{COMPONENT, Keyspace, KeyspaceReader, ReadOnlyStore, Store};
-use esker_log::{Error, ReadOnlyLog, ReadOptions};
+use esker_log::{Error, ReadOnlyLog};
 
 use crate::exit::{Failure, Outcome};
 
@@ -33,7 +33,7 @@ pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
     let failure = |error: Error| Failure::of_log(&error, dir);
     let log = ReadOnlyLog::open(dir).map_err(failure)?;
-    let found = esker_log::component(dir, ReadOptions::default()).map_err(failure)?;
+    let found = log.component().map_err(failure)?;
     if found != Some(COMPONENT) {
         let (dir, expected) = (dir.into(), Some(COMPONENT));
         return Err(failure(Error::WrongComponent { dir, found, expected }));

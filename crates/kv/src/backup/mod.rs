@@ -28,14 +28,12 @@ use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq};
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{COMPONENT, StoreBuilder};
+use crate::base::overtaken::Overtaken;
 use crate::state::inner::Inner;
 use source::Source;
 
 /// The component of a backup that is not complete.
 pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRKVBU");
-
-/// How often cleaning may drop what a backup has not copied yet.
-const OVERTAKEN_MAX: u32 = 100;
 
 /// Copies the store whose log this is to a new store, at a durable position, which it returns.
 /// Takes no lock, so that it works beside a writer in another process. `to` names the directory and
@@ -130,7 +128,7 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<Copied> {
     let (mut stream, mut end) = source.begin()?;
     let mut copied = Copied { first: Seq::ZERO, last: Seq::ZERO };
     let mut begins = true;
-    let mut overtaken = 0;
+    let mut overtaken = Overtaken::default();
     while copied.last < end {
         source.refuse_if_closed()?;
         match stream.try_next() {
@@ -153,10 +151,7 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<Copied> {
             Ok(None) if begins && copied.last == Seq::ZERO => break,
             Ok(None) => return Err(esker_log::Error::NotFound { seq: end }.into()),
             Err(esker_log::Error::Trimmed { oldest }) => {
-                overtaken += 1;
-                if overtaken > OVERTAKEN_MAX {
-                    return Err(Error::Trimmed { oldest });
-                }
+                overtaken.count(oldest)?;
                 source.hold_cleaning();
                 (stream, end) = source.begin()?;
                 begins = true;

@@ -6,3 +6,7 @@ pub const KEY_LIMIT: usize = 1 << 20;
 pub const VALUE_LIMIT: usize = 10 << 20;
 /// The longest name of a keyspace in bytes, inclusive.
 pub const NAME_LIMIT: usize = 255;
+
+/// How often a call continues after the writer's cleaning dropped records that it was reading. Then
+/// it fails: the writer is faster.
+pub(crate) const OVERTAKEN_MAX: u32 = 100;

@@ -56,7 +56,9 @@ impl Inner {
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
     pub(crate) fn clean_soon(self: &Arc<Self>, position: u64) {
         let running = || self.cleaning.request.is_made();
-        self.cleaning.throttle.consider(position, || self.is_behind(), running);
+        if self.cleaning.throttle.consider(position, || self.is_behind(), running) {
+            tracing::info!("cleaning is behind: writers wait for it");
+        }
         let step = u64::from(self.options.segment_size);
         let reached = position;
         let position = position + self.cleaning.garbage.load(Relaxed);

@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{COMPONENT, Options};
+use crate::base::overtaken::Overtaken;
 use crate::base::read_only_options::ReadOnlyOptions;
 use crate::cache::ValueCache;
 use crate::durability::checkpoint;
 use crate::durability::replay::{Replay, Replayed};
 use crate::index::table::Table;
-use crate::read::follow::OVERTAKEN_MAX;
 use crate::state::follow::{Follow, Following};
 use crate::state::inner::{Cleaning, Inner, LastCheckpoint};
 use crate::state::keyspaces::Keyspaces;
@@ -55,12 +55,11 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     let Built { table, keyspaces, checkpoint, replayed } = build(&records)?;
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
-    let follow = Follow::default();
     Ok(Arc::new(Inner {
         dir,
         options,
         log,
-        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes, follow)),
+        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes)),
         catalog_lock: Mutex::new(()),
         cleaning: Cleaning::default(),
         checkpoint: Mutex::new(checkpoint),
@@ -85,16 +84,13 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
         let expected = Some(COMPONENT);
         return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
     }
-    let records = Records::ReadOnly(log.clone());
-    let mut overtaken = 0;
+    let records = Records::ReadOnly(log.clone(), Follow::default());
+    let mut overtaken = Overtaken::default();
     let built = loop {
         match build(&records) {
             // The writer's cleaning dropped records meanwhile.
             Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
-                overtaken += 1;
-                if overtaken > OVERTAKEN_MAX {
-                    return Err(Error::Trimmed { oldest });
-                }
+                overtaken.count(oldest)?;
                 log.refresh()?;
             }
             built => break built?,
@@ -107,8 +103,8 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     by_number.insert(keyspaces.catalog.id, Arc::clone(&keyspaces.catalog));
     let following = Following { stream: Some(stream), keyspaces: by_number, catch_up: None };
     let cache = ValueCache::new(options.cache_bytes);
-    let follow = Follow::new(last.0, following);
-    let view = View::new(records, table, cache, keyspaces, options.history_bytes, follow);
+    let records = Records::ReadOnly(log.clone(), Follow::new(last.0, following));
+    let view = View::new(records, table, cache, keyspaces, options.history_bytes);
     Ok(ReadOnly {
         log,
         view: Arc::new(view),

@@ -31,9 +31,9 @@ use crate::durability::checkpoint::{Loaded, Note};
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
 use crate::index::table::{Current, Table};
-use crate::record::{Change, Record, put_len};
+use crate::record::{Record, put_len};
 use crate::state::apply;
-use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, FIRST, Keyspaces, number};
+use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, Keyspaces, naming};
 use crate::state::records::Records;
 
 /// While the log is replayed, there are no readers of earlier versions.
@@ -155,13 +155,11 @@ fn catalog_of(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<(Strin
             position: Position(version.position),
             len: put_len(name.len(), version.len as usize),
         })?;
-        let Change::Put { value, .. } = Record::decode(&payload).map_err(invalid)?.change else {
-            return Err(invalid("it does not put a value"));
-        };
-        let number = number(value).filter(|id| *id >= FIRST);
-        let number = number.ok_or(invalid("the number of a keyspace is invalid"))?;
-        let name = String::from_utf8(name).map_err(|_| invalid("a keyspace's name is invalid"))?;
-        all.push((name, number));
+        let record = Record::decode(&payload).map_err(invalid)?;
+        match naming(&record).map_err(invalid)? {
+            Some((found, Some(id))) if found.as_bytes() == name => all.push((found.into(), id)),
+            _ => return Err(invalid("it does not name this keyspace")),
+        }
     }
     Ok(all)
 }

@@ -22,28 +22,26 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Seq, Start};
 
 use crate::base::error::{Error, Result};
+use crate::base::overtaken::Overtaken;
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
-use crate::record::{Change, Record};
+use crate::record::Record;
 use crate::state::apply;
-use crate::state::follow::{CatchUp, Following};
-use crate::state::keyspaces::{CATALOG, DEFAULT, number};
+use crate::state::follow::{CatchUp, Follow, Following};
+use crate::state::keyspaces::{CATALOG, DEFAULT, naming};
 use crate::state::records::Records;
 use crate::state::view::View;
 
-/// How often the writer may drop records that are being applied.
-pub(crate) const OVERTAKEN_MAX: u32 = 100;
-
-/// A change of the catalog: the name of a keyspace, and its number, or `None` if it was dropped.
+/// A change of the catalog, as [`naming`] decodes it.
 type Naming = (String, Option<u32>);
 
 impl View {
     /// Applies the records that became durable since the last call.
     pub(crate) fn refresh(&self) -> Result<()> {
-        let Records::ReadOnly(log) = &self.records else { return Ok(()) };
-        let mut following = self.follow.following.lock();
+        let Records::ReadOnly(log, follow) = &self.records else { return Ok(()) };
+        let mut following = follow.following.lock();
         self.refuse_if_closing()?;
-        let outcome = self.follow_log(log, &mut following);
+        let outcome = self.follow_log(log, follow, &mut following);
         if outcome.is_err() {
             following.stream = None;
             following.catch_up = None;
@@ -51,16 +49,18 @@ impl View {
         outcome
     }
 
-    fn follow_log(&self, log: &ReadOnlyLog, following: &mut Following) -> Result<()> {
+    fn follow_log(
+        &self,
+        log: &ReadOnlyLog,
+        follow: &Follow,
+        following: &mut Following,
+    ) -> Result<()> {
         log.refresh()?;
-        let mut overtaken = 0;
+        let mut overtaken = Overtaken::default();
         loop {
-            match self.apply_stream(log, following) {
+            match self.apply_stream(log, follow, following) {
                 Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
-                    overtaken += 1;
-                    if overtaken > OVERTAKEN_MAX {
-                        return Err(Error::Trimmed { oldest });
-                    }
+                    overtaken.count(oldest)?;
                     // In this order; see `backup`.
                     log.refresh()?;
                     following.stream = Some(log.stream(Start::Oldest)?);
@@ -73,29 +73,35 @@ impl View {
     }
 
     /// Applies what the stream has.
-    fn apply_stream(&self, log: &ReadOnlyLog, following: &mut Following) -> Result<()> {
+    fn apply_stream(
+        &self,
+        log: &ReadOnlyLog,
+        follow: &Follow,
+        following: &mut Following,
+    ) -> Result<()> {
         let mut stream = match following.stream.take() {
             Some(stream) => stream,
-            None => log.stream(Start::After(Seq(self.follow.applied())))?,
+            None => log.stream(Start::After(Seq(follow.applied())))?,
         };
         let mut namings = Vec::new();
         loop {
             self.refuse_if_closing()?;
             let Some(batch) = stream.try_next()? else { break };
-            let mut last = self.follow.applied();
+            let mut last = follow.applied();
             for record in &batch {
                 if let Some(catch_up) = &mut following.catch_up {
                     catch_up.oldest.get_or_insert(record.seq.0);
                 }
                 let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
                 let decoded = Record::decode(record.payload).map_err(invalid)?;
-                namings.extend(naming(&decoded).map_err(invalid)?);
+                let naming = naming(&decoded).map_err(invalid)?;
+                namings.extend(naming.map(|(name, id)| (name.to_owned(), id)));
                 self.apply(following, &decoded, (record.seq.0, record.position.0))?;
                 last = record.seq.0;
             }
             let caught_up = following.catch_up.is_some_and(|catch_up| last >= catch_up.end);
             if following.catch_up.is_none() || caught_up {
-                self.publish(following, std::mem::take(&mut namings), last);
+                self.publish(follow, following, std::mem::take(&mut namings), last);
             }
         }
         if let Some(CatchUp { end, oldest }) = following.catch_up {
@@ -103,7 +109,7 @@ impl View {
             if oldest.is_some() {
                 return Err(esker_log::Error::NotFound { seq: Seq(end) }.into());
             }
-            self.publish(following, namings, end);
+            self.publish(follow, following, namings, end);
         }
         following.stream = Some(stream);
         Ok(())
@@ -126,7 +132,7 @@ impl View {
     }
 
     /// Makes what was applied visible, up to this record.
-    fn publish(&self, following: &mut Following, namings: Vec<Naming>, last: u64) {
+    fn publish(&self, follow: &Follow, following: &mut Following, namings: Vec<Naming>, last: u64) {
         let version = Version { seq: last, deleted: true, position: 0, len: 0 };
         let catch_up = following.catch_up.take();
         if let Some(CatchUp { oldest, .. }) = catch_up {
@@ -140,9 +146,9 @@ impl View {
         }
         if catch_up.is_some() {
             self.drop_unnamed(following, version);
-            self.snapshots.expire_all(|| self.follow.set_applied(last));
+            self.snapshots.expire_all(|| follow.set_applied(last));
         } else {
-            self.follow.set_applied(last);
+            follow.set_applied(last);
         }
         self.keyspaces.remove_dropped(&self.table, self.horizon(), Seq(u64::MAX));
         if self.is_history_full() {
@@ -193,19 +199,4 @@ impl View {
             keep
         });
     }
-}
-
-/// The change of the catalog that a record makes.
-fn naming(record: &Record<'_>) -> std::result::Result<Option<Naming>, &'static str> {
-    if record.keyspace != CATALOG || record.key.is_empty() {
-        return Ok(None);
-    }
-    let name = std::str::from_utf8(record.key).map_err(|_| "a keyspace's name is invalid")?;
-    let id = match record.change {
-        Change::Put { value, .. } => {
-            Some(number(value).ok_or("the number of a keyspace is invalid")?)
-        }
-        _ => None,
-    };
-    Ok(Some((name.into(), id)))
 }

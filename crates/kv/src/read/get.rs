@@ -3,6 +3,7 @@
 use esker_log::{Payload, Place, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key};
+use crate::base::limits::OVERTAKEN_MAX;
 use crate::cache::value::Value;
 use crate::index::arena::{Hashed, Version};
 use crate::index::keyspace::Keys;
@@ -13,9 +14,6 @@ use crate::state::view::View;
 
 /// A value of at most this many bytes is returned from the cache when it was read.
 const SMALL: usize = 4 << 10;
-
-/// How often a record is looked up again because the writer in another process dropped it.
-const TRIES: u32 = 100;
 
 /// The number of keys that are looked up at a time.
 const GROUP: usize = 32;
@@ -112,7 +110,7 @@ impl View {
     fn find_newest(&self, key: Hashed<'_>) -> Option<Current> {
         match self.records {
             Records::Log(_) => self.table.find(key).filter(|current| !current.version.deleted),
-            Records::ReadOnly(_) => self.find_durable(key),
+            Records::ReadOnly(..) => self.find_durable(key),
         }
     }
 
@@ -164,7 +162,7 @@ impl View {
                 Err(error) => error,
             };
             tries += 1;
-            let followed = tries <= TRIES && self.follow_dropped(&error)?;
+            let followed = tries <= OVERTAKEN_MAX && self.follow_dropped(&error)?;
             match self.find(key, wanted) {
                 Some(again) if again.version != current.version => current = again,
                 Some(_) if followed && matches!(wanted, Wanted::At(_)) => {

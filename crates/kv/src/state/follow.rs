@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::index::keyspace::Keys;
 
-/// How far a store has followed its log. Unused where this process writes the log.
+/// How far a store has followed its log. By default, nothing of it was applied.
 #[derive(Debug, Default)]
 pub(crate) struct Follow {
     /// The last record that readers see. The index has all of its effects.

@@ -9,6 +9,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::index::keyspace::Keys;
 use crate::index::table::Table;
+use crate::record::{Change, Record};
 
 /// The keyspace that holds the names and numbers of the others.
 pub(crate) const CATALOG: u32 = 0;
@@ -22,6 +23,26 @@ pub(crate) const FIRST: u32 = 2;
 /// The number in a value of the catalog.
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_le_bytes)
+}
+
+/// A change of the catalog: the name of a keyspace, and its number, or `None` if it was dropped.
+pub(crate) type Naming<'a> = (&'a str, Option<u32>);
+
+/// Decodes a record of the catalog: one that creates a keyspace, copies its entry, or drops it.
+/// `None` for the counter of the catalog, and for records of other keyspaces.
+pub(crate) fn naming<'a>(record: &Record<'a>) -> Result<Option<Naming<'a>>, &'static str> {
+    if record.keyspace != CATALOG || record.key.is_empty() {
+        return Ok(None);
+    }
+    let name = std::str::from_utf8(record.key).map_err(|_| "a keyspace's name is invalid")?;
+    let id = match record.change {
+        Change::Put { value, .. } => {
+            let id = number(value).filter(|id| *id >= FIRST);
+            Some(id.ok_or("the number of a keyspace is invalid")?)
+        }
+        Change::Delete | Change::DeleteRange { .. } => None,
+    };
+    Ok(Some((name, id)))
 }
 
 /// The names of keyspaces by their numbers: those that exist, and those that were dropped while
@@ -160,6 +181,25 @@ impl Keyspaces {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_of_the_catalog_names_a_keyspace() {
+        let value = |id: u32| id.to_le_bytes();
+        let naming = |keyspace, key, change| naming(&Record { keyspace, key, change });
+        let put = |value, moved| Change::Put { value, moved };
+        let (first, default) = (value(FIRST), value(DEFAULT));
+        assert_eq!(naming(CATALOG, b"left", put(&first, false)), Ok(Some(("left", Some(FIRST)))));
+        assert_eq!(naming(CATALOG, b"left", put(&first, true)), Ok(Some(("left", Some(FIRST)))));
+        assert_eq!(naming(CATALOG, b"left", Change::Delete), Ok(Some(("left", None))));
+        assert_eq!(naming(CATALOG, b"", put(&first, false)), Ok(None), "the counter");
+        assert_eq!(naming(DEFAULT, b"left", put(b"", false)), Ok(None), "another keyspace");
+        for value in [&default[..], b"", &[0; 5]] {
+            let invalid = naming(CATALOG, b"left", put(value, false));
+            assert_eq!(invalid, Err("the number of a keyspace is invalid"), "{value:?}");
+        }
+        let invalid = naming(CATALOG, b"\xff", Change::Delete);
+        assert_eq!(invalid, Err("a keyspace's name is invalid"));
+    }
 
     #[test]
     fn the_name_of_a_dropped_keyspace_is_kept_while_its_records_are() {

@@ -3,35 +3,36 @@
 use esker_log::{CheckpointReader, Log, LogStream, Payload, Place, ReadOnlyLog, Seq, Start};
 
 use crate::base::error::Result;
+use crate::state::follow::Follow;
 
 /// The log of a store.
 #[derive(Debug)]
 pub(crate) enum Records {
     /// This process writes it.
     Log(Log),
-    /// Another process may write it.
-    ReadOnly(ReadOnlyLog),
+    /// Another process may write it. With how far it was followed.
+    ReadOnly(ReadOnlyLog, Follow),
 }
 
 impl Records {
     pub(crate) fn read_placed(&self, place: Place) -> Result<Payload> {
         Ok(match self {
             Self::Log(log) => log.read_placed(place)?,
-            Self::ReadOnly(log) => log.read_placed(place)?,
+            Self::ReadOnly(log, _) => log.read_placed(place)?,
         })
     }
 
     pub(crate) fn stream(&self, start: Start) -> Result<LogStream> {
         Ok(match self {
             Self::Log(log) => log.stream(start)?,
-            Self::ReadOnly(log) => log.stream(start)?,
+            Self::ReadOnly(log, _) => log.stream(start)?,
         })
     }
 
     pub(crate) fn oldest(&self) -> Seq {
         match self {
             Self::Log(log) => log.oldest(),
-            Self::ReadOnly(log) => log.oldest(),
+            Self::ReadOnly(log, _) => log.oldest(),
         }
     }
 
@@ -39,7 +40,7 @@ impl Records {
     pub(crate) fn refresh(&self) -> Result<()> {
         match self {
             Self::Log(_) => Ok(()),
-            Self::ReadOnly(log) => Ok(log.refresh()?),
+            Self::ReadOnly(log, _) => Ok(log.refresh()?),
         }
     }
 
@@ -47,21 +48,21 @@ impl Records {
     pub(crate) fn end(&self) -> Seq {
         match self {
             Self::Log(log) => log.accepted(),
-            Self::ReadOnly(log) => log.durable(),
+            Self::ReadOnly(log, _) => log.durable(),
         }
     }
 
     pub(crate) fn was_repaired(&self) -> Result<bool> {
         Ok(match self {
             Self::Log(log) => log.was_repaired()?,
-            Self::ReadOnly(log) => log.was_repaired()?,
+            Self::ReadOnly(log, _) => log.was_repaired()?,
         })
     }
 
     pub(crate) fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
         Ok(match self {
             Self::Log(log) => log.checkpoint_reader()?,
-            Self::ReadOnly(log) => log.checkpoint_reader()?,
+            Self::ReadOnly(log, _) => log.checkpoint_reader()?,
         })
     }
 
@@ -69,7 +70,7 @@ impl Records {
     pub(crate) fn discard_checkpoint(&self) -> Result<()> {
         match self {
             Self::Log(log) => Ok(log.discard_checkpoint()?),
-            Self::ReadOnly(_) => Ok(()),
+            Self::ReadOnly(..) => Ok(()),
         }
     }
 }

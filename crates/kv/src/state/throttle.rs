@@ -1,16 +1,21 @@
 //! Holds up writers while cleaning is behind.
 //!
 //! When more space is used than the bound allows, the gate closes once for each megabyte that is
-//! written. It opens when cleaning has done its next step, at most [`WAIT_MAX`] later for callers
-//! that block. So writers go on at the pace of cleaning, and no call waits for long.
+//! written. It opens when cleaning has done its next step. A caller that blocks opens it itself
+//! after [`WAIT_MAX`]; a future has no clock, and waits for cleaning alone. So writers continue at
+//! the pace of cleaning.
+//!
+//! A caller checks the gate under the lock of `waiting` before it waits. Who opens the gate stores
+//! that first, and takes the lock and wakes after. So no caller misses it.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard};
+use crate::sync::{Ordering::Relaxed, Ordering::SeqCst};
 
 /// The longest time that a blocking call waits.
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(20);
@@ -22,7 +27,7 @@ pub(crate) struct Throttle {
     closed: AtomicBool,
     /// The step of the log when the gate was last considered.
     step: AtomicU64,
-    waiting: Mutex<Vec<Waker>>,
+    waiting: Mutex<Waiting>,
     opened: Condvar,
     /// How often the gate was closed.
     times: AtomicU64,
@@ -30,35 +35,72 @@ pub(crate) struct Throttle {
     waited: AtomicU64,
 }
 
+/// The futures that wait.
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: Vec<Waker>,
+    /// How often the wakers were taken.
+    taken: u64,
+}
+
+/// The place of a future among those that wait: the value of [`Waiting::taken`], and an index.
+type Place = (u64, usize);
+
+impl Waiting {
+    /// Registers a waker, once for each future. Returns one that is not needed.
+    fn register(&mut self, place: &mut Option<Place>, waker: Waker) -> Option<Waker> {
+        let known = place.filter(|(taken, _)| *taken == self.taken);
+        match known.and_then(|(_, index)| self.wakers.get_mut(index)) {
+            Some(old) if old.will_wake(&waker) => Some(waker),
+            Some(old) => Some(std::mem::replace(old, waker)),
+            None => {
+                *place = Some((self.taken, self.wakers.len()));
+                self.wakers.push(waker);
+                None
+            }
+        }
+    }
+
+    fn take(&mut self) -> Vec<Waker> {
+        self.taken += 1;
+        std::mem::take(&mut self.wakers)
+    }
+}
+
 impl Throttle {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Closes the gate if `is_behind`, which is asked once for each step of the log, unless no pass
-    /// will open it: cleaning opens it after it stopped.
+    /// will open it: cleaning opens it after it stopped. Returns whether it was closed for the
+    /// first time.
     #[inline]
     pub(crate) fn consider(
         &self,
         position: u64,
         is_behind: impl FnOnce() -> bool,
         is_running: impl FnOnce() -> bool,
-    ) {
+    ) -> bool {
         let (step, last) = (position / STEP, self.step.load(Relaxed));
-        if step > last
-            && self.step.compare_exchange(last, step, Relaxed, Relaxed).is_ok()
-            && is_behind()
+        if step <= last
+            || self.step.compare_exchange(last, step, Relaxed, Relaxed).is_err()
+            || !is_behind()
         {
-            if self.times.fetch_add(1, Relaxed) == 0 {
-                tracing::info!("cleaning is behind: writers wait for it");
-            }
-            self.closed.store(true, SeqCst);
-            if !is_running() {
-                self.open();
-            }
+            return false;
         }
+        let is_first = self.times.fetch_add(1, Relaxed) == 0;
+        self.closed.store(true, SeqCst);
+        if !is_running() {
+            self.open();
+        }
+        is_first
     }
 
-    /// Lets all callers go on.
+    /// Lets all callers continue.
     pub(crate) fn open(&self) {
         if self.closed.swap(false, SeqCst) {
-            let wakers = std::mem::take(&mut *self.waiting.lock());
+            let wakers = self.lock().take();
             self.opened.notify_all();
             wakers.into_iter().for_each(Waker::wake);
         }
@@ -72,23 +114,28 @@ impl Throttle {
     /// Blocks while the gate is closed, for [`WAIT_MAX`] at most. Then it opens it for all.
     #[cold]
     pub(crate) fn blocking_wait(&self) {
+        self.blocking_wait_at_most(WAIT_MAX);
+    }
+
+    pub(crate) fn blocking_wait_at_most(&self, most: Duration) {
         let began = Instant::now();
-        let mut waiting = self.waiting.lock();
+        let mut waiting = self.lock();
         while self.closed.load(SeqCst) {
-            let left = WAIT_MAX.saturating_sub(began.elapsed());
+            let left = most.saturating_sub(began.elapsed());
             if left.is_zero() {
                 drop(waiting);
                 self.open();
                 break;
             }
-            self.opened.wait_for(&mut waiting, left);
+            let waited = self.opened.wait_timeout(waiting, left);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         self.waited.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
     }
 
-    /// Waits while the gate is closed.
+    /// Waits until the gate is open.
     pub(crate) fn wait(&self) -> impl Future<Output = ()> {
-        Wait { throttle: self, began: None }
+        Wait { throttle: self, began: None, place: None }
     }
 
     /// How often the gate was closed, and how long callers waited, all together.
@@ -100,6 +147,7 @@ impl Throttle {
 struct Wait<'a> {
     throttle: &'a Throttle,
     began: Option<Instant>,
+    place: Option<Place>,
 }
 
 impl Future for Wait<'_> {
@@ -108,10 +156,14 @@ impl Future for Wait<'_> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let throttle = self.throttle;
         if throttle.is_closed() {
-            let mut waiting = throttle.waiting.lock();
+            // Cloned and dropped without the lock: a waker is the caller's code.
+            let waker = cx.waker().clone();
+            let mut waiting = throttle.lock();
             // Under the lock: who opens the gate takes the wakers after that.
             if throttle.closed.load(SeqCst) {
-                waiting.push(cx.waker().clone());
+                let unused = waiting.register(&mut self.place, waker);
+                drop(waiting);
+                drop(unused);
                 self.began.get_or_insert_with(Instant::now);
                 return Poll::Pending;
             }
@@ -123,7 +175,7 @@ impl Future for Wait<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Arc;
 
@@ -132,9 +184,9 @@ mod tests {
     #[test]
     fn the_gate_closes_once_for_a_step_and_opens_by_itself() {
         let throttle = Throttle::default();
-        throttle.consider(STEP - 1, || true, || true);
+        assert!(!throttle.consider(STEP - 1, || true, || true));
         assert!(!throttle.is_closed(), "less than a step was written");
-        throttle.consider(STEP, || true, || true);
+        assert!(throttle.consider(STEP, || true, || true), "for the first time");
         assert!(throttle.is_closed());
         throttle.blocking_wait();
         assert!(!throttle.is_closed());
@@ -142,7 +194,7 @@ mod tests {
         assert!(!throttle.is_closed(), "it was considered for this step");
         throttle.consider(2 * STEP, || false, || true);
         assert!(!throttle.is_closed(), "cleaning is not behind");
-        throttle.consider(3 * STEP, || true, || false);
+        assert!(!throttle.consider(3 * STEP, || true, || false), "for the second time");
         assert!(!throttle.is_closed(), "no pass would open it");
         let (times, waited) = throttle.counts();
         assert!(times == 2 && waited >= WAIT_MAX, "{times} {waited:?}");
@@ -165,7 +217,7 @@ mod tests {
                 })
             })
             .collect();
-        while throttle.waiting.lock().len() < 2 && throttle.is_closed() {
+        while throttle.lock().wakers.len() < 2 && throttle.is_closed() {
             std::thread::yield_now();
         }
         throttle.open();
@@ -176,6 +228,36 @@ mod tests {
             );
         }
         assert!(waiting.into_iter().all(|thread| thread.join().is_ok()));
+    }
+
+    /// A future may be polled any number of times, and by several tasks.
+    #[test]
+    fn a_future_has_one_waker() {
+        struct Count(AtomicU64);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, SeqCst);
+            }
+        }
+        let throttle = Throttle::default();
+        let counts = [0; 3].map(|_| Arc::new(Count(AtomicU64::new(0))));
+        let mut futures = [0; 2].map(|_| Box::pin(throttle.wait()));
+        let mut poll = |future: usize, task: usize| {
+            let waker = Arc::clone(&counts[task]).into();
+            futures[future].as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
+        };
+        for (step, registered) in [(1, [[0, 0], [1, 0], [0, 2]]), (2, [[1, 1], [0, 1], [0, 1]])] {
+            throttle.consider(step * STEP, || true, || true);
+            for [future, task] in registered {
+                assert!(!poll(future, task));
+                assert!(!poll(future, task));
+            }
+            assert_eq!(throttle.lock().wakers.len(), 2);
+            throttle.open();
+        }
+        assert!(poll(0, 0) && poll(1, 0));
+        let woken = counts.each_ref().map(|count| count.0.load(SeqCst));
+        assert_eq!(woken, [1, 2, 1], "the last task that polled");
     }
 
     /// Runs a future on this thread.

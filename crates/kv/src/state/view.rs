@@ -9,7 +9,6 @@ use crate::base::error::{Error, Result};
 use crate::cache::ValueCache;
 use crate::index::history::VERSION_BYTES;
 use crate::index::table::Table;
-use crate::state::follow::Follow;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
 use crate::state::snapshots::{Pin, Snapshots};
@@ -22,8 +21,6 @@ pub(crate) struct View {
     pub(crate) cache: ValueCache,
     pub(crate) keyspaces: Keyspaces,
     pub(crate) snapshots: Snapshots,
-    /// Where another process writes the log: how far it was followed.
-    pub(crate) follow: Follow,
     /// The most bytes of memory for replaced versions.
     pub(crate) history_bytes: u64,
     /// Held while the replaced versions are limited.
@@ -39,7 +36,6 @@ impl View {
         cache: ValueCache,
         keyspaces: Keyspaces,
         history_bytes: u64,
-        follow: Follow,
     ) -> Self {
         Self {
             records,
@@ -47,7 +43,6 @@ impl View {
             cache,
             keyspaces,
             snapshots: Snapshots::default(),
-            follow,
             history_bytes,
             limiting: Mutex::new(()),
             closing: AtomicBool::new(false),
@@ -59,7 +54,7 @@ impl View {
     pub(crate) fn durable(&self) -> u64 {
         match &self.records {
             Records::Log(log) => log.durable().0,
-            Records::ReadOnly(_) => self.follow.applied(),
+            Records::ReadOnly(_, follow) => follow.applied(),
         }
     }
 
@@ -67,7 +62,7 @@ impl View {
     pub(crate) fn newest(&self) -> u64 {
         match &self.records {
             Records::Log(log) => log.accepted().0,
-            Records::ReadOnly(_) => self.durable(),
+            Records::ReadOnly(_, follow) => follow.applied(),
         }
     }
 

@@ -6,8 +6,8 @@ use esker_log::Seq;
 
 use crate::base::error::{Error, Result};
 use crate::record::{self, Record};
-use crate::state::keyspaces::CATALOG;
-use crate::watch::names::{Naming, name_of};
+use crate::state::keyspaces::{CATALOG, naming as decode_naming};
+use crate::watch::names::Naming;
 
 /// A run of changes, in order; never empty. A batch of writes is always in one of them. Cheap to
 /// clone, and may be iterated any number of times.
@@ -82,7 +82,7 @@ impl Changes {
                 continue;
             }
             if record.keyspace == CATALOG {
-                name_of(&record).map_err(invalid)?;
+                decode_naming(&record).map_err(invalid)?;
                 len += 1;
             } else if names.iter().any(|(id, _)| *id == record.keyspace) {
                 len += 1;
@@ -144,11 +144,11 @@ impl<'a> Iterator for ChangesIter<'a> {
             }
             let Record { keyspace, key, change } = record;
             if keyspace == CATALOG {
-                let action = match change {
-                    record::Change::Put { .. } => Action::CreateKeyspace,
-                    _ => Action::DropKeyspace,
+                let Ok(Some((keyspace, id))) = decode_naming(&record) else { continue };
+                let action = match id {
+                    Some(_) => Action::CreateKeyspace,
+                    None => Action::DropKeyspace,
                 };
-                let Ok(keyspace) = name_of(&record) else { continue };
                 return Some(Change { seq, keyspace, action });
             }
             let name = self.names.iter().find(|(id, _)| *id == keyspace);

@@ -86,8 +86,9 @@ impl Watch {
     /// is durable as of [`ReadOnlyLog::refresh`] is refused.
     ///
     /// # Errors
-    /// [`Error::Trimmed`], [`Error::NotDurable`], [`Error::CorruptedRecord`], [`Error::Closed`];
-    /// [`Error::Log`] when the log cannot be read.
+    /// [`Error::Trimmed`], also if cleaning dropped records a hundred times while the names were
+    /// read; [`Error::NotDurable`], [`Error::CorruptedRecord`], [`Error::Closed`]; [`Error::Log`]
+    /// when the log cannot be read.
     ///
     /// # Examples
     /// ```

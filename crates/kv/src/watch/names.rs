@@ -5,8 +5,9 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Start};
 
 use crate::base::error::{Error, Result};
-use crate::record::{Change, Record};
-use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, Names, number};
+use crate::base::overtaken::Overtaken;
+use crate::record::Record;
+use crate::state::keyspaces::{DEFAULT, DEFAULT_NAME, Names, naming};
 
 /// The names that a watch knows.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ impl Naming {
         let names = Arc::new(Names::default());
         names.insert(DEFAULT, DEFAULT_NAME);
         let mut stream = log.stream(Start::Oldest)?;
+        let mut overtaken = Overtaken::default();
         loop {
             match stream.try_next() {
                 Ok(None) => return Ok(Self { names, own: true }),
@@ -38,13 +40,16 @@ impl Naming {
                     for record in &batch {
                         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
                         let decoded = Record::decode(record.payload).map_err(invalid)?;
-                        if let Some((id, name)) = created(&decoded).map_err(invalid)? {
+                        if let Some((name, Some(id))) = naming(&decoded).map_err(invalid)? {
                             names.insert(id, name);
                         }
                     }
                 }
                 // Cleaning passed this reader. What it dropped and is still needed was copied.
-                Err(esker_log::Error::Trimmed { .. }) => stream = log.stream(Start::Oldest)?,
+                Err(esker_log::Error::Trimmed { oldest }) => {
+                    overtaken.count(oldest)?;
+                    stream = log.stream(Start::Oldest)?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -59,31 +64,11 @@ impl Naming {
         if !self.own {
             return Ok(());
         }
-        if let Some((id, name)) = created(record)? {
-            self.names.insert(id, name);
-        }
-        if record.keyspace == CATALOG
-            && record.change == Change::Delete
-            && let Ok(name) = std::str::from_utf8(record.key)
-        {
-            self.names.forget_one(name);
+        match naming(record)? {
+            Some((name, Some(id))) => self.names.insert(id, name),
+            Some((name, None)) => self.names.forget_one(name),
+            None => {}
         }
         Ok(())
     }
-}
-
-/// The number and the name of the keyspace that a record creates, or whose entry it copies.
-fn created<'a>(record: &Record<'a>) -> std::result::Result<Option<(u32, &'a str)>, &'static str> {
-    match record.change {
-        Change::Put { value, .. } if record.keyspace == CATALOG && !record.key.is_empty() => {
-            let number = number(value).ok_or("the number of a keyspace is invalid")?;
-            Ok(Some((number, name_of(record)?)))
-        }
-        _ => Ok(None),
-    }
-}
-
-/// The name of the keyspace that a record of the catalog is about.
-pub(super) fn name_of<'a>(record: &Record<'a>) -> std::result::Result<&'a str, &'static str> {
-    std::str::from_utf8(record.key).map_err(|_| "a keyspace's name is invalid")
 }

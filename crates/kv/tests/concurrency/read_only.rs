@@ -135,7 +135,13 @@ fn check(follow: bool, cache_bytes: u64, pause: Duration) {
         assert!(checked >= 20, "{checked} checked, {expired} expired");
     });
     store.sync().unwrap();
-    reader.refresh().unwrap();
+    let durable = store.durable();
+    let start = Instant::now();
+    // The writer stores how far it is durable after its callers know.
+    while reader.refresh().unwrap() < durable {
+        assert!(start.elapsed() < Duration::from_secs(60), "{} of {durable}", reader.position());
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let snapshot = reader.snapshot().unwrap();
     let last = Arc::clone(history.lock().unwrap().last_key_value().unwrap().1);
     assert!(state_of(&reader, &snapshot).unwrap() == *last);

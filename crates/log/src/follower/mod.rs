@@ -27,7 +27,7 @@ use crate::read::placed::{self, Place};
 use crate::read::source::Source;
 use crate::read::stream::LogStream;
 use crate::runtime::engine::Engine;
-use crate::store::{app_metadata, directory, paths};
+use crate::store::{app_metadata, directory};
 use feed::FollowerFeed;
 use followed_log::FollowedLog;
 use poller::{Depth, Polled};
@@ -156,8 +156,10 @@ impl ReadOnlyLog {
     /// its number.
     ///
     /// # Errors
-    /// As [`Log::read_placed`](crate::Log::read_placed). A dropped record may still be
-    /// returned until the next poll, and is [`Error::Trimmed`] after that.
+    /// As [`Log::read_placed`](crate::Log::read_placed), with [`Error::Trimmed`] for a record that
+    /// the writer dropped. A dropped record may still be returned for some time, also after a poll:
+    /// a poll that finds more durable records does not look for the trim point, and a segment that
+    /// is open here can be read until the writer uses its file again.
     ///
     /// # Examples
     /// ```
@@ -210,8 +212,7 @@ impl ReadOnlyLog {
     /// # Errors
     /// [`Error::Io`].
     pub fn was_repaired(&self) -> Result<bool> {
-        let names = self.log.dir.list()?;
-        Ok(names.iter().any(|name| name == paths::QUARANTINE))
+        directory::was_repaired(&*self.log.dir)
     }
 
     /// The last durable record as of the last poll.

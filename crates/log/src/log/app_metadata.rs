@@ -32,9 +32,9 @@ impl Log {
         self.replace_app_metadata(component, component, content)
     }
 
-    /// Gives the log to another component, durably, with empty app metadata. For a component that
-    /// prepares a log under a number of its own: until this returns, the other one refuses to open
-    /// it.
+    /// Gives the log to another component, durably, with empty app metadata. Prepare a log under a
+    /// component of its own, and then call this: until it returns, the other component refuses to
+    /// open the log.
     ///
     /// # Errors
     /// As [`Log::put_app_metadata`].

@@ -18,6 +18,7 @@ use crate::read::stream::LogStream;
 use crate::runtime::counters::Counts;
 use crate::runtime::waiters::{For, Registered};
 use crate::staging::staged::Staged;
+use crate::store::directory;
 
 impl Log {
     /// Streams records from a start point on. Does no I/O until the first batch and uses almost no
@@ -210,8 +211,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`].
     pub fn was_repaired(&self) -> Result<bool> {
-        let names = self.write.dir.list()?;
-        Ok(names.iter().any(|name| name == crate::store::paths::QUARANTINE))
+        directory::was_repaired(&*self.write.dir)
     }
 
     /// Returns what the log stores. No I/O.

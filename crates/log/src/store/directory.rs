@@ -21,7 +21,7 @@ use esker_disk::{Dir, Disk, File, Lock, Open, read_full_at, write_all_at};
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
 use crate::store::app_metadata;
-use crate::store::paths::{self, LOCK};
+use crate::store::paths::{self, LOCK, QUARANTINE};
 
 /// The length of the file `lock`: a process id, spaces, and a newline. It is constant, so that a
 /// shorter id leaves nothing of a longer one.
@@ -95,6 +95,11 @@ pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
 /// The process that the file `lock` names, if it names one.
 fn holder(dir: &dyn Dir) -> Option<u32> {
     line_of(&*dir.open(LOCK, Open::read()).ok()?)?.trim_end().parse().ok()
+}
+
+/// Whether corrupt units of the log in this directory were ever quarantined.
+pub(crate) fn was_repaired(dir: &dyn Dir) -> Result<bool> {
+    Ok(dir.list()?.iter().any(|name| name == QUARANTINE))
 }
 
 fn line_of(file: &dyn File) -> Option<String> {

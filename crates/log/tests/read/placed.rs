@@ -137,6 +137,25 @@ fn a_place_in_no_segment_is_not_believed() {
     log.close().unwrap();
 }
 
+/// The trim point is inside a segment, so that the segment of a dropped record is still there.
+#[test]
+fn a_record_below_the_trim_point_is_trimmed_while_its_segment_is_there() {
+    let disk = SimDisk::new(1);
+    let (options, _engine) = driven(&disk);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let places: Vec<_> = (0..20).map(|_| append(&log)).collect();
+    log.barrier().unwrap().blocking_wait().unwrap();
+    let segments = log.segments().len();
+    log.truncate_before(places[10].seq).unwrap();
+    assert_eq!(log.segments().len(), segments, "no segment was dropped");
+    for place in &places[..10] {
+        let dropped = log.read_placed(*place);
+        assert!(matches!(dropped, Err(Error::Trimmed { oldest: Seq(11) })), "{dropped:?}");
+    }
+    check(&log, &places[10..]);
+    log.close().unwrap();
+}
+
 #[test]
 fn a_corrupt_record_is_an_error() {
     let disk = SimDisk::new(1);

@@ -1,0 +1,32 @@
+//! Giving up on a log whose writer drops records faster than they are read.
+
+use esker_log::Seq;
+
+use crate::base::error::{Error, Result};
+use crate::base::limits::OVERTAKEN_MAX;
+
+/// How often the writer's cleaning dropped records that a call was reading.
+#[derive(Debug, Default)]
+pub(crate) struct Overtaken(u32);
+
+impl Overtaken {
+    /// Counts once more. Fails when the call is not to begin again.
+    pub(crate) fn count(&mut self, oldest: Seq) -> Result<()> {
+        self.0 += 1;
+        if self.0 > OVERTAKEN_MAX { Err(Error::Trimmed { oldest }) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_begins_again_a_hundred_times() {
+        let mut overtaken = Overtaken::default();
+        for _ in 0..100 {
+            assert!(overtaken.count(Seq(7)).is_ok());
+        }
+        assert!(matches!(overtaken.count(Seq(8)), Err(Error::Trimmed { oldest: Seq(8) })));
+    }
+}

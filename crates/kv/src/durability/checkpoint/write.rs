@@ -1,0 +1,255 @@
+//! Writing a checkpoint: a dump of the index, while callers continue.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use esker_log::CheckpointChunk;
+use parking_lot::Mutex;
+
+use super::format::{ENTRY, Note, SECTION};
+use super::threads::{in_threads, threads};
+use crate::base::error::{Error, Result};
+use crate::index::arena::EntryId;
+use crate::index::keyspace::Keys;
+use crate::index::table::Table;
+use crate::state::inner::{Inner, LastCheckpoint};
+
+/// Keys that a thread takes at a time, and that are read while no key can be removed.
+const STEP: usize = 2048;
+/// Bits of a place for the sections of one range.
+const PLACES: u32 = 20;
+/// Encoded entries are written when they take this many bytes.
+const ENTRIES_MAX: usize = 4 << 20;
+/// The number of entries whose memory is requested ahead.
+const AHEAD: usize = 16;
+/// The log grows by this many bytes, and this many times the size of the last checkpoint, until the
+/// next one is written in the background.
+const GROWTH_MIN: u64 = 256 << 20;
+const GROWTH: u64 = 4;
+/// Closing writes one if so many bytes are to be replayed, and this share of the last checkpoint.
+const CLOSE_MIN: u64 = 1 << 20;
+const CLOSE_SHARE: u64 = 8;
+
+impl Inner {
+    /// Writes a checkpoint of the index. `false` if this store uses none.
+    pub(crate) fn write_checkpoint(&self) -> Result<bool> {
+        if self.log.was_repaired()? {
+            return Ok(false);
+        }
+        // What a failed log has accepted never becomes durable.
+        self.log.barrier()?.blocking_wait()?;
+        let (replay, position) = {
+            let _no_copy_under_way = self.cleaning.pass.lock();
+            let now = (self.log.accepted().0, self.log.metadata().position.0);
+            // The index has every record that has its place.
+            self.table.await_writers();
+            now
+        };
+        let mut spaces = self.keyspaces.all();
+        spaces.push(Arc::clone(&self.keyspaces.catalog));
+        let keys = spaces.iter().map(|keys| keys.count()).sum::<u64>();
+        for keys in &spaces {
+            keys.put_in_order(&self.table, self.horizon());
+        }
+        // Of keys of 16 bytes. The file grows if they are longer.
+        let writer = self.log.checkpoint_writer(keys * (ENTRY as u64 + 16))?;
+        let cursor = Mutex::new(Cursor::default());
+        let dump = || {
+            let (chunk, ids, entries) = (writer.chunk(), Vec::new(), Entries::default());
+            Dump { table: &self.table, chunk, ids, entries, keys: 0 }.run(&spaces, &cursor)
+        };
+        let threads = if keys < STEP as u64 { 1 } else { threads() };
+        let keys = in_threads(threads, dump).into_iter().sum::<Result<u64>>()?;
+        let last = self.log.barrier()?.blocking_wait()?.seq.0;
+        let highest = self.keyspaces.highest();
+        let note = Note { replay, last, position, keys, highest };
+        let bytes = writer.publish(&note.encode())?;
+        *self.checkpoint.lock() = LastCheckpoint { position, bytes };
+        Ok(true)
+    }
+
+    /// Bytes of the log since the last checkpoint.
+    fn since_checkpoint(&self) -> (u64, LastCheckpoint) {
+        let last = *self.checkpoint.lock();
+        // The position of the log counts only what is durable.
+        let position = self.log.metadata().position.0.max(self.cleaning.reached.load(Relaxed));
+        (position.saturating_sub(last.position), last)
+    }
+
+    /// Whether the log has grown so much that a checkpoint pays.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let (since, last) = self.since_checkpoint();
+        since >= (last.bytes * GROWTH).max(GROWTH_MIN)
+    }
+
+    /// Writes a checkpoint before the store is closed, if opening would take longer without.
+    pub(crate) fn checkpoint_at_close(&self) {
+        if !self.log.barrier().is_ok_and(|all| all.blocking_wait().is_ok()) {
+            return;
+        }
+        let (since, last) = self.since_checkpoint();
+        if since >= (last.bytes / CLOSE_SHARE).max(CLOSE_MIN) {
+            self.checkpoint_or_warn();
+        }
+    }
+
+    /// Writes a checkpoint. A failure costs a longer opening and nothing else.
+    pub(crate) fn checkpoint_or_warn(&self) {
+        match self.write_checkpoint() {
+            Ok(_) | Err(Error::Closed) => {}
+            Err(error) => tracing::warn!(%error, "failed to write a checkpoint"),
+        }
+    }
+}
+
+/// Where the threads of a dump are.
+#[derive(Default)]
+struct Cursor {
+    /// The keyspace, and the lowest of its keys that no thread has taken.
+    space: usize,
+    from: Vec<u8>,
+    /// The place of the next range.
+    place: u64,
+}
+
+/// A range of keys that one thread writes.
+struct Range<'a> {
+    keys: &'a Keys,
+    from: Vec<u8>,
+    /// The first key after it.
+    to: Option<Vec<u8>>,
+    place: u64,
+}
+
+impl Cursor {
+    /// Takes the next range. `None` when there are no more.
+    fn take<'a>(&mut self, table: &Table, spaces: &'a [Arc<Keys>]) -> Option<Range<'a>> {
+        let keys = &**spaces.get(self.space)?;
+        let order = keys.order();
+        let arena = table.arena();
+        let last = order.skip(order.seek(arena, &self.from), STEP);
+        let to = order.next(last).map(|(id, _)| {
+            let mut key = Vec::new();
+            arena.copy_key(id, &mut key);
+            key
+        });
+        let next = to.clone();
+        self.space += usize::from(next.is_none());
+        let from = std::mem::replace(&mut self.from, next.unwrap_or_default());
+        self.place += 1 << PLACES;
+        Some(Range { keys, from, to, place: self.place })
+    }
+}
+
+/// One thread of a dump.
+struct Dump<'a> {
+    table: &'a Table,
+    chunk: CheckpointChunk<'a>,
+    ids: Vec<EntryId>,
+    entries: Entries,
+    keys: u64,
+}
+
+impl Dump<'_> {
+    /// Writes ranges until all are taken. Returns the number of keys.
+    fn run(mut self, spaces: &[Arc<Keys>], cursor: &Mutex<Cursor>) -> Result<u64> {
+        loop {
+            let Some(mut range) = cursor.lock().take(self.table, spaces) else { break };
+            while self.encode(&mut range) {
+                self.write(&mut range)?;
+            }
+        }
+        self.chunk.write()?;
+        Ok(self.keys)
+    }
+
+    /// Encodes keys of the range, and takes them out of it. `false` when there are no more.
+    fn encode(&mut self, range: &mut Range<'_>) -> bool {
+        let arena = self.table.arena();
+        // While it is held, no entry is freed.
+        let order = range.keys.order();
+        let mut spot = order.seek(arena, &range.from);
+        let end = range.to.as_ref().map(|to| order.seek(arena, to));
+        self.ids.clear();
+        while self.ids.len() < STEP
+            && let Some((id, next)) = order.next(spot)
+            && end.is_none_or(|end| next <= end)
+        {
+            self.ids.push(id);
+            spot = next;
+        }
+        let encoded = self.entries.encode(self.table, &self.ids);
+        let Some(last) = encoded.checked_sub(1).and_then(|last| self.ids.get(last)) else {
+            return false;
+        };
+        range.from.clear();
+        arena.copy_key(*last, &mut range.from);
+        range.from.push(0);
+        true
+    }
+
+    /// Adds a section, or several if a chunk ends in it.
+    fn write(&mut self, range: &mut Range<'_>) -> Result<()> {
+        let mut left = self.entries.iter().peekable();
+        while let Some(first) = left.peek() {
+            if self.chunk.room() < SECTION + first.len() {
+                self.chunk.write()?;
+            }
+            let start = self.chunk.content().len();
+            self.chunk.push(&[0; SECTION])?;
+            let mut count = 0u32;
+            while let Some(entry) = left.next_if(|entry| entry.len() <= self.chunk.room()) {
+                self.chunk.push(entry)?;
+                count += 1;
+            }
+            let header = &mut self.chunk.content()[start..];
+            header[..4].copy_from_slice(&range.keys.id.to_le_bytes());
+            header[4..8].copy_from_slice(&count.to_le_bytes());
+            header[8..SECTION].copy_from_slice(&range.place.to_le_bytes());
+            range.place += 1;
+            self.keys += u64::from(count);
+        }
+        Ok(())
+    }
+}
+
+/// Some encoded entries.
+#[derive(Default)]
+struct Entries {
+    bytes: Vec<u8>,
+    /// Where each of them ends.
+    ends: Vec<usize>,
+}
+
+impl Entries {
+    /// Encodes entries, up to a limit. Returns how many.
+    fn encode(&mut self, table: &Table, ids: &[EntryId]) -> usize {
+        let arena = table.arena();
+        self.bytes.clear();
+        self.ends.clear();
+        for (n, id) in ids.iter().enumerate() {
+            if self.bytes.len() >= ENTRIES_MAX {
+                return n;
+            }
+            if let Some(ahead) = ids.get(n + AHEAD) {
+                arena.prefetch(*ahead);
+            }
+            let version = table.newest(*id);
+            if version.deleted {
+                continue;
+            }
+            self.bytes.extend_from_slice(&version.seq.to_le_bytes());
+            self.bytes.extend_from_slice(&version.position.to_le_bytes());
+            self.bytes.extend_from_slice(&version.len.to_le_bytes());
+            self.bytes.extend_from_slice(&(arena.key_len(*id) as u32).to_le_bytes());
+            arena.copy_key(*id, &mut self.bytes);
+            self.ends.push(self.bytes.len());
+        }
+        ids.len()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+}
