@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use esker_log::{ReadOnlyLog, Seq, Start};
+use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
@@ -209,6 +209,12 @@ impl ReadOnlyStore {
         let view = &self.reader.view;
         view.refuse_if_closing()?;
         Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
+    }
+
+    /// As [`Store::quarantined`](crate::Store::quarantined), as of the opening. Empty with
+    /// [`ReadOnlyOptions::skip_quarantined`].
+    pub fn quarantined(&self) -> Vec<SeqRange> {
+        self.reader.view.gap.ranges().to_vec()
     }
 
     /// Returns statistics. No I/O.

@@ -83,6 +83,16 @@ pub enum Error {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// Records of the store were corrupt and are quarantined, and what was asked for may have been
+    /// among them: every sequence number above `from` and up to `to`. A key is known again when it
+    /// is put or deleted. Restore a backup, or export what is left, see
+    /// [`ReadOnlyOptions::skip_quarantined`](crate::ReadOnlyOptions::skip_quarantined).
+    Quarantined {
+        /// The last valid sequence number before the gap.
+        from: Seq,
+        /// The last sequence number in the gap.
+        to: Seq,
+    },
     /// An option is out of its range. Nothing was opened.
     InvalidOption {
         /// The option's name.
@@ -138,6 +148,11 @@ impl fmt::Display for Error {
             Error::CorruptedRecord { seq, what } => {
                 write!(f, "record {seq} is not a valid record of a store: {what}")
             }
+            Error::Quarantined { from, to } => write!(
+                f,
+                "the records above {from} up to {to} are quarantined, and the answer may be among \
+                 them; restore a backup, or export what is left"
+            ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the store is closed"),
             Error::Log(cause) => cause.fmt(f),
@@ -159,6 +174,7 @@ impl From<esker_log::Error> for Error {
     fn from(cause: esker_log::Error) -> Self {
         match cause {
             esker_log::Error::Closed => Error::Closed,
+            esker_log::Error::Quarantined { from, to } => Error::Quarantined { from, to },
             cause => Error::Log(cause),
         }
     }

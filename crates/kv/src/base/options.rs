@@ -47,7 +47,10 @@ pub struct Options {
     pub reserve: Option<u64>,
     /// How much opening checks. Default: what a crash may have left in doubt.
     pub check: OpenCheck,
-    /// What opening does about corruption. Default, and all that is supported yet: it fails.
+    /// What opening does about corruption. Default: it fails. With [`OnCorruption::Quarantine`] it
+    /// checks everything, as with [`OpenCheck::Full`], and quarantines the corrupt records; see
+    /// [`Store::quarantined`](crate::Store::quarantined).
+    /// [`OnCorruption::Truncate`] is refused: it would lose keys of any age without a trace.
     pub on_corruption: OnCorruption,
     /// Whether opening fails where there is no store. Default `false`: opening creates one.
     pub must_exist: bool,
@@ -106,9 +109,10 @@ impl Options {
         rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")?;
         rule(self.cache_bytes <= 1 << 40, "cache_bytes", "at most 1 TiB")?;
         rule(
-            self.on_corruption == OnCorruption::Fail,
+            matches!(self.on_corruption, OnCorruption::Fail | OnCorruption::Quarantine),
             "on_corruption",
-            "Fail: cleaning moves records, so cutting off a tail loses keys of any age",
+            "Fail or Quarantine: cleaning moves records, so cutting off a tail loses keys of any \
+             age",
         )
     }
 
@@ -119,7 +123,11 @@ impl Options {
         options.segment_size = self.segment_size;
         options.read_cache = self.read_cache;
         options.reserve = self.reserve;
-        options.check = self.check;
+        options.check = match self.on_corruption {
+            OnCorruption::Fail => self.check,
+            // Otherwise the log quarantines only what it finds, and the replay fails at the rest.
+            _ => OpenCheck::Full,
+        };
         options.on_corruption = self.on_corruption;
         options.must_exist = self.must_exist;
         options.component = Some(COMPONENT);

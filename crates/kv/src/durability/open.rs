@@ -15,6 +15,7 @@ use crate::durability::replay::{Replay, Replayed};
 use crate::index::table::Table;
 use crate::read::follow::OVERTAKEN_MAX;
 use crate::state::follow::{Follow, Following};
+use crate::state::gap::Gap;
 use crate::state::inner::{Cleaning, Inner, LastCheckpoint};
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
@@ -26,10 +27,11 @@ struct Built {
     keyspaces: Keyspaces,
     checkpoint: LastCheckpoint,
     replayed: Replayed,
+    gap: Gap,
 }
 
-/// Builds the index of a store from its log.
-fn build(records: &Records) -> Result<Built> {
+/// Builds the index of a store from its log. With `skips_gaps`, as if nothing were missing.
+fn build(records: &Records, skips_gaps: bool) -> Result<Built> {
     let mut table = Table::new();
     let loaded = checkpoint::load(records, &table).unwrap_or_else(|error| {
         tracing::warn!(%error, "the checkpoint is not used; opening reads the whole log");
@@ -41,10 +43,10 @@ fn build(records: &Records) -> Result<Built> {
         table = Table::new();
     }
     let checkpoint = loaded.as_ref().map(|loaded| loaded.last).unwrap_or_default();
-    let mut replay = Replay::new(records, &table, loaded);
+    let mut replay = Replay::new(records, &table, loaded, skips_gaps);
     let replayed = replay.run()?;
-    let keyspaces = replay.finish()?;
-    Ok(Built { table, keyspaces, checkpoint, replayed })
+    let (keyspaces, gap) = replay.finish()?;
+    Ok(Built { table, keyspaces, checkpoint, replayed, gap })
 }
 
 /// Opens the log of a store and builds its index.
@@ -52,7 +54,7 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
     let records = Records::Log(log.clone());
-    let Built { table, keyspaces, checkpoint, replayed } = build(&records)?;
+    let Built { table, keyspaces, checkpoint, replayed, gap } = build(&records, false)?;
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
     let follow = Follow::default();
@@ -60,7 +62,7 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
         dir,
         options,
         log,
-        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes, follow)),
+        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes, follow, gap)),
         catalog_lock: Mutex::new(()),
         cleaning: Cleaning::default(),
         checkpoint: Mutex::new(checkpoint),
@@ -88,7 +90,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     let records = Records::ReadOnly(log.clone());
     let mut overtaken = 0;
     let built = loop {
-        match build(&records) {
+        match build(&records, options.skip_quarantined) {
             // The writer's cleaning dropped records meanwhile.
             Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
                 overtaken += 1;
@@ -100,7 +102,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
             built => break built?,
         }
     };
-    let Built { table, keyspaces, checkpoint, replayed } = built;
+    let Built { table, keyspaces, checkpoint, replayed, gap } = built;
     let Replayed { stream, last, records: applied } = replayed;
     let mut by_number: std::collections::HashMap<_, _> =
         keyspaces.all().into_iter().map(|keys| (keys.id, keys)).collect();
@@ -108,7 +110,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     let following = Following { stream: Some(stream), keyspaces: by_number, catch_up: None };
     let cache = ValueCache::new(options.cache_bytes);
     let follow = Follow::new(last.0, following);
-    let view = View::new(records, table, cache, keyspaces, options.history_bytes, follow);
+    let view = View::new(records, table, cache, keyspaces, options.history_bytes, follow, gap);
     Ok(ReadOnly {
         log,
         view: Arc::new(view),

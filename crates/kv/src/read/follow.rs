@@ -90,6 +90,7 @@ impl View {
                 let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
                 let decoded = Record::decode(record.payload).map_err(invalid)?;
                 namings.extend(naming(&decoded).map_err(invalid)?);
+                self.gap.decide_by(&decoded, record.seq.0);
                 self.apply(following, &decoded, (record.seq.0, record.position.0))?;
                 last = record.seq.0;
             }

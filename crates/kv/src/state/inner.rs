@@ -142,8 +142,14 @@ impl Inner {
         if !only_existing && let Err(error) = self.check_room() {
             return Ok(Err(error));
         }
-        if only_existing && self.table.find(key).is_none_or(|current| current.version.deleted) {
-            return Ok(Ok(None));
+        let exists = || self.table.find(key).is_some_and(|current| !current.version.deleted);
+        let mut has_entry = true;
+        if only_existing && !exists() {
+            if self.gap.refuse_key(key.keyspace, key.key, u64::MAX).is_ok() {
+                return Ok(Ok(None));
+            }
+            // The key may exist without one: records were quarantined.
+            has_entry = false;
         }
         self.table.prefetch_entry(key);
         let ticket = if internal { log.append_internal(payload)? } else { log.append(payload)? };
@@ -153,7 +159,13 @@ impl Inner {
             position: ticket.position().0,
             len: value_len,
         };
-        self.set(keys, key, version, cached);
+        if only_existing {
+            // First: a reader finds the key's entry, or that it was deleted.
+            self.gap.decide_key(key.keyspace, key.key, version.seq);
+        }
+        if has_entry {
+            self.set(keys, key, version, cached);
+        }
         Ok(Ok(Some(Ticket(ticket))))
     }
 

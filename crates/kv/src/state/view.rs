@@ -10,6 +10,7 @@ use crate::cache::ValueCache;
 use crate::index::history::VERSION_BYTES;
 use crate::index::table::Table;
 use crate::state::follow::Follow;
+use crate::state::gap::Gap;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
 use crate::state::snapshots::{Pin, Snapshots};
@@ -24,6 +25,8 @@ pub(crate) struct View {
     pub(crate) snapshots: Snapshots,
     /// Where another process writes the log: how far it was followed.
     pub(crate) follow: Follow,
+    /// What is unknown because records were quarantined.
+    pub(crate) gap: Gap,
     /// The most bytes of memory for replaced versions.
     pub(crate) history_bytes: u64,
     /// Held while the replaced versions are limited.
@@ -40,6 +43,7 @@ impl View {
         keyspaces: Keyspaces,
         history_bytes: u64,
         follow: Follow,
+        gap: Gap,
     ) -> Self {
         Self {
             records,
@@ -48,6 +52,7 @@ impl View {
             keyspaces,
             snapshots: Snapshots::default(),
             follow,
+            gap,
             history_bytes,
             limiting: Mutex::new(()),
             closing: AtomicBool::new(false),

@@ -282,6 +282,9 @@ impl Inner {
         let mut seen = Vec::with_capacity(prepared.conditions.len());
         for (n, (condition, key)) in conditions {
             let version = self.live(*key);
+            if version.is_none() {
+                self.gap.refuse_key(key.keyspace, key.key, u64::MAX)?;
+            }
             let holds = match &condition.expect {
                 Expect::Exists(exists) => version.is_some() == *exists,
                 Expect::Value(None) => version.is_none(),
@@ -326,6 +329,9 @@ impl Inner {
         for (((write, key), cached), (seq, position)) in
             batch.writes.iter().zip(keys).zip(cached).zip(places)
         {
+            if write.deletes {
+                self.gap.decide_key(key.keyspace, key.key, seq);
+            }
             if write.deletes && self.table.find(*key).is_none() {
                 continue;
             }
