@@ -390,7 +390,8 @@ impl Keyspace {
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
-    /// within [`Options::reserve`].
+    /// within half of [`Options::reserve`]; the other half is left to cleaning. There, delete many
+    /// keys before waiting: each commit takes a block of it.
     ///
     /// # Errors
     /// As [`Keyspace::put`].

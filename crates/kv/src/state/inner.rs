@@ -134,7 +134,7 @@ impl Inner {
         log: &Attempt<'_>,
         write: &OneWrite<'_>,
     ) -> std::result::Result<Result<Option<Ticket>>, Refused> {
-        let OneWrite { keys, key, payload, cached, value_len, internal, only_existing } = *write;
+        let OneWrite { keys, key, payload, cached, value_len, frees, only_existing } = *write;
         let _order = self.table.order(key.shard);
         if keys.is_dropped() {
             return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
@@ -152,7 +152,7 @@ impl Inner {
             has_entry = false;
         }
         self.table.prefetch_entry(key);
-        let ticket = if internal { log.append_internal(payload)? } else { log.append(payload)? };
+        let ticket = if frees { log.append_freeing(payload)? } else { log.append(payload)? };
         let version = Version {
             seq: ticket.seq().0,
             deleted: only_existing,
@@ -201,8 +201,8 @@ pub(crate) struct OneWrite<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) cached: u64,
     pub(crate) value_len: u32,
-    /// It may use the reserve of the log.
-    pub(crate) internal: bool,
+    /// It may use half of the reserve of the log.
+    pub(crate) frees: bool,
     /// A delete: only of a key that exists.
     pub(crate) only_existing: bool,
 }

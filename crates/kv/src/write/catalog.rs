@@ -62,7 +62,7 @@ impl Inner {
         keys.put_in_order(&self.table, self.horizon());
         let ticket = self.log.append_locked(|log| {
             let _orders = self.table.all_orders();
-            let ticket = log.append_internal(&payload)?;
+            let ticket = log.append_freeing(&payload)?;
             let (seq, position) = (ticket.seq().0, ticket.position().0);
             let version = Version { seq, deleted: true, position, len: 0 };
             self.gap.decide_key(catalog.id, entry.key, seq);

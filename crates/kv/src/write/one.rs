@@ -44,7 +44,7 @@ impl Inner {
                 payload,
                 cached,
                 value_len: value.len() as u32,
-                internal: false,
+                frees: false,
                 only_existing: false,
             };
             self.log.append_locked(|log| self.attempt_one(log, &write))
@@ -67,7 +67,7 @@ impl Inner {
             payload: &payload,
             cached: self.cache.insert(value),
             value_len: value.len() as u32,
-            internal: false,
+            frees: false,
             only_existing: false,
         };
         let written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await??;
@@ -85,7 +85,7 @@ impl Inner {
                 payload,
                 cached: 0,
                 value_len: 0,
-                internal: true,
+                frees: true,
                 only_existing: true,
             };
             self.log.append_locked(|log| self.attempt_one(log, &write))
