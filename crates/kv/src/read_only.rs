@@ -12,6 +12,7 @@ use crate::base::error::{Error, Result};
 use crate::base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
 use crate::base::stats::ReadOnlyStats;
 use crate::durability::open;
+use crate::index::history::VERSION_BYTES;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::KeyspaceReader;
 use crate::state::view::View;
@@ -226,6 +227,7 @@ impl ReadOnlyStore {
             index_bytes: view.table.bytes()
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
             cache_bytes: view.cache.memory(),
+            history_bytes: view.table.kept() * VERSION_BYTES,
             disk_bytes: log.metadata().disk_bytes,
             checkpoint_bytes: *checkpoint_bytes,
             replayed: *replayed,

@@ -11,7 +11,7 @@
 //! is held at a time.
 
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -29,6 +29,8 @@ pub(crate) struct Table {
     /// The number of replaced versions that are kept.
     kept: AtomicI64,
 }
+    /// No reader reads versions above this number before it has moved past what replaces them.
+    visible: AtomicU64,
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -81,6 +83,7 @@ impl Table {
             kept: AtomicI64::new(0),
         }
     }
+            visible: AtomicU64::new(u64::MAX),
 
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
@@ -176,7 +179,7 @@ impl Table {
             let old = arena.version(id);
             debug_assert!(old.seq < version.seq, "a version is newer than those before it");
             arena.set(id, version, cached);
-            self.kept.fetch_add(history.keep(id, old, version.seq, horizon), Relaxed);
+            self.keep(history, id, old, version.seq, horizon);
             let list = version.deleted && !arena.is_listed(id);
             if list {
                 arena.set_listed(id, true);
@@ -206,7 +209,7 @@ impl Table {
             return None;
         }
         self.arena.set(id, version, 0);
-        self.kept.fetch_add(entries.history.keep(id, old, version.seq, horizon), Relaxed);
+        self.keep(&mut entries.history, id, old, version.seq, horizon);
         let list = !self.arena.is_listed(id);
         if list {
             self.arena.set_listed(id, true);
@@ -226,12 +229,26 @@ impl Table {
             return false;
         }
         self.arena.set(id, to, self.arena.cached(id));
-        self.kept.fetch_add(history.keep(id, old, to.seq, horizon), Relaxed);
+        self.keep(history, id, old, to.seq, horizon);
         true
     }
 
     /// Stores where a value is cached, if this version is still the newest.
     pub(crate) fn set_cached(&self, id: EntryId, seq: u64, cached: u64) {
+    /// From here on, versions above this number that are replaced are not kept: readers will not
+    /// see them before they see what replaced them.
+    pub(crate) fn set_visible(&self, seq: u64) {
+        self.visible.store(seq, Relaxed);
+    }
+
+    /// Keeps a version that the record `by` replaced, for readers that may read it.
+    #[inline]
+    fn keep(&self, history: &mut History, id: EntryId, old: Version, by: u64, horizon: u64) {
+        if old.seq <= self.visible.load(Relaxed) {
+            self.kept.fetch_add(history.keep(id, old, by, horizon), Relaxed);
+        }
+    }
+
         let (shard, _) = self.arena.hash(id);
         // For readers the lock is enough: a version changes only under the write lock, and two
         // readers that cache the same value may store either place.

@@ -119,6 +119,9 @@ impl View {
         let id = record.keyspace;
         let keys = following.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
         let horizon = self.horizon();
+        // Only what readers see now is kept. So a key that is written often while the reader
+        // catches up takes no more memory than one that is written once.
+        self.table.set_visible(self.follow.applied());
         apply::record(&self.table, keys, record, place, horizon, true)?;
         if keys.wants_ordering(horizon) {
             keys.put_in_order(&self.table, horizon);
