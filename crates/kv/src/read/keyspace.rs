@@ -13,6 +13,14 @@ use crate::state::handle::KeyspaceReader;
 /// In a [`Store`](crate::Store), reads see the accepted writes of this process, durable or not,
 /// unless the method says otherwise. In a [`ReadOnlyStore`](crate::ReadOnlyStore), they see the
 /// state of its last refresh.
+///
+/// # Async code
+/// Reading has no async form. A value that is in memory is returned at once, so calling it on a
+/// task of an executor is right while the values fit in
+/// [`Options::cache_bytes`](crate::Options::cache_bytes). Otherwise a call blocks for one read of
+/// the disk for each value: call it in `spawn_blocking` or its like, with
+/// [`get_many`](KeyspaceReader::get_many) for several keys. A task that is cancelled meanwhile
+/// changes nothing.
 impl KeyspaceReader {
     /// Returns the keyspace's name.
     pub fn name(&self) -> &str {
