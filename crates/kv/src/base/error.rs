@@ -32,6 +32,9 @@ pub enum Error {
         /// The number of the condition in its batch, from 0.
         condition: usize,
     },
+    /// Other writers changed the keys of a batch's conditions each time between the check of the
+    /// conditions and the write, a hundred times. Nothing was written. Try again.
+    Contended,
     /// The snapshot is too old: it was held for too long, or too much was overwritten since. Take
     /// another.
     SnapshotExpired,
@@ -74,7 +77,10 @@ pub enum Error {
     DefaultKeyspace,
     /// The handle of a keyspace belongs to another store.
     AnotherStore,
-    /// The index is full: its entries take 32 GiB. Delete keys, or use several stores.
+    /// The index is full: its entries take [`Options::index_bytes`](crate::Options::index_bytes).
+    /// Nothing was written. Values of existing keys can still be put. Delete keys, or use several
+    /// stores. Memory of a deleted key is used again for keys of the same length, in steps of
+    /// eight bytes, once the delete is durable and no snapshot reads the key.
     IndexFull,
     /// A record has a valid checksum, but its content is not valid. Nothing was changed.
     CorruptedRecord {
@@ -119,6 +125,10 @@ impl fmt::Display for Error {
             Error::ConditionFailed { condition } => {
                 write!(f, "condition {condition} of the batch does not hold; nothing was written")
             }
+            Error::Contended => f.write_str(
+                "other writers changed the keys of the batch's conditions too often; nothing was \
+                 written; try again",
+            ),
             Error::SnapshotExpired => f.write_str("the snapshot has expired; take another"),
             Error::Trimmed { oldest } => write!(
                 f,

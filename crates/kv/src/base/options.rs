@@ -9,6 +9,7 @@ use esker_log::{Component, Direct, Engine, OnCorruption, OpenCheck, Policy};
 
 use crate::base::error::{Error, Result};
 use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
+use crate::index::arena::ENTRIES_MAX;
 use crate::record::HEADER;
 
 /// The component of stores.
@@ -30,6 +31,9 @@ pub struct Options {
     /// The most bytes of memory for versions that were overwritten while a snapshot was open.
     /// When there are more, the oldest snapshots expire. Default 64 MiB.
     pub history_bytes: u64,
+    /// The most bytes of memory for the entries of the index. When they take more, a put of a new
+    /// key returns [`Error::IndexFull`]. Opening does not obey it. Default, and most: 31 GiB.
+    pub index_bytes: u64,
     /// How long a snapshot keeps cleaning from dropping what it may read. After that it expires if
     /// it is in the way. Default one minute.
     pub snapshot_timeout: Duration,
@@ -64,6 +68,9 @@ pub struct Options {
     pub engine: Option<Engine>,
 }
 
+/// The least of [`Options::index_bytes`].
+const INDEX_BYTES_MIN: u64 = 4 << 20;
+
 impl Default for Options {
     fn default() -> Self {
         let log = esker_log::Options::default();
@@ -71,6 +78,7 @@ impl Default for Options {
             policy: Policy::Always,
             cache_bytes: (256 << 20).min(machine_memory() / 4),
             history_bytes: 64 << 20,
+            index_bytes: ENTRIES_MAX,
             snapshot_timeout: Duration::from_secs(60),
             read_cache: log.read_cache,
             clean: true,
@@ -107,6 +115,11 @@ impl Options {
             if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
         };
         rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")?;
+        rule(
+            (INDEX_BYTES_MIN..=ENTRIES_MAX).contains(&self.index_bytes),
+            "index_bytes",
+            "from 4 MiB to 31 GiB",
+        )?;
         rule(self.cache_bytes <= 1 << 40, "cache_bytes", "at most 1 TiB")?;
         rule(
             matches!(self.on_corruption, OnCorruption::Fail | OnCorruption::Quarantine),
@@ -157,6 +170,7 @@ impl StoreBuilder {
         policy: Policy,
         cache_bytes: u64,
         history_bytes: u64,
+        index_bytes: u64,
         snapshot_timeout: Duration,
         read_cache: u64,
         clean: bool,

@@ -12,6 +12,7 @@ use crate::base::read_only_options::ReadOnlyOptions;
 use crate::cache::ValueCache;
 use crate::durability::checkpoint;
 use crate::durability::replay::{Replay, Replayed};
+use crate::index::arena::ENTRIES_MAX;
 use crate::index::table::Table;
 use crate::read::follow::OVERTAKEN_MAX;
 use crate::state::follow::{Follow, Following};
@@ -30,9 +31,10 @@ struct Built {
     gap: Gap,
 }
 
-/// Builds the index of a store from its log. With `skips_gaps`, as if nothing were missing.
-fn build(records: &Records, skips_gaps: bool) -> Result<Built> {
-    let mut table = Table::new();
+/// Builds the index of a store from its log, also where it takes more than its limit. With
+/// `skips_gaps`, as if nothing were missing.
+fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<Built> {
+    let mut table = Table::new(limit);
     let loaded = checkpoint::load(records, &table).unwrap_or_else(|error| {
         tracing::warn!(%error, "the checkpoint is not used; opening reads the whole log");
         None
@@ -40,7 +42,7 @@ fn build(records: &Records, skips_gaps: bool) -> Result<Built> {
     if loaded.is_none() {
         // The log might get other records under the numbers that it names.
         records.discard_checkpoint()?;
-        table = Table::new();
+        table = Table::new(limit);
     }
     let checkpoint = loaded.as_ref().map(|loaded| loaded.last).unwrap_or_default();
     let mut replay = Replay::new(records, &table, loaded, skips_gaps);
@@ -54,7 +56,8 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
     let records = Records::Log(log.clone());
-    let Built { table, keyspaces, checkpoint, replayed, gap } = build(&records, false)?;
+    let Built { table, keyspaces, checkpoint, replayed, gap } =
+        build(&records, options.index_bytes, false)?;
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
     let follow = Follow::default();
@@ -90,7 +93,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     let records = Records::ReadOnly(log.clone());
     let mut overtaken = 0;
     let built = loop {
-        match build(&records, options.skip_quarantined) {
+        match build(&records, ENTRIES_MAX, options.skip_quarantined) {
             // The writer's cleaning dropped records meanwhile.
             Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
                 overtaken += 1;

@@ -10,6 +10,7 @@
 //! Several order locks are taken in the order of the shards, before any table lock. One table lock
 //! is held at a time.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -28,9 +29,9 @@ pub(crate) struct Table {
     hasher: foldhash::fast::RandomState,
     /// The number of replaced versions that are kept.
     kept: AtomicI64,
-}
     /// No reader reads versions above this number before it has moved past what replaces them.
     visible: AtomicU64,
+}
 
 #[derive(Default)]
 #[repr(align(64))]
@@ -75,15 +76,16 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    pub(crate) fn new() -> Self {
+    /// A table that counts as full when its entries take this many bytes.
+    pub(crate) fn new(limit: u64) -> Self {
         Self {
-            arena: Arena::new(),
+            arena: Arena::new(limit),
             shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(),
             hasher: foldhash::fast::RandomState::default(),
             kept: AtomicI64::new(0),
+            visible: AtomicU64::new(u64::MAX),
         }
     }
-            visible: AtomicU64::new(u64::MAX),
 
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
@@ -233,8 +235,6 @@ impl Table {
         true
     }
 
-    /// Stores where a value is cached, if this version is still the newest.
-    pub(crate) fn set_cached(&self, id: EntryId, seq: u64, cached: u64) {
     /// From here on, versions above this number that are replaced are not kept: readers will not
     /// see them before they see what replaced them.
     pub(crate) fn set_visible(&self, seq: u64) {
@@ -249,6 +249,8 @@ impl Table {
         }
     }
 
+    /// Stores where a value is cached, if this version is still the newest.
+    pub(crate) fn set_cached(&self, id: EntryId, seq: u64, cached: u64) {
         let (shard, _) = self.arena.hash(id);
         // For readers the lock is enough: a version changes only under the write lock, and two
         // readers that cache the same value may store either place.
@@ -313,6 +315,22 @@ impl Table {
             true => Removal::Removed,
             false => Removal::Later,
         }
+    }
+
+    /// Whether new entries for these keys fit, where there are none. Always, while there is room
+    /// that was never used; otherwise in freed entries.
+    #[inline]
+    pub(crate) fn has_room<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> bool {
+        !self.arena.is_nearly_full() || self.has_free(keys)
+    }
+
+    #[cold]
+    fn has_free<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> bool {
+        let mut new: HashMap<usize, usize> = HashMap::new();
+        for key in keys.filter(|key| self.find(*key).is_none()) {
+            *new.entry(key.key.len().div_ceil(8) * 8).or_default() += 1;
+        }
+        new.iter().all(|(key_len, keys)| self.arena.has_free(*key_len, *keys))
     }
 
     /// The number of replaced versions that are kept.

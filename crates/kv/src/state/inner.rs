@@ -121,9 +121,20 @@ impl Inner {
         }
     }
 
-    /// Refuses writes of new keys while the arena is nearly full.
-    pub(crate) fn check_room(&self) -> Result<()> {
-        if self.table.arena().is_nearly_full() { Err(Error::IndexFull) } else { Ok(()) }
+    /// Refuses writes of new keys that the index has no room for.
+    #[inline]
+    pub(crate) fn check_room<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> Result<()> {
+        if self.table.has_room(keys) { Ok(()) } else { Err(Error::IndexFull) }
+    }
+
+    /// Frees the entries of deleted keys that no reader needs, for a write that found no room.
+    #[cold]
+    pub(crate) fn free_entries(&self) {
+        let horizon = self.horizon();
+        for keys in self.keyspaces.all() {
+            keys.free_deleted(&self.table, horizon);
+        }
+        self.remove_dropped();
     }
 
     /// Appends one record and makes it the newest version of its key. `None` for a delete of a key
@@ -139,7 +150,7 @@ impl Inner {
         if keys.is_dropped() {
             return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
         }
-        if !only_existing && let Err(error) = self.check_room() {
+        if !only_existing && let Err(error) = self.check_room(std::iter::once(key)) {
             return Ok(Err(error));
         }
         let exists = || self.table.find(key).is_some_and(|current| !current.version.deleted);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::base::error::{Result, check_value};
+use crate::base::error::{Error, Result, check_value};
 use crate::base::ticket::Ticket;
 use crate::index::keyspace::Keys;
 use crate::record::{Change, Record};
@@ -47,7 +47,13 @@ impl Inner {
                 frees: false,
                 only_existing: false,
             };
-            self.log.append_locked(|log| self.attempt_one(log, &write))
+            match self.log.append_locked(|log| self.attempt_one(log, &write)) {
+                Ok(Err(Error::IndexFull)) => {
+                    self.free_entries();
+                    self.log.append_locked(|log| self.attempt_one(log, &write))
+                }
+                outcome => outcome,
+            }
         });
         let written = ticket??;
         self.after_write(keys);
@@ -70,7 +76,12 @@ impl Inner {
             frees: false,
             only_existing: false,
         };
-        let written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await??;
+        let mut written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
+        if let Err(Error::IndexFull) = written {
+            self.free_entries();
+            written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
+        }
+        let written = written?;
         self.after_write(keys);
         self.written(written)
     }
