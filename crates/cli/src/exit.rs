@@ -114,6 +114,9 @@ impl Failure {
             Error::CorruptedRecord { .. } => {
                 Self { status: Status::Corrupt, message: error.to_string() }
             }
+            Error::Quarantined { .. } => {
+                Self { status: Status::Corrupt, message: format!("{}: {error}", dir.display()) }
+            }
             Error::InvalidOption { .. } | Error::InvalidName { .. } => {
                 Failure::usage(error.to_string())
             }

@@ -59,6 +59,44 @@ fn what_is_exported_is_imported() {
     assert_eq!(kv(&store, &["scan", "--prefix", "b"], b"").ok().out, b"b\n\t\xff\n");
 }
 
+/// Requirements: MT-4.
+#[test]
+fn a_repaired_store_gives_what_is_left_only_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    kv(&store, &["put", "a", "before"], b"").ok();
+    kv(&store, &["put", "b", "before"], b"").ok();
+    kv(&store, &["put", "a", "which is corrupt"], b"").ok();
+    kv(&store, &["put", "c", "after"], b"").ok();
+    let segments = std::fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
+    for path in segments.filter(|path| path.extension().is_some_and(|end| end == "seg")) {
+        let mut bytes = std::fs::read(&path).unwrap();
+        let wanted = b"which is corrupt";
+        if let Some(at) = bytes.windows(wanted.len()).position(|part| part == wanted) {
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+    kv(&store, &["get", "c"], b"").exits(3);
+    let mut repair = command(&["log", "repair"]);
+    repair.arg(&store);
+    run(repair, b"").ok();
+    assert_eq!(kv(&store, &["get", "c"], b"").ok().text(), "after\n");
+    for words in [&["get", "a"][..], &["get", "new"], &["scan"], &["export"], &["compact"]] {
+        let refused = kv(&store, words, b"").exits(3);
+        assert_eq!(refused.out, b"", "{words:?}");
+        assert!(refused.err.contains("are quarantined"), "{words:?}: {}", refused.err);
+    }
+    assert_eq!(kv(&store, &["stat", "--json"], b"").ok().json()["quarantined"][0]["to"], 3);
+    assert!(kv(&store, &["stat"], b"").ok().text().contains("quarantined  the records above 2"));
+    let left = kv(&store, &["export", "--skip-corrupt"], b"").ok();
+    assert_eq!(left.text().lines().count(), 3);
+    kv(&copy, &["import"], &left.out).ok();
+    assert_eq!(kv(&copy, &["get", "a"], b"").ok().text(), "before\n");
+    kv(&store, &["put", "a", "again"], b"").ok();
+    assert_eq!(kv(&store, &["get", "a"], b"").ok().text(), "again\n");
+}
+
 #[test]
 fn an_invalid_entry_ends_the_import_and_is_named() {
     let dir = tempfile::tempdir().unwrap();

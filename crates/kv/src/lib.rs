@@ -51,7 +51,7 @@ pub use base::ticket::Ticket;
 pub use bytes::Bytes;
 pub use cache::value::Value;
 pub use esker_log::reclaim::Reclaimed;
-pub use esker_log::{Policy, Seq};
+pub use esker_log::{Policy, Seq, SeqRange};
 pub use read::check::check_records;
 pub use read::scan::Scan;
 pub use read::snapshot::{Snapshot, SnapshotScan};

@@ -5,13 +5,14 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use esker_log::{ReadOnlyLog, Seq, Start};
+use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
 use crate::base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
 use crate::base::stats::ReadOnlyStats;
 use crate::durability::open;
+use crate::index::history::VERSION_BYTES;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::KeyspaceReader;
 use crate::state::view::View;
@@ -211,6 +212,12 @@ impl ReadOnlyStore {
         Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
     }
 
+    /// As [`Store::quarantined`](crate::Store::quarantined), as of the opening. Empty with
+    /// [`ReadOnlyOptions::skip_quarantined`].
+    pub fn quarantined(&self) -> Vec<SeqRange> {
+        self.reader.view.gap.ranges().to_vec()
+    }
+
     /// Returns statistics. No I/O.
     pub fn stats(&self) -> ReadOnlyStats {
         let Reader { log, view, checkpoint_bytes, replayed, .. } = &*self.reader;
@@ -220,6 +227,7 @@ impl ReadOnlyStore {
             index_bytes: view.table.bytes()
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
             cache_bytes: view.cache.memory(),
+            history_bytes: view.table.kept() * VERSION_BYTES,
             disk_bytes: log.metadata().disk_bytes,
             checkpoint_bytes: *checkpoint_bytes,
             replayed: *replayed,

@@ -4,8 +4,8 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_log::Seq;
 use esker_log::reclaim::Reclaimed;
+use esker_log::{Seq, SeqRange};
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{Options, StoreBuilder};
@@ -107,7 +107,7 @@ impl Store {
     /// Returns the keyspace with this name, and creates it, durably, if there is none. Blocks.
     ///
     /// # Errors
-    /// [`Error::InvalidName`], [`Error::Closed`], [`Error::Log`].
+    /// [`Error::InvalidName`], [`Error::Quarantined`], [`Error::Closed`], [`Error::Log`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
         let keys = self.inner.create_keyspace(name)?;
         Ok(self.inner.handle(&keys))
@@ -253,9 +253,9 @@ impl Store {
     /// [`UNFINISHED_BACKUP`](crate::UNFINISHED_BACKUP). After a crash, remove it.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`]; [`Error::Closed`], also when the store is closed meanwhile;
-    /// [`Error::Log`], for example with [`esker_log::Error::NoSpace`] when there is no room for the
-    /// copy. The store is not affected, and the files of the copy are removed.
+    /// [`Error::NotEmpty`]; [`Error::Quarantined`]; [`Error::Closed`], also when the store is
+    /// closed meanwhile; [`Error::Log`], for example with [`esker_log::Error::NoSpace`] when there
+    /// is no room for the copy. The store is not affected, and the files of the copy are removed.
     ///
     /// # Examples
     /// ```
@@ -280,14 +280,15 @@ impl Store {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Closed`], also when the store is closed meanwhile; [`Error::Log`].
+    /// [`Error::Closed`], also when the store is closed meanwhile; [`Error::Quarantined`];
+    /// [`Error::Log`].
     pub fn compact(&self) -> Result<Reclaimed> {
         self.inner.compact()
     }
 
     /// Writes a checkpoint of the index: the next opening loads it, and reads only what was written
-    /// since. Returns `false`, and writes none, if the log was repaired. Blocks; other operations
-    /// continue meanwhile.
+    /// since. Returns `false`, and writes none, if the log was ever repaired. Blocks; other
+    /// operations continue meanwhile.
     ///
     /// The store writes one by itself in the background, when the log has grown by 256 MiB and four
     /// times the size of the last one, and when it is closed. It takes the length of each key and
@@ -302,6 +303,18 @@ impl Store {
     pub fn checkpoint(&self) -> Result<bool> {
         self.inner.refuse_if_closing()?;
         self.inner.write_checkpoint()
+    }
+
+    /// Returns the ranges of records that were quarantined, in order. None, unless a repair found
+    /// corruption.
+    ///
+    /// A key that has no record after the last of them is unknown: reading it returns
+    /// [`Error::Quarantined`] until it is put or deleted. So do a scan of a range in which a key
+    /// may be unknown; [`Store::create_keyspace`] for a name that is not known to be free, which
+    /// [`Store::drop_keyspace`] makes known; [`Store::compact`]; and [`Store::backup`]. The store
+    /// is not cleaned. [`Store::find_keyspace`] does not find a keyspace whose creation is lost.
+    pub fn quarantined(&self) -> Vec<SeqRange> {
+        self.inner.gap.ranges().to_vec()
     }
 
     /// Returns statistics. No I/O.
@@ -378,7 +391,8 @@ impl Keyspace {
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
-    /// within [`Options::reserve`].
+    /// within half of [`Options::reserve`]; the other half is left to cleaning. There, delete many
+    /// keys before waiting: each commit takes a block of it.
     ///
     /// # Errors
     /// As [`Keyspace::put`].

@@ -106,6 +106,11 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
             "disk_bytes": stats.disk_bytes,
             "index_bytes": stats.index_bytes,
             "durable": store.position().0,
+            "quarantined": store
+                .quarantined()
+                .iter()
+                .map(|range| json!({ "from": range.from.0, "to": range.to.0 }))
+                .collect::<Vec<_>>(),
         });
         return format!("{object}\n");
     }
@@ -118,6 +123,9 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
     );
     for (name, keys) in keyspaces {
         text.push_str(&format!("keyspace     {name}: {keys} keys\n"));
+    }
+    for range in store.quarantined() {
+        text.push_str(&format!("quarantined  {range}\n"));
     }
     text
 }

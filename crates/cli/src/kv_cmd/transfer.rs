@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::AsFd;
 
 use clap::{Args, ValueEnum};
-use esker_kv::{Batch, KEY_LIMIT, Keyspace, VALUE_LIMIT};
+use esker_kv::{Batch, KEY_LIMIT, Keyspace, KeyspaceReader, VALUE_LIMIT};
 use indicatif::ProgressBar;
 use serde_json::json;
 
@@ -27,6 +27,9 @@ const EXPORT_EXAMPLES: &str = "\
 Examples:
   esker kv export ./store > store.jsonl
   esker kv export ./store --framing len32 > store.bin
+
+  # After `esker log repair` quarantined corrupt records: a new store of what is left
+  esker kv export ./store --skip-corrupt | esker kv import ./copy
 
 A line is an object with key and value, or key_b64 and value_b64 where the bytes are not text. With \
 --framing len32, each key and each value follows its length in 4 bytes, little-endian.";
@@ -80,12 +83,15 @@ pub struct ImportArguments {
 pub struct ExportArguments {
     #[command(flatten)]
     form: Form,
+    /// Where `esker log repair` quarantined records, print the newest values that are left
+    #[arg(long)]
+    skip_corrupt: bool,
 }
 
 /// Prints all keys and values.
 pub fn export(arguments: &ExportArguments) -> Outcome {
-    let ExportArguments { form: Form { place, framing } } = arguments;
-    place.read(|keyspace| {
+    let ExportArguments { form: Form { place, framing }, skip_corrupt } = arguments;
+    let print = |keyspace: &KeyspaceReader| {
         let mut out =
             output::buffered().map_err(|error| Failure::of_io("standard output", &error))?;
         let scan = keyspace.scan::<[u8]>(..).map_err(|error| place.failure(&error))?;
@@ -101,7 +107,8 @@ pub fn export(arguments: &ExportArguments) -> Outcome {
             }
         }
         output::unless_closed(out.flush()).map(drop)
-    })
+    };
+    if *skip_corrupt { place.read_what_is_left(print) } else { place.read(print) }
 }
 
 /// Puts the entries of standard input.

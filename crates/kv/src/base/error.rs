@@ -32,6 +32,9 @@ pub enum Error {
         /// The number of the condition in its batch, from 0.
         condition: usize,
     },
+    /// Other writers changed the keys of a batch's conditions each time between the check of the
+    /// conditions and the write, a hundred times. Nothing was written. Try again.
+    Contended,
     /// The snapshot is too old: it was held for too long, or too much was overwritten since. Take
     /// another.
     SnapshotExpired,
@@ -74,7 +77,10 @@ pub enum Error {
     DefaultKeyspace,
     /// The handle of a keyspace belongs to another store.
     AnotherStore,
-    /// The index is full: its entries take 32 GiB. Delete keys, or use several stores.
+    /// The index is full: its entries take [`Options::index_bytes`](crate::Options::index_bytes).
+    /// Nothing was written. Values of existing keys can still be put. Delete keys, or use several
+    /// stores. Memory of a deleted key is used again for keys of the same length, in steps of
+    /// eight bytes, once the delete is durable and no snapshot reads the key.
     IndexFull,
     /// A record has a valid checksum, but its content is not valid. Nothing was changed.
     CorruptedRecord {
@@ -82,6 +88,16 @@ pub enum Error {
         seq: Seq,
         /// What is wrong with it.
         what: &'static str,
+    },
+    /// Records of the store were corrupt and are quarantined, and what was asked for may have been
+    /// among them: every sequence number above `from` and up to `to`. A key is known again when it
+    /// is put or deleted. Restore a backup, or export what is left, see
+    /// [`ReadOnlyOptions::skip_quarantined`](crate::ReadOnlyOptions::skip_quarantined).
+    Quarantined {
+        /// The last valid sequence number before the gap.
+        from: Seq,
+        /// The last sequence number in the gap.
+        to: Seq,
     },
     /// An option is out of its range. Nothing was opened.
     InvalidOption {
@@ -109,6 +125,10 @@ impl fmt::Display for Error {
             Error::ConditionFailed { condition } => {
                 write!(f, "condition {condition} of the batch does not hold; nothing was written")
             }
+            Error::Contended => f.write_str(
+                "other writers changed the keys of the batch's conditions too often; nothing was \
+                 written; try again",
+            ),
             Error::SnapshotExpired => f.write_str("the snapshot has expired; take another"),
             Error::Trimmed { oldest } => write!(
                 f,
@@ -138,6 +158,11 @@ impl fmt::Display for Error {
             Error::CorruptedRecord { seq, what } => {
                 write!(f, "record {seq} is not a valid record of a store: {what}")
             }
+            Error::Quarantined { from, to } => write!(
+                f,
+                "the records above {from} up to {to} are quarantined, and the answer may be among \
+                 them; restore a backup, or export what is left"
+            ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the store is closed"),
             Error::Log(cause) => cause.fmt(f),
@@ -159,6 +184,7 @@ impl From<esker_log::Error> for Error {
     fn from(cause: esker_log::Error) -> Self {
         match cause {
             esker_log::Error::Closed => Error::Closed,
+            esker_log::Error::Quarantined { from, to } => Error::Quarantined { from, to },
             cause => Error::Log(cause),
         }
     }

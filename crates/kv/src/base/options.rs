@@ -9,6 +9,7 @@ use esker_log::{Component, Direct, Engine, OnCorruption, OpenCheck, Policy};
 
 use crate::base::error::{Error, Result};
 use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
+use crate::index::arena::ENTRIES_MAX;
 use crate::record::HEADER;
 
 /// The component of stores.
@@ -30,6 +31,9 @@ pub struct Options {
     /// The most bytes of memory for versions that were overwritten while a snapshot was open.
     /// When there are more, the oldest snapshots expire. Default 64 MiB.
     pub history_bytes: u64,
+    /// The most bytes of memory for the entries of the index. When they take more, a put of a new
+    /// key returns [`Error::IndexFull`]. Opening does not obey it. Default, and most: 31 GiB.
+    pub index_bytes: u64,
     /// How long a snapshot keeps cleaning from dropping what it may read. After that it expires if
     /// it is in the way. Default one minute.
     pub snapshot_timeout: Duration,
@@ -47,7 +51,10 @@ pub struct Options {
     pub reserve: Option<u64>,
     /// How much opening checks. Default: what a crash may have left in doubt.
     pub check: OpenCheck,
-    /// What opening does about corruption. Default, and all that is supported yet: it fails.
+    /// What opening does about corruption. Default: it fails. With [`OnCorruption::Quarantine`] it
+    /// checks everything, as with [`OpenCheck::Full`], and quarantines the corrupt records; see
+    /// [`Store::quarantined`](crate::Store::quarantined).
+    /// [`OnCorruption::Truncate`] is refused: it would lose keys of any age without a trace.
     pub on_corruption: OnCorruption,
     /// Whether opening fails where there is no store. Default `false`: opening creates one.
     pub must_exist: bool,
@@ -61,6 +68,9 @@ pub struct Options {
     pub engine: Option<Engine>,
 }
 
+/// The least of [`Options::index_bytes`].
+const INDEX_BYTES_MIN: u64 = 4 << 20;
+
 impl Default for Options {
     fn default() -> Self {
         let log = esker_log::Options::default();
@@ -68,6 +78,7 @@ impl Default for Options {
             policy: Policy::Always,
             cache_bytes: (256 << 20).min(machine_memory() / 4),
             history_bytes: 64 << 20,
+            index_bytes: ENTRIES_MAX,
             snapshot_timeout: Duration::from_secs(60),
             read_cache: log.read_cache,
             clean: true,
@@ -104,11 +115,17 @@ impl Options {
             if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
         };
         rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")?;
+        rule(
+            (INDEX_BYTES_MIN..=ENTRIES_MAX).contains(&self.index_bytes),
+            "index_bytes",
+            "from 4 MiB to 31 GiB",
+        )?;
         rule(self.cache_bytes <= 1 << 40, "cache_bytes", "at most 1 TiB")?;
         rule(
-            self.on_corruption == OnCorruption::Fail,
+            matches!(self.on_corruption, OnCorruption::Fail | OnCorruption::Quarantine),
             "on_corruption",
-            "Fail: cleaning moves records, so cutting off a tail loses keys of any age",
+            "Fail or Quarantine: cleaning moves records, so cutting off a tail loses keys of any \
+             age",
         )
     }
 
@@ -119,7 +136,11 @@ impl Options {
         options.segment_size = self.segment_size;
         options.read_cache = self.read_cache;
         options.reserve = self.reserve;
-        options.check = self.check;
+        options.check = match self.on_corruption {
+            OnCorruption::Fail => self.check,
+            // Otherwise the log quarantines only what it finds, and the replay fails at the rest.
+            _ => OpenCheck::Full,
+        };
         options.on_corruption = self.on_corruption;
         options.must_exist = self.must_exist;
         options.component = Some(COMPONENT);
@@ -149,6 +170,7 @@ impl StoreBuilder {
         policy: Policy,
         cache_bytes: u64,
         history_bytes: u64,
+        index_bytes: u64,
         snapshot_timeout: Duration,
         read_cache: u64,
         clean: bool,

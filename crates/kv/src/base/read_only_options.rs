@@ -25,6 +25,10 @@ pub struct ReadOnlyOptions {
     /// [`ReadOnlyStore::refresh`](crate::ReadOnlyStore::refresh) is called, or when the writer
     /// dropped what a call reads.
     pub follow: bool,
+    /// Whether to read a store over quarantined records as if nothing were missing: a key then has
+    /// the newest value that is left, which may be older than its last one. Use it to export what
+    /// is left. Default `false`: such keys return [`Error::Quarantined`](crate::Error).
+    pub skip_quarantined: bool,
     /// Whether reads bypass the page cache.
     pub direct: Direct,
     /// The disk that holds the store. Default: the real disk.
@@ -37,7 +41,16 @@ impl Default for ReadOnlyOptions {
     fn default() -> Self {
         let Options { cache_bytes, history_bytes, read_cache, direct, disk, .. } =
             Options::default();
-        Self { cache_bytes, history_bytes, read_cache, follow: false, direct, disk, engine: None }
+        Self {
+            cache_bytes,
+            history_bytes,
+            read_cache,
+            follow: false,
+            skip_quarantined: false,
+            direct,
+            disk,
+            engine: None,
+        }
     }
 }
 
@@ -78,6 +91,7 @@ impl ReadOnlyStoreBuilder {
         history_bytes: u64,
         read_cache: u64,
         follow: bool,
+        skip_quarantined: bool,
         direct: Direct,
         disk: Arc<dyn Disk>,
         ;

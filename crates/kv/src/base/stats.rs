@@ -42,6 +42,8 @@ pub struct ReadOnlyStats {
     pub index_bytes: u64,
     /// Bytes of memory of the value cache.
     pub cache_bytes: u64,
+    /// Bytes of memory of versions that were replaced, and that a snapshot may read.
+    pub history_bytes: u64,
     /// Bytes in the segments of the log.
     pub disk_bytes: u64,
     /// Bytes of the checkpoint that opening loaded; 0 if there was none.

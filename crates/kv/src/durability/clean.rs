@@ -46,6 +46,8 @@ impl Inner {
     fn clean_once(&self, effort: Effort) -> Result<Reclaimed> {
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
+        // A copy of a value from before a gap would count as written after it.
+        self.gap.refuse()?;
         self.remove_dropped();
         let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
         let done = reclaim::run(&self.log, &pass, effort)?;
@@ -63,7 +65,7 @@ impl Inner {
         let reached = position;
         let position = position + self.cleaning.garbage.load(Relaxed);
         let considered = self.cleaning.considered.load(Relaxed);
-        if position < considered + step || !self.options.clean {
+        if position < considered + step || !self.cleans() {
             return;
         }
         let moves =
@@ -74,9 +76,14 @@ impl Inner {
         }
     }
 
+    /// Whether space is reclaimed in the background.
+    fn cleans(&self) -> bool {
+        self.options.clean && !self.gap.is_some()
+    }
+
     /// Starts cleaning in the background: much may be dead now, or space is wanted.
     pub(crate) fn clean_now(self: &Arc<Self>) {
-        if self.options.clean && self.cleaning.request.make() {
+        if self.cleans() && self.cleaning.request.make() {
             self.spawn_cleaning();
         }
     }

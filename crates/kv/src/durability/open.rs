@@ -13,8 +13,10 @@ use crate::base::read_only_options::ReadOnlyOptions;
 use crate::cache::ValueCache;
 use crate::durability::checkpoint;
 use crate::durability::replay::{Replay, Replayed};
+use crate::index::arena::ENTRIES_MAX;
 use crate::index::table::Table;
 use crate::state::follow::{Follow, Following};
+use crate::state::gap::Gap;
 use crate::state::inner::{Cleaning, Inner, LastCheckpoint};
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
@@ -26,11 +28,13 @@ struct Built {
     keyspaces: Keyspaces,
     checkpoint: LastCheckpoint,
     replayed: Replayed,
+    gap: Gap,
 }
 
-/// Builds the index of a store from its log.
-fn build(records: &Records) -> Result<Built> {
-    let mut table = Table::new();
+/// Builds the index of a store from its log, also where it takes more than its limit. With
+/// `skips_gaps`, as if nothing were missing.
+fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<Built> {
+    let mut table = Table::new(limit);
     let loaded = checkpoint::load(records, &table).unwrap_or_else(|error| {
         tracing::warn!(%error, "the checkpoint is not used; opening reads the whole log");
         None
@@ -38,13 +42,13 @@ fn build(records: &Records) -> Result<Built> {
     if loaded.is_none() {
         // The log might get other records under the numbers that it names.
         records.discard_checkpoint()?;
-        table = Table::new();
+        table = Table::new(limit);
     }
     let checkpoint = loaded.as_ref().map(|loaded| loaded.last).unwrap_or_default();
-    let mut replay = Replay::new(records, &table, loaded);
+    let mut replay = Replay::new(records, &table, loaded, skips_gaps);
     let replayed = replay.run()?;
-    let keyspaces = replay.finish()?;
-    Ok(Built { table, keyspaces, checkpoint, replayed })
+    let (keyspaces, gap) = replay.finish()?;
+    Ok(Built { table, keyspaces, checkpoint, replayed, gap })
 }
 
 /// Opens the log of a store and builds its index.
@@ -52,14 +56,15 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
     let records = Records::Log(log.clone());
-    let Built { table, keyspaces, checkpoint, replayed } = build(&records)?;
+    let Built { table, keyspaces, checkpoint, replayed, gap } =
+        build(&records, options.index_bytes, false)?;
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
     Ok(Arc::new(Inner {
         dir,
         options,
         log,
-        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes)),
+        view: Arc::new(View::new(records, table, cache, keyspaces, history_bytes, gap)),
         catalog_lock: Mutex::new(()),
         cleaning: Cleaning::default(),
         checkpoint: Mutex::new(checkpoint),
@@ -87,7 +92,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     let records = Records::ReadOnly(log.clone(), Follow::default());
     let mut overtaken = Overtaken::default();
     let built = loop {
-        match build(&records) {
+        match build(&records, ENTRIES_MAX, options.skip_quarantined) {
             // The writer's cleaning dropped records meanwhile.
             Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
                 overtaken.count(oldest)?;
@@ -96,7 +101,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
             built => break built?,
         }
     };
-    let Built { table, keyspaces, checkpoint, replayed } = built;
+    let Built { table, keyspaces, checkpoint, replayed, gap } = built;
     let Replayed { stream, last, records: applied } = replayed;
     let mut by_number: std::collections::HashMap<_, _> =
         keyspaces.all().into_iter().map(|keys| (keys.id, keys)).collect();
@@ -104,7 +109,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     let following = Following { stream: Some(stream), keyspaces: by_number, catch_up: None };
     let cache = ValueCache::new(options.cache_bytes);
     let records = Records::ReadOnly(log.clone(), Follow::new(last.0, following));
-    let view = View::new(records, table, cache, keyspaces, options.history_bytes);
+    let view = View::new(records, table, cache, keyspaces, options.history_bytes, gap);
     Ok(ReadOnly {
         log,
         view: Arc::new(view),

@@ -17,6 +17,9 @@
 //! With a checkpoint, only the records after its replay point are applied, and only where the
 //! checkpoint has nothing newer: see [`super::checkpoint`].
 //!
+//! Records that were quarantined are missing. What is known then is in
+//! `docs/decisions/050-a-store-over-a-gap.md`.
+//!
 //! The catalog of keyspaces is read in the same way. Records of a keyspace may come before its
 //! entry in the catalog, because cleaning may have moved that. What no entry of the catalog names
 //! at the end was dropped.
@@ -24,7 +27,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use esker_log::{LogStream, Place, Position, Seq, Start};
+use esker_log::{LogStream, Place, Position, Seq, SeqRange, Start};
 
 use crate::base::error::{Error, Result};
 use crate::durability::checkpoint::{Loaded, Note};
@@ -33,6 +36,7 @@ use crate::index::keyspace::Keys;
 use crate::index::table::{Current, Table};
 use crate::record::{Record, put_len};
 use crate::state::apply;
+use crate::state::gap::Gap;
 use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, Keyspaces, naming};
 use crate::state::records::Records;
 
@@ -46,6 +50,9 @@ pub(super) struct Replay<'a> {
     keyspaces: HashMap<u32, Keys>,
     /// The checkpoint that was loaded before.
     checkpoint: Option<Note>,
+    gap: Gap,
+    /// Whether to pass over gaps, as if nothing were missing.
+    skips_gaps: bool,
 }
 
 /// What was replayed.
@@ -58,12 +65,17 @@ pub(super) struct Replayed {
 }
 
 impl<'a> Replay<'a> {
-    pub(super) fn new(log: &'a Records, table: &'a Table, loaded: Option<Loaded>) -> Self {
+    pub(super) fn new(
+        log: &'a Records,
+        table: &'a Table,
+        loaded: Option<Loaded>,
+        skips_gaps: bool,
+    ) -> Self {
         let (keyspaces, checkpoint) = match loaded {
             Some(Loaded { note, keyspaces, .. }) => (keyspaces, Some(note)),
             None => (HashMap::new(), None),
         };
-        Self { log, table, keyspaces, checkpoint }
+        Self { log, table, keyspaces, checkpoint, gap: Gap::default(), skips_gaps }
     }
 
     /// Applies the records of the log: all that the checkpoint may not have.
@@ -81,7 +93,17 @@ impl<'a> Replay<'a> {
         // what is missing before the stream; see `backup`.
         self.log.refresh()?;
         let end = self.log.end();
-        while let Some(batch) = replayed.stream.try_next()? {
+        loop {
+            let batch = match replayed.stream.try_next() {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break,
+                Err(esker_log::Error::Quarantined { from, to }) => {
+                    self.gap.found(from, to);
+                    replayed.last = replayed.last.max(to);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             for record in &batch {
                 self.apply(record.seq, record.position.0, record.payload)?;
                 replayed.records += 1;
@@ -91,6 +113,11 @@ impl<'a> Replay<'a> {
         if replayed.last < end {
             return Err(esker_log::Error::NotFound { seq: end }.into());
         }
+        let before = Seq(self.log.oldest().0.saturating_sub(1));
+        if !self.gap.is_some() && before > Seq::ZERO && self.log.was_repaired()? {
+            // A repair that found no manifest cannot tell what was dropped from what was lost.
+            self.gap.found(Seq::ZERO, before);
+        }
         Ok(replayed)
     }
 
@@ -99,6 +126,7 @@ impl<'a> Replay<'a> {
         let record = Record::decode(payload).map_err(invalid)?;
         let id = record.keyspace;
         let keys = self.keyspaces.entry(id).or_insert_with(|| Keys::new(id, ""));
+        self.gap.decide_by(&record, seq.0);
         let may_be_newer = Loaded::may_be_newer(self.checkpoint, seq.0);
         let place = (seq.0, position);
         apply::record(self.table, keys, &record, place, NO_READERS, may_be_newer)?;
@@ -109,11 +137,19 @@ impl<'a> Replay<'a> {
     }
 
     /// The keyspaces that the catalog names. Removes the entries of all others.
-    pub(super) fn finish(mut self) -> Result<Keyspaces> {
+    /// Of those that it names, removes the entries of keys that have no record after the last gap.
+    pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap)> {
+        let gap = if self.skips_gaps { Gap::default() } else { self.gap };
+        let end = self.log.end().0 + 1;
+        let deleted = Version { seq: end, deleted: true, position: 0, len: 0 };
         let mut take = |id, name: &str| {
             let keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
             keys.set_name(name);
             keys.put_in_order(self.table, NO_READERS);
+            if let Some(SeqRange { to, .. }) = gap.last().filter(|_| id != CATALOG) {
+                keys.delete_before(self.table, to.0 + 1, deleted, NO_READERS);
+                keys.remove_deleted(self.table, NO_READERS);
+            }
             Arc::new(keys)
         };
         let catalog = take(CATALOG, "");
@@ -124,13 +160,18 @@ impl<'a> Replay<'a> {
         }
         let seen = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
         let highest = seen.max(self.checkpoint.map(|note| note.highest));
-        let end = self.log.end().0 + 1;
+        if gap.is_some() {
+            tracing::warn!(
+                gaps = gap.ranges().len(),
+                unnamed_keyspaces = self.keyspaces.len(),
+                "records were quarantined: keys without a record after the last gap are unknown"
+            );
+        }
         for (_, dropped) in self.keyspaces {
-            let version = Version { seq: end, deleted: true, position: 0, len: 0 };
-            dropped.delete_range(self.table, b"", None, version, NO_READERS);
+            dropped.delete_range(self.table, b"", None, deleted, NO_READERS);
             dropped.remove_deleted(self.table, NO_READERS);
         }
-        Ok(Keyspaces::new(catalog, default, named, highest.unwrap_or(0)))
+        Ok((Keyspaces::new(catalog, default, named, highest.unwrap_or(0)), gap))
     }
 }
 

@@ -35,6 +35,11 @@ const OFFSET_BITS: u32 = 19;
 const SLABS: usize = 1 << (32 - OFFSET_BITS);
 /// Slabs that are left when the arena counts as full: 1 GiB.
 const MARGIN: usize = 256;
+/// The most bytes of entries after which the arena counts as full.
+pub(crate) const ENTRIES_MAX: u64 = ((SLABS - MARGIN) * SLAB * 8) as u64;
+/// Freed entries that are left for concurrent writers where the arena counts as full: one for each
+/// order lock.
+const FREE_MARGIN: usize = 256;
 const _: () = assert!(HEAD + KEY_LIMIT.div_ceil(8) <= SLAB, "every entry fits into a slab");
 /// Words of an entry before its key.
 const HEAD: usize = 5;
@@ -93,6 +98,8 @@ pub(crate) struct Arena {
     free: Mutex<Free>,
     /// Slabs in use.
     slabs: AtomicUsize,
+    /// The arena counts as full when so many are in use.
+    full: usize,
 }
 
 /// The slab that entries are taken from, and the next free word there.
@@ -145,9 +152,11 @@ pub(super) fn key_word(key: &[u8], from: usize) -> u64 {
 }
 
 impl Arena {
-    pub(crate) fn new() -> Self {
+    /// An arena that counts as full when its entries take this many bytes.
+    pub(crate) fn new(limit: u64) -> Self {
         let memory = std::iter::repeat_with(OnceLock::new).take(SLABS).collect();
-        Self { memory, free: Mutex::default(), slabs: AtomicUsize::new(0) }
+        let full = (limit.min(ENTRIES_MAX) / (SLAB * 8) as u64) as usize;
+        Self { memory, free: Mutex::default(), slabs: AtomicUsize::new(0), full }
     }
 
     /// Allocates an entry for a key. `None` when the arena is full, at about 32 GiB.
@@ -250,7 +259,14 @@ impl Arena {
     /// Whether so little room is left that no writer may begin a write of a new key. What is left
     /// is more than one entry of the largest size for each order lock.
     pub(crate) fn is_nearly_full(&self) -> bool {
-        self.slabs.load(Relaxed) >= SLABS - MARGIN
+        self.slabs.load(Relaxed) >= self.full
+    }
+
+    /// Whether freed entries suffice for so many new keys, each of this length.
+    pub(crate) fn has_free(&self, key_len: usize, keys: usize) -> bool {
+        let free = self.free.lock();
+        let entries = free.entries.get(&words_for(key_len)).map_or(0, Vec::len);
+        entries >= keys + FREE_MARGIN
     }
 
     /// Bytes of memory reserved.
@@ -428,7 +444,7 @@ mod tests {
 
     #[test]
     fn entries_keep_key_and_version() {
-        let arena = Arena::new();
+        let arena = Arena::new(ENTRIES_MAX);
         let long = vec![b'x'; 1 << 20];
         let ids: Vec<_> = [&b""[..], b"a", b"12345678", &long, b"b"]
             .iter()
@@ -452,7 +468,7 @@ mod tests {
 
     #[test]
     fn freed_entries_are_reused_for_keys_of_their_size() {
-        let arena = Arena::new();
+        let arena = Arena::new(ENTRIES_MAX);
         let first = of(&arena, b"12345678");
         arena.free(first);
         assert_ne!(of(&arena, b"123456789"), first);
@@ -463,7 +479,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_visited_and_nothing_else() {
-        let arena = Arena::new();
+        let arena = Arena::new(ENTRIES_MAX);
         let keys = (0..2000usize).map(|n| vec![7; if n % 500 == 1 { 1 << 20 } else { n % 100 }]);
         let mut ids: Vec<_> = keys.map(|key| of(&arena, &key)).collect();
         for _ in 0..2 {
@@ -487,7 +503,7 @@ mod tests {
             a in prop::collection::vec(0u8..3, 0..20),
             b in prop::collection::vec(0u8..3, 0..20),
         ) {
-            let arena = Arena::new();
+            let arena = Arena::new(ENTRIES_MAX);
             let (x, y) = (of(&arena, &a), of(&arena, &b));
             prop_assert_eq!(arena.compare_entries(x, y, 0), a.cmp(&b));
             prop_assert_eq!(arena.compare(x, &b, 0), a.cmp(&b));

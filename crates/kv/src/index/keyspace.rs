@@ -120,6 +120,13 @@ impl Keys {
         self.order_and_remove(table, horizon, removes);
     }
 
+    /// Removes the entries of deleted keys, if some of them can be removed.
+    pub(crate) fn free_deleted(&self, table: &Table, horizon: u64) {
+        if self.has_deleted() && horizon >= self.deleted_at.load(Relaxed) {
+            self.order_and_remove(table, horizon, true);
+        }
+    }
+
     /// Adds the waiting keys to the order, and removes the entries of deleted keys.
     pub(crate) fn remove_deleted(&self, table: &Table, horizon: u64) {
         self.order_and_remove(table, horizon, true);

@@ -490,7 +490,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::index::arena::{Hashed, Version};
+    use crate::index::arena::{ENTRIES_MAX, Hashed, Version};
 
     const VERSION: Version = Version { seq: 1, deleted: false, position: 0, len: 0 };
 
@@ -527,7 +527,8 @@ mod tests {
 
     #[test]
     fn keys_in_order_leave_full_leaves() {
-        let (arena, mut order, mut model) = (Arena::new(), Order::default(), BTreeMap::new());
+        let (arena, mut order, mut model) =
+            (Arena::new(ENTRIES_MAX), Order::default(), BTreeMap::new());
         for batch in 0..40u32 {
             let keys = (0..100).map(|n| format!("key-{:08}", batch * 100 + n).into_bytes());
             insert(&mut order, &arena, &mut model, keys.collect());
@@ -550,7 +551,7 @@ mod tests {
             batches in prop::collection::vec((some_keys(), prop::collection::vec(any::<prop::sample::Index>(), 0..300)), 1..8),
             probes in prop::collection::vec(prop::collection::vec(0u8..4, 0..12), 1..20),
         ) {
-            let (arena, mut order, mut model) = (Arena::new(), Order::default(), BTreeMap::new());
+            let (arena, mut order, mut model) = (Arena::new(ENTRIES_MAX), Order::default(), BTreeMap::new());
             for (keys, removals) in batches {
                 insert(&mut order, &arena, &mut model, keys);
                 for index in removals {

@@ -10,8 +10,9 @@
 //! Several order locks are taken in the order of the shards, before any table lock. One table lock
 //! is held at a time.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -28,6 +29,8 @@ pub(crate) struct Table {
     hasher: foldhash::fast::RandomState,
     /// The number of replaced versions that are kept.
     kept: AtomicI64,
+    /// No reader reads versions above this number before it has moved past what replaces them.
+    visible: AtomicU64,
 }
 
 #[derive(Default)]
@@ -73,12 +76,14 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    pub(crate) fn new() -> Self {
+    /// A table that counts as full when its entries take this many bytes.
+    pub(crate) fn new(limit: u64) -> Self {
         Self {
-            arena: Arena::new(),
+            arena: Arena::new(limit),
             shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(),
             hasher: foldhash::fast::RandomState::default(),
             kept: AtomicI64::new(0),
+            visible: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -176,7 +181,7 @@ impl Table {
             let old = arena.version(id);
             debug_assert!(old.seq < version.seq, "a version is newer than those before it");
             arena.set(id, version, cached);
-            self.kept.fetch_add(history.keep(id, old, version.seq, horizon), Relaxed);
+            self.keep(history, id, old, version.seq, horizon);
             let list = version.deleted && !arena.is_listed(id);
             if list {
                 arena.set_listed(id, true);
@@ -206,7 +211,7 @@ impl Table {
             return None;
         }
         self.arena.set(id, version, 0);
-        self.kept.fetch_add(entries.history.keep(id, old, version.seq, horizon), Relaxed);
+        self.keep(&mut entries.history, id, old, version.seq, horizon);
         let list = !self.arena.is_listed(id);
         if list {
             self.arena.set_listed(id, true);
@@ -226,8 +231,22 @@ impl Table {
             return false;
         }
         self.arena.set(id, to, self.arena.cached(id));
-        self.kept.fetch_add(history.keep(id, old, to.seq, horizon), Relaxed);
+        self.keep(history, id, old, to.seq, horizon);
         true
+    }
+
+    /// From here on, versions above this number that are replaced are not kept: readers will not
+    /// see them before they see what replaced them.
+    pub(crate) fn set_visible(&self, seq: u64) {
+        self.visible.store(seq, Relaxed);
+    }
+
+    /// Keeps a version that the record `by` replaced, for readers that may read it.
+    #[inline]
+    fn keep(&self, history: &mut History, id: EntryId, old: Version, by: u64, horizon: u64) {
+        if old.seq <= self.visible.load(Relaxed) {
+            self.kept.fetch_add(history.keep(id, old, by, horizon), Relaxed);
+        }
     }
 
     /// Stores where a value is cached, if this version is still the newest.
@@ -296,6 +315,22 @@ impl Table {
             true => Removal::Removed,
             false => Removal::Later,
         }
+    }
+
+    /// Whether new entries for these keys fit, where there are none. Always, while there is room
+    /// that was never used; otherwise in freed entries.
+    #[inline]
+    pub(crate) fn has_room<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> bool {
+        !self.arena.is_nearly_full() || self.has_free(keys)
+    }
+
+    #[cold]
+    fn has_free<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> bool {
+        let mut new: HashMap<usize, usize> = HashMap::new();
+        for key in keys.filter(|key| self.find(*key).is_none()) {
+            *new.entry(key.key.len().div_ceil(8) * 8).or_default() += 1;
+        }
+        new.iter().all(|(key_len, keys)| self.arena.has_free(*key_len, *keys))
     }
 
     /// The number of replaced versions that are kept.

@@ -96,6 +96,7 @@ impl View {
                 let decoded = Record::decode(record.payload).map_err(invalid)?;
                 let naming = naming(&decoded).map_err(invalid)?;
                 namings.extend(naming.map(|(name, id)| (name.to_owned(), id)));
+                self.gap.decide_by(&decoded, record.seq.0);
                 self.apply(following, &decoded, (record.seq.0, record.position.0))?;
                 last = record.seq.0;
             }
@@ -124,6 +125,9 @@ impl View {
         let id = record.keyspace;
         let keys = following.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
         let horizon = self.horizon();
+        // Only what readers see now is kept. So a key that is written often while the reader
+        // catches up takes no more memory than one that is written once.
+        self.table.set_visible(self.durable());
         apply::record(&self.table, keys, record, place, horizon, true)?;
         if keys.wants_ordering(horizon) {
             keys.put_in_order(&self.table, horizon);

@@ -79,7 +79,7 @@ impl View {
             for (key, current) in hashed.iter().zip(&found) {
                 values.push(match current {
                     Some(current) => self.value_of(*key, Wanted::Newest, *current)?,
-                    None => None,
+                    None => self.absent(*key, Wanted::Newest)?,
                 });
             }
         }
@@ -132,7 +132,7 @@ impl View {
         self.refuse_if_closing()?;
         match self.find(key, wanted) {
             Some(current) => self.value_of(key, wanted, current),
-            None => Ok(None),
+            None => self.absent(key, wanted),
         }
     }
 
@@ -171,9 +171,26 @@ impl View {
                 // Cleaning dropped more meanwhile.
                 Some(_) if followed => {}
                 Some(_) => return Err(error),
-                None => return Ok(None),
+                None => return self.absent(key, wanted),
             }
         }
+    }
+
+    /// A key that has no entry: it does not exist, unless records were quarantined.
+    #[inline]
+    fn absent(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
+        if self.gap.is_some() { self.absent_over_a_gap(key, wanted) } else { Ok(None) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn absent_over_a_gap(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
+        let at = match (wanted, &self.records) {
+            (Wanted::Newest, Records::Log(_)) => u64::MAX,
+            (Wanted::Newest | Wanted::Durable, _) => self.durable(),
+            (Wanted::At(seq), _) => seq,
+        };
+        self.gap.refuse_key(key.keyspace, key.key, at).map(|()| None)
     }
 
     /// If another process writes the log and dropped a record: applies what is durable by now.
@@ -250,7 +267,11 @@ impl View {
     pub(crate) fn contains(&self, keys: &Keys, key: &[u8]) -> Result<bool> {
         let key = self.key(keys, key)?;
         self.refuse_if_closing()?;
-        Ok(self.find_newest(key).is_some())
+        let exists = self.find_newest(key).is_some();
+        if !exists {
+            self.absent(key, Wanted::Newest)?;
+        }
+        Ok(exists)
     }
 }
 

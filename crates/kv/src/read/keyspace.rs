@@ -13,13 +13,21 @@ use crate::state::handle::KeyspaceReader;
 /// In a [`Store`](crate::Store), reads see the accepted writes of this process, durable or not,
 /// unless the method says otherwise. In a [`ReadOnlyStore`](crate::ReadOnlyStore), they see the
 /// state of its last refresh.
+///
+/// # Async code
+/// Reading has no async form. A value that is in memory is returned at once, so calling it on a
+/// task of an executor is right while the values fit in
+/// [`Options::cache_bytes`](crate::Options::cache_bytes). Otherwise a call blocks for one read of
+/// the disk for each value: call it in `spawn_blocking` or its like, with
+/// [`get_many`](KeyspaceReader::get_many) for several keys. A task that is cancelled meanwhile
+/// changes nothing.
 impl KeyspaceReader {
     /// Returns the keyspace's name.
     pub fn name(&self) -> &str {
         self.keys.name()
     }
 
-    /// Returns the number of keys.
+    /// Returns the number of keys. Where records were quarantined: of those that are known.
     pub fn len(&self) -> u64 {
         self.keys.count()
     }
@@ -33,8 +41,9 @@ impl KeyspaceReader {
     /// view of the memory that holds it. Blocks on the disk if the value is not in memory.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`]; [`Error::Log`] when
-    /// the value cannot be read.
+    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`];
+    /// [`Error::Quarantined`] if the newest record of the key may be lost; [`Error::Log`] when the
+    /// value cannot be read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.view.get(&self.keys, key.as_ref())
     }
@@ -60,7 +69,8 @@ impl KeyspaceReader {
     /// Returns whether a key exists. Never reads from the disk.
     ///
     /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Closed`].
+    /// [`Error::KeyTooLarge`], [`Error::KeyspaceDropped`], [`Error::Quarantined`],
+    /// [`Error::Closed`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.view.contains(&self.keys, key.as_ref())
     }
@@ -68,7 +78,8 @@ impl KeyspaceReader {
     /// Scans a range of keys in order, as they are now.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::Closed`].
+    /// [`Error::KeyspaceDropped`], [`Error::Closed`]; [`Error::Quarantined`] if a record of any key
+    /// of the range may be lost.
     ///
     /// # Examples
     /// ```
@@ -103,6 +114,11 @@ impl KeyspaceReader {
         }
         let (view, keys) = (Arc::clone(&self.view), Arc::clone(&self.keys));
         let pin = view.pin_newest();
+        let known = view.gap.refuse_range(keys.id, range.low(), range.high(), pin.seq());
+        if let Err(error) = known {
+            view.snapshots.close(&pin);
+            return Err(error);
+        }
         Ok(Scan::new(view, keys, pin, true, range))
     }
 }

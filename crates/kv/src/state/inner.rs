@@ -121,9 +121,20 @@ impl Inner {
         }
     }
 
-    /// Refuses writes of new keys while the arena is nearly full.
-    pub(crate) fn check_room(&self) -> Result<()> {
-        if self.table.arena().is_nearly_full() { Err(Error::IndexFull) } else { Ok(()) }
+    /// Refuses writes of new keys that the index has no room for.
+    #[inline]
+    pub(crate) fn check_room<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> Result<()> {
+        if self.table.has_room(keys) { Ok(()) } else { Err(Error::IndexFull) }
+    }
+
+    /// Frees the entries of deleted keys that no reader needs, for a write that found no room.
+    #[cold]
+    pub(crate) fn free_entries(&self) {
+        let horizon = self.horizon();
+        for keys in self.keyspaces.all() {
+            keys.free_deleted(&self.table, horizon);
+        }
+        self.remove_dropped();
     }
 
     /// Appends one record and makes it the newest version of its key. `None` for a delete of a key
@@ -134,26 +145,38 @@ impl Inner {
         log: &Attempt<'_>,
         write: &OneWrite<'_>,
     ) -> std::result::Result<Result<Option<Ticket>>, Refused> {
-        let OneWrite { keys, key, payload, cached, value_len, internal, only_existing } = *write;
+        let OneWrite { keys, key, payload, cached, value_len, frees, only_existing } = *write;
         let _order = self.table.order(key.shard);
         if keys.is_dropped() {
             return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
         }
-        if !only_existing && let Err(error) = self.check_room() {
+        if !only_existing && let Err(error) = self.check_room(std::iter::once(key)) {
             return Ok(Err(error));
         }
-        if only_existing && self.table.find(key).is_none_or(|current| current.version.deleted) {
-            return Ok(Ok(None));
+        let exists = || self.table.find(key).is_some_and(|current| !current.version.deleted);
+        let mut has_entry = true;
+        if only_existing && !exists() {
+            if self.gap.refuse_key(key.keyspace, key.key, u64::MAX).is_ok() {
+                return Ok(Ok(None));
+            }
+            // The key may exist without one: records were quarantined.
+            has_entry = false;
         }
         self.table.prefetch_entry(key);
-        let ticket = if internal { log.append_internal(payload)? } else { log.append(payload)? };
+        let ticket = if frees { log.append_freeing(payload)? } else { log.append(payload)? };
         let version = Version {
             seq: ticket.seq().0,
             deleted: only_existing,
             position: ticket.position().0,
             len: value_len,
         };
-        self.set(keys, key, version, cached);
+        if only_existing {
+            // First: a reader finds the key's entry, or that it was deleted.
+            self.gap.decide_key(key.keyspace, key.key, version.seq);
+        }
+        if has_entry {
+            self.set(keys, key, version, cached);
+        }
         Ok(Ok(Some(Ticket(ticket))))
     }
 
@@ -189,8 +212,8 @@ pub(crate) struct OneWrite<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) cached: u64,
     pub(crate) value_len: u32,
-    /// It may use the reserve of the log.
-    pub(crate) internal: bool,
+    /// It may use half of the reserve of the log.
+    pub(crate) frees: bool,
     /// A delete: only of a key that exists.
     pub(crate) only_existing: bool,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod follow;
+pub(crate) mod gap;
 pub(crate) mod handle;
 pub(crate) mod inner;
 pub(crate) mod keyspaces;

@@ -9,6 +9,7 @@ use crate::base::error::{Error, Result};
 use crate::cache::ValueCache;
 use crate::index::history::VERSION_BYTES;
 use crate::index::table::Table;
+use crate::state::gap::Gap;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
 use crate::state::snapshots::{Pin, Snapshots};
@@ -21,6 +22,8 @@ pub(crate) struct View {
     pub(crate) cache: ValueCache,
     pub(crate) keyspaces: Keyspaces,
     pub(crate) snapshots: Snapshots,
+    /// What is unknown because records were quarantined.
+    pub(crate) gap: Gap,
     /// The most bytes of memory for replaced versions.
     pub(crate) history_bytes: u64,
     /// Held while the replaced versions are limited.
@@ -36,6 +39,7 @@ impl View {
         cache: ValueCache,
         keyspaces: Keyspaces,
         history_bytes: u64,
+        gap: Gap,
     ) -> Self {
         Self {
             records,
@@ -43,6 +47,7 @@ impl View {
             cache,
             keyspaces,
             snapshots: Snapshots::default(),
+            gap,
             history_bytes,
             limiting: Mutex::new(()),
             closing: AtomicBool::new(false),

@@ -13,6 +13,9 @@ use crate::record::{Change, HEADER, Record};
 use crate::state::handle::Keyspace;
 use crate::state::inner::Inner;
 
+/// How often the conditions of a batch are decided, while other writers change their keys.
+const TRIES: usize = 100;
+
 /// Writes that happen together: after a crash all of them are there, or none. Readers of a
 /// [`Snapshot`](crate::Snapshot) or a scan see all of them or none.
 ///
@@ -210,27 +213,35 @@ impl Inner {
     pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket> {
         self.cleaning.pace_writer();
         let mut prepared = self.prepare(batch)?;
-        loop {
+        for try_number in 0..TRIES {
             let seen = self.check_conditions(&prepared)?;
             self.cache_values(&mut prepared);
             let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
-            if let Attempted::Written(ticket) = self.log.append_locked(attempt)?? {
-                return self.batch_written(batch, ticket);
+            match self.log.append_locked(attempt)? {
+                Ok(Attempted::Written(ticket)) => return self.batch_written(batch, ticket),
+                Ok(Attempted::Changed) => {}
+                Err(Error::IndexFull) if try_number == 0 => self.free_entries(),
+                Err(error) => return Err(error),
             }
         }
+        Err(Error::Contended)
     }
 
     pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket> {
         self.cleaning.throttle.wait().await;
         let mut prepared = self.prepare(batch)?;
-        loop {
+        for try_number in 0..TRIES {
             let seen = self.check_conditions(&prepared)?;
             self.cache_values(&mut prepared);
             let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
-            if let Attempted::Written(ticket) = self.log.append_locked_async(attempt).await?? {
-                return self.batch_written(batch, ticket);
+            match self.log.append_locked_async(attempt).await? {
+                Ok(Attempted::Written(ticket)) => return self.batch_written(batch, ticket),
+                Ok(Attempted::Changed) => {}
+                Err(Error::IndexFull) if try_number == 0 => self.free_entries(),
+                Err(error) => return Err(error),
             }
         }
+        Err(Error::Contended)
     }
 
     fn batch_written(&self, batch: &Batch, ticket: Option<esker_log::Ticket>) -> Result<Ticket> {
@@ -282,6 +293,9 @@ impl Inner {
         let mut seen = Vec::with_capacity(prepared.conditions.len());
         for (n, (condition, key)) in conditions {
             let version = self.live(*key);
+            if version.is_none() {
+                self.gap.refuse_key(key.keyspace, key.key, u64::MAX)?;
+            }
             let holds = match &condition.expect {
                 Expect::Exists(exists) => version.is_some() == *exists,
                 Expect::Value(None) => version.is_none(),
@@ -311,8 +325,9 @@ impl Inner {
         if let Some(dropped) = batch.keyspaces.iter().find(|keyspace| keyspace.keys.is_dropped()) {
             return Ok(Err(Error::KeyspaceDropped { name: dropped.keys.name().into() }));
         }
-        if batch.writes.iter().any(|write| !write.deletes)
-            && let Err(error) = self.check_room()
+        let puts = batch.writes.iter().zip(keys).filter(|(write, _)| !write.deletes);
+        if puts.clone().next().is_some()
+            && let Err(error) = self.check_room(puts.map(|(_, key)| *key))
         {
             return Ok(Err(error));
         }
@@ -326,6 +341,9 @@ impl Inner {
         for (((write, key), cached), (seq, position)) in
             batch.writes.iter().zip(keys).zip(cached).zip(places)
         {
+            if write.deletes {
+                self.gap.decide_key(key.keyspace, key.key, seq);
+            }
             if write.deletes && self.table.find(*key).is_none() {
                 continue;
             }

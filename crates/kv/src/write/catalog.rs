@@ -7,7 +7,7 @@ use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
 use crate::record::{Change, Record};
 use crate::state::inner::Inner;
-use crate::state::keyspaces::{DEFAULT_NAME, FIRST, number};
+use crate::state::keyspaces::{CATALOG, DEFAULT_NAME, FIRST, number};
 use crate::write::batch::Batch;
 
 impl Inner {
@@ -18,15 +18,23 @@ impl Inner {
         if let Some(keys) = self.keyspaces.find(name) {
             return Ok(keys);
         }
+        // A keyspace of this name may have been created by a record that is lost.
+        self.gap.refuse_key(CATALOG, name.as_bytes(), u64::MAX)?;
         let catalog = self.handle(&self.keyspaces.catalog);
-        let next = self.get(&catalog.keys, b"")?.as_deref().and_then(number).unwrap_or(FIRST);
+        // The counter may be in a gap.
+        let next = match self.get(&catalog.keys, b"") {
+            Err(Error::Quarantined { .. }) => None,
+            found => found?.as_deref().and_then(number),
+        };
+        let next = next.unwrap_or(FIRST);
         // Records may name a higher number, if a repair lost the one in the catalog.
         let id = next.max(self.keyspaces.unused().ok_or(Error::IndexFull)?);
         let mut batch = Batch::new();
         batch.put(&catalog, name, id.to_le_bytes())?;
         batch.put(&catalog, "", id.checked_add(1).ok_or(Error::IndexFull)?.to_le_bytes())?;
         // Durable before it is used: its records must not outlive it.
-        self.write_batch(&batch)?.blocking_wait()?;
+        let created = self.write_batch(&batch)?.blocking_wait()?;
+        self.gap.decide(id, b"", None, created.0);
         let keys = Arc::new(Keys::new(id, name));
         self.keyspaces.insert(Arc::clone(&keys));
         Ok(keys)
@@ -38,10 +46,15 @@ impl Inner {
             return Err(Error::DefaultKeyspace);
         }
         let _catalog = self.catalog_lock.lock();
-        let Some(keys) = self.keyspaces.find(name) else {
-            return Err(Error::KeyspaceNotFound { name: name.into() });
-        };
         let catalog = &self.keyspaces.catalog;
+        let Some(keys) = self.keyspaces.find(name) else {
+            if self.gap.refuse_key(CATALOG, name.as_bytes(), u64::MAX).is_ok() {
+                return Err(Error::KeyspaceNotFound { name: name.into() });
+            }
+            // It may have been created by a record that is lost. From here on there is none.
+            self.delete(catalog, name.as_bytes())?.0.blocking_wait()?;
+            return Ok(());
+        };
         let entry = self.key(catalog, name.as_bytes())?;
         let mut payload = Vec::new();
         let change = Change::Delete;
@@ -49,9 +62,10 @@ impl Inner {
         keys.put_in_order(&self.table, self.horizon());
         let ticket = self.log.append_locked(|log| {
             let _orders = self.table.all_orders();
-            let ticket = log.append_internal(&payload)?;
+            let ticket = log.append_freeing(&payload)?;
             let (seq, position) = (ticket.seq().0, ticket.position().0);
             let version = Version { seq, deleted: true, position, len: 0 };
+            self.gap.decide_key(catalog.id, entry.key, seq);
             self.set(catalog, entry, version, 0);
             // Its records are dead. Remove its entries, so that cleaning sees that.
             keys.delete_range(&self.table, b"", None, version, self.horizon());

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::base::error::{Result, check_value};
+use crate::base::error::{Error, Result, check_value};
 use crate::base::ticket::Ticket;
 use crate::index::keyspace::Keys;
 use crate::record::{Change, Record};
@@ -44,10 +44,16 @@ impl Inner {
                 payload,
                 cached,
                 value_len: value.len() as u32,
-                internal: false,
+                frees: false,
                 only_existing: false,
             };
-            self.log.append_locked(|log| self.attempt_one(log, &write))
+            match self.log.append_locked(|log| self.attempt_one(log, &write)) {
+                Ok(Err(Error::IndexFull)) => {
+                    self.free_entries();
+                    self.log.append_locked(|log| self.attempt_one(log, &write))
+                }
+                outcome => outcome,
+            }
         });
         let written = ticket??;
         self.after_write(keys);
@@ -67,10 +73,15 @@ impl Inner {
             payload: &payload,
             cached: self.cache.insert(value),
             value_len: value.len() as u32,
-            internal: false,
+            frees: false,
             only_existing: false,
         };
-        let written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await??;
+        let mut written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
+        if let Err(Error::IndexFull) = written {
+            self.free_entries();
+            written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
+        }
+        let written = written?;
         self.after_write(keys);
         self.written(written)
     }
@@ -85,7 +96,7 @@ impl Inner {
                 payload,
                 cached: 0,
                 value_len: 0,
-                internal: true,
+                frees: true,
                 only_existing: true,
             };
             self.log.append_locked(|log| self.attempt_one(log, &write))

@@ -26,9 +26,10 @@ impl Inner {
             if keys.is_dropped() {
                 return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
             }
-            let ticket = log.append_internal(&payload)?;
+            let ticket = log.append_freeing(&payload)?;
             let (seq, position) = (ticket.seq().0, ticket.position().0);
             let version = Version { seq, deleted: true, position, len: 0 };
+            self.gap.decide(keys.id, range.low(), range.high(), seq);
             keys.delete_range(&self.table, range.low(), range.high(), version, self.horizon());
             Ok(Ok(Ticket(ticket)))
         })??;

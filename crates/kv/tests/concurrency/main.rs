@@ -2,5 +2,6 @@
 
 mod backup;
 mod cleaning;
+mod cold_reads;
 mod read_only;
 mod threads;

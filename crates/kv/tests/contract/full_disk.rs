@@ -70,3 +70,90 @@ fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
     assert!(keys_of(&keys) == expected);
     store.close().unwrap();
 }
+
+/// How a store that is full ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Cleaned,
+    Closed,
+    Killed,
+}
+
+/// Guards: deletes without an end that use up the space that cleaning needs.
+/// Requirements: MB-7.
+#[test]
+fn deletes_on_a_full_disk_leave_the_space_that_cleaning_and_closing_need() {
+    for then in [Then::Cleaned, Then::Closed, Then::Killed] {
+        for ranges in [false, true] {
+            use_up_the_reserve(then, ranges);
+        }
+    }
+}
+
+fn use_up_the_reserve(then: Then, ranges: bool) {
+    let sim_env = SimEnv::new();
+    sim_env.disk.set_capacity(Some(4 << 20));
+    let store = sim_env.open();
+    let keys = store.keyspace();
+    let mut last = 0;
+    while keys.put(u32::to_be_bytes(last), value(last, 1, LEN)).is_ok() {
+        last += 1;
+        if last % 16 == 0 {
+            store.sync().unwrap();
+        }
+    }
+    store.sync().unwrap();
+    let mut expected = model(0..last, 1, LEN);
+    // Not all of a segment, so that cleaning has to copy.
+    let mut victims = (0..last).filter(|n| n % 10 > 0);
+    if ranges {
+        for n in victims.by_ref().take(500) {
+            drop(keys.delete(n.to_be_bytes()).unwrap());
+            expected.remove(&n.to_be_bytes()[..]);
+        }
+        store.sync().unwrap();
+    }
+    // Each takes a block.
+    let refused = loop {
+        let n = victims.next().filter(|_| !ranges);
+        let deleted = match n {
+            Some(n) => keys.delete(n.to_be_bytes()),
+            None => keys.delete_range(&b"z"[..]..&b"zz"[..]),
+        };
+        match deleted.and_then(|ticket| ticket.blocking_wait()) {
+            Ok(_) => drop(n.map(|n| expected.remove(&n.to_be_bytes()[..]))),
+            refused => break refused,
+        }
+    };
+    assert!(is_full(&refused), "{refused:?}");
+    let mut sim_env = sim_env;
+    let mut open = Some((store, keys));
+    if then != Then::Cleaned {
+        let (store, keys) = open.take().unwrap();
+        if then == Then::Killed {
+            drop(keys);
+            sim_env = sim_env.end(store, None);
+        } else {
+            store.close().unwrap();
+            drop((store, keys));
+            sim_env.engine.run();
+        }
+    }
+    let (store, keys) = open.unwrap_or_else(|| {
+        let store = sim_env.open();
+        let keys = store.keyspace();
+        (store, keys)
+    });
+    let case = format!("{then:?}, ranges: {ranges}");
+    check_keys(&keys, &expected, &case);
+    let done = store.compact().unwrap();
+    assert!(done.segments > 0, "{case}: {done:?}");
+    if ranges {
+        // Much was deleted before.
+        put(&keys, last..last + 10, 1, LEN);
+        store.sync().unwrap();
+        expected.extend(model(last..last + 10, 1, LEN));
+    }
+    check_keys(&keys, &expected, &case);
+    store.close().unwrap();
+}

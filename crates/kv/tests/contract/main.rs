@@ -6,5 +6,6 @@ mod fixture;
 mod corruption;
 mod failures;
 mod full_disk;
+mod gap;
 mod policies;
 mod positions;

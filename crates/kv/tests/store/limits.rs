@@ -1,7 +1,7 @@
 //! Limits, and what is refused.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_kv::{Batch, Error, KEY_LIMIT, Store, VALUE_LIMIT};
+use esker_kv::{Batch, Error, KEY_LIMIT, Policy, Store, VALUE_LIMIT};
 
 /// Requirements: M-3, MB-9.
 #[test]
@@ -41,6 +41,74 @@ fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
         order.iter().map(|key| key.len()).collect::<Vec<_>>(),
         [0, KEY_LIMIT - 1, KEY_LIMIT]
     );
+    store.close().unwrap();
+}
+
+/// Puts new keys until the index is full. Returns how many.
+fn fill_index(store: &Store, next: &mut u64) -> u64 {
+    let keys = store.keyspace();
+    let first = *next;
+    loop {
+        match keys.put(u128::from(*next).to_be_bytes(), "") {
+            Ok(_) => *next += 1,
+            Err(Error::IndexFull) => return *next - first,
+            Err(error) => panic!("{error:?}"),
+        }
+        assert!(*next < 1_000_000);
+    }
+}
+
+/// Guards: an index that stays full until the store is opened again.
+#[test]
+fn a_full_index_takes_new_keys_again_once_keys_are_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let policy = Policy::Periodic(std::time::Duration::from_secs(3600));
+    let open = || {
+        let builder = Store::builder(dir.path().join("store")).policy(policy).clean(false);
+        builder.index_bytes(8 << 20).open().unwrap()
+    };
+    let key = |n: u64| u128::from(n).to_be_bytes();
+    let store = open();
+    let keys = store.keyspace();
+    let mut next = 0;
+    assert!(fill_index(&store, &mut next) > 50_000);
+    // What needs no room for another key works.
+    drop(keys.put(key(0), "new").unwrap());
+    let mut batch = Batch::new();
+    batch.put(&keys, key(1), "new").unwrap();
+    batch.delete(&keys, key(2)).unwrap();
+    drop(store.write(&batch).unwrap());
+    batch.put(&keys, "another", "").unwrap();
+    assert!(matches!(store.write(&batch), Err(Error::IndexFull)));
+    assert!(matches!(store.create_keyspace("new"), Err(Error::IndexFull)));
+
+    for n in 3..2003 {
+        drop(keys.delete(key(n)).unwrap());
+    }
+    assert!(matches!(keys.put(key(next), ""), Err(Error::IndexFull)), "it may be read by a crash");
+    store.sync().unwrap();
+    let snapshot = store.snapshot().unwrap();
+    assert!(fill_index(&store, &mut next) > 1700);
+    let mut batch = Batch::new();
+    batch.put(&keys, key(next), "").unwrap();
+    assert!(matches!(store.write(&batch), Err(Error::IndexFull)));
+    // A snapshot keeps what it reads.
+    drop(keys.delete_range(&key(3000)[..]..&key(5000)[..]).unwrap());
+    store.sync().unwrap();
+    assert_eq!(fill_index(&store, &mut next), 0);
+    assert!(snapshot.get(&keys, key(4000)).unwrap().is_some());
+    drop(snapshot);
+    drop(store.write(&batch).unwrap());
+    next += 1;
+    assert!(fill_index(&store, &mut next) > 1700);
+
+    let count = keys.len();
+    store.close().unwrap();
+    // Opening does not obey the limit.
+    let store = open();
+    let keys = store.keyspace();
+    assert_eq!(keys.len(), count);
+    assert!(keys.get(key(2)).unwrap().is_none() && keys.get(key(next - 1)).unwrap().is_some());
     store.close().unwrap();
 }
 

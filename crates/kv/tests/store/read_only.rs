@@ -2,14 +2,17 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, Op};
-use esker_kv::{Batch, Error, Options, Policy, ReadOnlyStore, Store};
-use esker_log::{Engine, Log};
+use esker_kv::{Batch, Error, Options, Policy, ReadOnlyStore, Store, UNFINISHED_BACKUP};
+use esker_log::{Component, Engine, Log};
 use esker_testkit::{Call, HookedDisk};
 
 const DIR: &str = "/store";
@@ -263,6 +266,16 @@ fn what_is_no_store_is_refused_and_nothing_is_written() {
     let open = || open_reader(Arc::new(hooked.clone()));
     let absent = open().map(drop);
     assert!(matches!(absent, Err(Error::Log(esker_log::Error::NotALog { .. }))), "{absent:?}");
+    disk.create_dir(Path::new(DIR)).unwrap();
+    let empty = open().map(drop);
+    assert!(matches!(empty, Err(Error::Log(esker_log::Error::NotALog { .. }))), "{empty:?}");
+    for (dir, component) in [("/other", Component(*b"ANOTHER!")), ("/copy", UNFINISHED_BACKUP)] {
+        let log = Log::builder(dir).disk(Arc::new(disk.process())).component(component).open();
+        log.unwrap().close().unwrap();
+        let other = ReadOnlyStore::builder(dir).disk(Arc::new(hooked.clone())).open().map(drop);
+        let wrong = matches!(other, Err(Error::Log(esker_log::Error::WrongComponent { .. })));
+        assert!(wrong, "{other:?}");
+    }
     Log::builder(DIR).disk(Arc::new(disk.process())).open().unwrap().close().unwrap();
     let plain = open().map(drop);
     assert!(matches!(plain, Err(Error::Log(esker_log::Error::WrongComponent { .. }))), "{plain:?}");
@@ -288,4 +301,142 @@ fn a_thread_follows_the_writer() {
     let keys = reader.keyspace();
     drop(reader);
     assert!(matches!(keys.get("key"), Err(Error::Closed)));
+}
+
+/// Guards: versions that no reader can see, kept for each write that the reader catches up with.
+#[test]
+fn catching_up_takes_little_memory_for_replaced_versions() {
+    let disk = SimDisk::new(1);
+    let store = writer(&disk);
+    overwrite(&store, 50, 5);
+    let handle = Arc::new(Mutex::new(None::<ReadOnlyStore>));
+    let most = Arc::new(AtomicU64::new(0));
+    let (seen, max) = (Arc::clone(&handle), Arc::clone(&most));
+    let hooked = HookedDisk::new(Arc::new(disk.process()), move |_: &Call<'_>| {
+        if let Some(reader) = seen.lock().unwrap().as_ref() {
+            max.fetch_max(reader.stats().history_bytes, SeqCst);
+        }
+        Ok(())
+    });
+    let reader = open_reader(Arc::new(hooked)).unwrap();
+    *handle.lock().unwrap() = Some(reader.clone());
+    let snapshot = reader.snapshot().unwrap();
+    overwrite(&store, 200, 5);
+    assert!(store.compact().unwrap().segments > 0);
+    for n in 0..50_000u32 {
+        drop(store.keyspace().put(format!("key-{}", n % 5), n.to_be_bytes()).unwrap());
+    }
+    store.sync().unwrap();
+    reader.refresh().unwrap();
+    reader.refresh().unwrap();
+    assert_eq!(read(&reader), content(&store));
+    let expired = snapshot.get(&reader.keyspace(), "key-0");
+    assert!(matches!(expired, Err(Error::SnapshotExpired)), "it caught up: {expired:?}");
+    let most = most.load(SeqCst);
+    assert!((1..16 << 10).contains(&most), "{most} bytes");
+    drop(handle.lock().unwrap().take());
+}
+
+/// Requirements: MT-4.
+#[test]
+fn a_corrupt_log_is_an_error_for_a_reader_and_what_it_has_seen_stays() {
+    let disk = SimDisk::new(1);
+    let store = writer(&disk);
+    let keys = store.keyspace();
+    keys.put("first", "value").unwrap().blocking_wait().unwrap();
+    let reader = reader(&disk);
+    keys.put("second", "which is corrupt").unwrap().blocking_wait().unwrap();
+    keys.put("third", "value").unwrap().blocking_wait().unwrap();
+    let wanted = b"which is corrupt";
+    let names = disk.files(Path::new(DIR)).unwrap();
+    for name in names.iter().filter(|name| name.ends_with(".seg")) {
+        let path = Path::new(DIR).join(name);
+        let bytes = disk.contents(&path).unwrap();
+        if let Some(at) = bytes.windows(wanted.len()).position(|part| part == wanted) {
+            disk.flip_bit(&path, at as u64 * 8).unwrap();
+        }
+    }
+    let corrupt = |error: Error| {
+        assert!(matches!(error, Error::Log(esker_log::Error::Corrupted(_))), "{error:?}");
+    };
+    for _ in 0..2 {
+        corrupt(reader.refresh().unwrap_err());
+        let keys = reader.keyspace();
+        assert_eq!(keys.get("first").unwrap().as_deref(), Some(&b"value"[..]));
+        assert_eq!(keys.get("third").unwrap(), None, "nothing after it is visible");
+        assert_eq!(keys.scan::<[u8]>(..).unwrap().count(), 1);
+    }
+    corrupt(open_reader(Arc::new(disk.process())).map(drop).unwrap_err());
+}
+
+const CHILD: &str = "ESKER_KV_TEST_CHILD";
+
+/// The process that is killed: puts two keys at a time, and prints what is durable.
+#[allow(clippy::print_stdout, reason = "the parent reads it")]
+fn write_until_killed(dir: &str) {
+    let store = Store::builder(dir).segment_size(64 << 10).open().unwrap();
+    let keys = store.keyspace();
+    let from = keys.get("a").unwrap().map_or(0, |a| u64::from_be_bytes((&*a).try_into().unwrap()));
+    for n in from + 1.. {
+        let mut batch = Batch::new();
+        batch.put(&keys, "a", n.to_be_bytes()).unwrap();
+        batch.put(&keys, "b", n.to_be_bytes()).unwrap();
+        batch.put(&keys, "filler", [0; 500]).unwrap();
+        store.write(&batch).unwrap().blocking_wait().unwrap();
+        println!("\ndurable {n}");
+    }
+}
+
+/// Requirements: M-13.
+#[test]
+fn a_reader_follows_a_process_that_is_killed_by_a_signal() {
+    if let Ok(dir) = std::env::var(CHILD) {
+        return write_until_killed(&dir);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("store");
+    Store::open(&dir).unwrap().close().unwrap();
+    let reader = ReadOnlyStore::builder(&dir).follow(true).open().unwrap();
+    let number = |key: &str| {
+        let value = reader.keyspace().get(key).unwrap();
+        value.map_or(0, |value| u64::from_be_bytes((&*value).try_into().unwrap()))
+    };
+    let mut last = 0;
+    for round in 1..=3 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture"])
+            .arg("read_only::a_reader_follows_a_process_that_is_killed_by_a_signal")
+            .env(CHILD, &dir)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut reported = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.strip_prefix("durable ").map(|n| n.parse::<u64>().unwrap()));
+        let mut durable = reported.next().unwrap();
+        while durable < last + 100 * round {
+            durable = reported.next().unwrap();
+            let (b, a) = (number("b"), number("a"));
+            assert!(a >= b, "the state only moves on");
+        }
+        child.kill().unwrap();
+        assert!(!child.wait().unwrap().success());
+        // What it printed before the signal arrived.
+        durable = reported.last().unwrap_or(durable);
+        let began = Instant::now();
+        while number("b") < durable {
+            assert!(began.elapsed() < Duration::from_secs(30), "{} {durable}", number("b"));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        reader.refresh().unwrap();
+        let snapshot = reader.snapshot().unwrap();
+        let at = |key| snapshot.get(&reader.keyspace(), key).unwrap().map(|value| value.to_vec());
+        assert_eq!(at("a"), at("b"), "a batch is visible as a whole");
+        last = durable;
+    }
+    let store = Store::open(&dir).unwrap();
+    reader.refresh().unwrap();
+    assert_eq!(read(&reader), content(&store));
+    store.close().unwrap();
 }

@@ -110,6 +110,20 @@ impl Attempt<'_> {
         self.accept(Input::next(&payload), true)
     }
 
+    /// Appends a record that frees no space by itself, but lets the component free some, such as a
+    /// delete. It may use half of the reserve, and leaves the other half to
+    /// [`Attempt::append_internal`]. Never blocks.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing was accepted.
+    pub fn append_freeing(
+        &self,
+        payload: impl AsRef<[u8]>,
+    ) -> std::result::Result<Ticket, Refused> {
+        let accepted = self.write.accept_freeing(Input::next(&payload)).map_err(Refused)?;
+        Ok(self.write.ticket(accepted))
+    }
+
     /// Appends records atomically; see [`Log::append_atomic`]. `placed` is called once for each
     /// record, in order, with its number and position, before the next one is placed; it must not
     /// call the log. Never blocks. Without records it appends nothing and returns `None`.

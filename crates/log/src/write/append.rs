@@ -113,6 +113,20 @@ impl WriteHalf {
         Ok(self.fill(placed, payload))
     }
 
+    /// As [`WriteHalf::accept`], of a record that may use half of the reserve.
+    pub(crate) fn accept_freeing(
+        &self,
+        record: Input<'_>,
+    ) -> std::result::Result<Accepted, Refusal> {
+        let Input { numbering, payload } = record;
+        let mut state = self.lock();
+        let internal = state.core.lends_reserve();
+        let placed = state.core.reserve(numbering, payload.len(), internal)?;
+        self.on_accepted(&mut state);
+        drop(state);
+        Ok(self.fill(placed, payload))
+    }
+
     fn fill(&self, placed: Placement, payload: &[u8]) -> Accepted {
         let Placement { place, buffer, unit, position } = placed;
         let seq = place.seq;

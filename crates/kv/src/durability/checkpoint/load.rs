@@ -9,6 +9,7 @@ use super::format::{Entry, NOTE, Note, SECTION, section};
 use super::threads::{in_threads, threads};
 use crate::base::error::{Error, Result};
 use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
+use crate::index::arena;
 use crate::index::build::{self, BuildError, Part};
 use crate::index::keyspace::Keys;
 use crate::index::table::Table;
@@ -111,7 +112,8 @@ fn load_chunk(
 /// keys.
 pub(crate) fn decode_any(bytes: &[u8]) -> Option<u64> {
     let (note, content) = bytes.split_at_checked(NOTE)?;
-    let (note, table, mut part) = (Note::decode(note)?, Table::new(), Part::new());
+    let (note, table, mut part) =
+        (Note::decode(note)?, Table::new(arena::ENTRIES_MAX), Part::new());
     load_chunk(content, &table, note, 0, &mut part).ok()?;
     let keyspaces = build::finish(&table, vec![part], 1).ok()?;
     let arena = table.arena();

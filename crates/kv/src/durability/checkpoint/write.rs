@@ -33,7 +33,7 @@ const CLOSE_SHARE: u64 = 8;
 impl Inner {
     /// Writes a checkpoint of the index. `false` if this store uses none.
     pub(crate) fn write_checkpoint(&self) -> Result<bool> {
-        if self.log.was_repaired()? {
+        if self.gap.is_some() || self.log.was_repaired()? {
             return Ok(false);
         }
         // What a failed log has accepted never becomes durable.

@@ -109,6 +109,13 @@ impl Core {
         self.next.is_none() && segment == self.frontier.segment + 1
     }
 
+    /// Whether a record that lets a component free space later, such as a delete, may use the
+    /// reserve. Half of it is left to the records that free the space.
+    pub(crate) fn lends_reserve(&self) -> bool {
+        let (_, offset) = self.frontier();
+        !self.frontier.internal || offset <= self.frontier.limit / 2
+    }
+
     /// The reserve is filled again: segments made from it become ordinary space.
     pub(crate) fn release(&mut self) {
         self.frontier.internal = false;
