@@ -157,6 +157,8 @@ fn one(
         Ok(_) if runs.iter().filter(|run| run.is_err()).count() >= PATIENCE => return Ok(()),
         Ok(program) => {
             let mut command = Command::new(program);
+            // The reason of a failure is what counts, and only its end is kept.
+            command.env("RUST_BACKTRACE", "0");
             if matches!(system.home, Home::Here) {
                 command.arg("child");
             }
