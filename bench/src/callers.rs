@@ -95,7 +95,7 @@ pub fn run_threads<L: Log + ?Sized>(
                 let mut caller = caller?;
                 let mut clock = Clock::start(*begin.get_or_init(Instant::now), until);
                 loop {
-                    caller.append(member.next())?;
+                    caller.append_next(member)?;
                     if clock.is_over(&mut member.times) {
                         return Ok(());
                     }

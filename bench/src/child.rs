@@ -7,6 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use crate::harness::JobResult;
 
 /// The most bytes of a child's standard error in a message.
@@ -14,14 +16,26 @@ const COMPLAINT: usize = 400;
 /// What a child may print.
 const PRINTED: u64 = 1 << 20;
 
-/// Runs it until it ends or its time is over. An error is the reason, in a line.
-pub fn run(command: &mut Command, limit: Duration) -> Result<JobResult, String> {
+/// What a child prints.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Answer {
+    One(Box<JobResult>),
+    Several(Vec<JobResult>),
+}
+
+/// Runs it until it ends or its time is over: one result for each work that it did. An error is
+/// the reason, in a line.
+pub fn run(command: &mut Command, limit: Duration) -> Result<Vec<JobResult>, String> {
     let (status, printed, complaint) = finish(command, limit)?;
     if !status {
         return Err(last_words(&complaint));
     }
-    serde_json::from_str(printed.trim())
-        .map_err(|error| format!("its answer makes no sense: {error}"))
+    match serde_json::from_str(printed.trim()) {
+        Ok(Answer::One(result)) => Ok(vec![*result]),
+        Ok(Answer::Several(results)) => Ok(results),
+        Err(error) => Err(format!("its answer makes no sense: {error}")),
+    }
 }
 
 /// Runs a command for what it prints.

@@ -9,25 +9,31 @@ use serde::{Deserialize, Serialize};
 use crate::callers::{Member, Records, Until};
 use crate::check::Check;
 use crate::histogram::Histogram;
-use crate::job::{Job, Shape};
+use crate::job::{Job, Set, Shape};
+use crate::kv;
 use crate::payload::Payload;
 use crate::peers::{self, Log};
 use crate::slots;
 
 /// Work before the timed part: such a share of it, and at most so many seconds.
-const WARM_UP_PART: f64 = 0.2;
-const WARM_UP_MOST: f64 = 0.3;
+pub const WARM_UP_PART: f64 = 0.2;
+pub const WARM_UP_MOST: f64 = 0.3;
 /// The reader at the tip compares every byte of every so many-th record.
 const FULL_AT_TIP: u64 = 64;
 
-/// The result of a job. A child prints it as one line of JSON.
+/// The result of a job. A child prints it as one line of JSON, or several as an array.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct JobResult {
+    /// The name of the work, if the job does several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<String>,
     pub ops: u64,
     pub bytes: u64,
     pub seconds: f64,
     pub p50_us: f64,
     pub p99_us: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999_us: Option<f64>,
     pub verified: bool,
     pub durable: bool,
     pub version: String,
@@ -46,18 +52,25 @@ struct Measured {
     reader_took: Option<Duration>,
 }
 
-/// Does the job.
-pub fn run(job: &Job) -> Result<JobResult> {
-    if job.shape.is_on_slots() {
-        return slots::run(job);
+/// Does the job: one result for each work that it does.
+pub fn run(job: &Job) -> Result<Vec<JobResult>> {
+    if job.set == Set::Kv {
+        return kv::run(job);
     }
+    let result = if job.shape.is_on_slots() { slots::run(job) } else { appends(job) };
+    Ok(vec![result?])
+}
+
+/// Callers append records, and everything is read back.
+pub fn appends(job: &Job) -> Result<JobResult> {
     let peer = peers::find(job)?;
     let log = (peer.open)(job).context("open")?;
     let measured = match job.shape {
         Shape::Callers => callers(&*log, job),
         Shape::Pipelined => pipelined(&*log, job),
         Shape::Stream => stream(&*log, job),
-        Shape::Batches => batches(&*log, job),
+        Shape::Batches if job.writers == 1 => batches(&*log, job),
+        Shape::Batches => callers(&*log, job),
         _ => bail!("a log of entries has no slots"),
     }?;
     log.close().context("close")?;
@@ -72,11 +85,13 @@ pub fn run(job: &Job) -> Result<JobResult> {
     };
     let rate = |took: Duration| measured.bytes as f64 / 1e6 / took.as_secs_f64();
     Ok(JobResult {
+        work: None,
         ops: measured.ops,
         bytes: measured.bytes,
         seconds: measured.took.as_secs_f64(),
         p50_us: measured.times.quantile_us(0.5),
         p99_us: measured.times.quantile_us(0.99),
+        p999_us: (job.set == Set::Kv).then(|| measured.times.quantile_us(0.999)),
         verified: true,
         durable: true,
         version: peers::version(peer.package),

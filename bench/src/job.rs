@@ -12,6 +12,8 @@ pub enum Set {
     Log,
     /// The consensus log, with logs of entries and with a store of keys.
     Consensus,
+    /// The key-value store, with other key-value stores.
+    Kv,
 }
 
 impl Set {
@@ -20,6 +22,7 @@ impl Set {
         match self {
             Set::Log => "peers",
             Set::Consensus => "consensus",
+            Set::Kv => "kv",
         }
     }
 
@@ -27,7 +30,7 @@ impl Set {
     pub fn unit(self) -> &'static str {
         match self {
             Set::Log => "records/s",
-            Set::Consensus => "operations/s",
+            Set::Consensus | Set::Kv => "operations/s",
         }
     }
 }
@@ -41,7 +44,7 @@ pub enum Shape {
     Pipelined,
     /// One caller appends batches and waits for each; a reader follows at the tip.
     Stream,
-    /// One caller appends batches and waits for each.
+    /// Callers append batches, and each waits for its own.
     Batches,
     /// Callers write slots, and read some.
     Slots,
@@ -53,6 +56,10 @@ pub enum Shape {
     Leave,
     /// Finding the slots that are accepted and not committed.
     Scan,
+    /// One caller puts every key; one sync at the end.
+    Load,
+    /// The same, then reads of all kinds, closing and opening.
+    Reads,
 }
 
 impl Shape {
@@ -86,14 +93,14 @@ pub struct Job {
     /// Reads among 100 operations on slots
     #[arg(long)]
     pub reads: u32,
-    /// Slots are written in a shuffled order
+    /// Slots are written in a shuffled order; keys are written in a random order
     #[arg(long, action = ArgAction::Set)]
     pub random: bool,
     /// Length of the timed part where no count is given
     #[arg(long)]
     pub seconds: f64,
-    /// Records or operations of each caller in the timed part, recoveries, or scans; 0 for as many
-    /// as fit into the time
+    /// Records or operations of each caller in the timed part, recoveries, scans, or keys; 0 for
+    /// as many as fit into the time
     #[arg(long)]
     pub count: u64,
     /// What the records follow from

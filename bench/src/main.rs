@@ -9,6 +9,7 @@ mod floor;
 mod harness;
 mod histogram;
 mod job;
+mod kv;
 mod payload;
 mod peers;
 mod plan;

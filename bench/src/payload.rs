@@ -2,7 +2,7 @@
 //! count. A stamp in each 512 bytes makes a sector of another record show. The Go side makes the
 //! same.
 
-use crate::job::Job;
+use crate::job::{Job, Set};
 
 /// The writer (4 bytes) and its count (8 bytes) are at the start.
 pub const HEAD: usize = 12;
@@ -16,6 +16,8 @@ pub struct Payload {
     writer: u32,
     least: u32,
     most: u32,
+    /// Every byte differs from record to record, so that nothing compresses.
+    all_differ: bool,
     bytes: Vec<u8>,
 }
 
@@ -28,7 +30,8 @@ impl Payload {
             let noise = mix(key.wrapping_add(index as u64)).to_le_bytes();
             word.copy_from_slice(&noise[..word.len()]);
         }
-        Self { seed: job.seed, writer, least: job.least, most: job.most, bytes }
+        let all_differ = job.set == Set::Kv;
+        Self { seed: job.seed, writer, least: job.least, most: job.most, all_differ, bytes }
     }
 
     /// The writer's record of this count.
@@ -38,6 +41,12 @@ impl Payload {
         let span = u128::from(self.most - self.least) + 1;
         let size = self.least as usize + ((u128::from(mix(key)) * span) >> 64) as usize;
         let record = &mut self.bytes[..size];
+        if self.all_differ {
+            for (word, turn) in record[HEAD..].chunks_mut(STAMP).zip((0..).step_by(7)) {
+                let noise = key.rotate_left(turn).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+                word.copy_from_slice(&noise.to_le_bytes()[..word.len()]);
+            }
+        }
         let mut stamp = key;
         for (index, sector) in record.chunks_mut(SECTOR).enumerate() {
             stamp = stamp.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(1);
@@ -69,7 +78,7 @@ pub fn mix(number: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Set, Shape};
+    use crate::job::Shape;
 
     /// The Go side has the same test: both must make the same records.
     #[test]

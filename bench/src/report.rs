@@ -25,6 +25,8 @@ pub struct Row {
     pub p50_us: f64,
     pub verified: bool,
     pub p99_us: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999_us: Option<f64>,
     pub batch: u32,
     pub version: String,
     pub note: String,
@@ -71,6 +73,7 @@ impl Row {
             p50_us: median.map_or(0.0, |run| run.p50_us),
             verified,
             p99_us: median.map_or(0.0, |run| run.p99_us),
+            p999_us: median.and_then(|run| run.p999_us),
             batch: work.batch,
             version: median.map_or_else(String::new, |run| run.version.clone()),
             note: median.map_or_else(String::new, |run| run.note.clone()),
@@ -106,13 +109,22 @@ pub fn of_work<'a>(rows: &'a [Row], work: &Work) -> Vec<&'a Row> {
     rows
 }
 
+const OTHER_DESIGNS: &str = "\
+Neither scans of cold data nor keys that do not fit in memory are among the works. There another design must win: LSM \
+trees and B-trees store neighbours next to each other, and have no index of all keys in memory. Esker stores values in \
+the order of their writes, so that a cold scan reads a block for each key, and its index has every key.";
+
 /// All tables, as Markdown.
 pub fn markdown(set: Set, rows: &[Row], circumstances: &str) -> String {
     let title = match set {
         Set::Log => "Esker and its peers",
         Set::Consensus => "The consensus log and its peers",
+        Set::Kv => "The key-value store and its peers",
     };
     let mut text = format!("# {title}\n\n{circumstances}\n");
+    if set == Set::Kv {
+        let _ = writeln!(text, "\n{OTHER_DESIGNS}");
+    }
     for work in works(set) {
         let rows = of_work(rows, work);
         if !rows.is_empty() {
@@ -140,12 +152,14 @@ fn table(text: &mut String, work: &Work, rows: &[&Row]) {
     let esker = rows.iter().find(|row| row.system == "esker").and_then(|row| row.figure(work));
     let streams = rows.iter().any(|row| row.reader_mb_per_s.is_some());
     let (reader, line) = if streams { (" reader MB/s |", "--:|") } else { ("", "") };
+    let tails = rows.iter().any(|row| row.p999_us.is_some());
+    let (tail, tail_line) = if tails { (" p99.9 µs |", "--:|") } else { ("", "") };
     let _ = writeln!(
         text,
-        "| system | {} | of the runs | MB/s |{reader} p50 µs | p99 µs | beside Esker | durable | read back |",
+        "| system | {} | of the runs | MB/s |{reader} p50 µs | p99 µs |{tail} beside Esker | durable | read back |",
         work.set.unit(),
     );
-    let _ = writeln!(text, "|---|--:|--:|--:|{line}--:|--:|--:|---|---|");
+    let _ = writeln!(text, "|---|--:|--:|--:|{line}--:|--:|{tail_line}--:|---|---|");
     for row in rows {
         let Some(figure) = row.figure(work) else {
             let reason = row.failed.as_deref().unwrap_or("failed");
@@ -161,9 +175,14 @@ fn table(text: &mut String, work: &Work, rows: &[&Row]) {
             None if streams => " |".into(),
             None => String::new(),
         };
+        let tail = match row.p999_us {
+            Some(time) => format!(" {} |", grouped(time)),
+            None if tails => " |".into(),
+            None => String::new(),
+        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} to {} | {} |{reader} {} | {} | {beside} | {} | {} |",
+            "| {} | {} | {} to {} | {} |{reader} {} | {} |{tail} {beside} | {} | {} |",
             row.system,
             grouped(row.ops_per_s),
             extremes(f64::min),
@@ -245,11 +264,13 @@ mod tests {
 
     fn result(ops: u64) -> JobResult {
         JobResult {
+            work: None,
             ops,
             bytes: ops * 900,
             seconds: 1.0,
             p50_us: 10.0,
             p99_us: 20.0,
+            p999_us: None,
             verified: true,
             durable: true,
             version: "1".into(),

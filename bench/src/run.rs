@@ -1,5 +1,6 @@
 //! The run: every system at every work, in turn, several times, with the floor in between.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::job::{Job, Set};
 use crate::programs::{self, GoCommands};
 use crate::report::{self, Row};
 use crate::systems::{Home, System, systems};
-use crate::work::{Work, works};
+use crate::work::{Scale, Work, works};
 use crate::{chart, child};
 
 /// After so many failures a system is not asked to do the same again.
@@ -28,19 +29,22 @@ const KEPT: &str = " The works were not all run in one go; each has all its syst
 /// What may be chosen.
 #[derive(Debug, Clone, Args)]
 pub struct Choice {
-    /// What of Esker is compared: the log with other logs, or the consensus log with logs of
-    /// entries and a store of keys
+    /// What of Esker is compared: the log with other logs, the consensus log with logs of entries
+    /// and a store of keys, or the key-value store with others
     #[arg(long, default_value = "log")]
     set: Set,
     /// Length of the timed part of a work; where all write the same bytes, how many
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// How often everything is run; the run with the median rate counts
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, visible_alias = "repeats", default_value_t = 5)]
     runs: u32,
     /// Bytes of the work `stream`, in 10^9
     #[arg(long, default_value_t = 1.0)]
     gb: f64,
+    /// Keys of the works of the key-value store that load them and read them
+    #[arg(long, default_value_t = 1_000_000)]
+    keys: u64,
     /// Only this system; may be given several times
     #[arg(long, value_name = "SYSTEM")]
     only: Vec<String>,
@@ -64,11 +68,37 @@ pub struct Choice {
     limit: Option<u64>,
 }
 
-/// What was measured of one work.
+/// The runs of one system: a result for each work of the job, or the reason why there is none.
+type Runs = Vec<Result<Vec<JobResult>, String>>;
+
+/// What was measured of one work, and of those that its job does, too.
 struct Results {
     work: &'static Work,
-    systems: Vec<(&'static System, Vec<Result<JobResult, String>>)>,
+    systems: Vec<(&'static System, Runs)>,
     floors: Vec<Floor>,
+}
+
+impl Results {
+    /// The works that the job does.
+    fn works(&self) -> impl Iterator<Item = &'static Work> {
+        let name = self.work.name;
+        works(self.work.set).filter(move |work| work.within.unwrap_or(work.name) == name)
+    }
+
+    /// What the runs of a system measured of one of them; none if it does not do it.
+    fn of(&self, work: &Work, runs: &Runs) -> Option<Vec<Result<JobResult, String>>> {
+        let mut all = Vec::new();
+        for run in runs {
+            match run {
+                Ok(results) => all.extend(results.iter().find_map(|result| {
+                    let name = result.work.as_deref().unwrap_or(self.work.name);
+                    (name == work.name).then(|| Ok(result.clone()))
+                })),
+                Err(reason) => all.push(Err(reason.clone())),
+            }
+        }
+        (!all.is_empty()).then_some(all)
+    }
 }
 
 /// Runs what `choice` selects, and writes and prints the results.
@@ -115,9 +145,17 @@ fn plan(choice: &Choice) -> Result<Vec<Results>> {
     };
     known(&choice.work, works(choice.set).map(|work| work.name).collect())?;
     known(&choice.only, systems(choice.set).map(|system| system.name).collect())?;
-    ensure!(choice.seconds > 0.0 && choice.gb > 0.0, "--seconds and --gb must be above 0");
+    ensure!(
+        choice.seconds > 0.0 && choice.gb > 0.0 && choice.keys > 0,
+        "--seconds, --gb and --keys must be above 0"
+    );
     let mut all = Vec::new();
-    for work in works(choice.set).filter(|work| wanted(&choice.work, work.name)) {
+    // A work that is done within another one brings all that the job does.
+    let jobs: BTreeSet<&str> = works(choice.set)
+        .filter(|work| wanted(&choice.work, work.name))
+        .map(|work| work.within.unwrap_or(work.name))
+        .collect();
+    for work in works(choice.set).filter(|work| jobs.contains(work.name)) {
         let systems: Vec<_> = systems(choice.set)
             .filter(|system| system.takes_part(work) && wanted(&choice.only, system.name))
             .map(|system| (system, Vec::new()))
@@ -143,9 +181,10 @@ fn one(
     go: &GoCommands,
     work: &Work,
     system: &System,
-    runs: &mut Vec<Result<JobResult, String>>,
+    runs: &mut Runs,
 ) -> Result<()> {
-    let job = work.job(system.name, choice.seconds, choice.gb, &place.join("job"));
+    let scale = Scale { seconds: choice.seconds, gigabytes: choice.gb, keys: choice.keys };
+    let job = work.job(system.name, scale, &place.join("job"));
     let program = match system.home {
         Home::Here => std::env::current_exe().map_err(|error| error.to_string()),
         Home::Go(name) => go.get(name).cloned().unwrap_or_else(|| Err("was not built".into())),
@@ -157,6 +196,8 @@ fn one(
         Ok(_) if runs.iter().filter(|run| run.is_err()).count() >= PATIENCE => return Ok(()),
         Ok(program) => {
             let mut command = Command::new(program);
+            // The reason of a failure is what counts, and only its end is kept.
+            command.env("RUST_BACKTRACE", "0");
             if matches!(system.home, Home::Here) {
                 command.arg("child");
             }
@@ -165,14 +206,19 @@ fn one(
         }
     };
     match &result {
-        Ok(done) => eprintln!(
-            "  {:20} {:>11} {} {:>8} MB/s  p50 {} µs",
-            system.name,
-            report::grouped(done.ops as f64 / done.seconds),
-            work.set.unit(),
-            report::grouped(done.bytes as f64 / done.seconds / 1e6),
-            report::grouped(done.p50_us),
-        ),
+        Ok(results) => {
+            for done in results {
+                eprintln!(
+                    "  {:20} {:>11} {} {:>8} MB/s  p50 {} µs  {}",
+                    system.name,
+                    report::grouped(done.ops as f64 / done.seconds),
+                    work.set.unit(),
+                    report::grouped(done.bytes as f64 / done.seconds / 1e6),
+                    report::grouped(done.p50_us),
+                    done.work.as_deref().unwrap_or_default(),
+                );
+            }
+        }
         Err(reason) => eprintln!("  {:20} {reason}", system.name),
     }
     runs.push(result);
@@ -201,10 +247,11 @@ fn report(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
         .iter()
         .flat_map(|results| {
             let floor = Floor::median(&results.floors);
-            results
-                .systems
-                .iter()
-                .map(move |(system, runs)| Row::of(system, results.work, runs, floor))
+            results.works().flat_map(move |work| {
+                results.systems.iter().filter_map(move |(system, runs)| {
+                    Some(Row::of(system, work, &results.of(work, runs)?, floor))
+                })
+            })
         })
         .collect();
     std::fs::create_dir_all(&choice.out)?;

@@ -28,6 +28,10 @@ pub struct System {
     entries: bool,
     /// It takes slots.
     slots: bool,
+    /// It takes batches that are atomic, where the work has some.
+    batches: bool,
+    /// It does the works that load keys and read them.
+    loads: bool,
 }
 
 /// Callers that are of use for a system.
@@ -49,6 +53,8 @@ const fn system(name: &'static str, home: Home) -> System {
         tail: false,
         entries: true,
         slots: false,
+        batches: true,
+        loads: false,
     }
 }
 
@@ -64,13 +70,22 @@ const fn entries(name: &'static str, home: Home, callers: Callers) -> System {
     System { set: Set::Consensus, callers, ..system(name, home) }
 }
 
+const fn store(name: &'static str) -> System {
+    System { set: Set::Kv, loads: true, ..system(name, Home::Here) }
+}
+
+/// A group committer in front of a store: of use for single puts of several callers.
+const fn batched_store(name: &'static str) -> System {
+    System { loads: false, batches: false, callers: Callers::Several, ..store(name) }
+}
+
 const NO_WALDO: Home = Home::Missing(
     "not to be had from a registry: the crate of this name on crates.io, 0.1.0, calls itself a \
      placeholder for another project and has no log in it",
 );
 
 /// All of them, Esker first.
-pub const SYSTEMS: [System; 23] = [
+pub const SYSTEMS: [System; 34] = [
     with_tail("esker", Home::Here),
     system("esker-threads", Home::Here),
     with_tail("plain", Home::Here),
@@ -94,6 +109,17 @@ pub const SYSTEMS: [System; 23] = [
     entries("raft-wal", Home::Go("raftwal"), Callers::One),
     entries("raft-wal-batched", Home::Go("raftwal"), Callers::Several),
     System { entries: false, slots: true, ..entries("badger", Home::Go("badger"), Callers::Any) },
+    store("esker"),
+    System { loads: false, ..store("esker-threads") },
+    store("rocksdb"),
+    store("fjall"),
+    batched_store("fjall-batched"),
+    store("redb"),
+    batched_store("redb-batched"),
+    store("sled"),
+    batched_store("sled-batched"),
+    store("surrealkv"),
+    batched_store("surrealkv-batched"),
 ];
 
 impl System {
@@ -108,6 +134,8 @@ impl System {
             Shape::Stream => return self.set == work.set && self.tail,
             _ if matches!(self.home, Home::Missing(_)) => false,
             shape if shape.is_on_slots() => self.slots,
+            Shape::Batches => self.batches,
+            Shape::Load | Shape::Reads => self.loads,
             _ => self.entries,
         };
         self.set == work.set && callers && shape

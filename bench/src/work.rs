@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::job::{Job, Set, Shape};
+use crate::kv::{COLD_CALLERS, GROUP};
 
 /// What the records of all runs follow from, so that every system gets the same sizes.
 const SEED: u64 = 42;
@@ -19,6 +20,16 @@ enum Amount {
     PerSecond(u64),
     /// As much as `--gb` says.
     Gigabytes,
+    /// As many as `--keys` says.
+    Keys,
+}
+
+/// What the amounts scale with.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    pub seconds: f64,
+    pub gigabytes: f64,
+    pub keys: u64,
 }
 
 /// One kind of work.
@@ -39,6 +50,8 @@ pub struct Work {
     amount: Amount,
     /// Rated in bytes instead of records.
     pub in_bytes: bool,
+    /// The work whose job does this one, too; without it, it has a job of its own.
+    pub within: Option<&'static str>,
 }
 
 const APPEND: Work = Work {
@@ -54,6 +67,7 @@ const APPEND: Work = Work {
     random: false,
     amount: Amount::Time,
     in_bytes: false,
+    within: None,
 };
 
 const ENTRY: Work = Work {
@@ -73,8 +87,36 @@ const SLOTS: Work = Work {
     ..ENTRY
 };
 
+const PUT: Work = Work {
+    set: Set::Kv,
+    name: "put-1",
+    title: "1 caller puts 128 B, each put durable before the next",
+    least: 128,
+    most: 128,
+    random: true,
+    ..APPEND
+};
+
+const LOAD: Work = Work {
+    name: "load-sequential",
+    title: "1 caller puts 128 B for every key, in the order of the keys; one sync at the end",
+    shape: Shape::Load,
+    random: false,
+    amount: Amount::Keys,
+    ..PUT
+};
+
+const READ: Work = Work {
+    name: "get-1",
+    title: "1 caller gets random keys; warm, values compared",
+    shape: Shape::Reads,
+    within: Some("load-random"),
+    random: true,
+    ..LOAD
+};
+
 /// All of them.
-pub const WORKS: [Work; 20] = [
+pub const WORKS: [Work; 32] = [
     APPEND,
     Work {
         name: "append-20",
@@ -199,6 +241,58 @@ pub const WORKS: [Work; 20] = [
         amount: Amount::PerSecond(1000),
         ..SLOTS
     },
+    PUT,
+    Work {
+        name: "put-64",
+        title: "64 callers put 128 B, each waits until its put is durable",
+        writers: 64,
+        ..PUT
+    },
+    Work {
+        name: "put-batches",
+        title: "8 callers write atomic batches of 100 puts of 128 B, each waits for its batch",
+        shape: Shape::Batches,
+        writers: 8,
+        batch: 100,
+        ..PUT
+    },
+    LOAD,
+    Work {
+        name: "load-random",
+        title: "1 caller puts 128 B for every key, in a random order; one sync at the end",
+        within: None,
+        ..READ
+    },
+    Work {
+        name: "scan-all",
+        title: "1 caller scans all keys in order; warm, values compared",
+        ..READ
+    },
+    READ,
+    Work {
+        name: "get-2",
+        title: "2 callers get random keys; warm, values compared",
+        writers: 2,
+        ..READ
+    },
+    Work {
+        name: "multi-get",
+        title: "1 caller gets 64 random keys in one call; warm; stores that have such a call",
+        batch: GROUP,
+        ..READ
+    },
+    Work { name: "close", title: "closing the store after the reads", ..READ },
+    Work {
+        name: "open",
+        title: "opening the store after a clean close, until the first get returned; warm",
+        ..READ
+    },
+    Work {
+        name: "get-cold",
+        title: "16 callers get random keys right after opening, values not in memory",
+        writers: COLD_CALLERS,
+        ..READ
+    },
 ];
 
 /// Those of a set.
@@ -208,11 +302,13 @@ pub fn works(set: Set) -> impl Iterator<Item = &'static Work> {
 
 impl Work {
     /// The job of one system.
-    pub fn job(&self, system: &str, seconds: f64, gigabytes: f64, dir: &Path) -> Job {
+    pub fn job(&self, system: &str, scale: Scale, dir: &Path) -> Job {
+        let Scale { seconds, gigabytes, keys } = scale;
         let count = match self.amount {
             Amount::Time => 0,
             Amount::PerSecond(records) => ((records as f64 * seconds) as u64).max(1),
             Amount::Gigabytes => ((gigabytes * 1e9) as u64).div_ceil(u64::from(self.most)).max(1),
+            Amount::Keys => keys,
         };
         Job {
             system: system.into(),

@@ -8,7 +8,7 @@ mod okaywal;
 mod plain;
 #[cfg(feature = "raft-engine")]
 mod raft_engine;
-mod tasks;
+pub mod tasks;
 
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::callers::{Member, Records, Until, run_threads};
 use crate::job::{Job, Set};
+use crate::kv;
 
 /// Takes one record that was read back.
 pub type See<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
@@ -63,6 +64,11 @@ pub trait Log: Send + Sync {
 pub trait Caller {
     /// Appends a record; it is durable when this returns.
     fn append(&mut self, record: &[u8]) -> Result<()>;
+
+    /// Appends what the caller has next, in one call: a record, or a batch.
+    fn append_next(&mut self, member: &mut Member) -> Result<()> {
+        self.append(member.next())
+    }
 }
 
 /// A reader at the tip.
@@ -74,6 +80,9 @@ pub trait Tail: Send {
 /// The system that a job is for.
 pub fn find(job: &Job) -> Result<Peer> {
     let system = job.system.as_str();
+    if job.set == Set::Kv {
+        return kv::peer(system);
+    }
     Ok(match (job.set, system) {
         (Set::Log, "esker") => esker::AS_TASKS,
         (Set::Log, "esker-threads") => esker::AS_THREADS,

@@ -16,6 +16,11 @@ const WORKERS: usize = 2;
 pub trait Awaited: Clone + Send + Sync + 'static {
     /// Appends a record; it is durable when this returns.
     fn append(&self, record: &[u8]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Appends what the caller has next, in one call: a record, or a batch.
+    fn append_next(&self, member: &mut Member) -> impl Future<Output = Result<()>> + Send {
+        async { self.append(member.next()).await }
+    }
 }
 
 /// What runs them.
@@ -42,7 +47,7 @@ pub fn run_tasks(
             go.wait().await;
             let mut clock = Clock::start(*begin.get_or_init(Instant::now), until);
             loop {
-                log.append(member.next()).await?;
+                log.append_next(&mut member).await?;
                 if clock.is_over(&mut member.times) {
                     return anyhow::Ok(member);
                 }

@@ -40,11 +40,13 @@ pub fn run(job: &Job) -> Result<JobResult> {
         _ => bail!("nothing of this is on slots"),
     }?;
     Ok(JobResult {
+        work: None,
         ops: measured.ops,
         bytes: measured.ops * u64::from(job.most),
         seconds: measured.took.as_secs_f64(),
         p50_us: measured.times.quantile_us(0.5),
         p99_us: measured.times.quantile_us(0.99),
+        p999_us: None,
         verified: true,
         durable: matches!(job.shape, Shape::Recovery | Shape::Kill),
         version: peers::version("esker"),

@@ -1,0 +1,55 @@
+//! What a store under test does.
+
+use anyhow::Result;
+
+use super::keys::Key;
+use super::load::Entries;
+
+/// Takes one value.
+pub type See<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+/// Takes one key and its value.
+pub type SeeEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+/// Takes the value of the key at this place among several.
+pub type SeeOneOf<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
+
+/// A store under test.
+pub trait Store: Send + Sync {
+    /// Puts a value; it is durable when this returns.
+    fn put(&self, key: &Key, value: &[u8]) -> Result<()>;
+
+    /// Puts several values, all or none; they are durable when this returns.
+    fn write(&self, entries: &[(Key, Vec<u8>)]) -> Result<()>;
+
+    /// Puts all entries; they are durable when this returns, not before.
+    fn load(&self, entries: &mut Entries<'_>) -> Result<()>;
+
+    /// Waits until it has nothing to do in the background.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// What one caller reads through.
+    fn reader(&self) -> Result<Box<dyn Reader + '_>>;
+
+    /// Closes it: everything is durable when this returns.
+    fn close(self: Box<Self>) -> Result<()>;
+}
+
+/// What one caller reads through.
+pub trait Reader {
+    /// The value of a key that is there.
+    fn get(&self, key: &Key, see: &mut See<'_>) -> Result<()>;
+
+    /// The values of several keys that are there, in one call. `false` if there is no such call.
+    fn get_many(&self, _keys: &[Key], _see: &mut SeeOneOf<'_>) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// All keys in order, with their values.
+    fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()>;
+
+    /// All keys with their values, in any order: for comparing what was written.
+    fn all(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+        self.scan(see)
+    }
+}

@@ -1,0 +1,63 @@
+//! The stores under test, each behind the same small interface.
+
+pub mod esker;
+#[cfg(feature = "fjall")]
+mod fjall;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+#[cfg(feature = "sled")]
+mod sled;
+#[cfg(feature = "surrealkv")]
+mod surrealkv;
+
+use anyhow::{Result, bail};
+
+use super::store::Store;
+use crate::job::Job;
+
+/// How a store is opened, and what has to be said beside its figures.
+pub struct Kind {
+    /// Its package, for the version.
+    pub package: &'static str,
+    /// A power failure loses nothing that was acknowledged as durable.
+    pub durable: bool,
+    /// A group committer is in front of it.
+    pub batched: bool,
+    /// How it puts.
+    pub puts: &'static str,
+    /// How it loads.
+    pub loads: &'static str,
+    /// How it reads.
+    pub reads: &'static str,
+    pub open: fn(&Job) -> Result<Box<dyn Store>>,
+}
+
+/// The store that a system is.
+pub fn find(system: &str) -> Result<Kind> {
+    let (name, batched) = match system.strip_suffix("-batched") {
+        Some(name) => (name, true),
+        None => (system, false),
+    };
+    let kind = match name {
+        "esker" => esker::AS_TASKS,
+        "esker-threads" => esker::AS_THREADS,
+        #[cfg(feature = "fjall")]
+        "fjall" => fjall::KIND,
+        #[cfg(feature = "redb")]
+        "redb" => redb::KIND,
+        #[cfg(feature = "rocksdb")]
+        "rocksdb" => rocksdb::KIND,
+        #[cfg(feature = "sled")]
+        "sled" => sled::KIND,
+        #[cfg(feature = "surrealkv")]
+        "surrealkv" => surrealkv::KIND,
+        _ => bail!("{name} was left out of this build"),
+    };
+    let puts = if batched { BATCHED } else { kind.puts };
+    Ok(Kind { batched, puts, ..kind })
+}
+
+const BATCHED: &str = "a group committer in front of it writes what waits as one durable batch; callers \
+                       are threads";
