@@ -112,7 +112,8 @@ pub fn of_work<'a>(rows: &'a [Row], work: &Work) -> Vec<&'a Row> {
 const OTHER_DESIGNS: &str = "\
 Neither scans of cold data nor keys that do not fit in memory are among the works. There another design must win: LSM \
 trees and B-trees store neighbours next to each other, and have no index of all keys in memory. Esker stores values in \
-the order of their writes, so that a cold scan reads a block for each key, and its index has every key.";
+the order of their writes, so that a cold scan of keys that were put in another order reads a block for each, and its \
+index has every key. For the same reason redb opens at once: a B-tree reads its pages when they are needed.";
 
 /// All tables, as Markdown.
 pub fn markdown(set: Set, rows: &[Row], circumstances: &str) -> String {
