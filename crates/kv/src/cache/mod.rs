@@ -115,6 +115,12 @@ impl ValueCache {
         self.current.store(newest.number, Relaxed);
     }
 
+    /// Whether a value may still be in the cache. Takes no lock.
+    #[inline]
+    pub(crate) fn may_have(&self, place: u64) -> bool {
+        place >> OFFSET_BITS >= self.oldest.load(Relaxed)
+    }
+
     /// Requests the memory of a value, to be used soon.
     #[inline]
     pub(crate) fn prefetch(&self, place: u64) {

@@ -76,14 +76,51 @@ impl View {
                 found.push(current);
             }
             self.refuse_if_closing()?;
-            for (key, current) in hashed.iter().zip(&found) {
+            let mut cold = Vec::new();
+            for (n, (key, current)) in hashed.iter().zip(&found).enumerate() {
                 values.push(match current {
-                    Some(current) => self.value_of(*key, Wanted::Newest, *current)?,
+                    Some(current) => {
+                        let value = self.in_memory(current);
+                        if value.is_none() {
+                            cold.push((n, *current));
+                        }
+                        value
+                    }
                     None => self.absent(*key, Wanted::Newest)?,
                 });
             }
+            if !cold.is_empty() {
+                let first = values.len() - hashed.len();
+                self.get_cold(&hashed, &cold, &mut values[first..])?;
+            }
         }
         Ok(values)
+    }
+
+    /// Reads values that are not in memory, several at a time.
+    #[cold]
+    fn get_cold(
+        &self,
+        keys: &[Hashed<'_>],
+        cold: &[(usize, Current)],
+        values: &mut [Option<Value>],
+    ) -> Result<()> {
+        let versions = cold.iter().map(|(n, current)| (keys[*n].key, current));
+        let mut read = self.read_ahead(versions).into_iter().peekable();
+        for (at, (n, current)) in cold.iter().enumerate() {
+            values[*n] = match read.next_if(|(read_at, _)| *read_at == at) {
+                Some((_, value)) => Some(value),
+                None => self.value_further(keys[*n], Wanted::Newest, *current)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// The value of a version, if it is in memory and stays there for some time.
+    #[inline]
+    fn in_memory(&self, current: &Current) -> Option<Value> {
+        let hit = self.cache.get(current.cached, current.version.len as usize)?;
+        (!hit.ages).then_some(hit.value)
     }
 
     /// The newest durable value.
@@ -140,9 +177,9 @@ impl View {
     /// processor overlaps the cache misses of calls that follow each other only if they are short.
     #[inline]
     fn value_of(&self, key: Hashed<'_>, wanted: Wanted, current: Current) -> Result<Option<Value>> {
-        match self.cache.get(current.cached, current.version.len as usize) {
-            Some(hit) if !hit.ages => Ok(Some(hit.value)),
-            _ => self.value_further(key, wanted, current),
+        match self.in_memory(&current) {
+            Some(value) => Ok(Some(value)),
+            None => self.value_further(key, wanted, current),
         }
     }
 
@@ -242,16 +279,20 @@ impl View {
 
     #[cold]
     fn read_value(&self, key: &[u8], current: &Current) -> Result<Value> {
-        let Current { id, version, .. } = *current;
-        let payload = self.read_record(key, version)?;
-        let (value, _) = put_of(&payload, key, version.seq)?;
+        let payload = self.read_record(key, current.version)?;
+        let (value, _) = put_of(&payload, key, current.version.seq)?;
+        Ok(self.keep(current, value, &payload))
+    }
+
+    /// Caches a value that was read with its record.
+    pub(crate) fn keep(&self, current: &Current, value: &[u8], record: &Payload) -> Value {
         let cached = self.cache.insert(value);
-        self.table.set_cached(id, version.seq, cached);
+        self.table.set_cached(current.id, current.version.seq, cached);
         let len = value.len();
         // Not the blocks that were read, for a value that is much smaller.
         match self.cache.get(cached, len) {
-            Some(hit) if len <= SMALL => Ok(hit.value),
-            _ => Ok(Value::stored(payload, len)),
+            Some(hit) if len <= SMALL => hit.value,
+            _ => Value::stored(record.clone(), len),
         }
     }
 
@@ -276,7 +317,7 @@ impl View {
 }
 
 /// The value in a record that puts this key, and whether cleaning copied it.
-fn put_of<'a>(payload: &'a [u8], key: &[u8], seq: u64) -> Result<(&'a [u8], bool)> {
+pub(crate) fn put_of<'a>(payload: &'a [u8], key: &[u8], seq: u64) -> Result<(&'a [u8], bool)> {
     let invalid = |what| Error::CorruptedRecord { seq: Seq(seq), what };
     let record = Record::decode(payload).map_err(invalid)?;
     let Change::Put { value, moved } = record.change else {

@@ -1,5 +1,6 @@
 //! Reading: one key, many keys, ranges, and points in time.
 
+pub(crate) mod ahead;
 pub(crate) mod check;
 pub(crate) mod follow;
 pub(crate) mod get;

@@ -22,6 +22,13 @@ impl Records {
         })
     }
 
+    pub(crate) fn read_placed_many(&self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
+        Ok(match self {
+            Self::Log(log) => log.read_placed_many(places)?,
+            Self::ReadOnly(log, _) => log.read_placed_many(places)?,
+        })
+    }
+
     pub(crate) fn stream(&self, start: Start) -> Result<LogStream> {
         Ok(match self {
             Self::Log(log) => log.stream(start)?,

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use esker_disk::Op;
@@ -14,9 +15,9 @@ use parking_lot::Mutex;
 
 type Work = Box<dyn FnOnce(&Store) + Send>;
 
-/// What to do before the next read of a segment, once.
+/// What to do before the next read of a segment, once; and the number of such reads.
 #[derive(Default, Clone)]
-struct AtRead(Arc<Mutex<Option<(Store, Work)>>>);
+struct AtRead(Arc<Mutex<Option<(Store, Work)>>>, Arc<AtomicU32>);
 
 impl AtRead {
     fn arm(&self, store: &Store, work: impl FnOnce(&Store) + Send + 'static) {
@@ -41,6 +42,7 @@ fn store(change: impl Fn(&mut Options)) -> (Store, AtRead) {
     let hook = at_read.clone();
     let hooked = HookedDisk::new(Arc::new(disk.process()), move |call: &Call<'_>| {
         let is_value = call.op == Op::Read && call.path.extension().is_some_and(|end| end == "seg");
+        hook.1.fetch_add(u32::from(is_value), Relaxed);
         let work = if is_value { hook.0.lock().take() } else { None };
         if let Some((store, work)) = work {
             work(&store);
@@ -96,6 +98,20 @@ fn a_value_is_read_that_cleaning_moved_after_the_lookup() {
     assert_eq!(store.keyspace().get_durable(first).unwrap().as_deref(), Some(&*value(0)));
     assert!(!at_read.is_armed());
 
+    // Too large to be read together.
+    let (store, at_read) = self::store(|options| options.segment_size = 1 << 20);
+    let names = ["large a", "large b", "large c"];
+    let large = |n: usize| vec![n as u8; 600_000];
+    for (n, name) in names.iter().enumerate() {
+        drop(store.keyspace().put(name, large(n)).unwrap());
+        (0..4).for_each(|_| drop(store.keyspace().put("dead", large(9)).unwrap()));
+    }
+    store.sync().unwrap();
+    at_read.arm(&store, compact);
+    let found = store.keyspace().get_many(&names).unwrap();
+    assert!(found.iter().enumerate().all(|(n, found)| found.as_deref() == Some(&*large(n))));
+    assert!(!at_read.is_armed());
+
     // Deleted, and its record dropped.
     let (store, at_read) = self::store(|_| {});
     at_read.arm(&store, move |store| {
@@ -148,10 +164,39 @@ fn a_scan_whose_records_are_dropped_returns_no_wrong_value() {
             assert_eq!(*scan.next().unwrap().unwrap().1, *value(n));
         }
         at_read.arm(&store, compact);
-        let next = scan.next().unwrap();
-        assert!(matches!(next, Err(Error::SnapshotExpired)), "{next:?}");
+        // Some were read ahead.
+        let mut n = reads;
+        let end = loop {
+            match scan.next().unwrap() {
+                Ok((key, found)) => {
+                    assert_eq!((&*key, &*found), (&n.to_be_bytes()[..], &*value(n)));
+                }
+                Err(error) => break error,
+            }
+            n += 1;
+        };
+        assert!(matches!(end, Error::SnapshotExpired), "{end:?}");
         assert!(scan.next().is_none() && !at_read.is_armed());
     }
+    // One that is read by itself.
+    let (store, at_read) = store(|options| options.snapshot_timeout = Duration::ZERO);
+    let first = 0u32.to_be_bytes();
+    let mut scan = store.keyspace().scan(first..=first).unwrap();
+    at_read.arm(&store, compact);
+    let next = scan.next().unwrap();
+    assert!(matches!(next, Err(Error::SnapshotExpired)), "{next:?}");
+    assert!(scan.next().is_none() && !at_read.is_armed());
+}
+
+#[test]
+fn a_scan_reads_neighbours_together() {
+    let (store, at_read) = store(|_| {});
+    let keys = store.keyspace();
+    let before = at_read.1.load(Relaxed);
+    let found: Vec<_> = keys.scan(.."d").unwrap().map(|next| next.unwrap().1).collect();
+    assert!(found.iter().enumerate().all(|(n, found)| **found == *value(n as u32)));
+    let reads = at_read.1.load(Relaxed) - before;
+    assert!(reads < KEYS / 3, "{reads} reads for {KEYS} keys");
 }
 
 /// Guards: a loop without an end, while another writer changes a key of a condition each time.

@@ -202,8 +202,11 @@ fn a_snapshot_reads_the_copies_that_cleaning_made() {
     assert_eq!(snapshot.get(&seen, "copied").unwrap().as_deref(), Some(&b"value"[..]));
     let gone = snapshot.get(&seen, "overwritten");
     assert!(matches!(gone, Err(Error::SnapshotExpired)), "{gone:?}");
-    // The keys that the scan looked up already, too.
-    let gone = scan.find_map(|entry| entry.err());
+    // What the scan read ahead is still right.
+    let ahead = scan.map_while(Result::ok).find(|(key, _)| key == "overwritten");
+    assert!(ahead.is_none_or(|(_, value)| *value == *b"before"));
+    let only = "overwritten"..="overwritten";
+    let gone = snapshot.scan(&seen, only).unwrap().find_map(|entry| entry.err());
     assert!(matches!(gone, Some(Error::SnapshotExpired)), "{gone:?}");
     assert_eq!(seen.get("overwritten").unwrap().as_deref(), Some(&b"after"[..]));
     assert_eq!(read(&reader), content(&store));

@@ -24,6 +24,7 @@ use crate::read::checkpoint::CheckpointReader;
 use crate::read::cursor::{self, Start};
 use crate::read::metadata::{Metadata, SegmentInfo};
 use crate::read::placed::{self, Place};
+use crate::read::placed_many;
 use crate::read::source::Source;
 use crate::read::stream::LogStream;
 use crate::runtime::engine::Engine;
@@ -186,6 +187,18 @@ impl ReadOnlyLog {
             }
             other => other,
         }
+    }
+
+    /// Returns the payloads of several records whose places are known, as
+    /// [`Log::read_placed_many`](crate::Log::read_placed_many) does.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub fn read_placed_many(&self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
+        self.log.refuse_if_closed()?;
+        let snapshot = self.log.snapshot();
+        let parallel = !self.log.engine.is_manual();
+        Ok(placed_many::find(&*snapshot, places, snapshot.limit().0, parallel))
     }
 
     /// Opens the checkpoint; `None` if there is none.

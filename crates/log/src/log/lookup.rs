@@ -13,6 +13,7 @@ use crate::read::cursor::{self, Start};
 use crate::read::feed::LocalFeed;
 use crate::read::metadata::{Metadata, SegmentInfo};
 use crate::read::placed::{self, Place};
+use crate::read::placed_many;
 use crate::read::source::Source;
 use crate::read::stream::LogStream;
 use crate::runtime::counters::Counts;
@@ -109,6 +110,35 @@ impl Log {
             }
         }
         placed::find(source, place, written).map_err(|error| cursor::exactly(source, error))
+    }
+
+    /// Returns the payloads of several records whose places are known, where that needs few reads:
+    /// records that are near each other are read together, and up to 8 threads read at a time.
+    /// `None` for a record that [`Log::read_placed`] has to read: it is in memory only, or at
+    /// another place, or its read failed.
+    ///
+    /// Payloads that were read together keep the memory of one read, up to 256 KiB.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::{Log, Place};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// let tickets = [log.append("first")?, log.append("other")?];
+    /// log.sync()?;
+    /// let places = tickets.map(|t| Place { seq: t.seq(), position: t.position(), len: 5 });
+    /// let found = log.read_placed_many(&places)?;
+    /// assert_eq!(found[1].as_deref(), Some(&b"other"[..]));
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn read_placed_many(&self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
+        self.refuse_if_closed()?;
+        let source = &*self.read;
+        let parallel = !self.write.engine.is_manual();
+        Ok(placed_many::find(source, places, source.limit().0, parallel))
     }
 
     /// The record at this place, if it is staged. Otherwise the position up to which everything is

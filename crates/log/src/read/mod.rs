@@ -1,8 +1,7 @@
 //! Reading records of a log that this process has open, or that another process writes.
 //!
 //! `source` is the interface to the log. `cursor` iterates over its units in order and finds single
-//! records. `placed` reads a record whose place is
-//! known. `stream` is what a caller reads from, over a `feed`. `batch` holds the records that
+//! records. `placed` reads a record whose place is known, and `placed_many` several of them. `stream` is what a caller reads from, over a `feed`. `batch` holds the records that
 //! readers get. `cache` shares file reads among all readers.
 
 pub(crate) mod batch;
@@ -12,6 +11,7 @@ pub(crate) mod cursor;
 pub(crate) mod feed;
 pub(crate) mod metadata;
 pub(crate) mod placed;
+pub(crate) mod placed_many;
 pub(crate) mod read_half;
 pub(crate) mod source;
 pub(crate) mod stream;

@@ -25,7 +25,7 @@ pub struct Place {
     pub len: u32,
 }
 
-fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
+pub(crate) fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
     let start = offset + RECORD_HEADER;
     Payload::of(memory, start..start + len)
 }
@@ -51,18 +51,10 @@ pub(crate) fn find(source: &dyn Source, place: Place, written: u64) -> Result<Pa
 /// Returns a record at its place, which is before `written`: all bytes before that are in the
 /// files. `None` if the place holds another record.
 fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payload>> {
-    let Place { seq, position, len } = place;
-    let segment = source.segments().of_position(position.0);
-    // Without one, the record was dropped, or recovery moved it to a higher position.
-    let Some(segment) = segment.filter(|segment| segment.header.base <= position.0) else {
+    let Place { seq, len, .. } = place;
+    let Some((segment, Range { start: offset, end })) = in_segment(source, place) else {
         return Ok(None);
     };
-    let Ok(offset) = u32::try_from(position.0 - segment.header.base) else { return Ok(None) };
-    if len > RECORD_LIMIT_MAX {
-        return Ok(None);
-    }
-    let stored = stored_size(len as usize);
-    let Some(end) = offset.checked_add(stored) else { return Ok(None) };
     if let Some((buffer, stop)) = source.buffer(segment.number(), offset)
         && end <= stop
         && written >= segment.header.base + u64::from(end)
@@ -75,6 +67,18 @@ fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payloa
     read_file(&segment, place, offset..end)
 }
 
+/// The segment of a place, and the offsets of the record there. `None` if the record was dropped, or
+/// recovery moved it to a higher position.
+pub(crate) fn in_segment(source: &dyn Source, place: Place) -> Option<(Arc<Segment>, Range<u32>)> {
+    let segment = source.segments().of_position(place.position.0)?;
+    let offset = u32::try_from(place.position.0.checked_sub(segment.header.base)?).ok()?;
+    if place.len > RECORD_LIMIT_MAX {
+        return None;
+    }
+    let end = offset.checked_add(stored_size(place.len as usize))?;
+    Some((segment, offset..end))
+}
+
 fn is_len(header: RecordHeader, len: u32) -> bool {
     header.size == RECORD_HEADER + len
 }
@@ -85,13 +89,18 @@ fn read_file(segment: &Segment, place: Place, record: Range<u32>) -> Result<Opti
     let (buffer, got) = cursor::load(segment, start, block_up(record.end) - start)?;
     let bytes = buffer[..got].get((record.start - start) as usize..(record.end - start) as usize);
     let Some(bytes) = bytes else { return Ok(None) };
-    let valid = RecordHeader::parse(bytes).is_ok_and(|header| {
-        header.seq == place.seq.0
-            && is_len(header, place.len)
-            && header.check(segment.salt, record.start, bytes).is_ok()
-    });
+    let valid = is_at(segment, place, record.start, bytes);
     let memory = || Memory::Read(Arc::new(buffer), start);
     Ok(valid.then(|| payload_at(memory(), record.start, place.len)))
+}
+
+/// Whether these bytes are the record of a place, and intact.
+pub(crate) fn is_at(segment: &Segment, place: Place, offset: u32, bytes: &[u8]) -> bool {
+    RecordHeader::parse(bytes).is_ok_and(|header| {
+        header.seq == place.seq.0
+            && is_len(header, place.len)
+            && header.check(segment.salt, offset, bytes).is_ok()
+    })
 }
 
 /// Returns a record of a unit that is not durable yet, whose appenders have all finished.

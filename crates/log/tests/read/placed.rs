@@ -68,6 +68,58 @@ fn only_the_blocks_of_the_record_are_read() {
 }
 
 #[test]
+fn records_that_are_near_are_read_together() {
+    let disk = SimDisk::new(1);
+    let (mut options, _engine) = driven(&disk);
+    (options.segment_size, options.tail_cache) = (1 << 20, 0);
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let places: Vec<_> = (0..20_000).map(|_| append(&log)).collect();
+    assert!(log.segments().len() > 2, "of several segments");
+    log.close().unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let before = disk.reads();
+    // In any order; one more than once, one elsewhere, one of another record, one that is nowhere.
+    let mut wanted: Vec<_> = places.iter().copied().step_by(3).collect();
+    wanted.reverse();
+    wanted.push(places[3]);
+    wanted.push(Place { seq: Seq(5), ..places[7] });
+    wanted.push(Place { len: 1, ..places[8] });
+    wanted.push(Place { position: Position(1 << 40), ..places[9] });
+    let found = log.read_placed_many(&wanted).unwrap();
+    let (none, some) = (found.len() - 3, &found[..found.len() - 3]);
+    for (place, found) in wanted.iter().zip(some) {
+        assert_eq!(found.as_deref(), Some(&*payload(place.seq.0)), "record {}", place.seq);
+    }
+    assert!(found[none..].iter().all(Option::is_none));
+    let bytes = log.metadata().disk_bytes;
+    assert!(disk.reads() - before <= bytes / (200 << 10) + 8, "{}", disk.reads() - before);
+    assert!(log.read_placed_many(&[]).unwrap().is_empty());
+    log.close().unwrap();
+}
+
+/// One that cannot be read does not take the others with it.
+#[test]
+fn a_corrupt_record_among_many_is_left_out() {
+    let disk = SimDisk::new(1);
+    let (mut options, _engine) = driven(&disk);
+    options.tail_cache = 0;
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let places: Vec<_> = (0..50).map(|_| append(&log)).collect();
+    log.close().unwrap();
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let dir = std::path::Path::new(DIR);
+    let files = disk.files(dir).unwrap();
+    let segment = files.iter().find(|name| name.ends_with(".seg")).unwrap();
+    disk.flip_bit(&dir.join(segment), (places[20].position.0 + 20) * 8).unwrap();
+    let found = log.read_placed_many(&places).unwrap();
+    for (place, found) in places.iter().zip(&found) {
+        let intact = place.seq != places[20].seq;
+        assert_eq!(found.as_deref(), intact.then(|| payload(place.seq.0)).as_deref());
+    }
+    log.close().unwrap();
+}
+
+#[test]
 fn a_place_that_holds_another_record_is_not_believed() {
     let disk = SimDisk::new(1);
     let (options, _engine) = driven(&disk);
