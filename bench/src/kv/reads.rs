@@ -31,7 +31,7 @@ pub fn run(job: &Job, kind: &Kind) -> Result<Vec<JobResult>> {
     };
     let store = (kind.open)(job).context("open")?;
     add("load-random", kind.loads, load::timed(job, &*store)?);
-    store.settle().context("settle")?;
+    store.await_compactions().context("compactions")?;
     // Whatever caches there are, are warm after the first one.
     scan::compare(job, &*store).context("compare")?;
     add("scan-all", kind.reads, scan::timed(job, &*store).context("scan")?);

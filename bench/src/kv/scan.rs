@@ -34,7 +34,8 @@ pub fn compare_all(job: &Job, store: &dyn Store) -> Result<()> {
     store.reader()?.all(&mut |key, value| {
         let (_, count) = head_of(value).context("a value without a head")?;
         ensure!(key == key_of(job.random, 0, count), "a value was read back of another key");
-        let seen = seen.get_mut(count as usize).context("a key was read back that nobody put")?;
+        let seen =
+            seen.get_mut(count as usize).context("a key was read back that no caller put")?;
         ensure!(!*seen, "key {count} was read back twice");
         *seen = true;
         expected.see(count, value)

@@ -24,7 +24,7 @@ pub trait Store: Send + Sync {
     fn load(&self, entries: &mut Entries<'_>) -> Result<()>;
 
     /// Waits until it has nothing to do in the background.
-    fn settle(&self) -> Result<()> {
+    fn await_compactions(&self) -> Result<()> {
         Ok(())
     }
 

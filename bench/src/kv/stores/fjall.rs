@@ -61,7 +61,7 @@ impl Store for Fjall {
         Ok(self.db.persist(PersistMode::SyncData)?)
     }
 
-    fn settle(&self) -> Result<()> {
+    fn await_compactions(&self) -> Result<()> {
         let mut idle = 0;
         for _ in 0..LOOKS {
             let is_busy = self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0;

@@ -59,7 +59,7 @@ impl Store for Rocks {
         Ok(self.0.flush_wal(true)?)
     }
 
-    fn settle(&self) -> Result<()> {
+    fn await_compactions(&self) -> Result<()> {
         Ok(self.0.wait_for_compact(&WaitForCompactOptions::default())?)
     }
 

@@ -1,8 +1,9 @@
 //! Reading records of a log that this process has open, or that another process writes.
 //!
 //! `source` is the interface to the log. `cursor` iterates over its units in order and finds single
-//! records. `placed` reads a record whose place is known, and `placed_many` several of them. `stream` is what a caller reads from, over a `feed`. `batch` holds the records that
-//! readers get. `cache` shares file reads among all readers.
+//! records. `placed` reads a record whose place is known, and `placed_many` several of them.
+//! `stream` is what a caller reads from, over a `feed`. `batch` holds the records that readers get.
+//! `cache` shares file reads among all readers.
 
 pub(crate) mod batch;
 pub(crate) mod cache;

@@ -67,8 +67,8 @@ fn read(source: &dyn Source, place: Place, written: u64) -> Result<Option<Payloa
     read_file(&segment, place, offset..end)
 }
 
-/// The segment of a place, and the offsets of the record there. `None` if the record was dropped, or
-/// recovery moved it to a higher position.
+/// The segment of a place, and the offsets of the record there. `None` if the record was dropped,
+/// or recovery moved it to a higher position.
 pub(crate) fn in_segment(source: &dyn Source, place: Place) -> Option<(Arc<Segment>, Range<u32>)> {
     let segment = source.segments().of_position(place.position.0)?;
     let offset = u32::try_from(place.position.0.checked_sub(segment.header.base)?).ok()?;
