@@ -128,7 +128,7 @@ impl Log {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let tickets = [log.append("first")?, log.append("other")?];
-    /// log.sync()?;
+    /// log.barrier()?.blocking_wait()?;
     /// let places = tickets.map(|t| Place { seq: t.seq(), position: t.position(), len: 5 });
     /// let found = log.read_placed_many(&places)?;
     /// assert_eq!(found[1].as_deref(), Some(&b"other"[..]));
