@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::open;
 use crate::exit::{Failure, Outcome};
+use crate::log_cmd::verify;
 use crate::output;
 
 const COMPACT_EXAMPLES: &str = "\
@@ -135,32 +136,14 @@ pub fn verify(arguments: &VerifyArguments) -> Outcome {
     let VerifyArguments { dir, json } = arguments;
     let failure = |error: esker_log::Error| Failure::of_log(&error, dir);
     let report = esker_log::verify(dir, ReadOptions::default()).map_err(failure)?;
-    let log = open::log(dir)?;
-    let records = esker_kv::check_records(&log).map_err(|error| Failure::of_kv(&error, dir))?;
-    let corrupt = report.corruption.len();
+    if report.corruption.is_empty() {
+        let log = open::log(dir)?;
+        esker_kv::check_records(&log).map_err(|error| Failure::of_kv(&error, dir))?;
+    }
     if *json {
-        output::print_json(&json!({
-            "sound": corrupt == 0,
-            "records": records,
-            "bytes": report.bytes,
-            "segments": report.segments,
-        }))?;
+        output::print_json(&verify::report_json(&report))?;
     } else {
-        output::print(&format!(
-            "{records} records in {} segments, {} bytes\n",
-            report.segments, report.bytes
-        ))?;
+        output::print(&verify::report_text(&report))?;
     }
-    if corrupt > 0 {
-        let first = &report.corruption[0];
-        return Err(Failure::corrupt(format!(
-            "{} is corrupt in {corrupt} places, first in {} at byte {}; run `esker log repair {}` \
-             to quarantine the corruption",
-            dir.display(),
-            first.file.display(),
-            first.offset,
-            dir.display()
-        )));
-    }
-    Ok(())
+    verify::refuse_corruption(&report, dir)
 }

@@ -8,7 +8,7 @@ mod repair;
 mod stat;
 mod summary;
 mod truncate;
-mod verify;
+pub mod verify;
 
 use clap::Subcommand;
 

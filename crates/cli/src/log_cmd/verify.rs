@@ -1,7 +1,7 @@
 //! `esker log verify`: reads and checks every byte that belongs to the log.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_log::{Corruption, ReadOptions, SeqRange, VerifyReport};
@@ -40,6 +40,11 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     } else {
         output::print(&report_text(&report))?;
     }
+    refuse_corruption(&report, dir)
+}
+
+/// Fails if the log is corrupt.
+pub fn refuse_corruption(report: &VerifyReport, dir: &Path) -> Outcome {
     match report.corruption.len() {
         0 => Ok(()),
         count => Err(Failure::corrupt(format!(
@@ -64,7 +69,8 @@ pub fn corruption_json(corruption: &Corruption) -> Value {
     })
 }
 
-fn report_json(report: &VerifyReport) -> Value {
+/// Converts a report to JSON.
+pub fn report_json(report: &VerifyReport) -> Value {
     let gap = |range: &SeqRange| json!({ "from": range.from.0, "to": range.to.0 });
     json!({
         "sound": report.corruption.is_empty(),
@@ -80,7 +86,8 @@ fn report_json(report: &VerifyReport) -> Value {
     })
 }
 
-fn report_text(report: &VerifyReport) -> String {
+/// Converts a report to text.
+pub fn report_text(report: &VerifyReport) -> String {
     let mut text = format!(
         "checked {} records in {} commit units and {} segments, {} bytes; the last is {}\n",
         report.records, report.units, report.segments, report.bytes, report.last

@@ -56,6 +56,10 @@ impl Source for Reader<'_> {
         let stream = self.0.stream(Start::Oldest)?;
         // Again: one poll may see the trim point of a moment, and the durable position before it.
         self.0.refresh()?;
+        // The durable position is only as far as the records could be read. More was durable.
+        if let Some(corruption) = self.0.corruption() {
+            return Err(esker_log::Error::Corrupted(corruption).into());
+        }
         Ok((stream, self.0.durable()))
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use esker_disk::sim::SimDisk;
 use esker_disk::{Disk, Op};
 use esker_kv::{Error, Options, Seq, Store, backup_log};
-use esker_log::{Engine, ReadOnlyLog};
+use esker_log::{Engine, Error as LogError, ReadOnlyLog};
 use esker_testkit::{Call, HookedDisk};
 
 const DIR: &str = "/store";
@@ -105,6 +105,30 @@ fn a_directory_that_holds_files_is_refused() {
 }
 
 /// The disk has no room for the copy. The store does not notice, and the room is free again.
+/// A backup that ends where the corruption begins would look complete.
+/// Requirements: MT-4.
+#[test]
+fn a_store_that_is_corrupt_has_no_backup() {
+    for place in [3, 20, 40] {
+        let (disk, engine) = (SimDisk::new(1), Engine::manual());
+        let store = open(&disk, &engine, DIR);
+        fill(&store, 55, 10);
+        store.close().unwrap();
+        let mut files = disk.files(Path::new(DIR)).unwrap();
+        files.retain(|name| name.ends_with(".seg"));
+        files.sort();
+        let newest = Path::new(DIR).join(files.last().unwrap());
+        disk.flip_bit(&newest, place * 512 * 8).unwrap();
+        let builder = ReadOnlyLog::builder(DIR).disk(Arc::new(disk.process()));
+        let log = builder.engine(engine.clone()).open().unwrap();
+        let to = Store::builder(COPY).options(options(Arc::new(disk.process()), &engine));
+        let refused = backup_log(&log, to);
+        let is_corrupted = |error: &Error| matches!(error, Error::Log(LogError::Corrupted(_)));
+        assert!(refused.as_ref().is_err_and(is_corrupted), "{place}: {refused:?}");
+        assert!(disk.files(Path::new(COPY)).map_or(true, |files| files.is_empty()));
+    }
+}
+
 #[test]
 fn a_backup_that_finds_no_room_leaves_nothing() {
     let (disk, engine) = (SimDisk::new(1), Engine::manual());
