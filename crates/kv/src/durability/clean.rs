@@ -183,7 +183,11 @@ impl Owner for Pass<'_> {
             let current = inner.table.find(hashed).map(|current| current.version);
             let is_current =
                 current.is_some_and(|version| !version.deleted && version.seq == record.seq.0);
-            if is_current { log.append_internal(&payload).map(Some) } else { Ok(None) }
+            if !is_current {
+                return Ok(None);
+            }
+            // The original stays the newest version until its copy is durable.
+            log.append_internal(&payload, |_| {}).map(Some)
         })?;
         Ok(ticket.map(|ticket| {
             let version = Version {

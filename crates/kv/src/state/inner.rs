@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use esker_log::reclaim::stored_size;
-use esker_log::{Attempt, Log, Refused};
+use esker_log::{Attempt, Log, Place, Refused};
 use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
@@ -137,9 +137,12 @@ impl Inner {
         self.remove_dropped();
     }
 
-    /// Appends one record and makes it the newest version of its key. `None` for a delete of a key
-    /// that does not exist, which appends nothing.
-    #[inline]
+    /// Appends one record and makes it the newest version of its key, before it can become durable:
+    /// a caller that a watch told of it reads it, or a later one. `None` for a delete of a key that
+    /// does not exist, which appends nothing.
+    ///
+    /// Inlined: with a call, a put takes a tenth longer.
+    #[inline(always)]
     pub(crate) fn attempt_one(
         &self,
         log: &Attempt<'_>,
@@ -163,20 +166,19 @@ impl Inner {
             has_entry = false;
         }
         self.table.prefetch_entry(key);
-        let ticket = if frees { log.append_freeing(payload)? } else { log.append(payload)? };
-        let version = Version {
-            seq: ticket.seq().0,
-            deleted: only_existing,
-            position: ticket.position().0,
-            len: value_len,
+        let placed = |place: Place| {
+            let (seq, position) = (place.seq.0, place.position.0);
+            if only_existing {
+                // First: a reader finds the key's entry, or that it was deleted.
+                self.gap.decide_key(key.keyspace, key.key, seq);
+            }
+            if has_entry {
+                let version = Version { seq, deleted: only_existing, position, len: value_len };
+                self.set(keys, key, version, cached);
+            }
         };
-        if only_existing {
-            // First: a reader finds the key's entry, or that it was deleted.
-            self.gap.decide_key(key.keyspace, key.key, version.seq);
-        }
-        if has_entry {
-            self.set(keys, key, version, cached);
-        }
+        let ticket =
+            if frees { log.append_freeing(payload, placed)? } else { log.append(payload, placed)? };
         Ok(Ok(Some(Ticket(ticket))))
     }
 

@@ -79,19 +79,16 @@ impl View {
 
     /// Opens a snapshot of everything that readers see.
     pub(crate) fn pin_newest(&self) -> Arc<Pin> {
-        self.pin(|| self.newest())
+        let pin = self.snapshots.open(|| self.newest());
+        // A record that is at or below its number may still be missing in the index.
+        self.table.await_writers();
+        pin
     }
 
     /// Opens a snapshot of what is durable.
     pub(crate) fn pin_durable(&self) -> Arc<Pin> {
-        self.pin(|| self.durable())
-    }
-
-    fn pin(&self, now: impl FnOnce() -> u64) -> Arc<Pin> {
-        let pin = self.snapshots.open(now);
-        // A record that is at or below its number may still be missing in the index.
-        self.table.await_writers();
-        pin
+        // The index names each of these records: they were not committed before.
+        self.snapshots.open(|| self.durable())
     }
 
     /// Whether the replaced versions take more memory than they may.

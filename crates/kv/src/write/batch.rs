@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use esker_log::{Attempt, Refused, Seq};
+use esker_log::{Attempt, Refused};
 
 use crate::base::error::{Error, Result, check_key, check_value};
 use crate::base::ticket::Ticket;
@@ -334,23 +334,22 @@ impl Inner {
         if conditions.iter().zip(seen).any(|(key, seen)| self.live(*key) != *seen) {
             return Ok(Ok(Attempted::Changed));
         }
-        let mut places = Vec::with_capacity(keys.len());
-        let ticket = log.append_atomic(payloads, |seq: Seq, position| {
-            places.push((seq.0, position.0));
+        let ticket = log.append_atomic(payloads, |places| {
+            for (((write, key), cached), place) in
+                batch.writes.iter().zip(keys).zip(cached).zip(places)
+            {
+                let (seq, position) = (place.seq.0, place.position.0);
+                if write.deletes {
+                    self.gap.decide_key(key.keyspace, key.key, seq);
+                }
+                if write.deletes && self.table.find(*key).is_none() {
+                    continue;
+                }
+                let len = (write.record.len() - HEADER - write.key_len) as u32;
+                let version = Version { seq, deleted: write.deletes, position, len };
+                self.set(batch.keys(write.keyspace), *key, version, *cached);
+            }
         })?;
-        for (((write, key), cached), (seq, position)) in
-            batch.writes.iter().zip(keys).zip(cached).zip(places)
-        {
-            if write.deletes {
-                self.gap.decide_key(key.keyspace, key.key, seq);
-            }
-            if write.deletes && self.table.find(*key).is_none() {
-                continue;
-            }
-            let len = (write.record.len() - HEADER - write.key_len) as u32;
-            let version = Version { seq, deleted: write.deletes, position, len };
-            self.set(batch.keys(write.keyspace), *key, version, *cached);
-        }
         Ok(Ok(Attempted::Written(ticket)))
     }
 }

@@ -62,15 +62,15 @@ impl Inner {
         keys.put_in_order(&self.table, self.horizon());
         let ticket = self.log.append_locked(|log| {
             let _orders = self.table.all_orders();
-            let ticket = log.append_freeing(&payload)?;
-            let (seq, position) = (ticket.seq().0, ticket.position().0);
-            let version = Version { seq, deleted: true, position, len: 0 };
-            self.gap.decide_key(catalog.id, entry.key, seq);
-            self.set(catalog, entry, version, 0);
-            // Its records are dead. Remove its entries, so that cleaning sees that.
-            keys.delete_range(&self.table, b"", None, version, self.horizon());
-            keys.set_dropped();
-            Ok(ticket)
+            log.append_freeing(&payload, |place| {
+                let (seq, position) = (place.seq.0, place.position.0);
+                let version = Version { seq, deleted: true, position, len: 0 };
+                self.gap.decide_key(catalog.id, entry.key, seq);
+                self.set(catalog, entry, version, 0);
+                // Its records are dead. Remove its entries, so that cleaning sees that.
+                keys.delete_range(&self.table, b"", None, version, self.horizon());
+                keys.set_dropped();
+            })
         })?;
         self.keyspaces.remove(name, ticket.seq());
         ticket.blocking_wait()?;

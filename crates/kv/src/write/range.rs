@@ -10,7 +10,7 @@ use crate::state::inner::Inner;
 
 impl Inner {
     /// Deletes every key of a range with one record. All writers of the store wait while the keys
-    /// are removed from the index.
+    /// are removed from the index, and so do commits.
     pub(crate) fn delete_range(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
         // The key after the longest one is a byte longer.
         let bound = |key: &[u8]| check_key(key.strip_suffix(&[0]).unwrap_or(key));
@@ -26,11 +26,12 @@ impl Inner {
             if keys.is_dropped() {
                 return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
             }
-            let ticket = log.append_freeing(&payload)?;
-            let (seq, position) = (ticket.seq().0, ticket.position().0);
-            let version = Version { seq, deleted: true, position, len: 0 };
-            self.gap.decide(keys.id, range.low(), range.high(), seq);
-            keys.delete_range(&self.table, range.low(), range.high(), version, self.horizon());
+            let ticket = log.append_freeing(&payload, |place| {
+                let (seq, position) = (place.seq.0, place.position.0);
+                let version = Version { seq, deleted: true, position, len: 0 };
+                self.gap.decide(keys.id, range.low(), range.high(), seq);
+                keys.delete_range(&self.table, range.low(), range.high(), version, self.horizon());
+            })?;
             Ok(Ok(Ticket(ticket)))
         })??;
         self.after_write(keys);

@@ -5,3 +5,4 @@ mod cleaning;
 mod cold_reads;
 mod read_only;
 mod threads;
+mod watch;

@@ -10,19 +10,13 @@ use bytes::Bytes;
 use esker_disk::sim::SimDisk;
 use esker_kv::{Batch, Error, Options, Policy, ReadOnlyStore, Seq, Snapshot, Store};
 
+use crate::threads::StopAtEnd;
+
 const KEYS: u64 = 40;
 
 /// The keys of a store. The writer keeps the state at each position at which a write ended.
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 type History = Mutex<BTreeMap<Seq, Arc<State>>>;
-
-struct StopAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for StopAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
 
 fn key(n: u64) -> Vec<u8> {
     (n % KEYS).to_be_bytes().to_vec()

@@ -12,7 +12,7 @@ const WRITERS: u64 = 3;
 const KEYS: u64 = 50;
 const SEGMENT: u32 = 256 << 10;
 
-struct StopAtEnd<'a>(&'a AtomicBool);
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
     fn drop(&mut self) {

@@ -63,3 +63,14 @@ impl fmt::Display for Position {
         self.0.fmt(f)
     }
 }
+
+/// The place of a record in the log, as its append returned it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The record's number.
+    pub seq: Seq,
+    /// The record's position.
+    pub position: Position,
+    /// The length of its payload in bytes.
+    pub len: u32,
+}

@@ -17,13 +17,13 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::base::component::Component;
 use crate::base::error::{Corruption, Error, Result};
-use crate::base::position::{Position, Seq};
+use crate::base::position::{Place, Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::read::batch::{Payload, View};
 use crate::read::checkpoint::CheckpointReader;
 use crate::read::cursor::{self, Start};
 use crate::read::metadata::{Metadata, SegmentInfo};
-use crate::read::placed::{self, Place};
+use crate::read::placed;
 use crate::read::placed_many;
 use crate::read::source::Source;
 use crate::read::stream::LogStream;

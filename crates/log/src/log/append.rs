@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::base::error::Result;
 use crate::base::position::{Position, Seq};
 use crate::log::Log;
-use crate::write::append::Accepted;
+use crate::write::append::{Accepted, UseOfReserve};
 use crate::write::input::{Input, Inputs};
 use crate::write::ticket::Ticket;
 
@@ -149,7 +149,8 @@ impl Log {
     /// up.
     pub fn append_internal(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
         let record = Input::next(&payload);
-        let accepted = self.write.with_room(None, || self.write.accept(record, true))?;
+        let accepted =
+            self.write.with_room(None, || self.write.accept(record, UseOfReserve::All))?;
         Ok(self.write.ticket(accepted))
     }
 
@@ -178,7 +179,10 @@ impl Log {
         self.write.check_batch(&records)?;
         let mut last = None;
         for &record in &*records {
-            let accepted = self.write.with_room_async(|| self.write.accept(record, false)).await?;
+            let accepted = self
+                .write
+                .with_room_async(|| self.write.accept(record, UseOfReserve::None))
+                .await?;
             last = Some(accepted);
         }
         self.ticket_of_batch(last)
@@ -290,17 +294,20 @@ impl Log {
     }
 
     fn append_until(&self, record: Input<'_>, deadline: Option<Instant>) -> Result<Ticket> {
-        let accepted = self.write.with_room(deadline, || self.write.accept(record, false))?;
+        let accepted =
+            self.write.with_room(deadline, || self.write.accept(record, UseOfReserve::None))?;
         Ok(self.write.ticket(accepted))
     }
 
     async fn append_one_async(&self, record: Input<'_>) -> Result<Ticket> {
-        let accepted = self.write.with_room_async(|| self.write.accept(record, false)).await?;
+        let accepted =
+            self.write.with_room_async(|| self.write.accept(record, UseOfReserve::None)).await?;
         Ok(self.write.ticket(accepted))
     }
 
     fn try_append_one(&self, record: Input<'_>) -> Result<Ticket> {
-        let accepted = self.write.without_waiting(|| self.write.accept(record, false))?;
+        let accepted =
+            self.write.without_waiting(|| self.write.accept(record, UseOfReserve::None))?;
         Ok(self.write.ticket(accepted))
     }
 
@@ -309,7 +316,8 @@ impl Log {
         let mut last = None;
         for &record in records {
             // Earlier records get no ticket: dropping one could request a commit.
-            last = Some(self.write.with_room(None, || self.write.accept(record, false))?);
+            last =
+                Some(self.write.with_room(None, || self.write.accept(record, UseOfReserve::None))?);
         }
         self.ticket_of_batch(last)
     }

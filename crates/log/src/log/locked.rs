@@ -1,20 +1,22 @@
 //! Appending under a lock of the caller, for components that keep an index of the log.
 
 use crate::base::error::{Error, Result};
-use crate::base::position::{Position, Seq};
+use crate::base::position::Place;
 use crate::commit::core::Refusal;
 use crate::commit::write_half::WriteHalf;
 use crate::log::Log;
+use crate::write::append::UseOfReserve;
 use crate::write::input::{Input, Inputs};
 use crate::write::ticket::Ticket;
 
 /// # Appending under a lock of the caller
 ///
-/// A component with an index must apply records to the index in the order of the log. So it appends
-/// and updates the index under one lock, and must not wait under it. These methods run a closure
-/// that takes the lock, decides, appends at most once and updates the index. If the log has no
-/// room, the closure returns [`Refused`] after releasing its lock; the method waits for room and
-/// runs the closure again.
+/// A component with an index must apply records to the index in the order of the log, and before
+/// a reader can find them durable. So it appends under a lock, must not wait under it, and
+/// updates the index while its record has a place but is not committed. These methods run a closure
+/// that takes the lock, decides and appends at most once. If the log has no room, the closure
+/// returns [`Refused`] after releasing its lock; the method waits for room and runs the closure
+/// again.
 impl Log {
     /// Runs `attempt` until it returns anything but a refusal for want of room. Blocks between, as
     /// [`Log::append`] does.
@@ -30,9 +32,7 @@ impl Log {
     /// let index = Mutex::new(HashMap::new());
     /// let ticket = log.append_locked(|log| {
     ///     let mut index = index.lock().unwrap();
-    ///     let ticket = log.append("key=value")?;
-    ///     index.insert("key", ticket.seq());
-    ///     Ok(ticket)
+    ///     log.append("key=value", |place| drop(index.insert("key", place)))
     /// })?;
     /// ticket.blocking_wait()?;
     /// # Ok::<(), esker_log::Error>(())
@@ -93,53 +93,77 @@ pub struct Attempt<'a> {
 impl Attempt<'_> {
     /// Appends a record; see [`Log::append`]. Never blocks.
     ///
-    /// # Errors
-    /// [`Refused`]: nothing was accepted.
-    pub fn append(&self, payload: impl AsRef<[u8]>) -> std::result::Result<Ticket, Refused> {
-        self.accept(Input::next(&payload), false)
-    }
-
-    /// Appends a record that may use the reserve; see [`Log::append_internal`]. Never blocks.
-    ///
-    /// # Errors
-    /// [`Refused`]: nothing was accepted.
-    pub fn append_internal(
-        &self,
-        payload: impl AsRef<[u8]>,
-    ) -> std::result::Result<Ticket, Refused> {
-        self.accept(Input::next(&payload), true)
-    }
-
-    /// Appends a record that frees no space by itself, but lets the component free some, such as a
-    /// delete. It may use half of the reserve, and leaves the other half to
-    /// [`Attempt::append_internal`]. Never blocks.
-    ///
-    /// # Errors
-    /// [`Refused`]: nothing was accepted.
-    pub fn append_freeing(
-        &self,
-        payload: impl AsRef<[u8]>,
-    ) -> std::result::Result<Ticket, Refused> {
-        let accepted = self.write.accept_freeing(Input::next(&payload)).map_err(Refused)?;
-        Ok(self.write.ticket(accepted))
-    }
-
-    /// Appends records atomically; see [`Log::append_atomic`]. `placed` is called once for each
-    /// record, in order, with its number and position, before the next one is placed; it must not
-    /// call the log. Never blocks. Without records it appends nothing and returns `None`.
+    /// `placed` is called once, with the place of the record, before the record can become durable:
+    /// a caller that reads the durable record also sees what `placed` changed. Commits wait
+    /// meanwhile, so it must be short, and must neither call the log nor wait for a thread that
+    /// does.
     ///
     /// # Errors
     /// [`Refused`]: nothing was accepted, and `placed` was not called.
+    #[inline]
+    pub fn append(
+        &self,
+        payload: impl AsRef<[u8]>,
+        placed: impl FnOnce(Place),
+    ) -> std::result::Result<Ticket, Refused> {
+        self.accept(payload.as_ref(), UseOfReserve::None, placed)
+    }
+
+    /// As [`Attempt::append`], of a record that may use the reserve; see [`Log::append_internal`].
+    ///
+    /// # Errors
+    /// As [`Attempt::append`].
+    pub fn append_internal(
+        &self,
+        payload: impl AsRef<[u8]>,
+        placed: impl FnOnce(Place),
+    ) -> std::result::Result<Ticket, Refused> {
+        self.accept(payload.as_ref(), UseOfReserve::All, placed)
+    }
+
+    /// As [`Attempt::append`], of a record that frees no space by itself, but lets the component
+    /// free some, such as a delete. It may use half of the reserve, and leaves the other half to
+    /// [`Attempt::append_internal`].
+    ///
+    /// # Errors
+    /// As [`Attempt::append`].
+    pub fn append_freeing(
+        &self,
+        payload: impl AsRef<[u8]>,
+        placed: impl FnOnce(Place),
+    ) -> std::result::Result<Ticket, Refused> {
+        self.accept(payload.as_ref(), UseOfReserve::Half, placed)
+    }
+
+    /// Appends records atomically; see [`Log::append_atomic`]. `placed` is called once, with the
+    /// place of each record in order, as for [`Attempt::append`]. Never blocks. Without records it
+    /// appends nothing and returns `None`.
+    ///
+    /// # Errors
+    /// As [`Attempt::append`].
     pub fn append_atomic<P: AsRef<[u8]>>(
         &self,
         payloads: &[P],
-        placed: impl FnMut(Seq, Position),
+        placed: impl FnOnce(&[Place]),
     ) -> std::result::Result<Option<Ticket>, Refused> {
-        self.write.append_whole_each(&Inputs::next(payloads), placed).map_err(Refused)
+        let mut places = Vec::with_capacity(payloads.len());
+        let each = |place| places.push(place);
+        let held = self.write.append_whole_held(&Inputs::next(payloads), each).map_err(Refused)?;
+        Ok(held.map(|last| {
+            placed(&places);
+            self.write.ticket(last.release())
+        }))
     }
 
-    fn accept(&self, record: Input<'_>, internal: bool) -> std::result::Result<Ticket, Refused> {
-        let accepted = self.write.accept(record, internal).map_err(Refused)?;
+    #[inline]
+    fn accept(
+        &self,
+        payload: &[u8],
+        use_of_reserve: UseOfReserve,
+        placed: impl FnOnce(Place),
+    ) -> std::result::Result<Ticket, Refused> {
+        let record = Input::next(&payload);
+        let accepted = self.write.accept_then(record, use_of_reserve, placed).map_err(Refused)?;
         Ok(self.write.ticket(accepted))
     }
 }

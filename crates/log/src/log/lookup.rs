@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use crate::base::error::{Error, Result};
-use crate::base::position::{Position, Seq};
+use crate::base::position::{Place, Position, Seq};
 use crate::commit::core::Core;
 use crate::log::Log;
 use crate::log::stats::LogStats;
@@ -12,7 +12,7 @@ use crate::read::batch::{Batch, Payload, View};
 use crate::read::cursor::{self, Start};
 use crate::read::feed::LocalFeed;
 use crate::read::metadata::{Metadata, SegmentInfo};
-use crate::read::placed::{self, Place};
+use crate::read::placed;
 use crate::read::placed_many;
 use crate::read::source::Source;
 use crate::read::stream::LogStream;

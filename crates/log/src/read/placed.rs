@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::error::{Error, Result};
-use crate::base::position::{Position, Seq};
+use crate::base::position::Place;
 use crate::format::block::block_up;
 use crate::format::record::{RECORD_HEADER, RecordHeader, stored_size};
 use crate::format::{BLOCK, RECORD_LIMIT_MAX};
@@ -13,17 +13,6 @@ use crate::read::cursor;
 use crate::read::source::Source;
 use crate::staging::staged::Staged;
 use crate::store::segment_table::Segment;
-
-/// The place of a record in the log, as its append returned it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The record's number.
-    pub seq: Seq,
-    /// The record's position.
-    pub position: Position,
-    /// The length of its payload in bytes.
-    pub len: u32,
-}
 
 pub(crate) fn payload_at(memory: Memory, offset: u32, len: u32) -> Payload {
     let start = offset + RECORD_HEADER;

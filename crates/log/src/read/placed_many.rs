@@ -4,11 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use crate::base::position::Place;
 use crate::format::BLOCK;
 use crate::format::block::block_up;
 use crate::read::batch::{Memory, Payload};
 use crate::read::cursor;
-use crate::read::placed::{self, Place};
+use crate::read::placed;
 use crate::read::source::Source;
 use crate::store::segment_table::Segment;
 

@@ -5,16 +5,48 @@ use std::task::Poll;
 use std::time::Instant;
 
 use crate::base::error::{Error, Result};
-use crate::base::position::{Position, Seq};
+use crate::base::position::{Place, Position, Seq};
 use crate::commit::core::schedule::Event;
 use crate::commit::core::{Need, Placement, Refusal};
 use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
+use crate::staging::fill_tracker::FillTracker;
 use crate::write::input::Input;
 use crate::write::ticket::Ticket;
 
 pub(crate) type Accepted = (u64, u64, Position);
+
+/// How much of the reserve a record may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UseOfReserve {
+    None,
+    Half,
+    All,
+}
+
+/// A record that is in its place. Its unit waits until this is dropped: also when a caller's
+/// closure panics, because otherwise nothing would ever be committed again.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    fill_tracker: &'a FillTracker,
+    bytes: u32,
+    crc: u32,
+    unit: u64,
+    pub(crate) place: Place,
+}
+
+impl Held<'_> {
+    pub(crate) fn release(self) -> Accepted {
+        (self.place.seq.0, self.unit, self.place.position)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.fill_tracker.filled(self.bytes, self.crc);
+    }
+}
 
 impl WriteHalf {
     /// Attempts an append without waiting for room or for disk space to be reserved.
@@ -30,7 +62,10 @@ impl WriteHalf {
 
     /// Accepts a record without waiting for room, but reserves space on this thread.
     pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket> {
-        let accepted = Self::while_space(|| self.accept(record, false), |need| self.reserve(need))?;
+        let accepted = Self::while_space(
+            || self.accept(record, UseOfReserve::None),
+            |need| self.reserve(need),
+        )?;
         Ok(self.ticket(accepted))
     }
 
@@ -103,52 +138,60 @@ impl WriteHalf {
     pub(crate) fn accept(
         &self,
         record: Input<'_>,
-        internal: bool,
+        use_of_reserve: UseOfReserve,
     ) -> std::result::Result<Accepted, Refusal> {
-        let Input { numbering, payload } = record;
-        let mut state = self.lock();
-        let placed = state.core.reserve(numbering, payload.len(), internal)?;
-        self.on_accepted(&mut state);
-        drop(state);
-        Ok(self.fill(placed, payload))
+        self.accept_then(record, use_of_reserve, |_| {})
     }
 
-    /// As [`WriteHalf::accept`], of a record that may use half of the reserve.
-    pub(crate) fn accept_freeing(
+    /// As [`WriteHalf::accept`]. Calls `placed` without the lock, before the record can become
+    /// durable.
+    #[inline]
+    pub(crate) fn accept_then(
         &self,
         record: Input<'_>,
+        use_of_reserve: UseOfReserve,
+        placed: impl FnOnce(Place),
     ) -> std::result::Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
-        let internal = state.core.lends_reserve();
-        let placed = state.core.reserve(numbering, payload.len(), internal)?;
+        let internal = match use_of_reserve {
+            UseOfReserve::None => false,
+            UseOfReserve::Half => state.core.lends_reserve(),
+            UseOfReserve::All => true,
+        };
+        let placement = state.core.reserve(numbering, payload.len(), internal)?;
         self.on_accepted(&mut state);
         drop(state);
-        Ok(self.fill(placed, payload))
+        let held = self.copy(placement, payload);
+        placed(held.place);
+        Ok(held.release())
     }
 
-    fn fill(&self, placed: Placement, payload: &[u8]) -> Accepted {
+    #[inline]
+    fn copy(&self, placed: Placement, payload: &[u8]) -> Held<'_> {
         let Placement { place, buffer, unit, position } = placed;
-        let seq = place.seq;
+        let fill_tracker = self.fill_tracker(unit);
+        let len = payload.len() as u32;
+        let of = Place { seq: Seq(place.seq), position, len };
         let (bytes, crc) = place.fill(&buffer, payload);
-        self.fill_tracker(unit).filled(bytes, crc);
-        (seq, unit, position)
+        Held { fill_tracker, bytes, crc, unit, place: of }
     }
 
     pub(crate) fn append_whole(
         &self,
         records: &[Input<'_>],
     ) -> std::result::Result<Option<Ticket>, Refusal> {
-        self.append_whole_each(records, |_, _| {})
+        let held = self.append_whole_held(records, |_| {})?;
+        Ok(held.map(|last| self.ticket(last.release())))
     }
 
-    /// Appends records atomically. Calls `placed` with the number and position of each, under the
-    /// lock.
-    pub(crate) fn append_whole_each(
+    /// Appends records atomically. Calls `placed` with the place of each, under the lock. The
+    /// records can become durable only when what this returns is dropped. `None` without records.
+    pub(crate) fn append_whole_held(
         &self,
         records: &[Input<'_>],
-        mut placed: impl FnMut(Seq, Position),
-    ) -> std::result::Result<Option<Ticket>, Refusal> {
+        mut placed: impl FnMut(Place),
+    ) -> std::result::Result<Option<Held<'_>>, Refusal> {
         let mut state = self.lock();
         let stored = state.core.check_batch(records.iter().map(Input::size))?;
         if records.is_empty() {
@@ -160,13 +203,12 @@ impl WriteHalf {
         // between them.
         for &Input { numbering, payload } in records {
             let place = state.core.reserve_prepared(numbering, payload.len())?;
-            let accepted = self.fill(place, payload);
-            placed(Seq(accepted.0), accepted.2);
-            last = Some(accepted);
+            let held = self.copy(place, payload);
+            placed(held.place);
+            last = Some(held);
         }
         self.on_accepted(&mut state);
-        drop(state);
-        Ok(last.map(|accepted| self.ticket(accepted)))
+        Ok(last)
     }
 
     /// Whether the largest record would find room now, or would be refused for another reason.

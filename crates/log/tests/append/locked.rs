@@ -21,7 +21,7 @@ fn the_lock_is_free_while_the_log_waits_for_room() {
         move |log: &esker_log::Attempt<'_>| -> Result<_, Refused> {
             let mut attempts = lock.lock().unwrap();
             attempts.push(());
-            let ticket = log.append(payload(full + 1))?;
+            let ticket = log.append(payload(full + 1), |_| {})?;
             Ok(ticket.seq())
         }
     };
@@ -55,10 +55,10 @@ fn an_attempt_may_decide_not_to_append() {
     });
     assert!(matches!(failed, Err(Error::InvalidPosition { .. })));
     assert_eq!((log.accepted(), log.stats().pending), (Seq(0), 0));
-    let too_large = log.append_locked(|log| log.append(vec![0; 2 << 20]));
+    let too_large = log.append_locked(|log| log.append(vec![0; 2 << 20], |_| {}));
     assert!(matches!(too_large, Err(Error::TooLarge { .. })));
     log.close().unwrap();
-    assert!(matches!(log.append_locked(|log| log.append("late")), Err(Error::Closed)));
+    assert!(matches!(log.append_locked(|log| log.append("late", |_| {})), Err(Error::Closed)));
 }
 
 /// Each record of an atomic batch has the place under which it is read.
@@ -70,19 +70,76 @@ fn an_atomic_batch_names_the_place_of_each_record() {
     log.append(payload(1)).unwrap().blocking_wait().unwrap();
     let batch: Vec<_> = (2..=40).map(payload).collect();
     let mut places = Vec::new();
-    let ticket = block_on(log.append_locked_async(|log| {
-        places.clear();
-        log.append_atomic(&batch, |seq, position| places.push((seq, position)))
-    }));
+    let ticket =
+        block_on(log.append_locked_async(|log| {
+            log.append_atomic(&batch, |placed| places = placed.to_vec())
+        }));
     let ticket = ticket.unwrap().unwrap();
-    assert_eq!((ticket.seq(), ticket.position()), *places.last().unwrap());
+    let last = places.last().unwrap();
+    assert_eq!((ticket.seq(), ticket.position()), (last.seq, last.position));
     ticket.blocking_wait().unwrap();
     assert_eq!(places.len(), 39);
-    for (n, (seq, position)) in places.iter().enumerate() {
-        assert_eq!(*seq, Seq(n as u64 + 2));
-        assert_eq!(log.read_at(*position).unwrap().record().seq, *seq);
+    for (n, place) in places.iter().enumerate() {
+        assert_eq!(place.seq, Seq(n as u64 + 2));
+        assert_eq!(log.read_at(place.position).unwrap().record().seq, place.seq);
+        assert_eq!(*log.read_placed(*place).unwrap(), *batch[n]);
     }
     let none: [&[u8]; 0] = [];
-    assert!(log.append_locked(|log| log.append_atomic(&none, |_, _| {})).unwrap().is_none());
+    assert!(
+        log.append_locked(|log| log.append_atomic(&none, |_| panic!("nothing is placed")))
+            .unwrap()
+            .is_none()
+    );
+    log.close().unwrap();
+}
+
+/// A caller that finds a record durable also sees what `placed` changed: although another thread
+/// wants a commit, none happens before.
+#[test]
+fn no_record_is_durable_before_its_index_names_it() {
+    let no_commit = |log: &Log, accepted: Seq| {
+        let durable = log.durable();
+        let syncing = std::thread::spawn({
+            let log = log.clone();
+            move || log.barrier().unwrap().blocking_wait().unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(log.accepted() >= accepted && log.durable() == durable && !syncing.is_finished());
+        syncing
+    };
+    let (log, ..) = fixture::log();
+    let mut syncing = Vec::new();
+    let one = log.append_locked(|attempt| {
+        attempt.append("one", |place| syncing.push(no_commit(&log, place.seq)))
+    });
+    one.unwrap().blocking_wait().unwrap();
+    let three = ["two", "three", "four"];
+    let last = log.append_locked(|attempt| {
+        attempt.append_atomic(&three, |places| syncing.push(no_commit(&log, places[2].seq)))
+    });
+    last.unwrap().unwrap().blocking_wait().unwrap();
+    assert_eq!(syncing.len(), 2);
+    for thread in syncing {
+        thread.join().unwrap();
+    }
+    assert_eq!(log.durable(), Seq(4));
+    log.close().unwrap();
+}
+
+/// A panic in the caller's code leaves a log that continues.
+#[test]
+fn a_panic_while_an_index_is_updated_does_not_stop_the_log() {
+    let (log, ..) = fixture::log();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        log.append_locked(|log| log.append("one", |_| panic!("as a bug would")))
+    }));
+    assert!(panicked.is_err());
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        log.append_locked(|log| log.append_atomic(&["two", "three"], |_| panic!("again")))
+    }));
+    assert!(panicked.is_err());
+    log.append("four").unwrap().blocking_wait().unwrap();
+    let expected = [(1, "one"), (2, "two"), (3, "three"), (4, "four")];
+    assert_eq!(all(&log), expected.map(|(seq, text)| (seq, text.as_bytes().to_vec())));
     log.close().unwrap();
 }
