@@ -1,9 +1,10 @@
 //! A full disk: puts are refused, and everything that frees space works.
 #![allow(clippy::unwrap_used)]
 
-use esker_kv::Error;
+use esker_disk::sim::Persist;
+use esker_kv::{Error, Store};
 
-use crate::fixture::{SimEnv, check_keys, keys_of, model, put, value};
+use crate::fixture::{Keys, SimEnv, check_keys, keys_of, model, put, value};
 
 const LEN: usize = 2000;
 
@@ -53,7 +54,7 @@ fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
     let mut expected = model(last - 100..last, 1, LEN);
     expected.extend(model(0..500, 2, LEN));
     drop(keys);
-    let sim_env = sim_env.end(store, Some(esker_disk::sim::Persist::Nothing));
+    let sim_env = sim_env.end(store, Some(Persist::Nothing));
     let store = sim_env.open();
     check_keys(&store.keyspace(), &expected, "after cleaning");
     // There is room on the disk again.
@@ -156,4 +157,58 @@ fn use_up_the_reserve(then: Then, ranges: bool) {
     }
     check_keys(&keys, &expected, &case);
     store.close().unwrap();
+}
+
+/// Guards: deletes that use up the space that opening needs.
+#[test]
+fn a_store_that_fills_its_disk_alone_opens_after_every_kill() {
+    for power in [None, Some(Persist::Random), Some(Persist::Nothing)] {
+        for clean in [false, true] {
+            let mut sim_env = SimEnv::new();
+            sim_env.disk.set_capacity(Some(4 << 20));
+            let mut expected = Keys::new();
+            for life in 0..30 {
+                let case = format!("{power:?}, cleans: {clean}, life {life}");
+                let opened = sim_env.try_open();
+                let store = opened.unwrap_or_else(|error| panic!("{case}: {error}"));
+                let keys = store.keyspace();
+                check_keys(&keys, &expected, &case);
+                use_the_disk(&store, life, &mut expected);
+                if clean && life % 3 == 0 {
+                    // It may need more space than there is.
+                    let cleaned = store.compact();
+                    assert!(cleaned.is_ok() || is_full(&cleaned), "{case}: {cleaned:?}");
+                }
+                drop(keys);
+                sim_env = sim_env.end(store, power);
+            }
+        }
+    }
+}
+
+/// Puts keys until the disk is full, and deletes some until that is refused, too. All that is
+/// accepted is durable.
+fn use_the_disk(store: &Store, life: u32, model: &mut Keys) {
+    let keys = store.keyspace();
+    for n in 0..3000u32 {
+        let n = n * 7 % 3000;
+        let put = keys.put(n.to_be_bytes(), value(n, life, LEN));
+        match put.and_then(|ticket| ticket.blocking_wait()) {
+            Ok(_) => drop(model.insert(n.to_be_bytes().to_vec(), value(n, life, LEN))),
+            refused => {
+                assert!(is_full(&refused), "{refused:?}");
+                break;
+            }
+        }
+    }
+    let victims: Vec<_> = model.keys().skip(life as usize % 5).step_by(5).cloned().collect();
+    for key in victims {
+        match keys.delete(&key).and_then(|ticket| ticket.blocking_wait()) {
+            Ok(_) => drop(model.remove(&key)),
+            refused => {
+                assert!(is_full(&refused), "{refused:?}");
+                break;
+            }
+        }
+    }
 }

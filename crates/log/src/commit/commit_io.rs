@@ -182,7 +182,6 @@ impl Committer {
         let capacity = (log.options.segment_size / log.options.index_bytes) as usize + 8;
         self.segment = Arc::new(Segment {
             header,
-            header_crc,
             salt: header.salt(),
             path: log.dir.path_of(&paths::segment(number)),
             reader: ready.reader,

@@ -13,9 +13,9 @@
 //! A failed reservation is undone by the same call. After a crash in between, opening removes the
 //! file, which has no header.
 //!
-//! The reserve is a file that was never written to. One rename turns it into a segment, so a crash
-//! leaves it whole under one of two names. Under neither name does recovery use it before it has a
-//! header.
+//! The reserve is a file that was never written to. One rename turns most of it into a segment, so
+//! a crash leaves that whole under one of two names. Under neither name does recovery use it before
+//! it has a header.
 
 use esker_disk::{File, Open};
 
@@ -235,7 +235,7 @@ impl WriteHalf {
 
     /// Continues an internal append in the reserve.
     fn use_reserve(&self, reserve: &mut Reserve, wanted: Wanted, full: Error) -> Result<()> {
-        let limit = limit_of(&self.options, reserve.bytes);
+        let limit = limit_of(&self.options, reserve.lends());
         let (next, bytes) = match wanted {
             Wanted::Make { segment, least, .. } => (segment, least),
             // The unit goes to the segment after this one instead.
@@ -246,8 +246,10 @@ impl WriteHalf {
         if limit < bytes || !free {
             return Err(full);
         }
-        self.dir.rename(RESERVE, &paths::segment(next))?;
-        reserve.bytes = 0;
+        match reserve.lend(&*self.dir, &paths::segment(next)) {
+            Err(error) if error.is_no_space() => return Err(full),
+            lent => lent?,
+        }
         self.open_next(next, limit, 0, true)
     }
 

@@ -286,7 +286,7 @@ fn next_segment(
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(cause.into()),
     };
-    let Ok((header, header_crc)) = read_segment_header(&*reader, manifest, number)? else {
+    let Ok((header, _)) = read_segment_header(&*reader, manifest, number)? else {
         return Ok(None);
     };
     if header.prev_segment != newest.number() {
@@ -296,7 +296,6 @@ fn next_segment(
         salt: header.salt(),
         state: RwLock::new(State { last_seq: header.prev_seq, ..State::default() }),
         header,
-        header_crc,
         path: dir.path_of(&name),
         reader,
     })))

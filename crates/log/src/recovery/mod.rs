@@ -35,11 +35,14 @@
 //! 3. Only now the old tail is removed: dead segments are unlinked, and the cut segment is
 //!    truncated at the cut.
 //!
+//! A full disk changes only where the copies get their space from; see [`copy_tail`].
+//!
 //! So a position in a segment file is written in one life only. The sole exception is continuing
 //! after a clean close, where nothing follows the end. No dead unit can follow a new one and be
 //! taken for its successor.
 
 mod classify;
+mod copy_tail;
 mod finalize;
 mod findings;
 mod outcome;
@@ -51,7 +54,8 @@ mod scan_dir;
 pub(crate) use classify::{
     MISSING, begins_with, is_corruption, is_current_session, is_front_missing, never_began,
 };
-pub(crate) use finalize::{create, finalize, room_for};
+pub(crate) use copy_tail::room_for;
+pub(crate) use finalize::{create, finalize};
 pub use outcome::{PriorShutdown, Recovery, TruncatedTail};
 pub(crate) use rewrite::Rewriter;
 pub(crate) use scan_dir::{density, read_footed, read_segment_header, scan_dir};

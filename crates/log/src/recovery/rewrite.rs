@@ -29,7 +29,6 @@ pub(crate) struct Rewriter<'a> {
     temporary: String,
     file: Arc<dyn File>,
     header: SegmentHeader,
-    header_crc: u32,
     salt: Salt,
     density: Density,
     since: (u32, u32),
@@ -43,7 +42,6 @@ pub(crate) struct Rewriter<'a> {
 /// A segment that was renamed to its final name.
 pub(crate) struct Rewritten {
     pub(crate) header: SegmentHeader,
-    pub(crate) header_crc: u32,
     pub(crate) state: State,
 }
 
@@ -66,7 +64,6 @@ impl<'a> Rewriter<'a> {
             temporary,
             file,
             header,
-            header_crc,
             salt: header.salt(),
             density,
             since: (u32::MAX / 2, 0),
@@ -210,6 +207,6 @@ impl<'a> Rewriter<'a> {
         self.file.set_len(u64::from(self.state.end))?;
         self.file.sync_data()?;
         sealed_file::publish(self.dir, &self.temporary, &self.name)?;
-        Ok(Rewritten { header: self.header, header_crc: self.header_crc, state: self.state })
+        Ok(Rewritten { header: self.header, state: self.state })
     }
 }

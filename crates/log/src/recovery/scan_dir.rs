@@ -327,7 +327,6 @@ impl DirScanner<'_> {
         let segment = |state: State| {
             Arc::new(Segment {
                 header: *header,
-                header_crc,
                 salt: header.salt(),
                 path: self.path(number),
                 reader: Arc::clone(file),

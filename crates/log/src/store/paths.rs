@@ -68,7 +68,7 @@ pub(crate) fn classify(name: &str) -> Name {
         return Name::Temporary;
     }
     if let Some(name) = name.strip_suffix(ASIDE) {
-        let ours = [MANIFEST, APP_METADATA, CHECKPOINT].contains(&name)
+        let ours = [MANIFEST, APP_METADATA, CHECKPOINT, RESERVE].contains(&name)
             || matches!(classify(name), Name::Segment(_));
         return if ours { Name::Temporary } else { Name::Unknown };
     }

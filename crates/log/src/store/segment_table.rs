@@ -16,8 +16,6 @@ use crate::store::segment_scan::valid_unit;
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
-    /// The checksum that the first unit chains to.
-    pub(crate) header_crc: u32,
     pub(crate) salt: Salt,
     /// Used in messages.
     pub(crate) path: PathBuf,

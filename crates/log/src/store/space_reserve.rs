@@ -3,6 +3,10 @@
 //! The reserve is a file that is never written to. One rename turns it into a segment, so that a
 //! crash leaves it whole under one of two names. Under neither name does it count before it has a
 //! header.
+//!
+//! Half of it stays for opening after a crash: it becomes the reserve when the other half becomes a
+//! segment. A crash in between leaves its space free. Recovery copies what may be only in the page
+//! cache, so it needs at most what was appended to that segment.
 
 use std::sync::Arc;
 
@@ -11,10 +15,13 @@ use esker_disk::{Dir, File, Open};
 use crate::base::error::{Error, Result};
 use crate::base::options::Options;
 use crate::format::BLOCK;
-use crate::store::paths::RESERVE;
+use crate::store::paths::{self, RESERVE};
 
 /// The smallest reserve in bytes.
 pub(crate) const RESERVE_LEAST: u64 = 64 << 10;
+
+/// The least part in bytes that is never made a segment.
+const KEPT_LEAST: u64 = 32 << 10;
 
 /// The reserve of an open log.
 #[derive(Debug, Default)]
@@ -37,7 +44,7 @@ impl Reserve {
 
     /// Whether it is so small that ordinary appends are refused until it is filled.
     pub(crate) fn is_low(&self, options: &Options) -> bool {
-        let least = (self.had / 2).max(RESERVE_LEAST).min(options.reserve_bytes());
+        let least = (self.had - self.had / 4).max(RESERVE_LEAST).min(options.reserve_bytes());
         self.bytes < least
     }
 
@@ -51,6 +58,35 @@ impl Reserve {
     /// Fills the reserve as far as there is room.
     pub(crate) fn fill(&mut self, dir: &dyn Dir, options: &Options) -> Result<()> {
         self.fill_to(options.reserve_bytes(), dir)
+    }
+
+    /// The bytes of the segment that [`Reserve::lend`] would make.
+    pub(crate) fn lends(&self) -> u64 {
+        // Two more blocks, for a directory entry and the file itself.
+        self.bytes.saturating_sub(self.kept() + 2 * u64::from(BLOCK))
+    }
+
+    /// The bytes that stay for opening after a crash.
+    fn kept(&self) -> u64 {
+        (self.bytes / 2).max(KEPT_LEAST).next_multiple_of(u64::from(BLOCK))
+    }
+
+    /// Gives the file all of the reserve but the part that is kept. If another program takes the
+    /// space of that part meanwhile, the reserve stays, smaller.
+    pub(crate) fn lend(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
+        let (kept, lends) = (self.kept(), self.lends());
+        let next = paths::temporary(RESERVE);
+        let file = dir.open(RESERVE, Open::write())?;
+        file.set_len(lends)?;
+        file.sync_data()?;
+        self.bytes = lends;
+        drop(file);
+        new_file(dir, &next, kept)?.sync_data()?;
+        dir.rename(RESERVE, name)?;
+        self.bytes = 0;
+        dir.rename(&next, RESERVE)?;
+        self.bytes = kept;
+        Ok(())
     }
 
     fn fill_to(&mut self, most: u64, dir: &dyn Dir) -> Result<()> {

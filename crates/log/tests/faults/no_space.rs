@@ -8,7 +8,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use esker_disk::sim::SimDisk;
+use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Disk, Open};
 use esker_log::{Error, Log, Seq};
 
@@ -139,10 +139,11 @@ fn the_reserve_is_for_internal_appends() {
     let disk = SimDisk::new(1);
     disk.set_capacity(Some(MIB));
     let (mut options, _) = driven(&disk);
-    options.reserve = Some(128 << 10);
+    options.reserve = Some(256 << 10);
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     let last = fill(&log);
     let large = vec![7; 20_000];
+    // Half of it is for them.
     for _ in 0..4 {
         log.append_internal(&large).unwrap().blocking_wait().unwrap();
     }
@@ -168,4 +169,41 @@ fn fill_more(log: &Log) -> u64 {
     (0..)
         .find(|_| log.append([1; 9000]).and_then(esker_log::Ticket::blocking_wait).is_err())
         .unwrap()
+}
+
+/// A log that fills its disk alone, with internal appends too, opens after every kill.
+///
+/// Guards: a reserve that internal appends use up, so that nothing is left for opening.
+#[test]
+fn internal_appends_leave_the_space_that_opening_needs() {
+    for power in [None, Some(Persist::Random), Some(Persist::Nothing)] {
+        for len in [10, 3000, 20_000] {
+            let disk = SimDisk::new(1);
+            disk.set_capacity(Some(MIB));
+            let mut expected = Vec::new();
+            for life in 0..40 {
+                let (mut options, _engine) = driven(&disk);
+                options.reserve = Some(128 << 10);
+                let opened = Log::builder(DIR).options(options).open();
+                let log = opened.unwrap_or_else(|error| panic!("{power:?} {len} {life}: {error}"));
+                assert_eq!(all(&log), expected, "{power:?}, {len} bytes, life {life}");
+                let record = vec![life as u8; len];
+                for internal in [false, true] {
+                    while let Ok(ticket) = match internal {
+                        false => log.append(&record),
+                        true => log.append_internal(&record),
+                    } {
+                        let seq = ticket.blocking_wait().unwrap().seq;
+                        expected.push((seq.0, record.clone()));
+                    }
+                }
+                match power {
+                    Some(persist) => disk.power_cut(persist),
+                    None => disk.kill(),
+                }
+                drop(log);
+                disk.power_on();
+            }
+        }
+    }
 }
