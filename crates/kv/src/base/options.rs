@@ -31,8 +31,9 @@ pub struct Options {
     /// The most bytes of memory for versions that were overwritten while a snapshot was open.
     /// When there are more, the oldest snapshots expire. Default 64 MiB.
     pub history_bytes: u64,
-    /// The most bytes of memory for the entries of the index. When they take more, a put of a new
-    /// key returns [`Error::IndexFull`]. Opening does not obey it. Default, and most: 31 GiB.
+    /// The most bytes of memory for the entries of the index, which is taken in slabs of 4 MiB.
+    /// When the last slab that fits is begun, a put of a new key returns [`Error::IndexFull`].
+    /// Opening does not obey it. From 4 MiB, which has room for one key, to 31 GiB. Default 31 GiB.
     pub index_bytes: u64,
     /// How long a snapshot keeps cleaning from dropping what it may read. After that it expires if
     /// it is in the way. Default one minute.
