@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_kv::Store;
+use esker_kv::{ReadOnlyStore, Store};
 
 use crate::fixture::{CHECKPOINT, DIR, SimEnv, check_keys, file, keys_of, log_files, model, put};
 
@@ -161,6 +162,43 @@ fn a_checkpoint_of_records_that_the_log_does_not_have_is_not_used_later() {
     assert_eq!(keys_of(&store.keyspace()).len(), expected.len());
     check_keys(&store.keyspace(), &expected, "grown again");
     store.close().unwrap();
+}
+
+/// Two copies of a store are written, and one gets the checkpoint of the other, which has as many
+/// records. They differ before the last records, or only there.
+#[test]
+fn a_checkpoint_of_a_copy_with_other_records_is_not_used() {
+    let case = |n: usize, ours: &[u32], theirs: &[u32]| {
+        let sim_env = SimEnv::on(SimDisk::new(8));
+        let store = sim_env.open();
+        put(&store.keyspace(), 0..100, 1, 100);
+        store.close().unwrap();
+        let written = |seed, numbers: &[u32]| {
+            let copy = sim_env.fork(seed);
+            let store = copy.open();
+            put(&store.keyspace(), numbers.iter().copied(), 2, 100);
+            assert!(store.checkpoint().unwrap());
+            store.close().unwrap();
+            copy
+        };
+        let (own, other) = (written(1, ours), written(2, theirs));
+        let path = file(CHECKPOINT);
+        own.disk.put(&path, &other.disk.contents(&path).unwrap()).unwrap();
+        let case = format!("case {n}");
+        let mut expected = model(0..100, 1, 100);
+        expected.extend(model(ours.iter().copied(), 2, 100));
+        let reader = ReadOnlyStore::builder(DIR).disk(Arc::new(own.disk.process())).open().unwrap();
+        assert_eq!(reader.stats().replayed, 100 + ours.len() as u64, "{case}");
+        let store = own.open();
+        assert_eq!(store.stats().replayed, 100 + ours.len() as u64, "{case}");
+        check_keys(&store.keyspace(), &expected, &case);
+        store.close().unwrap();
+    };
+    let same: Vec<u32> = (500..600).collect();
+    case(1, &[200], &[300]);
+    case(2, &[&[200, 201][..], &same[..10]].concat(), &[&[300, 301][..], &same[..10]].concat());
+    let (ours, theirs): (Vec<_>, Vec<_>) = ((200..300).collect(), (300..400).collect());
+    case(3, &[&ours[..], &same].concat(), &[&theirs[..], &same].concat());
 }
 
 /// Recovery copies the last records, so that their places in the checkpoint are wrong.

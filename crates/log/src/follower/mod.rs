@@ -207,7 +207,12 @@ impl ReadOnlyLog {
     /// As [`Log::checkpoint_reader`](crate::Log::checkpoint_reader).
     pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
         self.log.refuse_if_closed()?;
-        CheckpointReader::open(&*self.log.dir, self.log.snapshot().manifest().log)
+        let log = self.log.snapshot().manifest().log;
+        CheckpointReader::open(&*self.log.dir, log, || {
+            // It was made from what was durable when it was published, which may be a moment ago.
+            self.refresh()?;
+            Ok(self.log.snapshot() as _)
+        })
     }
 
     /// Returns the component that the log belongs to; `None` for a plain log. Reads from the disk.

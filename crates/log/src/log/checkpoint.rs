@@ -7,6 +7,7 @@ use parking_lot::MutexGuard;
 use crate::base::error::{Error, Result};
 use crate::log::Log;
 use crate::read::checkpoint::CheckpointReader;
+use crate::read::samples;
 use crate::store::checkpoint_file::{self, CONTENT_MAX, Chunk, NOTE_MAX, Salt, Writer};
 
 /// Writes a checkpoint: a large file, in chunks, that replaces the last checkpoint of this log when
@@ -54,7 +55,8 @@ impl CheckpointWriter<'_> {
             return Err(Error::TooLarge { size: note.len() as u64, limit: NOTE_MAX as u64 });
         }
         let Self { log, writer, _writing } = self;
-        writer.publish(note).map_err(|error| log.of_checkpoint(error, CONTENT_MAX as u64))
+        let samples = samples::take(&*log.read, log.durable().0)?;
+        writer.publish(note, samples).map_err(|error| log.of_checkpoint(error, CONTENT_MAX as u64))
     }
 }
 
@@ -138,10 +140,12 @@ impl Log {
     /// Opens the checkpoint; `None` if there is none.
     ///
     /// # Errors
-    /// [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`]. A component then opens without it.
+    /// [`Error::Corrupted`], also if it was made from other records, such as those of a copy of
+    /// this log that was written; [`Error::Io`], [`Error::Closed`]. A component then opens without
+    /// it.
     pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
         self.refuse_if_closed()?;
-        CheckpointReader::open(&*self.write.dir, self.write.id)
+        CheckpointReader::open(&*self.write.dir, self.write.id, || Ok(Arc::clone(&self.read) as _))
     }
 
     /// Removes the checkpoint, if there is one. A component that does not use it has to remove it

@@ -1,9 +1,13 @@
 //! Reading the checkpoint that a component keeps beside its log.
 
+use std::sync::Arc;
+
 use esker_disk::Dir;
 
 use crate::base::error::{Error, Result};
 use crate::format::LogId;
+use crate::read::samples;
+use crate::read::source::Source;
 use crate::store::checkpoint_file::{Buffer, Reader};
 
 /// Reads the checkpoint of a log. From [`Log::checkpoint_reader`](crate::Log::checkpoint_reader)
@@ -26,9 +30,18 @@ impl Default for CheckpointBuffer {
 }
 
 impl CheckpointReader {
-    /// Opens the checkpoint of a log; `None` if there is none.
-    pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
-        Ok(Reader::open(dir, log)?.map(|reader| Self { reader }))
+    /// Opens the checkpoint of a log; `None` if there is none. `records` returns the log as it is
+    /// after that.
+    pub(crate) fn open(
+        dir: &dyn Dir,
+        log: LogId,
+        records: impl FnOnce() -> Result<Arc<dyn Source>>,
+    ) -> Result<Option<Self>> {
+        let Some(reader) = Reader::open(dir, log)? else { return Ok(None) };
+        if !samples::matches(&*records()?, &reader.header.samples)? {
+            return Err(reader.of_other_records());
+        }
+        Ok(Some(Self { reader }))
     }
 
     /// Returns the note.

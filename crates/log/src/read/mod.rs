@@ -3,7 +3,8 @@
 //! `source` is the interface to the log. `cursor` iterates over its units in order and finds single
 //! records. `placed` reads a record whose place is known, and `placed_many` several of them.
 //! `stream` is what a caller reads from, over a `feed`. `batch` holds the records that readers get.
-//! `cache` shares file reads among all readers.
+//! `cache` shares file reads among all readers. `checkpoint` reads a component's checkpoint, and
+//! `samples` tells whether it was made from the records of this log.
 
 pub(crate) mod batch;
 pub(crate) mod cache;
@@ -14,5 +15,6 @@ pub(crate) mod metadata;
 pub(crate) mod placed;
 pub(crate) mod placed_many;
 pub(crate) mod read_half;
+pub(crate) mod samples;
 pub(crate) mod source;
 pub(crate) mod stream;

@@ -25,6 +25,11 @@
 //! 48  chunks             u32   32  content ...
 //! 52  length of the note u32       zeros
 //! 56  note ...
+//!
+//! 3824  last record        u64
+//! 3832  samples            u32
+//! 3836  zero               u32
+//! 3840  checksum of each   u32
 //! ```
 
 use std::io::ErrorKind;
@@ -44,10 +49,13 @@ const MAGIC: [u8; 8] = *b"ESKRCKPT";
 const CHUNK: usize = 2 << 20;
 const CHUNK_HEADER: usize = 32;
 const HEADER: usize = 56;
+/// The most samples.
+pub(crate) const SAMPLES: usize = 64;
+const SAMPLED: usize = BLOCK as usize - 16 - 4 * SAMPLES;
 /// The most bytes of content in a chunk.
 pub(crate) const CONTENT_MAX: usize = CHUNK - CHUNK_HEADER;
 /// The most bytes of a note.
-pub(crate) const NOTE_MAX: usize = BLOCK as usize - HEADER;
+pub(crate) const NOTE_MAX: usize = SAMPLED - HEADER;
 
 /// What makes the checksums of a file its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +72,15 @@ pub(crate) struct Header {
     pub(crate) salt: Salt,
     pub(crate) chunks: u32,
     pub(crate) note: Vec<u8>,
+    pub(crate) samples: Samples,
+}
+
+/// Checksums of some records up to the last one that was durable when the file was written.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Samples {
+    pub(crate) last: u64,
+    /// At most [`SAMPLES`].
+    pub(crate) crcs: Vec<u32>,
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
@@ -87,6 +104,13 @@ impl Header {
         block[48..52].copy_from_slice(&self.chunks.to_le_bytes());
         block[52..56].copy_from_slice(&(self.note.len() as u32).to_le_bytes());
         block[HEADER..HEADER + self.note.len()].copy_from_slice(&self.note);
+        let Samples { last, crcs } = &self.samples;
+        let (numbers, places) = block[SAMPLED..].split_at_mut(16);
+        numbers[..8].copy_from_slice(&last.to_le_bytes());
+        numbers[8..12].copy_from_slice(&(crcs.len() as u32).to_le_bytes());
+        for (place, crc) in places.as_chunks_mut::<4>().0.iter_mut().zip(crcs) {
+            *place = crc.to_le_bytes();
+        }
         let sum = crc(block);
         block[12..16].copy_from_slice(&sum.to_le_bytes());
     }
@@ -105,11 +129,16 @@ impl Header {
             return Err("its version is not supported");
         }
         let len = u32_at(block, 52) as usize;
-        let note = block[HEADER..].get(..len).ok_or("its note exceeds the header")?.to_vec();
+        let note = block[HEADER..SAMPLED].get(..len).ok_or("its note exceeds the header")?.to_vec();
+        let (numbers, places) = block[SAMPLED..].split_at(16);
+        let (last, count) = (u64_at(numbers, 0), u32_at(numbers, 8) as usize);
+        let places = places.as_chunks().0.get(..count).ok_or("it has too many samples")?;
+        let crcs = places.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
+        let samples = Samples { last, crcs };
         let mut log = [0; 16];
         log.copy_from_slice(&block[16..32]);
         let salt = Salt { log: LogId(log), session: u64_at(block, 32), number: u64_at(block, 40) };
-        Ok(Self { salt, chunks: u32_at(block, 48), note })
+        Ok(Self { salt, chunks: u32_at(block, 48), note, samples })
     }
 }
 
@@ -248,10 +277,10 @@ impl Writer {
     }
 
     /// Replaces the last checkpoint, durably. Returns the size of the file in bytes.
-    pub(crate) fn publish(mut self, note: &[u8]) -> Result<u64> {
+    pub(crate) fn publish(mut self, note: &[u8], samples: Samples) -> Result<u64> {
         let (chunks, bytes) = (*self.chunks.get_mut(), *self.end.get_mut());
         let mut block = AlignedBuf::new(BLOCK as usize);
-        Header { salt: self.salt, chunks, note: note.to_vec() }.encode(&mut block);
+        Header { salt: self.salt, chunks, note: note.to_vec(), samples }.encode(&mut block);
         write_all_at(&*self.file, &block, 0)?;
         self.file.set_len(bytes)?;
         self.file.sync_data()?;
@@ -326,6 +355,11 @@ impl Reader {
             .map_err(|what| corrupt(&*self.file, offset, what))
     }
 
+    /// The error for a file that was made from records that the log does not have.
+    pub(crate) fn of_other_records(&self) -> Error {
+        corrupt(&*self.file, 0, "it was made from records that this log does not have")
+    }
+
     /// The error for content that its checksum covers and its component does not accept.
     pub(crate) fn invalid(&self, number: u32, what: &'static str) -> Error {
         corrupt(&*self.file, place(number), what)
@@ -364,7 +398,8 @@ mod tests {
             chunk.push(content);
             writer.write(&mut chunk)?;
         }
-        writer.publish(&number.to_le_bytes())
+        let samples = Samples { last: number, crcs: vec![1, 2, 3] };
+        writer.publish(&number.to_le_bytes(), samples)
     }
 
     /// The note and all chunks.

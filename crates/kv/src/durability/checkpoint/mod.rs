@@ -25,8 +25,10 @@
 //!
 //! A repair may take away records that were durable. A store that was repaired uses no checkpoint.
 //! An operator may restore an older copy of the log and leave a newer checkpoint beside it. Opening
-//! then finds that the log ends before the records of the checkpoint. An opening that does not use
-//! the checkpoint removes it, before the log gets other records under the same numbers.
+//! then finds that the log ends before the records of the checkpoint. Or the checkpoint may come
+//! from a copy of the store that was written on its own: the log compares samples of its records
+//! with those that the checkpoint was made from. An opening that does not use the checkpoint
+//! removes it, before the log gets other records under the same numbers.
 //!
 //! A checkpoint that is lost, corrupt or not used costs a longer opening and nothing else.
 

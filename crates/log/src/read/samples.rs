@@ -1,0 +1,71 @@
+//! Samples of the records that a checkpoint was made from.
+//!
+//! A copy of a log has the id of the original. If both are written, they have other records under
+//! the same numbers, and a checkpoint of one must not be used with the other. So a checkpoint keeps
+//! checksums of some records: the last ones, and older ones at distances that double. Two logs that
+//! differ in the records between their common part and the last one differ in the samples, unless
+//! all of the sampled records happen to be equal.
+
+use crate::base::error::{Error, Result};
+use crate::base::position::Seq;
+use crate::format::crc;
+use crate::read::cursor;
+use crate::read::source::Source;
+use crate::store::checkpoint_file::{SAMPLES, Samples};
+
+/// So many of the last records are sampled, each of them.
+const LAST: u64 = 16;
+/// No more records are sampled when their payloads take this many bytes.
+const BYTES_MAX: usize = 1 << 20;
+
+/// How far before the last record the samples are.
+fn distances() -> impl Iterator<Item = u64> {
+    let doubling = std::iter::successors(Some(LAST), |distance| distance.checked_mul(2));
+    (0..LAST).chain(doubling).take(SAMPLES)
+}
+
+/// The checksum of a record's payload, and its length. 0 if the number was skipped.
+fn sample(source: &dyn Source, seq: u64) -> Result<(u32, usize)> {
+    match cursor::read(source, Seq(seq)) {
+        Ok(view) => Ok((crc(view.payload()), view.payload().len())),
+        Err(Error::NotFound { .. }) => Ok((0, 0)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Samples the records up to this one.
+pub(crate) fn take(source: &dyn Source, last: u64) -> Result<Samples> {
+    let (mut crcs, mut bytes) = (Vec::new(), 0);
+    for seq in distances().map_while(|distance| last.checked_sub(distance)) {
+        match sample(source, seq) {
+            Ok((crc, len)) => {
+                crcs.push(crc);
+                bytes += len;
+            }
+            Err(Error::Trimmed { .. }) => break,
+            Err(error) => return Err(error),
+        }
+        if bytes >= BYTES_MAX {
+            break;
+        }
+    }
+    Ok(Samples { last, crcs })
+}
+
+/// Whether the log has the records that were sampled, as far as it still has records with these
+/// numbers.
+pub(crate) fn matches(source: &dyn Source, samples: &Samples) -> Result<bool> {
+    if samples.last > source.limit().1 {
+        return Ok(false);
+    }
+    let seqs = distances().map_while(|distance| samples.last.checked_sub(distance));
+    for (seq, expected) in seqs.zip(&samples.crcs) {
+        match sample(source, seq) {
+            Ok((crc, _)) if crc == *expected => {}
+            Ok(_) => return Ok(false),
+            Err(Error::Trimmed { .. }) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
