@@ -63,7 +63,8 @@ mod tests {
         fn any_bytes_are_a_checkpoint_or_not(
             len in prop_oneof![0u32..100, Just(2 << 20), any::<u32>()],
             fields in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..120),
-            note in prop_oneof![0u32..100, 4030u32..4050, any::<u32>()],
+            note in prop_oneof![0u32..100, 3760u32..3780, any::<u32>()],
+            samples in prop_oneof![0u32..100, any::<u32>()],
             cut in 0usize..5000,
         ) {
             let mut bytes = fields;
@@ -71,9 +72,10 @@ mod tests {
             bytes[4..8].copy_from_slice(&len.to_le_bytes());
             bytes[52..56].copy_from_slice(&note.to_le_bytes());
             bytes.resize(4096, 7);
+            bytes[3832..3836].copy_from_slice(&samples.to_le_bytes());
             bytes.truncate(cut);
             let accepted = decode_checkpoint(&bytes);
-            let header = cut >= 4096 && note as usize <= 4096 - 56;
+            let header = cut >= 4096 && note as usize <= 3824 - 56 && samples <= 64;
             let chunk = len as usize + 32 <= bytes.len();
             prop_assert_eq!(accepted, usize::from(header) + usize::from(chunk));
         }

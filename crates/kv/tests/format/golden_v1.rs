@@ -121,7 +121,9 @@ fn a_checkpoint_is_that_of_version_1_byte_for_byte() {
     assert_eq!(bytes.len(), 2 * BLOCK);
     assert_eq!(&bytes[..12], b"ESKRCKPT\x02\0\0\0");
     assert_eq!(hex(&bytes[32..92]), HEADER_AND_NOTE);
-    assert!(bytes[92..BLOCK].iter().all(|byte| *byte == 0));
+    assert!(bytes[92..3824].iter().all(|byte| *byte == 0));
+    assert_eq!(hex(&bytes[3824..3840 + 4 * 7]), SAMPLES);
+    assert!(bytes[3840 + 4 * 7..BLOCK].iter().all(|byte| *byte == 0));
     let len = u32::from_le_bytes(*bytes[BLOCK + 4..].first_chunk().unwrap()) as usize;
     let content = BLOCK + 32;
     assert_eq!(hex(&bytes[BLOCK + 4..content]), CHUNK_HEADER);
@@ -145,6 +147,12 @@ const HEADER_AND_NOTE: &str = "\
 01000000240000000700000000000000
 07000000000000000030000000000000
 050000000000000002000000
+";
+/// The last record, the number of samples, and one sample of each record.
+const SAMPLES: &str = "\
+07000000000000000700000000000000
+19c66f1754e83378943a093e9c9529f6
+42e3105c98cf20369c34608f
 ";
 const CHUNK_HEADER: &str = "\
 b7000000000000000000000001000000

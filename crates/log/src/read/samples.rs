@@ -18,10 +18,11 @@ const LAST: u64 = 16;
 /// No more records are sampled when their payloads take this many bytes.
 const BYTES_MAX: usize = 1 << 20;
 
-/// How far before the last record the samples are.
-fn distances() -> impl Iterator<Item = u64> {
+/// The numbers of the sampled records.
+fn numbers(last: u64) -> impl Iterator<Item = u64> {
     let doubling = std::iter::successors(Some(LAST), |distance| distance.checked_mul(2));
-    (0..LAST).chain(doubling).take(SAMPLES)
+    let distances = (0..LAST).chain(doubling).take(SAMPLES);
+    distances.map_while(move |distance| last.checked_sub(distance).filter(|seq| *seq > 0))
 }
 
 /// The checksum of a record's payload, and its length. 0 if the number was skipped.
@@ -36,7 +37,7 @@ fn sample(source: &dyn Source, seq: u64) -> Result<(u32, usize)> {
 /// Samples the records up to this one.
 pub(crate) fn take(source: &dyn Source, last: u64) -> Result<Samples> {
     let (mut crcs, mut bytes) = (Vec::new(), 0);
-    for seq in distances().map_while(|distance| last.checked_sub(distance)) {
+    for seq in numbers(last) {
         match sample(source, seq) {
             Ok((crc, len)) => {
                 crcs.push(crc);
@@ -58,8 +59,7 @@ pub(crate) fn matches(source: &dyn Source, samples: &Samples) -> Result<bool> {
     if samples.last > source.limit().1 {
         return Ok(false);
     }
-    let seqs = distances().map_while(|distance| samples.last.checked_sub(distance));
-    for (seq, expected) in seqs.zip(&samples.crcs) {
+    for (seq, expected) in numbers(samples.last).zip(&samples.crcs) {
         match sample(source, seq) {
             Ok((crc, _)) if crc == *expected => {}
             Ok(_) => return Ok(false),
