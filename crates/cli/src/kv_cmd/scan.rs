@@ -67,7 +67,7 @@ pub fn run(arguments: &ScanArguments) -> Outcome {
         for entry in scan.take(most) {
             let (key, value) = entry.map_err(|error| place.failure(&error))?;
             let written = match json {
-                true => entries::write_json(&mut out, &key, &value),
+                true => entries::write_json(&mut out, None, &key, &value),
                 false => [&key[..], b"\t", &value, b"\n"]
                     .iter()
                     .try_for_each(|bytes| out.write_all(bytes)),
