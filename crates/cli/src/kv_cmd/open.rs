@@ -21,6 +21,27 @@ pub struct Place {
     pub keyspace: String,
 }
 
+/// The store of a command that works on all of its keyspaces.
+#[derive(Debug, Args)]
+pub struct WholeStore {
+    /// The store's directory
+    dir: PathBuf,
+    #[arg(long, value_name = "NAME", hide = true)]
+    keyspace: Option<String>,
+}
+
+impl WholeStore {
+    /// Returns the directory; refuses a keyspace.
+    pub fn dir(&self, command: &str) -> Outcome<&Path> {
+        match &self.keyspace {
+            None => Ok(&self.dir),
+            Some(_) => Err(Failure::usage(format!(
+                "`esker kv {command}` works on all keyspaces together; omit --keyspace"
+            ))),
+        }
+    }
+}
+
 /// Opens a store that exists, or may be created.
 pub fn store(dir: &Path, must_exist: bool) -> Outcome<Store> {
     let store = Store::builder(dir).must_exist(must_exist).clean(false).open();
@@ -34,7 +55,7 @@ pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
 
 /// Opens the log of a store for reading, without its lock.
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
-    let failure = |error: esker_log::Error| Failure::of_log(&error, dir);
+    let failure = |error: esker_log::Error| Failure::of_kv(&error.into(), dir);
     let log = ReadOnlyLog::open(dir).map_err(failure)?;
     let found = log.component().map_err(failure)?;
     if found != Some(COMPONENT) {
@@ -54,7 +75,8 @@ pub fn check_name(name: &str) -> Outcome {
 
 /// Creates a failure for a keyspace that does not exist.
 pub fn not_found(dir: &Path, name: &str) -> Failure {
-    Failure::of_kv(&Error::KeyspaceNotFound { name: name.into() }, dir)
+    let error = Failure::of_kv(&Error::KeyspaceNotFound { name: name.into() }, dir);
+    error.and(format_args!("`esker kv keyspaces {} list` prints the names", dir.display()))
 }
 
 impl Place {
@@ -83,6 +105,7 @@ impl Place {
 
     /// As [`Place::change`], but creates store and keyspace where they are missing.
     pub fn write<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
+        check_name(&self.keyspace)?;
         let store = store(&self.dir, false)?;
         let keyspace = store.create_keyspace(&self.keyspace).map_err(|e| self.failure(&e))?;
         self.close(&store, work(&keyspace))

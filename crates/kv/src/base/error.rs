@@ -58,7 +58,7 @@ pub enum Error {
         /// The directory.
         dir: PathBuf,
     },
-    /// There is no keyspace of this name. Create it.
+    /// There is no keyspace of this name.
     KeyspaceNotFound {
         /// The name.
         name: String,
@@ -144,7 +144,7 @@ impl fmt::Display for Error {
                 dir.display()
             ),
             Error::KeyspaceNotFound { name } => {
-                write!(f, "there is no keyspace {name:?}; create it first")
+                write!(f, "there is no keyspace {name:?}")
             }
             Error::KeyspaceDropped { name } => write!(f, "the keyspace {name:?} was dropped"),
             Error::InvalidName { size } => {
