@@ -79,7 +79,7 @@ pub fn run(arguments: &ExportArguments) -> Outcome {
     for keyspace in &keyspaces {
         let name = all_keyspaces.then(|| keyspace.name());
         let mut is_empty = true;
-        for entry in bar.wrap_iter(snapshot.scan::<[u8]>(keyspace, ..).map_err(failure)?) {
+        for entry in bar.wrap_iter(snapshot.scan(keyspace, ..).map_err(failure)?) {
             let (key, value) = entry.map_err(failure)?;
             is_empty = false;
             let written = match framing {

@@ -56,7 +56,7 @@ pub fn run(arguments: &ScanArguments) -> Outcome {
             None => {
                 let low = from.as_ref().map_or(Bound::Unbounded, |k| Bound::Included(k.as_bytes()));
                 let high = to.as_ref().map_or(Bound::Unbounded, |k| Bound::Excluded(k.as_bytes()));
-                keyspace.scan::<[u8]>((low, high))
+                keyspace.scan((low, high))
             }
         };
         let scan = scan.map_err(|error| place.failure(&error))?;
