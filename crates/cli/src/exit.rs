@@ -117,9 +117,12 @@ impl Failure {
             Error::Quarantined { .. } => {
                 Self { status: Status::Corrupt, message: format!("{}: {error}", dir.display()) }
             }
-            Error::InvalidOption { .. } | Error::InvalidName { .. } => {
-                Failure::usage(error.to_string())
+            Error::InvalidOption { option, .. } => {
+                let flag = option_flags::flag(option);
+                let flag = flag.map_or_else(String::new, |flag| format!(" ({flag})"));
+                Failure::usage(format!("{error}{flag}"))
             }
+            Error::InvalidName { .. } => Failure::usage(error.to_string()),
             _ => Failure::failed(format!("{}: {}", dir.display(), with_causes(error))),
         }
     }

@@ -99,12 +99,13 @@ pub enum Error {
         /// The last sequence number in the gap.
         to: Seq,
     },
-    /// An option is out of its range. Nothing was opened.
+    /// An option is out of its range, one of the store or one that it passes to its log. Nothing
+    /// was opened.
     InvalidOption {
         /// The option's name.
         option: &'static str,
         /// The rule that the option must follow.
-        rule: &'static str,
+        rule: String,
     },
     /// The store was closed. Stop using it.
     Closed,
@@ -185,6 +186,9 @@ impl From<esker_log::Error> for Error {
         match cause {
             esker_log::Error::Closed => Error::Closed,
             esker_log::Error::Quarantined { from, to } => Error::Quarantined { from, to },
+            esker_log::Error::InvalidOption { option, rule } => {
+                Error::InvalidOption { option, rule }
+            }
             cause => Error::Log(cause),
         }
     }

@@ -58,6 +58,23 @@ fn fill_index(store: &Store, next: &mut u64) -> u64 {
     }
 }
 
+/// Bug: an index of less than 8 MiB was accepted, and took one key.
+#[test]
+fn an_index_that_would_take_no_keys_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |bytes| Store::builder(dir.path().join("store")).index_bytes(bytes).open();
+    for bytes in [0, 4 << 20, (8 << 20) - 1, (31 << 30) + 1] {
+        match open(bytes) {
+            Err(Error::InvalidOption { option: "index_bytes", rule }) => {
+                assert_eq!(rule, "from 8 MiB to 31 GiB");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(!dir.path().join("store").exists());
+    open(8 << 20).unwrap().close().unwrap();
+}
+
 /// Guards: an index that stays full until the store is opened again.
 #[test]
 fn a_full_index_takes_new_keys_again_once_keys_are_deleted() {

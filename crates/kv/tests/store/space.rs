@@ -128,5 +128,8 @@ fn options_that_would_lose_keys_are_refused() {
     );
     let open = Store::builder(dir.path().join("store")).cache_bytes(u64::MAX).open();
     assert!(matches!(open, Err(Error::InvalidOption { option: "cache_bytes", .. })));
+    // The rules of the log's options are reported in the same way.
+    let open = Store::builder(dir.path().join("store")).segment_size(5).open();
+    assert!(matches!(open, Err(Error::InvalidOption { option: "segment_size", .. })), "{open:?}");
     assert!(!dir.path().join("store").exists(), "nothing was written");
 }
