@@ -99,6 +99,37 @@ fn a_value_is_read_from_standard_input() {
     assert!(!absent.exists());
 }
 
+#[test]
+fn a_range_of_keys_is_deleted() {
+    let (_guard, dir) = esker::workdir();
+    let lines: String = ["a", "b1", "b2", "c", "d", "e"]
+        .map(|key| format!("{{\"key\":\"{key}\",\"value\":\"\"}}\n"))
+        .concat();
+    kv(&dir, &["import"], lines.as_bytes()).ok();
+    let left = || {
+        let scan = kv(&dir, &["scan"], b"").ok();
+        scan.text().lines().map(|line| line.trim_end()).collect::<Vec<_>>().join(" ")
+    };
+    for words in [
+        &["del"][..],
+        &["del", "a", "--prefix", "b"],
+        &["del", "a", "--from", "b"],
+        &["del", "--prefix", "b", "--to", "c"],
+    ] {
+        kv(&dir, words, b"").exits(2);
+    }
+    assert_eq!(left(), "a b1 b2 c d e");
+    kv(&dir, &["del", "--prefix", "b"], b"").ok();
+    assert_eq!(left(), "a c d e");
+    kv(&dir, &["del", "--from", "c", "--to", "d"], b"").ok();
+    assert_eq!(left(), "a d e");
+    kv(&dir, &["del", "--to", "b"], b"").ok();
+    kv(&dir, &["del", "--from", "e"], b"").ok();
+    assert_eq!(left(), "d");
+    kv(&dir, &["del", "d"], b"").ok();
+    assert_eq!(left(), "");
+}
+
 /// Bug: the messages were those of `esker log`, and named its commands.
 #[test]
 fn messages_speak_of_stores() {

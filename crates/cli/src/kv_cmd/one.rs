@@ -10,6 +10,7 @@ use esker_kv::VALUE_LIMIT;
 
 use super::entries;
 use super::open::Place;
+use super::scan::RangeArguments;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
@@ -34,8 +35,11 @@ key_b64 and value_b64 where the bytes are not text.";
 const DEL_EXAMPLES: &str = "\
 Examples:
   esker kv del ./store colour
+  esker kv del ./store --prefix session:
+  esker kv del ./store --from a --to n
 
-Deleting an absent key is no error.";
+Deleting an absent key is no error. The keys of a range are deleted all or none. `keyspaces drop` deletes \
+all keys of a keyspace.";
 
 /// Arguments of `esker kv put`.
 #[derive(Debug, Args)]
@@ -69,7 +73,10 @@ pub struct DelArguments {
     #[command(flatten)]
     place: Place,
     /// The key
-    key: OsString,
+    #[arg(required_unless_present_any = ["prefix", "from", "to"])]
+    key: Option<OsString>,
+    #[command(flatten)]
+    range: RangeArguments,
 }
 
 /// Puts a value.
@@ -118,9 +125,17 @@ pub fn get(arguments: &GetArguments) -> Outcome {
 
 /// Deletes a key.
 pub fn delete(arguments: &DelArguments) -> Outcome {
-    let DelArguments { place, key } = arguments;
+    let DelArguments { place, key, range } = arguments;
+    if key.is_some() && !range.is_everything() {
+        return Err(Failure::usage(
+            "name a key, or a range of keys with --prefix, --from and --to",
+        ));
+    }
     place.change(|keyspace| {
-        let ticket = keyspace.delete(key.as_bytes());
+        let ticket = match key {
+            Some(key) => keyspace.delete(key.as_bytes()),
+            None => keyspace.delete_range(range.range()),
+        };
         let durable = ticket.and_then(|ticket| ticket.blocking_wait());
         durable.map(drop).map_err(|error| place.failure(&error))
     })
