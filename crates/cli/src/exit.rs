@@ -110,17 +110,46 @@ impl Failure {
     pub fn of_kv(error: &esker_kv::Error, dir: &Path) -> Self {
         use esker_kv::Error;
         match error {
-            Error::Log(cause) => Failure::of_log(cause, dir),
+            Error::Log(cause) => Failure::of_log_of_store(cause, dir),
             Error::CorruptedRecord { .. } => {
                 Self { status: Status::Corrupt, message: error.to_string() }
             }
             Error::Quarantined { .. } => {
                 Self { status: Status::Corrupt, message: format!("{}: {error}", dir.display()) }
             }
-            Error::InvalidOption { .. } | Error::InvalidName { .. } => {
-                Failure::usage(error.to_string())
+            Error::InvalidOption { option, .. } => {
+                let flag = option_flags::flag(option);
+                let flag = flag.map_or_else(String::new, |flag| format!(" ({flag})"));
+                Failure::usage(format!("{error}{flag}"))
             }
+            Error::InvalidName { .. } => Failure::usage(error.to_string()),
             _ => Failure::failed(format!("{}: {}", dir.display(), with_causes(error))),
+        }
+    }
+
+    /// Creates a failure from an error of the log of the store in `dir`, in the words of a store.
+    fn of_log_of_store(error: &Error, dir: &Path) -> Self {
+        match error {
+            Error::Locked { dir, pid } => {
+                let by = pid.map_or_else(String::new, |pid| format!(" by process {pid}"));
+                Self {
+                    status: Status::Locked,
+                    message: format!(
+                        "{} is open for writing{by}; wait until it is closed; `esker kv get`, \
+                         `esker kv scan` and `esker kv export` read it meanwhile",
+                        dir.display()
+                    ),
+                }
+            }
+            Error::NotALog { dir, found } => Self::failed(format!(
+                "{} is not a key-value store: {found}; is that the right path?",
+                dir.display()
+            )),
+            Error::NoSpace { durable, .. } => Self::failed(format!(
+                "{}; writes through position {durable} are durable",
+                with_causes(error)
+            )),
+            _ => Failure::of_log(error, dir),
         }
     }
 
@@ -157,6 +186,9 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
         other => format!("a log of the component {other}"),
     };
     match (found, expected) {
+        (Some(esker_kv::UNFINISHED_BACKUP), Some(esker_kv::COMPONENT)) => format!(
+            "{dir} is an unfinished backup of a key-value store; delete it and back up again"
+        ),
         (found, Some(expected)) => format!(
             "{dir} is no {}; it is {}",
             name(expected).trim_start_matches("a "),
@@ -189,11 +221,9 @@ fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {
     }
     match cause.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; appending needs a directory that this user may write to, reading one that it may read"
+            "; writing needs a directory that this user may write to, reading one that it may read"
         }
-        io::ErrorKind::NotADirectory if cause.path() == dir => {
-            "; it is a file, and a log is a directory"
-        }
+        io::ErrorKind::NotADirectory if cause.path() == dir => "; it is a file, not a directory",
         _ if matches!(cause.op(), Op::OpenDir | Op::CreateDir) => "",
         _ => "; durable records are safe",
     }

@@ -8,6 +8,8 @@ mod bench;
 mod choices;
 mod consensus_cmd;
 mod exit;
+mod framing;
+mod input;
 mod kv_cmd;
 mod log_cmd;
 mod log_options;

@@ -38,6 +38,15 @@ pub fn unless_closed(written: io::Result<()>) -> Outcome<bool> {
     }
 }
 
+/// Escapes what would change the line or the terminal, and backslashes.
+pub fn escaped(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\'' => c.to_string(),
+        c => c.escape_debug().to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
 /// Encodes bytes as base 64, with padding.
 pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)

@@ -103,7 +103,7 @@ fn an_invalid_entry_ends_the_import_and_is_named() {
     let dir = dir.path().join("store");
     let input =
         b"{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\"}\n{\"key\":\"c\",\"value\":\"3\"}\n";
-    kv(&dir, &["import"], input).exits(1).says(&["entry 2", "`value`", "entries put: 1"]);
+    kv(&dir, &["import"], input).exits(1).says(&["line 2", "`value`", "entries put: 1"]);
     assert_eq!(kv(&dir, &["scan"], b"").ok().text(), "a\t1\n");
     let cut = b"\x01\0\0\0k\x05\0\0\0va";
     kv(&dir, &["import", "--framing", "len32"], cut).exits(1).says(&["entry 1", "ends inside"]);

@@ -53,6 +53,7 @@ pub use cache::value::Value;
 pub use esker_log::reclaim::Reclaimed;
 pub use esker_log::{Policy, Seq, SeqRange};
 pub use read::check::check_records;
+pub use read::range::KeyRange;
 pub use read::scan::Scan;
 pub use read::snapshot::{Snapshot, SnapshotScan};
 pub use read_only::ReadOnlyStore;

@@ -1,6 +1,5 @@
-//! The handles: a store, and its keyspaces.
+//! The handle of a store.
 
-use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +11,6 @@ use crate::base::options::{Options, StoreBuilder};
 use crate::base::stats::Stats;
 use crate::base::ticket::Ticket;
 use crate::durability::open;
-use crate::read::scan::KeyRange;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::Keyspace;
 use crate::state::inner::Inner;
@@ -104,7 +102,11 @@ impl Store {
         self.inner.keyspaces.find(name).map(|keys| self.inner.handle(&keys))
     }
 
-    /// Returns the keyspace with this name, and creates it, durably, if there is none. Blocks.
+    /// Returns the keyspace with this name, and creates it, durably, if there is none. Blocks; it
+    /// has no async form, so async code calls it in `spawn_blocking` or its like.
+    ///
+    /// # Durability
+    /// A keyspace that is created is durable when this returns.
     ///
     /// # Errors
     /// [`Error::InvalidName`], [`Error::Quarantined`], [`Error::Closed`], [`Error::Log`].
@@ -114,7 +116,11 @@ impl Store {
     }
 
     /// Drops a keyspace with all of its keys, durably. Blocks; writers of the store wait while its
-    /// keys are removed from the index.
+    /// keys are removed from the index. It has no async form, so async code calls it in
+    /// `spawn_blocking` or its like.
+    ///
+    /// # Durability
+    /// The drop is durable when this returns.
     ///
     /// # Errors
     /// [`Error::KeyspaceNotFound`], [`Error::DefaultKeyspace`], [`Error::Closed`], [`Error::Log`].
@@ -179,12 +185,42 @@ impl Store {
         Ok(Ticket(self.inner.log.barrier()?))
     }
 
-    /// Blocks until everything accepted before this call is durable.
+    /// Blocks until everything accepted before this call is durable. In async code, use
+    /// [`Store::sync_async`].
+    ///
+    /// # Durability
+    /// Everything accepted before this call is durable when it returns.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Log`].
     pub fn sync(&self) -> Result<()> {
         self.barrier()?.blocking_wait().map(drop)
+    }
+
+    /// As [`Store::sync`], but waits as a pending future instead of blocking.
+    ///
+    /// # Durability
+    /// Everything accepted before the first poll is durable when it is ready.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: the commit that was requested continues.
+    ///
+    /// # Errors
+    /// As [`Store::sync`].
+    ///
+    /// # Examples
+    /// ```
+    /// # async fn example(store: esker_kv::Store) -> esker_kv::Result<()> {
+    /// let keys = store.keyspace();
+    /// for key in ["a", "b", "c"] {
+    ///     let _ = keys.put_async(key, "value").await?;
+    /// }
+    /// store.sync_async().await?; // all three are durable
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn sync_async(&self) -> Result<()> {
+        self.barrier()?.await.map(drop)
     }
 
     /// Returns the position of the last accepted write.
@@ -345,74 +381,5 @@ impl Store {
     /// [`Error::Closed`] if it was closed already; [`Error::Log`].
     pub fn close(&self) -> Result<()> {
         self.owner.0.close()
-    }
-}
-
-/// # Writing
-impl Keyspace {
-    /// Puts a value: it is accepted when this returns, and durable when the ticket resolves.
-    ///
-    /// Blocks while the staging memory is full or the policy allows no more writes at risk. While
-    /// cleaning is behind, so that more space is used than twice the live bytes and four segments,
-    /// writers together wait for its next step after each megabyte, 20 ms at most. Deletes never
-    /// do.
-    ///
-    /// # Errors
-    /// [`Error::KeyTooLarge`], [`Error::ValueTooLarge`], [`Error::KeyspaceDropped`],
-    /// [`Error::IndexFull`], [`Error::Closed`]; [`Error::Log`] with
-    /// [`esker_log::Error::NoSpace`] on a full disk, after which the store stays usable, or
-    /// [`esker_log::Error::Poisoned`]. Nothing was written then.
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.inner.put(&self.keys, key.as_ref(), value.as_ref());
-        if let Err(Error::Log(esker_log::Error::NoSpace { .. })) = &ticket {
-            self.inner.clean_now();
-        }
-        let ticket = ticket?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
-    }
-
-    /// As [`Keyspace::put`], but waits for room as a pending future instead of blocking. It waits
-    /// for the next step of cleaning itself, without the bound of 20 ms.
-    ///
-    /// # Cancel safety
-    /// Cancel-safe: a future that is dropped before it is ready has written nothing.
-    ///
-    /// # Errors
-    /// As [`Keyspace::put`].
-    pub async fn put_async(
-        &self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-    ) -> Result<Ticket> {
-        let ticket = self.inner.put_async(&self.keys, key.as_ref(), value.as_ref()).await?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
-    }
-
-    /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
-    /// within half of [`Options::reserve`]; the other half is left to cleaning. There, delete many
-    /// keys before waiting: each commit takes a block of it.
-    ///
-    /// # Errors
-    /// As [`Keyspace::put`].
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.inner.delete(&self.keys, key.as_ref())?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
-    }
-
-    /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
-    /// removed from the index.
-    ///
-    /// # Errors
-    /// As [`Keyspace::put`].
-    pub fn delete_range<K: AsRef<[u8]> + ?Sized>(
-        &self,
-        range: impl RangeBounds<K>,
-    ) -> Result<Ticket> {
-        let ticket = self.inner.delete_range(&self.keys, &KeyRange::new(&range))?;
-        self.inner.clean_now();
-        Ok(ticket)
     }
 }

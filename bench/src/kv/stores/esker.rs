@@ -97,7 +97,7 @@ impl Reader for Gets<'_> {
     }
 
     fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()> {
-        for entry in self.0.keys.scan::<[u8]>(..)? {
+        for entry in self.0.keys.scan(..)? {
             let (key, value) = entry?;
             see(&key, &value)?;
         }

@@ -2,10 +2,11 @@
 //!
 //! It takes no lock, so it can run concurrently with a writer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_kv::{Error, Store, backup_log};
+use esker_kv::{Error, Store, UNFINISHED_BACKUP, backup_log};
+use esker_log::ReadOnlyLog;
 use serde_json::json;
 
 use super::open;
@@ -18,14 +19,14 @@ Examples:
 
 It works beside a writer in another process, and copies what is durable when it begins, or later. DEST is \
 a store when the command ends with exit status 0; open it, or move it to the place of the lost one. Until \
-then no command opens it. After a crash, remove it.";
+then no command opens it. After a crash, delete it and back up again.";
 
 /// Arguments of `esker kv backup`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BackupArguments {
-    /// The store's directory
-    dir: PathBuf,
+    #[command(flatten)]
+    store: open::WholeStore,
     /// The directory of the copy, which must be empty or not exist
     dest: PathBuf,
     /// Print one JSON object
@@ -35,7 +36,8 @@ pub struct BackupArguments {
 
 /// Copies the store.
 pub fn run(arguments: &BackupArguments) -> Outcome {
-    let BackupArguments { dir, dest, json } = arguments;
+    let BackupArguments { store, dest, json } = arguments;
+    let dir = store.dir("backup")?;
     let log = open::log(dir)?;
     let position = backup_log(&log, Store::builder(dest)).map_err(|error| match &error {
         Error::Log(esker_log::Error::NoSpace { .. }) => Failure::failed(format!(
@@ -46,6 +48,10 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
             "{}: the writer overwrites records faster than they are copied; try again when it writes less",
             dir.display()
         )),
+        Error::NotEmpty { .. } if is_unfinished(dest) => Failure::failed(format!(
+            "{} is an unfinished backup of a key-value store; delete it and back up again",
+            dest.display()
+        )),
         Error::NotEmpty { .. } => Failure::failed(error.to_string()),
         _ => Failure::of_kv(&error, dir),
     })?;
@@ -53,4 +59,10 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
         return output::print_json(&json!({ "position": position.0 }));
     }
     output::print(&format!("copied everything up to position {position}\n"))
+}
+
+/// Whether an earlier backup to this directory did not end.
+fn is_unfinished(dest: &Path) -> bool {
+    let component = ReadOnlyLog::open(dest).and_then(|log| log.component());
+    component.is_ok_and(|found| found == Some(UNFINISHED_BACKUP))
 }

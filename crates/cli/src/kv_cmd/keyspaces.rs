@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use esker_kv::Store;
+use serde_json::json;
 
 use super::open;
 use crate::exit::{Failure, Outcome};
@@ -12,10 +13,12 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   esker kv keyspaces ./store list
+  esker kv keyspaces ./store list --json
   esker kv keyspaces ./store create accounts
   esker kv keyspaces ./store drop accounts
 
-Dropping a keyspace deletes all of its keys.";
+`list` prints a name on each line, with escapes for control characters and backslashes. With --json, a \
+line is an object with name and keys, their number. Dropping a keyspace deletes all of its keys.";
 
 /// Arguments of `esker kv keyspaces`.
 #[derive(Debug, Args)]
@@ -30,7 +33,11 @@ pub struct KeyspacesArguments {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// Print the name of each keyspace
-    List,
+    List {
+        /// Print JSON objects, with the number of keys
+        #[arg(long)]
+        json: bool,
+    },
     /// Create a keyspace; one that exists stays as it is
     Create {
         /// The keyspace's name
@@ -47,11 +54,19 @@ enum Action {
 pub fn run(arguments: &KeyspacesArguments) -> Outcome {
     let KeyspacesArguments { dir, action } = arguments;
     match action {
-        Action::List => {
-            let names = open::read_only(dir)?.keyspaces();
-            output::print(&names.iter().map(|name| format!("{name}\n")).collect::<String>())
+        Action::List { json } => {
+            let store = open::read_only(dir)?;
+            let line = |name: String| match json {
+                true => {
+                    let keys = store.find_keyspace(&name).map_or(0, |keyspace| keyspace.len());
+                    format!("{}\n", json!({ "name": name, "keys": keys }))
+                }
+                false => format!("{}\n", output::escaped(&name)),
+            };
+            output::print(&store.keyspaces().into_iter().map(line).collect::<String>())
         }
         Action::Create { name } => {
+            open::check_name(name)?;
             change(dir, false, |store| store.create_keyspace(name).map(drop))
         }
         Action::Drop { name } => change(dir, true, |store| store.drop_keyspace(name)),

@@ -1,6 +1,6 @@
 //! `esker kv compact`, `stat` and `verify`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use esker_kv::ReadOnlyStore;
@@ -21,7 +21,8 @@ It frees the oldest segments as long as at most half of their bytes are live.";
 const STAT_EXAMPLES: &str = "\
 Examples:
   esker kv stat ./store
-  esker kv stat ./store --json | jq .keys";
+  esker kv stat ./store --json | jq .keys
+  esker kv stat ./store --keyspace accounts";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -33,8 +34,8 @@ It takes no lock and changes nothing. Exit status 3 when durable records are cor
 #[derive(Debug, Args)]
 #[command(after_help = COMPACT_EXAMPLES)]
 pub struct CompactArguments {
-    /// The store's directory
-    dir: PathBuf,
+    #[command(flatten)]
+    store: open::WholeStore,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -46,6 +47,9 @@ pub struct CompactArguments {
 pub struct StatArguments {
     /// The store's directory
     dir: PathBuf,
+    /// Only this keyspace [default: all]
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -55,8 +59,8 @@ pub struct StatArguments {
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub struct VerifyArguments {
-    /// The store's directory
-    dir: PathBuf,
+    #[command(flatten)]
+    store: open::WholeStore,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -64,7 +68,8 @@ pub struct VerifyArguments {
 
 /// Reclaims space.
 pub fn compact(arguments: &CompactArguments) -> Outcome {
-    let CompactArguments { dir, json } = arguments;
+    let CompactArguments { store, json } = arguments;
+    let dir = store.dir("compact")?;
     let failure = |error| Failure::of_kv(&error, dir);
     let store = open::store(dir, true)?;
     let reclaimed = store.compact();
@@ -87,8 +92,26 @@ pub fn compact(arguments: &CompactArguments) -> Outcome {
 
 /// Prints a summary.
 pub fn stat(arguments: &StatArguments) -> Outcome {
-    let StatArguments { dir, json } = arguments;
-    output::print(&summary(&open::read_only(dir)?, *json))
+    let StatArguments { dir, keyspace, json } = arguments;
+    let store = open::read_only(dir)?;
+    output::print(&match keyspace {
+        Some(name) => summary_of_one(dir, &store, name, *json)?,
+        None => summary(&store, *json),
+    })
+}
+
+/// The numbers that a keyspace has of its own.
+fn summary_of_one(dir: &Path, store: &ReadOnlyStore, name: &str, as_json: bool) -> Outcome<String> {
+    let keyspace = store.find_keyspace(name).ok_or_else(|| open::not_found(dir, name))?;
+    let (keys, durable) = (keyspace.len(), store.position());
+    if as_json {
+        return Ok(format!(
+            "{}\n",
+            json!({ "keyspace": name, "keys": keys, "durable": durable.0 })
+        ));
+    }
+    let name = output::escaped(name);
+    Ok(format!("keyspace     {name}\nkeys         {keys}\ndurable      {durable}\n"))
 }
 
 fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
@@ -123,7 +146,7 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
         store.position()
     );
     for (name, keys) in keyspaces {
-        text.push_str(&format!("keyspace     {name}: {keys} keys\n"));
+        text.push_str(&format!("keyspace     {}: {keys} keys\n", output::escaped(&name)));
     }
     for range in store.quarantined() {
         text.push_str(&format!("quarantined  {range}\n"));
@@ -133,8 +156,9 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
 
 /// Checks every byte of the log, and every record.
 pub fn verify(arguments: &VerifyArguments) -> Outcome {
-    let VerifyArguments { dir, json } = arguments;
-    let failure = |error: esker_log::Error| Failure::of_log(&error, dir);
+    let VerifyArguments { store, json } = arguments;
+    let dir = store.dir("verify")?;
+    let failure = |error: esker_log::Error| Failure::of_kv(&error.into(), dir);
     let report = esker_log::verify(dir, ReadOptions::default()).map_err(failure)?;
     if report.corruption.is_empty() {
         let log = open::log(dir)?;

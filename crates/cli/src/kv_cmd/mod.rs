@@ -2,12 +2,13 @@
 
 mod backup;
 mod entries;
+mod export;
+mod import;
 mod keyspaces;
 mod maintenance;
 mod one;
 mod open;
 mod scan;
-mod transfer;
 mod watch;
 
 use clap::Subcommand;
@@ -27,9 +28,9 @@ pub enum KvCommand {
     /// Print keys and values in order
     Scan(scan::ScanArguments),
     /// Put the keys and values of standard input
-    Import(transfer::ImportArguments),
+    Import(import::ImportArguments),
     /// Print all keys and values in order, for `esker kv import`
-    Export(transfer::ExportArguments),
+    Export(export::ExportArguments),
     /// Reclaim the space of overwritten values and deleted keys
     Compact(maintenance::CompactArguments),
     /// Summarize a store
@@ -53,8 +54,8 @@ pub fn run(command: KvCommand) -> Outcome {
         KvCommand::Get(arguments) => one::get(&arguments),
         KvCommand::Del(arguments) => one::delete(&arguments),
         KvCommand::Scan(arguments) => scan::run(&arguments),
-        KvCommand::Import(arguments) => transfer::import(&arguments),
-        KvCommand::Export(arguments) => transfer::export(&arguments),
+        KvCommand::Import(arguments) => import::run(&arguments),
+        KvCommand::Export(arguments) => export::run(&arguments),
         KvCommand::Compact(arguments) => maintenance::compact(&arguments),
         KvCommand::Stat(arguments) => maintenance::stat(&arguments),
         KvCommand::Verify(arguments) => maintenance::verify(&arguments),

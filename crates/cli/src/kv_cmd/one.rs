@@ -1,12 +1,16 @@
 //! `esker kv put`, `get` and `del`: one key.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
+use esker_kv::VALUE_LIMIT;
 
+use super::entries;
 use super::open::Place;
+use super::scan::RangeArguments;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
@@ -14,22 +18,28 @@ const PUT_EXAMPLES: &str = "\
 Examples:
   esker kv put ./store colour blue
   esker kv put ./store alice 100 --keyspace accounts
+  esker kv put ./store photo - < photo.jpg
 
 The store and the keyspace are created where they are missing. The value is durable when the command \
-ends with exit status 0.";
+ends with exit status 0. A value of - is read from standard input, with every newline in it.";
 
 const GET_EXAMPLES: &str = "\
 Examples:
   esker kv get ./store colour
   esker kv get ./store alice --keyspace accounts
+  esker kv get ./store colour --json
 
-An absent key prints nothing and exits with 1.";
+An absent key prints nothing and exits with 1. With --json it prints an object with key and value, or \
+key_b64 and value_b64 where the bytes are not text.";
 
 const DEL_EXAMPLES: &str = "\
 Examples:
   esker kv del ./store colour
+  esker kv del ./store --prefix session:
+  esker kv del ./store --from a --to n
 
-Deleting an absent key is no error.";
+Deleting an absent key is no error. The keys of a range are deleted all or none. `keyspaces drop` deletes \
+all keys of a keyspace.";
 
 /// Arguments of `esker kv put`.
 #[derive(Debug, Args)]
@@ -39,7 +49,7 @@ pub struct PutArguments {
     place: Place,
     /// The key
     key: OsString,
-    /// The value
+    /// The value; - reads it from standard input
     value: OsString,
 }
 
@@ -51,6 +61,9 @@ pub struct GetArguments {
     place: Place,
     /// The key
     key: OsString,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Arguments of `esker kv del`.
@@ -60,29 +73,51 @@ pub struct DelArguments {
     #[command(flatten)]
     place: Place,
     /// The key
-    key: OsString,
+    #[arg(required_unless_present_any = ["prefix", "from", "to"])]
+    key: Option<OsString>,
+    #[command(flatten)]
+    range: RangeArguments,
 }
 
 /// Puts a value.
 pub fn put(arguments: &PutArguments) -> Outcome {
     let PutArguments { place, key, value } = arguments;
+    // Read before the lock is taken.
+    let value = match value.as_bytes() {
+        b"-" => Cow::Owned(value_of_input()?),
+        value => Cow::Borrowed(value),
+    };
     place.write(|keyspace| {
-        let ticket = keyspace.put(key.as_bytes(), value.as_bytes());
+        let ticket = keyspace.put(key.as_bytes(), &value);
         let durable = ticket.and_then(|ticket| ticket.blocking_wait());
         durable.map(drop).map_err(|error| place.failure(&error))
     })
 }
 
+fn value_of_input() -> Outcome<Vec<u8>> {
+    let mut value = Vec::new();
+    let read = io::stdin().lock().take(VALUE_LIMIT as u64 + 1).read_to_end(&mut value);
+    read.map_err(|error| Failure::of_io("read standard input", &error))?;
+    if value.len() > VALUE_LIMIT {
+        return Err(Failure::failed(format!(
+            "standard input has more than {VALUE_LIMIT} bytes, the limit of a value"
+        )));
+    }
+    Ok(value)
+}
+
 /// Prints a value.
 pub fn get(arguments: &GetArguments) -> Outcome {
-    let GetArguments { place, key } = arguments;
+    let GetArguments { place, key, json } = arguments;
     let value = place
         .read(|keyspace| keyspace.get(key.as_bytes()).map_err(|error| place.failure(&error)))?;
     let Some(value) = value else { return Err(Failure::silent()) };
     let write = || {
         let mut out = output::buffered()?;
-        out.write_all(&value)?;
-        out.write_all(b"\n")?;
+        match json {
+            true => entries::write_json(&mut out, None, key.as_bytes(), &value)?,
+            false => [&value[..], b"\n"].iter().try_for_each(|bytes| out.write_all(bytes))?,
+        }
         out.flush()
     };
     output::unless_closed(write()).map(drop)
@@ -90,9 +125,17 @@ pub fn get(arguments: &GetArguments) -> Outcome {
 
 /// Deletes a key.
 pub fn delete(arguments: &DelArguments) -> Outcome {
-    let DelArguments { place, key } = arguments;
+    let DelArguments { place, key, range } = arguments;
+    if key.is_some() && !range.is_everything() {
+        return Err(Failure::usage(
+            "name a key, or a range of keys with --prefix, --from and --to",
+        ));
+    }
     place.change(|keyspace| {
-        let ticket = keyspace.delete(key.as_bytes());
+        let ticket = match key {
+            Some(key) => keyspace.delete(key.as_bytes()),
+            None => keyspace.delete_range(range.range()),
+        };
         let durable = ticket.and_then(|ticket| ticket.blocking_wait());
         durable.map(drop).map_err(|error| place.failure(&error))
     })

@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_kv::{COMPONENT, Keyspace, KeyspaceReader, ReadOnlyStore, Store};
-use esker_log::{Error, ReadOnlyLog};
+use esker_kv::{COMPONENT, Error, Keyspace, KeyspaceReader, NAME_LIMIT, ReadOnlyStore, Store};
+use esker_log::ReadOnlyLog;
 
 use crate::exit::{Failure, Outcome};
+
+/// The name of the keyspace that every store has.
+pub const DEFAULT: &str = "default";
 
 /// The store and the keyspace of a command.
 #[derive(Debug, Args)]
@@ -14,8 +17,29 @@ pub struct Place {
     /// The store's directory
     pub dir: PathBuf,
     /// The keyspace [default: default]
-    #[arg(long, value_name = "NAME", default_value = "default", hide_default_value = true)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT, hide_default_value = true)]
     pub keyspace: String,
+}
+
+/// The store of a command that works on all of its keyspaces.
+#[derive(Debug, Args)]
+pub struct WholeStore {
+    /// The store's directory
+    dir: PathBuf,
+    #[arg(long, value_name = "NAME", hide = true)]
+    keyspace: Option<String>,
+}
+
+impl WholeStore {
+    /// Returns the directory; refuses a keyspace.
+    pub fn dir(&self, command: &str) -> Outcome<&Path> {
+        match &self.keyspace {
+            None => Ok(&self.dir),
+            Some(_) => Err(Failure::usage(format!(
+                "`esker kv {command}` works on all keyspaces together; omit --keyspace"
+            ))),
+        }
+    }
 }
 
 /// Opens a store that exists, or may be created.
@@ -31,50 +55,57 @@ pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
 
 /// Opens the log of a store for reading, without its lock.
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
-    let failure = |error: Error| Failure::of_log(&error, dir);
+    let failure = |error: esker_log::Error| Failure::of_kv(&error.into(), dir);
     let log = ReadOnlyLog::open(dir).map_err(failure)?;
     let found = log.component().map_err(failure)?;
     if found != Some(COMPONENT) {
         let (dir, expected) = (dir.into(), Some(COMPONENT));
-        return Err(failure(Error::WrongComponent { dir, found, expected }));
+        return Err(failure(esker_log::Error::WrongComponent { dir, found, expected }));
     }
     Ok(log)
 }
 
+/// Refuses a name that no keyspace can have, before anything is created.
+pub fn check_name(name: &str) -> Outcome {
+    match name.len() {
+        1..=NAME_LIMIT => Ok(()),
+        size => Err(Failure::usage(Error::InvalidName { size }.to_string())),
+    }
+}
+
+/// Creates a failure for a keyspace that does not exist.
+pub fn not_found(dir: &Path, name: &str) -> Failure {
+    let error = Failure::of_kv(&Error::KeyspaceNotFound { name: name.into() }, dir);
+    error.and(format_args!("`esker kv keyspaces {} list` prints the names", dir.display()))
+}
+
 impl Place {
-    pub fn failure(&self, error: &esker_kv::Error) -> Failure {
+    pub fn failure(&self, error: &Error) -> Failure {
         Failure::of_kv(error, &self.dir)
     }
 
     /// Opens the store for reading, beside a writer, and runs the work on the keyspace.
     pub fn read<T>(&self, work: impl FnOnce(&KeyspaceReader) -> Outcome<T>) -> Outcome<T> {
         let store = read_only(&self.dir)?;
-        work(&store.find_keyspace(&self.keyspace).ok_or_else(|| self.not_found())?)
-    }
-
-    /// As [`Place::read`], of a store over quarantined records as if nothing were missing.
-    pub fn read_what_is_left<T>(
-        &self,
-        work: impl FnOnce(&KeyspaceReader) -> Outcome<T>,
-    ) -> Outcome<T> {
-        let store = ReadOnlyStore::builder(&self.dir).skip_quarantined(true).open();
-        let store = store.map_err(|error| self.failure(&error))?;
-        work(&store.find_keyspace(&self.keyspace).ok_or_else(|| self.not_found())?)
+        work(
+            &store
+                .find_keyspace(&self.keyspace)
+                .ok_or_else(|| not_found(&self.dir, &self.keyspace))?,
+        )
     }
 
     /// Opens the store, which must exist, runs the work on the keyspace, and closes the store.
     pub fn change<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
         let store = store(&self.dir, true)?;
-        let keyspace = store.find_keyspace(&self.keyspace).ok_or_else(|| self.not_found())?;
+        let keyspace = store
+            .find_keyspace(&self.keyspace)
+            .ok_or_else(|| not_found(&self.dir, &self.keyspace))?;
         self.close(&store, work(&keyspace))
-    }
-
-    fn not_found(&self) -> Failure {
-        self.failure(&esker_kv::Error::KeyspaceNotFound { name: self.keyspace.clone() })
     }
 
     /// As [`Place::change`], but creates store and keyspace where they are missing.
     pub fn write<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
+        check_name(&self.keyspace)?;
         let store = store(&self.dir, false)?;
         let keyspace = store.create_keyspace(&self.keyspace).map_err(|e| self.failure(&e))?;
         self.close(&store, work(&keyspace))

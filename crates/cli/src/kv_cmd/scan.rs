@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
+use esker_kv::KeyRange;
 
 use super::entries;
 use super::open::Place;
@@ -21,12 +22,9 @@ Examples:
 It prints a line for each key, with a tab before the value. With --json, a line is an object with key \
 and value, or key_b64 and value_b64 where the bytes are not text.";
 
-/// Arguments of `esker kv scan`.
+/// A range of keys.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct ScanArguments {
-    #[command(flatten)]
-    place: Place,
+pub struct RangeArguments {
     /// Only keys that begin with this
     #[arg(long, value_name = "P", conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
@@ -36,6 +34,33 @@ pub struct ScanArguments {
     /// Only keys below this one
     #[arg(long, value_name = "K")]
     to: Option<OsString>,
+}
+
+impl RangeArguments {
+    /// Returns whether no flag narrows the range.
+    pub fn is_everything(&self) -> bool {
+        self.prefix.is_none() && self.from.is_none() && self.to.is_none()
+    }
+
+    /// Returns the range.
+    pub fn range(&self) -> KeyRange {
+        if let Some(prefix) = &self.prefix {
+            return KeyRange::prefix(prefix.as_bytes());
+        }
+        let low = self.from.as_ref().map_or(Bound::Unbounded, |k| Bound::Included(k.as_bytes()));
+        let high = self.to.as_ref().map_or(Bound::Unbounded, |k| Bound::Excluded(k.as_bytes()));
+        KeyRange::from((low, high))
+    }
+}
+
+/// Arguments of `esker kv scan`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ScanArguments {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    range: RangeArguments,
     /// In descending order
     #[arg(long)]
     reverse: bool,
@@ -49,16 +74,9 @@ pub struct ScanArguments {
 
 /// Prints the keys of a range.
 pub fn run(arguments: &ScanArguments) -> Outcome {
-    let ScanArguments { place, prefix, from, to, reverse, limit, json } = arguments;
+    let ScanArguments { place, range, reverse, limit, json } = arguments;
     place.read(|keyspace| {
-        let scan = match prefix {
-            Some(prefix) => keyspace.scan_prefix(prefix.as_bytes()),
-            None => {
-                let low = from.as_ref().map_or(Bound::Unbounded, |k| Bound::Included(k.as_bytes()));
-                let high = to.as_ref().map_or(Bound::Unbounded, |k| Bound::Excluded(k.as_bytes()));
-                keyspace.scan::<[u8]>((low, high))
-            }
-        };
+        let scan = keyspace.scan(range.range());
         let scan = scan.map_err(|error| place.failure(&error))?;
         let scan = if *reverse { scan.rev() } else { scan };
         let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -67,7 +85,7 @@ pub fn run(arguments: &ScanArguments) -> Outcome {
         for entry in scan.take(most) {
             let (key, value) = entry.map_err(|error| place.failure(&error))?;
             let written = match json {
-                true => entries::write_json(&mut out, &key, &value),
+                true => entries::write_json(&mut out, None, &key, &value),
                 false => [&key[..], b"\t", &value, b"\n"]
                     .iter()
                     .try_for_each(|bytes| out.write_all(bytes)),

@@ -122,7 +122,7 @@ fn fields<'a>(action: &Action<'a>) -> Vec<(&'static str, &'a [u8])> {
 }
 
 fn print_line(out: &mut impl Write, change: &Change<'_>) -> io::Result<()> {
-    write!(out, "{}\t{}\t{}", change.seq, name(&change.action), change.keyspace)?;
+    write!(out, "{}\t{}\t{}", change.seq, name(&change.action), output::escaped(change.keyspace))?;
     for (_, bytes) in fields(&change.action) {
         out.write_all(b"\t")?;
         out.write_all(bytes)?;

@@ -14,11 +14,11 @@ use clap::Args;
 use esker_log::{Error, Log};
 use indicatif::ProgressBar;
 
-use super::framing::{BadFraming, Framer};
-use super::input::{Event, Input};
 use super::summary::Summary;
 use crate::choices::Framing;
-use crate::exit::{Failure, Outcome, complain, with_causes};
+use crate::exit::{Failure, Outcome, with_causes};
+use crate::framing::{BadFraming, Framer};
+use crate::input::{Event, Input};
 use crate::log_options::{self, RetentionArguments, WritingArguments};
 use crate::progress;
 
@@ -90,14 +90,17 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     (summary.read_bytes, summary.input_bytes) = (input.bytes_read(), input.size());
     let outcome = match (outcome, closed) {
         (Ok(Ended::Input), Ok(())) => Ok(()),
-        (Ok(Ended::Signal), Ok(())) => stopped(&input, framer.unfinished()),
+        (Ok(Ended::Signal), Ok(())) => input.stopped(match framer.unfinished() {
+            0 => String::new(),
+            lost => format!("{lost} bytes of an unfinished record were not appended"),
+        }),
         // The last durable record follows below, as of the close.
         (Ok(_), Err(error)) | (Err(End::Log(error)), _) => match error {
             Error::NoSpace { .. } => Err(Failure::failed(with_causes(&error))),
             error => Err(Failure::of_log(&error, dir)),
         },
         (Err(End::Input(error)), _) => Err(Failure::of_io("read standard input", &error)),
-        (Err(End::Framing(BadFraming(what))), _) => Err(Failure::failed(what)),
+        (Err(End::Framing(bad)), _) => Err(Failure::failed(bad.to_string())),
     };
     summary.ended_by = match &outcome {
         Err(failure) if !failure.is_interrupt() => "error",
@@ -117,27 +120,6 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
 enum Ended {
     Input,
     Signal,
-}
-
-/// The outcome when a signal arrived before the end of the input. SIGINT is an
-/// interruption and a failure; the other signals are the normal way to stop a service.
-fn stopped(input: &Input, unfinished: usize) -> Outcome {
-    let lost = match unfinished {
-        0 => String::new(),
-        lost => format!("{lost} bytes of an unfinished record were not appended"),
-    };
-    if input.is_interrupt() {
-        let of = input.size().map_or_else(String::new, |size| format!(" of {size}"));
-        let lost = if lost.is_empty() { lost } else { format!("; {lost}") };
-        let read = input.bytes_read();
-        return Err(Failure::interrupted(format!(
-            "interrupted: {read}{of} bytes of the input were read{lost}"
-        )));
-    }
-    if !lost.is_empty() {
-        complain(&format!("note: {lost}"));
-    }
-    Ok(())
 }
 
 /// Why appending failed before the end of the input.

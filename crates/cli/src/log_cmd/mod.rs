@@ -2,8 +2,6 @@
 
 mod append;
 mod cat;
-mod framing;
-mod input;
 mod repair;
 mod stat;
 mod summary;

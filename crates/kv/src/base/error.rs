@@ -58,7 +58,7 @@ pub enum Error {
         /// The directory.
         dir: PathBuf,
     },
-    /// There is no keyspace of this name. Create it.
+    /// There is no keyspace of this name.
     KeyspaceNotFound {
         /// The name.
         name: String,
@@ -99,12 +99,13 @@ pub enum Error {
         /// The last sequence number in the gap.
         to: Seq,
     },
-    /// An option is out of its range. Nothing was opened.
+    /// An option is out of its range, one of the store or one that it passes to its log. Nothing
+    /// was opened.
     InvalidOption {
         /// The option's name.
         option: &'static str,
         /// The rule that the option must follow.
-        rule: &'static str,
+        rule: String,
     },
     /// The store was closed. Stop using it.
     Closed,
@@ -144,7 +145,7 @@ impl fmt::Display for Error {
                 dir.display()
             ),
             Error::KeyspaceNotFound { name } => {
-                write!(f, "there is no keyspace {name:?}; create it first")
+                write!(f, "there is no keyspace {name:?}")
             }
             Error::KeyspaceDropped { name } => write!(f, "the keyspace {name:?} was dropped"),
             Error::InvalidName { size } => {
@@ -185,6 +186,9 @@ impl From<esker_log::Error> for Error {
         match cause {
             esker_log::Error::Closed => Error::Closed,
             esker_log::Error::Quarantined { from, to } => Error::Quarantined { from, to },
+            esker_log::Error::InvalidOption { option, rule } => {
+                Error::InvalidOption { option, rule }
+            }
             cause => Error::Log(cause),
         }
     }

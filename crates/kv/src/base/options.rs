@@ -33,7 +33,8 @@ pub struct Options {
     pub history_bytes: u64,
     /// The most bytes of memory for the entries of the index, which is taken in slabs of 4 MiB.
     /// When the last slab that fits is begun, a put of a new key returns [`Error::IndexFull`].
-    /// Opening does not obey it. From 4 MiB, which has room for one key, to 31 GiB. Default 31 GiB.
+    /// Opening does not obey it. From 8 MiB, which has room for about 75,000 keys of 16 bytes, to
+    /// 31 GiB. Default 31 GiB.
     pub index_bytes: u64,
     /// How long a snapshot keeps cleaning from dropping what it may read. After that it expires if
     /// it is in the way. Default one minute.
@@ -69,8 +70,8 @@ pub struct Options {
     pub engine: Option<Engine>,
 }
 
-/// The least of [`Options::index_bytes`].
-const INDEX_BYTES_MIN: u64 = 4 << 20;
+/// The least of [`Options::index_bytes`]: one slab for keys, and the one that the arena keeps free.
+const INDEX_BYTES_MIN: u64 = 8 << 20;
 
 impl Default for Options {
     fn default() -> Self {
@@ -112,14 +113,14 @@ impl Options {
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
-        let rule = |holds, option, rule| {
-            if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
+        let rule = |holds, option, rule: &str| {
+            if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule: rule.into() }) }
         };
         rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")?;
         rule(
             (INDEX_BYTES_MIN..=ENTRIES_MAX).contains(&self.index_bytes),
             "index_bytes",
-            "from 4 MiB to 31 GiB",
+            "from 8 MiB to 31 GiB",
         )?;
         rule(self.cache_bytes <= 1 << 40, "cache_bytes", "at most 1 TiB")?;
         rule(

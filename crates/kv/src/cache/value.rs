@@ -12,6 +12,21 @@ use crate::cache::chunk::Chunk;
 ///
 /// It keeps up to two megabytes of memory until it is dropped. Copy a small value to keep it for
 /// long. `bytes::Bytes::from_owner(value)` makes it a `Bytes` without a copy.
+///
+/// It compares with bytes and with text.
+///
+/// # Examples
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let store = esker_kv::Store::open(dir.path().join("store"))?;
+/// let keys = store.keyspace();
+/// let _ = keys.put("colour", "blue")?;
+/// let value = keys.get("colour")?.unwrap();
+/// assert_eq!(value, "blue");
+/// assert_eq!(value, b"blue");
+/// assert!(keys.get("colour")?.is_some_and(|value| value == *b"blue"));
+/// # Ok::<(), esker_kv::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Value(Memory);
 
@@ -76,5 +91,38 @@ impl Eq for Value {}
 impl PartialEq<[u8]> for Value {
     fn eq(&self, other: &[u8]) -> bool {
         **self == *other
+    }
+}
+
+impl<const N: usize> PartialEq<[u8; N]> for Value {
+    fn eq(&self, other: &[u8; N]) -> bool {
+        **self == *other
+    }
+}
+
+impl PartialEq<str> for Value {
+    fn eq(&self, other: &str) -> bool {
+        **self == *other.as_bytes()
+    }
+}
+
+impl PartialEq<Vec<u8>> for Value {
+    fn eq(&self, other: &Vec<u8>) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialEq<bytes::Bytes> for Value {
+    fn eq(&self, other: &bytes::Bytes) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: ?Sized> PartialEq<&T> for Value
+where
+    Self: PartialEq<T>,
+{
+    fn eq(&self, other: &&T) -> bool {
+        *self == **other
     }
 }

@@ -1,11 +1,11 @@
 //! Reading a keyspace.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
-use crate::read::scan::{KeyRange, Scan};
+use crate::read::range::KeyRange;
+use crate::read::scan::Scan;
 use crate::state::handle::KeyspaceReader;
 
 /// # Reading
@@ -95,8 +95,8 @@ impl KeyspaceReader {
     /// }
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
-    pub fn scan<K: AsRef<[u8]> + ?Sized>(&self, range: impl RangeBounds<K>) -> Result<Scan> {
-        self.scan_range(KeyRange::new(&range))
+    pub fn scan(&self, range: impl Into<KeyRange>) -> Result<Scan> {
+        self.scan_range(range.into())
     }
 
     /// Scans the keys that begin with a prefix.
@@ -104,7 +104,7 @@ impl KeyspaceReader {
     /// # Errors
     /// As [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
     pub fn scan_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan> {
-        self.scan_range(KeyRange::prefix(prefix.as_ref()))
+        self.scan_range(KeyRange::prefix(prefix))
     }
 
     fn scan_range(&self, range: KeyRange) -> Result<Scan> {

@@ -5,5 +5,6 @@ pub(crate) mod check;
 pub(crate) mod follow;
 pub(crate) mod get;
 pub(crate) mod keyspace;
+pub(crate) mod range;
 pub(crate) mod scan;
 pub(crate) mod snapshot;

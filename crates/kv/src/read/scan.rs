@@ -1,7 +1,6 @@
 //! Reading the keys of a range in order, at one point in time.
 
 use std::collections::VecDeque;
-use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use crate::cache::value::Value;
 use crate::index::arena::EntryId;
 use crate::index::keyspace::Keys;
 use crate::index::table::Current;
+use crate::read::range::KeyRange;
 use crate::state::snapshots::Pin;
 use crate::state::view::View;
 
@@ -19,62 +19,6 @@ const STEP_MAX: usize = 256;
 const STEP_MIN: usize = 16;
 /// The number of entries whose memory is requested at a time.
 const NEAR: usize = 16;
-
-/// A range of keys: from the first to the last, both included or not.
-#[derive(Debug, Clone)]
-pub(crate) struct KeyRange {
-    /// The lowest key.
-    low: Vec<u8>,
-    /// All keys are below this one.
-    high: Option<Vec<u8>>,
-}
-
-impl KeyRange {
-    pub(crate) fn new<K: AsRef<[u8]> + ?Sized>(range: &impl RangeBounds<K>) -> Self {
-        let after = |key: &K| {
-            let mut key = key.as_ref().to_vec();
-            key.push(0);
-            key
-        };
-        Self {
-            low: match range.start_bound() {
-                Bound::Included(key) => key.as_ref().to_vec(),
-                Bound::Excluded(key) => after(key),
-                Bound::Unbounded => Vec::new(),
-            },
-            high: match range.end_bound() {
-                Bound::Included(key) => Some(after(key)),
-                Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-                Bound::Unbounded => None,
-            },
-        }
-    }
-
-    /// The keys that begin with a prefix.
-    pub(crate) fn prefix(prefix: &[u8]) -> Self {
-        let mut high = prefix.to_vec();
-        while high.last() == Some(&u8::MAX) {
-            high.pop();
-        }
-        let high = high.pop().map(|last| {
-            high.push(last + 1);
-            high
-        });
-        Self { low: prefix.to_vec(), high }
-    }
-
-    pub(crate) fn low(&self) -> &[u8] {
-        &self.low
-    }
-
-    pub(crate) fn high(&self) -> Option<&[u8]> {
-        self.high.as_deref()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.high.as_ref().is_some_and(|high| *high <= self.low)
-    }
-}
 
 /// An iterator over the keys and values of a range, in the order of the keys, as they were at one
 /// point in time. [`Scan::rev`] reverses the order.

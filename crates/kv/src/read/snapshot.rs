@@ -1,6 +1,5 @@
 //! A store as it was at one point in time.
 
-use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,7 +7,8 @@ use esker_log::Seq;
 
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
-use crate::read::scan::{KeyRange, Scan};
+use crate::read::range::KeyRange;
+use crate::read::scan::Scan;
 use crate::state::handle::KeyspaceReader;
 use crate::state::snapshots::Pin;
 use crate::state::view::View;
@@ -58,12 +58,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// [`Error::SnapshotExpired`], and as [`KeyspaceReader::scan`](crate::KeyspaceReader::scan).
-    pub fn scan<K: AsRef<[u8]> + ?Sized>(
+    pub fn scan(
         &self,
         keyspace: &KeyspaceReader,
-        range: impl RangeBounds<K>,
+        range: impl Into<KeyRange>,
     ) -> Result<SnapshotScan<'_>> {
-        self.scan_range(keyspace, KeyRange::new(&range))
+        self.scan_range(keyspace, range.into())
     }
 
     /// Scans the keys that began with a prefix.
@@ -75,7 +75,7 @@ impl Snapshot {
         keyspace: &KeyspaceReader,
         prefix: impl AsRef<[u8]>,
     ) -> Result<SnapshotScan<'_>> {
-        self.scan_range(keyspace, KeyRange::prefix(prefix.as_ref()))
+        self.scan_range(keyspace, KeyRange::prefix(prefix))
     }
 
     fn scan_range(&self, keyspace: &KeyspaceReader, range: KeyRange) -> Result<SnapshotScan<'_>> {

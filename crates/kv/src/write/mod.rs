@@ -2,5 +2,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod catalog;
+pub(crate) mod keyspace;
 pub(crate) mod one;
 pub(crate) mod range;

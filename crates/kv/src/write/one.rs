@@ -106,6 +106,24 @@ impl Inner {
         self.written(written)
     }
 
+    pub(crate) async fn delete_async(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
+        let hashed = self.key(keys, key)?;
+        let mut payload = Vec::new();
+        Record { keyspace: keys.id, key, change: Change::Delete }.encode(&mut payload);
+        let write = OneWrite {
+            keys,
+            key: hashed,
+            payload: &payload,
+            cached: 0,
+            value_len: 0,
+            frees: true,
+            only_existing: true,
+        };
+        let written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await??;
+        self.after_write(keys);
+        self.written(written)
+    }
+
     /// The ticket of a write; for one that changed nothing, a ticket for everything before it.
     fn written(&self, ticket: Option<Ticket>) -> Result<Ticket> {
         match ticket {

@@ -85,7 +85,7 @@ fn check(dir: &Path, position: Seq, accepted: Seq, history: &[Vec<Written>]) {
             };
         }
     }
-    let entries = copy.keyspace().scan::<[u8]>(..).unwrap().map(|entry| entry.unwrap());
+    let entries = copy.keyspace().scan(..).unwrap().map(|entry| entry.unwrap());
     let found: BTreeMap<_, _> =
         entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
     assert!(found == expected, "{} keys, {} expected", found.len(), expected.len());

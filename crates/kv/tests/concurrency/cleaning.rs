@@ -71,7 +71,7 @@ impl Hook for Between {
 
 fn content(keyspace: &Keyspace) -> BTreeMap<u64, Vec<u8>> {
     let number = |key: &[u8]| u64::from_be_bytes(key.try_into().unwrap());
-    let entries = keyspace.scan::<[u8]>(..).unwrap().map(|entry| entry.unwrap());
+    let entries = keyspace.scan(..).unwrap().map(|entry| entry.unwrap());
     entries.map(|(key, value)| (number(&key), value.to_vec())).collect()
 }
 

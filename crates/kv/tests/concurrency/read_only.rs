@@ -69,7 +69,7 @@ fn keyspaces(store: &Store, stop: &AtomicBool) {
 }
 
 fn state_of(reader: &ReadOnlyStore, snapshot: &Snapshot) -> Result<State, Error> {
-    let scan = snapshot.scan::<[u8]>(&reader.keyspace(), ..)?;
+    let scan = snapshot.scan(&reader.keyspace(), ..)?;
     let entries: Vec<(Bytes, _)> = scan.collect::<Result<_, _>>()?;
     Ok(entries.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }

@@ -112,7 +112,7 @@ fn scans_see_one_point_in_time_while_writers_and_cleaning_run() {
                 assert_eq!(snapshot.get(&keys, key).unwrap().as_ref(), Some(value));
             }
             scanned += 1;
-            match keys.scan::<[u8]>(..).unwrap().collect::<Result<Vec<_>, _>>() {
+            match keys.scan(..).unwrap().collect::<Result<Vec<_>, _>>() {
                 Ok(found) => assert_eq!(found.len() % 2, 0),
                 Err(Error::SnapshotExpired) => {}
                 Err(error) => panic!("{error}"),
@@ -122,7 +122,7 @@ fn scans_see_one_point_in_time_while_writers_and_cleaning_run() {
     let reclaimed = store.stats().reclaimed;
     assert!(reclaimed.segments > 3, "cleaning ran beside: {reclaimed:?}");
     store.compact().unwrap();
-    let entries = store.keyspace().scan::<[u8]>(..).unwrap().map(|entry| entry.unwrap());
+    let entries = store.keyspace().scan(..).unwrap().map(|entry| entry.unwrap());
     let live: u64 = entries.map(|(key, value)| (key.len() + value.len() + 31) as u64).sum();
     let bytes = store.stats().disk_bytes;
     assert!(bytes <= 2 * live + 2 * u64::from(SEGMENT), "{bytes} bytes for {live} live ones");

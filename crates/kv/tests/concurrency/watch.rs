@@ -60,7 +60,7 @@ fn reads_see_a_range_delete_that_a_watch_delivered() {
     }
     store.write(&batch).unwrap().blocking_wait().unwrap();
     let last = (KEYS - 1).to_be_bytes();
-    let delete = || drop(keys.delete_range::<[u8]>(..).unwrap());
+    let delete = || drop(keys.delete_range(..).unwrap());
     watch_until(&store, delete, |action| {
         let Action::DeleteRange { .. } = action else { return false };
         assert_all_reads(&keys, &last, None);

@@ -113,13 +113,13 @@ fn check_flipped(sample: &SimEnv, ended: Ended, victim: u32, field: (&str, usize
         }
     }
     assert_eq!(errors, u32::from(!may_be_cut), "{case}: not reported");
-    for entry in keys.scan::<[u8]>(..).unwrap() {
+    for entry in keys.scan(..).unwrap() {
         match entry {
             Ok((key, value)) => assert!(*value == *expected[&*key], "{case}: a wrong value"),
             Err(error) => assert!(is_corruption(&error), "{case}: {error:?}"),
         }
     }
-    assert!(keys.scan::<[u8]>(..).unwrap().any(|entry| entry.is_err()) != may_be_cut, "{case}");
+    assert!(keys.scan(..).unwrap().any(|entry| entry.is_err()) != may_be_cut, "{case}");
     true
 }
 

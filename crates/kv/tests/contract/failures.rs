@@ -42,7 +42,7 @@ fn nothing_becomes_durable_after_a_failed_write_or_sync() {
             batch.put(&keys, "key", "value").unwrap();
             is_poisoned("put", keys.put("key", "value"));
             is_poisoned("delete", keys.delete(0u32.to_be_bytes()));
-            is_poisoned("delete_range", keys.delete_range::<[u8]>(..));
+            is_poisoned("delete_range", keys.delete_range(..));
             is_poisoned("write", store.write(&batch));
             is_poisoned("sync", store.sync());
             is_poisoned("checkpoint", store.checkpoint());

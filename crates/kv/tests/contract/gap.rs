@@ -107,15 +107,15 @@ fn check(default: &KeyspaceReader, old: &KeyspaceReader, new: &KeyspaceReader) {
         assert!(default.get_durable(key).unwrap().is_none() && !default.contains_key(key).unwrap());
     }
     assert_eq!(default.len(), 2, "keys that are known");
-    assert!(is_unknown(default.scan::<[u8]>(..)));
+    assert!(is_unknown(default.scan(..)));
     assert!(is_unknown(default.scan("r".."rb")));
     assert!(is_unknown(default.scan_prefix("r")));
     let found: Vec<_> = default.scan("r".."r5").unwrap().map(|entry| entry.unwrap().0).collect();
     assert_eq!(found, ["r2"]);
-    assert!(is_unknown(old.get("key")) && is_unknown(old.scan::<[u8]>(..)));
+    assert!(is_unknown(old.get("key")) && is_unknown(old.scan(..)));
     assert_eq!(value(new, "key").as_deref(), Some("in the new keyspace"));
     assert_eq!(value(new, "absent"), None);
-    assert_eq!(new.scan::<[u8]>(..).unwrap().count(), 1);
+    assert_eq!(new.scan(..).unwrap().count(), 1);
 }
 
 fn check_store(store: &Store) {
@@ -128,7 +128,7 @@ fn check_store(store: &Store) {
     let keys = store.keyspace();
     assert!(is_unknown(snapshot.get(&keys, "replaced")));
     assert!(snapshot.get(&keys, "removed").unwrap().is_none());
-    assert!(is_unknown(snapshot.scan::<[u8]>(&keys, ..)));
+    assert!(is_unknown(snapshot.scan(&keys, ..)));
     assert_eq!(snapshot.scan(&keys, "r".."r5").unwrap().count(), 1);
     assert!(is_unknown(store.compact()), "cleaning would move older values past the gap");
     assert!(is_unknown(store.backup("/copy")));
@@ -175,7 +175,7 @@ fn a_reader_that_skips_the_gap_has_the_newest_value_that_is_left() {
         assert_eq!(value(&keys, key).as_deref(), Some("from before"), "{key}");
     }
     assert_eq!(value(&keys, "created"), None);
-    assert_eq!(keys.scan::<[u8]>(..).unwrap().count(), 5);
+    assert_eq!(keys.scan(..).unwrap().count(), 5);
     assert_eq!(
         value(&reader.find_keyspace("old").unwrap(), "key").as_deref(),
         Some("in the old keyspace")
@@ -210,11 +210,11 @@ fn a_key_is_known_again_when_it_is_put_or_deleted() {
     batch.expect_exists(&keys, "untouched", false).unwrap();
     store.write(&batch).unwrap().blocking_wait().unwrap();
     let old = store.find_keyspace("old").unwrap();
-    old.delete_range::<[u8]>(..).unwrap().blocking_wait().unwrap();
+    old.delete_range(..).unwrap().blocking_wait().unwrap();
     put(&old, "key", "again");
     // A snapshot from before does not know them.
     assert!(is_unknown(before.get(&keys, "untouched")) && is_unknown(before.get(&old, "other")));
-    assert!(is_unknown(before.scan::<[u8]>(&old, ..)));
+    assert!(is_unknown(before.scan(&old, ..)));
     drop(before);
 
     // A name is known to be free only when that was written.
@@ -229,7 +229,7 @@ fn a_key_is_known_again_when_it_is_put_or_deleted() {
     assert_eq!(value(&again, "key"), None);
     store.drop_keyspace("old").unwrap();
     let old = store.create_keyspace("old").unwrap();
-    assert_eq!(old.scan::<[u8]>(..).unwrap().count(), 0);
+    assert_eq!(old.scan(..).unwrap().count(), 0);
 
     let check = |find: &dyn Fn(&str) -> KeyspaceReader| {
         let keys = find("default");

@@ -151,7 +151,7 @@ fn a_period_of_zero_is_refused() {
     let mut options = sim_env.options();
     options.policy = Policy::Periodic(Duration::ZERO);
     let refused = Store::builder(DIR).options(options).open().map(drop);
-    let Err(Error::Log(esker_log::Error::InvalidOption { option: "policy", .. })) = refused else {
+    let Err(Error::InvalidOption { option: "policy", .. }) = refused else {
         panic!("{refused:?}");
     };
     assert!(sim_env.disk.files(std::path::Path::new("/")).unwrap().is_empty());

@@ -21,7 +21,7 @@ fn open(disk: &SimDisk, engine: &Engine, dir: &str) -> Result<Store, Error> {
 }
 
 fn content(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let entries = store.keyspace().scan::<[u8]>(..).unwrap().map(|entry| entry.unwrap());
+    let entries = store.keyspace().scan(..).unwrap().map(|entry| entry.unwrap());
     entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 

@@ -219,7 +219,7 @@ impl SimEnv {
         for name in store.keyspaces() {
             let keyspace = store.find_keyspace(&name).unwrap();
             let mut keys = Keys::new();
-            let scan = keyspace.scan::<[u8]>(..).or_else(|error| self.stop(&error, "scanning"))?;
+            let scan = keyspace.scan(..).or_else(|error| self.stop(&error, "scanning"))?;
             let mut last = None;
             for entry in scan {
                 let (key, value) = entry.or_else(|error| self.stop(&error, "scanning"))?;
@@ -427,7 +427,7 @@ impl SimEnv {
         for name in store.keyspaces() {
             let keyspace = store.find_keyspace(&name).unwrap();
             let Some(then) = content.get(&name) else { continue };
-            let scan = snapshot.scan::<[u8]>(&keyspace, ..);
+            let scan = snapshot.scan(&keyspace, ..);
             let scan = scan.or_else(|error| self.stop(&error, "scanning a snapshot"))?;
             let mut found = Keys::new();
             for entry in scan {
@@ -450,7 +450,7 @@ impl SimEnv {
         for (name, keys) in &found {
             let keyspace = store.find_keyspace(name).unwrap();
             let mut reverse: Vec<_> = Vec::new();
-            let scan = keyspace.scan::<[u8]>(..).or_else(|error| self.stop(&error, "scan"))?;
+            let scan = keyspace.scan(..).or_else(|error| self.stop(&error, "scan"))?;
             for entry in scan.rev() {
                 reverse.push(entry.or_else(|error| self.stop(&error, "scan"))?.0.to_vec());
             }

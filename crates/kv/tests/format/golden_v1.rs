@@ -45,7 +45,7 @@ fn lines(store: &Store) -> String {
     for name in store.keyspaces() {
         let keyspace = store.find_keyspace(&name).unwrap();
         let _ = writeln!(text, "{name}: {} keys", keyspace.len());
-        for entry in keyspace.scan::<[u8]>(..).unwrap() {
+        for entry in keyspace.scan(..).unwrap() {
             let (key, value) = entry.unwrap();
             let begin = &value[..value.len().min(16)];
             let (key, begin) = (key.escape_ascii(), begin.escape_ascii());

@@ -109,7 +109,7 @@ pub fn model(numbers: impl IntoIterator<Item = u32>, round: u32, len: usize) -> 
 
 /// Everything in a keyspace.
 pub fn keys_of(keyspace: &Keyspace) -> Keys {
-    let scan = keyspace.scan::<[u8]>(..).unwrap().map(Result::unwrap);
+    let scan = keyspace.scan(..).unwrap().map(Result::unwrap);
     scan.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
 }
 
@@ -118,14 +118,14 @@ pub fn check_keys(keyspace: &Keyspace, model: &Keys, case: &str) {
     let name = keyspace.name();
     assert_eq!(keyspace.len(), model.len() as u64, "{case}: the number of keys in {name}");
     let mut found = 0;
-    let scan = keyspace.scan::<[u8]>(..).unwrap().map(Result::unwrap);
+    let scan = keyspace.scan(..).unwrap().map(Result::unwrap);
     for ((key, value), (expected, expected_value)) in scan.zip(model) {
         assert!(key == *expected, "{case}: key {found} of {name} differs");
         assert!(*value == **expected_value, "{case}: value {found} of {name} differs");
         found += 1;
     }
     assert_eq!(found, model.len(), "{case}: a scan of {name}");
-    let reverse = keyspace.scan::<[u8]>(..).unwrap().rev().map(|entry| entry.unwrap().0);
+    let reverse = keyspace.scan(..).unwrap().rev().map(|entry| entry.unwrap().0);
     assert!(reverse.eq(model.keys().rev()), "{case}: a reverse scan of {name} differs");
     for (key, value) in model {
         assert!(keyspace.contains_key(key).unwrap(), "{case}: a key of {name} is missing");

@@ -32,7 +32,7 @@ type Content = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 fn content(store: &Store) -> Content {
     let of = |name: &String| {
         let keys = store.find_keyspace(name).unwrap();
-        let entries = keys.scan::<[u8]>(..).unwrap().map(|entry| entry.unwrap());
+        let entries = keys.scan(..).unwrap().map(|entry| entry.unwrap());
         entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
     };
     store.keyspaces().into_iter().map(|name| (name.clone(), of(&name))).collect()

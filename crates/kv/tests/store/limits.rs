@@ -36,7 +36,7 @@ fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
     assert_eq!(keys.get("").unwrap().as_deref(), Some(&b""[..]));
     assert_eq!(keys.get(&key).unwrap().as_deref(), Some(&value[..]));
     assert_eq!(keys.get(&key[1..]).unwrap().as_deref(), Some(&value[1..]));
-    let order: Vec<_> = keys.scan::<[u8]>(..).unwrap().map(|entry| entry.unwrap().0).collect();
+    let order: Vec<_> = keys.scan(..).unwrap().map(|entry| entry.unwrap().0).collect();
     assert_eq!(
         order.iter().map(|key| key.len()).collect::<Vec<_>>(),
         [0, KEY_LIMIT - 1, KEY_LIMIT]
@@ -56,6 +56,23 @@ fn fill_index(store: &Store, next: &mut u64) -> u64 {
         }
         assert!(*next < 1_000_000);
     }
+}
+
+/// Bug: an index of less than 8 MiB was accepted, and took one key.
+#[test]
+fn an_index_that_would_take_no_keys_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |bytes| Store::builder(dir.path().join("store")).index_bytes(bytes).open();
+    for bytes in [0, 4 << 20, (8 << 20) - 1, (31 << 30) + 1] {
+        match open(bytes) {
+            Err(Error::InvalidOption { option: "index_bytes", rule }) => {
+                assert_eq!(rule, "from 8 MiB to 31 GiB");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(!dir.path().join("store").exists());
+    open(8 << 20).unwrap().close().unwrap();
 }
 
 /// Guards: an index that stays full until the store is opened again.
@@ -147,7 +164,7 @@ fn a_closed_store_refuses_everything() {
     let keys = store.keyspace();
     keys.put("key", "value").unwrap().blocking_wait().unwrap();
     let snapshot = store.snapshot().unwrap();
-    let mut scan = keys.scan::<[u8]>(..).unwrap();
+    let mut scan = keys.scan(..).unwrap();
     store.close().unwrap();
     assert!(matches!(store.close(), Err(Error::Closed)));
     assert!(matches!(keys.put("key", "new"), Err(Error::Closed)));
@@ -155,7 +172,7 @@ fn a_closed_store_refuses_everything() {
     assert!(matches!(keys.get("key"), Err(Error::Closed)));
     assert!(matches!(keys.get("absent"), Err(Error::Closed)));
     assert!(matches!(keys.contains_key("key"), Err(Error::Closed)));
-    assert!(matches!(keys.scan::<[u8]>(..), Err(Error::Closed)));
+    assert!(matches!(keys.scan(..), Err(Error::Closed)));
     assert!(matches!(scan.next(), Some(Err(Error::Closed))));
     assert!(matches!(store.snapshot(), Err(Error::Closed)));
     assert!(matches!(snapshot.get(&keys, "key"), Err(Error::Closed)));

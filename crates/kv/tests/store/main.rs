@@ -1,5 +1,6 @@
 //! What a store does for one caller.
 
+mod async_forms;
 mod backup;
 mod limits;
 mod read_only;

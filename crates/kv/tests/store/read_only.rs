@@ -43,11 +43,7 @@ type Content = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 fn content(store: &Store) -> Content {
     let of = |name: &String| {
         let keys = store.find_keyspace(name).unwrap();
-        keys.scan::<[u8]>(..)
-            .unwrap()
-            .map(|e| e.unwrap())
-            .map(|(k, v)| (k.to_vec(), v.to_vec()))
-            .collect()
+        keys.scan(..).unwrap().map(|e| e.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect()
     };
     store.keyspaces().into_iter().map(|name| (name.clone(), of(&name))).collect()
 }
@@ -56,7 +52,7 @@ fn read(store: &ReadOnlyStore) -> Content {
     let of = |name: &String| {
         let keys = store.find_keyspace(name).unwrap();
         let all: BTreeMap<_, _> = keys
-            .scan::<[u8]>(..)
+            .scan(..)
             .unwrap()
             .map(|e| e.unwrap())
             .map(|(k, v)| (k.to_vec(), v.to_vec()))
@@ -187,7 +183,7 @@ fn a_snapshot_reads_the_copies_that_cleaning_made() {
     reader.refresh().unwrap();
     let seen = reader.keyspace();
     let snapshot = reader.snapshot().unwrap();
-    let mut scan = snapshot.scan::<[u8]>(&seen, ..).unwrap();
+    let mut scan = snapshot.scan(&seen, ..).unwrap();
     assert_eq!(scan.next().unwrap().unwrap().0, "copied");
     overwrite(&store, 100, 5);
     // Last, so that cleaning does not move it.
@@ -367,7 +363,7 @@ fn a_corrupt_log_is_an_error_for_a_reader_and_what_it_has_seen_stays() {
         let keys = reader.keyspace();
         assert_eq!(keys.get("first").unwrap().as_deref(), Some(&b"value"[..]));
         assert_eq!(keys.get("third").unwrap(), None, "nothing after it is visible");
-        assert_eq!(keys.scan::<[u8]>(..).unwrap().count(), 1);
+        assert_eq!(keys.scan(..).unwrap().count(), 1);
     }
     corrupt(open_reader(Arc::new(disk.process())).map(drop).unwrap_err());
 }

@@ -31,8 +31,8 @@ fn a_snapshot_reads_what_was_deleted_since() {
     }
     store.sync().unwrap();
     // A scan removes what can be removed.
-    assert_eq!(keys.scan::<[u8]>(..).unwrap().count(), 0);
-    let found: Vec<_> = snapshot.scan::<[u8]>(&keys, ..).unwrap().map(Result::unwrap).collect();
+    assert_eq!(keys.scan(..).unwrap().count(), 0);
+    let found: Vec<_> = snapshot.scan(&keys, ..).unwrap().map(Result::unwrap).collect();
     assert_eq!(found.len(), 20_000);
     for (n, (found, value)) in (0..).zip(&found) {
         assert_eq!((&found[..], &value[..]), (key(n).as_bytes(), &u32::to_be_bytes(n)[..]));
@@ -49,7 +49,7 @@ fn a_snapshot_reads_what_was_deleted_since() {
             drop(keys.delete(key(round * 100_000 + n)).unwrap());
         }
         store.sync().unwrap();
-        assert_eq!(keys.scan::<[u8]>(..).unwrap().count(), 0);
+        assert_eq!(keys.scan(..).unwrap().count(), 0);
     }
     let after = store.stats().index_bytes;
     assert!(after < 2 * before, "{before} bytes became {after}");
@@ -71,7 +71,7 @@ fn a_snapshot_expires_when_too_much_was_overwritten() {
     store.sync().unwrap();
     drop(keys.put("key", 9999u32.to_be_bytes()).unwrap());
     assert!(matches!(snapshot.get(&keys, "key"), Err(Error::SnapshotExpired)));
-    assert!(matches!(snapshot.scan::<[u8]>(&keys, ..), Err(Error::SnapshotExpired)));
+    assert!(matches!(snapshot.scan(&keys, ..), Err(Error::SnapshotExpired)));
     let again = store.snapshot().unwrap();
     assert_eq!(again.get(&keys, "key").unwrap().as_deref(), Some(&9999u32.to_be_bytes()[..]));
     store.close().unwrap();

@@ -41,7 +41,7 @@ fn deleting_starts_cleaning_in_the_background() {
     (0..400u32).for_each(|n| drop(store.keyspace().delete(n.to_be_bytes()).unwrap()));
     shrinks(&store);
     fill(&store);
-    drop(store.keyspace().delete_range::<[u8]>(..).unwrap());
+    drop(store.keyspace().delete_range(..).unwrap());
     shrinks(&store);
     assert!(store.keyspace().is_empty());
     store.close().unwrap();
@@ -104,9 +104,9 @@ fn a_scan_does_not_expire_for_versions_that_it_does_not_need() {
     let (store, _dir) = store(|options| options.history_bytes = 64 << 10);
     let keys = store.keyspace();
     (0..5000u32).for_each(|n| drop(keys.put(n.to_be_bytes(), "old").unwrap()));
-    keys.delete_range::<[u8]>(..).unwrap().blocking_wait().unwrap();
+    keys.delete_range(..).unwrap().blocking_wait().unwrap();
     drop(keys.put("a", "1").unwrap());
-    let mut scan = keys.scan::<[u8]>(..).unwrap();
+    let mut scan = keys.scan(..).unwrap();
     keys.put("b", "2").unwrap().blocking_wait().unwrap();
     drop(keys.put("c", "3").unwrap());
     let (key, value) = scan.next().unwrap().unwrap();
@@ -128,5 +128,8 @@ fn options_that_would_lose_keys_are_refused() {
     );
     let open = Store::builder(dir.path().join("store")).cache_bytes(u64::MAX).open();
     assert!(matches!(open, Err(Error::InvalidOption { option: "cache_bytes", .. })));
+    // The rules of the log's options are reported in the same way.
+    let open = Store::builder(dir.path().join("store")).segment_size(5).open();
+    assert!(matches!(open, Err(Error::InvalidOption { option: "segment_size", .. })), "{open:?}");
     assert!(!dir.path().join("store").exists(), "nothing was written");
 }

@@ -252,7 +252,7 @@ impl fmt::Display for Error {
             ),
             Error::NoSpace { dir, wanted, .. } => write!(
                 f,
-                "no space for {wanted} bytes in {}; make room and append again",
+                "no space for {wanted} bytes in {}; make room and try again",
                 dir.display()
             ),
             Error::Full => f.write_str("the staging memory is full"),

@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path, disk: &dyn Disk) -> Result<Arc<dyn Dir>> {
 fn no_directory(path: &Path, cause: esker_disk::Error) -> Error {
     match cause.kind() {
         ErrorKind::NotFound => not_a_log(path, "there is no such directory"),
-        ErrorKind::NotADirectory => not_a_log(path, "it is a file, and a log is a directory"),
+        ErrorKind::NotADirectory => not_a_log(path, "it is a file, not a directory"),
         _ => cause.into(),
     }
 }

@@ -31,7 +31,7 @@ pub fn run(arguments: &KvBenchArguments, store: &Store) -> esker_kv::Result<Outc
         let start = Instant::now();
         let mut keys = 0;
         let mut whole = true;
-        for entry in keyspace.scan::<[u8]>(..)? {
+        for entry in keyspace.scan(..)? {
             entry?;
             keys += 1;
             if arguments.cold && keys % CHECK_EVERY == 0 && is_over(ops + keys) {

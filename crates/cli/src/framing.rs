@@ -3,6 +3,7 @@
 //! The buffer holds bytes that were read and not yet consumed. It grows to at most one record of
 //! the maximum size plus one read, so that input without a newline cannot exhaust memory.
 
+use std::fmt;
 use std::io::BufRead;
 use std::ops::Range;
 
@@ -28,8 +29,44 @@ pub struct Framer {
 }
 
 /// Why the bytes are not valid records.
-#[derive(Debug, PartialEq, Eq)]
-pub struct BadFraming(pub String);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadFraming {
+    /// A record exceeds the limit.
+    TooLarge {
+        /// The record's number, from 1.
+        record: u64,
+        /// Its length, where that is known.
+        length: Option<usize>,
+        limit: usize,
+    },
+    /// The input ends inside a record.
+    Unfinished {
+        /// The record's number, from 1.
+        record: u64,
+        /// The bytes that were read of it.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for BadFraming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadFraming::TooLarge { record, length: None, limit } => write!(
+                f,
+                "record {record} of the input has more than {limit} bytes; the limit is {limit}: \
+                 raise it with --record-limit"
+            ),
+            BadFraming::TooLarge { record, length: Some(length), limit } => write!(
+                f,
+                "record {record} of the input has a length of {length} bytes; the limit is \
+                 {limit}: raise it with --record-limit, or the input is not framed as len32"
+            ),
+            BadFraming::Unfinished { record, bytes } => {
+                write!(f, "the input ends inside record {record}, {bytes} bytes after its start")
+            }
+        }
+    }
+}
 
 impl Framer {
     /// Creates an empty framer for records of at most `limit` bytes.
@@ -41,9 +78,12 @@ impl Framer {
 
     /// Returns the buffer for the next read. Records returned before become invalid.
     pub fn room(&mut self) -> &mut [u8] {
-        self.buffer.copy_within(self.consumed..self.filled, 0);
-        self.filled -= self.consumed;
-        self.consumed = 0;
+        // Not while a long record is incomplete: it would be copied at each read.
+        if self.consumed > 0 {
+            self.buffer.copy_within(self.consumed..self.filled, 0);
+            self.filled -= self.consumed;
+            self.consumed = 0;
+        }
         let wanted = self.filled + READ;
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
@@ -73,11 +113,8 @@ impl Framer {
             return Ok(None);
         }
         if self.framing == Framing::Len32 {
-            return Err(BadFraming(format!(
-                "the input ends inside record {}, {} bytes after its start",
-                self.records + 1,
-                rest.len()
-            )));
+            let (record, bytes) = (self.records + 1, rest.len());
+            return Err(BadFraming::Unfinished { record, bytes });
         }
         self.consumed = self.filled;
         self.records += 1;
@@ -102,7 +139,7 @@ impl Framer {
         let complete = skipped > 0 && self.buffer[end - 1] == b'\n';
         let len = end - self.consumed - usize::from(complete);
         if len > self.limit {
-            return Err(self.too_large(&format!("more than {} bytes", self.limit), ""));
+            return Err(self.too_large(None));
         }
         if !complete {
             self.searched = len;
@@ -121,8 +158,7 @@ impl Framer {
         };
         let length = u32::from_le_bytes(*length) as usize;
         if length > self.limit {
-            let hint = ", or the input is not framed as len32";
-            return Err(self.too_large(&format!("a length of {length} bytes"), hint));
+            return Err(self.too_large(Some(length)));
         }
         if rest.len() < length {
             return Ok(None);
@@ -132,12 +168,8 @@ impl Framer {
         Ok(Some(start..start + length))
     }
 
-    fn too_large(&self, size: &str, hint: &str) -> BadFraming {
-        BadFraming(format!(
-            "record {} of the input has {size}; the limit is {}: raise it with --record-limit{hint}",
-            self.records + 1,
-            self.limit
-        ))
+    fn too_large(&self, length: Option<usize>) -> BadFraming {
+        BadFraming::TooLarge { record: self.records + 1, length, limit: self.limit }
     }
 }
 
@@ -197,17 +229,17 @@ mod tests {
     #[test]
     fn an_oversized_record_is_reported_by_its_number() {
         for found in records(Framing::Lines, 2, b"a\nbcd\n") {
-            assert!(found.unwrap_err().0.contains("record 2 "));
+            assert!(found.unwrap_err().to_string().contains("record 2 "));
         }
         for found in records(Framing::Len32, 2, b"\x03\0\0\0abc") {
-            assert!(found.unwrap_err().0.contains("record 1 "));
+            assert!(found.unwrap_err().to_string().contains("record 1 "));
         }
     }
 
     #[test]
     fn an_incomplete_len32_record_is_an_error() {
         for found in records(Framing::Len32, 9, b"\x03\0\0\0ab") {
-            assert!(found.unwrap_err().0.contains("inside record 1"));
+            assert!(found.unwrap_err().to_string().contains("inside record 1"));
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::exit::{Failure, Outcome, complain};
 use crate::signals::Stop;
 
 /// The result of a wait.
@@ -51,9 +52,22 @@ impl Input {
         self.read
     }
 
-    /// Returns whether the signal was SIGINT.
-    pub fn is_interrupt(&self) -> bool {
-        self.stop.is_interrupt()
+    /// Returns the outcome when a signal arrived before the end of the input. SIGINT is an
+    /// interruption and a failure; the other signals are the normal way to stop a service. `lost`
+    /// describes what was read and is incomplete; empty if nothing is.
+    pub fn stopped(&self, lost: String) -> Outcome {
+        if self.stop.is_interrupt() {
+            let of = self.size().map_or_else(String::new, |size| format!(" of {size}"));
+            let lost = if lost.is_empty() { lost } else { format!("; {lost}") };
+            let read = self.read;
+            return Err(Failure::interrupted(format!(
+                "interrupted: {read}{of} bytes of the input were read{lost}"
+            )));
+        }
+        if !lost.is_empty() {
+            complain(&format!("note: {lost}"));
+        }
+        Ok(())
     }
 
     /// Returns whether all input was read, as far as that is known without reading: a file up to

@@ -1,0 +1,102 @@
+//! `esker kv export`: prints keys and values for `esker kv import`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_kv::ReadOnlyStore;
+
+use super::entries::{self, Framing};
+use super::open;
+use crate::exit::{Failure, Outcome};
+use crate::output;
+use crate::progress;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker kv export ./store > store.jsonl
+  esker kv export ./store --framing len32 > store.bin
+
+  # The whole store
+  esker kv export ./store --all-keyspaces | esker kv import ./copy
+
+  # After `esker log repair` quarantined corrupt records: a new store of what is left
+  esker kv export ./store --all-keyspaces --skip-corrupt | esker kv import ./copy
+
+A line is an object with key and value, or key_b64 and value_b64 where the bytes are not text. With \
+--all-keyspaces it has keyspace, too, and an empty keyspace is a line with nothing else. With --framing \
+len32, each key and each value follows its length in 4 bytes, little-endian; it has no place for keyspaces.";
+
+/// Arguments of `esker kv export`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExportArguments {
+    /// The store's directory
+    dir: PathBuf,
+    /// The keyspace [default: default]
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
+    /// All keyspaces, each line with the name of its keyspace
+    #[arg(long, conflicts_with = "keyspace")]
+    all_keyspaces: bool,
+    /// JSON lines, or lengths and bytes
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "json|len32"
+    )]
+    framing: Framing,
+    /// Where `esker log repair` quarantined records, print the newest values that are left
+    #[arg(long)]
+    skip_corrupt: bool,
+}
+
+/// Prints all keys and values, as of one point in time.
+pub fn run(arguments: &ExportArguments) -> Outcome {
+    let ExportArguments { dir, keyspace, all_keyspaces, framing, skip_corrupt } = arguments;
+    if *all_keyspaces && *framing == Framing::Len32 {
+        return Err(Failure::usage(
+            "--framing len32 has no place for the name of a keyspace: use --framing json with \
+             --all-keyspaces, or --keyspace NAME",
+        ));
+    }
+    let failure = |error: esker_kv::Error| Failure::of_kv(&error, dir);
+    let store = ReadOnlyStore::builder(dir).skip_quarantined(*skip_corrupt).open();
+    let store = store.map_err(failure)?;
+    let names = match keyspace {
+        _ if *all_keyspaces => store.keyspaces(),
+        Some(name) => vec![name.clone()],
+        None => vec![open::DEFAULT.to_owned()],
+    };
+    let mut keyspaces = Vec::new();
+    for name in &names {
+        keyspaces.push(store.find_keyspace(name).ok_or_else(|| open::not_found(dir, name))?);
+    }
+    let snapshot = store.snapshot().map_err(failure)?;
+    let bar = progress::of_keys(keyspaces.iter().map(|keyspace| keyspace.len()).sum());
+    let mut out = output::buffered().map_err(|error| Failure::of_io("standard output", &error))?;
+    for keyspace in &keyspaces {
+        let name = all_keyspaces.then(|| keyspace.name());
+        let mut is_empty = true;
+        for entry in bar.wrap_iter(snapshot.scan(keyspace, ..).map_err(failure)?) {
+            let (key, value) = entry.map_err(failure)?;
+            is_empty = false;
+            let written = match framing {
+                Framing::Json => entries::write_json(&mut out, name, &key, &value),
+                Framing::Len32 => entries::write_len32(&mut out, &key, &value),
+            };
+            if !output::unless_closed(written)? {
+                return Ok(());
+            }
+        }
+        // Every store has the default keyspace.
+        if is_empty
+            && let Some(name) = name.filter(|name| *name != open::DEFAULT)
+            && !output::unless_closed(entries::write_keyspace(&mut out, name))?
+        {
+            return Ok(());
+        }
+    }
+    output::unless_closed(std::io::Write::flush(&mut out)).map(drop)
+}

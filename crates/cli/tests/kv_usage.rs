@@ -1,0 +1,175 @@
+//! Flags, output forms and messages of `esker kv`.
+#![allow(clippy::unwrap_used)]
+
+#[path = "kit/esker.rs"]
+mod esker;
+
+use std::path::Path;
+use std::process::Stdio;
+
+use esker::{Ended, command, run, spawn};
+
+fn kv(dir: &Path, words: &[&str], input: &[u8]) -> Ended {
+    let mut all = command(&["kv", words[0]]);
+    all.arg(dir).args(&words[1..]);
+    run(all, input)
+}
+
+/// Bug: `stat`, `compact`, `verify` and `backup` did not know the flag that all the others have.
+#[test]
+fn every_command_knows_the_keyspace_flag() {
+    let (_guard, dir) = esker::workdir();
+    kv(&dir, &["put", "a", "1"], b"").ok();
+    kv(&dir, &["put", "b", "2", "--keyspace", "other"], b"").ok();
+    let stat = kv(&dir, &["stat", "--keyspace", "other", "--json"], b"").ok().json();
+    assert_eq!((&stat["keys"], &stat["keyspace"]), (&1.into(), &"other".into()));
+    let stat = kv(&dir, &["stat", "--keyspace", "other"], b"").ok();
+    assert!(stat.text().starts_with("keyspace     other\nkeys         1\n"), "{}", stat.text());
+    kv(&dir, &["stat", "--keyspace", "absent"], b"").exits(1).says(&["\"absent\""]);
+    let copy = dir.with_file_name("copy");
+    for words in [&["compact"][..], &["verify"], &["backup", copy.to_str().unwrap()]] {
+        let words = [words, &["--keyspace", "other"]].concat();
+        let refused = kv(&dir, &words, b"").exits(2);
+        refused.says(&[words[0], "all keyspaces", "--keyspace"]);
+    }
+    assert!(!copy.exists());
+}
+
+#[test]
+fn names_are_listed_as_json_and_escaped_as_text() {
+    let (_guard, dir) = esker::workdir();
+    let name = "two\nlines\\ \u{e9}\u{1b}'";
+    let escaped = "two\\nlines\\\\ \u{e9}\\u{1b}'";
+    kv(&dir, &["keyspaces", "create", name], b"").ok();
+    kv(&dir, &["put", "a", "1"], b"").ok();
+    let list = kv(&dir, &["keyspaces", "list"], b"").ok();
+    assert_eq!(list.text(), format!("default\n{escaped}\n"));
+    let list = kv(&dir, &["keyspaces", "list", "--json"], b"").ok();
+    let lines: Vec<serde_json::Value> =
+        list.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines[0], serde_json::json!({ "name": "default", "keys": 1 }));
+    assert_eq!(lines[1], serde_json::json!({ "name": name, "keys": 0 }));
+    let stat = kv(&dir, &["stat"], b"").ok();
+    assert!(stat.text().contains(&format!("keyspace     {escaped}: 0 keys\n")), "{}", stat.text());
+    let mut watch = command(&["kv", "watch"]);
+    let mut watch = spawn(watch.arg(&dir).args(["--from", "0"]), Stdio::null());
+    let line = esker::read_lines(watch.stdout.as_mut().unwrap(), 1);
+    assert_eq!(line, format!("1\tcreate_keyspace\t{escaped}\n"));
+    esker::signal(&watch, "TERM");
+    esker::end(watch).ok();
+}
+
+/// Bug: the store was created before the name was found to be invalid.
+#[test]
+fn an_invalid_name_creates_nothing() {
+    let (_guard, dir) = esker::workdir();
+    let long = "n".repeat(256);
+    for name in ["", &long] {
+        for words in [
+            &["put", "a", "1", "--keyspace", name][..],
+            &["import", "--keyspace", name],
+            &["keyspaces", "create", name],
+        ] {
+            kv(&dir, words, b"").exits(2).says(&["1 to 255 bytes"]);
+            assert!(!dir.exists(), "{words:?}");
+        }
+    }
+}
+
+#[test]
+fn a_value_is_printed_as_json() {
+    let (_guard, dir) = esker::workdir();
+    kv(&dir, &["put", "a", "-"], b"\xff\n").ok();
+    let found = kv(&dir, &["get", "a", "--json"], b"").ok();
+    assert_eq!(found.text(), "{\"key\":\"a\",\"value_b64\":\"/wo=\"}\n");
+    assert_eq!(kv(&dir, &["get", "b", "--json"], b"").exits(1).out, b"");
+}
+
+#[test]
+fn a_value_is_read_from_standard_input() {
+    let (_guard, dir) = esker::workdir();
+    let long = vec![b'v'; esker_kv::VALUE_LIMIT];
+    for value in [&b""[..], b"two\nlines\n", &long] {
+        kv(&dir, &["put", "a", "-"], value).ok();
+        assert_eq!(kv(&dir, &["get", "a"], b"").ok().out, [value, b"\n"].concat());
+    }
+    let absent = dir.with_file_name("absent");
+    let refused = kv(&absent, &["put", "a", "-"], &[&long[..], b"v"].concat()).exits(1);
+    refused.says(&["standard input has more than 10485760 bytes"]);
+    assert!(!absent.exists());
+}
+
+#[test]
+fn a_range_of_keys_is_deleted() {
+    let (_guard, dir) = esker::workdir();
+    let lines: String = ["a", "b1", "b2", "c", "d", "e"]
+        .map(|key| format!("{{\"key\":\"{key}\",\"value\":\"\"}}\n"))
+        .concat();
+    kv(&dir, &["import"], lines.as_bytes()).ok();
+    let left = || {
+        let scan = kv(&dir, &["scan"], b"").ok();
+        scan.text().lines().map(|line| line.trim_end()).collect::<Vec<_>>().join(" ")
+    };
+    for words in [
+        &["del"][..],
+        &["del", "a", "--prefix", "b"],
+        &["del", "a", "--from", "b"],
+        &["del", "--prefix", "b", "--to", "c"],
+    ] {
+        kv(&dir, words, b"").exits(2);
+    }
+    assert_eq!(left(), "a b1 b2 c d e");
+    kv(&dir, &["del", "--prefix", "b"], b"").ok();
+    assert_eq!(left(), "a c d e");
+    kv(&dir, &["del", "--from", "c", "--to", "d"], b"").ok();
+    assert_eq!(left(), "a d e");
+    kv(&dir, &["del", "--to", "b"], b"").ok();
+    kv(&dir, &["del", "--from", "e"], b"").ok();
+    assert_eq!(left(), "d");
+    kv(&dir, &["del", "d"], b"").ok();
+    assert_eq!(left(), "");
+}
+
+/// Bug: the messages were those of `esker log`, and named its commands.
+#[test]
+fn messages_speak_of_stores() {
+    let (_guard, dir) = esker::workdir();
+    let says_not = |ended: &Ended, word: &str| assert!(!ended.err.contains(word), "{}", ended.err);
+    let absent = kv(&dir, &["get", "a"], b"").exits(1);
+    says_not(&absent, "a log");
+    absent.says(&["is not a key-value store: there is no such directory"]);
+    let file = dir.with_file_name("file");
+    std::fs::write(&file, "precious").unwrap();
+    for words in [&["get", "a"][..], &["put", "a", "1"], &["verify"], &["stat"], &["watch"]] {
+        let refused = kv(&file, words, b"").exits(1);
+        says_not(&refused, "a log");
+        refused.says(&["it is a file"]);
+    }
+
+    kv(&dir, &["put", "a", "1"], b"").ok();
+    for words in [&["get", "a"][..], &["del", "a"], &["keyspaces", "drop"]] {
+        let mut words = words.to_vec();
+        words.extend(if words[0] == "keyspaces" {
+            &["absent"][..]
+        } else {
+            &["--keyspace", "absent"]
+        });
+        let refused = kv(&dir, &words, b"").exits(1);
+        says_not(&refused, "create it");
+        refused.says(&["no keyspace \"absent\""]);
+    }
+
+    let store = esker_kv::Store::open(&dir).unwrap();
+    let locked = kv(&dir, &["put", "a", "2"], b"").exits(4);
+    says_not(&locked, "esker log");
+    locked.says(&["is open for writing by process", "esker kv get", "esker kv scan"]);
+    store.close().unwrap();
+
+    let unfinished = dir.with_file_name("unfinished");
+    let log = esker_log::Log::builder(&unfinished).component(esker_kv::UNFINISHED_BACKUP);
+    log.open().unwrap().close().unwrap();
+    let remedy = "delete it and back up again";
+    kv(&unfinished, &["get", "a"], b"").exits(1).says(&["an unfinished backup", remedy]);
+    let again = kv(&dir, &["backup", unfinished.to_str().unwrap()], b"").exits(1);
+    again.says(&["an unfinished backup", remedy]);
+}

@@ -1,0 +1,141 @@
+//! The methods of a keyspace that write.
+
+use crate::base::error::{Error, Result};
+use crate::base::ticket::Ticket;
+use crate::read::range::KeyRange;
+use crate::state::handle::Keyspace;
+
+/// # Writing
+impl Keyspace {
+    /// Puts a value: it is accepted when this returns, and durable when the ticket resolves.
+    ///
+    /// Blocks while the staging memory is full or the policy allows no more writes at risk. While
+    /// cleaning is behind, so that more space is used than twice the live bytes and four segments,
+    /// writers together wait for its next step after each megabyte, 20 ms at most. Deletes never
+    /// do.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLarge`], [`Error::ValueTooLarge`], [`Error::KeyspaceDropped`],
+    /// [`Error::IndexFull`], [`Error::Closed`]; [`Error::Log`] with
+    /// [`esker_log::Error::NoSpace`] on a full disk, after which the store stays usable, or
+    /// [`esker_log::Error::Poisoned`]. Nothing was written then.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
+        let ticket = self.inner.put(&self.keys, key.as_ref(), value.as_ref());
+        if let Err(Error::Log(esker_log::Error::NoSpace { .. })) = &ticket {
+            self.inner.clean_now();
+        }
+        let ticket = ticket?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
+    }
+
+    /// As [`Keyspace::put`], but waits for room as a pending future instead of blocking. It waits
+    /// for the next step of cleaning itself, without the bound of 20 ms.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: a future that is dropped before it is ready has written nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub async fn put_async(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Ticket> {
+        let ticket = self.inner.put_async(&self.keys, key.as_ref(), value.as_ref()).await?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
+    }
+
+    /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
+    /// within half of [`Options::reserve`]; the other half is left to cleaning. There, delete many
+    /// keys before waiting: each commit takes a block of it.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
+        let ticket = self.inner.delete(&self.keys, key.as_ref())?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
+    }
+
+    /// As [`Keyspace::delete`], but waits for room as a pending future instead of blocking.
+    ///
+    /// # Durability
+    /// The delete is durable when the ticket resolves.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: a future that is dropped before it is ready has deleted nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    ///
+    /// # Examples
+    /// ```
+    /// # async fn example(store: esker_kv::Store) -> esker_kv::Result<()> {
+    /// let ticket = store.keyspace().delete_async("colour").await?; // accepted
+    /// ticket.await?; // durable
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn delete_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
+        let ticket = self.inner.delete_async(&self.keys, key.as_ref()).await?;
+        self.inner.clean_soon(ticket.0.position().0);
+        Ok(ticket)
+    }
+
+    /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
+    /// removed from the index.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let store = esker_kv::Store::open(dir.path().join("store"))?;
+    /// let keys = store.keyspace();
+    /// for key in ["a", "b", "c"] {
+    ///     let _ = keys.put(key, key)?;
+    /// }
+    /// keys.delete_range("b"..)?.blocking_wait()?;
+    /// assert_eq!(keys.len(), 1);
+    /// keys.delete_range(..)?.blocking_wait()?;
+    /// assert!(keys.is_empty());
+    /// # Ok::<(), esker_kv::Error>(())
+    /// ```
+    pub fn delete_range(&self, range: impl Into<KeyRange>) -> Result<Ticket> {
+        let ticket = self.inner.delete_range(&self.keys, &range.into())?;
+        self.inner.clean_now();
+        Ok(ticket)
+    }
+
+    /// As [`Keyspace::delete_range`], but waits for room as a pending future instead of blocking.
+    /// It does not yield while the keys are removed from the index, which takes time for each key:
+    /// call it in `spawn_blocking` or its like for a large range.
+    ///
+    /// # Durability
+    /// The deletes are durable when the ticket resolves, all or none of them.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: a future that is dropped before it is ready has deleted nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    ///
+    /// # Examples
+    /// ```
+    /// # async fn example(store: esker_kv::Store) -> esker_kv::Result<()> {
+    /// use esker_kv::KeyRange;
+    /// let sessions = store.keyspace().delete_range_async(KeyRange::prefix("session:")).await?;
+    /// sessions.await?; // durable
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn delete_range_async(&self, range: impl Into<KeyRange>) -> Result<Ticket> {
+        let range = range.into();
+        let ticket = self.inner.delete_range_async(&self.keys, &range).await?;
+        self.inner.clean_now();
+        Ok(ticket)
+    }
+}
