@@ -141,9 +141,8 @@ impl Store {
     /// [`Error::ConditionFailed`], [`Error::AnotherStore`], [`Error::KeyspaceDropped`], and as
     /// [`Keyspace::put`]. Nothing was written then.
     pub fn write(&self, batch: &Batch) -> Result<Ticket> {
-        let ticket = self.inner.write_batch(batch)?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
+        let ticket = self.inner.write_batch(batch);
+        self.inner.clean_after(ticket)
     }
 
     /// As [`Store::write`], but waits as [`Keyspace::put_async`] does instead of blocking.
@@ -154,9 +153,8 @@ impl Store {
     /// # Errors
     /// As [`Store::write`].
     pub async fn write_async(&self, batch: &Batch) -> Result<Ticket> {
-        let ticket = self.inner.write_batch_async(batch).await?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
+        let ticket = self.inner.write_batch_async(batch).await;
+        self.inner.clean_after(ticket)
     }
 
     /// Returns the store as it is now, for reading.

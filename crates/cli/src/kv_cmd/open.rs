@@ -6,7 +6,7 @@ use clap::Args;
 use esker_kv::{COMPONENT, Error, Keyspace, KeyspaceReader, NAME_LIMIT, ReadOnlyStore, Store};
 use esker_log::ReadOnlyLog;
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain};
 
 /// The name of the keyspace that every store has.
 pub const DEFAULT: &str = "default";
@@ -26,19 +26,19 @@ pub struct Place {
 pub struct WholeStore {
     /// The store's directory
     dir: PathBuf,
-    #[arg(long, value_name = "NAME", hide = true)]
+    /// Accepted as by the other commands; this one works on all keyspaces
+    #[arg(long, value_name = "NAME")]
     keyspace: Option<String>,
 }
 
 impl WholeStore {
-    /// Returns the directory; refuses a keyspace.
+    /// Returns the directory. Says that a keyspace makes no difference.
     pub fn dir(&self, command: &str) -> Outcome<&Path> {
-        match &self.keyspace {
-            None => Ok(&self.dir),
-            Some(_) => Err(Failure::usage(format!(
-                "`esker kv {command}` works on all keyspaces together; omit --keyspace"
-            ))),
+        if let Some(name) = &self.keyspace {
+            check_name(name)?;
+            complain(&format!("note: `esker kv {command}` works on all keyspaces"));
         }
+        Ok(&self.dir)
     }
 }
 

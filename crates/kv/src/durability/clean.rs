@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
+use esker_log::Seq;
 use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
-use esker_log::{Seq, Ticket};
 
 use crate::base::error::{Error, Result};
+use crate::base::ticket::Ticket;
 use crate::index::arena::Version;
 use crate::record::{Change, Record, put_len};
 use crate::state::inner::{Inner, LiveBytes};
@@ -55,8 +56,19 @@ impl Inner {
         Ok(done)
     }
 
+    /// Starts cleaning in the background if this write found no space, or if it is time.
+    #[inline]
+    pub(crate) fn clean_after(self: &Arc<Self>, written: Result<Ticket>) -> Result<Ticket> {
+        match &written {
+            Ok(ticket) => self.clean_soon(ticket.0.position().0),
+            Err(Error::Log(esker_log::Error::NoSpace { .. })) => self.clean_now(),
+            Err(_) => {}
+        }
+        written
+    }
+
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
-    pub(crate) fn clean_soon(self: &Arc<Self>, position: u64) {
+    fn clean_soon(self: &Arc<Self>, position: u64) {
         let running = || self.cleaning.request.is_made();
         if self.cleaning.throttle.consider(position, || self.is_behind(), running) {
             tracing::info!("cleaning is behind: writers wait for it");
@@ -170,7 +182,10 @@ impl Owner for Pass<'_> {
         Ok(())
     }
 
-    fn append_again(&self, record: &esker_log::Record<'_>) -> Result<Option<(Copy, Ticket)>> {
+    fn append_again(
+        &self,
+        record: &esker_log::Record<'_>,
+    ) -> Result<Option<(Copy, esker_log::Ticket)>> {
         let inner = self.inner;
         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
         let Record { keyspace, key, change } = Record::decode(record.payload).map_err(invalid)?;

@@ -1,6 +1,6 @@
 //! The methods of a keyspace that write.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::ticket::Ticket;
 use crate::read::range::KeyRange;
 use crate::state::handle::Keyspace;
@@ -21,12 +21,7 @@ impl Keyspace {
     /// [`esker_log::Error::Poisoned`]. Nothing was written then.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
         let ticket = self.inner.put(&self.keys, key.as_ref(), value.as_ref());
-        if let Err(Error::Log(esker_log::Error::NoSpace { .. })) = &ticket {
-            self.inner.clean_now();
-        }
-        let ticket = ticket?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
+        self.inner.clean_after(ticket)
     }
 
     /// As [`Keyspace::put`], but waits for room as a pending future instead of blocking. It waits
@@ -42,21 +37,19 @@ impl Keyspace {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<Ticket> {
-        let ticket = self.inner.put_async(&self.keys, key.as_ref(), value.as_ref()).await?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
+        let ticket = self.inner.put_async(&self.keys, key.as_ref(), value.as_ref()).await;
+        self.inner.clean_after(ticket)
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
-    /// within half of [`Options::reserve`]; the other half is left to cleaning. There, delete many
-    /// keys before waiting: each commit takes a block of it.
+    /// within a quarter of [`Options::reserve`]; another quarter is left to cleaning, and half to
+    /// opening after a crash. There, delete many keys before waiting: each commit takes a block.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.inner.delete(&self.keys, key.as_ref())?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
+        let ticket = self.inner.delete(&self.keys, key.as_ref());
+        self.inner.clean_after(ticket)
     }
 
     /// As [`Keyspace::delete`], but waits for room as a pending future instead of blocking.
@@ -79,9 +72,8 @@ impl Keyspace {
     /// # }
     /// ```
     pub async fn delete_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.inner.delete_async(&self.keys, key.as_ref()).await?;
-        self.inner.clean_soon(ticket.0.position().0);
-        Ok(ticket)
+        let ticket = self.inner.delete_async(&self.keys, key.as_ref()).await;
+        self.inner.clean_after(ticket)
     }
 
     /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are

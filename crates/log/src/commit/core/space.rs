@@ -110,7 +110,7 @@ impl Core {
     }
 
     /// Whether a record that lets a component free space later, such as a delete, may use the
-    /// reserve. Half of it is left to the records that free the space.
+    /// reserve. Half of what was made a segment is left to the records that free the space.
     pub(crate) fn lends_reserve(&self) -> bool {
         let (_, offset) = self.frontier();
         !self.frontier.internal || offset <= self.frontier.limit / 2
