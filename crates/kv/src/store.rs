@@ -10,6 +10,7 @@ use crate::base::error::{Error, Result};
 use crate::base::options::{Options, StoreBuilder};
 use crate::base::stats::Stats;
 use crate::base::ticket::Ticket;
+use crate::durability::checkpoint::Pace;
 use crate::durability::open;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::Keyspace;
@@ -336,7 +337,7 @@ impl Store {
     /// stays usable, unless its log failed.
     pub fn checkpoint(&self) -> Result<bool> {
         self.inner.refuse_if_closing()?;
-        self.inner.write_checkpoint()
+        self.inner.write_checkpoint(Pace::Whole)
     }
 
     /// Returns the ranges of records that were quarantined, in order. None, unless a repair found

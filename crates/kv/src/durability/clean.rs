@@ -20,6 +20,8 @@ use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
 
 use crate::base::error::{Error, Result};
 use crate::base::ticket::Ticket;
+use crate::durability::bursts::Bursts;
+use crate::durability::checkpoint::Pace;
 use crate::index::arena::Version;
 use crate::record::{Change, Record, put_len};
 use crate::state::inner::{Inner, LiveBytes};
@@ -28,6 +30,8 @@ use crate::state::throttle::Throttle;
 /// While callers write, a background pass pauses for this multiple of the time that it worked,
 /// unless it is behind.
 const THROTTLE: u32 = 1;
+/// The number of keys that are visited between two looks at the clock.
+const BURST_KEYS: u32 = 1 << 12;
 /// The longest pause of a background pass.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -126,7 +130,7 @@ impl Inner {
         self.cleaning.request.work(|| {
             let done = self.clean_once(Effort::Lazy)?;
             if done.segments == 0 && self.wants_checkpoint() {
-                self.checkpoint_or_warn();
+                self.checkpoint_or_warn(Pace::Bursts);
             }
             Ok(done.segments > 0)
         })
@@ -169,8 +173,13 @@ impl Owner for Pass<'_> {
         let arena = self.inner.table.arena();
         let position = self.inner.log.metadata().position.0;
         let garbage = self.inner.cleaning.garbage.load(Relaxed);
-        let mut live = 0;
+        let (mut live, mut seen) = (0, 0u32);
+        let mut bursts = Bursts::new(self.inner, self.throttled);
         arena.each(|id, version| {
+            seen = seen.wrapping_add(1);
+            if seen % BURST_KEYS == 0 {
+                bursts.pause();
+            }
             if !version.deleted {
                 let len = put_len(arena.key_len(id), version.len as usize);
                 let bytes = stored_size(len as usize);

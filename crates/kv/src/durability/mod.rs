@@ -1,5 +1,6 @@
 //! Opening, cleaning and closing.
 
+pub(crate) mod bursts;
 pub(crate) mod checkpoint;
 pub(crate) mod clean;
 pub(crate) mod close;

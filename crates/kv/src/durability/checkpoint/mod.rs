@@ -39,3 +39,4 @@ mod write;
 
 pub(crate) use format::Note;
 pub(crate) use load::{Loaded, decode_any, load};
+pub(crate) use write::Pace;

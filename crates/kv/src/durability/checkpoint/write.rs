@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::format::{ENTRY, Note, SECTION};
 use super::threads::{in_threads, threads};
 use crate::base::error::{Error, Result};
+use crate::durability::bursts::Bursts;
 use crate::index::arena::EntryId;
 use crate::index::keyspace::Keys;
 use crate::index::table::Table;
@@ -30,9 +31,18 @@ const GROWTH: u64 = 4;
 const CLOSE_MIN: u64 = 1 << 20;
 const CLOSE_SHARE: u64 = 8;
 
+/// How much of the processors a dump takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// All of them, because a caller waits.
+    Whole,
+    /// One, in bursts, because it is in the background.
+    Bursts,
+}
+
 impl Inner {
     /// Writes a checkpoint of the index. `false` if this store uses none.
-    pub(crate) fn write_checkpoint(&self) -> Result<bool> {
+    pub(crate) fn write_checkpoint(&self, pace: Pace) -> Result<bool> {
         if self.gap.is_some() || self.log.was_repaired()? {
             return Ok(false);
         }
@@ -56,9 +66,12 @@ impl Inner {
         let cursor = Mutex::new(Cursor::default());
         let dump = || {
             let (chunk, ids, entries) = (writer.chunk(), Vec::new(), Entries::default());
-            Dump { table: &self.table, chunk, ids, entries, keys: 0 }.run(&spaces, &cursor)
+            let bursts = Bursts::new(self, pace == Pace::Bursts);
+            let table = &self.table;
+            Dump { table, chunk, ids, entries, keys: 0, bursts }.run(&spaces, &cursor)
         };
-        let threads = if keys < STEP as u64 { 1 } else { threads() };
+        let is_small = keys < STEP as u64;
+        let threads = if is_small || pace == Pace::Bursts { 1 } else { threads() };
         let keys = in_threads(threads, dump).into_iter().sum::<Result<u64>>()?;
         let last = self.log.barrier()?.blocking_wait()?.seq.0;
         let highest = self.keyspaces.highest();
@@ -89,13 +102,13 @@ impl Inner {
         }
         let (since, last) = self.since_checkpoint();
         if since >= (last.bytes / CLOSE_SHARE).max(CLOSE_MIN) {
-            self.checkpoint_or_warn();
+            self.checkpoint_or_warn(Pace::Whole);
         }
     }
 
     /// Writes a checkpoint. A failure costs a longer opening and nothing else.
-    pub(crate) fn checkpoint_or_warn(&self) {
-        match self.write_checkpoint() {
+    pub(crate) fn checkpoint_or_warn(&self, pace: Pace) {
+        match self.write_checkpoint(pace) {
             Ok(_) | Err(Error::Closed) => {}
             Err(error) => tracing::warn!(%error, "failed to write a checkpoint"),
         }
@@ -148,6 +161,7 @@ struct Dump<'a> {
     ids: Vec<EntryId>,
     entries: Entries,
     keys: u64,
+    bursts: Bursts<'a>,
 }
 
 impl Dump<'_> {
@@ -157,6 +171,7 @@ impl Dump<'_> {
             let Some(mut range) = cursor.lock().take(self.table, spaces) else { break };
             while self.encode(&mut range) {
                 self.write(&mut range)?;
+                self.bursts.pause();
             }
         }
         self.chunk.write()?;
