@@ -36,6 +36,7 @@ use crate::commit::committer::Committer;
 use crate::commit::core::{Job, Unit};
 use crate::commit::write_half::WriteHalf;
 use crate::format::{BLOCK, IndexEntry, SegmentHeader, UnitHeader, UnitKind};
+use crate::runtime::pause::pause;
 use crate::staging::buffer::close_unit;
 use crate::store::paths;
 use crate::store::segment_table::{Segment, State};
@@ -222,7 +223,7 @@ fn wait_for_appenders(log: &WriteHalf, unit: &Unit) -> u64 {
         if let Some(digest) = fill_tracker.complete(unit.filling()) {
             return digest;
         }
-        looks += 1;
-        if looks < 128 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        pause(looks);
+        looks = looks.saturating_add(1);
     }
 }

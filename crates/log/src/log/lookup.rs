@@ -17,6 +17,7 @@ use crate::read::placed_many;
 use crate::read::source::Source;
 use crate::read::stream::LogStream;
 use crate::runtime::counters::Counts;
+use crate::runtime::pause::pause;
 use crate::runtime::waiters::{For, Registered};
 use crate::staging::staged::Staged;
 use crate::store::directory;
@@ -164,8 +165,10 @@ impl Log {
         let bytes = staged.records.end - staged.records.start;
         let fill_tracker = core.fill_tracker(staged.unit);
         let written = core.written().unit >= staged.unit;
+        let mut looks = 0u32;
         while !written && fill_tracker.complete(bytes).is_none() {
-            std::thread::yield_now();
+            pause(looks);
+            looks = looks.saturating_add(1);
         }
     }
 
