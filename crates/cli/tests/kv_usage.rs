@@ -173,3 +173,25 @@ fn messages_speak_of_stores() {
     let again = kv(&dir, &["backup", unfinished.to_str().unwrap()], b"").exits(1);
     again.says(&["an unfinished backup", remedy]);
 }
+
+/// Bug: nothing showed that a checkpoint was corrupt.
+#[test]
+fn stat_reports_whether_the_checkpoint_is_used() {
+    let (_guard, dir) = esker::workdir();
+    let lines: String =
+        (0..20_000).map(|n| format!("{{\"key\":\"{n}\",\"value\":\"{n:0>80}\"}}\n")).collect();
+    kv(&dir, &["import"], lines.as_bytes()).ok();
+    let stat = || kv(&dir, &["stat", "--json"], b"").ok().json();
+    let before = stat();
+    assert!(before["checkpoint_bytes"].as_u64() > Some(1 << 18), "{before}");
+    assert_eq!(before["replayed"], 0);
+    let file = dir.join("checkpoint");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[5000] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let after = stat();
+    assert_eq!((&after["checkpoint_bytes"], &after["replayed"]), (&0.into(), &20_000.into()));
+    assert_eq!(after["keys"], 20_000);
+    let text = kv(&dir, &["stat"], b"").ok();
+    assert!(text.text().contains("checkpoint   not used; opening read 20000 records\n"));
+}

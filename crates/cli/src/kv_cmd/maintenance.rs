@@ -129,6 +129,8 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
             "keyspaces": keyspaces,
             "disk_bytes": stats.disk_bytes,
             "index_bytes": stats.index_bytes,
+            "checkpoint_bytes": stats.checkpoint_bytes,
+            "replayed": stats.replayed,
             "durable": store.position().0,
             "quarantined": store
                 .quarantined()
@@ -138,8 +140,12 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
         });
         return format!("{object}\n");
     }
+    let checkpoint = match stats.checkpoint_bytes {
+        0 => format!("not used; opening read {} records", stats.replayed),
+        bytes => format!("{bytes} bytes; opening read {} records after it", stats.replayed),
+    };
     let mut text = format!(
-        "keys         {}\ndisk bytes   {}\nindex bytes  {}\ndurable      {}\n",
+        "keys         {}\ndisk bytes   {}\nindex bytes  {}\ncheckpoint   {checkpoint}\ndurable      {}\n",
         stats.keys,
         stats.disk_bytes,
         stats.index_bytes,
