@@ -1,6 +1,10 @@
 //! The methods of a keyspace that write.
 
+#[cfg(doc)]
+use crate::base::error::Error;
 use crate::base::error::Result;
+#[cfg(doc)]
+use crate::base::options::Options;
 use crate::base::ticket::Ticket;
 use crate::read::range::KeyRange;
 use crate::state::handle::Keyspace;
@@ -42,7 +46,7 @@ impl Keyspace {
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
-    /// within a quarter of [`Options::reserve`](crate::Options::reserve); another quarter is left
+    /// within a quarter of [`Options::reserve`]; another quarter is left
     /// to cleaning, and half to opening after a crash. There, delete many keys before waiting: each
     /// commit takes a block.
     ///
