@@ -71,6 +71,14 @@ impl Inner {
         written
     }
 
+    /// Starts cleaning in the background after a delete of a range: much may be dead now.
+    pub(crate) fn clean_after_range(self: &Arc<Self>, written: Result<Ticket>) -> Result<Ticket> {
+        if written.is_ok() {
+            self.clean_now();
+        }
+        self.clean_after(written)
+    }
+
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
     fn clean_soon(self: &Arc<Self>, position: u64) {
         let running = || self.cleaning.request.is_made();

@@ -102,9 +102,8 @@ impl Keyspace {
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
     pub fn delete_range(&self, range: impl Into<KeyRange>) -> Result<Ticket> {
-        let ticket = self.inner.delete_range(&self.keys, &range.into())?;
-        self.inner.clean_now();
-        Ok(ticket)
+        let ticket = self.inner.delete_range(&self.keys, &range.into());
+        self.inner.clean_after_range(ticket)
     }
 
     /// As [`Keyspace::delete_range`], but waits for room as a pending future instead of blocking.
@@ -131,8 +130,7 @@ impl Keyspace {
     /// ```
     pub async fn delete_range_async(&self, range: impl Into<KeyRange>) -> Result<Ticket> {
         let range = range.into();
-        let ticket = self.inner.delete_range_async(&self.keys, &range).await?;
-        self.inner.clean_now();
-        Ok(ticket)
+        let ticket = self.inner.delete_range_async(&self.keys, &range).await;
+        self.inner.clean_after_range(ticket)
     }
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_kv::{ReadOnlyStore, Store};
+use esker_kv::{Error, ReadOnlyStore, Store};
 
-use crate::fixture::{CHECKPOINT, DIR, SimEnv, check_keys, file, keys_of, log_files, model, put};
+use crate::fixture::{
+    CHECKPOINT, DIR, SimEnv, check_keys, file, keys_of, log_files, model, put, value,
+};
 
 const KEYS: u32 = 400;
 const BLOCK: u64 = 4096;
@@ -199,6 +201,35 @@ fn a_checkpoint_of_a_copy_with_other_records_is_not_used() {
     case(2, &[&[200, 201][..], &same[..10]].concat(), &[&[300, 301][..], &same[..10]].concat());
     let (ours, theirs): (Vec<_>, Vec<_>) = ((200..300).collect(), (300..400).collect());
     case(3, &[&ours[..], &same].concat(), &[&theirs[..], &same].concat());
+}
+
+/// The log samples the damaged record, and uses the checkpoint all the same.
+#[test]
+fn a_damaged_record_costs_only_its_key() {
+    const KEYS: u32 = 2000;
+    for before_last in [512, 1024] {
+        let sim_env = SimEnv::new();
+        let store = sim_env.open();
+        put(&store.keyspace(), 0..KEYS, 1, 200);
+        assert!(store.checkpoint().unwrap());
+        store.close().unwrap();
+        let damaged = KEYS - 1 - before_last;
+        let value = value(damaged, 1, 200);
+        let found = log_files(&sim_env.disk).into_iter().find_map(|(name, bytes)| {
+            let at = bytes.windows(value.len()).position(|window| window == value)?;
+            Some((name, at as u64))
+        });
+        let (name, at) = found.unwrap();
+        sim_env.disk.flip_bit(&file(&name), (at + 50) * 8).unwrap();
+        let store = sim_env.open();
+        assert_eq!(store.stats().replayed, 0, "{before_last}");
+        let keys = store.keyspace();
+        let read = keys.get(damaged.to_be_bytes());
+        assert!(matches!(read, Err(Error::Log(esker_log::Error::Corrupted(_)))), "{read:?}");
+        assert!(keys.get(3u32.to_be_bytes()).unwrap().is_some());
+        assert!(store.checkpoint().unwrap(), "{before_last}: the next one");
+        store.close().unwrap();
+    }
 }
 
 /// Recovery copies the last records, so that their places in the checkpoint are wrong.

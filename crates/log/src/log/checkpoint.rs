@@ -55,7 +55,7 @@ impl CheckpointWriter<'_> {
             return Err(Error::TooLarge { size: note.len() as u64, limit: NOTE_MAX as u64 });
         }
         let Self { log, writer, _writing } = self;
-        let samples = samples::take(&*log.read, log.durable().0)?;
+        let samples = samples::take(&*log.read, log.durable().0);
         writer.publish(note, samples).map_err(|error| log.of_checkpoint(error, CONTENT_MAX as u64))
     }
 }

@@ -22,6 +22,16 @@ use crate::runtime::waiters::{For, Registered};
 use crate::staging::staged::Staged;
 use crate::store::directory;
 
+/// So often it is looked with the lock held: a copy of a payload is short.
+const LOOKS: u32 = 64;
+
+/// Whether all appenders of a unit have copied their payloads. No record gets a place in it while
+/// the core is locked.
+fn is_filled(core: &Core, staged: &Staged) -> bool {
+    let bytes = staged.records.end - staged.records.start;
+    core.written().unit >= staged.unit || core.fill_tracker(staged.unit).complete(bytes).is_some()
+}
+
 impl Log {
     /// Streams records from a start point on. Does no I/O until the first batch and uses almost no
     /// memory.
@@ -145,30 +155,36 @@ impl Log {
     /// The record at this place, if it is staged. Otherwise the position up to which everything is
     /// written to the files.
     fn read_staged(&self, place: Place) -> std::result::Result<Payload, u64> {
-        let state = self.write.lock();
-        let found = state.core.staged().find(|staged| {
-            let offset = place.position.0.checked_sub(staged.buffer.base);
-            offset.is_some_and(|offset| {
-                (u64::from(staged.records.start)..u64::from(staged.records.end)).contains(&offset)
-            })
-        });
-        let payload = found.and_then(|staged| {
-            self.await_fill(&state.core, &staged);
-            placed::of_staged(&staged, place)
-        });
-        payload.ok_or_else(|| state.core.released().position)
+        self.once_filled(|core| {
+            let found = core.staged().find(|staged| {
+                let offset = place.position.0.checked_sub(staged.buffer.base);
+                offset.is_some_and(|offset| {
+                    let records = u64::from(staged.records.start)..u64::from(staged.records.end);
+                    records.contains(&offset)
+                })
+            });
+            let Some(staged) = found else { return Some(Err(core.released().position)) };
+            let filled = is_filled(core, &staged);
+            let payload = || placed::of_staged(&staged, place).ok_or(core.released().position);
+            filled.then(payload)
+        })
     }
 
-    /// Waits until all appenders of a unit have copied their payloads. They do so without a lock,
-    /// and no record gets a place while this lock is held, so the wait is short.
-    fn await_fill(&self, core: &Core, staged: &Staged) {
-        let bytes = staged.records.end - staged.records.start;
-        let fill_tracker = core.fill_tracker(staged.unit);
-        let written = core.written().unit >= staged.unit;
+    /// Looks until the appenders of the units that are looked at have copied their payloads. While
+    /// one works longer, because it updates a large index, the lock is free.
+    fn once_filled<T>(&self, mut look: impl FnMut(&Core) -> Option<T>) -> T {
         let mut looks = 0u32;
-        while !written && fill_tracker.complete(bytes).is_none() {
+        loop {
+            let state = self.write.lock();
+            for _ in 0..LOOKS {
+                if let Some(found) = look(&state.core) {
+                    return found;
+                }
+                std::hint::spin_loop();
+            }
+            drop(state);
             pause(looks);
-            looks = looks.saturating_add(1);
+            looks = looks.saturating_add(LOOKS);
         }
     }
 
@@ -180,12 +196,10 @@ impl Log {
     /// [`Error::Closed`].
     pub fn accepted_tail(&self) -> Result<Vec<Batch>> {
         self.refuse_if_closed()?;
-        let state = self.write.lock();
-        let staged: Vec<_> = state.core.staged().collect();
-        for staged in &staged {
-            self.await_fill(&state.core, staged);
-        }
-        drop(state);
+        let staged = self.once_filled(|core| {
+            let staged: Vec<_> = core.staged().collect();
+            staged.iter().all(|staged| is_filled(core, staged)).then_some(staged)
+        });
         Ok(staged.into_iter().map(Batch::of_staged).collect())
     }
 

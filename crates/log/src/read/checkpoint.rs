@@ -38,7 +38,7 @@ impl CheckpointReader {
         records: impl FnOnce() -> Result<Arc<dyn Source>>,
     ) -> Result<Option<Self>> {
         let Some(reader) = Reader::open(dir, log)? else { return Ok(None) };
-        if !samples::matches(&*records()?, &reader.header.samples)? {
+        if !samples::matches(&*records()?, &reader.header.samples) {
             return Err(reader.of_other_records());
         }
         Ok(Some(Self { reader }))

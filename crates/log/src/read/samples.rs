@@ -6,7 +6,7 @@
 //! differ in the records between their common part and the last one differ in the samples, unless
 //! all of the sampled records happen to be equal.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Error;
 use crate::base::position::Seq;
 use crate::format::crc;
 use crate::read::cursor;
@@ -16,7 +16,7 @@ use crate::store::checkpoint_file::{SAMPLES, Samples};
 /// So many of the last records are sampled, each of them.
 const LAST: u64 = 16;
 /// No more records are sampled when their payloads take this many bytes.
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: usize = 8 << 20;
 
 /// The numbers of the sampled records.
 fn numbers(last: u64) -> impl Iterator<Item = u64> {
@@ -25,47 +25,40 @@ fn numbers(last: u64) -> impl Iterator<Item = u64> {
     distances.map_while(move |distance| last.checked_sub(distance).filter(|seq| *seq > 0))
 }
 
-/// The checksum of a record's payload, and its length. 0 if the number was skipped.
-fn sample(source: &dyn Source, seq: u64) -> Result<(u32, usize)> {
-    match cursor::read(source, Seq(seq)) {
-        Ok(view) => Ok((crc(view.payload()), view.payload().len())),
-        Err(Error::NotFound { .. }) => Ok((0, 0)),
-        Err(error) => Err(error),
-    }
-}
-
-/// Samples the records up to this one.
-pub(crate) fn take(source: &dyn Source, last: u64) -> Result<Samples> {
+/// Samples the records up to this one. A record that cannot be read, or a number that was
+/// skipped, gets a 0: nothing is known of it.
+pub(crate) fn take(source: &dyn Source, last: u64) -> Samples {
     let (mut crcs, mut bytes) = (Vec::new(), 0);
     for seq in numbers(last) {
-        match sample(source, seq) {
-            Ok((crc, len)) => {
-                crcs.push(crc);
-                bytes += len;
+        match cursor::read(source, Seq(seq)) {
+            Ok(view) => {
+                crcs.push(crc(view.payload()));
+                bytes += view.payload().len();
             }
             Err(Error::Trimmed { .. }) => break,
-            Err(error) => return Err(error),
+            Err(_) => crcs.push(0),
         }
         if bytes >= BYTES_MAX {
             break;
         }
     }
-    Ok(Samples { last, crcs })
+    Samples { last, crcs }
 }
 
 /// Whether the log has the records that were sampled, as far as it still has records with these
-/// numbers.
-pub(crate) fn matches(source: &dyn Source, samples: &Samples) -> Result<bool> {
+/// numbers. A record that cannot be read decides nothing: who reads it gets the error.
+pub(crate) fn matches(source: &dyn Source, samples: &Samples) -> bool {
     if samples.last > source.limit().1 {
-        return Ok(false);
+        return false;
     }
     for (seq, expected) in numbers(samples.last).zip(&samples.crcs) {
-        match sample(source, seq) {
-            Ok((crc, _)) if crc == *expected => {}
-            Ok(_) => return Ok(false),
+        match cursor::read(source, Seq(seq)) {
+            _ if *expected == 0 => {}
+            Ok(view) if crc(view.payload()) == *expected => {}
+            Ok(_) | Err(Error::NotFound { .. }) => return false,
             Err(Error::Trimmed { .. }) => break,
-            Err(error) => return Err(error),
+            Err(_) => {}
         }
     }
-    Ok(true)
+    true
 }

@@ -160,8 +160,10 @@ pub(super) fn copy_tail(
     let mut tail = Tail::of(live, durable_bound, COPY_WHOLE);
     let mut writer = start(&tail);
     if writer.as_ref().is_err_and(|error| error.is_no_space()) {
-        tail.free_dead(dir, live)?;
-        writer = start(&tail);
+        match tail.free_dead(dir, live) {
+            Err(error) if !error.is_no_space() => return Err(error),
+            _ => writer = start(&tail),
+        }
     }
     if writer.as_ref().is_err_and(|error| error.is_no_space()) {
         tail = Tail::of(live, durable_bound, 0);

@@ -6,7 +6,7 @@
 //!
 //! Half of it stays for opening after a crash: it becomes the reserve when the other half becomes a
 //! segment. A crash in between leaves its space free. Recovery copies what may be only in the page
-//! cache, so it needs at most what was appended to that segment.
+//! cache, which is little except under `OsBuffered`.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Reserve {
 
     /// The bytes that stay for opening after a crash.
     fn kept(&self) -> u64 {
-        (self.bytes / 2).max(KEPT_LEAST).next_multiple_of(u64::from(BLOCK))
+        (self.had / 2).max(KEPT_LEAST).next_multiple_of(u64::from(BLOCK))
     }
 
     /// Gives the file all of the reserve but the part that is kept. If another program takes the
@@ -76,12 +76,22 @@ impl Reserve {
     pub(crate) fn lend(&mut self, dir: &dyn Dir, name: &str) -> Result<()> {
         let (kept, lends) = (self.kept(), self.lends());
         let next = paths::temporary(RESERVE);
+        let before = self.bytes;
         let file = dir.open(RESERVE, Open::write())?;
         file.set_len(lends)?;
         file.sync_data()?;
         self.bytes = lends;
+        match new_file(dir, &next, kept) {
+            Err(error) if error.is_no_space() => {
+                match file.preallocate(0, before) {
+                    Ok(()) => self.bytes = before,
+                    Err(_) => file.set_len(lends)?,
+                }
+                return Err(error);
+            }
+            rest => rest?.sync_data()?,
+        }
         drop(file);
-        new_file(dir, &next, kept)?.sync_data()?;
         dir.rename(RESERVE, name)?;
         self.bytes = 0;
         dir.rename(&next, RESERVE)?;
