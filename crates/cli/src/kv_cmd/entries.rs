@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::output;
 
@@ -14,6 +14,20 @@ pub enum Framing {
     Json,
     /// Lengths of 4 bytes, little-endian
     Len32,
+}
+
+/// The framing of a command.
+#[derive(Debug, Args)]
+pub struct FramingArgument {
+    /// JSON lines, or lengths and bytes
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "json|len32"
+    )]
+    pub framing: Framing,
 }
 
 /// Writes a key and its value as one JSON object, with the name of their keyspace if given. Bytes

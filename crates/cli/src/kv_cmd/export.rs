@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_kv::ReadOnlyStore;
 
-use super::entries::{self, Framing};
+use super::entries::{self, Framing, FramingArgument};
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::output;
@@ -38,15 +38,8 @@ pub struct ExportArguments {
     /// All keyspaces, each line with the name of its keyspace
     #[arg(long, conflicts_with = "keyspace")]
     all_keyspaces: bool,
-    /// JSON lines, or lengths and bytes
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "json|len32"
-    )]
-    framing: Framing,
+    #[command(flatten)]
+    framing: FramingArgument,
     /// Where `esker log repair` quarantined records, print the newest values that are left
     #[arg(long)]
     skip_corrupt: bool,
@@ -55,7 +48,8 @@ pub struct ExportArguments {
 /// Prints all keys and values, as of one point in time.
 pub fn run(arguments: &ExportArguments) -> Outcome {
     let ExportArguments { dir, keyspace, all_keyspaces, framing, skip_corrupt } = arguments;
-    if *all_keyspaces && *framing == Framing::Len32 {
+    let framing = framing.framing;
+    if *all_keyspaces && framing == Framing::Len32 {
         return Err(Failure::usage(
             "--framing len32 has no place for the name of a keyspace: use --framing json with \
              --all-keyspaces, or --keyspace NAME",

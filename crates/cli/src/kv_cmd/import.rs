@@ -12,7 +12,7 @@ use esker_kv::{Batch, Error, KEY_LIMIT, Keyspace, Store, Ticket, VALUE_LIMIT};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::entries::{self, Entry, Framing};
+use super::entries::{self, Entry, Framing, FramingArgument};
 use super::open;
 use crate::choices;
 use crate::exit::{Failure, Outcome};
@@ -50,15 +50,8 @@ pub struct ImportArguments {
     /// default]
     #[arg(long, value_name = "NAME")]
     keyspace: Option<String>,
-    /// JSON lines, or lengths and bytes
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        hide_possible_values = true,
-        value_name = "json|len32"
-    )]
-    framing: Framing,
+    #[command(flatten)]
+    framing: FramingArgument,
     /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
@@ -67,6 +60,7 @@ pub struct ImportArguments {
 /// Puts entries until the input ends.
 pub fn run(arguments: &ImportArguments) -> Outcome {
     let ImportArguments { dir, keyspace, framing, json } = arguments;
+    let framing = framing.framing;
     if let Some(name) = keyspace {
         open::check_name(name)?;
     }
@@ -82,7 +76,7 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
         store: &store,
         keyspace: None,
         only: keyspace.as_deref(),
-        framing: *framing,
+        framing,
         input,
         framer,
         progress,

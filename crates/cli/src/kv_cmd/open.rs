@@ -32,7 +32,7 @@ pub struct WholeStore {
 }
 
 impl WholeStore {
-    /// Returns the directory. Says that a keyspace makes no difference.
+    /// Returns the directory. Prints a note if the command line names a keyspace.
     pub fn dir(&self, command: &str) -> Outcome<&Path> {
         if let Some(name) = &self.keyspace {
             check_name(name)?;

@@ -62,6 +62,13 @@ pub fn log(verb: &str, dir: &Path, flags: &[&str], input: &[u8]) -> Ended {
     run(command, input)
 }
 
+/// Runs a command of `esker kv` on a directory.
+pub fn kv(dir: &Path, words: &[&str], input: &[u8]) -> Ended {
+    let mut all = command(&["kv", words[0]]);
+    all.arg(dir).args(&words[1..]);
+    run(all, input)
+}
+
 /// Starts a command whose output and errors can be read.
 pub fn spawn(command: &mut Command, input: Stdio) -> Child {
     command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

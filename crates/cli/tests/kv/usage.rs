@@ -1,19 +1,9 @@
 //! Flags, output forms and messages of `esker kv`.
 #![allow(clippy::unwrap_used)]
 
-#[path = "kit/esker.rs"]
-mod esker;
-
-use std::path::Path;
 use std::process::Stdio;
 
-use esker::{Ended, command, run, spawn};
-
-fn kv(dir: &Path, words: &[&str], input: &[u8]) -> Ended {
-    let mut all = command(&["kv", words[0]]);
-    all.arg(dir).args(&words[1..]);
-    run(all, input)
-}
+use crate::esker::{self, Ended, command, kv, spawn};
 
 /// Bug: `stat`, `compact`, `verify` and `backup` did not know the flag that all the others have.
 #[test]

@@ -1,20 +1,11 @@
 //! `esker kv export` and `import`, as a user runs them.
 #![allow(clippy::unwrap_used)]
 
-#[path = "kit/esker.rs"]
-mod esker;
-
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use esker::{Ended, command, run, spawn};
-
-fn kv(dir: &Path, words: &[&str], input: &[u8]) -> Ended {
-    let mut all = command(&["kv", words[0]]);
-    all.arg(dir).args(&words[1..]);
-    run(all, input)
-}
+use crate::esker::{self, command, kv, spawn};
 
 /// Bug: an export held the default keyspace only, and an import put the lines of every keyspace
 /// into one.

@@ -1,20 +1,11 @@
-//! `esker kv`, as a user runs it.
+//! The commands of `esker kv`, as a user runs them.
 #![allow(clippy::unwrap_used)]
-
-#[path = "kit/esker.rs"]
-mod esker;
 
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-use esker::{Ended, command, read_lines, run, spawn};
-
-fn kv(dir: &Path, words: &[&str], input: &[u8]) -> Ended {
-    let mut all = command(&["kv", words[0]]);
-    all.arg(dir).args(&words[1..]);
-    run(all, input)
-}
+use crate::esker::{self, command, kv, read_lines, run, spawn};
 
 /// Requirements: M-4.
 #[test]

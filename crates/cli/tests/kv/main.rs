@@ -1,0 +1,8 @@
+//! `esker kv`: its commands, export and import, flags and messages.
+
+#[path = "../kit/esker.rs"]
+mod esker;
+
+mod commands;
+mod transfer;
+mod usage;
