@@ -36,7 +36,7 @@ use crate::commit::committer::Committer;
 use crate::commit::core::{Job, Unit};
 use crate::commit::write_half::WriteHalf;
 use crate::format::{BLOCK, IndexEntry, SegmentHeader, UnitHeader, UnitKind};
-use crate::runtime::pause::pause;
+use crate::runtime::backoff::Backoff;
 use crate::staging::buffer::close_unit;
 use crate::store::paths;
 use crate::store::segment_table::{Segment, State};
@@ -214,16 +214,16 @@ impl Committer {
     }
 }
 
-/// Waits until every appender of the unit has copied its record. This takes at most the time of a
-/// copy.
+/// Waits until every appender of the unit has copied its record, and its component has indexed it.
 fn wait_for_appenders(log: &WriteHalf, unit: &Unit) -> u64 {
     let fill_tracker = log.fill_tracker(unit.number);
-    let mut looks = 0u32;
+    let mut backoff = Backoff::default();
     loop {
         if let Some(digest) = fill_tracker.complete(unit.filling()) {
             return digest;
         }
-        pause(looks);
-        looks = looks.saturating_add(1);
+        if !backoff.spin() {
+            backoff.sleep();
+        }
     }
 }

@@ -13,9 +13,9 @@
 //! A failed reservation is undone by the same call. After a crash in between, opening removes the
 //! file, which has no header.
 //!
-//! The reserve is a file that was never written to. One rename turns most of it into a segment, so
-//! a crash leaves that whole under one of two names. Under neither name does recovery use it before
-//! it has a header.
+//! The reserve is a file that was never written to. One rename turns half of it into a segment, so
+//! a crash leaves that half whole under one of two names. Under neither name does recovery use it
+//! before it has a header.
 
 use esker_disk::{File, Open};
 

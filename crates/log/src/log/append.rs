@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::base::error::Result;
 use crate::base::position::{Position, Seq};
 use crate::log::Log;
-use crate::write::append::{Accepted, UseOfReserve};
+use crate::write::append::{Accepted, AppendKind};
 use crate::write::input::{Input, Inputs};
 use crate::write::ticket::Ticket;
 
@@ -150,7 +150,7 @@ impl Log {
     pub fn append_internal(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
         let record = Input::next(&payload);
         let accepted =
-            self.write.with_room(None, || self.write.accept(record, UseOfReserve::All))?;
+            self.write.with_room(None, || self.write.accept(record, AppendKind::Internal))?;
         Ok(self.write.ticket(accepted))
     }
 
@@ -181,7 +181,7 @@ impl Log {
         for &record in &*records {
             let accepted = self
                 .write
-                .with_room_async(|| self.write.accept(record, UseOfReserve::None))
+                .with_room_async(|| self.write.accept(record, AppendKind::Ordinary))
                 .await?;
             last = Some(accepted);
         }
@@ -295,19 +295,19 @@ impl Log {
 
     fn append_until(&self, record: Input<'_>, deadline: Option<Instant>) -> Result<Ticket> {
         let accepted =
-            self.write.with_room(deadline, || self.write.accept(record, UseOfReserve::None))?;
+            self.write.with_room(deadline, || self.write.accept(record, AppendKind::Ordinary))?;
         Ok(self.write.ticket(accepted))
     }
 
     async fn append_one_async(&self, record: Input<'_>) -> Result<Ticket> {
         let accepted =
-            self.write.with_room_async(|| self.write.accept(record, UseOfReserve::None)).await?;
+            self.write.with_room_async(|| self.write.accept(record, AppendKind::Ordinary)).await?;
         Ok(self.write.ticket(accepted))
     }
 
     fn try_append_one(&self, record: Input<'_>) -> Result<Ticket> {
         let accepted =
-            self.write.without_waiting(|| self.write.accept(record, UseOfReserve::None))?;
+            self.write.without_waiting(|| self.write.accept(record, AppendKind::Ordinary))?;
         Ok(self.write.ticket(accepted))
     }
 
@@ -316,8 +316,9 @@ impl Log {
         let mut last = None;
         for &record in records {
             // Earlier records get no ticket: dropping one could request a commit.
-            last =
-                Some(self.write.with_room(None, || self.write.accept(record, UseOfReserve::None))?);
+            last = Some(
+                self.write.with_room(None, || self.write.accept(record, AppendKind::Ordinary))?,
+            );
         }
         self.ticket_of_batch(last)
     }

@@ -5,7 +5,7 @@ use crate::base::position::Place;
 use crate::commit::core::Refusal;
 use crate::commit::write_half::WriteHalf;
 use crate::log::Log;
-use crate::write::append::UseOfReserve;
+use crate::write::append::AppendKind;
 use crate::write::input::{Input, Inputs};
 use crate::write::ticket::Ticket;
 
@@ -106,7 +106,7 @@ impl Attempt<'_> {
         payload: impl AsRef<[u8]>,
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Ticket, Refused> {
-        self.accept(payload.as_ref(), UseOfReserve::None, placed)
+        self.accept(payload.as_ref(), AppendKind::Ordinary, placed)
     }
 
     /// As [`Attempt::append`], of a record that may use the reserve; see [`Log::append_internal`].
@@ -118,7 +118,7 @@ impl Attempt<'_> {
         payload: impl AsRef<[u8]>,
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Ticket, Refused> {
-        self.accept(payload.as_ref(), UseOfReserve::All, placed)
+        self.accept(payload.as_ref(), AppendKind::Internal, placed)
     }
 
     /// As [`Attempt::append`], of a record that frees no space by itself, but lets the component
@@ -132,7 +132,7 @@ impl Attempt<'_> {
         payload: impl AsRef<[u8]>,
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Ticket, Refused> {
-        self.accept(payload.as_ref(), UseOfReserve::Half, placed)
+        self.accept(payload.as_ref(), AppendKind::Freeing, placed)
     }
 
     /// Appends records atomically; see [`Log::append_atomic`]. `placed` is called once, with the
@@ -148,8 +148,9 @@ impl Attempt<'_> {
     ) -> std::result::Result<Option<Ticket>, Refused> {
         let mut places = Vec::with_capacity(payloads.len());
         let each = |place| places.push(place);
-        let held = self.write.append_whole_held(&Inputs::next(payloads), each).map_err(Refused)?;
-        Ok(held.map(|last| {
+        let guard =
+            self.write.append_whole_guarded(&Inputs::next(payloads), each).map_err(Refused)?;
+        Ok(guard.map(|last| {
             placed(&places);
             self.write.ticket(last.release())
         }))
@@ -159,11 +160,11 @@ impl Attempt<'_> {
     fn accept(
         &self,
         payload: &[u8],
-        use_of_reserve: UseOfReserve,
+        kind: AppendKind,
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Ticket, Refused> {
         let record = Input::next(&payload);
-        let accepted = self.write.accept_then(record, use_of_reserve, placed).map_err(Refused)?;
+        let accepted = self.write.accept_then(record, kind, placed).map_err(Refused)?;
         Ok(self.write.ticket(accepted))
     }
 }

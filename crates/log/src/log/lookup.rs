@@ -16,14 +16,11 @@ use crate::read::placed;
 use crate::read::placed_many;
 use crate::read::source::Source;
 use crate::read::stream::LogStream;
+use crate::runtime::backoff::Backoff;
 use crate::runtime::counters::Counts;
-use crate::runtime::pause::pause;
 use crate::runtime::waiters::{For, Registered};
 use crate::staging::staged::Staged;
 use crate::store::directory;
-
-/// So often it is looked with the lock held: a copy of a payload is short.
-const LOOKS: u32 = 64;
 
 /// Whether all appenders of a unit have copied their payloads. No record gets a place in it while
 /// the core is locked.
@@ -170,21 +167,22 @@ impl Log {
         })
     }
 
-    /// Looks until the appenders of the units that are looked at have copied their payloads. While
-    /// one works longer, because it updates a large index, the lock is free.
-    fn once_filled<T>(&self, mut look: impl FnMut(&Core) -> Option<T>) -> T {
-        let mut looks = 0u32;
+    /// Waits until `check` finds the units that it needs filled. It holds the lock for the time of
+    /// a copy. An appender that updates a large index takes longer, and then the lock is free.
+    fn once_filled<T>(&self, mut check: impl FnMut(&Core) -> Option<T>) -> T {
+        let mut backoff = Backoff::default();
         loop {
             let state = self.write.lock();
-            for _ in 0..LOOKS {
-                if let Some(found) = look(&state.core) {
+            loop {
+                if let Some(found) = check(&state.core) {
                     return found;
                 }
-                std::hint::spin_loop();
+                if !backoff.spin() {
+                    break;
+                }
             }
             drop(state);
-            pause(looks);
-            looks = looks.saturating_add(LOOKS);
+            backoff.sleep();
         }
     }
 

@@ -4,7 +4,7 @@
 //! records. `placed` reads a record whose place is known, and `placed_many` several of them.
 //! `stream` is what a caller reads from, over a `feed`. `batch` holds the records that readers get.
 //! `cache` shares file reads among all readers. `checkpoint` reads a component's checkpoint, and
-//! `samples` tells whether it was made from the records of this log.
+//! `samples` compares the records that it was made from with those of this log.
 
 pub(crate) mod batch;
 pub(crate) mod cache;

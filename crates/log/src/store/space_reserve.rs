@@ -1,12 +1,12 @@
 //! Preallocated space for recovery and internal appends.
 //!
-//! The reserve is a file that is never written to. One rename turns it into a segment, so that a
-//! crash leaves it whole under one of two names. Under neither name does it count before it has a
-//! header.
+//! The reserve is a file that is never written to. One rename turns half of it into a segment, so
+//! that a crash leaves this half whole under one of two names. Under neither name does it count
+//! before it has a header.
 //!
-//! Half of it stays for opening after a crash: it becomes the reserve when the other half becomes a
-//! segment. A crash in between leaves its space free. Recovery copies what may be only in the page
-//! cache, which is little except under `OsBuffered`.
+//! The other half is kept for opening after a crash: it becomes the reserve when the first becomes
+//! a segment. A crash in between leaves its space free. Recovery copies what may be only in the
+//! page cache, which is little except under `OsBuffered`.
 
 use std::sync::Arc;
 
@@ -42,7 +42,8 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// Whether it is so small that ordinary appends are refused until it is filled.
+    /// Whether it is so small that ordinary appends are refused until it is filled: below three
+    /// quarters of its former size, so in any case once internal appends used half of it.
     pub(crate) fn is_low(&self, options: &Options) -> bool {
         let least = (self.had - self.had / 4).max(RESERVE_LEAST).min(options.reserve_bytes());
         self.bytes < least

@@ -17,18 +17,21 @@ use crate::write::ticket::Ticket;
 
 pub(crate) type Accepted = (u64, u64, Position);
 
-/// How much of the reserve a record may use.
+/// The kind of an append, which determines how much of the reserve it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UseOfReserve {
-    None,
-    Half,
-    All,
+pub(crate) enum AppendKind {
+    /// Nothing of it.
+    Ordinary,
+    /// Half of what internal appends may use.
+    Freeing,
+    /// What is not kept for opening.
+    Internal,
 }
 
-/// A record that is in its place. Its unit waits until this is dropped: also when a caller's
-/// closure panics, because otherwise nothing would ever be committed again.
+/// Keeps the unit of a copied record from being committed until it is dropped. It is also dropped
+/// when a caller's closure panics: otherwise nothing would ever be committed again.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
+pub(crate) struct FillGuard<'a> {
     fill_tracker: &'a FillTracker,
     bytes: u32,
     crc: u32,
@@ -36,13 +39,13 @@ pub(crate) struct Held<'a> {
     pub(crate) place: Place,
 }
 
-impl Held<'_> {
+impl FillGuard<'_> {
     pub(crate) fn release(self) -> Accepted {
         (self.place.seq.0, self.unit, self.place.position)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for FillGuard<'_> {
     fn drop(&mut self) {
         self.fill_tracker.filled(self.bytes, self.crc);
     }
@@ -63,7 +66,7 @@ impl WriteHalf {
     /// Accepts a record without waiting for room, but reserves space on this thread.
     pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket> {
         let accepted = Self::while_space(
-            || self.accept(record, UseOfReserve::None),
+            || self.accept(record, AppendKind::Ordinary),
             |need| self.reserve(need),
         )?;
         Ok(self.ticket(accepted))
@@ -138,9 +141,9 @@ impl WriteHalf {
     pub(crate) fn accept(
         &self,
         record: Input<'_>,
-        use_of_reserve: UseOfReserve,
+        kind: AppendKind,
     ) -> std::result::Result<Accepted, Refusal> {
-        self.accept_then(record, use_of_reserve, |_| {})
+        self.accept_then(record, kind, |_| {})
     }
 
     /// As [`WriteHalf::accept`]. Calls `placed` without the lock, before the record can become
@@ -149,49 +152,49 @@ impl WriteHalf {
     pub(crate) fn accept_then(
         &self,
         record: Input<'_>,
-        use_of_reserve: UseOfReserve,
+        kind: AppendKind,
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
-        let internal = match use_of_reserve {
-            UseOfReserve::None => false,
-            UseOfReserve::Half => state.core.lends_reserve(),
-            UseOfReserve::All => true,
+        let internal = match kind {
+            AppendKind::Ordinary => false,
+            AppendKind::Freeing => state.core.lends_reserve(),
+            AppendKind::Internal => true,
         };
         let placement = state.core.reserve(numbering, payload.len(), internal)?;
         self.on_accepted(&mut state);
         drop(state);
-        let held = self.copy(placement, payload);
-        placed(held.place);
-        Ok(held.release())
+        let guard = self.copy(placement, payload);
+        placed(guard.place);
+        Ok(guard.release())
     }
 
     #[inline]
-    fn copy(&self, placed: Placement, payload: &[u8]) -> Held<'_> {
+    fn copy(&self, placed: Placement, payload: &[u8]) -> FillGuard<'_> {
         let Placement { place, buffer, unit, position } = placed;
         let fill_tracker = self.fill_tracker(unit);
         let len = payload.len() as u32;
         let of = Place { seq: Seq(place.seq), position, len };
         let (bytes, crc) = place.fill(&buffer, payload);
-        Held { fill_tracker, bytes, crc, unit, place: of }
+        FillGuard { fill_tracker, bytes, crc, unit, place: of }
     }
 
     pub(crate) fn append_whole(
         &self,
         records: &[Input<'_>],
     ) -> std::result::Result<Option<Ticket>, Refusal> {
-        let held = self.append_whole_held(records, |_| {})?;
-        Ok(held.map(|last| self.ticket(last.release())))
+        let guard = self.append_whole_guarded(records, |_| {})?;
+        Ok(guard.map(|last| self.ticket(last.release())))
     }
 
     /// Appends records atomically. Calls `placed` with the place of each, under the lock. The
     /// records can become durable only when what this returns is dropped. `None` without records.
-    pub(crate) fn append_whole_held(
+    pub(crate) fn append_whole_guarded(
         &self,
         records: &[Input<'_>],
         mut placed: impl FnMut(Place),
-    ) -> std::result::Result<Option<Held<'_>>, Refusal> {
+    ) -> std::result::Result<Option<FillGuard<'_>>, Refusal> {
         let mut state = self.lock();
         let stored = state.core.check_batch(records.iter().map(Input::size))?;
         if records.is_empty() {
@@ -203,9 +206,9 @@ impl WriteHalf {
         // between them.
         for &Input { numbering, payload } in records {
             let place = state.core.reserve_prepared(numbering, payload.len())?;
-            let held = self.copy(place, payload);
-            placed(held.place);
-            last = Some(held);
+            let guard = self.copy(place, payload);
+            placed(guard.place);
+            last = Some(guard);
         }
         self.on_accepted(&mut state);
         Ok(last)

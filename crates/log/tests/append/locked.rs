@@ -126,6 +126,33 @@ fn no_record_is_durable_before_its_index_names_it() {
     log.close().unwrap();
 }
 
+/// A reader that waits for a long update of an index leaves the log to others.
+#[test]
+fn a_reader_of_a_record_that_is_not_indexed_yet_holds_no_lock() {
+    let (log, ..) = fixture::log();
+    let mut waiting = None;
+    let ticket = log.append_locked(|attempt| {
+        attempt.append("one", |place| {
+            let reader = std::thread::spawn({
+                let log = log.clone();
+                move || log.read_placed(place).unwrap().to_vec()
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            let (sender, answer) = std::sync::mpsc::channel();
+            std::thread::spawn({
+                let log = log.clone();
+                move || sender.send(log.accepted())
+            });
+            assert_eq!(answer.recv_timeout(fixture::LONG), Ok(Seq(1)));
+            assert!(!reader.is_finished());
+            waiting = Some(reader);
+        })
+    });
+    assert_eq!(waiting.unwrap().join().unwrap(), b"one");
+    ticket.unwrap().blocking_wait().unwrap();
+    log.close().unwrap();
+}
+
 /// A panic in the caller's code leaves a log that continues.
 #[test]
 fn a_panic_while_an_index_is_updated_does_not_stop_the_log() {
