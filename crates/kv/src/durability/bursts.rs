@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::base::error::Result;
 use crate::state::inner::Inner;
 
 /// The time of a burst: what a caller waits if it needs the processor meanwhile.
@@ -20,18 +21,45 @@ impl<'a> Bursts<'a> {
         Self { inner, began: pauses.then(Instant::now) }
     }
 
-    /// Pauses as long as the burst took, at its end. Not if cleaning is behind, or the store is
-    /// being closed. To be called often, without a lock.
+    /// Pauses as long as the burst took, at its end; not while cleaning is behind. To be called
+    /// often, without a lock.
+    ///
+    /// # Errors
+    /// [`Error::Closed`](crate::Error::Closed) when the store is being closed: the caller of
+    /// `close` waits.
     #[inline]
-    pub(crate) fn pause(&mut self) {
-        let Some(began) = self.began else { return };
+    pub(crate) fn pause(&mut self) -> Result<()> {
+        let Some(began) = self.began else { return Ok(()) };
         let took = began.elapsed();
         if took < BURST {
-            return;
+            return Ok(());
         }
-        if !self.inner.is_behind() && self.inner.refuse_if_closing().is_ok() {
+        self.inner.refuse_if_closing()?;
+        if !self.inner.is_behind() {
             std::thread::sleep(took.min(2 * BURST));
         }
         self.began = Some(Instant::now());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BURST, Bursts};
+    use crate::{Error, Store};
+
+    #[test]
+    fn closing_ends_work_that_pauses() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path().join("store")).unwrap();
+        let keys = store.keyspace();
+        let inner = &*keys.inner;
+        let (mut paused, mut whole) = (Bursts::new(inner, true), Bursts::new(inner, false));
+        std::thread::sleep(BURST);
+        assert!(paused.pause().is_ok());
+        inner.view.close();
+        std::thread::sleep(BURST);
+        assert!(matches!(paused.pause(), Err(Error::Closed)));
+        assert!(whole.pause().is_ok());
     }
 }

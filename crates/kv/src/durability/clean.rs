@@ -30,7 +30,7 @@ use crate::state::throttle::Throttle;
 /// While callers write, a background pass pauses for this multiple of the time that it worked,
 /// unless it is behind.
 const THROTTLE: u32 = 1;
-/// The number of keys that are visited between two looks at the clock.
+/// The number of keys that are visited between two readings of the clock.
 const BURST_KEYS: u32 = 1 << 12;
 /// The longest pause of a background pass.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
@@ -182,11 +182,11 @@ impl Owner for Pass<'_> {
         let position = self.inner.log.metadata().position.0;
         let garbage = self.inner.cleaning.garbage.load(Relaxed);
         let (mut live, mut seen) = (0, 0u32);
-        let mut bursts = Bursts::new(self.inner, self.throttled);
+        let (mut bursts, mut closing) = (Bursts::new(self.inner, self.throttled), Ok(()));
         arena.each(|id, version| {
             seen = seen.wrapping_add(1);
-            if seen % BURST_KEYS == 0 {
-                bursts.pause();
+            if closing.is_ok() && seen % BURST_KEYS == 0 {
+                closing = bursts.pause();
             }
             if !version.deleted {
                 let len = put_len(arena.key_len(id), version.len as usize);
@@ -195,6 +195,7 @@ impl Owner for Pass<'_> {
                 visit(Live::copied(Seq(version.seq), bytes));
             }
         });
+        closing?;
         *self.inner.cleaning.live.lock() = Some(LiveBytes { bytes: live, position, garbage });
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Opening, cleaning and closing.
+//! Opening, checkpoints of the index, cleaning and closing. `bursts` paces what runs in the
+//! background.
 
 pub(crate) mod bursts;
 pub(crate) mod checkpoint;

@@ -46,9 +46,8 @@ impl Keyspace {
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
-    /// within a quarter of [`Options::reserve`]; another quarter is left
-    /// to cleaning, and half to opening after a crash. There, delete many keys before waiting: each
-    /// commit takes a block.
+    /// within a quarter of [`Options::reserve`]; another quarter is left to cleaning, and half to
+    /// opening after a crash. There, delete many keys before waiting: each commit takes a block.
     ///
     /// # Errors
     /// As [`Keyspace::put`].

@@ -38,15 +38,7 @@ impl Inner {
         self.table.prefetch_slot(hashed);
         let ticket = encoded(record, |payload| {
             let cached = self.cache.insert(value);
-            let write = OneWrite {
-                keys,
-                key: hashed,
-                payload,
-                cached,
-                value_len: value.len() as u32,
-                frees: false,
-                only_existing: false,
-            };
+            let write = OneWrite::put(keys, hashed, payload, cached, value.len());
             match self.log.append_locked(|log| self.attempt_one(log, &write)) {
                 Ok(Err(Error::IndexFull)) => {
                     self.free_entries();
@@ -67,15 +59,8 @@ impl Inner {
         let mut payload = Vec::new();
         let change = Change::Put { value, moved: false };
         Record { keyspace: keys.id, key, change }.encode(&mut payload);
-        let write = OneWrite {
-            keys,
-            key: hashed,
-            payload: &payload,
-            cached: self.cache.insert(value),
-            value_len: value.len() as u32,
-            frees: false,
-            only_existing: false,
-        };
+        let cached = self.cache.insert(value);
+        let write = OneWrite::put(keys, hashed, &payload, cached, value.len());
         let mut written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
         if let Err(Error::IndexFull) = written {
             self.free_entries();
@@ -90,15 +75,7 @@ impl Inner {
         let hashed = self.key(keys, key)?;
         let record = Record { keyspace: keys.id, key, change: Change::Delete };
         let ticket = encoded(record, |payload| {
-            let write = OneWrite {
-                keys,
-                key: hashed,
-                payload,
-                cached: 0,
-                value_len: 0,
-                frees: true,
-                only_existing: true,
-            };
+            let write = OneWrite::delete(keys, hashed, payload);
             self.log.append_locked(|log| self.attempt_one(log, &write))
         });
         let written = ticket??;
@@ -110,15 +87,7 @@ impl Inner {
         let hashed = self.key(keys, key)?;
         let mut payload = Vec::new();
         Record { keyspace: keys.id, key, change: Change::Delete }.encode(&mut payload);
-        let write = OneWrite {
-            keys,
-            key: hashed,
-            payload: &payload,
-            cached: 0,
-            value_len: 0,
-            frees: true,
-            only_existing: true,
-        };
+        let write = OneWrite::delete(keys, hashed, &payload);
         let written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await??;
         self.after_write(keys);
         self.written(written)

@@ -1,10 +1,13 @@
 //! A full disk: puts are refused, and everything that frees space works.
 #![allow(clippy::unwrap_used)]
 
-use esker_disk::sim::Persist;
-use esker_kv::{Error, Store};
+use std::time::{Duration, Instant};
 
-use crate::fixture::{Keys, SimEnv, check_keys, keys_of, model, put, value};
+use esker_disk::sim::Persist;
+use esker_kv::{Batch, Error, Store, Ticket};
+use futures_util::FutureExt;
+
+use crate::fixture::{DIR, Keys, SimEnv, check_keys, keys_of, model, put, value};
 
 const LEN: usize = 2000;
 
@@ -70,6 +73,53 @@ fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
     expected.extend(model(last..n + 100, 3, LEN));
     assert!(keys_of(&keys) == expected);
     store.close().unwrap();
+}
+
+/// A form of a write.
+type Form<'a> = &'a dyn Fn(&Store) -> esker_kv::Result<Ticket>;
+
+/// Requirements: MB-7.
+#[test]
+fn a_write_without_space_starts_cleaning() {
+    let sim_env = SimEnv::new();
+    sim_env.disk.set_capacity(Some(4 << 20));
+    let store = sim_env.open();
+    // All but 100 of the values are garbage.
+    let keys = store.keyspace();
+    let mut n = 0;
+    while keys.put([n % 100], value(1, 1, LEN)).is_ok() {
+        n = n.wrapping_add(1);
+        store.sync().unwrap();
+    }
+    drop(keys);
+    let sim_env = sim_env.end(store, None);
+    let large = vec![7; 100_000];
+    let batch = |store: &Store| {
+        let mut batch = Batch::new();
+        batch.put(&store.keyspace(), "large", &large).unwrap();
+        batch
+    };
+    let forms: [(&str, Form<'_>); 4] = [
+        ("put", &|store| store.keyspace().put("large", &large)),
+        ("put_async", &|store| store.keyspace().put_async("large", &large).now_or_never().unwrap()),
+        ("write", &|store| store.write(&batch(store))),
+        ("write_async", &|store| store.write_async(&batch(store)).now_or_never().unwrap()),
+    ];
+    for (form, write) in forms {
+        let sim_env = sim_env.fork(3);
+        let mut options = sim_env.options();
+        options.clean = true;
+        let store = Store::builder(DIR).options(options).open().unwrap();
+        let refused = write(&store);
+        assert!(is_full(&refused), "{form}: {refused:?}");
+        let start = Instant::now();
+        while write(&store).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(20), "{form}: no space was freed");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(store.stats().reclaimed.segments > 0, "{form}");
+        store.close().unwrap();
+    }
 }
 
 /// How a store that is full ends.

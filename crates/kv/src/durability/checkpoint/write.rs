@@ -171,7 +171,7 @@ impl Dump<'_> {
             let Some(mut range) = cursor.lock().take(self.table, spaces) else { break };
             while self.encode(&mut range) {
                 self.write(&mut range)?;
-                self.bursts.pause();
+                self.bursts.pause()?;
             }
         }
         self.chunk.write()?;
