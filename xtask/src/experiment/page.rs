@@ -136,7 +136,20 @@ fn measured(results: &Results) -> Result<String> {
         cells.push(count(figure.number("params.syncs")?));
         row(&mut table, &cells);
     }
+    let first = results.put("128", "always")?;
+    let change = first.number("floor_change")?;
+    let _ = write!(
+        table,
+        "\nFloor of this run: overwriting 4 KiB and a sync take {}; the slowest sample took {change} x the \
+         fastest.\n",
+        floor(first)?
+    );
     Ok(table)
+}
+
+/// The sync of the floor, measured in the same run.
+fn floor(figure: Figure<'_>) -> Result<String> {
+    Ok(time(figure.number("floor.sync_p50_us")?))
 }
 
 fn model(results: &Results) -> Result<String> {
@@ -176,7 +189,8 @@ fn model(results: &Results) -> Result<String> {
 
 fn others(results: &Results) -> Result<String> {
     let mut table = head(
-        "run | policy | puts/s | to `always` | MB/s | p50 | p99 | p99.9 | max | error of the model",
+        "run | policy | puts/s | to `always` | MB/s | p50 | p99 | p99.9 | max | error of the model | \
+         floor: a sync",
     );
     for (set, name) in OTHERS {
         let always = results.put(set, "always")?.per_s()?;
@@ -191,6 +205,7 @@ fn others(results: &Results) -> Result<String> {
             ];
             cells.extend(latencies(figure)?);
             cells.push(format!("{:+.0} %", model.number("error_percent")?));
+            cells.push(floor(figure)?);
             row(&mut table, &cells);
         }
     }
@@ -198,11 +213,13 @@ fn others(results: &Results) -> Result<String> {
 }
 
 fn group(results: &Results) -> Result<String> {
-    let mut table = head("callers | puts/s | p50 | p99 | p99.9 | max | puts for each sync");
+    let mut table =
+        head("callers | puts/s | p50 | p99 | p99.9 | max | puts for each sync | floor: a sync");
     for figure in results.of("group", "kv/put") {
         let mut cells = vec![count_of_callers(figure)?, count(figure.per_s()?)];
         cells.extend(latencies(figure)?);
         cells.push(count(figure.number("ops")? / figure.number("params.syncs")?));
+        cells.push(floor(figure)?);
         row(&mut table, &cells);
     }
     Ok(table)
