@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
+use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, Space, stored_size};
 use esker_log::{Seq, Ticket};
 
 use crate::base::slot::{SLOTS, Slot, number_of};
@@ -63,11 +63,12 @@ impl ConsensusLog {
     pub fn reclaim(&self) -> Result<Reclaimed> {
         let mut all = Reclaimed::default();
         loop {
-            let done = self.inner.reclaim_once(Effort::Full)?;
-            if done.segments == 0 {
-                return Ok(all);
+            match self.inner.reclaim_once(Effort::Full) {
+                Ok(done) if done.segments == 0 => return Ok(all),
+                Ok(done) => all += done,
+                Err(error) if is_no_space(&error) && all.segments > 0 => return Ok(all),
+                Err(error) => return Err(error),
             }
-            all += done;
         }
     }
 }
@@ -92,7 +93,17 @@ impl Inner {
         self.writable(&self.locks.of_slot(0))?;
         self.reclaiming.newest.store(self.log.accepted().0, Relaxed);
         let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
-        let done = reclaim::run(&self.log, &pass, effort)?;
+        let done = match reclaim::run(&self.log, &pass, effort) {
+            Err(error) if is_no_space(&error) => {
+                // Less fits in the reserve.
+                let done = reclaim::run(&self.log, &pass, Effort::FullDisk)?;
+                if done.segments == 0 {
+                    return Err(error);
+                }
+                done
+            }
+            done => done?,
+        };
         *self.reclaiming.done.lock() += done;
         Ok(done)
     }
@@ -103,6 +114,10 @@ impl Inner {
             live_word(indexed.word(), visit);
         }
     }
+}
+
+fn is_no_space(error: &Error) -> bool {
+    matches!(error, Error::Log(cause) if cause.is_no_space())
 }
 
 fn live_word(word: Word, visit: &mut dyn FnMut(Live)) {
@@ -184,7 +199,11 @@ impl Owner for Pass<'_> {
         Ok(())
     }
 
-    fn append_again(&self, record: &esker_log::Record<'_>) -> Result<Option<(u64, Ticket)>> {
+    fn append_again(
+        &self,
+        record: &esker_log::Record<'_>,
+        space: Space,
+    ) -> Result<Option<(u64, Ticket)>> {
         let (inner, seq) = (self.inner, record.seq.0);
         let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
         let decoded = Record::decode(record.payload).map_err(nonsense)?;
@@ -208,11 +227,13 @@ impl Owner for Pass<'_> {
         if word.state() == State::Empty || word.seq() != seq {
             return Ok(None);
         }
-        let ticket = match word.state() {
-            State::Committed => {
-                inner.append_internal(|out| record::chosen(out, slot, ballot, value))?
-            }
-            _ => inner.append_internal(|out| record::accept(out, slot, ballot, value))?,
+        let encode = |out: &mut Vec<u8>| match word.state() {
+            State::Committed => record::chosen(out, slot, ballot, value),
+            _ => record::accept(out, slot, ballot, value),
+        };
+        let ticket = match space {
+            Space::Free => inner.append(encode)?,
+            Space::Reserve => inner.append_internal(encode)?,
         };
         Ok(Some((slot, ticket)))
     }

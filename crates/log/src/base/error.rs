@@ -292,8 +292,9 @@ impl From<esker_disk::Error> for Error {
 }
 
 impl Error {
-    /// Whether the only cause is a lack of disk space.
-    pub(crate) fn is_no_space(&self) -> bool {
+    /// Whether the only cause is a lack of disk space: [`Error::NoSpace`], or a call of the system
+    /// that failed for it.
+    pub fn is_no_space(&self) -> bool {
         match self {
             Error::Io(cause) => cause.is_no_space(),
             Error::NoSpace { .. } => true,

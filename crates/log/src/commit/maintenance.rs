@@ -166,6 +166,8 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     }
     if dropped_any {
         log.dir.sync()?;
+        // An open file keeps its space.
+        log.prewriter.lock().take_if(|kept| kept.segment < first.number());
         log.fill_reserve();
     }
     Ok(())

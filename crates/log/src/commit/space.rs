@@ -107,6 +107,13 @@ impl WriteHalf {
         }
     }
 
+    /// The bytes that internal appends may use on a full disk.
+    pub(crate) fn reserve_room(&self) -> u64 {
+        let reserve = self.reserve.lock();
+        let lends = limit_of(&self.options, reserve.lends()).saturating_sub(BLOCK);
+        u64::from(lends) + self.lock().core.reserve_left()
+    }
+
     /// Fills the reserve after space was freed.
     pub(crate) fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();

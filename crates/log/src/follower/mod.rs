@@ -224,6 +224,22 @@ impl ReadOnlyLog {
         Ok(app_metadata::read(&*self.log.dir)?.map(|(component, _)| component))
     }
 
+    /// Checks that the log belongs to this component. If the app metadata are corrupt, a warning is
+    /// logged and it does: they are optional for a component.
+    ///
+    /// # Errors
+    /// [`Error::WrongComponent`], also if the file of the app metadata is lost;
+    /// [`Error::UnsupportedVersion`], [`Error::Io`].
+    pub fn expect_component(&self, component: Component) -> Result<()> {
+        let expected = Some(component);
+        let found = app_metadata::owner(&*self.log.dir, expected)?;
+        if found != expected {
+            let dir = self.log.dir.path().into();
+            return Err(Error::WrongComponent { dir, found, expected });
+        }
+        Ok(())
+    }
+
     /// Returns whether corrupt units of this log were ever quarantined; see
     /// [`Log::was_repaired`](crate::Log::was_repaired). Reads from the disk.
     ///

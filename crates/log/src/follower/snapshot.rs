@@ -11,13 +11,13 @@ use parking_lot::RwLock;
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::options::Direct;
 use crate::base::read_options::ReadOptions;
-use crate::format::BLOCK;
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
 use crate::read::source::{ReadSource, Source, Wait, Want};
 use crate::recovery::{read_footed, read_segment_header, scan_dir};
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::staging::buffer::StagingBuffer;
+use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::segment_table::{Segment, SegmentTable, State};
@@ -148,7 +148,7 @@ impl Snapshot {
     fn scan(dir: &dyn Dir, options: &ReadOptions, engine: &Engine) -> Result<Arc<Self>> {
         let manifest = Manifest::of_log(dir)?;
         let page = PageReader::open(dir, manifest.log)?;
-        let direct = options.direct != Direct::Off && reads_directly(dir);
+        let direct = options.direct != Direct::Off && directory::reads_directly(dir);
         let before = page.as_ref().and_then(|page| page.stored().ok().flatten());
         let mut scan = scan_dir(dir, options, manifest, direct)?;
         let after = page.as_ref().and_then(|page| page.stored().ok().flatten());
@@ -262,15 +262,6 @@ impl Snapshot {
     }
 }
 
-/// Whether files of the log can be read with direct I/O, found by trying.
-fn reads_directly(dir: &dyn Dir) -> bool {
-    let direct = dir.open(paths::MANIFEST, Open::read().direct(true));
-    direct.is_ok_and(|file| {
-        let mut block = esker_disk::AlignedBuf::new(BLOCK as usize);
-        file.read_at(&mut block, 0).is_ok()
-    })
-}
-
 /// The segment after the newest one known, if the writer has begun it.
 fn next_segment(
     dir: &dyn Dir,
@@ -280,7 +271,7 @@ fn next_segment(
 ) -> Result<Option<Arc<Segment>>> {
     let number = newest.number() + 1;
     let name = paths::segment(number);
-    let direct = options.direct != Direct::Off && reads_directly(dir);
+    let direct = options.direct != Direct::Off && directory::reads_directly(dir);
     let reader = match dir.open(&name, Open::read().direct(direct)) {
         Ok(reader) => reader,
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),

@@ -122,7 +122,7 @@ impl Attempt<'_> {
     }
 
     /// As [`Attempt::append`], of a record that frees no space by itself, but lets the component
-    /// free some, such as a delete. It may use a quarter of the reserve, and leaves another to
+    /// free some, such as a delete. It may use an eighth of the reserve, and leaves three to
     /// [`Attempt::append_internal`].
     ///
     /// # Errors

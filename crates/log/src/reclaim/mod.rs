@@ -29,6 +29,13 @@
 //! an error or a close may end a pass early. Then some copies are named by nothing, and the next
 //! pass finds them dead. Two crashes in a row are two such passes.
 //!
+//! # A full disk
+//!
+//! Copies may use the reserve of the log only if all of a pass fit there. Otherwise a pass that
+//! frees nothing would use it up. When a pass ends with [`Error::NoSpace`], the owner makes one
+//! with [`Effort::FullDisk`]. It drops the segments that the first one has emptied, or copies what
+//! fits.
+//!
 //! # Bounds
 //!
 //! A pass copies at most about [`COPY_BYTES_MAX`] bytes, or one step of the rule if that is more.
@@ -90,6 +97,16 @@ impl Live {
     }
 }
 
+/// The space that a copy may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// Free space of the disk: [`Log::append`] or [`Attempt::append`](crate::Attempt::append).
+    Free,
+    /// Also the reserve: [`Log::append_internal`] or
+    /// [`Attempt::append_internal`](crate::Attempt::append_internal).
+    Reserve,
+}
+
 /// A component with an index of the records of a log.
 ///
 /// Any method may end the pass with an error. No record is lost by that.
@@ -113,12 +130,15 @@ pub trait Owner {
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), Self::Error>;
 
     /// Appends the record again, under the lock of its key, if the index still names it; `None` if
-    /// not. The copy must have the same effect on a replay.
+    /// not. The copy must have the same effect on a replay. It may use `space`.
     ///
     /// # Errors
     /// Ends the pass.
-    fn append_again(&self, record: &Record<'_>)
-    -> Result<Option<(Self::Key, Ticket)>, Self::Error>;
+    fn append_again(
+        &self,
+        record: &Record<'_>,
+        space: Space,
+    ) -> Result<Option<(Self::Key, Ticket)>, Self::Error>;
 
     /// Reports that the copy is durable. The index must name it now, if it still names the
     /// original.
@@ -175,6 +195,7 @@ impl std::ops::AddAssign for Reclaimed {
 /// # Errors
 /// Those of the owner and of the log. A live record that cannot be read ends the pass, and its
 /// segment stays.
+/// After [`Error::NoSpace`] a pass with [`Effort::FullDisk`] may free space.
 pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
     let mut done = Reclaimed::default();
     let began = Instant::now();
@@ -193,9 +214,12 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
     })?;
     owner.pace(began.elapsed())?;
     let size = u64::from(log.write.options.segment_size);
-    let Some(plan) = Plan::new(&usage, size, effort, COPY_BYTES_MAX) else { return Ok(done) };
+    let in_reserve = copies_in(log.write.reserve_room());
+    let most = if effort == Effort::FullDisk { in_reserve } else { COPY_BYTES_MAX };
+    let Some(plan) = Plan::new(&usage, size, effort, most) else { return Ok(done) };
     if plan.live > 0 {
-        copy(log, owner, plan.cut, &mut done)?;
+        let space = if plan.live <= in_reserve { Space::Reserve } else { Space::Free };
+        copy(log, owner, plan.cut, space, &mut done)?;
         // A final check: no segment is dropped that the index still names, whatever failed before.
         let (left, _) = numbers(owner, Seq::ZERO, plan.cut)?;
         if let Some(seq) = left.first().copied() {
@@ -211,15 +235,27 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
     Ok(done)
 }
 
+/// The bytes of records that can be copied into this many bytes of segments: the rest is for the
+/// padding and headers of commit units.
+fn copies_in(room: u64) -> u64 {
+    room.saturating_sub(room / 16 + COPY_BATCH_BYTES / 4)
+}
+
 /// Appends every live record before the cut again.
-fn copy<O: Owner>(log: &Log, owner: &O, cut: Seq, done: &mut Reclaimed) -> Result<(), O::Error> {
+fn copy<O: Owner>(
+    log: &Log,
+    owner: &O,
+    cut: Seq,
+    space: Space,
+    done: &mut Reclaimed,
+) -> Result<(), O::Error> {
     let mut from = Seq::ZERO;
     loop {
         let began = Instant::now();
         let (numbers, whole) = numbers(owner, from, cut)?;
         owner.pace(began.elapsed())?;
         let Some(last) = numbers.last().copied() else { return Ok(()) };
-        copy_these(log, owner, &numbers, done)?;
+        copy_these(log, owner, &numbers, space, done)?;
         if whole {
             return Ok(());
         }
@@ -281,6 +317,7 @@ fn copy_these<O: Owner>(
     log: &Log,
     owner: &O,
     mut numbers: &[Seq],
+    space: Space,
     done: &mut Reclaimed,
 ) -> Result<(), O::Error> {
     let mut copied = CopyBatch::new();
@@ -297,7 +334,7 @@ fn copy_these<O: Owner>(
         let Ok(Some(batch)) = batch else {
             // A record in this batch cannot be read. If that is another record, this one still can.
             let view = log.read(*next)?;
-            again(owner, &view.record(), &mut copied)?;
+            again(owner, &view.record(), space, &mut copied)?;
             (stream, reached, numbers) = (None, *next, rest);
             continue;
         };
@@ -307,7 +344,7 @@ fn copy_these<O: Owner>(
                 && *next <= record.seq
             {
                 if *next == record.seq {
-                    again(owner, &record, &mut copied)?;
+                    again(owner, &record, space, &mut copied)?;
                 }
                 numbers = rest;
             }
@@ -326,9 +363,10 @@ fn copy_these<O: Owner>(
 fn again<O: Owner>(
     owner: &O,
     record: &Record<'_>,
+    space: Space,
     copied: &mut CopyBatch<O::Key>,
 ) -> Result<(), O::Error> {
-    if let Some((key, ticket)) = owner.append_again(record)? {
+    if let Some((key, ticket)) = owner.append_again(record, space)? {
         copied.bytes += stored_size(record.payload.len());
         copied.copies.push((key, record.seq, ticket));
     }

@@ -32,6 +32,9 @@ pub enum Effort {
     Lazy,
     /// Live records are copied wherever the rule allows it.
     Full,
+    /// As `Full`, but no more than fits in the reserve of the log. For a full disk, where it frees
+    /// space or does nothing.
+    FullDisk,
 }
 
 /// The segments to drop, oldest first, and the cost.
@@ -56,7 +59,7 @@ impl Plan {
     /// most half of the bytes of **these** segments are live. So bytes freed earlier never justify
     /// copies that are not worth it by themselves. Wholly dead segments at the front are dropped
     /// alone, before anything is copied, because that takes no space. `most` bounds the live bytes
-    /// of one plan, after its first step.
+    /// of one plan, after its first step; with [`Effort::FullDisk`] also those of the first step.
     pub fn new(segments: &[Usage], segment_size: u64, effort: Effort, most: u64) -> Option<Self> {
         let dead = segments.iter().take_while(|segment| segment.live == 0).count();
         if dead > 0 {
@@ -76,7 +79,8 @@ impl Plan {
             if added_live > added / 2 {
                 continue;
             }
-            if cut > 0 && copied.saturating_add(added_live) > most {
+            let bounded = cut > 0 || effort == Effort::FullDisk;
+            if bounded && copied.saturating_add(added_live) > most {
                 break;
             }
             cut = n + 1;
@@ -151,6 +155,9 @@ mod tests {
         assert_eq!((plan.segments, plan.live, plan.bytes), (3, 120, 300));
         let plan = Plan::new(&segments(&shares), 100, Effort::Full, 0).unwrap();
         assert_eq!(plan.segments, 1, "it always comes to an end");
+        let on_full_disk = |most| Plan::new(&segments(&shares), 100, Effort::FullDisk, most);
+        assert_eq!(on_full_disk(39), None, "it would use up the reserve and free nothing");
+        assert_eq!(on_full_disk(119).unwrap().segments, 2);
     }
 
     proptest! {

@@ -59,7 +59,11 @@ pub(crate) fn finalize(
     }
     let clean = manifest.clean.take();
     for name in &scan.temporary {
-        dir.unlink(name)?;
+        match dir.unlink(name) {
+            // The process that made it has removed it meanwhile.
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
+            unlinked => unlinked?,
+        }
     }
     // Blank segments hold nothing, and may be what fills the disk.
     for number in &scan.blank {

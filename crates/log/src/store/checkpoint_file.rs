@@ -41,6 +41,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::Seq;
 use crate::format::{BLOCK, LogId, VERSION, crc};
+use crate::store::directory;
 use crate::store::paths::{self, CHECKPOINT};
 use crate::store::sealed_file;
 
@@ -329,7 +330,7 @@ impl Buffer {
 impl Reader {
     /// Opens the checkpoint of a log; `None` if there is none.
     pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
-        let direct = dir.facts()?.direct;
+        let direct = directory::reads_directly(dir);
         let file = match dir.open(CHECKPOINT, Open::read().direct(direct)) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,

@@ -16,10 +16,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{Dir, Disk, File, Lock, Open, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, Dir, Disk, File, Lock, Open, read_full_at, write_all_at};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
+use crate::format::BLOCK;
 use crate::store::app_metadata;
 use crate::store::paths::{self, LOCK, QUARANTINE};
 
@@ -106,4 +107,14 @@ fn line_of(file: &dyn File) -> Option<String> {
     let mut line = [0; PID];
     let got = read_full_at(file, &mut line, 0).ok()?;
     String::from_utf8(line[..got].to_vec()).ok()
+}
+
+/// Whether files of the log can be read with direct I/O, found by trying. Writes nothing: readers
+/// have no lock.
+pub(crate) fn reads_directly(dir: &dyn Dir) -> bool {
+    let direct = dir.open(paths::MANIFEST, Open::read().direct(true));
+    direct.is_ok_and(|file| {
+        let mut block = AlignedBuf::new(BLOCK as usize);
+        file.read_at(&mut block, 0).is_ok()
+    })
 }

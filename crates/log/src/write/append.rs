@@ -22,7 +22,7 @@ pub(crate) type Accepted = (u64, u64, Position);
 pub(crate) enum AppendKind {
     /// Nothing of it.
     Ordinary,
-    /// Half of what internal appends may use.
+    /// A quarter of what internal appends may use.
     Freeing,
     /// What is not kept for opening.
     Internal,

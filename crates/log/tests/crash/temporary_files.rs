@@ -7,10 +7,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
+use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_disk::{Disk, Open, write_all_at};
+use esker_disk::{Disk, Op, Open, write_all_at};
 use esker_log::{Engine, Log, repair};
+use esker_testkit::{Call, HookedDisk};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -101,4 +103,23 @@ fn temporary_file_of_a_probe_is_removed() {
         dir.sync().unwrap();
         nothing_is_aside(&sample, disk).unwrap();
     }
+}
+
+/// Bug: opening failed when the program whose file it was about to remove did that itself.
+#[test]
+fn temporary_file_that_vanishes_does_not_stop_an_opening() {
+    let sample = closed();
+    let name = Path::new(DIR).join(".esker-probe-4711-0");
+    let dir = sample.disk.open_dir(Path::new(DIR)).unwrap();
+    drop(dir.open(".esker-probe-4711-0", Open::create()).unwrap());
+    let disk = sample.disk.clone();
+    let vanishes = move |call: &Call<'_>| {
+        if call.op == Op::Unlink && call.path == name {
+            disk.remove(&name).unwrap();
+        }
+        Ok(())
+    };
+    let hooked = HookedDisk::new(Arc::new(sample.disk.process()), vanishes);
+    let log = Log::builder(DIR).disk(Arc::new(hooked)).engine(Engine::manual()).open().unwrap();
+    assert!(log.durable().0 > 0);
 }

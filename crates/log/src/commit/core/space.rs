@@ -110,10 +110,18 @@ impl Core {
     }
 
     /// Whether a record that lets a component free space later, such as a delete, may use the
-    /// reserve. Half of what was made a segment is left to the records that free the space.
+    /// reserve. Three quarters of what was made a segment are left to the records that free space.
     pub(crate) fn lends_reserve(&self) -> bool {
         let (_, offset) = self.frontier();
-        !self.frontier.internal || offset <= self.frontier.limit / 2
+        !self.frontier.internal || offset <= self.frontier.limit / 4
+    }
+
+    /// The bytes left in segments that were made from the reserve.
+    pub(crate) fn reserve_left(&self) -> u64 {
+        let (_, offset) = self.frontier();
+        let here = self.frontier.internal.then(|| self.frontier.limit.saturating_sub(offset));
+        let next = self.next.filter(|next| next.internal).map(|next| next.limit - BLOCK);
+        u64::from(here.unwrap_or(0)) + u64::from(next.unwrap_or(0))
     }
 
     /// The reserve is filled again: segments made from it become ordinary space.
