@@ -50,7 +50,12 @@ pub use base::ticket::Ticket;
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use cache::value::Value;
+/// The errors of the log, in [`Error::Log`].
+#[doc(no_inline)]
+pub use esker_log::Error as LogError;
 pub use esker_log::reclaim::Reclaimed;
+#[doc(no_inline)]
+pub use esker_log::{Direct, Engine, OnCorruption, OpenCheck, ReadOnlyLog};
 pub use esker_log::{Policy, Seq, SeqRange};
 pub use read::check::check_records;
 pub use read::range::KeyRange;

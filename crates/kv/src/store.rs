@@ -138,6 +138,10 @@ impl Store {
 
     /// Writes a batch: all of it or nothing.
     ///
+    /// # Durability
+    /// Accepted when it returns, and durable when the ticket resolves; the policy of the store may
+    /// commit it earlier.
+    ///
     /// # Errors
     /// [`Error::ConditionFailed`], [`Error::AnotherStore`], [`Error::KeyspaceDropped`], and as
     /// [`Keyspace::put`]. Nothing was written then.
@@ -233,7 +237,8 @@ impl Store {
         self.inner.log.durable()
     }
 
-    /// Waits until everything up to a position is durable. Requests no commit.
+    /// Waits until everything up to a position is durable. Requests no commit. For a position above
+    /// [`Store::logical`] it waits for writes to come.
     ///
     /// # Cancel safety
     /// Cancel-safe.
@@ -309,14 +314,20 @@ impl Store {
     }
 
     /// Reclaims the space of overwritten values and deleted keys now, as long as at most half of
-    /// the bytes of the oldest segments are live. Blocks; other operations continue meanwhile.
+    /// the bytes of the oldest segments are live. Blocks; other operations continue meanwhile. It
+    /// copies what is live in these segments. It waits for snapshots that may read what is dropped,
+    /// at most [`Options::snapshot_timeout`](crate::Options::snapshot_timeout), and then expires
+    /// them.
+    ///
+    /// On a full disk it copies at most three eighths of
+    /// [`Options::reserve`](crate::Options::reserve) at a time, and returns what it freed.
     ///
     /// # Durability
     /// Durable when it returns.
     ///
     /// # Errors
     /// [`Error::Closed`], also when the store is closed meanwhile; [`Error::Quarantined`];
-    /// [`Error::Log`].
+    /// [`Error::Log`], with [`esker_log::Error::NoSpace`] only if nothing could be freed.
     pub fn compact(&self) -> Result<Reclaimed> {
         self.inner.compact()
     }

@@ -162,12 +162,21 @@ impl fmt::Display for Error {
             Error::Quarantined { from, to } => write!(
                 f,
                 "the records above {from} up to {to} are quarantined, and the answer may be among \
-                 them; restore a backup, or export what is left"
+                 them; restore a backup, or save what is left with `esker kv export \
+                 --all-keyspaces --skip-corrupt`"
             ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the store is closed"),
             Error::Log(cause) => cause.fmt(f),
         }
+    }
+}
+
+impl Error {
+    /// Whether the only cause is a lack of disk space. The store stays usable, and a write succeeds
+    /// when there is room.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Error::Log(cause) if cause.is_no_space())
     }
 }
 

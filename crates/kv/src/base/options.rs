@@ -15,6 +15,11 @@ use crate::record::HEADER;
 /// The component of stores.
 pub const COMPONENT: Component = Component(*b"ESKRKV01");
 
+/// About the default reserve of a log.
+const RESERVE_LEAST: u64 = 33 << 20;
+/// The largest reserve of a log.
+const RESERVE_MAX: u64 = 512 << 20;
+
 /// Options of a store. [`Options::default`] commits every write, and suits an SSD.
 ///
 /// Set them with a [`StoreBuilder`]. [`Store::options`](crate::Store::options) returns those of an
@@ -49,7 +54,9 @@ pub struct Options {
     /// Default 64 MiB.
     pub segment_size: u32,
     /// Disk space kept reserved, in bytes, for opening, deleting and cleaning on a full disk; see
-    /// [`esker_log::Options::reserve`].
+    /// [`esker_log::Options::reserve`]. Cleaning a full disk copies at most three eighths of it at
+    /// a time. Default one and a half times `segment_size`, which is enough for an oldest segment
+    /// of which half is live; at least 33 MiB.
     pub reserve: Option<u64>,
     /// How much opening checks. Default: what a crash may have left in doubt.
     pub check: OpenCheck,
@@ -131,13 +138,19 @@ impl Options {
         )
     }
 
+    /// The default reserve, where that of the log is too small.
+    fn reserve_of_segment(&self) -> Option<u64> {
+        let bytes = u64::from(self.segment_size) * 3 / 2;
+        (bytes > RESERVE_LEAST).then_some(bytes.min(RESERVE_MAX))
+    }
+
     pub(crate) fn for_log(&self) -> esker_log::Options {
         let mut options = esker_log::Options::on(Arc::clone(&self.disk));
         options.policy = self.policy;
         options.record_limit = (HEADER + KEY_LIMIT + VALUE_LIMIT) as u32;
         options.segment_size = self.segment_size;
         options.read_cache = self.read_cache;
-        options.reserve = self.reserve;
+        options.reserve = self.reserve.or_else(|| self.reserve_of_segment());
         options.check = match self.on_corruption {
             OnCorruption::Fail => self.check,
             // Otherwise the log quarantines only what it finds, and the replay fails at the rest.

@@ -46,8 +46,10 @@ pub struct ReadOnlyStats {
     pub history_bytes: u64,
     /// Bytes in the segments of the log.
     pub disk_bytes: u64,
-    /// Bytes of the checkpoint that opening loaded; 0 if there was none.
+    /// Bytes of the checkpoint that opening loaded; 0 if it loaded none.
     pub checkpoint_bytes: u64,
+    /// Whether there was a checkpoint that cannot be used.
+    pub checkpoint_corrupt: bool,
     /// Records that opening applied: those after the checkpoint, or all.
     pub replayed: u64,
     /// Open snapshots and scans.

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use esker_log::Seq;
-use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
+use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, Space, stored_size};
 
 use crate::base::error::{Error, Result};
 use crate::base::ticket::Ticket;
@@ -40,22 +40,33 @@ impl Inner {
     pub(crate) fn compact(&self) -> Result<Reclaimed> {
         let mut all = Reclaimed::default();
         loop {
-            let done = self.clean_once(Effort::Full)?;
-            if done.segments == 0 {
-                return Ok(all);
+            match self.clean_once(Effort::Full, false) {
+                Ok(done) if done.segments == 0 => return Ok(all),
+                Ok(done) => all += done,
+                Err(error) if error.is_no_space() && all.segments > 0 => return Ok(all),
+                Err(error) => return Err(error),
             }
-            all += done;
         }
     }
 
-    fn clean_once(&self, effort: Effort) -> Result<Reclaimed> {
+    /// Makes a pass. If there is no space for its copies, makes one that fits in the reserve.
+    fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
         self.gap.refuse()?;
         self.remove_dropped();
-        let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
-        let done = reclaim::run(&self.log, &pass, effort)?;
+        let pass = Pass { inner: self, throttled };
+        let done = match reclaim::run(&self.log, &pass, effort) {
+            Err(error) if error.is_no_space() && effort != Effort::FullDisk => {
+                let done = reclaim::run(&self.log, &pass, Effort::FullDisk)?;
+                if done.segments == 0 {
+                    return Err(error);
+                }
+                done
+            }
+            done => done?,
+        };
         *self.cleaning.done.lock() += done;
         Ok(done)
     }
@@ -65,7 +76,7 @@ impl Inner {
     pub(crate) fn clean_after(self: &Arc<Self>, written: Result<Ticket>) -> Result<Ticket> {
         match &written {
             Ok(ticket) => self.clean_soon(ticket.0.position().0),
-            Err(Error::Log(esker_log::Error::NoSpace { .. })) => self.clean_now(),
+            Err(error) if error.is_no_space() => self.clean_full_disk(),
             Err(_) => {}
         }
         written
@@ -112,6 +123,16 @@ impl Inner {
         }
     }
 
+    /// Starts cleaning in the background for a write that found no space. Not if the last such pass
+    /// freed nothing, and nothing was replaced or deleted since.
+    fn clean_full_disk(self: &Arc<Self>) {
+        let garbage = self.cleaning.garbage.load(Relaxed);
+        if self.cleaning.in_vain.load(Relaxed) != garbage + 1 {
+            self.cleaning.full_disk.store(true, SeqCst);
+            self.clean_now();
+        }
+    }
+
     fn spawn_cleaning(self: &Arc<Self>) {
         let mut thread = self.cleaning.thread.lock();
         let weak = Arc::downgrade(self);
@@ -136,7 +157,15 @@ impl Inner {
     fn clean_while_requested(&self) -> Result<()> {
         let _opened = Opened(&self.cleaning.throttle);
         self.cleaning.request.work(|| {
-            let done = self.clean_once(Effort::Lazy)?;
+            let full_disk = self.cleaning.full_disk.swap(false, SeqCst);
+            let garbage = self.cleaning.garbage.load(Relaxed);
+            let effort = if full_disk { Effort::FullDisk } else { Effort::Lazy };
+            let done = self.clean_once(effort, true);
+            if full_disk {
+                let freed = done.as_ref().is_ok_and(|done| done.segments > 0);
+                self.cleaning.in_vain.store(if freed { 0 } else { garbage + 1 }, Relaxed);
+            }
+            let done = done?;
             if done.segments == 0 && self.wants_checkpoint() {
                 self.checkpoint_or_warn(Pace::Bursts);
             }
@@ -203,6 +232,7 @@ impl Owner for Pass<'_> {
     fn append_again(
         &self,
         record: &esker_log::Record<'_>,
+        space: Space,
     ) -> Result<Option<(Copy, esker_log::Ticket)>> {
         let inner = self.inner;
         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
@@ -220,7 +250,11 @@ impl Owner for Pass<'_> {
                 return Ok(None);
             }
             // The original stays the newest version until its copy is durable.
-            log.append_internal(&payload, |_| {}).map(Some)
+            match space {
+                Space::Free => log.append(&payload, |_| {}),
+                Space::Reserve => log.append_internal(&payload, |_| {}),
+            }
+            .map(Some)
         })?;
         Ok(ticket.map(|ticket| {
             let version = Version {

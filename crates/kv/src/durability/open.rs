@@ -27,6 +27,8 @@ struct Built {
     table: Table,
     keyspaces: Keyspaces,
     checkpoint: LastCheckpoint,
+    /// There is a checkpoint that cannot be used.
+    checkpoint_corrupt: bool,
     replayed: Replayed,
     gap: Gap,
 }
@@ -35,7 +37,9 @@ struct Built {
 /// `skips_gaps`, as if nothing were missing.
 fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<Built> {
     let mut table = Table::new(limit);
-    let loaded = checkpoint::load(records, &table).unwrap_or_else(|error| {
+    let loaded = checkpoint::load(records, &table);
+    let checkpoint_corrupt = loaded.is_err();
+    let loaded = loaded.unwrap_or_else(|error| {
         tracing::warn!(%error, "the checkpoint is not used; opening reads the whole log");
         None
     });
@@ -48,15 +52,20 @@ fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<Built> {
     let mut replay = Replay::new(records, &table, loaded, skips_gaps);
     let replayed = replay.run()?;
     let (keyspaces, gap) = replay.finish()?;
-    Ok(Built { table, keyspaces, checkpoint, replayed, gap })
+    Ok(Built { table, keyspaces, checkpoint, checkpoint_corrupt, replayed, gap })
 }
 
 /// Opens the log of a store and builds its index.
 pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
+    if let Err(esker_log::Error::Corrupted(_)) = log.app_metadata(COMPONENT)
+        && let Err(error) = log.put_app_metadata(COMPONENT, &[])
+    {
+        tracing::warn!(%error, "failed to restore the app metadata");
+    }
     let records = Records::Log(log.clone());
-    let Built { table, keyspaces, checkpoint, replayed, gap } =
+    let Built { table, keyspaces, checkpoint, replayed, gap, .. } =
         build(&records, options.index_bytes, false)?;
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
@@ -77,6 +86,7 @@ pub(crate) struct ReadOnly {
     pub(crate) log: ReadOnlyLog,
     pub(crate) view: Arc<View>,
     pub(crate) checkpoint_bytes: u64,
+    pub(crate) checkpoint_corrupt: bool,
     pub(crate) replayed: u64,
 }
 
@@ -84,11 +94,7 @@ pub(crate) struct ReadOnly {
 pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<ReadOnly> {
     options.validate()?;
     let log = ReadOnlyLog::builder(&dir).options(options.for_log()).open()?;
-    let found = log.component()?;
-    if found != Some(COMPONENT) {
-        let expected = Some(COMPONENT);
-        return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
-    }
+    log.expect_component(COMPONENT)?;
     let records = Records::ReadOnly(log.clone(), Follow::default());
     let mut overtaken = Overtaken::default();
     let built = loop {
@@ -101,7 +107,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
             built => break built?,
         }
     };
-    let Built { table, keyspaces, checkpoint, replayed, gap } = built;
+    let Built { table, keyspaces, checkpoint, checkpoint_corrupt, replayed, gap } = built;
     let Replayed { stream, last, records: applied } = replayed;
     let mut by_number: std::collections::HashMap<_, _> =
         keyspaces.all().into_iter().map(|keys| (keys.id, keys)).collect();
@@ -114,6 +120,7 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
         log,
         view: Arc::new(view),
         checkpoint_bytes: checkpoint.bytes,
+        checkpoint_corrupt,
         replayed: applied,
     })
 }

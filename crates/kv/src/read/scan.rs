@@ -76,7 +76,8 @@ impl Scan {
         }
     }
 
-    /// Returns the keys in descending order. To be called before the first `next`.
+    /// Returns the keys in descending order. To be called before the first `next`: after that, keys
+    /// that were looked up ahead still come in ascending order.
     #[must_use]
     pub fn rev(mut self) -> Self {
         self.reverse = !self.reverse;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use esker_log::reclaim::stored_size;
 use esker_log::{Attempt, Log, Place, Refused};
@@ -66,6 +66,10 @@ pub(crate) struct Cleaning {
     pub(crate) request: Request,
     /// Bytes of records that were replaced since the store was opened.
     pub(crate) garbage: AtomicU64,
+    /// A write found no space since the last pass began.
+    pub(crate) full_disk: AtomicBool,
+    /// The replaced bytes and one, when a pass for such a write last freed nothing.
+    pub(crate) in_vain: AtomicU64,
     /// The position of the log, and the replaced bytes, when a pass was last considered.
     pub(crate) considered: AtomicU64,
     /// The position of the log when a pass was last started by a write, durable or not.

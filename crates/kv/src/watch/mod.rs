@@ -30,6 +30,10 @@ use names::Naming;
 /// that opens the store after the drop does not know it: then those changes are left out. The drop
 /// itself is always delivered.
 ///
+/// After a repair, a watch that reaches quarantined records returns [`Error::Quarantined`] once,
+/// and continues after them. A watch of a log leaves out the changes of a keyspace whose creation
+/// is among them.
+///
 /// # Resuming
 /// Store [`Changes::position`] (or [`Change::seq`](crate::Change::seq), for a part of them)
 /// together with the effect of the changes, and watch from there after a restart. No change is
@@ -129,9 +133,9 @@ impl Watch {
     /// last poll, which [`ReadOnlyLog::refresh`] repeats.
     ///
     /// # Errors
-    /// [`Error::Trimmed`]; [`Error::CorruptedRecord`], which every later call returns again;
-    /// [`Error::Closed`] once the store or the reader is closed; [`Error::Log`] when the log cannot
-    /// be read.
+    /// [`Error::Trimmed`]; [`Error::Quarantined`], after which it continues;
+    /// [`Error::CorruptedRecord`], which every later call returns again; [`Error::Closed`] once the
+    /// store or the reader is closed; [`Error::Log`] when the log cannot be read.
     pub fn try_next(&mut self) -> Result<Option<Changes>> {
         loop {
             self.refuse_if_failed()?;

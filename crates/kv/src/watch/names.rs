@@ -50,6 +50,8 @@ impl Naming {
                     overtaken.count(oldest)?;
                     stream = log.stream(Start::Oldest)?;
                 }
+                // The stream continues after the gap.
+                Err(esker_log::Error::Quarantined { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -18,6 +18,10 @@ impl Keyspace {
     /// writers together wait for its next step after each megabyte, 20 ms at most. Deletes never
     /// do.
     ///
+    /// # Durability
+    /// Accepted when it returns, and durable when the ticket resolves; the policy of the store may
+    /// commit it earlier.
+    ///
     /// # Errors
     /// [`Error::KeyTooLarge`], [`Error::ValueTooLarge`], [`Error::KeyspaceDropped`],
     /// [`Error::IndexFull`], [`Error::Closed`]; [`Error::Log`] with
@@ -46,8 +50,12 @@ impl Keyspace {
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
-    /// within a quarter of [`Options::reserve`]; another quarter is left to cleaning, and half to
+    /// within an eighth of [`Options::reserve`]; three eighths are left to cleaning, and half to
     /// opening after a crash. There, delete many keys before waiting: each commit takes a block.
+    ///
+    /// # Durability
+    /// Accepted when it returns, and durable when the ticket resolves; the policy of the store may
+    /// commit it earlier.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -82,6 +90,10 @@ impl Keyspace {
 
     /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
     /// removed from the index.
+    ///
+    /// # Durability
+    /// Accepted when it returns, and durable when the ticket resolves; the policy of the store may
+    /// commit it earlier.
     ///
     /// # Errors
     /// As [`Keyspace::put`].

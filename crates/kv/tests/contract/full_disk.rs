@@ -122,6 +122,107 @@ fn a_write_without_space_starts_cleaning() {
     }
 }
 
+/// A store with segments of 1 MiB and this reserve, which has filled its disk. Then every key with
+/// `kept(n)` false is deleted.
+fn filled(reserve: u64, clean: bool, kept: fn(u32) -> bool) -> (SimEnv, Store, Keys) {
+    let sim_env = SimEnv::new();
+    sim_env.disk.set_capacity(Some(7 << 20));
+    let mut options = sim_env.options();
+    options.segment_size = 1 << 20;
+    options.reserve = Some(reserve);
+    options.clean = clean;
+    let store = Store::builder(DIR).options(options).open().unwrap();
+    let keys = store.keyspace();
+    let mut last = 0;
+    while keys.put(u32::to_be_bytes(last), value(last, 1, LEN)).is_ok() {
+        last += 1;
+        if last % 64 == 0 {
+            store.sync().unwrap();
+        }
+    }
+    assert!(last > 1500, "{last} keys");
+    for n in (0..last).filter(|n| !kept(*n)) {
+        drop(keys.delete(n.to_be_bytes()).unwrap());
+    }
+    store.sync().unwrap();
+    let expected = model((0..last).filter(|n| kept(*n)), 1, LEN);
+    drop(keys);
+    (sim_env, store, expected)
+}
+
+/// Bug: a pass copied from several segments before it dropped the first, until the reserve was used
+/// up. Then it had freed nothing.
+/// Requirements: MB-7.
+#[test]
+fn compacting_a_full_disk_frees_segment_after_segment() {
+    for (share, kept) in [
+        ("a third", (|n| n % 3 == 0) as fn(u32) -> bool),
+        ("nearly half", |n| n % 100 < 48),
+        ("the newest third", |n| n > 1600),
+    ] {
+        let (_sim_env, store, expected) = filled(7 << 18, false, kept);
+        let done = store.compact().unwrap();
+        assert!(done.segments >= 3, "{share}: {done:?}");
+        let keys = store.keyspace();
+        check_keys(&keys, &expected, share);
+        for n in 0..500u32 {
+            drop(keys.put(n.to_le_bytes(), value(n, 2, LEN)).unwrap());
+        }
+        store.close().unwrap();
+    }
+}
+
+/// Bug: cleaning in the background started only when more than a segment was dead beyond what was
+/// live, also on a full disk, where nothing more could die.
+/// Requirements: MB-7.
+#[test]
+fn a_refused_put_gets_the_space_of_dead_records() {
+    let (_sim_env, store, expected) = filled(7 << 18, true, |n| n % 100 < 48);
+    let keys = store.keyspace();
+    let start = Instant::now();
+    let mut accepted = 0;
+    while store.stats().reclaimed.segments == 0 || accepted < 10 {
+        match keys.put("more", vec![1; 4000]) {
+            Ok(_) if store.stats().reclaimed.segments > 0 => accepted += 1,
+            Ok(_) => store.sync().unwrap(),
+            refused => assert!(is_full(&refused), "{refused:?}"),
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "no space was freed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(keys.delete("more").unwrap());
+    check_keys(&keys, &expected, "cleaned");
+    store.close().unwrap();
+}
+
+/// Guards: a pass that uses up the reserve and frees nothing.
+/// Requirements: MB-7.
+#[test]
+fn cleaning_that_does_not_fit_in_the_reserve_leaves_it_whole() {
+    let (sim_env, store, mut expected) = filled(128 << 10, true, |n| n % 100 < 48);
+    let keys = store.keyspace();
+    // Less free space than a segment takes is left for the reserve.
+    while keys.put("more", vec![1; 4000]).is_ok() {
+        store.sync().unwrap();
+    }
+    for _ in 0..20 {
+        assert!(is_full(&keys.put("more", vec![1; 4000])));
+        assert!(is_full(&store.compact()));
+    }
+    let victims: Vec<_> = expected.keys().take(100).cloned().collect();
+    for key in victims {
+        drop(keys.delete(&key).unwrap());
+        expected.remove(&key);
+    }
+    drop(keys.delete("more").unwrap());
+    store.sync().unwrap();
+    check_keys(&keys, &expected, "not cleaned");
+    sim_env.disk.set_capacity(None);
+    assert!(store.compact().unwrap().segments >= 2);
+    check_keys(&keys, &expected, "with room");
+    store.close().unwrap();
+}
+
 /// How a store that is full ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {

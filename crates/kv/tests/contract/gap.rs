@@ -10,8 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_kv::{Batch, Error, Keyspace, KeyspaceReader, ReadOnlyStore, SeqRange, Store};
-use esker_log::{Engine, OnCorruption, ReadOptions, repair};
+use esker_kv::{
+    Batch, Error, Keyspace, KeyspaceReader, ReadOnlyStore, Seq, SeqRange, Store, Watch,
+};
+use esker_log::{Engine, OnCorruption, ReadOnlyLog, ReadOptions, repair};
 use esker_testkit::SplitMix64;
 
 use crate::fixture::{DIR, SimEnv, file};
@@ -488,4 +490,39 @@ fn every_answer_over_a_gap_is_right_or_quarantined() {
         (known, unknown) = (known + k, unknown + u);
     }
     assert!(known > 5000 && unknown > 5000, "{known} known, {unknown} unknown");
+}
+
+/// Bug: a watch beside a writer failed from every position: it read the names of the keyspaces up
+/// to the gap.
+#[test]
+fn a_watch_passes_the_gap() {
+    let sim_env = sample();
+    mend(&sim_env.disk);
+    let store = sim_env.open();
+    let gap = store.quarantined()[0];
+    let log = ReadOnlyLog::builder(DIR).disk(Arc::new(sim_env.disk.process()));
+    let log = log.engine(Engine::manual()).open().unwrap();
+    let all = |mut watch: Watch| {
+        let (mut seqs, mut gaps) = (Vec::new(), 0);
+        loop {
+            match watch.try_next() {
+                Ok(Some(changes)) => seqs.extend(changes.iter().map(|change| change.seq)),
+                Ok(None) => return (seqs, gaps),
+                Err(Error::Quarantined { from, to }) if (from, to) == (gap.from, gap.to) => {
+                    gaps += 1
+                }
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    for from in [Seq(0), gap.from, gap.to, log.durable()] {
+        let here = all(store.watch(from).unwrap());
+        assert_eq!(here.1, usize::from(from < gap.to), "from {from}");
+        assert_eq!(here.0.is_empty(), from == log.durable(), "from {from}");
+        // It also knows the names of keyspaces that were dropped before the store was opened.
+        let beside = all(Watch::of_log(&log, from).unwrap());
+        assert_eq!(beside.1, here.1, "from {from}");
+        assert!(here.0.iter().all(|seq| beside.0.contains(seq)), "from {from}");
+    }
+    store.close().unwrap();
 }

@@ -439,3 +439,50 @@ fn a_reader_follows_a_process_that_is_killed_by_a_signal() {
     assert_eq!(read(&reader), content(&store));
     store.close().unwrap();
 }
+
+/// Bug: a reader that loaded the checkpoint made files to find out what the disk can do. A writer
+/// that opened the store at that moment failed to remove them.
+#[test]
+fn a_reader_changes_nothing_in_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("store");
+    let store = Store::open(&dir).unwrap();
+    (0..1000u32).for_each(|n| drop(store.keyspace().put(n.to_be_bytes(), "value").unwrap()));
+    assert!(store.checkpoint().unwrap());
+    store.close().unwrap();
+    drop(store);
+    let changed = || std::fs::metadata(&dir).unwrap().modified().unwrap();
+    let before = changed();
+    std::thread::sleep(Duration::from_millis(20));
+    let reader = ReadOnlyStore::open(&dir).unwrap();
+    let stats = reader.stats();
+    assert!(stats.checkpoint_bytes > 0 && !stats.checkpoint_corrupt);
+    assert_eq!(reader.oldest().0, 1);
+    assert_eq!(reader.keyspace().len(), 1000);
+    assert!((30_000..stats.disk_bytes).contains(&reader.live_bytes()));
+    reader.close();
+    assert_eq!(changed(), before);
+}
+
+/// Bug: a writer ignored a corrupt file of app metadata, readers refused it, and `repair` found
+/// nothing to do.
+#[test]
+fn corrupt_app_metadata_are_written_again() {
+    let disk = SimDisk::new(7);
+    let store = writer(&disk);
+    store.keyspace().put("key", "value").unwrap().blocking_wait().unwrap();
+    store.close().unwrap();
+    drop(store);
+    let note = Path::new(DIR).join("note");
+    let whole = disk.contents(&note).unwrap();
+    for at in [0, 9, 40] {
+        disk.flip_bit(&note, at * 8).unwrap();
+        assert_eq!(reader(&disk).keyspace().get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        let store = writer(&disk);
+        assert!(disk.contents(&note).unwrap() == whole, "byte {at}");
+        store.close().unwrap();
+    }
+    disk.remove(&note).unwrap();
+    let Err(error) = open_reader(Arc::new(disk.process())) else { panic!("it is no store") };
+    assert!(error.to_string().contains("component"), "{error}");
+}

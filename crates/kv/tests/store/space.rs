@@ -133,3 +133,35 @@ fn options_that_would_lose_keys_are_refused() {
     assert!(matches!(open, Err(Error::InvalidOption { option: "segment_size", .. })), "{open:?}");
     assert!(!dir.path().join("store").exists(), "nothing was written");
 }
+
+/// Bug: the file of the last prewrite stayed open, and with it the space of its segment.
+#[test]
+fn no_file_of_a_dropped_segment_stays_open() {
+    let (store, dir) = store(|options| {
+        options.policy = Policy::Always;
+        options.segment_size = 1 << 20;
+        options.clean = false;
+    });
+    let keys = store.keyspace();
+    // Small commits, whose blocks are prewritten; then large ones.
+    for n in 0..20u32 {
+        keys.put(n.to_be_bytes(), "1").unwrap().blocking_wait().unwrap();
+    }
+    let tickets: Vec<_> =
+        (0..100u32).map(|n| keys.put(n.to_be_bytes(), vec![7; 100_000]).unwrap()).collect();
+    drop(tickets);
+    store.sync().unwrap();
+    drop(keys.delete_range(..).unwrap());
+    let done = store.compact().unwrap();
+    assert!(done.segments > 5, "{done:?}");
+    let open = |what: &str| {
+        let files = std::fs::read_dir("/proc/self/fd").unwrap();
+        let files = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+        files
+            .filter(|file| file.starts_with(dir.path()) && file.to_string_lossy().ends_with(what))
+            .count()
+    };
+    assert!(open(".seg") > 0, "{:?}", dir.path());
+    assert_eq!(open(".seg (deleted)"), 0);
+    store.close().unwrap();
+}
