@@ -7,7 +7,7 @@ use esker_kv::ReadOnlyStore;
 
 use super::entries::{self, Framing, FramingArgument};
 use super::open;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 use crate::progress;
 
@@ -66,6 +66,11 @@ pub fn run(arguments: &ExportArguments) -> Outcome {
     let mut keyspaces = Vec::new();
     for name in &names {
         keyspaces.push(store.find_keyspace(name).ok_or_else(|| open::not_found(dir, name))?);
+    }
+    let others = store.keyspaces().len() - keyspaces.len();
+    if keyspace.is_none() && others > 0 {
+        let what = if others == 1 { "another keyspace is" } else { "other keyspaces are" };
+        complain(&format!("note: {what} left out; --all-keyspaces exports all"));
     }
     let snapshot = store.snapshot().map_err(failure)?;
     let bar = progress::of_keys(keyspaces.iter().map(|keyspace| keyspace.len()).sum());

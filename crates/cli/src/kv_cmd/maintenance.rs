@@ -129,7 +129,10 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
             "keyspaces": keyspaces,
             "disk_bytes": stats.disk_bytes,
             "index_bytes": stats.index_bytes,
+            "live_bytes": store.live_bytes(),
             "checkpoint_bytes": stats.checkpoint_bytes,
+            "checkpoint_corrupt": stats.checkpoint_corrupt,
+            "oldest": store.oldest().0,
             "replayed": stats.replayed,
             "durable": store.position().0,
             "quarantined": store
@@ -141,14 +144,20 @@ fn summary(store: &ReadOnlyStore, as_json: bool) -> String {
         return format!("{object}\n");
     }
     let checkpoint = match stats.checkpoint_bytes {
-        0 => format!("not used; opening read {} records", stats.replayed),
+        0 if stats.checkpoint_corrupt => {
+            format!("corrupt; opening read {} records", stats.replayed)
+        }
+        0 => format!("none; opening read {} records", stats.replayed),
         bytes => format!("{bytes} bytes; opening read {} records after it", stats.replayed),
     };
     let mut text = format!(
-        "keys         {}\ndisk bytes   {}\nindex bytes  {}\ncheckpoint   {checkpoint}\ndurable      {}\n",
+        "keys         {}\ndisk bytes   {}\nlive bytes   {}\nindex bytes  {}\ncheckpoint   {checkpoint}\n\
+         oldest       {}\ndurable      {}\n",
         stats.keys,
         stats.disk_bytes,
+        store.live_bytes(),
         stats.index_bytes,
+        store.oldest(),
         store.position()
     );
     for (name, keys) in keyspaces {

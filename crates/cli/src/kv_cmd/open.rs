@@ -57,11 +57,7 @@ pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
     let failure = |error: esker_log::Error| Failure::of_kv(&error.into(), dir);
     let log = ReadOnlyLog::open(dir).map_err(failure)?;
-    let found = log.component().map_err(failure)?;
-    if found != Some(COMPONENT) {
-        let (dir, expected) = (dir.into(), Some(COMPONENT));
-        return Err(failure(esker_log::Error::WrongComponent { dir, found, expected }));
-    }
+    log.expect_component(COMPONENT).map_err(failure)?;
     Ok(log)
 }
 

@@ -183,5 +183,5 @@ fn stat_reports_whether_the_checkpoint_is_used() {
     assert_eq!((&after["checkpoint_bytes"], &after["replayed"]), (&0.into(), &20_000.into()));
     assert_eq!(after["keys"], 20_000);
     let text = kv(&dir, &["stat"], b"").ok();
-    assert!(text.text().contains("checkpoint   not used; opening read 20000 records\n"));
+    assert!(text.text().contains("checkpoint   corrupt; opening read 20000 records\n"));
 }

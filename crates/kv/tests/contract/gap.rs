@@ -509,7 +509,7 @@ fn a_watch_passes_the_gap() {
                 Ok(Some(changes)) => seqs.extend(changes.iter().map(|change| change.seq)),
                 Ok(None) => return (seqs, gaps),
                 Err(Error::Quarantined { from, to }) if (from, to) == (gap.from, gap.to) => {
-                    gaps += 1
+                    gaps += 1;
                 }
                 Err(error) => panic!("{error:?}"),
             }
