@@ -56,7 +56,7 @@ pub struct Options {
     /// Disk space kept reserved, in bytes, for opening, deleting and cleaning on a full disk; see
     /// [`esker_log::Options::reserve`]. Cleaning a full disk copies at most three eighths of it at
     /// a time. Default one and a half times `segment_size`, which is enough for an oldest segment
-    /// of which half is live; at least 33 MiB.
+    /// of which half is live; at least 33 MiB, at most 512 MiB.
     pub reserve: Option<u64>,
     /// How much opening checks. Default: what a crash may have left in doubt.
     pub check: OpenCheck,

@@ -58,7 +58,7 @@ impl Inner {
         self.remove_dropped();
         let pass = Pass { inner: self, throttled };
         let done = match reclaim::run(&self.log, &pass, effort) {
-            Err(error) if error.is_no_space() && effort != Effort::FullDisk => {
+            Err(error) if error.is_no_space() => {
                 let done = reclaim::run(&self.log, &pass, Effort::FullDisk)?;
                 if done.segments == 0 {
                     return Err(error);
@@ -85,6 +85,8 @@ impl Inner {
     /// Starts cleaning in the background after a delete of a range: much may be dead now.
     pub(crate) fn clean_after_range(self: &Arc<Self>, written: Result<Ticket>) -> Result<Ticket> {
         if written.is_ok() {
+            // Not its bytes, but a change: a pass for a full disk may free something now.
+            self.cleaning.garbage.fetch_add(1, Relaxed);
             self.clean_now();
         }
         self.clean_after(written)
@@ -159,11 +161,14 @@ impl Inner {
         self.cleaning.request.work(|| {
             let full_disk = self.cleaning.full_disk.swap(false, SeqCst);
             let garbage = self.cleaning.garbage.load(Relaxed);
-            let effort = if full_disk { Effort::FullDisk } else { Effort::Lazy };
-            let done = self.clean_once(effort, true);
+            let mut done = Ok(Reclaimed::default());
             if full_disk {
+                done = self.clean_once(Effort::FullDisk, true);
                 let freed = done.as_ref().is_ok_and(|done| done.segments > 0);
                 self.cleaning.in_vain.store(if freed { 0 } else { garbage + 1 }, Relaxed);
+            }
+            if done.as_ref().is_ok_and(|done| done.segments == 0) {
+                done = self.clean_once(Effort::Lazy, true);
             }
             let done = done?;
             if done.segments == 0 && self.wants_checkpoint() {

@@ -59,14 +59,15 @@ fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<Built> {
 pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
+    let records = Records::Log(log.clone());
+    let Built { table, keyspaces, checkpoint, replayed, gap, .. } =
+        build(&records, options.index_bytes, false)?;
+    // The records are those of a store.
     if let Err(esker_log::Error::Corrupted(_)) = log.app_metadata(COMPONENT)
         && let Err(error) = log.put_app_metadata(COMPONENT, &[])
     {
         tracing::warn!(%error, "failed to restore the app metadata");
     }
-    let records = Records::Log(log.clone());
-    let Built { table, keyspaces, checkpoint, replayed, gap, .. } =
-        build(&records, options.index_bytes, false)?;
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
     Ok(Arc::new(Inner {

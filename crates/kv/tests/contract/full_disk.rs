@@ -1,10 +1,11 @@
 //! A full disk: puts are refused, and everything that frees space works.
 #![allow(clippy::unwrap_used)]
 
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use esker_disk::sim::Persist;
-use esker_kv::{Batch, Error, Store, Ticket};
+use esker_kv::{Batch, Error, Policy, Store, Ticket};
 use futures_util::FutureExt;
 
 use crate::fixture::{DIR, Keys, SimEnv, check_keys, keys_of, model, put, value};
@@ -146,6 +147,7 @@ fn filled(reserve: u64, clean: bool, kept: fn(u32) -> bool) -> (SimEnv, Store, K
     }
     store.sync().unwrap();
     let expected = model((0..last).filter(|n| kept(*n)), 1, LEN);
+    assert!(expected.len() > 100, "{} keys", expected.len());
     drop(keys);
     (sim_env, store, expected)
 }
@@ -192,6 +194,48 @@ fn a_refused_put_gets_the_space_of_dead_records() {
     }
     drop(keys.delete("more").unwrap());
     check_keys(&keys, &expected, "cleaned");
+    store.close().unwrap();
+}
+
+/// Bug: under `Batch(n)` each few records take a block. Copies that were to fit in the reserve used
+/// it up.
+/// Requirements: MB-7.
+#[test]
+fn padding_of_small_batches_is_counted() {
+    let sim_env = SimEnv::new();
+    sim_env.disk.set_capacity(Some(7 << 20));
+    let mut options = sim_env.options();
+    options.segment_size = 1 << 20;
+    options.reserve = Some(7 << 18);
+    options.policy = Policy::Batch(NonZeroU64::new(8).unwrap());
+    let store = Store::builder(DIR).options(options).open().unwrap();
+    let keys = store.keyspace();
+    let key = |n: u32| [&[(n % 10) as u8][..], &n.to_be_bytes()].concat();
+    // First without padding, in large batches.
+    let mut last = 0;
+    loop {
+        let mut batch = Batch::new();
+        (last..last + 500).for_each(|n| batch.put(&keys, key(n), value(n, 1, 100)).unwrap());
+        if store.write(&batch).is_err() {
+            break;
+        }
+        last += 500;
+    }
+    store.sync().unwrap();
+    // Of each segment.
+    drop(keys.delete_range([4]..).unwrap());
+    store.sync().unwrap();
+    let compacted = store.compact();
+    assert!(is_full(&compacted), "{compacted:?}");
+    // The reserve is there for more deletes.
+    for n in 0..50 {
+        keys.delete(key(n * 10)).unwrap().blocking_wait().unwrap();
+    }
+    drop(keys.delete_range([1]..).unwrap());
+    store.sync().unwrap();
+    let compacted = store.compact().unwrap();
+    assert!(compacted.segments > 0, "{compacted:?}");
+    assert_eq!(keys.len(), u64::from(last) / 10 - 50);
     store.close().unwrap();
 }
 

@@ -21,6 +21,7 @@ use esker_disk::{File, Open};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
+use crate::commit::core::space::left_of;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::space_request::SpaceRequest;
@@ -107,11 +108,11 @@ impl WriteHalf {
         }
     }
 
-    /// The bytes that internal appends may use on a full disk.
+    /// The bytes that records which free space find on a full disk.
     pub(crate) fn reserve_room(&self) -> u64 {
         let reserve = self.reserve.lock();
-        let lends = limit_of(&self.options, reserve.lends()).saturating_sub(BLOCK);
-        u64::from(lends) + self.lock().core.reserve_left()
+        let lends = left_of(limit_of(&self.options, reserve.lends()), BLOCK);
+        lends + self.lock().core.reserve_left()
     }
 
     /// Fills the reserve after space was freed.

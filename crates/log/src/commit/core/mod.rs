@@ -29,7 +29,7 @@ mod invariants;
 mod jobs;
 mod reserve;
 pub(crate) mod schedule;
-mod space;
+pub(crate) mod space;
 
 use std::collections::VecDeque;
 use std::ops::Range;

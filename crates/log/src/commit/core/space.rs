@@ -116,12 +116,13 @@ impl Core {
         !self.frontier.internal || offset <= self.frontier.limit / 4
     }
 
-    /// The bytes left in segments that were made from the reserve.
+    /// The bytes left to records that free space, in segments that were made from the reserve.
     pub(crate) fn reserve_left(&self) -> u64 {
         let (_, offset) = self.frontier();
-        let here = self.frontier.internal.then(|| self.frontier.limit.saturating_sub(offset));
-        let next = self.next.filter(|next| next.internal).map(|next| next.limit - BLOCK);
-        u64::from(here.unwrap_or(0)) + u64::from(next.unwrap_or(0))
+        let here = Some(self.frontier).filter(|here| here.internal);
+        let here = here.map(|here| left_of(here.limit, offset));
+        let next = self.next.filter(|next| next.internal).map(|next| left_of(next.limit, BLOCK));
+        here.unwrap_or(0) + next.unwrap_or(0)
     }
 
     /// The reserve is filled again: segments made from it become ordinary space.
@@ -131,6 +132,12 @@ impl Core {
             next.internal = false;
         }
     }
+}
+
+/// The bytes from an offset on that are left to records that free space, in a segment that was made
+/// from the reserve and ends at `limit`: the others may use a quarter of it.
+pub(crate) fn left_of(limit: u32, offset: u32) -> u64 {
+    u64::from(limit.saturating_sub(offset.max(limit / 4)))
 }
 
 impl Need {
