@@ -232,7 +232,7 @@ impl Owner for Pass<'_> {
             _ => record::accept(out, slot, ballot, value),
         };
         let ticket = match space {
-            Space::Free => inner.append(encode)?,
+            Space::Free => inner.append_copy(encode)?,
             Space::Reserve => inner.append_internal(encode)?,
         };
         Ok(Some((slot, ticket)))

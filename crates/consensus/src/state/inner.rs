@@ -253,6 +253,18 @@ impl Inner {
         self.appended(ticket)
     }
 
+    /// Appends a copy of a live record, which leaves the reserve alone.
+    pub(crate) fn append_copy(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<esker_log::Ticket> {
+        let ticket = with_scratch(|scratch| {
+            encode(scratch);
+            self.log.append_copy(&*scratch)
+        });
+        self.appended(ticket)
+    }
+
     /// Appends records that share one sync as long as their tickets are kept: dropping a ticket
     /// requests a commit. Other records may be between them.
     pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<Vec<esker_log::Ticket>> {

@@ -256,7 +256,7 @@ impl Owner for Pass<'_> {
             }
             // The original stays the newest version until its copy is durable.
             match space {
-                Space::Free => log.append(&payload, |_| {}),
+                Space::Free => log.append_copy(&payload, |_| {}),
                 Space::Reserve => log.append_internal(&payload, |_| {}),
             }
             .map(Some)

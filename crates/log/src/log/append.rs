@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::base::error::Result;
 use crate::base::position::{Position, Seq};
+use crate::commit::core::AppendKind;
 use crate::log::Log;
-use crate::write::append::{Accepted, AppendKind};
+use crate::write::append::Accepted;
 use crate::write::input::{Input, Inputs};
 use crate::write::ticket::Ticket;
 
@@ -142,7 +143,8 @@ impl Log {
     /// ordinary appends may not. Blocks.
     ///
     /// # Durability
-    /// As [`Log::append`].
+    /// As [`Log::append`], but [`Policy::Batch`](crate::Policy::Batch) does not count it: wait for
+    /// the ticket, or it may stay without a commit.
     ///
     /// # Errors
     /// As [`Log::append`]; [`Error::NoSpace`](crate::Error::NoSpace) also when the reserve is used
@@ -151,6 +153,21 @@ impl Log {
         let record = Input::next(&payload);
         let accepted =
             self.write.with_room(None, || self.write.accept(record, AppendKind::Internal))?;
+        Ok(self.write.ticket(accepted))
+    }
+
+    /// As [`Log::append_internal`], of a copy of a live record, which leaves the reserve alone. The
+    /// original is durable, so that losing the copy loses nothing. Blocks.
+    ///
+    /// # Durability
+    /// As [`Log::append_internal`].
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_copy(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
+        let record = Input::next(&payload);
+        let accepted =
+            self.write.with_room(None, || self.write.accept(record, AppendKind::Copy))?;
         Ok(self.write.ticket(accepted))
     }
 

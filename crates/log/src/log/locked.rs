@@ -2,10 +2,9 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::position::Place;
-use crate::commit::core::Refusal;
+use crate::commit::core::{AppendKind, Refusal};
 use crate::commit::write_half::WriteHalf;
 use crate::log::Log;
-use crate::write::append::AppendKind;
 use crate::write::input::{Input, Inputs};
 use crate::write::ticket::Ticket;
 
@@ -119,6 +118,18 @@ impl Attempt<'_> {
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Ticket, Refused> {
         self.accept(payload.as_ref(), AppendKind::Internal, placed)
+    }
+
+    /// As [`Attempt::append`], of a copy of a live record; see [`Log::append_copy`].
+    ///
+    /// # Errors
+    /// As [`Attempt::append`].
+    pub fn append_copy(
+        &self,
+        payload: impl AsRef<[u8]>,
+        placed: impl FnOnce(Place),
+    ) -> std::result::Result<Ticket, Refused> {
+        self.accept(payload.as_ref(), AppendKind::Copy, placed)
     }
 
     /// As [`Attempt::append`], of a record that frees no space by itself, but lets the component

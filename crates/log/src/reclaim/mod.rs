@@ -50,9 +50,7 @@ mod plan;
 use std::time::{Duration, Instant};
 
 use crate::base::error::Error;
-use crate::base::options::Policy;
 use crate::base::position::Seq;
-use crate::format::BLOCK;
 use crate::log::Log;
 use crate::read::batch::Record;
 use crate::read::cursor::Start;
@@ -104,7 +102,8 @@ impl Live {
 /// The space that a copy may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
-    /// Free space of the disk: [`Log::append`] or [`Attempt::append`](crate::Attempt::append).
+    /// Free space of the disk: [`Log::append_copy`] or
+    /// [`Attempt::append_copy`](crate::Attempt::append_copy).
     Free,
     /// Also the reserve: [`Log::append_internal`] or
     /// [`Attempt::append_internal`](crate::Attempt::append_internal).
@@ -210,22 +209,15 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
     }
     owner.barrier()?;
     let mut usage: Vec<_> = spans.iter().map(|span| Usage::new(span.last, span.bytes, 0)).collect();
-    let (mut bytes, mut records) = (0, 0);
     owner.each_live(&mut |live| {
         let at = usage.partition_point(|usage| usage.last < live.seq);
         if let Some(usage) = usage.get_mut(at) {
             usage.live += live.bytes.max(1);
-            bytes += live.bytes.max(1);
-            records += 1;
         }
     })?;
     owner.pace(began.elapsed())?;
     let size = u64::from(log.write.options.segment_size);
-    let padding = match log.write.options.policy {
-        Policy::Batch(appends) => records * u64::from(BLOCK) / appends,
-        _ => 0,
-    };
-    let in_reserve = copies_in(log.write.reserve_room(), bytes, padding);
+    let in_reserve = copies_in(log.write.reserve_room());
     let most = if effort == Effort::FullDisk { in_reserve } else { COPY_BYTES_MAX };
     let Some(plan) = Plan::new(&usage, size, effort, most) else { return Ok(done) };
     if plan.live > 0 {
@@ -246,12 +238,10 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
     Ok(done)
 }
 
-/// The bytes of records that can be copied into this many bytes of segments, if all `bytes` of
-/// records come with this much padding. Without it, some is left for the units of large batches.
-fn copies_in(room: u64, bytes: u64, padding: u64) -> u64 {
-    let room = u128::from(room.saturating_sub(room / 16 + COPY_BATCH_BYTES / 4));
-    let (bytes, padding) = (u128::from(bytes.max(1)), u128::from(padding));
-    (room * bytes / (bytes + padding)) as u64
+/// The bytes of records that can be copied into this many bytes of segments: the rest is for the
+/// padding and headers of commit units.
+fn copies_in(room: u64) -> u64 {
+    room.saturating_sub(room / 16 + COPY_BATCH_BYTES / 4)
 }
 
 /// Appends every live record before the cut again.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::base::error::{Error, Result};
 use crate::base::position::{Place, Position, Seq};
 use crate::commit::core::schedule::Event;
-use crate::commit::core::{Need, Placement, Refusal};
+use crate::commit::core::{AppendKind, Need, Placement, Refusal};
 use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
@@ -16,17 +16,6 @@ use crate::write::input::Input;
 use crate::write::ticket::Ticket;
 
 pub(crate) type Accepted = (u64, u64, Position);
-
-/// The kind of an append, which determines how much of the reserve it may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AppendKind {
-    /// Nothing of it.
-    Ordinary,
-    /// A quarter of what internal appends may use.
-    Freeing,
-    /// What is not kept for opening.
-    Internal,
-}
 
 /// Keeps the unit of a copied record from being committed until it is dropped. It is also dropped
 /// when a caller's closure panics: otherwise nothing would ever be committed again.
@@ -157,12 +146,7 @@ impl WriteHalf {
     ) -> std::result::Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
-        let internal = match kind {
-            AppendKind::Ordinary => false,
-            AppendKind::Freeing => state.core.lends_reserve(),
-            AppendKind::Internal => true,
-        };
-        let placement = state.core.reserve(numbering, payload.len(), internal)?;
+        let placement = state.core.reserve(numbering, payload.len(), kind)?;
         self.on_accepted(&mut state);
         drop(state);
         let guard = self.copy(placement, payload);

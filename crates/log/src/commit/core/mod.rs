@@ -161,6 +161,26 @@ pub(crate) struct Need {
     pub(crate) internal: bool,
 }
 
+/// The kind of an append: how much of the reserve it may use, and whether `Policy::Batch` counts
+/// it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AppendKind {
+    /// Nothing of the reserve.
+    Ordinary,
+    /// A quarter of what internal appends may use.
+    Freeing,
+    /// Nothing of the reserve. Not counted: the original of a copy is durable.
+    Copy,
+    /// What is not kept for opening. Not counted.
+    Internal,
+}
+
+impl AppendKind {
+    fn counts(self) -> bool {
+        matches!(self, Self::Ordinary | Self::Freeing)
+    }
+}
+
 /// Space to reserve so that a unit can be placed. Offsets are those past the last byte that units
 /// take. The file is longer, by its footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

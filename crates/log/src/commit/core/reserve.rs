@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::schedule::Event;
 use super::space::Fit;
-use super::{Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved, Unit};
+use super::{
+    AppendKind, Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved, Unit,
+};
 use crate::base::error::Error;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
@@ -15,21 +17,28 @@ use crate::staging::buffer::{BufferSpan, Reservation};
 
 impl Core {
     /// Assigns the next record its place, or returns why not. A refusal changes nothing.
-    ///
-    /// An `internal` record may use the reserve.
     pub(crate) fn reserve(
         &mut self,
         numbering: Numbering,
         size: usize,
-        internal: bool,
+        kind: AppendKind,
     ) -> Result<Placement, Refusal> {
         self.refuse_if_terminal()?;
         self.check_size(size)?;
         let (seq, prev) = self.number(numbering)?;
-        self.check_window()?;
+        if kind.counts() {
+            self.check_window()?;
+        }
         let stored = stored_size(size);
+        let internal = match kind {
+            AppendKind::Ordinary | AppendKind::Copy => false,
+            AppendKind::Freeing => self.lends_reserve(),
+            AppendKind::Internal => true,
+        };
         self.make_room(stored, internal)?;
-        self.count_append();
+        if kind.counts() {
+            self.count_append();
+        }
         self.take(seq, prev, stored)
     }
 
