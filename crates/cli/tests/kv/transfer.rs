@@ -26,6 +26,8 @@ fn all_keyspaces_are_exported_and_imported() {
     kv(&copy, &["import"], &exported.out).ok();
     assert_eq!(kv(&copy, &["export", "--all-keyspaces"], b"").ok().text(), expected);
     assert_eq!(kv(&copy, &["get", "key", "--keyspace", "accounts"], b"").ok().text(), "2\n");
+    let default = kv(&store, &["export"], b"").ok();
+    default.says(&["note: other keyspaces are left out", "--all-keyspaces"]);
     // One keyspace: the lines name none.
     let one = kv(&store, &["export", "--keyspace", "accounts"], b"").ok();
     assert_eq!(one.text(), "{\"key\":\"key\",\"value\":\"2\"}\n");

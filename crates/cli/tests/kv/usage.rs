@@ -182,6 +182,18 @@ fn stat_reports_whether_the_checkpoint_is_used() {
     let after = stat();
     assert_eq!((&after["checkpoint_bytes"], &after["replayed"]), (&0.into(), &20_000.into()));
     assert_eq!(after["keys"], 20_000);
+    assert_eq!(
+        (&before["checkpoint_corrupt"], &after["checkpoint_corrupt"]),
+        (&false.into(), &true.into())
+    );
+    assert_eq!(after["oldest"], 1);
+    // Each value has 80 bytes.
+    let (live, disk) =
+        (after["live_bytes"].as_u64().unwrap(), after["disk_bytes"].as_u64().unwrap());
+    assert!(live > 20_000 * 80 && live < disk, "{after}");
     let text = kv(&dir, &["stat"], b"").ok();
     assert!(text.text().contains("checkpoint   corrupt; opening read 20000 records\n"));
+    std::fs::remove_file(&file).unwrap();
+    let text = kv(&dir, &["stat"], b"").ok();
+    assert!(text.text().contains("checkpoint   none; opening read 20000 records\n"));
 }
