@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use esker_log::reclaim::stored_size;
 use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 use parking_lot::Mutex;
 
@@ -15,7 +14,6 @@ use crate::base::stats::ReadOnlyStats;
 use crate::durability::open;
 use crate::index::history::VERSION_BYTES;
 use crate::read::snapshot::Snapshot;
-use crate::record::put_len;
 use crate::state::handle::KeyspaceReader;
 use crate::state::view::View;
 
@@ -249,16 +247,12 @@ impl ReadOnlyStore {
 
     /// Returns the bytes in segments of all keys with their newest values. What `disk_bytes` of
     /// [`ReadOnlyStore::stats`] exceeds it by is overwritten, deleted, or padding. Walks the whole
-    /// index: about 0.1 s for ten million keys.
+    /// index.
     pub fn live_bytes(&self) -> u64 {
-        let arena = self.reader.view.table.arena();
-        let mut bytes = 0;
-        arena.each(|id, version| {
-            if !version.deleted {
-                let len = put_len(arena.key_len(id), version.len as usize);
-                bytes += stored_size(len as usize);
-            }
-        });
+        let (view, mut bytes) = (&self.reader.view, 0);
+        view.table
+            .arena()
+            .each(|id, version| bytes += view.live_bytes_of(id, version).unwrap_or(0));
         bytes
     }
 

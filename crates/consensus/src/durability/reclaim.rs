@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, Space, stored_size};
+use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed, stored_size};
 use esker_log::{Seq, Ticket};
 
 use crate::base::slot::{SLOTS, Slot, number_of};
@@ -66,7 +66,7 @@ impl ConsensusLog {
             match self.inner.reclaim_once(Effort::Full) {
                 Ok(done) if done.segments == 0 => return Ok(all),
                 Ok(done) => all += done,
-                Err(error) if is_no_space(&error) && all.segments > 0 => return Ok(all),
+                Err(error) if Pass::is_no_space(&error) && all.segments > 0 => return Ok(all),
                 Err(error) => return Err(error),
             }
         }
@@ -93,17 +93,7 @@ impl Inner {
         self.writable(&self.locks.of_slot(0))?;
         self.reclaiming.newest.store(self.log.accepted().0, Relaxed);
         let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
-        let done = match reclaim::run(&self.log, &pass, effort) {
-            Err(error) if is_no_space(&error) => {
-                // Less fits in the reserve.
-                let done = reclaim::run(&self.log, &pass, Effort::FullDisk)?;
-                if done.segments == 0 {
-                    return Err(error);
-                }
-                done
-            }
-            done => done?,
-        };
+        let done = reclaim::run(&self.log, &pass, effort)?;
         *self.reclaiming.done.lock() += done;
         Ok(done)
     }
@@ -114,10 +104,6 @@ impl Inner {
             live_word(indexed.word(), visit);
         }
     }
-}
-
-fn is_no_space(error: &Error) -> bool {
-    matches!(error, Error::Log(cause) if cause.is_no_space())
 }
 
 fn live_word(word: Word, visit: &mut dyn FnMut(Live)) {
@@ -199,10 +185,14 @@ impl Owner for Pass<'_> {
         Ok(())
     }
 
+    fn is_no_space(error: &Error) -> bool {
+        matches!(error, Error::Log(cause) if cause.is_no_space())
+    }
+
     fn append_again(
         &self,
         record: &esker_log::Record<'_>,
-        space: Space,
+        space: CopySpace,
     ) -> Result<Option<(u64, Ticket)>> {
         let (inner, seq) = (self.inner, record.seq.0);
         let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
@@ -231,10 +221,7 @@ impl Owner for Pass<'_> {
             State::Committed => record::chosen(out, slot, ballot, value),
             _ => record::accept(out, slot, ballot, value),
         };
-        let ticket = match space {
-            Space::Free => inner.append_copy(encode)?,
-            Space::Reserve => inner.append_internal(encode)?,
-        };
+        let ticket = inner.append_copy(encode, space)?;
         Ok(Some((slot, ticket)))
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
 };
 
+use esker_log::reclaim::CopySpace;
 use esker_log::{Log, Seq};
 use parking_lot::Mutex;
 
@@ -233,11 +234,7 @@ impl Inner {
 
     /// Appends one record.
     pub(crate) fn append(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<esker_log::Ticket> {
-        let ticket = with_scratch(|scratch| {
-            encode(scratch);
-            self.log.append(&*scratch)
-        });
-        self.appended(ticket)
+        self.append_encoded(encode, |record| self.log.append(record))
     }
 
     /// Appends one record that frees space or preserves data. On a full disk it uses the reserve of
@@ -246,21 +243,27 @@ impl Inner {
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<esker_log::Ticket> {
-        let ticket = with_scratch(|scratch| {
-            encode(scratch);
-            self.log.append_internal(&*scratch)
-        });
-        self.appended(ticket)
+        self.append_encoded(encode, |record| self.log.append_internal(record))
     }
 
-    /// Appends a copy of a live record, which leaves the reserve alone.
+    /// Appends the copy of a live record.
     pub(crate) fn append_copy(
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
+        space: CopySpace,
+    ) -> Result<esker_log::Ticket> {
+        self.append_encoded(encode, |record| self.log.append_copy(record, space))
+    }
+
+    #[inline]
+    fn append_encoded(
+        &self,
+        encode: impl FnOnce(&mut Vec<u8>),
+        append: impl FnOnce(&[u8]) -> esker_log::Result<esker_log::Ticket>,
     ) -> Result<esker_log::Ticket> {
         let ticket = with_scratch(|scratch| {
             encode(scratch);
-            self.log.append_copy(&*scratch)
+            append(scratch)
         });
         self.appended(ticket)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::Disk;
-use esker_log::{Component, Direct, Engine, OnCorruption, OpenCheck, Policy};
+use esker_log::{Component, Direct, Engine, OnCorruption, OpenCheck, Policy, RESERVE_MAX};
 
 use crate::base::error::{Error, Result};
 use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
@@ -14,11 +14,6 @@ use crate::record::HEADER;
 
 /// The component of stores.
 pub const COMPONENT: Component = Component(*b"ESKRKV01");
-
-/// About the default reserve of a log.
-const RESERVE_LEAST: u64 = 33 << 20;
-/// The largest reserve of a log.
-const RESERVE_MAX: u64 = 512 << 20;
 
 /// Options of a store. [`Options::default`] commits every write, and suits an SSD.
 ///
@@ -138,10 +133,9 @@ impl Options {
         )
     }
 
-    /// The default reserve, where that of the log is too small.
-    fn reserve_of_segment(&self) -> Option<u64> {
-        let bytes = u64::from(self.segment_size) * 3 / 2;
-        (bytes > RESERVE_LEAST).then_some(bytes.min(RESERVE_MAX))
+    /// The reserve that cleaning a full disk needs, and no less than that of a log.
+    fn default_reserve(&self, log: &esker_log::Options) -> u64 {
+        log.reserve_bytes().max(u64::from(self.segment_size) * 3 / 2).min(RESERVE_MAX)
     }
 
     pub(crate) fn for_log(&self) -> esker_log::Options {
@@ -150,7 +144,7 @@ impl Options {
         options.record_limit = (HEADER + KEY_LIMIT + VALUE_LIMIT) as u32;
         options.segment_size = self.segment_size;
         options.read_cache = self.read_cache;
-        options.reserve = self.reserve.or_else(|| self.reserve_of_segment());
+        options.reserve = self.reserve.or_else(|| Some(self.default_reserve(&options)));
         options.check = match self.on_corruption {
             OnCorruption::Fail => self.check,
             // Otherwise the log quarantines only what it finds, and the replay fails at the rest.

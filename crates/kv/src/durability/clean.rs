@@ -16,14 +16,14 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use esker_log::Seq;
-use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, Space, stored_size};
+use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed};
 
 use crate::base::error::{Error, Result};
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
 use crate::durability::checkpoint::Pace;
 use crate::index::arena::Version;
-use crate::record::{Change, Record, put_len};
+use crate::record::{Change, Record};
 use crate::state::inner::{Inner, LiveBytes};
 use crate::state::throttle::Throttle;
 
@@ -49,7 +49,6 @@ impl Inner {
         }
     }
 
-    /// Makes a pass. If there is no space for its copies, makes one that fits in the reserve.
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
@@ -57,16 +56,7 @@ impl Inner {
         self.gap.refuse()?;
         self.remove_dropped();
         let pass = Pass { inner: self, throttled };
-        let done = match reclaim::run(&self.log, &pass, effort) {
-            Err(error) if error.is_no_space() => {
-                let done = reclaim::run(&self.log, &pass, Effort::FullDisk)?;
-                if done.segments == 0 {
-                    return Err(error);
-                }
-                done
-            }
-            done => done?,
-        };
+        let done = reclaim::run(&self.log, &pass, effort)?;
         *self.cleaning.done.lock() += done;
         Ok(done)
     }
@@ -85,8 +75,6 @@ impl Inner {
     /// Starts cleaning in the background after a delete of a range: much may be dead now.
     pub(crate) fn clean_after_range(self: &Arc<Self>, written: Result<Ticket>) -> Result<Ticket> {
         if written.is_ok() {
-            // Not its bytes, but a change: a pass for a full disk may free something now.
-            self.cleaning.garbage.fetch_add(1, Relaxed);
             self.clean_now();
         }
         self.clean_after(written)
@@ -129,7 +117,7 @@ impl Inner {
     /// freed nothing, and nothing was replaced or deleted since.
     fn clean_full_disk(self: &Arc<Self>) {
         let garbage = self.cleaning.garbage.load(Relaxed);
-        if self.cleaning.in_vain.load(Relaxed) != garbage + 1 {
+        if *self.cleaning.fruitless_at.lock() != Some(garbage) {
             self.cleaning.full_disk.store(true, SeqCst);
             self.clean_now();
         }
@@ -165,7 +153,7 @@ impl Inner {
             if full_disk {
                 done = self.clean_once(Effort::FullDisk, true);
                 let freed = done.as_ref().is_ok_and(|done| done.segments > 0);
-                self.cleaning.in_vain.store(if freed { 0 } else { garbage + 1 }, Relaxed);
+                *self.cleaning.fruitless_at.lock() = (!freed).then_some(garbage);
             }
             if done.as_ref().is_ok_and(|done| done.segments == 0) {
                 done = self.clean_once(Effort::Lazy, true);
@@ -212,19 +200,16 @@ impl Owner for Pass<'_> {
 
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
         self.inner.refuse_if_closing()?;
-        let arena = self.inner.table.arena();
         let position = self.inner.log.metadata().position.0;
         let garbage = self.inner.cleaning.garbage.load(Relaxed);
         let (mut live, mut seen) = (0, 0u32);
         let (mut bursts, mut closing) = (Bursts::new(self.inner, self.throttled), Ok(()));
-        arena.each(|id, version| {
+        self.inner.table.arena().each(|id, version| {
             seen = seen.wrapping_add(1);
             if closing.is_ok() && seen % BURST_KEYS == 0 {
                 closing = bursts.pause();
             }
-            if !version.deleted {
-                let len = put_len(arena.key_len(id), version.len as usize);
-                let bytes = stored_size(len as usize);
+            if let Some(bytes) = self.inner.live_bytes_of(id, version) {
                 live += bytes;
                 visit(Live::copied(Seq(version.seq), bytes));
             }
@@ -234,10 +219,14 @@ impl Owner for Pass<'_> {
         Ok(())
     }
 
+    fn is_no_space(error: &Error) -> bool {
+        error.is_no_space()
+    }
+
     fn append_again(
         &self,
         record: &esker_log::Record<'_>,
-        space: Space,
+        space: CopySpace,
     ) -> Result<Option<(Copy, esker_log::Ticket)>> {
         let inner = self.inner;
         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
@@ -255,11 +244,7 @@ impl Owner for Pass<'_> {
                 return Ok(None);
             }
             // The original stays the newest version until its copy is durable.
-            match space {
-                Space::Free => log.append_copy(&payload, |_| {}),
-                Space::Reserve => log.append_internal(&payload, |_| {}),
-            }
-            .map(Some)
+            log.append_copy(&payload, space, |_| {}).map(Some)
         })?;
         Ok(ticket.map(|ticket| {
             let version = Version {

@@ -168,7 +168,7 @@ impl<'a> Replay<'a> {
             );
         }
         for (_, dropped) in self.keyspaces {
-            dropped.delete_range(self.table, b"", None, deleted, NO_READERS);
+            dropped.delete_range(self.table, b"", None, deleted, NO_READERS, |_| {});
             dropped.remove_deleted(self.table, NO_READERS);
         }
         Ok((Keyspaces::new(catalog, default, named, highest.unwrap_or(0)), gap))

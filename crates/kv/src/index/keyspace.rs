@@ -182,7 +182,8 @@ impl Keys {
     }
 
     /// Makes a delete the newest version of each key from `low` on and below `high`. The caller
-    /// holds all order locks. Every key that has a record before this one is deleted.
+    /// holds all order locks. Every key that has a record before this one is deleted. `each` gets
+    /// what changed.
     pub(crate) fn delete_range(
         &self,
         table: &Table,
@@ -190,6 +191,7 @@ impl Keys {
         high: Option<&[u8]>,
         version: Version,
         horizon: u64,
+        mut each: impl FnMut(Changed),
     ) {
         self.put_in_order(table, horizon);
         let order = self.order.read();
@@ -199,6 +201,7 @@ impl Keys {
         {
             if let Some(changed) = table.delete_entry(id, version, horizon) {
                 self.changed(changed, version);
+                each(changed);
             }
             spot = next;
         }

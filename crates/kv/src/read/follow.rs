@@ -173,7 +173,7 @@ impl View {
             return;
         }
         if let Some(keys) = current {
-            keys.delete_range(&self.table, b"", None, version, self.horizon());
+            keys.delete_range(&self.table, b"", None, version, self.horizon(), |_| {});
             keys.set_dropped();
             self.keyspaces.remove(name, Seq(version.seq));
             following.keyspaces.remove(&keys.id);
@@ -197,7 +197,7 @@ impl View {
         following.keyspaces.retain(|id, keys| {
             let keep = *id == CATALOG || named.contains(id);
             if !keep {
-                keys.delete_range(&self.table, b"", None, version, self.horizon());
+                keys.delete_range(&self.table, b"", None, version, self.horizon(), |_| {});
                 self.keyspaces.discard(Arc::clone(keys));
             }
             keep

@@ -40,7 +40,7 @@ pub(crate) fn record(
         }
         Change::DeleteRange { end } => {
             version.deleted = true;
-            keys.delete_range(table, key, end, version, horizon);
+            keys.delete_range(table, key, end, version, horizon, |_| {});
         }
     }
     Ok(())

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use esker_log::reclaim::stored_size;
 use esker_log::{Attempt, Log, Place, Refused};
 use parking_lot::Mutex;
 
@@ -13,7 +12,7 @@ use crate::base::options::Options;
 use crate::base::ticket::Ticket;
 use crate::index::arena::{Hashed, Version};
 use crate::index::keyspace::Keys;
-use crate::record::put_len;
+use crate::index::table::Changed;
 use crate::state::request::Request;
 use crate::state::throttle::Throttle;
 use crate::state::view::View;
@@ -68,8 +67,8 @@ pub(crate) struct Cleaning {
     pub(crate) garbage: AtomicU64,
     /// A write found no space since the last pass began.
     pub(crate) full_disk: AtomicBool,
-    /// The replaced bytes and one, when a pass for such a write last freed nothing.
-    pub(crate) in_vain: AtomicU64,
+    /// [`Cleaning::garbage`], when a pass for such a write last freed nothing.
+    pub(crate) fruitless_at: Mutex<Option<u64>>,
     /// The position of the log, and the replaced bytes, when a pass was last considered.
     pub(crate) considered: AtomicU64,
     /// The position of the log when a pass was last started by a write, durable or not.
@@ -114,14 +113,19 @@ impl Inner {
     pub(crate) fn set(&self, keys: &Keys, key: Hashed<'_>, version: Version, cached: u64) {
         match self.table.set(key, version, cached, self.horizon()) {
             Ok(changed) => {
-                if let Some(old) = changed.old.filter(|old| !old.deleted) {
-                    let len = put_len(key.key.len(), old.len as usize);
-                    self.cleaning.garbage.fetch_add(stored_size(len as usize), Relaxed);
-                }
+                self.count_garbage(changed);
                 keys.changed(changed, version);
             }
             // Unreachable: `check_room` keeps more room than all writers together may take.
             Err(_) => tracing::error!(seq = version.seq, "the index has no room for a record"),
+        }
+    }
+
+    /// Counts the bytes of a version that was replaced.
+    #[inline]
+    pub(crate) fn count_garbage(&self, changed: Changed) {
+        if let Some(bytes) = changed.old.and_then(|old| self.live_bytes_of(changed.id, old)) {
+            self.cleaning.garbage.fetch_add(bytes, Relaxed);
         }
     }
 

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
+use esker_log::reclaim::stored_size;
 use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
 use crate::cache::ValueCache;
+use crate::index::arena::{EntryId, Version};
 use crate::index::history::VERSION_BYTES;
 use crate::index::table::Table;
+use crate::record::put_len;
 use crate::state::gap::Gap;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
@@ -114,6 +117,13 @@ impl View {
     /// Removes what is left of dropped keyspaces and not needed any more.
     pub(crate) fn remove_dropped(&self) {
         self.keyspaces.remove_dropped(&self.table, self.horizon(), self.records.oldest());
+    }
+
+    /// The bytes of a version of an entry in the log; `None` for a delete.
+    #[inline]
+    pub(crate) fn live_bytes_of(&self, id: EntryId, version: Version) -> Option<u64> {
+        let len = || put_len(self.table.arena().key_len(id), version.len as usize);
+        (!version.deleted).then(|| stored_size(len() as usize))
     }
 
     pub(crate) fn close(&self) {

@@ -68,7 +68,8 @@ impl Inner {
                 self.gap.decide_key(catalog.id, entry.key, seq);
                 self.set(catalog, entry, version, 0);
                 // Its records are dead. Remove its entries, so that cleaning sees that.
-                keys.delete_range(&self.table, b"", None, version, self.horizon());
+                let each = |changed| self.count_garbage(changed);
+                keys.delete_range(&self.table, b"", None, version, self.horizon(), each);
                 keys.set_dropped();
             })
         })?;

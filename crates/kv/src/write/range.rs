@@ -59,7 +59,9 @@ impl Inner {
             let (seq, position) = (place.seq.0, place.position.0);
             let version = Version { seq, deleted: true, position, len: 0 };
             self.gap.decide(keys.id, range.low(), range.high(), seq);
-            keys.delete_range(&self.table, range.low(), range.high(), version, self.horizon());
+            let (low, high) = (range.low(), range.high());
+            let each = |changed| self.count_garbage(changed);
+            keys.delete_range(&self.table, low, high, version, self.horizon(), each);
         })?;
         Ok(Ok(Ticket(ticket)))
     }

@@ -13,8 +13,8 @@ use crate::runtime::engine::Engine;
 
 /// The part of the reserve that is meant for a checkpoint.
 const CHECKPOINT: u64 = 1 << 20;
-/// The largest reserve. It becomes a segment, so it is no larger than one.
-const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
+/// The largest reserve, in bytes. It becomes a segment, so it is no larger than one.
+pub const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
 
 /// When a commit happens without a request, and so what a crash may lose.
 ///
@@ -243,8 +243,8 @@ impl Options {
         Self { disk, ..Self::default() }
     }
 
-    /// The bytes of the reserve, in whole blocks.
-    pub(crate) fn reserve_bytes(&self) -> u64 {
+    /// The bytes of the reserve, in whole blocks: [`Options::reserve`], or the default.
+    pub fn reserve_bytes(&self) -> u64 {
         let staged = u64::from(self.buffers) * u64::from(self.buffer_size);
         let bytes = self.reserve.unwrap_or(u64::from(BLOCK) + staged + CHECKPOINT);
         bytes.min(RESERVE_MAX).next_multiple_of(u64::from(BLOCK))

@@ -21,7 +21,6 @@ use esker_disk::{File, Open};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
-use crate::commit::core::space::left_of;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::space_request::SpaceRequest;
@@ -108,11 +107,11 @@ impl WriteHalf {
         }
     }
 
-    /// The bytes that records which free space find on a full disk.
-    pub(crate) fn reserve_room(&self) -> u64 {
+    /// The bytes that the records which free space may use on a full disk.
+    pub(crate) fn room_in_reserve(&self) -> u64 {
         let reserve = self.reserve.lock();
-        let lends = left_of(limit_of(&self.options, reserve.lends()), BLOCK);
-        lends + self.lock().core.reserve_left()
+        let lends = limit_of(&self.options, reserve.lends());
+        self.lock().core.room_in_reserve(lends)
     }
 
     /// Fills the reserve after space was freed.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::error::Result;
 use crate::base::position::{Position, Seq};
-use crate::commit::core::AppendKind;
+use crate::commit::core::{AppendKind, CopySpace};
 use crate::log::Log;
 use crate::write::append::Accepted;
 use crate::write::input::{Input, Inputs};
@@ -139,12 +139,11 @@ impl Log {
     }
 
     /// As [`Log::append`], for records that a component needs in order to free space: checkpoints,
-    /// trim points, copies of live records. They may use the reserve of preallocated space;
+    /// trim points. They may use the reserve of preallocated space;
     /// ordinary appends may not. Blocks.
     ///
     /// # Durability
-    /// As [`Log::append`], but [`Policy::Batch`](crate::Policy::Batch) does not count it: wait for
-    /// the ticket, or it may stay without a commit.
+    /// As [`Log::append`].
     ///
     /// # Errors
     /// As [`Log::append`]; [`Error::NoSpace`](crate::Error::NoSpace) also when the reserve is used
@@ -156,18 +155,19 @@ impl Log {
         Ok(self.write.ticket(accepted))
     }
 
-    /// As [`Log::append_internal`], of a copy of a live record, which leaves the reserve alone. The
-    /// original is durable, so that losing the copy loses nothing. Blocks.
+    /// Appends a copy of a live record, so that the segment of its original can be dropped; see
+    /// [`reclaim`](crate::reclaim). Blocks.
     ///
     /// # Durability
-    /// As [`Log::append_internal`].
+    /// [`Policy::Batch`](crate::Policy::Batch) does not count it, because the original is durable.
+    /// Wait for the ticket, or it may stay without a commit.
     ///
     /// # Errors
-    /// As [`Log::append`].
-    pub fn append_copy(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
+    /// As [`Log::append_internal`].
+    pub fn append_copy(&self, payload: impl AsRef<[u8]>, space: CopySpace) -> Result<Ticket> {
         let record = Input::next(&payload);
         let accepted =
-            self.write.with_room(None, || self.write.accept(record, AppendKind::Copy))?;
+            self.write.with_room(None, || self.write.accept(record, AppendKind::Copy(space)))?;
         Ok(self.write.ticket(accepted))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::position::Place;
-use crate::commit::core::{AppendKind, Refusal};
+use crate::commit::core::{AppendKind, CopySpace, Refusal};
 use crate::commit::write_half::WriteHalf;
 use crate::log::Log;
 use crate::write::input::{Input, Inputs};
@@ -127,9 +127,10 @@ impl Attempt<'_> {
     pub fn append_copy(
         &self,
         payload: impl AsRef<[u8]>,
+        space: CopySpace,
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Ticket, Refused> {
-        self.accept(payload.as_ref(), AppendKind::Copy, placed)
+        self.accept(payload.as_ref(), AppendKind::Copy(space), placed)
     }
 
     /// As [`Attempt::append`], of a record that frees no space by itself, but lets the component

@@ -32,18 +32,16 @@
 //! # A full disk
 //!
 //! Copies may use the reserve of the log only if all of a pass fit there. Otherwise a pass that
-//! frees nothing would use it up. When a pass ends with [`Error::NoSpace`], the owner makes one
-//! with [`Effort::FullDisk`]. It drops the segments that the first one has emptied, or copies what
-//! fits.
+//! frees nothing would use it up. A pass that finds no space continues as one with
+//! [`Effort::FullDisk`]: it drops the segments that it has emptied, or copies what fits.
 //!
 //! # Bounds
 //!
 //! A pass copies at most about [`COPY_BYTES_MAX`] bytes, or one step of the rule if that is more;
 //! with [`Effort::FullDisk`], what fits in the reserve. What [`Owner::before_drop`] writes is not
-//! counted.
-//! It keeps at most [`LIVE_NUMBERS_MAX`] sequence numbers of live records in memory, and one batch
-//! of records. After each [`COPY_BATCH_BYTES`] bytes it waits until the copies are durable. It then
-//! calls [`Owner::pace`], which may pause or end the pass.
+//! counted. It keeps at most [`LIVE_NUMBERS_MAX`] sequence numbers of live records in memory, and
+//! one batch of records. After each [`COPY_BATCH_BYTES`] bytes it waits until the copies are
+//! durable. It then calls [`Owner::pace`], which may pause or end the pass.
 
 mod plan;
 
@@ -57,6 +55,7 @@ use crate::read::cursor::Start;
 use crate::read::stream::LogStream;
 use crate::write::ticket::Ticket;
 
+pub use crate::commit::core::CopySpace;
 pub use plan::{Effort, Plan, Usage};
 
 /// The number of bytes copied between two calls of [`Owner::pace`].
@@ -99,17 +98,6 @@ impl Live {
     }
 }
 
-/// The space that a copy may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Space {
-    /// Free space of the disk: [`Log::append_copy`] or
-    /// [`Attempt::append_copy`](crate::Attempt::append_copy).
-    Free,
-    /// Also the reserve: [`Log::append_internal`] or
-    /// [`Attempt::append_internal`](crate::Attempt::append_internal).
-    Reserve,
-}
-
 /// A component with an index of the records of a log.
 ///
 /// Any method may end the pass with an error. No record is lost by that.
@@ -133,15 +121,19 @@ pub trait Owner {
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), Self::Error>;
 
     /// Appends the record again, under the lock of its key, if the index still names it; `None` if
-    /// not. The copy must have the same effect on a replay. It may use `space`.
+    /// not, with [`Log::append_copy`] or [`Attempt::append_copy`](crate::Attempt::append_copy). The
+    /// copy must have the same effect on a replay.
     ///
     /// # Errors
     /// Ends the pass.
     fn append_again(
         &self,
         record: &Record<'_>,
-        space: Space,
+        space: CopySpace,
     ) -> Result<Option<(Self::Key, Ticket)>, Self::Error>;
+
+    /// Whether the cause is [`Error::NoSpace`].
+    fn is_no_space(error: &Self::Error) -> bool;
 
     /// Reports that the copy is durable. The index must name it now, if it still names the
     /// original.
@@ -197,9 +189,19 @@ impl std::ops::AddAssign for Reclaimed {
 ///
 /// # Errors
 /// Those of the owner and of the log. A live record that cannot be read ends the pass, and its
-/// segment stays.
-/// After [`Error::NoSpace`] a pass with [`Effort::FullDisk`] may free space.
+/// segment stays. [`Error::NoSpace`] only if no segment could be dropped.
 pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
+    match pass(log, owner, effort) {
+        Err(error) if O::is_no_space(&error) => {
+            let done = pass(log, owner, Effort::FullDisk)?;
+            if done.segments > 0 { Ok(done) } else { Err(error) }
+        }
+        done => done,
+    }
+}
+
+/// One attempt.
+fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
     let mut done = Reclaimed::default();
     let began = Instant::now();
     let mut spans = log.segments();
@@ -217,11 +219,11 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
     })?;
     owner.pace(began.elapsed())?;
     let size = u64::from(log.write.options.segment_size);
-    let in_reserve = copies_in(log.write.reserve_room());
+    let in_reserve = copies_in(log.write.room_in_reserve());
     let most = if effort == Effort::FullDisk { in_reserve } else { COPY_BYTES_MAX };
     let Some(plan) = Plan::new(&usage, size, effort, most) else { return Ok(done) };
     if plan.live > 0 {
-        let space = if plan.live <= in_reserve { Space::Reserve } else { Space::Free };
+        let space = if plan.live <= in_reserve { CopySpace::Reserve } else { CopySpace::Free };
         copy(log, owner, plan.cut, space, &mut done)?;
         // A final check: no segment is dropped that the index still names, whatever failed before.
         let (left, _) = numbers(owner, Seq::ZERO, plan.cut)?;
@@ -249,7 +251,7 @@ fn copy<O: Owner>(
     log: &Log,
     owner: &O,
     cut: Seq,
-    space: Space,
+    space: CopySpace,
     done: &mut Reclaimed,
 ) -> Result<(), O::Error> {
     let mut from = Seq::ZERO;
@@ -320,7 +322,7 @@ fn copy_these<O: Owner>(
     log: &Log,
     owner: &O,
     mut numbers: &[Seq],
-    space: Space,
+    space: CopySpace,
     done: &mut Reclaimed,
 ) -> Result<(), O::Error> {
     let mut copied = CopyBatch::new();
@@ -366,7 +368,7 @@ fn copy_these<O: Owner>(
 fn again<O: Owner>(
     owner: &O,
     record: &Record<'_>,
-    space: Space,
+    space: CopySpace,
     copied: &mut CopyBatch<O::Key>,
 ) -> Result<(), O::Error> {
     if let Some((key, ticket)) = owner.append_again(record, space)? {

@@ -29,7 +29,7 @@ mod invariants;
 mod jobs;
 mod reserve;
 pub(crate) mod schedule;
-pub(crate) mod space;
+mod space;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -169,15 +169,24 @@ pub(crate) enum AppendKind {
     Ordinary,
     /// A quarter of what internal appends may use.
     Freeing,
-    /// Nothing of the reserve. Not counted: the original of a copy is durable.
-    Copy,
-    /// What is not kept for opening. Not counted.
+    /// What is not kept for opening.
     Internal,
+    /// Not counted: the original of a copy is durable.
+    Copy(CopySpace),
+}
+
+/// The space that the copy of a live record may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopySpace {
+    /// Free space of the disk.
+    Free,
+    /// Also the reserve, as an internal append.
+    Reserve,
 }
 
 impl AppendKind {
     fn counts(self) -> bool {
-        matches!(self, Self::Ordinary | Self::Freeing)
+        !matches!(self, Self::Copy(_))
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::schedule::Event;
 use super::space::Fit;
 use super::{
-    AppendKind, Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved, Unit,
+    AppendKind, CopySpace, Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved,
+    Unit,
 };
 use crate::base::error::Error;
 use crate::base::options::Policy;
@@ -31,9 +32,9 @@ impl Core {
         }
         let stored = stored_size(size);
         let internal = match kind {
-            AppendKind::Ordinary | AppendKind::Copy => false,
+            AppendKind::Ordinary | AppendKind::Copy(CopySpace::Free) => false,
             AppendKind::Freeing => self.lends_reserve(),
-            AppendKind::Internal => true,
+            AppendKind::Internal | AppendKind::Copy(CopySpace::Reserve) => true,
         };
         self.make_room(stored, internal)?;
         if kind.counts() {

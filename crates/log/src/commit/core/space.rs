@@ -113,16 +113,17 @@ impl Core {
     /// reserve. Three quarters of what was made a segment are left to the records that free space.
     pub(crate) fn lends_reserve(&self) -> bool {
         let (_, offset) = self.frontier();
-        !self.frontier.internal || offset <= self.frontier.limit / 4
+        !self.frontier.internal || offset <= lent_end(self.frontier.limit)
     }
 
-    /// The bytes left to records that free space, in segments that were made from the reserve.
-    pub(crate) fn reserve_left(&self) -> u64 {
+    /// The bytes left to the records that free space: in segments made from the reserve, and in one
+    /// of `lends` bytes that can be made from it.
+    pub(crate) fn room_in_reserve(&self, lends: u32) -> u64 {
         let (_, offset) = self.frontier();
-        let here = Some(self.frontier).filter(|here| here.internal);
-        let here = here.map(|here| left_of(here.limit, offset));
-        let next = self.next.filter(|next| next.internal).map(|next| left_of(next.limit, BLOCK));
-        here.unwrap_or(0) + next.unwrap_or(0)
+        let here = Some((self.frontier.limit, offset)).filter(|_| self.frontier.internal);
+        let next = self.next.filter(|next| next.internal).map(|next| (next.limit, BLOCK));
+        let left = |(limit, from): (u32, u32)| limit.saturating_sub(from.max(lent_end(limit)));
+        [here, next, Some((lends, BLOCK))].into_iter().flatten().map(left).map(u64::from).sum()
     }
 
     /// The reserve is filled again: segments made from it become ordinary space.
@@ -134,10 +135,10 @@ impl Core {
     }
 }
 
-/// The bytes from an offset on that are left to records that free space, in a segment that was made
-/// from the reserve and ends at `limit`: the others may use a quarter of it.
-pub(crate) fn left_of(limit: u32, offset: u32) -> u64 {
-    u64::from(limit.saturating_sub(offset.max(limit / 4)))
+/// The end of the part that is lent to deletes and the like, in a segment that was made from the
+/// reserve and ends at `limit`.
+fn lent_end(limit: u32) -> u32 {
+    limit / 4
 }
 
 impl Need {
