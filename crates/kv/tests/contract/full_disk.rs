@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker_disk::sim::Persist;
-use esker_kv::{Batch, Error, Policy, Reclaimed, Store, Ticket};
+use esker_kv::{Batch, Error, Options, Policy, Reclaimed, Store, Ticket};
 use futures_util::FutureExt;
 
 use crate::fixture::{DIR, Keys, SimEnv, check_keys, keys_of, model, put, value};
@@ -17,12 +17,8 @@ fn is_full<T>(outcome: &Result<T, Error>) -> bool {
     matches!(outcome, Err(Error::Log(esker_log::Error::NoSpace { .. })))
 }
 
-/// Requirements: MB-7.
-#[test]
-fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
-    let sim_env = SimEnv::new();
-    sim_env.disk.set_capacity(Some(4 << 20));
-    let store = sim_env.open();
+/// Puts keys until one is refused, and returns their number.
+fn fill_disk(store: &Store) -> u32 {
     let keys = store.keyspace();
     let mut last = 0;
     let refused = loop {
@@ -34,8 +30,19 @@ fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
             store.sync().unwrap();
         }
     };
-    store.sync().unwrap();
     assert!(is_full(&refused), "{refused:?}");
+    store.sync().unwrap();
+    last
+}
+
+/// Requirements: MB-7.
+#[test]
+fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
+    let sim_env = SimEnv::new();
+    sim_env.disk.set_capacity(Some(4 << 20));
+    let store = sim_env.open();
+    let keys = store.keyspace();
+    let last = fill_disk(&store);
     assert!(last > 1000, "{last} keys");
     check_keys(&keys, &model(0..last, 1, LEN), "full");
     // Closing and opening need no space.
@@ -124,24 +131,27 @@ fn a_write_without_space_starts_cleaning() {
     }
 }
 
-/// A store with segments of 1 MiB and this reserve, which has filled its disk. Then every key with
-/// `kept(n)` false is deleted.
-fn filled(reserve: u64, clean: bool, kept: fn(u32) -> bool) -> (SimEnv, Store, Keys) {
+/// A store with segments of 1 MiB, and a reserve for cleaning those of which half is live.
+fn open_large(change: impl FnOnce(&mut Options)) -> (SimEnv, Store) {
     let sim_env = SimEnv::new();
     sim_env.disk.set_capacity(Some(7 << 20));
     let mut options = sim_env.options();
     options.segment_size = 1 << 20;
-    options.reserve = Some(reserve);
-    options.clean = clean;
+    options.reserve = Some(7 << 18);
+    change(&mut options);
     let store = Store::builder(DIR).options(options).open().unwrap();
+    (sim_env, store)
+}
+
+/// A store with segments of 1 MiB and this reserve, which has filled its disk. Then every key with
+/// `kept(n)` false is deleted.
+fn filled(reserve: u64, clean: bool, kept: fn(u32) -> bool) -> (SimEnv, Store, Keys) {
+    let (sim_env, store) = open_large(|options| {
+        options.reserve = Some(reserve);
+        options.clean = clean;
+    });
     let keys = store.keyspace();
-    let mut last = 0;
-    while keys.put(u32::to_be_bytes(last), value(last, 1, LEN)).is_ok() {
-        last += 1;
-        if last % 64 == 0 {
-            store.sync().unwrap();
-        }
-    }
+    let last = fill_disk(&store);
     assert!(last > 1500, "{last} keys");
     for n in (0..last).filter(|n| !kept(*n)) {
         drop(keys.delete(n.to_be_bytes()).unwrap());
@@ -198,19 +208,50 @@ fn a_refused_put_gets_the_space_of_dead_records() {
     store.close().unwrap();
 }
 
+/// Bug: after a pass that freed nothing, a delete of a range did not count as a change, and no
+/// refused put started another pass.
+/// Requirements: MB-7.
+#[test]
+fn a_delete_of_a_range_lets_a_refused_put_start_cleaning_again() {
+    let (_sim_env, store) = open_large(|options| options.clean = true);
+    let keys = store.keyspace();
+    let put = |n: u32| keys.put([&[(n % 100) as u8][..], &n.to_be_bytes()].concat(), [7; 2000]);
+    for n in 0.. {
+        if put(n).is_err() {
+            break;
+        }
+        if n % 64 == 0 {
+            store.sync().unwrap();
+        }
+    }
+    store.sync().unwrap();
+    // All is live. The first of these starts a pass, and the others find that it freed nothing.
+    for _ in 0..200 {
+        assert!(is_full(&keys.put("large", vec![7; 100_000])));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(store.stats().reclaimed.segments, 0);
+    // More than half of each segment, but not a segment more than what is left.
+    drop(keys.delete_range([46]..).unwrap());
+    store.sync().unwrap();
+    let start = Instant::now();
+    while store.stats().reclaimed.segments == 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "no space was freed");
+        drop(keys.put("large", vec![7; 100_000]));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    store.close().unwrap();
+}
+
 /// Bug: under `Batch(n)` the log committed each few copies of small records in a block of their
 /// own. So they did not fit in the reserve, and cleaning never ended: most of what it wrote was
 /// padding, which it took for garbage.
 /// Requirements: MB-7, M-11.
 #[test]
 fn copies_are_not_committed_in_small_batches() {
-    let sim_env = SimEnv::new();
-    sim_env.disk.set_capacity(Some(7 << 20));
-    let mut options = sim_env.options();
-    options.segment_size = 1 << 20;
-    options.reserve = Some(7 << 18);
-    options.policy = Policy::Batch(NonZeroU64::new(8).unwrap());
-    let store = Arc::new(Store::builder(DIR).options(options).open().unwrap());
+    let batches_of_8 = Policy::Batch(NonZeroU64::new(8).unwrap());
+    let (sim_env, store) = open_large(|options| options.policy = batches_of_8);
+    let store = Arc::new(store);
     let keys = store.keyspace();
     let key = |n: u32| [&[(n % 10) as u8][..], &n.to_be_bytes()].concat();
     // First without padding, in large batches.
@@ -237,7 +278,7 @@ fn copies_are_not_committed_in_small_batches() {
     assert_eq!(compact(&store).segments, 0);
     let live = u64::from(last) / 10;
     assert_eq!(keys.len(), live);
-    // A record has 112 bytes with its header, and a segment at most half its size of garbage.
+    // A record takes at most 152 bytes.
     assert!(store.stats().disk_bytes < 2 * 152 * live + (2 << 20), "{:?}", store.stats());
     store.close().unwrap();
 }
@@ -302,14 +343,7 @@ fn use_up_the_reserve(then: Then, ranges: bool) {
     sim_env.disk.set_capacity(Some(4 << 20));
     let store = sim_env.open();
     let keys = store.keyspace();
-    let mut last = 0;
-    while keys.put(u32::to_be_bytes(last), value(last, 1, LEN)).is_ok() {
-        last += 1;
-        if last % 16 == 0 {
-            store.sync().unwrap();
-        }
-    }
-    store.sync().unwrap();
+    let last = fill_disk(&store);
     let mut expected = model(0..last, 1, LEN);
     // Not all of a segment, so that cleaning has to copy.
     let mut victims = (0..last).filter(|n| n % 10 > 0);

@@ -486,3 +486,21 @@ fn corrupt_app_metadata_are_written_again() {
     let Err(error) = open_reader(Arc::new(disk.process())) else { panic!("it is no store") };
     assert!(error.to_string().contains("component"), "{error}");
 }
+
+/// Guards: a log of another component that is made a store because its app metadata are corrupt.
+#[test]
+fn corrupt_app_metadata_of_another_component_stay() {
+    let disk = SimDisk::new(7);
+    let other = Component(*b"ANOTHER1");
+    let log = Log::builder(DIR).disk(Arc::new(disk.process())).engine(Engine::manual());
+    let log = log.component(other).open().unwrap();
+    log.append([0xff; 40]).unwrap().blocking_wait().unwrap();
+    log.close().unwrap();
+    drop(log);
+    let note = Path::new(DIR).join("note");
+    disk.flip_bit(&note, 0).unwrap();
+    let corrupt = disk.contents(&note).unwrap();
+    let opened = Store::builder(DIR).options(options(&disk)).open();
+    assert!(matches!(opened, Err(Error::CorruptedRecord { .. })), "{opened:?}");
+    assert!(disk.contents(&note).unwrap() == corrupt);
+}
