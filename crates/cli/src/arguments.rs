@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchCommand;
 use crate::consensus_cmd::ConsensusCommand;
+use crate::crash_cmd::CrashCommand;
 use crate::kv_cmd::KvCommand;
 use crate::log_cmd::LogCommand;
 
@@ -41,6 +42,9 @@ pub enum Component {
     /// Put, get and scan keys in a store
     #[command(subcommand)]
     Kv(KvCommand),
+    /// Cut the power under each component, and check what is recovered
+    #[command(subcommand)]
+    Crash(CrashCommand),
     /// Measure this machine's disk
     #[command(subcommand)]
     Bench(BenchCommand),

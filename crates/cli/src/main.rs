@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod choices;
 mod consensus_cmd;
+mod crash_cmd;
 mod exit;
 mod framing;
 mod input;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Component::Log(command) => log_cmd::run(command),
         Component::Consensus(command) => consensus_cmd::run(command),
         Component::Kv(command) => kv_cmd::run(command),
+        Component::Crash(command) => crash_cmd::run(command),
         Component::Bench(command) => bench::run(command),
     };
     exit::report(outcome)

@@ -26,6 +26,11 @@ pub fn of_keys(keys: u64) -> ProgressBar {
     bar(Some(keys), "{bar:40} {human_pos} of {human_len} keys, {per_sec}, {eta} left")
 }
 
+/// Returns a bar that counts runs. Hidden unless standard error is a terminal.
+pub fn of_runs(runs: u64) -> ProgressBar {
+    bar(Some(runs), "{bar:40} {human_pos} of {human_len} runs, {per_sec}, {eta} left")
+}
+
 fn bar(size: Option<u64>, shape: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -22,6 +22,7 @@
 
 mod changes;
 mod counting_allocator;
+mod env;
 mod files;
 mod hooked_disk;
 mod mutation;
@@ -34,6 +35,7 @@ mod traces;
 
 pub use changes::{BLOCK, Changes};
 pub use counting_allocator::CountingAllocator;
+pub use env::number_from_env;
 pub use files::{Files, export, read_files, store};
 pub use hooked_disk::{Call, Hook, HookedDisk};
 pub use mutation::Mutation;

@@ -23,7 +23,10 @@ const LAYERS: [(&str, u8); 13] = [
     ("client", 6),
     ("cli", 7),
 ];
-const KINDS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+const KINDS: [&str; 3] = ["dependencies", DEV, "build-dependencies"];
+const DEV: &str = "dev-dependencies";
+/// The crate whose programs and models the crash tests of the components below it run.
+const LAB: &str = "lab";
 
 /// The crate folder whose manifest `path` is.
 pub fn crate_of(path: &str) -> Option<&str> {
@@ -45,8 +48,8 @@ pub fn check(path: &str, text: &str) -> Vec<Finding> {
     project_dependencies(&manifest)
         .into_iter()
         // Its own tests may want a crate with one of its features.
-        .filter(|other| other != name && !below(other))
-        .map(|other| error(format!("{name} may not depend on {other}: it is not below it")))
+        .filter(|(kind, other)| other != name && !below(other) && !(*kind == DEV && other == LAB))
+        .map(|(_, other)| error(format!("{name} may not depend on {other}: it is not below it")))
         .collect()
 }
 
@@ -54,19 +57,20 @@ fn layer_of(name: &str) -> Option<u8> {
     LAYERS.iter().find(|(known, _)| *known == name).map(|(_, layer)| *layer)
 }
 
-/// The crates of the project that `manifest` names in any table of dependencies.
-fn project_dependencies(manifest: &Table) -> BTreeSet<String> {
+/// The crates of the project that `manifest` names, and the kind of table that does.
+fn project_dependencies(manifest: &Table) -> BTreeSet<(&'static str, String)> {
     let mut found = BTreeSet::new();
     let targets = manifest.get("target").and_then(Value::as_table);
     let targets = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
     for table in std::iter::once(manifest).chain(targets) {
-        for dependencies in KINDS.iter().filter_map(|kind| table.get(*kind)?.as_table()) {
+        for kind in KINDS {
+            let Some(dependencies) = table.get(kind).and_then(Value::as_table) else { continue };
             for (key, value) in dependencies {
                 let package = value.get("package").and_then(Value::as_str).unwrap_or(key);
                 if package == "esker" {
-                    found.insert(package.to_owned());
+                    found.insert((kind, package.to_owned()));
                 } else if let Some(name) = package.strip_prefix("esker-") {
-                    found.insert(name.to_owned());
+                    found.insert((kind, name.to_owned()));
                 }
             }
         }
@@ -99,6 +103,12 @@ mod tests {
         assert_eq!(of("log", "[dev-dependencies]\nesker-kv.workspace = true\n"), 1);
         assert_eq!(of("log", "[target.'cfg(unix)'.dependencies]\nesker-kv.workspace = true\n"), 1);
         assert_eq!(of("log", "[dependencies]\nfriend = { package = 'esker-kv', path = '' }\n"), 1);
+    }
+
+    #[test]
+    fn only_tests_use_the_lab() {
+        assert_eq!(of("log", "[dev-dependencies]\nesker-lab.workspace = true\n"), 0);
+        assert_eq!(of("log", "[dependencies]\nesker-lab.workspace = true\n"), 1);
     }
 
     #[test]

@@ -10,10 +10,10 @@
 #![allow(clippy::panic)]
 
 use esker_consensus::Mode;
-use esker_disk::sim::{CutPoint, Persist};
+use esker_disk::sim::Persist;
+use esker_lab::consensus::{Setup, SimEnv, Stop, program};
+use esker_lab::plan::{How, Plan};
 use esker_testkit::SplitMix64;
-
-use crate::harness::{Setup, SimEnv, Stop, program};
 
 fn seeds(default: u64) -> u64 {
     std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -31,22 +31,23 @@ fn every_boundary(setup: Setup, seed: u64) {
     const WAYS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::Torn];
     for operation in 0..operations {
         let way = WAYS[(operation % 3) as usize];
-        for (at, how) in [
-            (CutPoint::Before(operation), Persist::Random),
-            (CutPoint::Before(operation), way),
-            (CutPoint::During(operation), Persist::Random),
+        for plan in [
+            Plan::before(operation, How::Cut(Persist::Random)),
+            Plan::before(operation, How::Cut(way)),
+            Plan::during(operation, How::Cut(Persist::Random)),
         ] {
             let mut rng = SplitMix64::new(seed ^ operation << 8);
             let mut sim_env = SimEnv::new(setup, seed);
             let mut run = || {
-                sim_env.live_and_die(&steps, at, how)?;
-                let again = CutPoint::During(sim_env.disk.operations() + rng.below(30));
+                sim_env.live_and_die(&steps, plan)?;
+                let again = sim_env.disk.operations() + rng.below(30);
+                let again = Plan::during(again, How::Cut(Persist::Random));
                 let second = program(8, &mut rng);
-                sim_env.live_and_die(&second, again, Persist::Random)?;
+                sim_env.live_and_die(&second, again)?;
                 sim_env.live_and_close(&program(6, &mut rng))
             };
             if let Err(what) = run() {
-                panic!("{setup:?} seed {seed} {at:?} {how:?}: {what}");
+                panic!("{setup:?} seed {seed} {plan}: {what}");
             }
         }
     }

@@ -12,7 +12,7 @@
 
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use crate::harness::strategy::case;
+use crate::strategy::case;
 
 /// Requirements: FB-9, FB-10.
 #[test]

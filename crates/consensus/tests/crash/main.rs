@@ -1,6 +1,6 @@
 //! Power cuts under programs that a model checks.
 
 mod every_boundary;
-mod harness;
 mod interleavings;
 mod random_programs;
+mod strategy;

@@ -4,10 +4,10 @@
 #![allow(clippy::panic)]
 
 use esker_consensus::Mode;
-use esker_disk::sim::{CutPoint, Persist};
+use esker_disk::sim::Persist;
+use esker_lab::consensus::{Setup, SimEnv, Stop, program};
+use esker_lab::plan::{How, Plan};
 use esker_testkit::SplitMix64;
-
-use crate::harness::{Setup, SimEnv, Stop, program};
 
 /// Half of them with a small cache, and half of them without a sync for each commit.
 fn setup(mode: Mode, seed: u64) -> Setup {
@@ -20,8 +20,10 @@ fn lives(mode: Mode, seed: u64) {
     for life in 0..12 {
         let steps = program(60, &mut rng);
         let at = sim_env.disk.operations() + rng.below(200);
-        let at = if rng.below(2) == 0 { CutPoint::Before(at) } else { CutPoint::During(at) };
-        if let Err(what) = sim_env.live_and_die(&steps, at, Persist::Random) {
+        let cut = How::Cut(Persist::Random);
+        let before = rng.below(2) == 0;
+        let plan = if before { Plan::before(at, cut) } else { Plan::during(at, cut) };
+        if let Err(what) = sim_env.live_and_die(&steps, plan) {
             panic!("{mode:?} seed {seed} life {life}: {what}");
         }
     }

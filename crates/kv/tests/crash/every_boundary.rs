@@ -4,11 +4,11 @@
 //! `ESKER_SEEDS=n` runs n programs for each policy.
 #![allow(clippy::panic)]
 
-use esker_disk::sim::{CutPoint, Persist};
+use esker_disk::sim::Persist;
 use esker_kv::Policy;
+use esker_lab::kv::{POLICIES, SimEnv, program};
+use esker_lab::plan::{How, Plan};
 use esker_testkit::SplitMix64;
-
-use crate::harness::{POLICIES, SimEnv, program};
 
 pub fn seeds(default: u64) -> u64 {
     std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -29,20 +29,22 @@ fn every_boundary(policy: Policy, seed: u64) {
     const WAYS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::Torn];
     for operation in 0..operations {
         let way = WAYS[(operation % 3) as usize];
-        for (at, how) in
-            [(CutPoint::Before(operation), way), (CutPoint::During(operation), Persist::Random)]
-        {
+        for plan in [
+            Plan::before(operation, How::Cut(way)),
+            Plan::during(operation, How::Cut(Persist::Random)),
+        ] {
             let mut rng = SplitMix64::new(seed ^ operation << 8);
             let mut sim_env = SimEnv::new(policy, seed);
             let mut run = || {
-                sim_env.live_and_die(&steps, at, how)?;
-                let again = CutPoint::During(sim_env.disk.operations() + rng.below(30));
+                sim_env.live_and_die(&steps, plan)?;
+                let again = sim_env.disk.operations() + rng.below(30);
+                let again = Plan::during(again, How::Cut(Persist::Random));
                 let second = program(12, &mut rng);
-                sim_env.live_and_die(&second, again, Persist::Random)?;
+                sim_env.live_and_die(&second, again)?;
                 sim_env.live_and_close(&program(8, &mut rng))
             };
             if let Err(what) = run() {
-                panic!("{policy:?} seed {seed} {at:?} {how:?}: {what}");
+                panic!("{policy:?} seed {seed} {plan}: {what}");
             }
         }
     }

@@ -2,5 +2,4 @@
 
 mod backup;
 mod every_boundary;
-mod harness;
 mod random_programs;

@@ -2,11 +2,12 @@
 //! places.
 #![allow(clippy::panic)]
 
-use esker_disk::sim::{CutPoint, Persist};
+use esker_disk::sim::Persist;
+use esker_lab::kv::{POLICIES, SimEnv, program};
+use esker_lab::plan::{How, Plan};
 use esker_testkit::SplitMix64;
 
 use crate::every_boundary::seeds;
-use crate::harness::{POLICIES, SimEnv, program};
 
 /// Requirements: MB-3, MB-4, MT-3.
 #[test]
@@ -19,11 +20,9 @@ fn a_store_is_a_map_through_three_crashes() {
         let mut run = || {
             for _ in 0..3 {
                 let steps = program(80, &mut rng);
-                let at = CutPoint::During(sim_env.disk.operations() + rng.below(250));
-                match rng.percent(70) {
-                    true => sim_env.live_and_die(&steps, at, Persist::Random)?,
-                    false => sim_env.live_and_be_killed(&steps, at)?,
-                }
+                let at = sim_env.disk.operations() + rng.below(250);
+                let how = if rng.percent(70) { How::Cut(Persist::Random) } else { How::Kill };
+                sim_env.live_and_die(&steps, Plan::during(at, how))?;
             }
             sim_env.live_and_close(&program(20, &mut rng))
         };

@@ -6,11 +6,11 @@
 
 use esker_testkit::SplitMix64;
 
-use crate::harness::case::{case, is_alone};
-use crate::harness::config::{Config, SECTORS, policies};
-use crate::harness::plan::{How, Plan};
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Step, Then};
+use crate::case::{case, is_alone};
+use esker_lab::log::config::{Config, SECTORS, policies};
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Step, Then};
+use esker_lab::plan::{How, Plan};
 
 fn batches(rng: &mut SplitMix64) -> Vec<Step> {
     let thens = [Then::Wait, Then::Drop, Then::Drop, Then::Keep];

@@ -8,12 +8,11 @@
 
 use esker_disk::sim::Persist;
 
-use crate::harness;
-use crate::harness::case::{case, is_alone};
-use crate::harness::config::{Config, SECTORS, WAYS, policies};
-use crate::harness::plan::{How, PERSISTS};
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Step, Then};
+use crate::case::{case, is_alone};
+use esker_lab::log::config::{Config, SECTORS, WAYS, policies};
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Step, Then};
+use esker_lab::plan::{How, PERSISTS};
 
 /// Payloads whose units of one record end on the border of a block, or of its first, second and
 /// last sector, or one byte beside it.
@@ -99,7 +98,7 @@ fn cut_in_recovery(
     operation: u64,
     persist: Persist,
 ) -> Result<(), String> {
-    use harness::plan::Plan;
+    use esker_lab::plan::Plan;
     let mut sim_env = SimEnv::new(config, operation);
     let life = sim_env.live(&first_life(len, 4)).map_err(|stop| format!("{stop:?}"))?;
     sim_env.die(life, How::Cut(Persist::Random))?;

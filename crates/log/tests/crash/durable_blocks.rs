@@ -7,12 +7,12 @@
 use esker_disk::Op;
 use esker_testkit::{SplitMix64, mix};
 
-use crate::harness::case::{case, is_alone};
-use crate::harness::config::{Config, segments};
-use crate::harness::history::History;
-use crate::harness::plan::Plan;
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Sizes, workload};
+use crate::case::{case, is_alone};
+use esker_lab::log::config::{Config, segments};
+use esker_lab::log::history::History;
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Sizes, workload};
+use esker_lab::plan::Plan;
 
 fn watched_lives(config: Config, seed: u64, history: &History) -> Result<(), String> {
     let mut rng = SplitMix64::new(mix(seed, 9));

@@ -8,13 +8,13 @@
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::{CutPoint, Persist};
-use esker_testkit::{SplitMix64, mix};
+use esker_testkit::{SplitMix64, mix, number_from_env};
 
-use crate::harness::case::{case, number_from_env};
-use crate::harness::config::{Config, SEGMENT, bytes, policies, segments};
-use crate::harness::plan::{How, Plan};
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Sizes, Step, workload};
+use crate::case::case;
+use esker_lab::log::config::{Config, SEGMENT, bytes, policies, segments};
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Sizes, Step, workload};
+use esker_lab::plan::{How, Plan};
 
 const OTHERS: [Persist; 3] = [Persist::Nothing, Persist::Everything, Persist::Torn];
 

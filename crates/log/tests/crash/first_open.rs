@@ -7,11 +7,11 @@
 
 use esker_disk::sim::Persist;
 
-use crate::harness::case::case;
-use crate::harness::config::{Config, policies};
-use crate::harness::plan::{How, PERSISTS, Plan};
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Step, Then};
+use crate::case::case;
+use esker_lab::log::config::{Config, policies};
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Step, Then};
+use esker_lab::plan::{How, PERSISTS, Plan};
 
 fn hows() -> impl Iterator<Item = How> {
     PERSISTS.into_iter().map(How::Cut).chain([How::Kill])

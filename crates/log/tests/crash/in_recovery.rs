@@ -8,13 +8,13 @@
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::Persist;
-use esker_testkit::{SplitMix64, mix};
+use esker_testkit::{SplitMix64, mix, number_from_env};
 
-use crate::harness::case::{case, number_from_env};
-use crate::harness::config::{Config, SECTORS, bytes, policies, segments};
-use crate::harness::plan::{How, Plan};
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Sizes, Step, Then, workload};
+use crate::case::case;
+use esker_lab::log::config::{Config, SECTORS, bytes, policies, segments};
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Sizes, Step, Then, workload};
+use esker_lab::plan::{How, Plan};
 
 const HOWS: [How; 4] = [
     How::Cut(Persist::Random),

@@ -1,11 +1,11 @@
 //! Power cuts and killed processes: durable ⊆ recovered ⊆ accepted.
 
+#[path = "../kit/case.rs"]
+mod case;
 #[path = "../kit/corruption_kit/mod.rs"]
 mod corruption_kit;
 #[path = "../kit/fixture.rs"]
 mod fixture;
-#[path = "../kit/harness/mod.rs"]
-mod harness;
 
 mod atomic_batches;
 mod dead_records;

@@ -13,13 +13,13 @@ use esker_disk::sim::{Effect, Fault, Gate, Persist};
 use esker_log::{Engine, Error, Log, Policy};
 use esker_testkit::SplitMix64;
 
-use crate::harness::case::{case, is_alone};
-use crate::harness::config::{Config, SECTORS, WAYS, batch};
-use crate::harness::model::appends;
-use crate::harness::plan::{How, Plan};
-use crate::harness::sim_env::{Life, SimEnv, Stop};
-use crate::harness::workload::{Step, Then};
-use crate::harness::{BATCH, DIR, PERIOD};
+use crate::case::{case, is_alone};
+use esker_lab::log::config::{Config, SECTORS, WAYS, batch};
+use esker_lab::log::model::appends;
+use esker_lab::log::sim_env::{Life, SimEnv, Stop};
+use esker_lab::log::workload::{Step, Then};
+use esker_lab::log::{BATCH, DIR, PERIOD};
+use esker_lab::plan::{How, Plan};
 
 fn append(then: Then) -> Step {
     Step::Append { len: 100, then }

@@ -11,14 +11,13 @@ use std::time::Duration;
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Replay, seed_from_env};
 use esker_log::Error;
-use esker_testkit::{SplitMix64, mix};
+use esker_testkit::{SplitMix64, mix, number_from_env};
 
-use crate::harness::case::number_from_env;
-use crate::harness::config::Config;
-use crate::harness::faults::OPS;
-use crate::harness::plan::Plan;
-use crate::harness::sim_env::{SimEnv, Stop};
-use crate::harness::workload::{Sizes, workload};
+use esker_lab::log::config::Config;
+use esker_lab::log::faults::OPS;
+use esker_lab::log::sim_env::{SimEnv, Stop};
+use esker_lab::log::workload::{Sizes, workload};
+use esker_lab::plan::Plan;
 
 /// Cuts in a usual run, of each kind.
 const CUTS: u64 = 6000;

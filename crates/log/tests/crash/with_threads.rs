@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use esker_log::{Engine, Error, Log, Policy};
 use esker_testkit::{SplitMix64, mix};
 
-use crate::harness::DIR;
-use crate::harness::config::{Config, batch, segments};
-use crate::harness::model::Entry;
-use crate::harness::plan::Plan;
-use crate::harness::sim_env::SimEnv;
+use esker_lab::log::DIR;
+use esker_lab::log::config::{Config, batch, segments};
+use esker_lab::log::model::Entry;
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::plan::Plan;
 
 /// Longer than anything here takes: who waits longer was forgotten.
 const HANG: Duration = Duration::from_secs(30);

@@ -12,8 +12,8 @@ use esker_disk::sim::{Effect, Fault};
 use esker_log::{Engine, Error, Log, Policy};
 use esker_testkit::SplitMix64;
 
-use crate::harness::DIR;
-use crate::harness::config::Config;
+use esker_lab::log::DIR;
+use esker_lab::log::config::Config;
 
 /// Longer than anything here takes: who waits longer was forgotten.
 const HANG: Duration = Duration::from_secs(10);

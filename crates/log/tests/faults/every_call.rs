@@ -8,15 +8,15 @@ use esker_disk::Op;
 use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault};
 use esker_log::{Error, Policy};
 
-use crate::harness::case::case;
-use crate::harness::config::{Config, batch, segments};
-use crate::harness::faults::{
+use crate::case::case;
+use esker_lab::log::config::{Config, batch, segments};
+use esker_lab::log::faults::{
     EXITS, Exit, OPS, Ran, check_failed_state, check_left_alone, exit_and_recover, is_cause,
     run_struck, steps_under_faults,
 };
-use crate::harness::history::History;
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::Step;
+use esker_lab::log::history::History;
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::Step;
 
 const CACHES: [CacheAfterFailedSync; 2] =
     [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];

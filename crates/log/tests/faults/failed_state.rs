@@ -8,10 +8,10 @@ use esker_disk::Op;
 use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault};
 use esker_log::{Error, Policy, Seq};
 
-use crate::harness::config::{Config, batch};
-use crate::harness::faults::{EXITS, check_failed_state, exit_and_recover, is_cause};
-use crate::harness::sim_env::{Life, SimEnv};
-use crate::harness::workload::{Step, Then};
+use esker_lab::log::config::{Config, batch};
+use esker_lab::log::faults::{EXITS, check_failed_state, exit_and_recover, is_cause};
+use esker_lab::log::sim_env::{Life, SimEnv};
+use esker_lab::log::workload::{Step, Then};
 
 /// What fails, and in which way of writing it is met.
 const FAILURES: [(Op, Effect, (bool, bool)); 5] = [

@@ -10,12 +10,12 @@ use esker_disk::sim::{CacheAfterFailedSync, Effect, Fault, Persist};
 use esker_log::Policy;
 use esker_testkit::SplitMix64;
 
-use crate::harness::case::{case, is_alone};
-use crate::harness::config::{Config, SECTORS, WAYS, batch};
-use crate::harness::faults::{Ran, run_struck};
-use crate::harness::plan::{How, Plan};
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Sizes, workload};
+use crate::case::{case, is_alone};
+use esker_lab::log::config::{Config, SECTORS, WAYS, batch};
+use esker_lab::log::faults::{Ran, run_struck};
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Sizes, workload};
+use esker_lab::plan::{How, Plan};
 
 const CACHES: [CacheAfterFailedSync; 2] =
     [CacheAfterFailedSync::NewStaysReadable, CacheAfterFailedSync::OldComesBack];

@@ -10,12 +10,12 @@ use esker_disk::sim::Persist;
 use esker_log::{Error, Start};
 use esker_testkit::{SplitMix64, mix};
 
-use crate::harness::case::case;
-use crate::harness::config::{Config, WAYS, policies, segments};
-use crate::harness::faults::{EXITS, Exit, exit_and_recover};
-use crate::harness::plan::{How, Plan};
-use crate::harness::sim_env::{Life, SimEnv, Stop};
-use crate::harness::workload::{Step, Then};
+use crate::case::case;
+use esker_lab::log::config::{Config, WAYS, policies, segments};
+use esker_lab::log::faults::{EXITS, Exit, exit_and_recover};
+use esker_lab::log::sim_env::{Life, SimEnv, Stop};
+use esker_lab::log::workload::{Step, Then};
+use esker_lab::plan::{How, Plan};
 
 const TEST: &str = "faults::full_disk::a_full_disk_loses_nothing";
 

@@ -9,12 +9,12 @@ use esker_disk::sim::{Effect, Fault, Persist};
 use esker_log::Error;
 use esker_testkit::{SplitMix64, mix};
 
-use crate::harness::case::case;
-use crate::harness::config::{Config, WAYS, policies};
-use crate::harness::faults::{EXITS, Exit, OPS, Ran, exit_and_recover, is_cause, run_struck};
-use crate::harness::plan::{How, Plan};
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Sizes, workload};
+use crate::case::case;
+use esker_lab::log::config::{Config, WAYS, policies};
+use esker_lab::log::faults::{EXITS, Exit, OPS, Ran, exit_and_recover, is_cause, run_struck};
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Sizes, workload};
+use esker_lab::plan::{How, Plan};
 
 const HOWS: [How; 4] = [
     How::Kill,

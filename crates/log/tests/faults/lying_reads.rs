@@ -10,10 +10,10 @@ use esker_disk::sim::{Effect, Fault};
 use esker_log::{Error, OpenCheck, Policy};
 use esker_testkit::SplitMix64;
 
-use crate::harness::case::{case, is_alone};
-use crate::harness::config::{Config, WAYS, policies};
-use crate::harness::sim_env::{Lived, SimEnv, Stop};
-use crate::harness::workload::{Sizes, Step, workload};
+use crate::case::{case, is_alone};
+use esker_lab::log::config::{Config, WAYS, policies};
+use esker_lab::log::sim_env::{Lived, SimEnv, Stop};
+use esker_lab::log::workload::{Sizes, Step, workload};
 
 /// Two lives of a log that keeps nothing in memory, so that every look at it reads.
 fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> Lived<u64> {

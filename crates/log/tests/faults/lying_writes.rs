@@ -10,11 +10,11 @@ use esker_disk::sim::{Effect, Fault, Persist};
 use esker_log::{Error, OpenCheck, Policy};
 use esker_testkit::SplitMix64;
 
-use crate::harness::case::{case, is_alone};
-use crate::harness::config::{Config, WAYS, batch};
-use crate::harness::plan::How;
-use crate::harness::sim_env::{Lived, SimEnv, Stop};
-use crate::harness::workload::{Sizes, Step, Then, workload};
+use crate::case::{case, is_alone};
+use esker_lab::log::config::{Config, WAYS, batch};
+use esker_lab::log::sim_env::{Lived, SimEnv, Stop};
+use esker_lab::log::workload::{Sizes, Step, Then, workload};
+use esker_lab::plan::How;
 
 #[derive(Debug, Clone, Copy)]
 enum Exit {

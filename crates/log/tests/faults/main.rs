@@ -1,9 +1,9 @@
 //! Calls of the disk that fail, lie, stop short or find no room.
 
+#[path = "../kit/case.rs"]
+mod case;
 #[path = "../kit/fixture.rs"]
 mod fixture;
-#[path = "../kit/harness/mod.rs"]
-mod harness;
 
 mod close_races;
 mod every_call;

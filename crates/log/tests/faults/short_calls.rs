@@ -8,11 +8,11 @@ use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault};
 use esker_testkit::{SplitMix64, mix};
 
-use crate::harness::case::case;
-use crate::harness::config::Config;
-use crate::harness::plan::Plan;
-use crate::harness::sim_env::SimEnv;
-use crate::harness::workload::{Sizes, workload};
+use crate::case::case;
+use esker_lab::log::config::Config;
+use esker_lab::log::sim_env::SimEnv;
+use esker_lab::log::workload::{Sizes, workload};
+use esker_lab::plan::Plan;
 
 /// Four in ten reads and writes stop short. The mark is left alone: a cut may make its one page
 /// unreadable, and then half a page cannot be written there.

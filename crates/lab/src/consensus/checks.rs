@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use esker_consensus::{Error, IterateOptions, Mode, Slot};
 
+use crate::survival::Survival;
+
 use super::{DIR, Life, Lived, SimEnv, Stop, broken, ensure};
 
 impl SimEnv {
@@ -34,6 +36,7 @@ impl SimEnv {
         model.starting = start;
         model.slots = model.slots.split_off(&start);
         let cut = model.cutting.take();
+        let mut survival = Survival::default();
         for (n, slot) in &mut model.slots {
             let found = match life.log.read(Slot(*n), &guard) {
                 Ok(entry) => Some((entry.ballot(), entry.value().to_vec(), entry.is_committed())),
@@ -63,10 +66,17 @@ impl SimEnv {
                 let kept = found.as_ref().is_some_and(|(found, ..)| *found >= ballot || committed);
                 ensure!(kept, "slot {n} was accepted under {ballot}, and holds {found:?}");
             }
+            survival.accepted += u64::from(slot.accepted.is_some());
+            survival.durable += u64::from(slot.acknowledged.is_some() && !may_be_cut);
+            survival.recovered += u64::from(found.is_some());
+            survival.lost_calls += u64::from(slot.accepted.is_some() && found.is_none());
             slot.accepted = found.as_ref().map(|(ballot, value, _)| (*ballot, value.clone()));
             slot.acknowledged = found.as_ref().map(|(ballot, ..)| *ballot);
             slot.committed = found.filter(|(.., committed)| *committed).map(|(_, value, _)| value);
             slot.commit_acknowledged = slot.committed.is_some();
+        }
+        if std::mem::take(&mut self.crashed) {
+            self.survivals.push(survival);
         }
         model.promise = promised;
         model.promise_recorded = promised;

@@ -9,13 +9,13 @@ use esker_disk::sim::SimDisk;
 use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
 use esker_testkit::{SplitMix64, mix};
 
-use super::case::trace;
 use super::config::Config;
 use super::history::History;
 use super::model::{Entry, Model, Seen, appends};
-use super::plan::{How, Plan};
 use super::workload::{Step, Then};
 use super::{BATCH, DIR, PERIOD};
+use crate::plan::{How, Plan};
+use crate::survival::Survival;
 
 /// Why a life did not continue.
 #[derive(Debug)]
@@ -50,6 +50,12 @@ pub struct SimEnv {
     nonce: u64,
     /// Watches the calls of each life from here on.
     pub history: Option<History>,
+    /// The clock of the current life, or of the last one.
+    clock: Duration,
+    /// Whether the last life ended with a crash that no opening has looked at.
+    crashed: bool,
+    /// What each crash left.
+    pub survivals: Vec<Survival>,
 }
 
 /// A log that is open.
@@ -81,6 +87,9 @@ impl SimEnv {
             model: Model::default(),
             nonce: mix(seed, 1),
             history: None,
+            clock: Duration::ZERO,
+            crashed: false,
+            survivals: Vec::new(),
         }
     }
 
@@ -139,7 +148,19 @@ impl SimEnv {
         trace(|| format!("opened: {:?}", life.log.recovery()));
         // It is open: what it reports now holds, even if power fails before the next call.
         let after = life.log.metadata().after.0;
+        let (accepted, durable) = self.model.counts();
         life.lost = self.model.open(last, after)?;
+        if std::mem::take(&mut self.crashed) {
+            let lost = &life.lost;
+            self.survivals.push(Survival {
+                accepted,
+                durable,
+                recovered: self.model.counts().0,
+                lost_calls: appends(lost) as u64,
+                lost_age: lost.first().map_or(Duration::ZERO, |oldest| self.clock - oldest.at),
+            });
+        }
+        self.clock = Duration::ZERO;
         let seen = self.read_all(&life.log, Start::Oldest)?;
         self.model.recover(&seen)?;
         if self.disk.is_on() {
@@ -200,6 +221,7 @@ impl SimEnv {
             self.model.lose_cache();
         }
         self.disk.power_on();
+        self.crashed = true;
         Ok(())
     }
 
@@ -432,6 +454,7 @@ impl SimEnv {
 
     /// What the log says of itself, which must agree with what the model knows and binds it.
     pub fn observe(&mut self, life: &Life) -> Lived {
+        self.clock = life.clock;
         self.model.mark_durable(life.log.durable().0)?;
         let (metadata, stats) = (life.log.metadata(), life.log.stats());
         self.model.drop_through(metadata.after.0);
@@ -487,4 +510,12 @@ fn append_batch(
     }
     let payloads: Vec<_> = records.iter().map(|(_, payload)| payload).collect();
     if atomic { log.append_atomic(&payloads) } else { log.append_batch(&payloads) }
+}
+
+/// Prints `what`, where `ESKER_TRACE` is set.
+#[allow(clippy::print_stdout)]
+fn trace(what: impl FnOnce() -> String) {
+    if std::env::var_os("ESKER_TRACE").is_some() {
+        println!("{}", what());
+    }
 }

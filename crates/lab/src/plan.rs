@@ -17,14 +17,18 @@ pub enum How {
 /// The end of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
+    /// The operation of the disk.
     pub at: CutPoint,
+    /// What happens there.
     pub how: How,
 }
 
+/// What a power cut may leave.
 pub const PERSISTS: [Persist; 4] =
     [Persist::Random, Persist::Torn, Persist::Nothing, Persist::Everything];
 
 impl How {
+    /// Any of them; a power cut more often than a kill.
     pub fn any(rng: &mut SplitMix64) -> Self {
         match rng.below(8) {
             0 => How::Kill,
@@ -45,10 +49,12 @@ impl How {
 }
 
 impl Plan {
+    /// Before an operation of the disk, counted from its creation.
     pub fn before(operation: u64, how: How) -> Self {
         Self { at: CutPoint::Before(operation), how }
     }
 
+    /// In the middle of an operation.
     pub fn during(operation: u64, how: How) -> Self {
         Self { at: CutPoint::During(operation), how }
     }
@@ -64,6 +70,7 @@ impl Plan {
         Self { at, how: How::any(rng) }
     }
 
+    /// Arms the disk. [`SimDisk::cancel_cut`] disarms it.
     pub fn arm(self, disk: &SimDisk) {
         match self.how {
             How::Cut(persist) => disk.cut_power_at(self.at, persist),

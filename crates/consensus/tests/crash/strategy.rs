@@ -2,11 +2,11 @@
 //! and lives as will do.
 
 use esker_consensus::Mode;
-use esker_disk::sim::{CutPoint, Persist};
+use esker_disk::sim::Persist;
+use esker_lab::consensus::{Bid, SLOTS, Setup, SimEnv, Step};
+use esker_lab::plan::{How, Plan};
 use proptest::collection::vec;
 use proptest::prelude::*;
-
-use super::{Bid, SLOTS, Setup, SimEnv, Step};
 
 /// How a life ends. Places are given in operations of the disk from the life's beginning on,
 /// recovery included; a life that is over before is ended after its last step.
@@ -35,13 +35,13 @@ impl Case {
             let begin = sim_env.disk.operations();
             let lived = match *end {
                 End::CutBefore(at, how) => {
-                    sim_env.live_and_die(steps, CutPoint::Before(begin + at), how)
+                    sim_env.live_and_die(steps, Plan::before(begin + at, How::Cut(how)))
                 }
                 End::CutDuring(at, how) => {
-                    sim_env.live_and_die(steps, CutPoint::During(begin + at), how)
+                    sim_env.live_and_die(steps, Plan::during(begin + at, How::Cut(how)))
                 }
                 End::KilledBefore(at) => {
-                    sim_env.live_and_be_killed(steps, CutPoint::Before(begin + at))
+                    sim_env.live_and_die(steps, Plan::before(begin + at, How::Kill))
                 }
                 End::Closed => sim_env.live_and_close(steps),
             };

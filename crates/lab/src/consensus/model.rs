@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use esker_consensus::{Ballot, Mode};
 
-use super::Setup;
+use super::setup::Setup;
 
 /// What is known of a slot.
 #[derive(Debug, Clone, Default)]

@@ -50,9 +50,17 @@ pub struct Model {
     /// The options of the lives since the last opening that was looked at.
     regimes: Vec<Config>,
     groups: u64,
+    /// Entries forgotten because their records were dropped.
+    forgotten: u64,
 }
 
 impl Model {
+    /// The number of records accepted, and of those that are durable, since the log was created.
+    pub fn counts(&self) -> (u64, u64) {
+        let durable = self.entries.partition_point(|entry| entry.seq <= self.durable);
+        (self.forgotten + self.entries.len() as u64, self.forgotten + durable as u64)
+    }
+
     pub fn last(&self) -> u64 {
         self.last
     }
@@ -217,6 +225,7 @@ impl Model {
         self.matches(seen)?;
         let start = self.entries.partition_point(|entry| entry.seq <= self.dropped);
         self.entries.drain(..start);
+        self.forgotten += start as u64;
         Ok(())
     }
 }

@@ -7,9 +7,9 @@ use esker_testkit::SplitMix64;
 
 use super::config::Config;
 use super::history::History;
-use super::plan::{How, Plan};
 use super::sim_env::{Life, SimEnv, Stop};
 use super::workload::{Sizes, Step, workload};
+use crate::plan::{How, Plan};
 
 /// All operations that a fault can strike.
 pub const OPS: [Op; 11] = [

@@ -30,7 +30,7 @@ pub struct Config {
 pub const SEGMENT: u32 = 64 << 10;
 pub const BUFFER: u32 = 8 << 10;
 
-pub fn batch() -> Policy {
+pub const fn batch() -> Policy {
     Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH - 1))
 }
 

@@ -6,17 +6,14 @@
 //! appended, bit for bit, less what truncation or retention durably dropped. See `model`.
 //!
 //! Everything runs on the test's thread, over the simulated disk, with a manual engine: a case is
-//! fixed by its seed and by the operation at which power fails. A failed case prints its name and
-//! the command that runs it alone; see `case`.
-#![allow(dead_code)] // Each test binary uses its own part.
+//! fixed by its seed and by the operation at which power fails. `ESKER_TRACE=1` prints the steps.
 
-pub mod case;
 pub mod config;
 pub mod faults;
 pub mod history;
 pub mod model;
-pub mod plan;
 pub mod sim_env;
+mod subject;
 pub mod workload;
 
 use std::time::Duration;

@@ -14,18 +14,22 @@
 mod checks;
 mod model;
 mod program;
+mod setup;
 mod steps;
-pub mod strategy;
+mod subject;
 
 use std::sync::Arc;
 
-use esker_consensus::{ConsensusLog, Error, Mode, Options};
-use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_consensus::{ConsensusLog, Error, Options};
+use esker_disk::sim::SimDisk;
 use esker_log::Engine;
 use esker_testkit::SplitMix64;
 
+use crate::plan::Plan;
+use crate::survival::Survival;
 use model::Model;
 pub use program::{Bid, SLOTS, Step, program};
+pub use setup::Setup;
 
 pub const DIR: &str = "/consensus";
 
@@ -41,34 +45,14 @@ pub enum Stop {
 pub type Lived<T = ()> = Result<T, Stop>;
 
 macro_rules! broken {
-    ($($reported:tt)*) => { return Err($crate::harness::Stop::Broken(format!($($reported)*))) };
+    ($($reported:tt)*) => { return Err($crate::consensus::Stop::Broken(format!($($reported)*))) };
 }
 
 macro_rules! ensure {
-    ($holds:expr, $($reported:tt)*) => { if !$holds { $crate::harness::broken!($($reported)*) } };
+    ($holds:expr, $($reported:tt)*) => { if !$holds { $crate::consensus::broken!($($reported)*) } };
 }
 
 use {broken, ensure};
-
-/// The options that promise different things.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Setup {
-    pub mode: Mode,
-    pub sync_on_commit: bool,
-    /// A cache that holds next to nothing, and a value budget that is full now and then.
-    pub small: bool,
-}
-
-impl Setup {
-    pub fn of(mode: Mode, small: bool) -> Self {
-        Self { mode, sync_on_commit: true, small }
-    }
-
-    /// The bytes of the value budget.
-    pub fn room(&self) -> u64 {
-        if self.small { 12 << 10 } else { 64 << 20 }
-    }
-}
 
 /// A disk, a log on it now and then, and what must be in it.
 pub struct SimEnv {
@@ -78,6 +62,10 @@ pub struct SimEnv {
     pub checks: bool,
     model: Model,
     nonce: u64,
+    /// Whether the last life ended with a crash that no opening has looked at.
+    crashed: bool,
+    /// What each crash left. A write is a slot that holds an accepted value.
+    pub survivals: Vec<Survival>,
 }
 
 pub struct Life {
@@ -94,7 +82,15 @@ impl Drop for Life {
 impl SimEnv {
     pub fn new(setup: Setup, seed: u64) -> Self {
         let disk = SimDisk::new(seed);
-        Self { disk, setup, checks: false, model: Model::default(), nonce: seed << 20 }
+        Self {
+            disk,
+            setup,
+            checks: false,
+            model: Model::default(),
+            nonce: seed << 20,
+            crashed: false,
+            survivals: Vec::new(),
+        }
     }
 
     fn value(&mut self, len: usize) -> Vec<u8> {
@@ -157,34 +153,20 @@ impl SimEnv {
         Ok(life)
     }
 
-    /// A life that ends with the power, at an operation or after its last step.
-    pub fn live_and_die(
-        &mut self,
-        steps: &[Step],
-        at: CutPoint,
-        how: Persist,
-    ) -> Result<(), String> {
-        self.disk.cut_power_at(at, how);
-        self.live_until(steps, |disk| disk.power_cut(how))
-    }
-
-    /// A life whose process is killed, at an operation or after its last step.
-    pub fn live_and_be_killed(&mut self, steps: &[Step], at: CutPoint) -> Result<(), String> {
-        self.disk.kill_at(at);
-        self.live_until(steps, SimDisk::kill)
-    }
-
-    fn live_until(&mut self, steps: &[Step], end: impl FnOnce(&SimDisk)) -> Result<(), String> {
+    /// A life that ends as planned, or after its last step where the plan names a later place.
+    pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
+        plan.arm(&self.disk);
         let lived = self.live(steps);
         self.disk.cancel_cut();
         match lived {
             Ok(life) => {
-                end(&self.disk);
+                plan.how.strike(&self.disk);
                 drop(life);
             }
             Err(Stop::Ended) => {}
             Err(Stop::Broken(what)) => return Err(what),
         }
+        self.crashed = true;
         self.disk.power_on();
         Ok(())
     }

@@ -9,20 +9,25 @@
 //! place where power fails.
 #![allow(clippy::unwrap_used)]
 
+mod program;
+mod subject;
+
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_disk::sim::SimDisk;
 use esker_kv::{Batch, Error, Options, Policy, Seq, Snapshot, Store, Ticket};
 use esker_log::Engine;
 use esker_testkit::SplitMix64;
 
-const DIR: &str = "/store";
-const KEYS: u64 = 14;
-const KEYSPACES: [&str; 3] = ["default", "left", "right"];
+use program::{KEYS, KEYSPACES, key};
+pub use program::{POLICIES, Step, program};
 
+use crate::plan::Plan;
+use crate::survival::Survival;
+
+const DIR: &str = "/store";
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The keys of each keyspace that exists.
 type Content = BTreeMap<String, Keys>;
@@ -44,86 +49,35 @@ macro_rules! ensure {
     };
 }
 
-#[derive(Debug, Clone, Copy)]
-pub enum Step {
-    Put {
-        keyspace: usize,
-        key: u64,
-        len: usize,
-    },
-    Delete {
-        keyspace: usize,
-        key: u64,
-    },
-    DeleteRange {
-        keyspace: usize,
-        from: u64,
-        to: u64,
-    },
-    /// Some puts and deletes in two keyspaces.
-    Batch {
-        seed: u64,
-    },
-    /// A batch whose condition holds, or not.
-    CompareAndSet {
-        key: u64,
-        holds: bool,
-    },
-    CreateKeyspace(usize),
-    DropKeyspace(usize),
-    Wait,
-    Sync,
-    Compact,
-    Checkpoint,
-    Snapshot,
-    CheckSnapshot,
-    Reopen,
-    Advance,
-}
-
-/// A random program.
-pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
-    let step = |rng: &mut SplitMix64| {
-        let (keyspace, key) = (rng.index(KEYSPACES.len()), rng.below(KEYS));
-        match rng.below(34) {
-            0..=13 => Step::Put { keyspace, key, len: rng.pick(&[0, 10, 300, 9000, 30_000]) },
-            14..=16 => Step::Delete { keyspace, key },
-            17 => Step::DeleteRange { keyspace, from: key, to: rng.below(KEYS) },
-            18..=20 => Step::Batch { seed: rng.next() },
-            21 => Step::CompareAndSet { key, holds: rng.percent(70) },
-            22 => Step::CreateKeyspace(1 + rng.index(2)),
-            23 => Step::DropKeyspace(1 + rng.index(2)),
-            24 => Step::Wait,
-            25 => Step::Sync,
-            26 | 27 => Step::Compact,
-            28 => Step::Snapshot,
-            29 => Step::CheckSnapshot,
-            30 => Step::Reopen,
-            31 | 32 => Step::Checkpoint,
-            _ => Step::Advance,
-        }
-    };
-    (0..len).map(|_| step(rng)).collect()
-}
-
-pub const POLICIES: [Policy; 4] = [
-    Policy::Always,
-    Policy::Batch(NonZeroU64::new(3).unwrap()),
-    Policy::Periodic(Duration::from_millis(10)),
-    Policy::OsBuffered,
-];
-
 /// A disk, a store on it now and then, and what must be in it.
 pub struct SimEnv {
     pub disk: SimDisk,
     policy: Policy,
     /// Whether everything is checked after every step.
     pub checks: bool,
-    /// The content after each accepted call, and the call's last record. The first is durable.
-    calls: Vec<(u64, Content)>,
+    /// The accepted calls that a crash could still take back, after the newest durable one.
+    calls: Vec<Call>,
+    /// The calls before those.
+    earlier: u64,
     /// The content after a call whose outcome is unknown.
     unknown: Option<Content>,
     nonce: u64,
+    /// The clock of the current life, or of the last one.
+    clock: Duration,
+    /// Whether the last life ended with a crash that no opening has looked at.
+    crashed: bool,
+    /// What each crash left.
+    pub survivals: Vec<Survival>,
+}
+
+/// An accepted call.
+#[derive(Debug)]
+struct Call {
+    /// The call's last record.
+    seq: u64,
+    /// The content after it.
+    content: Content,
+    at: Duration,
 }
 
 struct Life {
@@ -139,22 +93,22 @@ impl Drop for Life {
     }
 }
 
-fn key(n: u64) -> Vec<u8> {
-    // Keys of all lengths, also none; some with a common prefix.
-    match n % 3 {
-        _ if n == 0 => Vec::new(),
-        0 => format!("key-{n:020}").into_bytes(),
-        1 => vec![n as u8],
-        _ => vec![0xff; n as usize],
-    }
-}
-
 impl SimEnv {
     pub fn new(policy: Policy, seed: u64) -> Self {
         let disk = SimDisk::new(seed);
         let empty: Content = [("default".to_owned(), Keys::new())].into();
-        let calls = vec![(0, empty)];
-        Self { disk, policy, checks: false, calls, unknown: None, nonce: seed << 20 }
+        Self {
+            disk,
+            policy,
+            checks: false,
+            calls: vec![Call { seq: 0, content: empty, at: Duration::ZERO }],
+            earlier: 0,
+            unknown: None,
+            nonce: seed << 20,
+            clock: Duration::ZERO,
+            crashed: false,
+            survivals: Vec::new(),
+        }
     }
 
     fn value(&mut self, len: usize) -> Vec<u8> {
@@ -172,7 +126,7 @@ impl SimEnv {
     }
 
     fn newest(&self) -> &Content {
-        &self.calls.last().unwrap().1
+        &self.calls.last().unwrap().content
     }
 
     fn open(&mut self) -> Lived<Life> {
@@ -199,17 +153,31 @@ impl SimEnv {
     /// Checks what was recovered, and makes it the content of the model.
     fn recovered(&mut self, life: &Life) -> Lived {
         let found = self.content(&life.store)?;
-        let mut accepted: Vec<_> = self.calls.iter().map(|(_, content)| content).collect();
-        accepted.extend(&self.unknown);
-        ensure!(
-            accepted.contains(&&found),
-            "recovered {} keys, which is the content after no call at or after the last durable one",
-            found.values().map(BTreeMap::len).sum::<usize>()
-        );
         let end = life.store.logical().0;
         ensure!(life.store.durable().0 == end, "what was recovered is durable");
-        self.calls = vec![(end, found)];
-        self.unknown = None;
+        let kept = self.calls.partition_point(|call| call.seq <= end);
+        ensure!(kept > 0, "recovery ends with {end}, and {} was durable", self.calls[0].seq);
+        // A call whose outcome is unknown comes after all others.
+        let unknown = self.unknown.take().filter(|_| kept == self.calls.len());
+        ensure!(
+            self.calls[kept - 1].content == found
+                || unknown.is_some_and(|content| content == found),
+            "recovered {} keys, which is not the content after {kept} of the calls",
+            found.values().map(BTreeMap::len).sum::<usize>()
+        );
+        if std::mem::take(&mut self.crashed) {
+            let lost = &self.calls[kept..];
+            self.survivals.push(Survival {
+                accepted: self.earlier + self.calls.len() as u64 - 1,
+                durable: self.earlier,
+                recovered: self.earlier + kept as u64 - 1,
+                lost_calls: lost.len() as u64,
+                lost_age: lost.first().map_or(Duration::ZERO, |oldest| self.clock - oldest.at),
+            });
+        }
+        self.earlier += kept as u64 - 1;
+        self.clock = Duration::ZERO;
+        self.calls = vec![Call { seq: end, content: found, at: Duration::ZERO }];
         Ok(())
     }
 
@@ -236,8 +204,9 @@ impl SimEnv {
     /// Forgets the calls that a crash cannot take back any more.
     fn note_durable(&mut self, store: &Store) {
         let durable = store.durable().0;
-        let keep = self.calls.iter().rposition(|(seq, _)| *seq <= durable).unwrap_or(0);
+        let keep = self.calls.iter().rposition(|call| call.seq <= durable).unwrap_or(0);
         self.calls.drain(..keep);
+        self.earlier += keep as u64;
     }
 
     /// Goes through the steps until power fails.
@@ -263,7 +232,7 @@ impl SimEnv {
     fn called(&mut self, outcome: Result<Seq, Error>, content: Content) -> Lived {
         match outcome {
             Ok(seq) => {
-                self.calls.push((seq.0, content));
+                self.calls.push(Call { seq: seq.0, content, at: self.clock });
                 Ok(())
             }
             Err(error) => {
@@ -386,9 +355,6 @@ impl SimEnv {
                 // A snapshot would keep its old values; no other thread could drop it here.
                 life.snapshot = None;
                 store.compact().or_else(|error| self.stop(&error, "compacting"))?;
-                let end = store.logical().0;
-                let content = self.newest().clone();
-                self.calls.push((end, content));
             }
             Step::Checkpoint => {
                 let wrote = store.checkpoint().or_else(|error| self.stop(&error, "checkpoint"))?;
@@ -408,13 +374,20 @@ impl SimEnv {
             Step::Reopen => {
                 life.snapshot = None;
                 store.close().or_else(|error| self.stop(&error, "closing"))?;
-                let newest = self.calls.pop().unwrap();
-                self.calls = vec![newest];
+                let last = self.calls.len() - 1;
+                self.calls.drain(..last);
+                self.earlier += last as u64;
                 life.engine.stop();
                 *life = self.open()?;
             }
-            Step::Advance => {
-                life.engine.advance(Duration::from_millis(20));
+            Step::Advance(time) => {
+                for _ in 0..time {
+                    if !self.disk.is_on() {
+                        break;
+                    }
+                    self.clock += Duration::from_millis(1);
+                    life.engine.advance(Duration::from_millis(1));
+                }
                 life.engine.run();
             }
         }
@@ -460,8 +433,8 @@ impl SimEnv {
             for n in 0..KEYS {
                 let value =
                     keyspace.get_durable(key(n)).or_else(|error| self.stop(&error, "get"))?;
-                let (durable, _) = self.calls.split_at(1);
-                let then = durable[0].1.get(name).and_then(|keys| keys.get(&key(n)));
+                let durable = &self.calls[0].content;
+                let then = durable.get(name).and_then(|keys| keys.get(&key(n)));
                 ensure!(
                     value.as_deref() == then.map(Vec::as_slice),
                     "the durable value of {:?} in {name} is not that of the last durable call",
@@ -472,35 +445,21 @@ impl SimEnv {
         Ok(())
     }
 
-    /// A life that ends with the power, at a place or after its last step.
-    pub fn live_and_die(
-        &mut self,
-        steps: &[Step],
-        at: CutPoint,
-        how: Persist,
-    ) -> Result<(), String> {
-        self.disk.cut_power_at(at, how);
-        self.live_until(steps, |disk| disk.power_cut(how))
-    }
-
-    /// A life whose process is killed, at a place or after its last step.
-    pub fn live_and_be_killed(&mut self, steps: &[Step], at: CutPoint) -> Result<(), String> {
-        self.disk.kill_at(at);
-        self.live_until(steps, SimDisk::kill)
-    }
-
-    fn live_until(&mut self, steps: &[Step], end: impl FnOnce(&SimDisk)) -> Result<(), String> {
+    /// A life that ends as planned, or after its last step where the plan names a later place.
+    pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
+        plan.arm(&self.disk);
         let lived = self.live(steps);
         self.disk.cancel_cut();
         match lived {
             Ok(mut life) => {
                 life.snapshot = None;
-                end(&self.disk);
+                plan.how.strike(&self.disk);
                 drop(life);
             }
             Err(Stop::Ended) => {}
             Err(Stop::Broken(what)) => return Err(what),
         }
+        self.crashed = true;
         self.disk.power_on();
         Ok(())
     }

@@ -1,5 +1,4 @@
-//! Cases have names, and a case that fails says how to run it alone. `ESKER_TRACE=1` prints its
-//! steps.
+//! Cases have names, and a case that fails prints the command that runs it alone.
 
 use std::fmt::Display;
 
@@ -36,25 +35,5 @@ impl Drop for Case {
             eprintln!("case {name:?}; again with:");
             eprintln!("{ONLY}='{name}' cargo test -p esker-log --test {file} {function}");
         }
-    }
-}
-
-/// Prints `what`, where `ESKER_TRACE` is set.
-#[allow(clippy::print_stdout)]
-pub fn trace(what: impl FnOnce() -> String) {
-    if std::env::var_os("ESKER_TRACE").is_some() {
-        println!("{}", what());
-    }
-}
-
-/// A number from the environment: how many seeds, for instance.
-#[allow(clippy::panic)]
-pub fn number_from_env(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => match text.parse() {
-            Ok(number) => number,
-            Err(error) => panic!("{variable}={text:?} is not a number: {error}"),
-        },
-        Err(_) => default,
     }
 }

@@ -1,0 +1,23 @@
+//! `esker crash`: crashes under the shipped components, and a check of what they leave.
+
+mod power;
+mod selection;
+mod table;
+
+use clap::Subcommand;
+
+use crate::exit::Outcome;
+
+/// The commands of `esker crash`.
+#[derive(Debug, Subcommand)]
+pub enum CrashCommand {
+    /// Cut the power of a simulated disk at every operation and at random ones, in recovery too
+    Power(power::PowerArguments),
+}
+
+/// Runs a command of `esker crash`.
+pub fn run(command: CrashCommand) -> Outcome {
+    match command {
+        CrashCommand::Power(arguments) => power::run(&arguments),
+    }
+}

@@ -1,0 +1,110 @@
+//! `esker crash power`.
+
+use std::io::Write;
+use std::time::Instant;
+
+use clap::Args;
+use esker_lab::{Options, Outcome as Crashed, Setting};
+
+use super::selection::Selection;
+use super::table::{POWER_TITLE, Row};
+use crate::exit::{Failure, Outcome};
+use crate::output;
+use crate::progress;
+
+/// Cuts of each component and policy, when `--runs` is not given.
+const CUTS: u64 = 1000;
+
+const EXAMPLES: &str = "\
+Examples:
+  # At least 1,000 cuts of each component under each policy
+  esker crash power
+
+  # 100,000 runs of 3 cuts each of the log under Batch(5), with seeds that were not used before
+  esker crash power --component log --policy batch_5 --runs 100000 --first-seed 7000000
+
+  # The run that failed, alone
+  esker crash power --component kv --policy always --seed 1234
+
+The disk is simulated: a cut loses any part of what was not synced, and tears a sector. The clock is \
+simulated too, so that the age of a lost write is exact. A process that is killed keeps the page cache, \
+which a power cut does not: see `esker crash kill` for that.";
+
+/// Arguments of `esker crash power`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PowerArguments {
+    #[command(flatten)]
+    selection: Selection,
+    /// Runs of each component and policy, with 3 cuts each [default: as many as make 1,000 cuts]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    runs: Option<u64>,
+    /// The seed of the first run; the next ones follow it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    first_seed: u64,
+    /// Only the run with this seed
+    #[arg(long, value_name = "N", conflicts_with_all = ["runs", "first_seed"])]
+    seed: Option<u64>,
+    /// One JSON object for each component and policy
+    #[arg(long)]
+    json: bool,
+}
+
+impl PowerArguments {
+    fn options(&self) -> Options {
+        match (self.seed, self.runs) {
+            (Some(first_seed), _) => Options { first_seed, runs: 1 },
+            (None, Some(runs)) => Options { first_seed: self.first_seed, runs },
+            (None, None) => Options::cuts(self.first_seed, CUTS),
+        }
+    }
+}
+
+/// Runs `esker crash power`.
+pub fn run(arguments: &PowerArguments) -> Outcome {
+    let settings = arguments.selection.settings()?;
+    let options = arguments.options();
+    let bar = progress::of_runs(options.runs * settings.len() as u64);
+    if !arguments.json {
+        output::print(&format!("{POWER_TITLE}\n{}\n", Row::header()))?;
+    }
+    let mut violations = 0;
+    for setting in &settings {
+        let start = Instant::now();
+        let crashed = setting.power(options, &|runs| bar.inc(runs));
+        let row = Row::new("power", setting, &crashed, start.elapsed().as_secs_f64());
+        bar.suspend(|| -> Outcome {
+            if arguments.json {
+                output::print_json(&row)?;
+            } else {
+                output::print(&format!("{}\n", row.line()))?;
+            }
+            report(setting, &crashed);
+            Ok(())
+        })?;
+        violations += crashed.violations;
+    }
+    bar.finish_and_clear();
+    if violations > 0 {
+        return Err(Failure::failed(format!("{violations} runs broke a promise")));
+    }
+    Ok(())
+}
+
+/// Names the runs that broke a promise, and the command that runs each alone.
+fn report(setting: &Setting, crashed: &Crashed) {
+    let mut err = std::io::stderr().lock();
+    let Setting { component, policy, .. } = setting;
+    for violation in &crashed.examples {
+        let (seed, what) = (violation.seed, &violation.what);
+        let _ = writeln!(
+            err,
+            "{component} {policy}: {what}\n  again: esker crash power --component {component} \
+             --policy {policy} --seed {seed}"
+        );
+    }
+    let more = crashed.violations - crashed.examples.len() as u64;
+    if more > 0 {
+        let _ = writeln!(err, "{component} {policy}: {more} more");
+    }
+}

@@ -1,0 +1,110 @@
+//! Results of the lab: one JSON object, or one line of a table, for each setting.
+
+use esker_lab::{Outcome as Crashed, Promise, Setting};
+use serde::Serialize;
+
+/// What a setting came to.
+#[derive(Debug, Serialize)]
+pub struct Row {
+    face: &'static str,
+    policy: &'static str,
+    instrument: &'static str,
+    runs: u64,
+    cuts: u64,
+    violations: u64,
+    loss_promised: Option<u64>,
+    loss_seen: u64,
+    loss_unit: &'static str,
+    avg_durable: f64,
+    avg_recovered: f64,
+    avg_lost: f64,
+    min_recovered: u64,
+    max_recovered: u64,
+    max_lost: u64,
+    seconds: f64,
+}
+
+/// The title line of the table of `power`.
+pub const POWER_TITLE: &str = "Power cuts on a simulated disk";
+
+impl Row {
+    /// Creates the row of a setting.
+    pub fn new(
+        instrument: &'static str,
+        setting: &Setting,
+        crashed: &Crashed,
+        seconds: f64,
+    ) -> Self {
+        let statistics = &crashed.statistics;
+        let round = |average: f64| (average * 100.0).round() / 100.0;
+        let (loss_promised, loss_seen, loss_unit) = match setting.promise {
+            Promise::NoLoss => (Some(0), statistics.max_lost, "records"),
+            Promise::Calls(most) => (Some(most), statistics.max_lost, "records"),
+            Promise::Age(most) => {
+                let seen = statistics.max_lost_age.as_millis() as u64;
+                (Some(most.as_millis() as u64), seen, "ms")
+            }
+            Promise::Nothing => (None, statistics.max_lost, "none"),
+        };
+        Self {
+            face: setting.component,
+            policy: setting.policy,
+            instrument,
+            runs: statistics.runs,
+            cuts: statistics.cuts,
+            violations: crashed.violations,
+            loss_promised,
+            loss_seen,
+            loss_unit,
+            avg_durable: round(statistics.average(statistics.durable)),
+            avg_recovered: round(statistics.average(statistics.recovered)),
+            avg_lost: round(statistics.average(statistics.lost)),
+            min_recovered: statistics.min_recovered,
+            max_recovered: statistics.max_recovered,
+            max_lost: statistics.max_lost,
+            seconds: round(seconds),
+        }
+    }
+
+    /// The names of the columns.
+    pub fn header() -> String {
+        format!(
+            "{:<9} {:<25} {:>7} {:>8} {:>10} {:>11} {:>13} {:>8} {:>8} {:>8} {:>8} {:>13} {:>8}",
+            "Component",
+            "Mode",
+            "Runs",
+            "Cuts",
+            "Violations",
+            "Avg Durable",
+            "Avg Recovered",
+            "Avg Lost",
+            "Min Rec",
+            "Max Rec",
+            "Max Lost",
+            "Loss promised",
+            "seen"
+        )
+    }
+
+    /// The row as a line of the table.
+    pub fn line(&self) -> String {
+        let unit = if self.loss_unit == "ms" { " ms" } else { "" };
+        let promised = self.loss_promised.map_or_else(|| "-".into(), |n| format!("{n}{unit}"));
+        format!(
+            "{:<9} {:<25} {:>7} {:>8} {:>10} {:>11.2} {:>13.2} {:>8.2} {:>8} {:>8} {:>8} {:>13} {:>8}",
+            self.face,
+            self.policy,
+            self.runs,
+            self.cuts,
+            self.violations,
+            self.avg_durable,
+            self.avg_recovered,
+            self.avg_lost,
+            self.min_recovered,
+            self.max_recovered,
+            self.max_lost,
+            promised,
+            format!("{}{unit}", self.loss_seen),
+        )
+    }
+}

@@ -1,0 +1,97 @@
+//! Programs: what is done to a store, one step after the other.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use esker_kv::Policy;
+use esker_testkit::SplitMix64;
+
+pub(super) const KEYS: u64 = 14;
+/// The `n` of `Batch(n)`.
+pub(super) const BATCH: u64 = 5;
+/// The time of `Periodic(t)`.
+pub(super) const PERIOD: Duration = Duration::from_millis(10);
+pub(super) const KEYSPACES: [&str; 3] = ["default", "left", "right"];
+
+/// One step of a program.
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    Put {
+        keyspace: usize,
+        key: u64,
+        len: usize,
+    },
+    Delete {
+        keyspace: usize,
+        key: u64,
+    },
+    DeleteRange {
+        keyspace: usize,
+        from: u64,
+        to: u64,
+    },
+    /// Some puts and deletes in two keyspaces.
+    Batch {
+        seed: u64,
+    },
+    /// A batch whose condition holds, or not.
+    CompareAndSet {
+        key: u64,
+        holds: bool,
+    },
+    CreateKeyspace(usize),
+    DropKeyspace(usize),
+    Wait,
+    Sync,
+    Compact,
+    Checkpoint,
+    Snapshot,
+    CheckSnapshot,
+    Reopen,
+    /// The clock advances by so many milliseconds.
+    Advance(u64),
+}
+
+/// A random program.
+pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
+    let step = |rng: &mut SplitMix64| {
+        let (keyspace, key) = (rng.index(KEYSPACES.len()), rng.below(KEYS));
+        match rng.below(34) {
+            0..=13 => Step::Put { keyspace, key, len: rng.pick(&[0, 10, 300, 9000, 30_000]) },
+            14..=16 => Step::Delete { keyspace, key },
+            17 => Step::DeleteRange { keyspace, from: key, to: rng.below(KEYS) },
+            18..=20 => Step::Batch { seed: rng.next() },
+            21 => Step::CompareAndSet { key, holds: rng.percent(70) },
+            22 => Step::CreateKeyspace(1 + rng.index(2)),
+            23 => Step::DropKeyspace(1 + rng.index(2)),
+            24 => Step::Wait,
+            25 => Step::Sync,
+            26 | 27 => Step::Compact,
+            28 => Step::Snapshot,
+            29 => Step::CheckSnapshot,
+            30 => Step::Reopen,
+            31 | 32 => Step::Checkpoint,
+            _ => Step::Advance(20),
+        }
+    };
+    (0..len).map(|_| step(rng)).collect()
+}
+
+/// The policies that stores are opened with.
+pub const POLICIES: [Policy; 4] = [
+    Policy::Always,
+    Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH - 1)),
+    Policy::Periodic(PERIOD),
+    Policy::OsBuffered,
+];
+
+/// The bytes of a key.
+pub(super) fn key(n: u64) -> Vec<u8> {
+    // Keys of all lengths, also none; some with a common prefix.
+    match n % 3 {
+        _ if n == 0 => Vec::new(),
+        0 => format!("key-{n:020}").into_bytes(),
+        1 => vec![n as u8],
+        _ => vec![0xff; n as usize],
+    }
+}

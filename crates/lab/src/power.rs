@@ -1,0 +1,199 @@
+//! Power cuts: the shipped component over the simulated disk, cut at every operation and at random
+//! ones, in recovery too.
+//!
+//! A run has a number, its seed, from which all of it follows. It goes through four lives of one
+//! disk. The first is cut at a planned operation of a program, the second soon after its start,
+//! which is in recovery as a rule, the third at a random place, and the last is closed and checked.
+//! Runs come in groups of [`GROUP`] that share the program of the first life; they cut it before
+//! each operation and in the middle of each, and the rest of the group cuts at random.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use esker_disk::sim::{CutPoint, Persist};
+use esker_testkit::{SplitMix64, caught, mix};
+
+use crate::plan::{How, PERSISTS, Plan};
+use crate::promise::Promise;
+use crate::subject::{Length, Subject};
+use crate::survival::{Statistics, Survival};
+
+/// Runs that share the program of their first life.
+const GROUP: u64 = 512;
+/// Cuts of a run.
+const CUTS: u64 = 3;
+/// Runs that a thread takes at once.
+const CHUNK: usize = 64;
+/// Violations that are kept; all are counted.
+const KEPT: usize = 20;
+
+/// How much to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The seed of the first run; the next ones follow it.
+    pub first_seed: u64,
+    /// The number of runs of each setting. Each has 3 cuts.
+    pub runs: u64,
+}
+
+impl Options {
+    /// The runs that make at least this many cuts.
+    pub fn cuts(first_seed: u64, cuts: u64) -> Self {
+        Self { first_seed, runs: cuts.div_ceil(CUTS) }
+    }
+}
+
+/// A promise that a run broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The seed of the run.
+    pub seed: u64,
+    /// What was broken.
+    pub what: String,
+}
+
+/// What came of a setting.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// All runs, those with violations too.
+    pub statistics: Statistics,
+    /// The number of runs that broke a promise.
+    pub violations: u64,
+    /// The first of these, at most 20.
+    pub examples: Vec<Violation>,
+}
+
+impl Outcome {
+    fn add(&mut self, run: &Run, promise: Promise) {
+        self.statistics.runs += 1;
+        self.statistics.cuts += run.cuts;
+        for survival in &run.survivals {
+            self.statistics.add(survival, promise);
+        }
+        let Err(what) = &run.outcome else { return };
+        self.violations += 1;
+        if self.examples.len() < KEPT {
+            self.examples.push(Violation { seed: run.seed, what: what.clone() });
+        }
+    }
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    seed: u64,
+    cuts: u64,
+    survivals: Vec<Survival>,
+    outcome: Result<(), String>,
+}
+
+/// The runs with these seeds, in order.
+pub(crate) fn runs_of<S: Subject>(policy: usize, seeds: &[u64]) -> Vec<Run> {
+    let (_, policy, promise) = S::POLICIES[policy];
+    let mut first: Option<First<S>> = None;
+    let run = |seed: &u64| {
+        let group = seed / GROUP;
+        let shared = match first.take() {
+            Some(shared) if shared.group == group => shared,
+            _ => First::new(policy, group),
+        };
+        first.insert(shared).run(policy, promise, *seed)
+    };
+    seeds.iter().map(run).collect()
+}
+
+/// Goes through all runs, on all processors. The outcome depends on the options alone.
+pub(crate) fn go_through(
+    options: Options,
+    promise: Promise,
+    runs_of: &(dyn Fn(&[u64]) -> Vec<Run> + Sync),
+    progress: &(dyn Fn(u64) + Sync),
+) -> Outcome {
+    let seeds: Vec<u64> = (0..options.runs).map(|n| options.first_seed.wrapping_add(n)).collect();
+    let chunks: Vec<&[u64]> = seeds.chunks(CHUNK).collect();
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some(seeds) = chunks.get(next.fetch_add(1, Relaxed)) {
+            let runs = runs_of(seeds);
+            progress(runs.len() as u64);
+            done.lock().unwrap_or_else(PoisonError::into_inner).extend(runs);
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        for _ in 1..threads.min(chunks.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut runs = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    runs.sort_by_key(|run: &Run| run.seed.wrapping_sub(options.first_seed));
+    let mut outcome = Outcome::default();
+    for run in &runs {
+        outcome.add(run, promise);
+    }
+    outcome
+}
+
+/// The program that a group of runs shares.
+struct First<S: Subject> {
+    group: u64,
+    steps: Vec<S::Step>,
+    /// Operations of the disk when nothing cuts it, or what kept the program from its end.
+    operations: Result<u64, String>,
+}
+
+impl<S: Subject> First<S> {
+    fn new(policy: S::Policy, group: u64) -> Self {
+        let mut subject = S::new(policy, group);
+        let steps = subject.program(&mut SplitMix64::new(mix(group, 1)), Length::Long);
+        let operations = caught(|| subject.live_on(&steps)).map(|()| subject.disk().operations());
+        Self { group, steps, operations }
+    }
+
+    fn run(&self, policy: S::Policy, promise: Promise, seed: u64) -> Run {
+        let mut subject = S::new(policy, self.group);
+        let mut cuts = 0;
+        let outcome = caught(|| self.lives(&mut subject, seed, &mut cuts));
+        let survivals = subject.survivals().to_vec();
+        let kept = || survivals.iter().try_for_each(|survival| survival.check(promise));
+        Run { seed, cuts, outcome: outcome.and_then(|()| kept()), survivals }
+    }
+
+    fn lives(&self, subject: &mut S, seed: u64, cuts: &mut u64) -> Result<(), String> {
+        let operations = self.operations.clone()?;
+        let mut rng = SplitMix64::new(mix(seed, 2));
+        // An odd factor: the first runs of a group are spread over its program.
+        let place = (seed % GROUP).wrapping_mul(197) % GROUP;
+        let at = match place {
+            _ if place < operations => CutPoint::Before(place),
+            _ if place < 2 * operations => CutPoint::During(place - operations),
+            _ => random_place(0, operations, &mut rng),
+        };
+        let mut die = |subject: &mut S, n: u32, steps: &[S::Step], at, persist| {
+            let plan = Plan { at, how: How::Cut(persist) };
+            *cuts += 1;
+            let lived = subject.live_and_die(steps, plan);
+            lived.map_err(|what| format!("life {n}, {plan}: {what}"))
+        };
+        die(subject, 1, &self.steps, at, rng.pick(&PERSISTS))?;
+        for (n, span) in [(2, 30), (3, 90)] {
+            let steps = subject.program(&mut rng, Length::Short);
+            let at = random_place(subject.disk().operations(), span, &mut rng);
+            die(subject, n, &steps, at, any_persist(&mut rng))?;
+        }
+        let steps = subject.program(&mut rng, Length::Short);
+        subject.live_and_close(&steps).map_err(|what| format!("life 4: {what}"))
+    }
+}
+
+fn any_persist(rng: &mut SplitMix64) -> Persist {
+    if rng.percent(60) { Persist::Random } else { rng.pick(&PERSISTS) }
+}
+
+fn random_place(from: u64, span: u64, rng: &mut SplitMix64) -> CutPoint {
+    let operation = from + rng.below(span.max(1));
+    if rng.percent(40) { CutPoint::Before(operation) } else { CutPoint::During(operation) }
+}

@@ -1,0 +1,35 @@
+//! What the lab needs of a component.
+
+use esker_disk::sim::SimDisk;
+use esker_testkit::SplitMix64;
+
+use crate::plan::Plan;
+use crate::promise::Promise;
+use crate::survival::Survival;
+
+/// The policies of a component, each with its name and its promise.
+pub(crate) type Policies<P> = &'static [(&'static str, P, Promise)];
+
+/// A component on a simulated disk, beside a model of what must be in it.
+pub(crate) trait Subject: Sized {
+    type Policy: Copy + 'static;
+    type Step;
+    const POLICIES: Policies<Self::Policy>;
+
+    fn new(policy: Self::Policy, seed: u64) -> Self;
+    fn program(&self, rng: &mut SplitMix64, length: Length) -> Vec<Self::Step>;
+    fn disk(&self) -> &SimDisk;
+    /// A life without a crash.
+    fn live_on(&mut self, steps: &[Self::Step]) -> Result<(), String>;
+    fn live_and_die(&mut self, steps: &[Self::Step], plan: Plan) -> Result<(), String>;
+    fn live_and_close(&mut self, steps: &[Self::Step]) -> Result<(), String>;
+    /// What each crash left.
+    fn survivals(&self) -> &[Survival];
+}
+
+/// The number of steps of a program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Length {
+    Long,
+    Short,
+}

@@ -1,0 +1,103 @@
+//! The lab finds nothing in the shipped components, and finds what is planted.
+#![allow(clippy::unwrap_used)]
+
+use esker_disk::sim::SimDisk;
+use esker_testkit::SplitMix64;
+
+use crate::plan::Plan;
+use crate::power::{self, Options};
+use crate::promise::Promise;
+use crate::settings;
+use crate::subject::{Length, Policies, Subject};
+use crate::survival::Survival;
+
+/// Requirements: MB-5.
+#[test]
+fn components_survive_and_lose_within_their_promises() {
+    for setting in settings() {
+        let crashed = setting.power(Options { first_seed: 40, runs: 30 }, &|_| {});
+        let name = format!("{} {}", setting.component, setting.policy);
+        assert_eq!(crashed.examples, [], "{name}");
+        let statistics = crashed.statistics;
+        assert_eq!((statistics.runs, statistics.cuts), (30, 90), "{name}");
+        assert!(statistics.durable > 0 && statistics.recovered >= statistics.durable, "{name}");
+        let must_lose = setting.promise != Promise::NoLoss;
+        assert_eq!(statistics.max_lost > 0, must_lose, "{name}: {statistics:?}");
+    }
+}
+
+#[test]
+fn a_run_follows_from_its_seed() {
+    for setting in settings() {
+        let some = setting.power(Options { first_seed: 600, runs: 3 }, &|_| {});
+        let again = setting.power(Options { first_seed: 600, runs: 3 }, &|_| {});
+        assert_eq!(some.statistics, again.statistics, "{}", setting.component);
+        let alone = (600..603).map(|seed| {
+            setting.power(Options { first_seed: seed, runs: 1 }, &|_| {}).statistics.recovered
+        });
+        assert_eq!(alone.sum::<u64>(), some.statistics.recovered, "{}", setting.component);
+    }
+}
+
+/// A component that loses more than it promises in some runs, and panics in others.
+struct Faulty {
+    disk: SimDisk,
+    survivals: Vec<Survival>,
+}
+
+impl Subject for Faulty {
+    type Policy = ();
+    type Step = ();
+    const POLICIES: Policies<()> = &[("faulty", (), Promise::Calls(3))];
+
+    fn new((): (), _: u64) -> Self {
+        Faulty { disk: SimDisk::new(1), survivals: Vec::new() }
+    }
+
+    fn program(&self, rng: &mut SplitMix64, _: Length) -> Vec<()> {
+        vec![(); 1 + rng.index(3)]
+    }
+
+    fn disk(&self) -> &SimDisk {
+        &self.disk
+    }
+
+    fn live_on(&mut self, _: &[()]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn live_and_die(&mut self, steps: &[()], _: Plan) -> Result<(), String> {
+        let lost_calls = 2 + steps.len() as u64 % 3;
+        self.survivals.push(Survival {
+            accepted: 9,
+            recovered: 5,
+            lost_calls,
+            ..Default::default()
+        });
+        Ok(())
+    }
+
+    fn live_and_close(&mut self, steps: &[()]) -> Result<(), String> {
+        assert_ne!(steps.len(), 3, "three steps");
+        Ok(())
+    }
+
+    fn survivals(&self) -> &[Survival] {
+        &self.survivals
+    }
+}
+
+#[test]
+fn every_run_counts_whatever_comes_of_it() {
+    let runs_of = |seeds: &[u64]| power::runs_of::<Faulty>(0, seeds);
+    let options = Options { first_seed: 0, runs: 200 };
+    let crashed = power::go_through(options, Promise::Calls(3), &runs_of, &|_| {});
+    assert_eq!((crashed.statistics.runs, crashed.statistics.cuts), (200, 600));
+    assert_eq!(crashed.statistics.recoveries, 600);
+    assert_eq!(crashed.statistics.max_lost, 4);
+    assert!(crashed.violations > 20 && crashed.violations < 200, "{}", crashed.violations);
+    assert_eq!(crashed.examples.len(), 20);
+    let found = |part: &str| crashed.examples.iter().any(|found| found.what.contains(part));
+    assert!(found("4 calls were lost, and at most 3 may be"), "{:?}", crashed.examples);
+    assert!(found("three steps"), "{:?}", crashed.examples);
+}
