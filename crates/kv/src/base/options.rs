@@ -133,9 +133,11 @@ impl Options {
         )
     }
 
-    /// The reserve that cleaning a full disk needs, and no less than that of a log.
+    /// The reserve in which cleaning a full disk can copy a whole segment, and no less than that of
+    /// a log.
     fn default_reserve(&self, log: &esker_log::Options) -> u64 {
-        log.reserve_bytes().max(u64::from(self.segment_size) * 3 / 2).min(RESERVE_MAX)
+        let segment = u64::from(self.segment_size);
+        log.reserve_bytes().max((16 << 20) + segment + segment / 4).min(RESERVE_MAX)
     }
 
     pub(crate) fn for_log(&self) -> esker_log::Options {

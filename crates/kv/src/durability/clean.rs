@@ -36,10 +36,12 @@ const BURST_KEYS: u32 = 1 << 12;
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 impl Inner {
-    /// Reclaims all space that is worth it.
+    /// Reclaims all space that is worth it in the segments that exist now: later ones would keep it
+    /// at work for as long as callers overwrite.
     pub(crate) fn compact(&self) -> Result<Reclaimed> {
+        let end = self.log.accepted();
         let mut all = Reclaimed::default();
-        loop {
+        while self.log.metadata().after < end {
             match self.clean_once(Effort::Full, false) {
                 Ok(done) if done.segments == 0 => return Ok(all),
                 Ok(done) => all += done,
@@ -47,6 +49,7 @@ impl Inner {
                 Err(error) => return Err(error),
             }
         }
+        Ok(all)
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {

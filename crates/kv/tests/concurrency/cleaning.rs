@@ -4,7 +4,8 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
@@ -136,6 +137,46 @@ fn nothing_comes_back_that_is_overwritten_while_it_is_moved() {
         made += interloper.state.lock().unwrap().made;
     }
     assert!(made > 500 && copied > 500, "{made} writes came between, {copied} records were copied");
+}
+
+/// Bug: a pass followed each pass for as long as callers overwrote.
+#[test]
+fn compacting_ends_while_callers_overwrite() {
+    const WRITES: u64 = 6000;
+    let (disk, engine) = (SimDisk::new(1), Engine::manual());
+    let left = Arc::new(AtomicU64::new(0));
+    let store: Arc<OnceLock<Store>> = Arc::default();
+    // Every tenth record stays live.
+    let write = |store: &Store, n: u64| {
+        let key = if n % 10 == 0 { n } else { 0 };
+        drop(store.keyspace().put(key.to_be_bytes(), vec![n as u8; 3000]).unwrap());
+    };
+    let (writes, writer) = (Arc::clone(&left), Arc::clone(&store));
+    let hook = move |call: &Call<'_>| {
+        // A pass ends with a change of the manifest. Some segments are written before the next.
+        let manifest = call.path.file_stem().is_some_and(|stem| stem == "manifest");
+        let more = call.op == Op::Exchange && manifest && writes.load(Relaxed) > 0;
+        if let Some(store) = writer.get().filter(|_| more && !INSIDE.replace(true)) {
+            for _ in 0..60 {
+                write(store, writes.fetch_sub(1, Relaxed));
+            }
+            INSIDE.set(false);
+        }
+        Ok(())
+    };
+    let hooked = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
+    let open = || Store::builder(DIR).options(options(Arc::clone(&hooked) as _, &engine)).open();
+    let store = store.get_or_init(|| open().unwrap());
+    (WRITES..WRITES + 300).for_each(|n| write(store, n));
+    store.sync().unwrap();
+    left.store(WRITES, Relaxed);
+    let done = store.compact().unwrap();
+    let left = left.swap(0, Relaxed);
+    assert!(done.segments >= 10, "{done:?}");
+    let passes = (WRITES - left) / 60;
+    assert!((1..15).contains(&passes), "{passes} passes, {done:?}");
+    store.close().unwrap();
+    engine.stop();
 }
 
 /// A value is durable, and the value that replaced it is not: the first one must survive cleaning.

@@ -9,7 +9,7 @@ use esker_disk::sim::Persist;
 use esker_kv::{Batch, Error, Options, Policy, Reclaimed, Store, Ticket};
 use futures_util::FutureExt;
 
-use crate::fixture::{DIR, Keys, SimEnv, check_keys, keys_of, model, put, value};
+use crate::fixture::{DIR, Keys, SimEnv, check_keys, file, keys_of, model, put, value};
 
 const LEN: usize = 2000;
 
@@ -132,21 +132,26 @@ fn a_write_without_space_starts_cleaning() {
 }
 
 /// A store with segments of 1 MiB, and a reserve for cleaning those of which half is live.
-fn open_large(change: impl FnOnce(&mut Options)) -> (SimEnv, Store) {
+fn open_large(capacity: u64, change: impl FnOnce(&mut Options)) -> (SimEnv, Store) {
     let sim_env = SimEnv::new();
-    sim_env.disk.set_capacity(Some(7 << 20));
     let mut options = sim_env.options();
     options.segment_size = 1 << 20;
     options.reserve = Some(7 << 18);
     change(&mut options);
+    sim_env.disk.set_capacity(Some(capacity));
     let store = Store::builder(DIR).options(options).open().unwrap();
     (sim_env, store)
 }
 
 /// A store with segments of 1 MiB and this reserve, which has filled its disk. Then every key with
 /// `kept(n)` false is deleted.
-fn filled(reserve: u64, clean: bool, kept: fn(u32) -> bool) -> (SimEnv, Store, Keys) {
-    let (sim_env, store) = open_large(|options| {
+fn filled(
+    capacity: u64,
+    reserve: u64,
+    clean: bool,
+    kept: fn(u32) -> bool,
+) -> (SimEnv, Store, Keys) {
+    let (sim_env, store) = open_large(capacity, |options| {
         options.reserve = Some(reserve);
         options.clean = clean;
     });
@@ -173,7 +178,7 @@ fn compacting_a_full_disk_frees_segment_after_segment() {
         ("nearly half", |n| n % 100 < 48),
         ("the newest third", |n| n > 1600),
     ] {
-        let (_sim_env, store, expected) = filled(7 << 18, false, kept);
+        let (_sim_env, store, expected) = filled(7 << 20, 7 << 18, false, kept);
         let done = store.compact().unwrap();
         assert!(done.segments >= 3, "{share}: {done:?}");
         let keys = store.keyspace();
@@ -185,12 +190,101 @@ fn compacting_a_full_disk_frees_segment_after_segment() {
     }
 }
 
+/// Bug: segments of live records before all others kept cleaning from what is dead behind them,
+/// where these segments did not fit in the reserve together.
+/// Requirements: MB-7.
+#[test]
+fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
+    for background in [false, true] {
+        let (_sim_env, store, expected) = filled(13 << 20, 7 << 19, background, |n| n < 1600);
+        let keys = store.keyspace();
+        let start = Instant::now();
+        if background {
+            // Each refused put starts a pass.
+            while store.stats().reclaimed.segments < 3 {
+                drop(keys.put("large", vec![1; 500_000]));
+                assert!(start.elapsed() < Duration::from_secs(20), "cleaning stopped");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        } else {
+            let done = store.compact().unwrap();
+            assert!(done.segments >= 3 && done.bytes_freed > done.bytes_copied, "{done:?}");
+        }
+        let mut accepted = 0;
+        while accepted < 500 {
+            match keys.put(format!("more {accepted}"), vec![1; 1000]) {
+                Ok(_) => accepted += 1,
+                refused => assert!(is_full(&refused), "{refused:?}"),
+            }
+            store.sync().unwrap();
+            assert!(start.elapsed() < Duration::from_secs(20), "no space was freed");
+        }
+        drop(keys.delete("large").unwrap());
+        for n in 0..500 {
+            drop(keys.delete(format!("more {n}")).unwrap());
+        }
+        check_keys(&keys, &expected, "cleaned");
+        store.close().unwrap();
+    }
+}
+
+/// Bug: a reserve of which deletes had used a part was taken for a whole one by the next opening,
+/// and so became smaller in each life, until nothing could be freed.
+/// Requirements: MB-7.
+#[test]
+fn the_reserve_is_as_large_in_the_tenth_life_as_in_the_first() {
+    let (mut sim_env, mut store) = open_large(9 << 20, |options| options.reserve = Some(7 << 19));
+    let options = |sim_env: &SimEnv| {
+        let mut options = sim_env.options();
+        options.segment_size = 1 << 20;
+        options.reserve = Some(7 << 19);
+        options
+    };
+    for life in 0..10u32 {
+        let keys = store.keyspace();
+        let mut n = 0u32;
+        while keys.put([life.to_be_bytes(), n.to_be_bytes()].concat(), value(n, 1, LEN)).is_ok() {
+            n += 1;
+            store.sync().unwrap();
+        }
+        for n in 0..20u32 {
+            drop(keys.delete([[0; 4], (20 * life + n).to_be_bytes()].concat()).unwrap());
+            store.sync().unwrap();
+        }
+        drop(keys);
+        sim_env = match life % 2 {
+            0 => sim_env.end(store, None),
+            _ => {
+                store.close().unwrap();
+                drop(store);
+                sim_env
+            }
+        };
+        store = Store::builder(DIR).options(options(&sim_env)).open().unwrap();
+        let reserve = sim_env.disk.contents(&file("reserve")).unwrap().len();
+        assert!(reserve > 3 << 20, "{reserve} bytes of reserve after life {life}");
+    }
+    let keys = store.keyspace();
+    let mut expected = keys_of(&keys);
+    let many: Vec<_> = expected.keys().cloned().enumerate().collect();
+    for (_, key) in many.iter().filter(|(n, _)| n % 5 < 3) {
+        drop(keys.delete(key).unwrap());
+        expected.remove(key);
+    }
+    store.sync().unwrap();
+    assert!(store.compact().unwrap().segments >= 2);
+    check_keys(&keys, &expected, "cleaned in the tenth life");
+    put(&keys, 0..300, 2, LEN);
+    store.sync().unwrap();
+    store.close().unwrap();
+}
+
 /// Bug: cleaning in the background started only when more than a segment was dead beyond what was
 /// live, also on a full disk, where nothing more could die.
 /// Requirements: MB-7.
 #[test]
 fn a_refused_put_gets_the_space_of_dead_records() {
-    let (_sim_env, store, expected) = filled(7 << 18, true, |n| n % 100 < 48);
+    let (_sim_env, store, expected) = filled(7 << 20, 7 << 18, true, |n| n % 100 < 48);
     let keys = store.keyspace();
     let start = Instant::now();
     let mut accepted = 0;
@@ -213,7 +307,7 @@ fn a_refused_put_gets_the_space_of_dead_records() {
 /// Requirements: MB-7.
 #[test]
 fn a_delete_of_a_range_lets_a_refused_put_start_cleaning_again() {
-    let (_sim_env, store) = open_large(|options| options.clean = true);
+    let (_sim_env, store) = open_large(7 << 20, |options| options.clean = true);
     let keys = store.keyspace();
     let put = |n: u32| keys.put([&[(n % 100) as u8][..], &n.to_be_bytes()].concat(), [7; 2000]);
     for n in 0.. {
@@ -250,7 +344,7 @@ fn a_delete_of_a_range_lets_a_refused_put_start_cleaning_again() {
 #[test]
 fn copies_are_not_committed_in_small_batches() {
     let batches_of_8 = Policy::Batch(NonZeroU64::new(8).unwrap());
-    let (sim_env, store) = open_large(|options| options.policy = batches_of_8);
+    let (sim_env, store) = open_large(7 << 20, |options| options.policy = batches_of_8);
     let store = Arc::new(store);
     let keys = store.keyspace();
     let key = |n: u32| [&[(n % 10) as u8][..], &n.to_be_bytes()].concat();
@@ -295,7 +389,7 @@ fn compact(store: &Arc<Store>) -> Reclaimed {
 /// Requirements: MB-7.
 #[test]
 fn cleaning_that_does_not_fit_in_the_reserve_leaves_it_whole() {
-    let (sim_env, store, mut expected) = filled(128 << 10, true, |n| n % 100 < 48);
+    let (sim_env, store, mut expected) = filled(7 << 20, 128 << 10, true, |n| n % 100 < 48);
     let keys = store.keyspace();
     // Less free space than a segment takes is left for the reserve.
     while keys.put("more", vec![1; 4000]).is_ok() {

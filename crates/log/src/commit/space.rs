@@ -13,9 +13,9 @@
 //! A failed reservation is undone by the same call. After a crash in between, opening removes the
 //! file, which has no header.
 //!
-//! The reserve is a file that was never written to. One rename turns half of it into a segment, so
-//! a crash leaves that half whole under one of two names. Under neither name does recovery use it
-//! before it has a header.
+//! The reserve is a file that was never written to. One rename turns the larger part of it into a
+//! segment, so a crash leaves that part whole under one of two names. Under neither name does
+//! recovery use it before it has a header.
 
 use esker_disk::{File, Open};
 
@@ -117,7 +117,15 @@ impl WriteHalf {
     /// Fills the reserve after space was freed.
     pub(crate) fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();
-        if let Err(error) = reserve.fill(&*self.dir, &self.options) {
+        let before = reserve.had_blocks();
+        let filled = reserve.fill(&*self.dir, &self.options).and_then(|()| {
+            let blocks = reserve.had_blocks();
+            if blocks == before {
+                return Ok(());
+            }
+            self.change_manifest(|manifest| manifest.reserve_blocks = blocks)
+        });
+        if let Err(error) = filled {
             tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
         }
     }

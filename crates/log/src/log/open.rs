@@ -111,7 +111,13 @@ impl Log {
         let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
         let finalized =
             recovery::finalize(dir, &read_options, scan, engine.wall_ms()).map_err(full)?;
-        let reserve = Reserve::open(dir, &options, had).map_err(full)?;
+        let mut manifest = finalized.manifest;
+        let largest = u64::from(manifest.reserve_blocks) * u64::from(BLOCK);
+        let reserve = Reserve::open(dir, &options, had, largest).map_err(full)?;
+        if manifest.reserve_blocks != reserve.had_blocks() {
+            manifest.reserve_blocks = reserve.had_blocks();
+            manifest.write(dir).map_err(full)?;
+        }
 
         let start = finalized.start;
         // A sync covers only completed writes. So several commits in flight need O_DSYNC.
@@ -170,7 +176,7 @@ impl Log {
                 options.segment_size,
             ),
             counters: Counters::default(),
-            manifest: Mutex::new(finalized.manifest),
+            manifest: Mutex::new(manifest),
             spares: Mutex::new(finalized.spares),
             checkpoints: Mutex::new(0),
             lock: Mutex::new(Some(lock)),

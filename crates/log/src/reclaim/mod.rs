@@ -33,7 +33,10 @@
 //!
 //! Copies may use the reserve of the log only if all of a pass fit there. Otherwise a pass that
 //! frees nothing would use it up. A pass that finds no space continues as one with
-//! [`Effort::FullDisk`]: it drops the segments that it has emptied, or copies what fits.
+//! [`Effort::FullDisk`]: it drops the segments that it has emptied, or copies what fits. Where live
+//! segments are in front of dead ones, it moves those away first, a few in each pass. They are live
+//! at the end of the log then, where no further pass moves them again: a full segment of live
+//! records is copied only for dead ones behind it.
 //!
 //! # Bounds
 //!

@@ -59,7 +59,9 @@ impl Plan {
     /// most half of the bytes of **these** segments are live. So bytes freed earlier never justify
     /// copies that are not worth it by themselves. Wholly dead segments at the front are dropped
     /// alone, before anything is copied, because that takes no space. `most` bounds the live bytes
-    /// of one plan, after its first step; with [`Effort::FullDisk`] also those of the first step.
+    /// of one plan, after its first step; with [`Effort::FullDisk`] also those of the first step. If
+    /// that step has more, its first segments are dropped alone: what this copies takes as much
+    /// space as it frees, but later plans reach what is dead behind it.
     pub fn new(segments: &[Usage], segment_size: u64, effort: Effort, most: u64) -> Option<Self> {
         let dead = segments.iter().take_while(|segment| segment.live == 0).count();
         if dead > 0 {
@@ -79,8 +81,11 @@ impl Plan {
             if added_live > added / 2 {
                 continue;
             }
-            let bounded = cut > 0 || effort == Effort::FullDisk;
-            if bounded && copied.saturating_add(added_live) > most {
+            let fits = copied.saturating_add(added_live) <= most;
+            if cut == 0 && effort == Effort::FullDisk && !fits {
+                return Self::of(&segments[..with_at_most(segments, most)]);
+            }
+            if cut > 0 && !fits {
                 break;
             }
             cut = n + 1;
@@ -99,6 +104,16 @@ impl Plan {
             live: segments.iter().map(|segment| segment.live).sum(),
         })
     }
+}
+
+/// The number of segments at the front that have at most so many live bytes together.
+fn with_at_most(segments: &[Usage], most: u64) -> usize {
+    let mut live = 0u64;
+    let fits = |usage: &&Usage| {
+        live = live.saturating_add(usage.live);
+        live <= most
+    };
+    segments.iter().take_while(fits).count()
 }
 
 #[cfg(test)]
@@ -158,6 +173,20 @@ mod tests {
         let on_full_disk = |most| Plan::new(&segments(&shares), 100, Effort::FullDisk, most);
         assert_eq!(on_full_disk(39), None, "it would use up the reserve and free nothing");
         assert_eq!(on_full_disk(119).unwrap().segments, 2);
+    }
+
+    #[test]
+    fn on_a_full_disk_live_segments_at_the_front_are_moved_away() {
+        let shares = [(100, 90), (100, 95), (100, 0), (100, 0), (100, 80)];
+        let plan = |effort, most| Plan::new(&segments(&shares), 100, effort, most);
+        assert_eq!(plan(Effort::Full, 0).unwrap().segments, 4);
+        let front = plan(Effort::FullDisk, 184).unwrap();
+        assert_eq!((front.segments, front.live), (1, 90));
+        assert_eq!(plan(Effort::FullDisk, 185).unwrap().segments, 4);
+        assert_eq!(plan(Effort::FullDisk, 89), None, "no segment fits");
+        // Nothing is dead behind them that would pay for it.
+        let shares = [(100, 60), (100, 95)];
+        assert_eq!(Plan::new(&segments(&shares), 100, Effort::FullDisk, 90), None);
     }
 
     proptest! {

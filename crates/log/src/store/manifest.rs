@@ -24,6 +24,8 @@ pub(crate) struct Manifest {
     pub(crate) trim_seq: u64,
     /// A durable lower bound: the log was durable up to this record when the manifest was written.
     pub(crate) durable: u64,
+    /// The largest size of the reserve so far, in blocks of 4096 bytes; 0 where it is not known.
+    pub(crate) reserve_blocks: u32,
     /// The end of the log, after a clean close and until the next opening for writing.
     pub(crate) clean: Option<End>,
 }
@@ -49,13 +51,21 @@ struct Raw {
     segment: U64,
     seq: U64,
     chain: U32,
-    zero: U32,
+    reserve_blocks: U32,
     durable: U64,
 }
 
 impl Manifest {
     pub(crate) fn new(log: LogId) -> Self {
-        Self { log, session: 0, trim_segment: 0, trim_seq: 0, durable: 0, clean: None }
+        Self {
+            log,
+            session: 0,
+            trim_segment: 0,
+            trim_seq: 0,
+            durable: 0,
+            reserve_blocks: 0,
+            clean: None,
+        }
     }
 
     pub(crate) fn write(&self, dir: &dyn Dir) -> Result<()> {
@@ -70,7 +80,7 @@ impl Manifest {
             segment: U64::new(end.segment),
             seq: U64::new(end.seq),
             chain: U32::new(end.chain),
-            zero: U32::ZERO,
+            reserve_blocks: U32::new(self.reserve_blocks),
             durable: U64::new(self.durable),
         };
         sealed_file::write(dir, MANIFEST, MAGIC, raw.as_bytes())
@@ -108,6 +118,7 @@ impl Manifest {
             trim_segment: raw.trim_segment.get(),
             trim_seq: raw.trim_seq.get(),
             durable: raw.durable.get(),
+            reserve_blocks: raw.reserve_blocks.get(),
             clean: (raw.clean.get() == 1).then(|| End {
                 segment: raw.segment.get(),
                 offset: raw.offset.get(),

@@ -1,12 +1,15 @@
 //! Preallocated space for recovery and internal appends.
 //!
-//! The reserve is a file that is never written to. One rename turns half of it into a segment, so
-//! that a crash leaves this half whole under one of two names. Under neither name does it count
-//! before it has a header.
+//! The reserve is a file that is never written to. One rename turns the larger part of it into a
+//! segment, so that a crash leaves this part whole under one of two names. Under neither name does
+//! it count before it has a header.
 //!
-//! The other half is kept for opening after a crash: it becomes the reserve when the first becomes
-//! a segment. A crash in between leaves its space free. Recovery copies what may be only in the
-//! page cache, which is little except under `OsBuffered`.
+//! The other part, half of a small reserve, is kept for opening after a crash: it becomes the
+//! reserve when the first becomes a segment. A crash in between leaves its space free. Recovery
+//! copies what may be only in the page cache, which is little except under `OsBuffered`.
+//!
+//! The manifest keeps the largest size that the reserve had. Without that an opening would take
+//! what is left of a reserve for all of it, and ordinary appends would use up the rest of the disk.
 
 use std::sync::Arc;
 
@@ -22,6 +25,8 @@ pub(crate) const RESERVE_LEAST: u64 = 64 << 10;
 
 /// The least part in bytes that is never made a segment.
 const KEPT_LEAST: u64 = 32 << 10;
+/// The most in bytes that is never made a segment; of a smaller reserve it is half.
+const KEPT_MOST: u64 = 16 << 20;
 
 /// The reserve of an open log.
 #[derive(Debug, Default)]
@@ -34,12 +39,19 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Opens the reserve in the directory, and creates or fills it as far as there is room.
-    pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64) -> Result<Self> {
+    /// Opens the reserve in the directory, and creates or fills it as far as there is room. `had` is
+    /// its size before recovery used it, and `largest` the size in the manifest.
+    pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64, largest: u64) -> Result<Self> {
         let bytes = size(dir, RESERVE)?;
-        let mut reserve = Self { bytes, had: had.max(bytes) };
+        let largest = largest.min(options.reserve_bytes());
+        let mut reserve = Self { bytes, had: had.max(bytes).max(largest) };
         reserve.fill(dir, options)?;
         Ok(reserve)
+    }
+
+    /// The largest size that it had, in blocks.
+    pub(crate) fn had_blocks(&self) -> u32 {
+        u32::try_from(self.had / u64::from(BLOCK)).unwrap_or(u32::MAX)
     }
 
     /// Whether it is so small that ordinary appends are refused until it is filled: below three
@@ -69,7 +81,7 @@ impl Reserve {
 
     /// The bytes that stay for opening after a crash.
     fn kept(&self) -> u64 {
-        (self.had / 2).max(KEPT_LEAST).next_multiple_of(u64::from(BLOCK))
+        (self.had / 2).clamp(KEPT_LEAST, KEPT_MOST).next_multiple_of(u64::from(BLOCK))
     }
 
     /// Gives the file all of the reserve but the part that is kept. If another program takes the

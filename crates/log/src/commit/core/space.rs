@@ -17,6 +17,8 @@ pub(super) enum Fit {
     Nowhere,
 }
 
+/// The most that deletes and the like use of a segment made from the reserve.
+const LENT_MOST: u32 = 8 << 20;
 /// The least number of bytes that a segment is extended by.
 const STEP: u32 = 1 << 20;
 
@@ -110,7 +112,7 @@ impl Core {
     }
 
     /// Whether a record that lets a component free space later, such as a delete, may use the
-    /// reserve. Three quarters of what was made a segment are left to the records that free space.
+    /// reserve. At least three quarters of what was made a segment are left to the records that free space.
     pub(crate) fn lends_reserve(&self) -> bool {
         let (_, offset) = self.frontier();
         !self.frontier.internal || offset <= lent_end(self.frontier.limit)
@@ -138,7 +140,7 @@ impl Core {
 /// The end of the part that is lent to deletes and the like, in a segment that was made from the
 /// reserve and ends at `limit`.
 fn lent_end(limit: u32) -> u32 {
-    limit / 4
+    (limit / 4).min(LENT_MOST)
 }
 
 impl Need {
