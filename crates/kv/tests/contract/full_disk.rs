@@ -1,12 +1,16 @@
 //! A full disk: puts are refused, and everything that frees space works.
 #![allow(clippy::unwrap_used)]
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use esker_disk::sim::Persist;
-use esker_kv::{Batch, Error, Options, Policy, Reclaimed, Store, Ticket};
+use esker_disk::{Disk, Op};
+use esker_kv::{Batch, Error, Keyspace, Options, Policy, Reclaimed, Store, Ticket};
+use esker_testkit::{Call, HookedDisk};
 use futures_util::FutureExt;
 
 use crate::fixture::{DIR, Keys, SimEnv, check_keys, file, keys_of, model, put, value};
@@ -134,13 +138,18 @@ fn a_write_without_space_starts_cleaning() {
 /// A store with segments of 1 MiB, and a reserve for cleaning those of which half is live.
 fn open_large(capacity: u64, change: impl FnOnce(&mut Options)) -> (SimEnv, Store) {
     let sim_env = SimEnv::new();
+    sim_env.disk.set_capacity(Some(capacity));
+    let store = open_again(&sim_env, change);
+    (sim_env, store)
+}
+
+/// Opens the store of [`open_large`].
+fn open_again(sim_env: &SimEnv, change: impl FnOnce(&mut Options)) -> Store {
     let mut options = sim_env.options();
     options.segment_size = 1 << 20;
     options.reserve = Some(7 << 18);
     change(&mut options);
-    sim_env.disk.set_capacity(Some(capacity));
-    let store = Store::builder(DIR).options(options).open().unwrap();
-    (sim_env, store)
+    Store::builder(DIR).options(options).open().unwrap()
 }
 
 /// A store with segments of 1 MiB and this reserve, which has filled its disk. Then every key with
@@ -234,12 +243,6 @@ fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
 #[test]
 fn the_reserve_is_as_large_in_the_tenth_life_as_in_the_first() {
     let (mut sim_env, mut store) = open_large(9 << 20, |options| options.reserve = Some(7 << 19));
-    let options = |sim_env: &SimEnv| {
-        let mut options = sim_env.options();
-        options.segment_size = 1 << 20;
-        options.reserve = Some(7 << 19);
-        options
-    };
     for life in 0..10u32 {
         let keys = store.keyspace();
         let mut n = 0u32;
@@ -260,7 +263,7 @@ fn the_reserve_is_as_large_in_the_tenth_life_as_in_the_first() {
                 sim_env
             }
         };
-        store = Store::builder(DIR).options(options(&sim_env)).open().unwrap();
+        store = open_again(&sim_env, |options| options.reserve = Some(7 << 19));
         let reserve = sim_env.disk.contents(&file("reserve")).unwrap().len();
         assert!(reserve > 3 << 20, "{reserve} bytes of reserve after life {life}");
     }
@@ -411,6 +414,77 @@ fn cleaning_that_does_not_fit_in_the_reserve_leaves_it_whole() {
     assert!(store.compact().unwrap().segments >= 2);
     check_keys(&keys, &expected, "with room");
     store.close().unwrap();
+}
+
+thread_local! {
+    /// Whether this thread is in the hook of [`deleting_disk`].
+    static DELETES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keys to delete, with their keyspace.
+type Victims = Arc<Mutex<Option<(Keyspace, VecDeque<u32>)>>>;
+
+/// A disk that deletes four of these keys before each read of a segment. It waits for each delete
+/// until it is durable.
+fn deleting_disk(disk: Arc<dyn Disk>, victims: &Victims) -> Arc<dyn Disk> {
+    let victims = Arc::clone(victims);
+    let hook = move |call: &Call<'_>| {
+        let is_segment = call.path.extension().is_some_and(|extension| extension == "seg");
+        if call.op == Op::Read && is_segment && !DELETES.replace(true) {
+            for _ in 0..4 {
+                let mut victims = victims.lock().unwrap();
+                let next = victims
+                    .as_mut()
+                    .and_then(|(keys, left)| Some((keys.clone(), left.pop_front()?)));
+                drop(victims);
+                if let Some((keys, n)) = next {
+                    keys.delete(n.to_be_bytes()).unwrap().blocking_wait().unwrap();
+                }
+            }
+            DELETES.set(false);
+        }
+        Ok(())
+    };
+    Arc::new(HookedDisk::new(disk, hook))
+}
+
+/// Bug: once the copies of a pass had taken a quarter of the reserve, deletes were refused until it
+/// dropped a segment.
+/// Requirements: MB-7, MB-10.
+#[test]
+fn deletes_that_are_awaited_while_a_full_disk_is_cleaned_survive() {
+    for power in [None, Some(Persist::Nothing)] {
+        let victims = Victims::default();
+        let (sim_env, store) = open_large(7 << 20, |options| {
+            options.disk = deleting_disk(Arc::clone(&options.disk), &victims);
+        });
+        let keys = store.keyspace();
+        let last = fill_disk(&store);
+        let kept = |n: &u32| n % 100 < 48;
+        for n in (0..last).filter(|n| !kept(n)) {
+            drop(keys.delete(n.to_be_bytes()).unwrap());
+        }
+        store.sync().unwrap();
+        let mut expected = model((0..last).filter(kept), 1, LEN);
+        // From all over the store: of what was copied, what is about to be, and the rest.
+        let some = (0..last).map(|n| n * 277 % last).filter(kept);
+        let some: VecDeque<u32> = some.filter(|n| n % 20 == 7).collect();
+        *victims.lock().unwrap() = Some((keys.clone(), some.clone()));
+        let done = store.compact().unwrap();
+        let (_, left) = victims.lock().unwrap().take().unwrap();
+        assert!(done.segments >= 3 && done.records_copied > 100, "{done:?}");
+        let deleted = some.len() - left.len();
+        assert!(deleted >= 20, "{deleted} deletes");
+        for n in some.iter().take(deleted) {
+            expected.remove(&n.to_be_bytes()[..]);
+        }
+        check_keys(&keys, &expected, "cleaned");
+        drop(keys);
+        let sim_env = sim_env.end(store, power);
+        let store = sim_env.open();
+        check_keys(&store.keyspace(), &expected, "opened again");
+        store.close().unwrap();
+    }
 }
 
 /// How a store that is full ends.

@@ -270,6 +270,11 @@ struct Frontier {
     limit: u32,
     full: u32,
     internal: bool,
+    /// Bytes of an internal segment that [`AppendKind::Freeing`] took, with the padding that it
+    /// caused.
+    lent: u32,
+    /// The end of the last block counted in `lent`.
+    lent_until: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -359,6 +364,8 @@ impl Core {
                 limit: start.offset,
                 full: options.segment_size,
                 internal: false,
+                lent: 0,
+                lent_until: 0,
             },
             next: None,
             last: start.last_seq,

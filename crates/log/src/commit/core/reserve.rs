@@ -40,6 +40,9 @@ impl Core {
         if kind.counts() {
             self.count_append();
         }
+        if kind == AppendKind::Freeing {
+            self.count_lent(stored);
+        }
         self.take(seq, prev, stored)
     }
 
@@ -169,9 +172,20 @@ impl Core {
         };
         if let Some(Reserved { segment, limit, full, internal }) = next {
             let salt = Salt::new(self.log, segment);
-            let (offset, records) = (BLOCK, 0);
-            frontier =
-                Frontier { segment, salt, base: end, offset, records, limit, full, internal };
+            let (offset, records, lent, lent_until) = (BLOCK, 0, 0, 0);
+            let base = end;
+            frontier = Frontier {
+                segment,
+                salt,
+                base,
+                offset,
+                records,
+                limit,
+                full,
+                internal,
+                lent,
+                lent_until,
+            };
         }
         let buffer = match self.tail.newest() {
             Some(buffer)

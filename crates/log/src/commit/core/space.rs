@@ -6,8 +6,8 @@
 //! without the state lock, reports it with [`Core::extended`] or [`Core::made`], and retries. At
 //! most one segment is reserved ahead of the current one.
 
-use super::{Core, Need, Reserved, Wanted};
-use crate::format::BLOCK;
+use super::{Core, Frontier, Need, Reserved, Wanted};
+use crate::format::{BLOCK, block_up};
 
 /// Where a unit fits: in the current segment, in the next one, or in neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,18 +114,32 @@ impl Core {
     /// Whether a record that lets a component free space later, such as a delete, may use the
     /// reserve. At least three quarters of what was made a segment are left to the records that free space.
     pub(crate) fn lends_reserve(&self) -> bool {
-        let (_, offset) = self.frontier();
-        !self.frontier.internal || offset <= lent_end(self.frontier.limit)
+        !self.frontier.internal || self.frontier.lent <= lent_bytes(self.frontier.limit)
+    }
+
+    /// Counts the blocks that the next record of the open unit takes from the part that is lent.
+    /// Also the rest of its last block: a commit of this record may end there, and not in a full
+    /// unit of copies.
+    pub(super) fn count_lent(&mut self, stored: u32) {
+        let Some(open) = self.open.as_ref().filter(|_| self.frontier.internal) else { return };
+        let from = if open.records == 0 { open.start } else { open.start + open.used };
+        let until = block_up(open.start + open.used + stored);
+        let here = &mut self.frontier;
+        here.lent += until.saturating_sub(from.max(here.lent_until));
+        here.lent_until = until;
     }
 
     /// The bytes left to the records that free space: in segments made from the reserve, and in one
     /// of `lends` bytes that can be made from it.
     pub(crate) fn room_in_reserve(&self, lends: u32) -> u64 {
         let (_, offset) = self.frontier();
-        let here = Some((self.frontier.limit, offset)).filter(|_| self.frontier.internal);
-        let next = self.next.filter(|next| next.internal).map(|next| (next.limit, BLOCK));
-        let left = |(limit, from): (u32, u32)| limit.saturating_sub(from.max(lent_end(limit)));
-        [here, next, Some((lends, BLOCK))].into_iter().flatten().map(left).map(u64::from).sum()
+        let Frontier { limit, lent, internal, .. } = self.frontier;
+        let here = Some((limit, offset, lent)).filter(|_| internal);
+        let next = self.next.filter(|next| next.internal).map(|next| (next.limit, BLOCK, 0));
+        let left = |(limit, from, lent): (u32, u32, u32)| {
+            limit.saturating_sub(from.saturating_add(lent_bytes(limit).saturating_sub(lent)))
+        };
+        [here, next, Some((lends, BLOCK, 0))].into_iter().flatten().map(left).map(u64::from).sum()
     }
 
     /// The reserve is filled again: segments made from it become ordinary space.
@@ -137,9 +151,9 @@ impl Core {
     }
 }
 
-/// The end of the part that is lent to deletes and the like, in a segment that was made from the
-/// reserve and ends at `limit`.
-fn lent_end(limit: u32) -> u32 {
+/// The bytes that are lent to deletes and the like, of a segment that was made from the reserve and
+/// ends at `limit`.
+fn lent_bytes(limit: u32) -> u32 {
     (limit / 4).min(LENT_MOST)
 }
 
