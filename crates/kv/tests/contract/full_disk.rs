@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use esker_disk::sim::Persist;
+use esker_disk::sim::{Effect, Fault, Persist};
 use esker_disk::{Disk, Op};
 use esker_kv::{Batch, Error, Keyspace, Options, Policy, Reclaimed, Store, Ticket};
 use esker_testkit::{Call, HookedDisk};
@@ -484,6 +484,62 @@ fn deletes_that_are_awaited_while_a_full_disk_is_cleaned_survive() {
         let store = sim_env.open();
         check_keys(&store.keyspace(), &expected, "opened again");
         store.close().unwrap();
+    }
+}
+
+/// Guards: a failed pass that uses up the reserve, so that no later one frees space.
+/// Requirements: MB-7.
+#[test]
+fn a_pass_that_fails_on_a_full_disk_loses_nothing_and_a_later_one_frees_space() {
+    let reads_fail = |after| Fault::on(Op::Read, Effect::Io).path(".seg").after(after);
+    let no_room = Fault::on(Op::Size, Effect::NoSpace).path("reserve.");
+    for (cause, fault, copies, freed) in [
+        ("the first read fails", reads_fail(0), false, 0),
+        ("a read fails after some copies", reads_fail(1), true, 0),
+        // The first pass copies into what was made a segment already.
+        ("the second pass gets no space for its copies", no_room, true, 1),
+    ] {
+        for crash in [None, Some(None), Some(Some(Persist::Nothing)), Some(Some(Persist::Random))] {
+            let case = format!("{cause}, then {crash:?}");
+            let (sim_env, store, mut expected) = filled(7 << 18, false, |n| n % 100 < 36);
+            let before = store.logical();
+            sim_env.disk.inject(fault.clone());
+            let failed = store.compact();
+            assert_eq!(failed.is_err(), freed == 0, "{case}: {failed:?}");
+            assert!(sim_env.disk.stats().faults > 0, "{case}");
+            sim_env.disk.clear_faults();
+            assert_eq!(store.stats().reclaimed.segments, freed, "{case}");
+            assert_eq!(store.logical() > before, copies, "{case}: {before}");
+            check_keys(&store.keyspace(), &expected, &case);
+            let (store, sim_env) = match crash {
+                None => (store, sim_env),
+                Some(power) => {
+                    let sim_env = sim_env.end(store, power);
+                    (open_again(&sim_env, |_| {}), sim_env)
+                }
+            };
+            let keys = store.keyspace();
+            check_keys(&keys, &expected, &case);
+            // Puts are refused if there is no space. Deletes succeed.
+            match keys.put("large", vec![7; 100_000]) {
+                Ok(_) => drop(expected.insert(b"large".to_vec(), vec![7; 100_000])),
+                refused => assert!(is_full(&refused), "{case}: {refused:?}"),
+            }
+            let victim = expected.keys().next().unwrap().clone();
+            keys.delete(&victim).unwrap().blocking_wait().unwrap();
+            expected.remove(&victim);
+            let done = store.compact().unwrap();
+            assert!(done.segments > 0, "{case}: {done:?}");
+            put(&keys, 5000..5100, 2, LEN);
+            store.sync().unwrap();
+            expected.extend(model(5000..5100, 2, LEN));
+            check_keys(&keys, &expected, &case);
+            drop(keys);
+            let sim_env = sim_env.end(store, Some(Persist::Nothing));
+            let store = open_again(&sim_env, |_| {});
+            check_keys(&store.keyspace(), &expected, &case);
+            store.close().unwrap();
+        }
     }
 }
 
