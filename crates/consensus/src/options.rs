@@ -18,6 +18,13 @@ pub const VALUE_LIMIT: u64 = 64 << 20;
 /// requests.
 const UNSYNCED: Duration = Duration::from_millis(10);
 
+/// The least number of records between two checkpoints.
+const CHECKPOINT_EVERY_MIN: u64 = 1024;
+
+/// Bytes of the log's reserve for each record between two checkpoints: four times those that the
+/// checkpoint takes for it.
+const RESERVE_EACH: u64 = 32;
+
 /// When an accept is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -62,7 +69,8 @@ pub struct Options {
     /// the last 10 ms and one commit. Closing and checkpoints sync in either case.
     pub sync_on_commit: bool,
     /// Records between two checkpoints of the index: roughly the number of records that opening
-    /// reads after a crash. Default 1,048,576, at least 1,024.
+    /// reads after a crash. Default 1,048,576, at least 1,024. No more than one for each 32 bytes
+    /// of `reserve`, so that a checkpoint fits there on a full disk.
     pub checkpoint_every: u64,
     /// The segment size of the log in bytes, 64 KiB to 512 MiB; truncation frees whole segments.
     /// Default 64 MiB.
@@ -127,12 +135,18 @@ impl Options {
             if holds { Ok(()) } else { Err(Error::InvalidOption { option, rule }) }
         };
         rule(self.mutable_size >= 4 << 10, "mutable_size", "at least 4 KiB")?;
-        rule(self.checkpoint_every >= 1024, "checkpoint_every", "at least 1024")?;
+        rule(self.checkpoint_every >= CHECKPOINT_EVERY_MIN, "checkpoint_every", "at least 1024")?;
         rule(
             self.on_corruption != OnCorruption::Truncate,
             "on_corruption",
             "Fail or Quarantine: cutting a log off forgets what it promised",
         )
+    }
+
+    /// The number of records between two automatic checkpoints.
+    pub(crate) fn records_per_checkpoint(&self) -> u64 {
+        let in_reserve = self.for_log().reserve_bytes() / RESERVE_EACH;
+        self.checkpoint_every.min(in_reserve.max(CHECKPOINT_EVERY_MIN))
     }
 
     pub(crate) fn for_log(&self) -> esker_log::Options {

@@ -252,6 +252,11 @@ pub(crate) fn root(out: &mut Vec<u8>, root: &Root, pages: &[PageAt]) {
     }
 }
 
+/// The bytes of a root that names this many pages, and a little more.
+pub(crate) fn root_bytes(pages: usize) -> u64 {
+    96 + 18 * pages as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

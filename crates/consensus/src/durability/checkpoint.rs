@@ -67,6 +67,11 @@
 //! lock. A change before that is in the copy. A change after it finds the flag cleared, and sets it
 //! for the next checkpoint.
 //!
+//! *A full disk.* Reclaiming frees space only after a checkpoint, which then has to fit in what the
+//! log's reserve lends, half of it. It stores eight bytes for each slot that changed since the last
+//! one, if these follow one another. So one is taken after as many records as fill half of that
+//! half, also where `checkpoint_every` allows more.
+//!
 //! *Order.* Each page is appended after every record that its copy reflects, and the root after all
 //! pages: if the root is durable, all of them are. A crash, an error or a close before the last
 //! step leaves the previous app metadata. Their root and pages are still in the log, because
@@ -147,7 +152,7 @@ impl Inner {
 
     #[inline]
     fn is_checkpoint_due(&self) -> bool {
-        self.since_checkpoint() >= self.options.checkpoint_every
+        self.since_checkpoint() >= self.checkpoint_every
             && self.newest.load(Relaxed) >= self.retry_at.load(Relaxed)
     }
 
@@ -157,7 +162,7 @@ impl Inner {
         if !self.is_checkpoint_due() {
             return Ok(());
         }
-        let pause = self.options.checkpoint_every / 8;
+        let pause = self.checkpoint_every / 8;
         self.retry_at.store(self.newest.load(Relaxed).saturating_add(pause), Relaxed);
         self.checkpoint(0)?;
         self.retry_at.store(0, Relaxed);

@@ -16,6 +16,10 @@
 //!   committed slot gets the value that it has.
 //! - *Before the drop* a checkpoint is durable whose pages are all at or after the cut.
 //!
+//! On a full disk the checkpoint and the copies share the reserve of the log. Copies leave the room
+//! that changed pages and the root take. Automatic checkpoints come early enough that these fit:
+//! see [`checkpoint`](super::checkpoint).
+//!
 //! After a crash at any point the log opens, with all or less of its space in use. The next
 //! truncation, or [`ConsensusLog::reclaim`], continues from there.
 //!
@@ -112,6 +116,11 @@ fn live_word(word: Word, visit: &mut dyn FnMut(Live)) {
     }
 }
 
+/// The bytes that a page takes in a checkpoint.
+fn page_bytes(page: &Page) -> u64 {
+    stored_size(PAGE_HEAD + 8 * page.stored_words())
+}
+
 /// One reclaim pass over a consensus log.
 struct Pass<'a> {
     inner: &'a Inner,
@@ -130,8 +139,7 @@ impl Pass<'_> {
                     inner.live_in_page(&page, start, visit);
                     // The next checkpoint stores a changed page again in any case.
                     if stored > 0 && !page.is_dirty() {
-                        let bytes = stored_size(PAGE_HEAD + 8 * page.stored_words());
-                        visit(Live::rewritten(Seq(stored), bytes));
+                        visit(Live::rewritten(Seq(stored), page_bytes(&page)));
                     }
                     return Ok(());
                 }
@@ -183,6 +191,15 @@ impl Owner for Pass<'_> {
             self.each_in(number, start, visit)?;
         }
         Ok(())
+    }
+
+    fn bytes_before_drop(&self) -> u64 {
+        let guard = crossbeam_epoch::pin();
+        let pages = self.inner.index.in_memory(&guard);
+        let changed: u64 =
+            pages.iter().filter(|page| page.is_dirty()).map(|page| page_bytes(page)).sum();
+        let kept = self.inner.index.numbers(number_of(self.inner.start()), &guard).len();
+        changed + record::root_bytes(kept)
     }
 
     fn is_no_space(error: &Error) -> bool {

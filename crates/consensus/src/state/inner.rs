@@ -91,6 +91,8 @@ pub(crate) struct Inner {
     pub(crate) newest: AtomicU64,
     /// The number of the newest record that the last checkpoint covers.
     pub(crate) checkpointed: AtomicU64,
+    /// The number of records between two automatic checkpoints.
+    pub(crate) checkpoint_every: u64,
     /// The records of the newest raise of the floor and of the newest cut, durable or not.
     pub(crate) raised_at: AtomicU64,
     pub(crate) cut_at: AtomicU64,
@@ -154,6 +156,7 @@ impl Inner {
             maintenance: Mutex::default(),
             newest: AtomicU64::new(0),
             checkpointed: AtomicU64::new(0),
+            checkpoint_every: options.records_per_checkpoint(),
             raised_at: AtomicU64::new(0),
             cut_at: AtomicU64::new(0),
             retry_at: AtomicU64::new(0),

@@ -65,3 +65,79 @@ fn truncation_and_reopen_work_on_a_full_disk() {
         s.log.close().unwrap();
     }
 }
+
+fn is_full<T>(outcome: &Result<T, Error>) -> bool {
+    matches!(outcome, Err(Error::Log(esker_log::Error::NoSpace { .. })))
+}
+
+/// Bug: with small values and few checkpoints, the checkpoint that has to precede the drop of a
+/// segment did not fit in the reserve. So a full disk stayed full, whatever was truncated.
+#[test]
+fn truncated_segments_are_dropped_on_a_full_disk() {
+    for tenths in [1, 3, 6] {
+        let disk = SimDisk::new(1);
+        disk.set_capacity(Some(12 << 20));
+        let s = open_on(&disk, Mode::Durable, small);
+        let full = (0..).find(|slot| {
+            let learned = s.log.learn(Slot(*slot), LOW, &[*slot as u8; 8]).map(drop);
+            assert!(learned.is_ok() || is_full(&learned), "{slot}: {learned:?}");
+            learned.is_err()
+        });
+        let next = full.unwrap();
+        assert!(next > 50_000, "{next}");
+        let first = next / 10 * tenths;
+        s.log.truncate_before(Slot(first)).unwrap();
+        s.log.reclaim().unwrap();
+        let freed = s.log.stats().reclaimed.bytes_freed;
+        assert!(freed > first * 48, "{tenths} tenths: {freed} bytes of {first} slots");
+        // Each by itself would take a block.
+        let learn = |slot| s.log.learn(Slot(slot), LOW, &[slot as u8; 8]).unwrap();
+        let tickets: Vec<_> = (next..next + 1000).map(learn).collect();
+        for ticket in tickets {
+            ticket.blocking_wait().unwrap();
+        }
+        disk.kill();
+        drop(s);
+        disk.power_on();
+        let s = open_on(&disk, Mode::Durable, small);
+        assert_eq!(s.log.floor(), Some(Slot(first - 1)));
+        for slot in first..next + 1000 {
+            assert_eq!(s.committed(slot), [slot as u8; 8]);
+        }
+        s.log.close().unwrap();
+    }
+}
+
+/// Guards: copies that fit in the reserve, and leave no room there for the checkpoint after them.
+#[test]
+fn copies_leave_room_for_the_checkpoint() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(Some(12 << 20));
+    let s = open_on(&disk, Mode::Durable, small);
+    // Of each segment, 40 of 100 values stay. They are of 24 pages in turn.
+    let place = |n: u64| n % 24 * 4096 + n / 24;
+    let mut learned = 0;
+    let refused = (0..).find_map(|n: u64| {
+        let kept = n % 100 < 40;
+        let outcome = if kept {
+            s.log.learn(Slot(place(learned)), LOW, &[7; 200])
+        } else {
+            s.log.accept(Slot(1_000_000 + n), LOW, &[7; 200])
+        };
+        learned += u64::from(kept && outcome.is_ok());
+        Some(outcome.map(drop)).filter(Result::is_err)
+    });
+    assert!(refused.is_some_and(|refused| is_full(&refused)) && learned > 15_000, "{learned}");
+    s.log.truncate_after(Slot(500_000)).unwrap();
+    let before = s.log.stats().log_stats.accepted;
+    for _ in 0..3 {
+        assert!(is_full(&s.log.reclaim()));
+    }
+    assert_eq!(s.log.stats().log_stats.accepted, before, "it uses none of the reserve");
+    s.log.checkpoint().unwrap();
+    let Some(Slot(frontier)) = s.log.frontier() else { panic!("nothing is committed") };
+    s.log.truncate_before(Slot(frontier)).unwrap();
+    disk.set_capacity(None);
+    assert!(s.log.reclaim().unwrap().segments > 50);
+    s.log.close().unwrap();
+}

@@ -41,8 +41,8 @@
 //! # Bounds
 //!
 //! A pass copies at most about [`COPY_BYTES_MAX`] bytes, or one step of the rule if that is more;
-//! with [`Effort::FullDisk`], what fits in the reserve. What [`Owner::before_drop`] writes is not
-//! counted. It keeps at most [`LIVE_NUMBERS_MAX`] sequence numbers of live records in memory, and
+//! with [`Effort::FullDisk`], what fits in the reserve beside what [`Owner::before_drop`] writes.
+//! It keeps at most [`LIVE_NUMBERS_MAX`] sequence numbers of live records in memory, and
 //! one batch of records. After each [`COPY_BATCH_BYTES`] bytes it waits until the copies are
 //! durable. It then calls [`Owner::pace`], which may pause or end the pass.
 
@@ -135,6 +135,12 @@ pub trait Owner {
         space: CopySpace,
     ) -> Result<Option<(Self::Key, Ticket)>, Self::Error>;
 
+    /// About how many bytes [`Owner::before_drop`] would append now, besides the records that
+    /// [`Owner::each_live`] visits as rewritten. Copies leave as much of the reserve.
+    fn bytes_before_drop(&self) -> u64 {
+        0
+    }
+
     /// Whether the cause is [`Error::NoSpace`].
     fn is_no_space(error: &Self::Error) -> bool;
 
@@ -222,7 +228,8 @@ fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::
     })?;
     owner.pace(began.elapsed())?;
     let size = u64::from(log.write.options.segment_size);
-    let in_reserve = copies_in(log.write.room_in_reserve());
+    let room = log.write.room_in_reserve().saturating_sub(owner.bytes_before_drop());
+    let in_reserve = copies_in(room);
     let most = if effort == Effort::FullDisk { in_reserve } else { COPY_BYTES_MAX };
     let Some(plan) = Plan::new(&usage, size, effort, most) else { return Ok(done) };
     if plan.live > 0 {
