@@ -66,6 +66,13 @@ fn an_import_names_the_line_that_is_wrong() {
         let failed = kv(&dir, &["import"], lines.as_bytes()).exits(1).says(words);
         failed.says(&["line 3 of the input", "entries put: 1"]);
     }
+    // Bug: the message named two lines, that of the input and line 1 of what was parsed.
+    for line in ["{\"key\":\"b\"", "{\"key\":\"b\",,}", "[]", "{\"key\":\"\\ud800\"}"] {
+        let lines = format!("{{\"key\":\"a\",\"value\":\"1\"}}\n{line}\n");
+        let failed = kv(&dir, &["import"], lines.as_bytes()).exits(1);
+        assert_eq!(failed.err.matches("line").count(), 1, "{}", failed.err);
+        failed.says(&["line 2 of the input", "no JSON object", " at column "]);
+    }
     let cut = b"\x01\0\0\0k\x01\0\0\0v\x01\0\0\0k";
     let cut = kv(&dir, &["import", "--framing", "len32"], cut).exits(1);
     cut.says(&["entry 2 of the input", "ends after its key", "entries put: 1"]);
