@@ -52,7 +52,7 @@ pub struct ImportArguments {
     keyspace: Option<String>,
     #[command(flatten)]
     framing: FramingArgument,
-    /// Print one JSON object at the end
+    /// Print one JSON object at the end, also when the import fails
     #[arg(long)]
     json: bool,
 }
@@ -103,14 +103,24 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
         }
         Ok(ended)
     });
-    let ended = outcome.map_err(|failure| failure.and(format!("entries put: {count}")))?;
-    let by_signal = ended == Ended::Signal;
-    if *json {
-        let ended_by = if by_signal { "signal" } else { "end of input" };
-        return output::print_json(&json!({ "entries": count, "ended_by": ended_by }));
-    }
-    let how = if by_signal { "; a signal ended the import" } else { "" };
-    output::print(&format!("entries put: {count}{how}\n"))
+    let ended_by = match &outcome {
+        Ok(Ended::Input) => "end of input",
+        Ok(Ended::Signal) => "signal",
+        Err(failure) if failure.is_interrupt() => "signal",
+        Err(_) => "error",
+    };
+    let printed = if *json {
+        output::print_json(&json!({ "entries": count, "ended_by": ended_by }))
+    } else {
+        match &outcome {
+            Ok(Ended::Input) => output::print(&format!("entries put: {count}\n")),
+            Ok(Ended::Signal) => {
+                output::print(&format!("entries put: {count}; a signal ended the import\n"))
+            }
+            Err(_) => Ok(()),
+        }
+    };
+    outcome.map_err(|failure| failure.and(format!("entries put: {count}"))).and(printed)
 }
 
 /// How reading the input ended.

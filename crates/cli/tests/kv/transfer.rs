@@ -78,6 +78,20 @@ fn an_import_names_the_line_that_is_wrong() {
     cut.says(&["entry 2 of the input", "ends after its key", "entries put: 1"]);
 }
 
+/// Bug: with `--json` nothing was printed on standard output when the import failed.
+#[test]
+fn a_failed_import_prints_what_it_put_as_json() {
+    let (_guard, dir) = esker::workdir();
+    let lines = b"{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"b\",\"value\":\"2\"}\nnot JSON\n";
+    let failed = kv(&dir, &["import", "--json"], lines).exits(1);
+    assert_eq!(failed.json(), serde_json::json!({ "entries": 2, "ended_by": "error" }));
+    failed.says(&["line 3 of the input", "entries put: 2"]);
+    let failed = kv(&dir, &["import"], lines).exits(1);
+    assert_eq!(failed.out, b"");
+    let first = kv(&dir, &["import", "--json"], b"x").exits(1);
+    assert_eq!(first.json()["entries"], 0);
+}
+
 /// An import that waits for input, and has put one entry of it and read a part of the next.
 fn waiting(dir: &Path, flags: &[&str]) -> (Child, std::process::ChildStdin) {
     let mut import = command(&["kv", "import"]);
@@ -109,12 +123,14 @@ fn a_signal_ends_the_import() {
         let (import, input) = waiting(&dir, &["--json"]);
         esker::signal(&import, name);
         let ended = esker::end(import).exits(status).says(&["7 bytes of an unfinished entry"]);
-        if name == "INT" {
-            ended.says(&["interrupted: 31 bytes of the input were read", "entries put: 1"]);
-        } else {
-            let expected = serde_json::json!({ "entries": 1, "ended_by": "signal" });
-            assert_eq!(ended.json(), expected);
-        }
+        let ended = match name {
+            "INT" => {
+                ended.says(&["interrupted: 31 bytes of the input were read", "entries put: 1"])
+            }
+            _ => ended,
+        };
+        let expected = serde_json::json!({ "entries": 1, "ended_by": "signal" });
+        assert_eq!(ended.json(), expected);
         drop(input);
         assert_eq!(kv(&dir, &["scan"], b"").ok().text(), "a\t1\n");
     }
