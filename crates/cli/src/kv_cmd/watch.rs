@@ -4,13 +4,13 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_kv::{Action, Change, Changes, Error, Seq, Watch};
+use esker_kv::{Action, Change, Changes, Error, ReadOnlyStore, Seq, Watch};
 
 use super::{entries, open};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 use crate::signals;
 
@@ -28,7 +28,8 @@ Examples:
 A line has the position, put, delete, delete_range, create_keyspace or drop_keyspace, the keyspace, and \
 the key and value, or the range, with tabs between. With --json, a line is an object with position, \
 action and keyspace, and key and value, or from and to (key_b64 and so on where the bytes are not text). \
-It ends with exit status 0 at a signal, and when the reader of its output ends. It fails if changes after \
+A keyspace that does not exist is waited for, with a note on standard error. It ends with exit status 0 \
+at a signal, and when the reader of its output ends. It fails if changes after \
 the position were dropped: then export the store, and watch again.";
 
 /// Arguments of `esker kv watch`.
@@ -53,7 +54,13 @@ pub struct WatchArguments {
 pub fn run(arguments: &WatchArguments) -> Outcome {
     let WatchArguments { dir, from, .. } = arguments;
     let failure = |error: Error| Failure::of_kv(&error, dir);
+    if let Some(name) = &arguments.keyspace {
+        open::check_name(name)?;
+    }
     let log = open::log(dir)?;
+    if let Some(name) = &arguments.keyspace {
+        note_if_absent(dir, name);
+    }
     let from = from.map_or_else(|| log.durable(), Seq);
     let mut watch = Watch::of_log(&log, from).map_err(failure)?;
     let mut out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
@@ -82,6 +89,17 @@ pub fn run(arguments: &WatchArguments) -> Outcome {
         if !output::unless_closed(written)? {
             return Ok(());
         }
+    }
+}
+
+/// Prints a note if the keyspace does not exist. It may be created later.
+fn note_if_absent(dir: &Path, name: &str) {
+    // The watch itself reports a store that cannot be read.
+    let absent = |store: ReadOnlyStore| store.find_keyspace(name).is_none();
+    if ReadOnlyStore::open(dir).is_ok_and(absent) {
+        complain(&format!(
+            "note: the keyspace {name:?} does not exist yet; the command waits for it"
+        ));
     }
 }
 

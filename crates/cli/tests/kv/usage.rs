@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use crate::esker::{self, Ended, command, kv, spawn};
 
@@ -196,4 +197,39 @@ fn stat_reports_whether_the_checkpoint_is_used() {
     std::fs::remove_file(&file).unwrap();
     let text = kv(&dir, &["stat"], b"").ok();
     assert!(text.text().contains("checkpoint   none; opening read 20000 records\n"));
+}
+
+/// Bug: a watch of a keyspace with a misspelled name waited silently.
+#[test]
+fn a_watch_of_an_absent_keyspace_says_so_and_waits_for_it() {
+    let (_guard, dir) = esker::workdir();
+    kv(&dir, &["put", "a", "1"], b"").ok();
+    let watch = |name: &str| {
+        let mut watch = command(&["kv", "watch"]);
+        spawn(watch.arg(&dir).args(["--from", "0", "--keyspace", name]), Stdio::null())
+    };
+    let mut later = watch("later");
+    let mut errors = later.stderr.take().unwrap();
+    let (sender, lines) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for count in [1, usize::MAX] {
+            drop(sender.send(esker::read_lines(&mut errors, count)));
+        }
+    });
+    let note = lines.recv_timeout(Duration::from_secs(20)).unwrap();
+    let expected = "note: the keyspace \"later\" does not exist yet; the command waits for it";
+    assert!(note.contains(expected), "{note}");
+    kv(&dir, &["put", "b", "2", "--keyspace", "later"], b"").ok();
+    let changes = esker::read_lines(later.stdout.as_mut().unwrap(), 2);
+    assert_eq!(changes, "2\tcreate_keyspace\tlater\n4\tput\tlater\tb\t2\n");
+    esker::signal(&later, "TERM");
+    esker::end(later).ok();
+    assert_eq!(lines.recv().unwrap(), "", "one line");
+    for name in ["default", "later"] {
+        let mut known = watch(name);
+        esker::read_lines(known.stdout.as_mut().unwrap(), 1);
+        esker::signal(&known, "TERM");
+        assert_eq!(esker::end(known).ok().err, "", "{name}");
+    }
+    kv(&dir, &["watch", "--keyspace", ""], b"").exits(2).says(&["1 to 255 bytes"]);
 }
