@@ -2,7 +2,8 @@
 //!
 //! It takes no lock, so it can run concurrently with a writer.
 
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 
 use clap::Args;
 use esker_kv::{Error, Store, UNFINISHED_BACKUP, backup_log};
@@ -19,7 +20,7 @@ Examples:
 
 It works beside a writer in another process, and copies what is durable when it begins, or later. DEST is \
 a store when the command ends with exit status 0; open it, or move it to the place of the lost one. Until \
-then no command opens it. After a crash, delete it and back up again.";
+then no command opens it. After a crash, delete it and back up again. DEST may not be in DIR.";
 
 /// Arguments of `esker kv backup`.
 #[derive(Debug, Args)]
@@ -39,6 +40,7 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
     let BackupArguments { store, dest, json } = arguments;
     let dir = store.dir("backup")?;
     let log = open::log(dir)?;
+    refuse_inside(dir, dest)?;
     let position = backup_log(&log, Store::builder(dest)).map_err(|error| match &error {
         Error::Log(esker_log::Error::NoSpace { .. }) => Failure::failed(format!(
             "no space for the copy in {}; the copy was removed, make room and run the command again",
@@ -59,6 +61,39 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
         return output::print_json(&json!({ "position": position.0 }));
     }
     output::print(&format!("copied everything up to position {position}\n"))
+}
+
+/// Refuses a destination that is the directory of the store, or inside it, by whatever name.
+fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {
+    let failure = |error: io::Error| Failure::of_io(dest.display(), &error);
+    if resolved(dest).map_err(failure)?.starts_with(dir.canonicalize().map_err(failure)?) {
+        return Err(Failure::usage(format!(
+            "{} is in the directory of the store, {}; a backup goes to a directory outside it",
+            dest.display(),
+            dir.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The path without symbolic links and `..`. What does not exist yet is appended to what does.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    let mut resolved = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                resolved.pop();
+            }
+            part => {
+                resolved.push(part);
+                if let Ok(found) = resolved.canonicalize() {
+                    resolved = found;
+                }
+            }
+        }
+    }
+    Ok(resolved)
 }
 
 /// Whether an earlier backup to this directory did not end.

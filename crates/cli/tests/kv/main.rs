@@ -3,6 +3,7 @@
 #[path = "../kit/esker.rs"]
 mod esker;
 
+mod backup;
 mod commands;
 mod transfer;
 mod usage;
