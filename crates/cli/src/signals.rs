@@ -64,6 +64,21 @@ impl AsFd for Stop {
     }
 }
 
+/// Closes the reader at a signal. Starts a thread that waits for one. Returns whether SIGINT has
+/// arrived.
+pub fn close_at_signal(reader: ReadOnlyLog) -> io::Result<Arc<AtomicBool>> {
+    let stop = Stop::on_signals()?;
+    let interrupted = Arc::clone(&stop.interrupted);
+    let wait = move || {
+        // Without its pipe there is nothing to wait for.
+        if stop.wait().is_ok() {
+            reader.close();
+        }
+    };
+    std::thread::Builder::new().name("close".into()).spawn(wait)?;
+    Ok(interrupted)
+}
+
 /// Closes the reader at a signal, or when the reader of standard output `out` has exited. Starts a
 /// thread that waits for that.
 pub fn close_at_end(reader: ReadOnlyLog, out: &File) -> io::Result<()> {

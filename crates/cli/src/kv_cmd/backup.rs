@@ -4,6 +4,7 @@
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
 
 use clap::Args;
 use esker_kv::{Error, Store, UNFINISHED_BACKUP, backup_log};
@@ -13,6 +14,7 @@ use serde_json::json;
 use super::open;
 use crate::exit::{Failure, Outcome};
 use crate::output;
+use crate::signals;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,7 +22,8 @@ Examples:
 
 It works beside a writer in another process, and copies what is durable when it begins, or later. DEST is \
 a store when the command ends with exit status 0; open it, or move it to the place of the lost one. Until \
-then no command opens it. After a crash, delete it and back up again. DEST may not be in DIR.";
+then no command opens it. A signal ends the command and removes what it made; SIGINT (Ctrl-C) exits with \
+130. After a crash, delete DEST and back up again. DEST may not be in DIR.";
 
 /// Arguments of `esker kv backup`.
 #[derive(Debug, Args)]
@@ -41,7 +44,15 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
     let dir = store.dir("backup")?;
     let log = open::log(dir)?;
     refuse_inside(dir, dest)?;
+    let interrupted = signals::close_at_signal(log.clone())
+        .map_err(|error| Failure::of_io("catch signals", &error))?;
     let position = backup_log(&log, Store::builder(dest)).map_err(|error| match &error {
+        Error::Closed if interrupted.load(SeqCst) => {
+            Failure::interrupted("interrupted: the backup is not complete, and its files were removed")
+        }
+        Error::Closed => Failure::failed(
+            "a signal ended the command: the backup is not complete, and its files were removed",
+        ),
         Error::Log(esker_log::Error::NoSpace { .. }) => Failure::failed(format!(
             "no space for the copy in {}; the copy was removed, make room and run the command again",
             dest.display()
