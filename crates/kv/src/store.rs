@@ -319,8 +319,8 @@ impl Store {
     /// at most [`Options::snapshot_timeout`](crate::Options::snapshot_timeout), and then expires
     /// them.
     ///
-    /// On a full disk it copies at most three eighths of
-    /// [`Options::reserve`](crate::Options::reserve) at a time, and returns what it freed.
+    /// Ends with the segments that exist when it begins. On a full disk it works within
+    /// [`Options::reserve`](crate::Options::reserve), and returns what it freed.
     ///
     /// # Durability
     /// Durable when it returns.

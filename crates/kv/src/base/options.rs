@@ -49,9 +49,9 @@ pub struct Options {
     /// Default 64 MiB.
     pub segment_size: u32,
     /// Disk space kept reserved, in bytes, for opening, deleting and cleaning on a full disk; see
-    /// [`esker_log::Options::reserve`]. Cleaning a full disk copies at most three eighths of it at
-    /// a time. Default one and a half times `segment_size`, which is enough for an oldest segment
-    /// of which half is live; at least 33 MiB, at most 512 MiB.
+    /// [`esker_log::Options::reserve`]. Half of it, at most 16 MiB, is for opening; the rest is for
+    /// deletes and cleaning, which copies a segment within it. Default 16 MiB and one and a half
+    /// times `segment_size`; at least 33 MiB, at most 512 MiB.
     pub reserve: Option<u64>,
     /// How much opening checks. Default: what a crash may have left in doubt.
     pub check: OpenCheck,
@@ -137,7 +137,7 @@ impl Options {
     /// a log.
     fn default_reserve(&self, log: &esker_log::Options) -> u64 {
         let segment = u64::from(self.segment_size);
-        log.reserve_bytes().max((16 << 20) + segment + segment / 4).min(RESERVE_MAX)
+        log.reserve_bytes().max((16 << 20) + segment + segment / 2).min(RESERVE_MAX)
     }
 
     pub(crate) fn for_log(&self) -> esker_log::Options {

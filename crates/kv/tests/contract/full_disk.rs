@@ -205,7 +205,7 @@ fn compacting_a_full_disk_frees_segment_after_segment() {
 #[test]
 fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
     for background in [false, true] {
-        let (_sim_env, store, expected) = filled(13 << 20, 7 << 19, background, |n| n < 1600);
+        let (_sim_env, store, expected) = filled(14 << 20, 8 << 19, background, |n| n < 1600);
         let keys = store.keyspace();
         let start = Instant::now();
         if background {
@@ -501,7 +501,7 @@ fn a_pass_that_fails_on_a_full_disk_loses_nothing_and_a_later_one_frees_space() 
     ] {
         for crash in [None, Some(None), Some(Some(Persist::Nothing)), Some(Some(Persist::Random))] {
             let case = format!("{cause}, then {crash:?}");
-            let (sim_env, store, mut expected) = filled(7 << 18, false, |n| n % 100 < 36);
+            let (sim_env, store, mut expected) = filled(7 << 20, 7 << 18, false, |n| n % 100 < 36);
             let before = store.logical();
             sim_env.disk.inject(fault.clone());
             let failed = store.compact();

@@ -130,9 +130,9 @@ pub struct Options {
     pub segment_size: u32,
     /// The bytes that stay reserved on the disk, in a file of their own, for operations that must
     /// succeed on a full disk. These are opening after a crash, and the internal appends by which a
-    /// component frees space ([`Log::append_internal`](crate::Log::append_internal)), which get at
-    /// most half of what is there. Ordinary appends get [`Error::NoSpace`] while the reserve is
-    /// missing and cannot be made.
+    /// component frees space ([`Log::append_internal`](crate::Log::append_internal)), which leave
+    /// half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while the
+    /// reserve is missing and cannot be made.
     ///
     /// The reserve is filled when the log is opened and when space was freed. Where there is little
     /// room, it takes half of that, and at least 64 KiB. Default `None`: a segment's header,

@@ -134,8 +134,8 @@ impl Attempt<'_> {
     }
 
     /// As [`Attempt::append`], of a record that frees no space by itself, but lets the component
-    /// free some, such as a delete. It may use an eighth of the reserve, and leaves three to
-    /// [`Attempt::append_internal`].
+    /// free some, such as a delete. It may use a quarter of what the reserve has for internal
+    /// appends, at most 8 MiB, and leaves the rest to [`Attempt::append_internal`].
     ///
     /// # Errors
     /// As [`Attempt::append`].

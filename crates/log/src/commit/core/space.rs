@@ -112,7 +112,8 @@ impl Core {
     }
 
     /// Whether a record that lets a component free space later, such as a delete, may use the
-    /// reserve. At least three quarters of what was made a segment are left to the records that free space.
+    /// reserve. At least three quarters of what was made a segment are left to the records that free
+    /// space.
     pub(crate) fn lends_reserve(&self) -> bool {
         !self.frontier.internal || self.frontier.lent <= lent_bytes(self.frontier.limit)
     }
@@ -136,10 +137,13 @@ impl Core {
         let Frontier { limit, lent, internal, .. } = self.frontier;
         let here = Some((limit, offset, lent)).filter(|_| internal);
         let next = self.next.filter(|next| next.internal).map(|next| (next.limit, BLOCK, 0));
-        let left = |(limit, from, lent): (u32, u32, u32)| {
-            limit.saturating_sub(from.saturating_add(lent_bytes(limit).saturating_sub(lent)))
-        };
-        [here, next, Some((lends, BLOCK, 0))].into_iter().flatten().map(left).map(u64::from).sum()
+        let segments = [here, next, Some((lends, BLOCK, 0))];
+        let (mut room, mut deletes) = (0, 0);
+        for (limit, from, lent) in segments.into_iter().flatten() {
+            room += u64::from(limit.saturating_sub(from));
+            deletes = lent_bytes(limit).saturating_sub(lent).max(deletes);
+        }
+        room.saturating_sub(deletes.into())
     }
 
     /// The reserve is filled again: segments made from it become ordinary space.
