@@ -148,7 +148,7 @@ fn compacting_ends_while_callers_overwrite() {
     let store: Arc<OnceLock<Store>> = Arc::default();
     // Every tenth record stays live.
     let write = |store: &Store, n: u64| {
-        let key = if n % 10 == 0 { n } else { 0 };
+        let key = if n.is_multiple_of(10) { n } else { 0 };
         drop(store.keyspace().put(key.to_be_bytes(), vec![n as u8; 3000]).unwrap());
     };
     let (writes, writer) = (Arc::clone(&left), Arc::clone(&store));

@@ -59,8 +59,8 @@ impl Plan {
     /// most half of the bytes of **these** segments are live. So bytes freed earlier never justify
     /// copies that are not worth it by themselves. Wholly dead segments at the front are dropped
     /// alone, before anything is copied, because that takes no space. `most` bounds the live bytes
-    /// of one plan, after its first step; with [`Effort::FullDisk`] also those of the first step. If
-    /// that step has more, its first segments are dropped alone: what this copies takes as much
+    /// of one plan, after its first step; with [`Effort::FullDisk`] also those of the first step.
+    /// If that step has more, its first segments are dropped alone: what this copies takes as much
     /// space as it frees, but later plans reach what is dead behind it.
     pub fn new(segments: &[Usage], segment_size: u64, effort: Effort, most: u64) -> Option<Self> {
         let dead = segments.iter().take_while(|segment| segment.live == 0).count();

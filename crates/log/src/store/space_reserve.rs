@@ -39,8 +39,8 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Opens the reserve in the directory, and creates or fills it as far as there is room. `had` is
-    /// its size before recovery used it, and `largest` the size in the manifest.
+    /// Opens the reserve in the directory, and creates or fills it as far as there is room. `had`
+    /// is its size before recovery used it, and `largest` the size in the manifest.
     pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64, largest: u64) -> Result<Self> {
         let bytes = size(dir, RESERVE)?;
         let largest = largest.min(options.reserve_bytes());

@@ -112,8 +112,8 @@ impl Core {
     }
 
     /// Whether a record that lets a component free space later, such as a delete, may use the
-    /// reserve. At least three quarters of what was made a segment are left to the records that free
-    /// space.
+    /// reserve. At least three quarters of what was made a segment are left to the records that
+    /// free space.
     pub(crate) fn lends_reserve(&self) -> bool {
         !self.frontier.internal || self.frontier.lent <= lent_bytes(self.frontier.limit)
     }
