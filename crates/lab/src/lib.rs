@@ -3,10 +3,12 @@
 
 #[doc(hidden)]
 pub mod consensus;
+mod kill;
 #[doc(hidden)]
 pub mod kv;
 #[doc(hidden)]
 pub mod log;
+mod outcome;
 #[doc(hidden)]
 pub mod plan;
 mod power;
@@ -17,7 +19,9 @@ mod survival;
 #[cfg(test)]
 mod tests;
 
-pub use power::{Options, Outcome, Violation};
+pub use kill::{KillSetting, Life, Spawn, kill_settings};
+pub use outcome::{Outcome, Violation};
+pub use power::Options;
 pub use promise::Promise;
 pub use settings::{Setting, settings};
 pub use survival::{Statistics, Survival};

@@ -15,10 +15,10 @@ use std::thread;
 use esker_disk::sim::{CutPoint, Persist};
 use esker_testkit::{SplitMix64, caught, mix};
 
+use crate::outcome::{Outcome, Run};
 use crate::plan::{How, PERSISTS, Plan};
 use crate::promise::Promise;
 use crate::subject::{Length, Subject};
-use crate::survival::{Statistics, Survival};
 
 /// Runs that share the program of their first life.
 const GROUP: u64 = 512;
@@ -26,8 +26,6 @@ const GROUP: u64 = 512;
 const CUTS: u64 = 3;
 /// Runs that a thread takes at once.
 const CHUNK: usize = 64;
-/// Violations that are kept; all are counted.
-const KEPT: usize = 20;
 
 /// How much to run.
 #[derive(Debug, Clone, Copy)]
@@ -43,50 +41,6 @@ impl Options {
     pub fn cuts(first_seed: u64, cuts: u64) -> Self {
         Self { first_seed, runs: cuts.div_ceil(CUTS) }
     }
-}
-
-/// A promise that a run broke.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// The seed of the run.
-    pub seed: u64,
-    /// What was broken.
-    pub what: String,
-}
-
-/// What came of a setting.
-#[derive(Debug, Clone, Default)]
-pub struct Outcome {
-    /// All runs, those with violations too.
-    pub statistics: Statistics,
-    /// The number of runs that broke a promise.
-    pub violations: u64,
-    /// The first of these, at most 20.
-    pub examples: Vec<Violation>,
-}
-
-impl Outcome {
-    fn add(&mut self, run: &Run, promise: Promise) {
-        self.statistics.runs += 1;
-        self.statistics.cuts += run.cuts;
-        for survival in &run.survivals {
-            self.statistics.add(survival, promise);
-        }
-        let Err(what) = &run.outcome else { return };
-        self.violations += 1;
-        if self.examples.len() < KEPT {
-            self.examples.push(Violation { seed: run.seed, what: what.clone() });
-        }
-    }
-}
-
-/// One run.
-#[derive(Debug)]
-pub(crate) struct Run {
-    seed: u64,
-    cuts: u64,
-    survivals: Vec<Survival>,
-    outcome: Result<(), String>,
 }
 
 /// The runs with these seeds, in order.

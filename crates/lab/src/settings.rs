@@ -1,6 +1,7 @@
 //! Each component under each of its policies.
 
-use crate::power::{self, Options, Outcome, Run};
+use crate::outcome::{Outcome, Run};
+use crate::power::{self, Options};
 use crate::promise::Promise;
 use crate::subject::Subject;
 use crate::{consensus, kv, log::sim_env};

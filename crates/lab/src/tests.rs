@@ -4,10 +4,12 @@
 use esker_disk::sim::SimDisk;
 use esker_testkit::SplitMix64;
 
+use crate::kill::{Life, kill_settings};
+use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::power::{self, Options};
 use crate::promise::Promise;
-use crate::settings;
+use crate::settings::settings;
 use crate::subject::{Length, Policies, Subject};
 use crate::survival::Survival;
 
@@ -100,4 +102,32 @@ fn every_run_counts_whatever_comes_of_it() {
     let found = |part: &str| crashed.examples.iter().any(|found| found.what.contains(part));
     assert!(found("4 calls were lost, and at most 3 may be"), "{:?}", crashed.examples);
     assert!(found("three steps"), "{:?}", crashed.examples);
+}
+
+/// A child that says what it likes of its writes, and writes nothing.
+fn kill_a_liar(durable: u64) -> Outcome {
+    let settings = kill_settings();
+    let log = settings.iter().find(|s| s.component == "log" && s.policy == "os").unwrap();
+    let dir = std::env::temp_dir().join(format!("esker-lab-{}-{durable}", std::process::id()));
+    let spawn = |life: &Life| {
+        let counts = [5000, 3001, durable].map(|count: u64| (life.from + count).to_le_bytes());
+        let times = vec![0; 8 * 10_000];
+        std::fs::write(&life.progress, [counts.concat(), times].concat())?;
+        let mut child = std::process::Command::new("sleep");
+        child.arg("60").spawn()
+    };
+    let outcome = log.kill(&dir, 3, 1, &spawn, &|| {});
+    assert!(!dir.join("log-os-3").exists());
+    let _ = std::fs::remove_dir(&dir);
+    outcome
+}
+
+/// Requirements: MT-1.
+#[test]
+fn a_kill_that_loses_a_durable_write_is_a_violation() {
+    let honest = kill_a_liar(0);
+    assert_eq!((honest.violations, honest.statistics.max_lost), (0, 3001), "{honest:?}");
+    let liar = kill_a_liar(1);
+    assert_eq!(liar.violations, 1, "{liar:?}");
+    assert!(liar.examples[0].what.contains("1 durable, and 0 recovered"), "{liar:?}");
 }

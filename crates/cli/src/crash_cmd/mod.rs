@@ -1,5 +1,6 @@
 //! `esker crash`: crashes under the shipped components, and a check of what they leave.
 
+mod kill;
 mod power;
 mod selection;
 mod table;
@@ -13,11 +14,18 @@ use crate::exit::Outcome;
 pub enum CrashCommand {
     /// Cut the power of a simulated disk at every operation and at random ones, in recovery too
     Power(power::PowerArguments),
+    /// Kill a process that writes, at random moments, on a real disk
+    Kill(kill::KillArguments),
+    /// The process that `kill` kills
+    #[command(hide = true)]
+    Writer(kill::WriterArguments),
 }
 
 /// Runs a command of `esker crash`.
 pub fn run(command: CrashCommand) -> Outcome {
     match command {
         CrashCommand::Power(arguments) => power::run(&arguments),
+        CrashCommand::Kill(arguments) => kill::run(&arguments),
+        CrashCommand::Writer(arguments) => kill::write(&arguments),
     }
 }

@@ -1,15 +1,13 @@
 //! `esker crash power`.
 
-use std::io::Write;
 use std::time::Instant;
 
 use clap::Args;
-use esker_lab::{Options, Outcome as Crashed, Setting};
+use esker_lab::Options;
 
 use super::selection::Selection;
-use super::table::{POWER_TITLE, Row};
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use super::table::Table;
+use crate::exit::Outcome;
 use crate::progress;
 
 /// Cuts of each component and policy, when `--runs` is not given.
@@ -62,49 +60,17 @@ impl PowerArguments {
 
 /// Runs `esker crash power`.
 pub fn run(arguments: &PowerArguments) -> Outcome {
-    let settings = arguments.selection.settings()?;
+    let all = esker_lab::settings();
+    let settings = arguments.selection.of(all, |setting| (setting.component, setting.policy))?;
     let options = arguments.options();
     let bar = progress::of_runs(options.runs * settings.len() as u64);
-    if !arguments.json {
-        output::print(&format!("{POWER_TITLE}\n{}\n", Row::header()))?;
-    }
-    let mut violations = 0;
+    let mut table = Table::begin("power", "Power cuts on a simulated disk", arguments.json)?;
     for setting in &settings {
         let start = Instant::now();
         let crashed = setting.power(options, &|runs| bar.inc(runs));
-        let row = Row::new("power", setting, &crashed, start.elapsed().as_secs_f64());
-        bar.suspend(|| -> Outcome {
-            if arguments.json {
-                output::print_json(&row)?;
-            } else {
-                output::print(&format!("{}\n", row.line()))?;
-            }
-            report(setting, &crashed);
-            Ok(())
-        })?;
-        violations += crashed.violations;
+        let names = (setting.component, setting.policy, setting.promise);
+        bar.suspend(|| table.add(names, &crashed, start.elapsed().as_secs_f64()))?;
     }
     bar.finish_and_clear();
-    if violations > 0 {
-        return Err(Failure::failed(format!("{violations} runs broke a promise")));
-    }
-    Ok(())
-}
-
-/// Names the runs that broke a promise, and the command that runs each alone.
-fn report(setting: &Setting, crashed: &Crashed) {
-    let mut err = std::io::stderr().lock();
-    let Setting { component, policy, .. } = setting;
-    for violation in &crashed.examples {
-        let (seed, what) = (violation.seed, &violation.what);
-        let _ = writeln!(
-            err,
-            "{component} {policy}: {what}\n  again: esker crash power --component {component} \
-             --policy {policy} --seed {seed}"
-        );
-    }
-    let more = crashed.violations - crashed.examples.len() as u64;
-    if more > 0 {
-        let _ = writeln!(err, "{component} {policy}: {more} more");
-    }
+    table.end()
 }

@@ -1,7 +1,6 @@
 //! Which components and policies a command goes through.
 
 use clap::{Args, ValueEnum};
-use esker_lab::{Setting, settings};
 
 use crate::exit::{Failure, Outcome};
 
@@ -38,22 +37,25 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The settings selected, at least one.
-    pub fn settings(&self) -> Outcome<Vec<Setting>> {
-        let all = settings();
-        if let Some(unknown) =
-            self.policy.iter().find(|name| all.iter().all(|setting| setting.policy != **name))
-        {
-            let mut names: Vec<_> = all.iter().map(|setting| setting.policy).collect();
-            names.sort_unstable();
-            names.dedup();
-            let names = names.join(", ");
-            return Err(Failure::usage(format!("no policy is named {unknown}; there are {names}")));
+    /// Those of all settings that are selected, at least one. `names` gives the component and the
+    /// policy of a setting.
+    pub fn of<S>(
+        &self,
+        all: Vec<S>,
+        names: impl Fn(&S) -> (&'static str, &'static str),
+    ) -> Outcome<Vec<S>> {
+        let mut policies: Vec<_> = all.iter().map(|setting| names(setting).1).collect();
+        policies.sort_unstable();
+        policies.dedup();
+        if let Some(unknown) = self.policy.iter().find(|name| !policies.contains(&name.as_str())) {
+            let known = policies.join(", ");
+            return Err(Failure::usage(format!("no policy is named {unknown}; there are {known}")));
         }
-        let selected = |setting: &Setting| {
-            let component = self.component.is_empty()
-                || self.component.iter().any(|face| face.name() == setting.component);
-            component && (self.policy.is_empty() || self.policy.iter().any(|p| p == setting.policy))
+        let selected = |setting: &S| {
+            let (component, policy) = names(setting);
+            let face = |face: &Face| face.name() == component;
+            (self.component.is_empty() || self.component.iter().any(face))
+                && (self.policy.is_empty() || self.policy.iter().any(|name| name == policy))
         };
         let selected: Vec<_> = all.into_iter().filter(selected).collect();
         if selected.is_empty() {

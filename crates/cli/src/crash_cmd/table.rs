@@ -1,11 +1,16 @@
 //! Results of the lab: one JSON object, or one line of a table, for each setting.
 
-use esker_lab::{Outcome as Crashed, Promise, Setting};
+use std::io::Write;
+
+use esker_lab::{Outcome as Crashed, Promise};
 use serde::Serialize;
+
+use crate::exit::{Failure, Outcome};
+use crate::output;
 
 /// What a setting came to.
 #[derive(Debug, Serialize)]
-pub struct Row {
+struct Row {
     face: &'static str,
     policy: &'static str,
     instrument: &'static str,
@@ -24,20 +29,74 @@ pub struct Row {
     seconds: f64,
 }
 
-/// The title line of the table of `power`.
-pub const POWER_TITLE: &str = "Power cuts on a simulated disk";
+/// The lines of a table, or one JSON object for each setting.
+#[derive(Debug)]
+pub struct Table {
+    /// `power` or `kill`.
+    instrument: &'static str,
+    json: bool,
+    violations: u64,
+}
+
+impl Table {
+    /// Prints the title and the names of the columns.
+    pub fn begin(instrument: &'static str, title: &str, json: bool) -> Outcome<Self> {
+        if !json {
+            output::print(&format!("{title}\n{}\n", Row::header()))?;
+        }
+        Ok(Self { instrument, json, violations: 0 })
+    }
+
+    /// Prints what a setting came to, and names its violations on standard error.
+    pub fn add(
+        &mut self,
+        (component, policy, promise): (&'static str, &'static str, Promise),
+        crashed: &Crashed,
+        seconds: f64,
+    ) -> Outcome {
+        let instrument = self.instrument;
+        let row = Row::new(instrument, (component, policy, promise), crashed, seconds);
+        if self.json {
+            output::print_json(&row)?;
+        } else {
+            output::print(&format!("{}\n", row.line()))?;
+        }
+        let mut err = std::io::stderr().lock();
+        for violation in &crashed.examples {
+            let (seed, what) = (violation.seed, &violation.what);
+            let _ = writeln!(
+                err,
+                "{component} {policy}: {what}\n  again: esker crash {instrument} --component \
+                 {component} --policy {policy} --seed {seed}"
+            );
+        }
+        let more = crashed.violations - crashed.examples.len() as u64;
+        if more > 0 {
+            let _ = writeln!(err, "{component} {policy}: {more} more");
+        }
+        self.violations += crashed.violations;
+        Ok(())
+    }
+
+    /// Fails if a run broke a promise.
+    pub fn end(self) -> Outcome {
+        match self.violations {
+            0 => Ok(()),
+            violations => Err(Failure::failed(format!("{violations} runs broke a promise"))),
+        }
+    }
+}
 
 impl Row {
-    /// Creates the row of a setting.
-    pub fn new(
+    fn new(
         instrument: &'static str,
-        setting: &Setting,
+        (component, policy, promise): (&'static str, &'static str, Promise),
         crashed: &Crashed,
         seconds: f64,
     ) -> Self {
         let statistics = &crashed.statistics;
         let round = |average: f64| (average * 100.0).round() / 100.0;
-        let (loss_promised, loss_seen, loss_unit) = match setting.promise {
+        let (loss_promised, loss_seen, loss_unit) = match promise {
             Promise::NoLoss => (Some(0), statistics.max_lost, "records"),
             Promise::Calls(most) => (Some(most), statistics.max_lost, "records"),
             Promise::Age(most) => {
@@ -47,8 +106,8 @@ impl Row {
             Promise::Nothing => (None, statistics.max_lost, "none"),
         };
         Self {
-            face: setting.component,
-            policy: setting.policy,
+            face: component,
+            policy,
             instrument,
             runs: statistics.runs,
             cuts: statistics.cuts,
@@ -66,8 +125,7 @@ impl Row {
         }
     }
 
-    /// The names of the columns.
-    pub fn header() -> String {
+    fn header() -> String {
         format!(
             "{:<9} {:<25} {:>7} {:>8} {:>10} {:>11} {:>13} {:>8} {:>8} {:>8} {:>8} {:>13} {:>8}",
             "Component",
@@ -86,8 +144,7 @@ impl Row {
         )
     }
 
-    /// The row as a line of the table.
-    pub fn line(&self) -> String {
+    fn line(&self) -> String {
         let unit = if self.loss_unit == "ms" { " ms" } else { "" };
         let promised = self.loss_promised.map_or_else(|| "-".into(), |n| format!("{n}{unit}"));
         format!(

@@ -54,10 +54,11 @@ impl Reserve {
         u32::try_from(self.had / u64::from(BLOCK)).unwrap_or(u32::MAX)
     }
 
-    /// Whether it is so small that ordinary appends are refused until it is filled: below three
-    /// quarters of its former size, so in any case once internal appends used half of it.
+    /// Whether it is so small that ordinary appends are refused until it is filled: a sixteenth
+    /// below its former size. What they would take of the rest, cleaning needs: it copies a segment
+    /// to free one.
     pub(crate) fn is_low(&self, options: &Options) -> bool {
-        let least = (self.had - self.had / 4).max(RESERVE_LEAST).min(options.reserve_bytes());
+        let least = (self.had - self.had / 16).max(RESERVE_LEAST).min(options.reserve_bytes());
         self.bytes < least
     }
 

@@ -1,0 +1,120 @@
+//! `esker crash kill`, and the child process that it kills.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use clap::Args;
+use esker_lab::{Life, kill_settings};
+
+use super::selection::Selection;
+use super::table::Table;
+use crate::exit::{Failure, Outcome};
+use crate::progress;
+
+/// The variable that names the file in which a child says how far it is.
+const PROGRESS: &str = "CRASH_TEST";
+
+const EXAMPLES: &str = "\
+Examples:
+  # 10 runs of each component under each policy, with 3 kills each
+  esker crash kill
+
+  # On another disk
+  esker crash kill --dir /data/crash --component kv
+
+A kill keeps the page cache. So it shows what a process that dies loses, and not what a power cut does: see \
+`esker crash power` for that.";
+
+/// Arguments of `esker crash kill`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct KillArguments {
+    #[command(flatten)]
+    selection: Selection,
+    /// Runs of each component and policy, with 3 kills each
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    runs: u64,
+    /// The seed of the first run; the next ones follow it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    first_seed: u64,
+    /// Only the run with this seed. The moment of a kill is never the same twice
+    #[arg(long, value_name = "N", conflicts_with_all = ["runs", "first_seed"])]
+    seed: Option<u64>,
+    /// The directory of the files, created, and removed at the end [default: a new one here]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// One JSON object for each component and policy
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `esker crash kill`.
+pub fn run(arguments: &KillArguments) -> Outcome {
+    let all = kill_settings();
+    let settings = arguments.selection.of(all, |setting| (setting.component, setting.policy))?;
+    let (first_seed, runs) = match arguments.seed {
+        Some(seed) => (seed, 1),
+        None => (arguments.first_seed, arguments.runs),
+    };
+    let dir = match &arguments.dir {
+        Some(dir) => dir.clone(),
+        None => PathBuf::from(format!("esker-crash-{}", std::process::id())),
+    };
+    let failed =
+        |error: io::Error| Failure::of_io(format_args!("create {}", dir.display()), &error);
+    if dir.exists() {
+        return Err(Failure::failed(format!("{} exists; choose another --dir", dir.display())));
+    }
+    std::fs::create_dir_all(&dir).map_err(failed)?;
+    let bar = progress::of_runs(runs * settings.len() as u64);
+    let mut table = Table::begin("kill", "Killed processes on a real disk", arguments.json)?;
+    for setting in &settings {
+        let start = Instant::now();
+        let names = (setting.component, setting.policy, setting.promise);
+        let spawn = |life: &Life| start_writer(setting.component, setting.policy, life);
+        let crashed = setting.kill(&dir, first_seed, runs, &spawn, &|| bar.inc(1));
+        bar.suspend(|| table.add(names, &crashed, start.elapsed().as_secs_f64()))?;
+    }
+    bar.finish_and_clear();
+    // What is in it was removed by the runs.
+    let _ = std::fs::remove_dir(&dir);
+    table.end()
+}
+
+/// Arguments of the child process.
+#[derive(Debug, Args)]
+pub struct WriterArguments {
+    component: String,
+    policy: String,
+    dir: PathBuf,
+    from: u64,
+    seed: u64,
+}
+
+fn start_writer(component: &str, policy: &str, life: &Life) -> io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["crash", "writer", component, policy])
+        .arg(&life.dir)
+        .args([life.from.to_string(), life.seed.to_string()])
+        .env(PROGRESS, &life.progress)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+}
+
+/// Runs the child process: writes until it is killed.
+pub fn write(arguments: &WriterArguments) -> Outcome {
+    let WriterArguments { component, policy, dir, from, seed } = arguments;
+    let Some(progress) = std::env::var_os(PROGRESS) else {
+        return Err(Failure::usage(format!("{PROGRESS} names no file; see `esker crash kill`")));
+    };
+    let progress = Path::new(&progress).to_path_buf();
+    let life = Life { dir: dir.clone(), progress, from: *from, seed: *seed };
+    let setting = kill_settings()
+        .into_iter()
+        .find(|setting| setting.component == component && setting.policy == policy)
+        .ok_or_else(|| Failure::usage(format!("{component} has no policy {policy}")))?;
+    setting.write(&life).map_err(Failure::failed)
+}

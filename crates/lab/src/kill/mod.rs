@@ -1,0 +1,245 @@
+//! Kills: a child process writes to a component on a real disk and is killed at a random moment.
+//!
+//! A kill keeps the page cache. So it shows what a process that dies loses, and not what a power
+//! cut does: see [`crate::Setting::power`] for that.
+//!
+//! A run goes through [`LIVES`] lives of one directory. In each a child process writes numbered
+//! values as fast as it can, until this process kills it with SIGKILL at a random moment. Then
+//! this process opens the directory, and compares what recovery found with what the child said
+//! before it died, value by value.
+
+mod progress;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use esker_testkit::{SplitMix64, mix};
+
+use crate::outcome::{Outcome, Run};
+use crate::promise::Promise;
+use crate::survival::Survival;
+use progress::{Progress, now};
+use writer::{ConsensusWriter, KvWriter, LogWriter, Writer};
+
+/// The lives of a run, and so its kills.
+const LIVES: u64 = 3;
+/// How long a child may take to the moment of its end.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The most writes in a life. A child that is not killed ends with an error.
+const MOST: u64 = 1 << 22;
+
+/// A component under one of its policies, for kills.
+#[derive(Debug, Clone, Copy)]
+pub struct KillSetting {
+    /// `log`, `consensus` or `kv`.
+    pub component: &'static str,
+    /// The name of the policy.
+    pub policy: &'static str,
+    /// What the policy promises.
+    pub promise: Promise,
+    /// The place of the policy in the component's list.
+    index: usize,
+    run: fn(usize, u64, &Path, Spawn<'_>) -> Run,
+    write: fn(usize, &Life) -> Result<(), String>,
+}
+
+/// What a child is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Life {
+    /// The directory of the component.
+    pub dir: PathBuf,
+    /// The file in which the child says how far it is.
+    pub progress: PathBuf,
+    /// The number of the first write.
+    pub from: u64,
+    /// Makes the values.
+    pub seed: u64,
+}
+
+/// Starts the child of a life: a process that calls [`KillSetting::write`].
+pub type Spawn<'a> = &'a dyn Fn(&Life) -> io::Result<Child>;
+
+/// Returns every component under each of its policies.
+pub fn kill_settings() -> Vec<KillSetting> {
+    let mut all = Vec::new();
+    all.extend(of::<LogWriter>("log"));
+    all.extend(of::<ConsensusWriter>("consensus"));
+    all.extend(of::<KvWriter>("kv"));
+    all
+}
+
+fn of<W: Writer>(component: &'static str) -> impl Iterator<Item = KillSetting> {
+    let policies = W::POLICIES.iter().enumerate();
+    policies.map(move |(index, (policy, _, promise))| KillSetting {
+        component,
+        policy,
+        promise: *promise,
+        index,
+        run: run::<W>,
+        write: write::<W>,
+    })
+}
+
+impl KillSetting {
+    /// Goes through runs with the seeds from `first_seed` on, in folders of `dir`, which are
+    /// removed. `progress` is called after each.
+    pub fn kill(
+        &self,
+        dir: &Path,
+        first_seed: u64,
+        runs: u64,
+        spawn: Spawn<'_>,
+        progress: &dyn Fn(),
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        for seed in (0..runs).map(|n| first_seed.wrapping_add(n)) {
+            let name = format!("{}-{}-{seed}", self.component, self.policy);
+            outcome.add(&(self.run)(self.index, seed, &dir.join(name), spawn), self.promise);
+            progress();
+        }
+        outcome
+    }
+
+    /// The work of a child: writes until it is killed.
+    ///
+    /// # Errors
+    /// What failed, or that it was not killed.
+    pub fn write(&self, life: &Life) -> Result<(), String> {
+        (self.write)(self.index, life)
+    }
+}
+
+/// The value of a write. Writes of different lives differ.
+fn value(seed: u64, n: u64) -> Vec<u8> {
+    let mut rng = SplitMix64::new(mix(seed, n));
+    let mut value = n.to_le_bytes().to_vec();
+    value.extend((0..rng.below(240)).map(|_| rng.next() as u8));
+    value
+}
+
+fn write<W: Writer>(policy: usize, life: &Life) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{}: {error}", life.progress.display());
+    let progress = Progress::open(&life.progress).map_err(failed)?;
+    let mut writer = W::open(&life.dir, W::POLICIES[policy].1)?;
+    let mut durable = life.from;
+    for n in life.from..life.from + MOST {
+        progress.begin(n).map_err(failed)?;
+        writer.write(n, &value(life.seed, n))?;
+        progress.accept(n).map_err(failed)?;
+        let now_durable = writer.durable();
+        if now_durable > durable {
+            durable = now_durable;
+            progress.set_durable(durable).map_err(failed)?;
+        }
+    }
+    Err(format!("was not killed in {MOST} writes"))
+}
+
+fn run<W: Writer>(policy: usize, seed: u64, dir: &Path, spawn: Spawn<'_>) -> Run {
+    let mut run = Run { seed, cuts: 0, survivals: Vec::new(), outcome: Ok(()) };
+    run.outcome = lives::<W>(policy, dir, spawn, &mut run);
+    // What cannot be removed stays.
+    let _ = std::fs::remove_dir_all(dir);
+    run
+}
+
+fn lives<W: Writer>(
+    policy: usize,
+    dir: &Path,
+    spawn: Spawn<'_>,
+    run: &mut Run,
+) -> Result<(), String> {
+    let (_, policy, promise) = W::POLICIES[policy];
+    std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+    let mut written = Vec::new();
+    let mut rng = SplitMix64::new(run.seed);
+    for life in 0..LIVES {
+        let life = Life {
+            dir: dir.join("data"),
+            progress: dir.join("progress"),
+            from: written.len() as u64,
+            seed: mix(run.seed, life),
+        };
+        run.cuts += 1;
+        let survival = one_life::<W>(policy, &life, &mut written, &mut rng, spawn)?;
+        run.survivals.push(survival);
+        survival.check(promise).map_err(|what| format!("from write {} on: {what}", life.from))?;
+    }
+    Ok(())
+}
+
+/// One life. `written` has the values before it, and gets those that recovery found.
+fn one_life<W: Writer>(
+    policy: W::Policy,
+    life: &Life,
+    written: &mut Vec<Vec<u8>>,
+    rng: &mut SplitMix64,
+    spawn: Spawn<'_>,
+) -> Result<Survival, String> {
+    let failed = |error: io::Error| format!("{}: {error}", life.progress.display());
+    let progress = Progress::open(&life.progress).map_err(failed)?;
+    progress.start(life.from).map_err(failed)?;
+    let child = spawn(life).map_err(|error| format!("failed to start a child: {error}"))?;
+    // After so many writes, or in the midst of the first periods of a timer.
+    let (writes, micros) = match rng.percent(50) {
+        true => (rng.below(3000), rng.below(3000)),
+        false => (0, rng.below(300_000)),
+    };
+    let killed = kill(child, &progress, life.from + 1 + writes, micros)?;
+    let (begun, accepted) =
+        (progress.begun().map_err(failed)?, progress.accepted().map_err(failed)?);
+    let durable = progress.durable().map_err(failed)?;
+    let writer = W::open(&life.dir, policy)?;
+    let found = writer.read()?;
+    writer.close()?;
+    let recovered = found.len() as u64;
+    for (n, found) in found.iter().enumerate() {
+        let expected = match written.get(n) {
+            Some(before) => before.clone(),
+            None => value(life.seed, n as u64),
+        };
+        if *found != expected {
+            return Err(format!("write {n} of {recovered} has another value"));
+        }
+    }
+    let lost_age = match recovered < accepted {
+        true => killed.saturating_sub(progress.accepted_at(recovered).map_err(failed)?),
+        false => Duration::ZERO,
+    };
+    *written = found;
+    let lost_calls = accepted.saturating_sub(recovered);
+    Ok(Survival { accepted: begun, durable, recovered, lost_calls, lost_age })
+}
+
+/// Kills the child after so many writes and microseconds, and returns the time of that.
+fn kill(
+    mut child: Child,
+    progress: &Progress,
+    writes: u64,
+    micros: u64,
+) -> Result<Duration, String> {
+    let began = Instant::now();
+    let reached = loop {
+        if progress.accepted().is_ok_and(|accepted| accepted >= writes) {
+            break Ok(());
+        }
+        match child.try_wait() {
+            Ok(None) => {}
+            Ok(Some(status)) => break Err(format!("the writer ended by itself: {status}")),
+            Err(error) => break Err(format!("failed to wait for the writer: {error}")),
+        }
+        if began.elapsed() > PATIENCE {
+            break Err(format!("the writer did not reach write {writes} in {PATIENCE:?}"));
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    };
+    std::thread::sleep(Duration::from_micros(micros));
+    let time = now();
+    let ended = child.kill().and_then(|()| child.wait());
+    reached?;
+    ended.map_err(|error| format!("failed to kill the writer: {error}"))?;
+    Ok(time)
+}

@@ -1,0 +1,51 @@
+//! What came of the runs of a setting.
+
+use crate::promise::Promise;
+use crate::survival::{Statistics, Survival};
+
+/// Violations that are kept; all are counted.
+const KEPT: usize = 20;
+
+/// A promise that a run broke.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The seed of the run.
+    pub seed: u64,
+    /// What was broken.
+    pub what: String,
+}
+
+/// What came of a setting.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// All runs, those with violations too.
+    pub statistics: Statistics,
+    /// The number of runs that broke a promise.
+    pub violations: u64,
+    /// The first of these, at most 20.
+    pub examples: Vec<Violation>,
+}
+
+impl Outcome {
+    pub(crate) fn add(&mut self, run: &Run, promise: Promise) {
+        self.statistics.runs += 1;
+        self.statistics.cuts += run.cuts;
+        for survival in &run.survivals {
+            self.statistics.add(survival, promise);
+        }
+        let Err(what) = &run.outcome else { return };
+        self.violations += 1;
+        if self.examples.len() < KEPT {
+            self.examples.push(Violation { seed: run.seed, what: what.clone() });
+        }
+    }
+}
+
+/// One run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) seed: u64,
+    pub(crate) cuts: u64,
+    pub(crate) survivals: Vec<Survival>,
+    pub(crate) outcome: Result<(), String>,
+}
