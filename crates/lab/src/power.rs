@@ -1,11 +1,12 @@
-//! Power cuts: the shipped component over the simulated disk, cut at every operation and at random
-//! ones, in recovery too.
+//! Power cuts: the shipped component over the simulated disk, cut before its operations, in the
+//! middle of them, and in recovery.
 //!
 //! A run has a number, its seed, from which all of it follows. It goes through four lives of one
 //! disk. The first is cut at a planned operation of a program, the second soon after its start,
 //! which is in recovery as a rule, the third at a random place, and the last is closed and checked.
 //! Runs come in groups of [`GROUP`] that share the program of the first life; they cut it before
-//! each operation and in the middle of each, and the rest of the group cuts at random.
+//! each operation and in the middle of each, as far as the group reaches, and the rest of it cuts
+//! at random.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -12,6 +12,7 @@ use super::selection::Selection;
 use super::table::Table;
 use crate::exit::{Failure, Outcome};
 use crate::progress;
+use crate::signals::Stop;
 
 /// The variable that names the file in which a child says how far it is.
 const PROGRESS: &str = "CRASH_TEST";
@@ -68,6 +69,7 @@ pub fn run(arguments: &KillArguments) -> Outcome {
         return Err(Failure::failed(format!("{} exists; choose another --dir", dir.display())));
     }
     std::fs::create_dir_all(&dir).map_err(failed)?;
+    remove_on_signals(dir.clone())?;
     let bar = progress::of_runs(runs * settings.len() as u64);
     let mut table = Table::begin("kill", "Killed processes on a real disk", arguments.json)?;
     for setting in &settings {
@@ -78,9 +80,21 @@ pub fn run(arguments: &KillArguments) -> Outcome {
         bar.suspend(|| table.add(names, &crashed, start.elapsed().as_secs_f64()))?;
     }
     bar.finish_and_clear();
-    // What is in it was removed by the runs.
+    // The runs removed what is in it, but for runs that broke a promise.
     let _ = std::fs::remove_dir(&dir);
     table.end()
+}
+
+fn remove_on_signals(dir: PathBuf) -> Outcome {
+    let stop = Stop::on_signals().map_err(|error| Failure::of_io("catch signals", &error))?;
+    std::thread::spawn(move || {
+        if stop.wait().is_ok() {
+            // The child ends with this process.
+            let _ = std::fs::remove_dir_all(dir);
+            std::process::exit(130);
+        }
+    });
+    Ok(())
 }
 
 /// Arguments of the child process.
@@ -99,7 +113,8 @@ fn start_writer(component: &str, policy: &str, life: &Life) -> io::Result<Child>
         .arg(&life.dir)
         .args([life.from.to_string(), life.seed.to_string()])
         .env(PROGRESS, &life.progress)
-        .stdin(Stdio::null())
+        // Its end tells the child that this process ended.
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
 }
@@ -112,6 +127,10 @@ pub fn write(arguments: &WriterArguments) -> Outcome {
     };
     let progress = Path::new(&progress).to_path_buf();
     let life = Life { dir: dir.clone(), progress, from: *from, seed: *seed };
+    std::thread::spawn(|| {
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        std::process::exit(1);
+    });
     let setting = kill_settings()
         .into_iter()
         .find(|setting| setting.component == component && setting.policy == policy)

@@ -12,7 +12,7 @@ use crate::exit::Outcome;
 /// The commands of `esker crash`.
 #[derive(Debug, Subcommand)]
 pub enum CrashCommand {
-    /// Cut the power of a simulated disk at every operation and at random ones, in recovery too
+    /// Cut the power of a simulated disk in and between its operations, in recovery too
     Power(power::PowerArguments),
     /// Kill a process that writes, at random moments, on a real disk
     Kill(kill::KillArguments),

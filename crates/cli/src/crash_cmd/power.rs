@@ -11,11 +11,11 @@ use crate::exit::Outcome;
 use crate::progress;
 
 /// Cuts of each component and policy, when `--runs` is not given.
-const CUTS: u64 = 1000;
+const CUTS: u64 = 1536;
 
 const EXAMPLES: &str = "\
 Examples:
-  # At least 1,000 cuts of each component under each policy
+  # 1,536 cuts of each component under each policy
   esker crash power
 
   # 100,000 runs of 3 cuts each of the log under Batch(5), with seeds that were not used before
@@ -34,7 +34,7 @@ which a power cut does not: see `esker crash kill` for that.";
 pub struct PowerArguments {
     #[command(flatten)]
     selection: Selection,
-    /// Runs of each component and policy, with 3 cuts each [default: as many as make 1,000 cuts]
+    /// Runs of each component and policy, with 3 cuts each [default: 512]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     runs: Option<u64>,
     /// The seed of the first run; the next ones follow it

@@ -52,7 +52,7 @@ pub struct ImportArguments {
     keyspace: Option<String>,
     #[command(flatten)]
     framing: FramingArgument,
-    /// Print one JSON object at the end, also when the import fails
+    /// Print one JSON object at the end, also when it fails after it began
     #[arg(long)]
     json: bool,
 }

@@ -58,14 +58,14 @@ pub fn run(arguments: &WatchArguments) -> Outcome {
         open::check_name(name)?;
     }
     let log = open::log(dir)?;
-    if let Some(name) = &arguments.keyspace {
-        note_if_absent(dir, name);
-    }
     let from = from.map_or_else(|| log.durable(), Seq);
     let mut watch = Watch::of_log(&log, from).map_err(failure)?;
     let mut out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
     signals::close_at_end(log, out.get_ref())
         .map_err(|e| Failure::of_io("wait for signals", &e))?;
+    if let Some(name) = &arguments.keyspace {
+        note_if_absent(dir, name);
+    }
     loop {
         let next = match watch.try_next() {
             Ok(None) => {

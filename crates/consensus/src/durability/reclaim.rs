@@ -65,11 +65,17 @@ impl ConsensusLog {
     /// [`Error::CorruptedEntry`] and [`Error::Log`] when a live value cannot be read or copied.
     /// Space reclaimed before the error stays reclaimed, and no data is lost.
     pub fn reclaim(&self) -> Result<Reclaimed> {
+        // Later segments would keep it at work for as long as callers append.
+        let end = self.inner.log.accepted();
         let mut all = Reclaimed::default();
         loop {
             match self.inner.reclaim_once(Effort::Full) {
-                Ok(done) if done.segments == 0 => return Ok(all),
-                Ok(done) => all += done,
+                Ok(done) => {
+                    all += done;
+                    if done.segments == 0 || self.inner.log.metadata().after >= end {
+                        return Ok(all);
+                    }
+                }
                 Err(error) if Pass::is_no_space(&error) && all.segments > 0 => return Ok(all),
                 Err(error) => return Err(error),
             }

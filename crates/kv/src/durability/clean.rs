@@ -41,15 +41,18 @@ impl Inner {
     pub(crate) fn compact(&self) -> Result<Reclaimed> {
         let end = self.log.accepted();
         let mut all = Reclaimed::default();
-        while self.log.metadata().after < end {
+        loop {
             match self.clean_once(Effort::Full, false) {
-                Ok(done) if done.segments == 0 => return Ok(all),
-                Ok(done) => all += done,
+                Ok(done) => {
+                    all += done;
+                    if done.segments == 0 || self.log.metadata().after >= end {
+                        return Ok(all);
+                    }
+                }
                 Err(error) if error.is_no_space() && all.segments > 0 => return Ok(all),
                 Err(error) => return Err(error),
             }
         }
-        Ok(all)
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {

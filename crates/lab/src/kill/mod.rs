@@ -85,7 +85,7 @@ fn of<W: Writer>(component: &'static str) -> impl Iterator<Item = KillSetting> {
 
 impl KillSetting {
     /// Goes through runs with the seeds from `first_seed` on, in folders of `dir`, which are
-    /// removed. `progress` is called after each.
+    /// removed, except those of runs that broke a promise. `progress` is called after each run.
     pub fn kill(
         &self,
         dir: &Path,
@@ -141,8 +141,11 @@ fn write<W: Writer>(policy: usize, life: &Life) -> Result<(), String> {
 fn run<W: Writer>(policy: usize, seed: u64, dir: &Path, spawn: Spawn<'_>) -> Run {
     let mut run = Run { seed, cuts: 0, survivals: Vec::new(), outcome: Ok(()) };
     run.outcome = lives::<W>(policy, dir, spawn, &mut run);
-    // What cannot be removed stays.
-    let _ = std::fs::remove_dir_all(dir);
+    match &mut run.outcome {
+        // What cannot be removed stays.
+        Ok(()) => drop(std::fs::remove_dir_all(dir)),
+        Err(what) => what.push_str(&format!("; {} is left as it is", dir.display())),
+    }
     run
 }
 
@@ -156,15 +159,22 @@ fn lives<W: Writer>(
     std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
     let mut written = Vec::new();
     let mut rng = SplitMix64::new(run.seed);
-    for life in 0..LIVES {
+    for n in 0..LIVES {
         let life = Life {
             dir: dir.join("data"),
             progress: dir.join("progress"),
             from: written.len() as u64,
-            seed: mix(run.seed, life),
+            seed: mix(run.seed, n),
         };
+        // After so many writes, or in the midst of the first periods of a timer; at last so late
+        // that a policy that never commits has lost too much.
+        let end = match promise {
+            Promise::Age(most) if n + 1 == LIVES => (0, most + Duration::from_millis(500)),
+            _ if rng.percent(50) => (rng.below(3000), Duration::from_micros(rng.below(3000))),
+            _ => (0, Duration::from_micros(rng.below(300_000))),
+        };
+        let survival = one_life::<W>(policy, &life, &mut written, end, spawn)?;
         run.cuts += 1;
-        let survival = one_life::<W>(policy, &life, &mut written, &mut rng, spawn)?;
         run.survivals.push(survival);
         survival.check(promise).map_err(|what| format!("from write {} on: {what}", life.from))?;
     }
@@ -176,19 +186,14 @@ fn one_life<W: Writer>(
     policy: W::Policy,
     life: &Life,
     written: &mut Vec<Vec<u8>>,
-    rng: &mut SplitMix64,
+    (writes, after): (u64, Duration),
     spawn: Spawn<'_>,
 ) -> Result<Survival, String> {
     let failed = |error: io::Error| format!("{}: {error}", life.progress.display());
     let progress = Progress::open(&life.progress).map_err(failed)?;
     progress.start(life.from).map_err(failed)?;
     let child = spawn(life).map_err(|error| format!("failed to start a child: {error}"))?;
-    // After so many writes, or in the midst of the first periods of a timer.
-    let (writes, micros) = match rng.percent(50) {
-        true => (rng.below(3000), rng.below(3000)),
-        false => (0, rng.below(300_000)),
-    };
-    let killed = kill(child, &progress, life.from + 1 + writes, micros)?;
+    let killed = kill(child, &progress, life.from + 1 + writes, after)?;
     let (begun, accepted) =
         (progress.begun().map_err(failed)?, progress.accepted().map_err(failed)?);
     let durable = progress.durable().map_err(failed)?;
@@ -214,12 +219,12 @@ fn one_life<W: Writer>(
     Ok(Survival { accepted: begun, durable, recovered, lost_calls, lost_age })
 }
 
-/// Kills the child after so many writes and microseconds, and returns the time of that.
+/// Kills the child after so many writes and this time, and returns when that was.
 fn kill(
     mut child: Child,
     progress: &Progress,
     writes: u64,
-    micros: u64,
+    after: Duration,
 ) -> Result<Duration, String> {
     let began = Instant::now();
     let reached = loop {
@@ -236,7 +241,7 @@ fn kill(
         }
         std::thread::sleep(Duration::from_micros(200));
     };
-    std::thread::sleep(Duration::from_micros(micros));
+    std::thread::sleep(after);
     let time = now();
     let ended = child.kill().and_then(|()| child.wait());
     reached?;

@@ -117,16 +117,30 @@ impl WriteHalf {
     /// Fills the reserve after space was freed.
     pub(crate) fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();
-        let before = reserve.had_blocks();
-        let filled = reserve.fill(&*self.dir, &self.options).and_then(|()| {
-            let blocks = reserve.had_blocks();
-            if blocks == before {
-                return Ok(());
-            }
-            self.change_manifest(|manifest| manifest.reserve_blocks = blocks)
-        });
-        if let Err(error) = filled {
+        if let Err(error) = reserve.fill(&*self.dir, &self.options) {
             tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
+        }
+        if let Err(error) = self.record_size(&mut reserve) {
+            self.fail(error);
+        }
+    }
+
+    /// Keeps the largest size of the reserve in the manifest. Without space for that it is tried
+    /// again when the reserve is filled the next time.
+    fn record_size(&self, reserve: &mut Reserve) -> Result<()> {
+        let blocks = reserve.had_blocks();
+        if reserve.recorded >= blocks {
+            return Ok(());
+        }
+        match self.change_manifest(|manifest| manifest.reserve_blocks = blocks) {
+            Err(error) if error.is_no_space() => {
+                tracing::warn!(error = with_causes(&error), "failed to record the reserve's size");
+                Ok(())
+            }
+            changed => {
+                reserve.recorded = blocks;
+                changed
+            }
         }
     }
 
@@ -153,6 +167,7 @@ impl WriteHalf {
     /// Ordinary appends get space only while the reserve exists or can be created.
     fn keep_reserve(&self, reserve: &mut Reserve) -> Result<()> {
         reserve.restore(&*self.dir, &self.options)?;
+        self.record_size(reserve)?;
         if !reserve.is_low(&self.options) {
             return Ok(());
         }

@@ -112,11 +112,13 @@ impl Log {
         let finalized =
             recovery::finalize(dir, &read_options, scan, engine.wall_ms()).map_err(full)?;
         let mut manifest = finalized.manifest;
-        let largest = u64::from(manifest.reserve_blocks) * u64::from(BLOCK);
-        let reserve = Reserve::open(dir, &options, had, largest).map_err(full)?;
-        if manifest.reserve_blocks != reserve.had_blocks() {
+        let recorded = manifest.reserve_blocks;
+        let mut reserve = Reserve::open(dir, &options, had, recorded).map_err(full)?;
+        // Another opening may want less, and must not make it less for the next one.
+        if manifest.reserve_blocks < reserve.had_blocks() {
             manifest.reserve_blocks = reserve.had_blocks();
             manifest.write(dir).map_err(full)?;
+            reserve.recorded = manifest.reserve_blocks;
         }
 
         let start = finalized.start;

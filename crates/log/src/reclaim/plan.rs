@@ -33,7 +33,7 @@ pub enum Effort {
     /// Live records are copied wherever the rule allows it.
     Full,
     /// As `Full`, but no more than fits in the reserve of the log. For a full disk, where it frees
-    /// space or does nothing.
+    /// space, or moves live segments away that are before dead ones, or does nothing.
     FullDisk,
 }
 

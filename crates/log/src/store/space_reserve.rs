@@ -36,15 +36,17 @@ pub(crate) struct Reserve {
     /// The largest size that it had. It takes free space up to this size, and beyond that at most
     /// half of what is left.
     had: u64,
+    /// Of that what the manifest keeps, in blocks.
+    pub(crate) recorded: u32,
 }
 
 impl Reserve {
     /// Opens the reserve in the directory, and creates or fills it as far as there is room. `had`
-    /// is its size before recovery used it, and `largest` the size in the manifest.
-    pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64, largest: u64) -> Result<Self> {
+    /// is its size before recovery used it, and `recorded` the blocks in the manifest.
+    pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64, recorded: u32) -> Result<Self> {
         let bytes = size(dir, RESERVE)?;
-        let largest = largest.min(options.reserve_bytes());
-        let mut reserve = Self { bytes, had: had.max(bytes).max(largest) };
+        let largest = (u64::from(recorded) * u64::from(BLOCK)).min(options.reserve_bytes());
+        let mut reserve = Self { bytes, had: had.max(bytes).max(largest), recorded };
         reserve.fill(dir, options)?;
         Ok(reserve)
     }

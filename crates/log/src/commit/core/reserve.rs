@@ -172,7 +172,9 @@ impl Core {
         };
         if let Some(Reserved { segment, limit, full, internal }) = next {
             let salt = Salt::new(self.log, segment);
-            let (offset, records, lent, lent_until) = (BLOCK, 0, 0, 0);
+            let (offset, records, lent_until) = (BLOCK, 0, 0);
+            // The share of deletes is one for all segments made from the reserve.
+            let lent = if internal && frontier.internal { frontier.lent } else { 0 };
             let base = end;
             frontier = Frontier {
                 segment,
