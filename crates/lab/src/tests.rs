@@ -17,6 +17,9 @@ use crate::survival::Survival;
 #[test]
 fn components_survive_and_lose_within_their_promises() {
     for setting in settings() {
+        // Bug of the lab: one of these runs counted an accept in memory as a durable one.
+        let known = setting.power(Options { first_seed: 9_100_121, runs: 1 }, &|_| {});
+        assert_eq!(known.examples, [], "{} {}", setting.component, setting.policy);
         let crashed = setting.power(Options { first_seed: 40, runs: 30 }, &|_| {});
         let name = format!("{} {}", setting.component, setting.policy);
         assert_eq!(crashed.examples, [], "{name}");

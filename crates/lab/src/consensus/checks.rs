@@ -67,7 +67,9 @@ impl SimEnv {
                 ensure!(kept, "slot {n} was accepted under {ballot}, and holds {found:?}");
             }
             survival.accepted += u64::from(slot.accepted.is_some());
-            survival.durable += u64::from(slot.acknowledged.is_some() && !may_be_cut);
+            // In volatile mode a crash may forget an accept that replaced a durable one.
+            let accepted = slot.acknowledged.is_some() && durable_accepts && !may_be_cut;
+            survival.durable += u64::from(slot.commit_acknowledged || accepted);
             survival.recovered += u64::from(found.is_some());
             survival.lost_calls += u64::from(slot.accepted.is_some() && found.is_none());
             slot.accepted = found.as_ref().map(|(ballot, value, _)| (*ballot, value.clone()));
