@@ -64,6 +64,20 @@ impl AsFd for Stop {
     }
 }
 
+/// Cleans up at a signal, and exits with 130. Starts a thread that waits for one.
+pub fn exit_at_signal(clean_up: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let stop = Stop::on_signals()?;
+    let wait = move || {
+        // Without its pipe there is nothing to wait for.
+        if stop.wait().is_ok() {
+            clean_up();
+            std::process::exit(130);
+        }
+    };
+    std::thread::Builder::new().name("clean up".into()).spawn(wait)?;
+    Ok(())
+}
+
 /// Closes the reader at a signal. Starts a thread that waits for one. Returns whether SIGINT has
 /// arrived.
 pub fn close_at_signal(reader: ReadOnlyLog) -> io::Result<Arc<AtomicBool>> {

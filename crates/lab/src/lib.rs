@@ -1,5 +1,22 @@
 //! The crash lab: programs whose writes are checked value by value, and crashes that end them
 //! anywhere.
+//!
+//! [`power_cuts`] runs each component over the simulated disk, and [`kills`] in a process of its
+//! own on a real disk. Each crash leaves a [`Survival`], which is held against the [`Promise`] of
+//! the policy; all of a setting are summed up in [`Statistics`].
+//!
+//! ```
+//! use esker_lab::{Options, power_cuts};
+//!
+//! for cuts in power_cuts() {
+//!     let outcome = cuts.run(Options { first_seed: 1, runs: 2 }, &|_| {});
+//!     assert_eq!(outcome.violations, 0, "{:?}: {:?}", cuts.setting, outcome.examples);
+//! }
+//! ```
+//!
+//! `log`, `consensus` and `kv` have the programs and the models of the components, also for their
+//! own crash tests. `plan` says where a life ends, and `subject` what the driver in `power` needs
+//! of a component.
 
 #[doc(hidden)]
 pub mod consensus;
@@ -13,15 +30,15 @@ mod outcome;
 pub mod plan;
 mod power;
 mod promise;
-mod settings;
+mod setting;
 mod subject;
 mod survival;
 #[cfg(test)]
 mod tests;
 
-pub use kill::{KillSetting, Life, Spawn, kill_settings};
+pub use kill::{Kills, Life, Spawn, kills};
 pub use outcome::{Outcome, Violation};
-pub use power::Options;
+pub use power::{Options, PowerCuts, power_cuts};
 pub use promise::Promise;
-pub use settings::{Setting, settings};
+pub use setting::Setting;
 pub use survival::{Statistics, Survival};

@@ -6,12 +6,12 @@ use crate::survival::{Statistics, Survival};
 /// Violations that are kept; all are counted.
 const KEPT: usize = 20;
 
-/// A promise that a run broke.
+/// A run that broke a promise, or that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
-    /// What was broken.
+    /// What was broken, or what failed.
     pub what: String,
 }
 
@@ -20,7 +20,7 @@ pub struct Violation {
 pub struct Outcome {
     /// All runs, those with violations too.
     pub statistics: Statistics,
-    /// The number of runs that broke a promise.
+    /// The number of runs that broke a promise, or failed.
     pub violations: u64,
     /// The first of these, at most 20.
     pub examples: Vec<Violation>,
@@ -38,6 +38,15 @@ impl Outcome {
         if self.examples.len() < KEPT {
             self.examples.push(Violation { seed: run.seed, what: what.clone() });
         }
+    }
+
+    /// Adds other runs. The examples kept are those of the first seeds, counted from `first_seed`.
+    pub(crate) fn merge(&mut self, other: Outcome, first_seed: u64) {
+        self.statistics.merge(&other.statistics);
+        self.violations += other.violations;
+        self.examples.extend(other.examples);
+        self.examples.sort_by_key(|example| example.seed.wrapping_sub(first_seed));
+        self.examples.truncate(KEPT);
     }
 }
 

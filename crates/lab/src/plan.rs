@@ -5,6 +5,30 @@ use std::fmt;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_testkit::SplitMix64;
 
+/// Why a life did not continue.
+#[derive(Debug)]
+pub enum Stop {
+    /// The power is off.
+    Ended,
+    /// An error while the power was on, or a broken promise.
+    Broken(String),
+}
+
+/// What came of a life, or of a part of it.
+pub type Lived<T = ()> = Result<T, Stop>;
+
+/// Returns that a promise is broken.
+macro_rules! broken {
+    ($($reported:tt)*) => { return Err($crate::plan::Stop::Broken(format!($($reported)*))) };
+}
+
+/// Returns that a promise is broken, unless something holds.
+macro_rules! ensure {
+    ($holds:expr, $($reported:tt)*) => { if !$holds { $crate::plan::broken!($($reported)*) } };
+}
+
+pub(crate) use {broken, ensure};
+
 /// How a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
@@ -68,6 +92,25 @@ impl Plan {
             _ => CutPoint::During(disk.operations() + at),
         };
         Self { at, how: How::any(rng) }
+    }
+
+    /// Runs a life that ends as planned, or after its last step where the plan names a later place.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn end<L>(self, disk: &SimDisk, live: impl FnOnce() -> Lived<L>) -> Result<(), String> {
+        self.arm(disk);
+        let lived = live();
+        disk.cancel_cut();
+        match lived {
+            Ok(life) => {
+                self.how.strike(disk);
+                drop(life);
+                Ok(())
+            }
+            Err(Stop::Ended) => Ok(()),
+            Err(Stop::Broken(what)) => Err(what),
+        }
     }
 
     /// Arms the disk. [`SimDisk::cancel_cut`] disarms it.

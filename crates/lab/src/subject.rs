@@ -4,11 +4,8 @@ use esker_disk::sim::SimDisk;
 use esker_testkit::SplitMix64;
 
 use crate::plan::Plan;
-use crate::promise::Promise;
+use crate::setting::Policies;
 use crate::survival::Survival;
-
-/// The policies of a component, each with its name and its promise.
-pub(crate) type Policies<P> = &'static [(&'static str, P, Promise)];
 
 /// A component on a simulated disk, beside a model of what must be in it.
 pub(crate) trait Subject: Sized {

@@ -82,15 +82,34 @@ pub struct Statistics {
 impl Statistics {
     pub(crate) fn add(&mut self, survival: &Survival, promise: Promise) {
         let (recovered, lost) = (survival.recovered, survival.lost(promise));
-        let first = self.recoveries == 0;
-        self.recoveries += 1;
-        self.durable += survival.durable;
-        self.recovered += recovered;
-        self.lost += lost;
-        self.min_recovered = if first { recovered } else { self.min_recovered.min(recovered) };
-        self.max_recovered = self.max_recovered.max(recovered);
-        self.max_lost = self.max_lost.max(lost);
-        self.max_lost_age = self.max_lost_age.max(survival.lost_age);
+        self.merge(&Statistics {
+            recoveries: 1,
+            durable: survival.durable,
+            recovered,
+            lost,
+            min_recovered: recovered,
+            max_recovered: recovered,
+            max_lost: lost,
+            max_lost_age: survival.lost_age,
+            ..Statistics::default()
+        });
+    }
+
+    pub(crate) fn merge(&mut self, other: &Statistics) {
+        self.min_recovered = match (self.recoveries, other.recoveries) {
+            (0, _) => other.min_recovered,
+            (_, 0) => self.min_recovered,
+            _ => self.min_recovered.min(other.min_recovered),
+        };
+        self.runs += other.runs;
+        self.cuts += other.cuts;
+        self.recoveries += other.recoveries;
+        self.durable += other.durable;
+        self.recovered += other.recovered;
+        self.lost += other.lost;
+        self.max_recovered = self.max_recovered.max(other.max_recovered);
+        self.max_lost = self.max_lost.max(other.max_lost);
+        self.max_lost_age = self.max_lost_age.max(other.max_lost_age);
     }
 
     /// The average of a sum over all recoveries.

@@ -4,23 +4,24 @@
 use esker_disk::sim::SimDisk;
 use esker_testkit::SplitMix64;
 
-use crate::kill::{Life, kill_settings};
+use crate::kill::{Kills, Life, kills};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::power::{self, Options};
+use crate::power::{Options, power_cuts, runs};
 use crate::promise::Promise;
-use crate::settings::settings;
-use crate::subject::{Length, Policies, Subject};
+use crate::setting::Policies;
+use crate::subject::{Length, Subject};
 use crate::survival::Survival;
 
 /// Requirements: MB-5.
 #[test]
 fn components_survive_and_lose_within_their_promises() {
-    for setting in settings() {
+    for cuts in power_cuts() {
+        let setting = cuts.setting;
         // Bug of the lab: one of these runs counted an accept in memory as a durable one.
-        let known = setting.power(Options { first_seed: 9_100_121, runs: 1 }, &|_| {});
+        let known = cuts.run(Options { first_seed: 9_100_121, runs: 1 }, &|_| {});
         assert_eq!(known.examples, [], "{} {}", setting.component, setting.policy);
-        let crashed = setting.power(Options { first_seed: 40, runs: 30 }, &|_| {});
+        let crashed = cuts.run(Options { first_seed: 40, runs: 30 }, &|_| {});
         let name = format!("{} {}", setting.component, setting.policy);
         assert_eq!(crashed.examples, [], "{name}");
         let statistics = crashed.statistics;
@@ -33,14 +34,15 @@ fn components_survive_and_lose_within_their_promises() {
 
 #[test]
 fn a_run_follows_from_its_seed() {
-    for setting in settings() {
-        let some = setting.power(Options { first_seed: 600, runs: 3 }, &|_| {});
-        let again = setting.power(Options { first_seed: 600, runs: 3 }, &|_| {});
-        assert_eq!(some.statistics, again.statistics, "{}", setting.component);
+    for cuts in power_cuts() {
+        let component = cuts.setting.component;
+        let some = cuts.run(Options { first_seed: 600, runs: 3 }, &|_| {});
+        let again = cuts.run(Options { first_seed: 600, runs: 3 }, &|_| {});
+        assert_eq!(some.statistics, again.statistics, "{component}");
         let alone = (600..603).map(|seed| {
-            setting.power(Options { first_seed: seed, runs: 1 }, &|_| {}).statistics.recovered
+            cuts.run(Options { first_seed: seed, runs: 1 }, &|_| {}).statistics.recovered
         });
-        assert_eq!(alone.sum::<u64>(), some.statistics.recovered, "{}", setting.component);
+        assert_eq!(alone.sum::<u64>(), some.statistics.recovered, "{component}");
     }
 }
 
@@ -94,9 +96,9 @@ impl Subject for Faulty {
 
 #[test]
 fn every_run_counts_whatever_comes_of_it() {
-    let runs_of = |seeds: &[u64]| power::runs_of::<Faulty>(0, seeds);
+    let runs_of = |seeds: &[u64]| runs::runs_of::<Faulty>(0, seeds);
     let options = Options { first_seed: 0, runs: 200 };
-    let crashed = power::go_through(options, Promise::Calls(3), &runs_of, &|_| {});
+    let crashed = runs::go_through(options, Promise::Calls(3), &runs_of, &|_| {});
     assert_eq!((crashed.statistics.runs, crashed.statistics.cuts), (200, 600));
     assert_eq!(crashed.statistics.recoveries, 600);
     assert_eq!(crashed.statistics.max_lost, 4);
@@ -109,8 +111,9 @@ fn every_run_counts_whatever_comes_of_it() {
 
 /// A child that says what it likes of its writes, and writes nothing.
 fn kill_a_liar(durable: u64) -> Outcome {
-    let settings = kill_settings();
-    let log = settings.iter().find(|s| s.component == "log" && s.policy == "os").unwrap();
+    let all = kills();
+    let os = |kills: &&Kills| (kills.setting.component, kills.setting.policy) == ("log", "os");
+    let log = all.iter().find(os).unwrap();
     let dir = std::env::temp_dir().join(format!("esker-lab-{}-{durable}", std::process::id()));
     let spawn = |life: &Life| {
         let counts = [5000, 3001, durable].map(|count: u64| (life.from + count).to_le_bytes());
@@ -119,7 +122,7 @@ fn kill_a_liar(durable: u64) -> Outcome {
         let mut child = std::process::Command::new("sleep");
         child.arg("60").spawn()
     };
-    let outcome = log.kill(&dir, 3, 1, &spawn, &|| {});
+    let outcome = log.run(&dir, 3, 1, &spawn, &|| {});
     assert_eq!(dir.join("log-os-3").exists(), outcome.violations > 0);
     let _ = std::fs::remove_dir_all(&dir);
     outcome

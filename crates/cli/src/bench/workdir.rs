@@ -1,10 +1,11 @@
 //! The working directory of a benchmark: created, and removed at the end.
 
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::process;
 
 use crate::exit::{Failure, Outcome};
-use crate::signals::Stop;
+use crate::signals;
 
 /// A working directory. Dropping it removes the files of the benchmark, unless `keep` is set.
 #[derive(Debug)]
@@ -59,16 +60,9 @@ impl Workdir {
     }
 
     fn remove_on_signals(&self) -> Outcome {
-        let stop = Stop::on_signals().map_err(|e| Failure::of_io("catch signals", &e))?;
-        let copy = Self { dir: self.dir.clone(), ..*self };
-        std::thread::spawn(move || {
-            if stop.wait().is_ok() {
-                drop(copy);
-                process::exit(130);
-            }
-            std::mem::forget(copy);
-        });
-        Ok(())
+        let copy = ManuallyDrop::new(Self { dir: self.dir.clone(), ..*self });
+        signals::exit_at_signal(|| drop(ManuallyDrop::into_inner(copy)))
+            .map_err(|error| Failure::of_io("catch signals", &error))
     }
 }
 

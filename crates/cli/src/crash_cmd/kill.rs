@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use clap::Args;
-use esker_lab::{Life, kill_settings};
+use esker_lab::{Life, Setting, kills};
 
 use super::selection::Selection;
 use super::table::Table;
 use crate::exit::{Failure, Outcome};
 use crate::progress;
-use crate::signals::Stop;
+use crate::signals;
 
 /// The variable that names the file in which a child says how far it is.
 const PROGRESS: &str = "CRASH_TEST";
@@ -53,8 +53,7 @@ pub struct KillArguments {
 
 /// Runs `esker crash kill`.
 pub fn run(arguments: &KillArguments) -> Outcome {
-    let all = kill_settings();
-    let settings = arguments.selection.of(all, |setting| (setting.component, setting.policy))?;
+    let all = arguments.selection.of(kills(), |kills| kills.setting)?;
     let (first_seed, runs) = match arguments.seed {
         Some(seed) => (seed, 1),
         None => (arguments.first_seed, arguments.runs),
@@ -69,32 +68,22 @@ pub fn run(arguments: &KillArguments) -> Outcome {
         return Err(Failure::failed(format!("{} exists; choose another --dir", dir.display())));
     }
     std::fs::create_dir_all(&dir).map_err(failed)?;
-    remove_on_signals(dir.clone())?;
-    let bar = progress::of_runs(runs * settings.len() as u64);
+    let to_remove = dir.clone();
+    // The child ends with this process.
+    signals::exit_at_signal(move || drop(std::fs::remove_dir_all(to_remove)))
+        .map_err(|error| Failure::of_io("catch signals", &error))?;
+    let bar = progress::of_runs(runs * all.len() as u64);
     let mut table = Table::begin("kill", "Killed processes on a real disk", arguments.json)?;
-    for setting in &settings {
+    for kills in &all {
         let start = Instant::now();
-        let names = (setting.component, setting.policy, setting.promise);
-        let spawn = |life: &Life| start_writer(setting.component, setting.policy, life);
-        let crashed = setting.kill(&dir, first_seed, runs, &spawn, &|| bar.inc(1));
-        bar.suspend(|| table.add(names, &crashed, start.elapsed().as_secs_f64()))?;
+        let spawn = |life: &Life| start_writer(&kills.setting, life);
+        let crashed = kills.run(&dir, first_seed, runs, &spawn, &|| bar.inc(1));
+        bar.suspend(|| table.add(&kills.setting, &crashed, start.elapsed().as_secs_f64()))?;
     }
     bar.finish_and_clear();
     // The runs removed what is in it, but for runs that broke a promise.
     let _ = std::fs::remove_dir(&dir);
     table.end()
-}
-
-fn remove_on_signals(dir: PathBuf) -> Outcome {
-    let stop = Stop::on_signals().map_err(|error| Failure::of_io("catch signals", &error))?;
-    std::thread::spawn(move || {
-        if stop.wait().is_ok() {
-            // The child ends with this process.
-            let _ = std::fs::remove_dir_all(dir);
-            std::process::exit(130);
-        }
-    });
-    Ok(())
 }
 
 /// Arguments of the child process.
@@ -107,9 +96,9 @@ pub struct WriterArguments {
     seed: u64,
 }
 
-fn start_writer(component: &str, policy: &str, life: &Life) -> io::Result<Child> {
+fn start_writer(setting: &Setting, life: &Life) -> io::Result<Child> {
     Command::new(std::env::current_exe()?)
-        .args(["crash", "writer", component, policy])
+        .args(["crash", "writer", setting.component, setting.policy])
         .arg(&life.dir)
         .args([life.from.to_string(), life.seed.to_string()])
         .env(PROGRESS, &life.progress)
@@ -131,9 +120,9 @@ pub fn write(arguments: &WriterArguments) -> Outcome {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         std::process::exit(1);
     });
-    let setting = kill_settings()
+    let kills = kills()
         .into_iter()
-        .find(|setting| setting.component == component && setting.policy == policy)
+        .find(|kills| kills.setting.component == component && kills.setting.policy == policy)
         .ok_or_else(|| Failure::usage(format!("{component} has no policy {policy}")))?;
-    setting.write(&life).map_err(Failure::failed)
+    kills.write(&life).map_err(Failure::failed)
 }

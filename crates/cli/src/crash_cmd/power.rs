@@ -60,16 +60,14 @@ impl PowerArguments {
 
 /// Runs `esker crash power`.
 pub fn run(arguments: &PowerArguments) -> Outcome {
-    let all = esker_lab::settings();
-    let settings = arguments.selection.of(all, |setting| (setting.component, setting.policy))?;
+    let all = arguments.selection.of(esker_lab::power_cuts(), |cuts| cuts.setting)?;
     let options = arguments.options();
-    let bar = progress::of_runs(options.runs * settings.len() as u64);
+    let bar = progress::of_runs(options.runs * all.len() as u64);
     let mut table = Table::begin("power", "Power cuts on a simulated disk", arguments.json)?;
-    for setting in &settings {
+    for cuts in &all {
         let start = Instant::now();
-        let crashed = setting.power(options, &|runs| bar.inc(runs));
-        let names = (setting.component, setting.policy, setting.promise);
-        bar.suspend(|| table.add(names, &crashed, start.elapsed().as_secs_f64()))?;
+        let crashed = cuts.run(options, &|runs| bar.inc(runs));
+        bar.suspend(|| table.add(&cuts.setting, &crashed, start.elapsed().as_secs_f64()))?;
     }
     bar.finish_and_clear();
     table.end()

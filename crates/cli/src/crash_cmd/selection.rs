@@ -1,6 +1,7 @@
 //! Which components and policies a command goes through.
 
 use clap::{Args, ValueEnum};
+use esker_lab::Setting;
 
 use crate::exit::{Failure, Outcome};
 
@@ -37,22 +38,17 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Those of all settings that are selected, at least one. `names` gives the component and the
-    /// policy of a setting.
-    pub fn of<S>(
-        &self,
-        all: Vec<S>,
-        names: impl Fn(&S) -> (&'static str, &'static str),
-    ) -> Outcome<Vec<S>> {
-        let mut policies: Vec<_> = all.iter().map(|setting| names(setting).1).collect();
+    /// Those of all whose setting is selected, at least one.
+    pub fn of<T>(&self, all: Vec<T>, setting: impl Fn(&T) -> Setting) -> Outcome<Vec<T>> {
+        let mut policies: Vec<_> = all.iter().map(|each| setting(each).policy).collect();
         policies.sort_unstable();
         policies.dedup();
         if let Some(unknown) = self.policy.iter().find(|name| !policies.contains(&name.as_str())) {
             let known = policies.join(", ");
             return Err(Failure::usage(format!("no policy is named {unknown}; there are {known}")));
         }
-        let selected = |setting: &S| {
-            let (component, policy) = names(setting);
+        let selected = |each: &T| {
+            let Setting { component, policy, .. } = setting(each);
             let face = |face: &Face| face.name() == component;
             (self.component.is_empty() || self.component.iter().any(face))
                 && (self.policy.is_empty() || self.policy.iter().any(|name| name == policy))

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use esker_lab::{Outcome as Crashed, Promise};
+use esker_lab::{Outcome as Crashed, Promise, Setting};
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
@@ -48,14 +48,10 @@ impl Table {
     }
 
     /// Prints what a setting came to, and names its violations on standard error.
-    pub fn add(
-        &mut self,
-        (component, policy, promise): (&'static str, &'static str, Promise),
-        crashed: &Crashed,
-        seconds: f64,
-    ) -> Outcome {
+    pub fn add(&mut self, setting: &Setting, crashed: &Crashed, seconds: f64) -> Outcome {
         let instrument = self.instrument;
-        let row = Row::new(instrument, (component, policy, promise), crashed, seconds);
+        let Setting { component, policy, .. } = setting;
+        let row = Row::new(instrument, setting, crashed, seconds);
         if self.json {
             output::print_json(&row)?;
         } else {
@@ -88,15 +84,10 @@ impl Table {
 }
 
 impl Row {
-    fn new(
-        instrument: &'static str,
-        (component, policy, promise): (&'static str, &'static str, Promise),
-        crashed: &Crashed,
-        seconds: f64,
-    ) -> Self {
+    fn new(instrument: &'static str, setting: &Setting, crashed: &Crashed, seconds: f64) -> Self {
         let statistics = &crashed.statistics;
         let round = |average: f64| (average * 100.0).round() / 100.0;
-        let (loss_promised, loss_seen, loss_unit) = match promise {
+        let (loss_promised, loss_seen, loss_unit) = match setting.promise {
             Promise::NoLoss => (Some(0), statistics.max_lost, "records"),
             Promise::Calls(most) => (Some(most), statistics.max_lost, "records"),
             Promise::Age(most) => {
@@ -106,8 +97,8 @@ impl Row {
             Promise::Nothing => (None, statistics.max_lost, "none"),
         };
         Self {
-            face: component,
-            policy,
+            face: setting.component,
+            policy: setting.policy,
             instrument,
             runs: statistics.runs,
             cuts: statistics.cuts,

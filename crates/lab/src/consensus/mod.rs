@@ -25,34 +25,14 @@ use esker_disk::sim::SimDisk;
 use esker_log::Engine;
 use esker_testkit::SplitMix64;
 
-use crate::plan::Plan;
+pub use crate::plan::{Lived, Stop};
+use crate::plan::{Plan, broken, ensure};
 use crate::survival::Survival;
 use model::Model;
 pub use program::{Bid, SLOTS, Step, program};
 pub use setup::Setup;
 
 pub const DIR: &str = "/consensus";
-
-/// Why a life did not continue.
-#[derive(Debug)]
-pub enum Stop {
-    /// The power is off.
-    Ended,
-    /// An error while the power was on, or a broken promise.
-    Broken(String),
-}
-
-pub type Lived<T = ()> = Result<T, Stop>;
-
-macro_rules! broken {
-    ($($reported:tt)*) => { return Err($crate::consensus::Stop::Broken(format!($($reported)*))) };
-}
-
-macro_rules! ensure {
-    ($holds:expr, $($reported:tt)*) => { if !$holds { $crate::consensus::broken!($($reported)*) } };
-}
-
-use {broken, ensure};
 
 /// A disk, a log on it now and then, and what must be in it.
 pub struct SimEnv {
@@ -155,17 +135,8 @@ impl SimEnv {
 
     /// A life that ends as planned, or after its last step where the plan names a later place.
     pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
-        plan.arm(&self.disk);
-        let lived = self.live(steps);
-        self.disk.cancel_cut();
-        match lived {
-            Ok(life) => {
-                plan.how.strike(&self.disk);
-                drop(life);
-            }
-            Err(Stop::Ended) => {}
-            Err(Stop::Broken(what)) => return Err(what),
-        }
+        let disk = self.disk.clone();
+        plan.end(&disk, || self.live(steps))?;
         self.crashed = true;
         self.disk.power_on();
         Ok(())

@@ -7,7 +7,8 @@ use esker_testkit::SplitMix64;
 use super::{Setup, SimEnv, Step, program};
 use crate::plan::Plan;
 use crate::promise::Promise;
-use crate::subject::{Length, Policies, Subject};
+use crate::setting::Policies;
+use crate::subject::{Length, Subject};
 use crate::survival::Survival;
 
 const fn setup(mode: Mode, sync_on_commit: bool) -> Setup {

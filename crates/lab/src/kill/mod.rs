@@ -1,7 +1,7 @@
 //! Kills: a child process writes to a component on a real disk and is killed at a random moment.
 //!
 //! A kill keeps the page cache. So it shows what a process that dies loses, and not what a power
-//! cut does: see [`crate::Setting::power`] for that.
+//! cut does: see [`crate::power_cuts`] for that.
 //!
 //! A run goes through [`LIVES`] lives of one directory. In each a child process writes numbered
 //! values as fast as it can, until this process kills it with SIGKILL at a random moment. Then
@@ -20,6 +20,7 @@ use esker_testkit::{SplitMix64, mix};
 
 use crate::outcome::{Outcome, Run};
 use crate::promise::Promise;
+use crate::setting::{Setting, settings};
 use crate::survival::Survival;
 use progress::{Progress, now};
 use writer::{ConsensusWriter, KvWriter, LogWriter, Writer};
@@ -29,19 +30,13 @@ const LIVES: u64 = 3;
 /// How long a child may take to the moment of its end.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The most writes in a life. A child that is not killed ends with an error.
-const MOST: u64 = 1 << 22;
+const MOST: u64 = progress::TIMES;
 
-/// A component under one of its policies, for kills.
+/// Kills under one setting.
 #[derive(Debug, Clone, Copy)]
-pub struct KillSetting {
-    /// `log`, `consensus` or `kv`.
-    pub component: &'static str,
-    /// The name of the policy.
-    pub policy: &'static str,
-    /// What the policy promises.
-    pub promise: Promise,
-    /// The place of the policy in the component's list.
-    index: usize,
+pub struct Kills {
+    /// The component and its policy.
+    pub setting: Setting,
     run: fn(usize, u64, &Path, Spawn<'_>) -> Run,
     write: fn(usize, &Life) -> Result<(), String>,
 }
@@ -59,11 +54,11 @@ pub struct Life {
     pub seed: u64,
 }
 
-/// Starts the child of a life: a process that calls [`KillSetting::write`].
+/// Starts the child of a life: a process that calls [`Kills::write`].
 pub type Spawn<'a> = &'a dyn Fn(&Life) -> io::Result<Child>;
 
-/// Returns every component under each of its policies.
-pub fn kill_settings() -> Vec<KillSetting> {
+/// Returns the kills of every component under each of its policies.
+pub fn kills() -> Vec<Kills> {
     let mut all = Vec::new();
     all.extend(of::<LogWriter>("log"));
     all.extend(of::<ConsensusWriter>("consensus"));
@@ -71,22 +66,15 @@ pub fn kill_settings() -> Vec<KillSetting> {
     all
 }
 
-fn of<W: Writer>(component: &'static str) -> impl Iterator<Item = KillSetting> {
-    let policies = W::POLICIES.iter().enumerate();
-    policies.map(move |(index, (policy, _, promise))| KillSetting {
-        component,
-        policy,
-        promise: *promise,
-        index,
-        run: run::<W>,
-        write: write::<W>,
-    })
+fn of<W: Writer>(component: &'static str) -> impl Iterator<Item = Kills> {
+    let kills = |setting| Kills { setting, run: run::<W>, write: write::<W> };
+    settings(component, W::POLICIES).map(kills)
 }
 
-impl KillSetting {
+impl Kills {
     /// Goes through runs with the seeds from `first_seed` on, in folders of `dir`, which are
     /// removed, except those of runs that broke a promise. `progress` is called after each run.
-    pub fn kill(
+    pub fn run(
         &self,
         dir: &Path,
         first_seed: u64,
@@ -94,10 +82,11 @@ impl KillSetting {
         spawn: Spawn<'_>,
         progress: &dyn Fn(),
     ) -> Outcome {
+        let Setting { component, policy, promise, index } = self.setting;
         let mut outcome = Outcome::default();
         for seed in (0..runs).map(|n| first_seed.wrapping_add(n)) {
-            let name = format!("{}-{}-{seed}", self.component, self.policy);
-            outcome.add(&(self.run)(self.index, seed, &dir.join(name), spawn), self.promise);
+            let dir = dir.join(format!("{component}-{policy}-{seed}"));
+            outcome.add(&(self.run)(index, seed, &dir, spawn), promise);
             progress();
         }
         outcome
@@ -108,7 +97,7 @@ impl KillSetting {
     /// # Errors
     /// What failed, or that it was not killed.
     pub fn write(&self, life: &Life) -> Result<(), String> {
-        (self.write)(self.index, life)
+        (self.write)(self.setting.index, life)
     }
 }
 
@@ -173,7 +162,7 @@ fn lives<W: Writer>(
             _ if rng.percent(50) => (rng.below(3000), Duration::from_micros(rng.below(3000))),
             _ => (0, Duration::from_micros(rng.below(300_000))),
         };
-        let survival = one_life::<W>(policy, &life, &mut written, end, spawn)?;
+        let survival = one_life::<W>((policy, promise), &life, &mut written, end, spawn)?;
         run.cuts += 1;
         run.survivals.push(survival);
         survival.check(promise).map_err(|what| format!("from write {} on: {what}", life.from))?;
@@ -183,7 +172,7 @@ fn lives<W: Writer>(
 
 /// One life. `written` has the values before it, and gets those that recovery found.
 fn one_life<W: Writer>(
-    policy: W::Policy,
+    (policy, promise): (W::Policy, Promise),
     life: &Life,
     written: &mut Vec<Vec<u8>>,
     (writes, after): (u64, Duration),
@@ -216,6 +205,8 @@ fn one_life<W: Writer>(
     };
     *written = found;
     let lost_calls = accepted.saturating_sub(recovered);
+    // What is answered is durable then, though the child may not have come to say so.
+    let durable = if promise == Promise::NoLoss { durable.max(accepted) } else { durable };
     Ok(Survival { accepted: begun, durable, recovered, lost_calls, lost_age })
 }
 

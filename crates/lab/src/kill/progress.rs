@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Numbers of 8 bytes, little-endian: writes begun, accepted and durable; then a ring of the times
-/// at which writes were accepted, in nanoseconds of the monotonic clock.
+/// Numbers of 8 bytes, little-endian: writes begun, accepted and durable; then the times at which
+/// the last [`TIMES`] writes were accepted, in nanoseconds of the monotonic clock.
 #[derive(Debug)]
 pub(crate) struct Progress {
     file: File,
@@ -18,9 +18,9 @@ pub(crate) struct Progress {
 const BEGUN: u64 = 0;
 const ACCEPTED: u64 = 8;
 const DURABLE: u64 = 16;
-const TIMES: u64 = 24;
-/// The times kept. No policy of the lab has more writes at risk.
-const RING: u64 = 1 << 20;
+const FIRST_TIME: u64 = 24;
+/// The times kept.
+pub(crate) const TIMES: u64 = 1 << 22;
 
 impl Progress {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
@@ -39,7 +39,7 @@ impl Progress {
     }
 
     pub(crate) fn accept(&self, n: u64) -> io::Result<()> {
-        self.put(TIMES + n % RING * 8, now().as_nanos() as u64)?;
+        self.put(FIRST_TIME + n % TIMES * 8, now().as_nanos() as u64)?;
         self.put(ACCEPTED, n + 1)
     }
 
@@ -61,7 +61,7 @@ impl Progress {
 
     /// The time at which write `n` was accepted.
     pub(crate) fn accepted_at(&self, n: u64) -> io::Result<Duration> {
-        self.get(TIMES + n % RING * 8).map(Duration::from_nanos)
+        self.get(FIRST_TIME + n % TIMES * 8).map(Duration::from_nanos)
     }
 
     fn put(&self, at: u64, number: u64) -> io::Result<()> {

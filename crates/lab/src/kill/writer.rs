@@ -11,7 +11,7 @@ use esker_kv::Store;
 use esker_log::{Log, Policy, Start};
 
 use crate::promise::Promise;
-use crate::subject::Policies;
+use crate::setting::Policies;
 
 /// The `n` of `Batch(n)`.
 const BATCH: u64 = 100;

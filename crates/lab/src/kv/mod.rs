@@ -24,30 +24,13 @@ use esker_testkit::SplitMix64;
 use program::{KEYS, KEYSPACES, key};
 pub use program::{POLICIES, Step, program};
 
-use crate::plan::Plan;
+use crate::plan::{Lived, Plan, Stop, ensure};
 use crate::survival::Survival;
 
 const DIR: &str = "/store";
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 /// The keys of each keyspace that exists.
 type Content = BTreeMap<String, Keys>;
-
-/// Why a life did not continue.
-#[derive(Debug)]
-pub enum Stop {
-    /// The power is off.
-    Ended,
-    /// An error while the power was on, or a broken promise.
-    Broken(String),
-}
-
-type Lived<T = ()> = Result<T, Stop>;
-
-macro_rules! ensure {
-    ($holds:expr, $($reported:tt)*) => {
-        if !$holds { return Err(Stop::Broken(format!($($reported)*))) }
-    };
-}
 
 /// A disk, a store on it now and then, and what must be in it.
 pub struct SimEnv {
@@ -447,18 +430,13 @@ impl SimEnv {
 
     /// A life that ends as planned, or after its last step where the plan names a later place.
     pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
-        plan.arm(&self.disk);
-        let lived = self.live(steps);
-        self.disk.cancel_cut();
-        match lived {
-            Ok(mut life) => {
-                life.snapshot = None;
-                plan.how.strike(&self.disk);
-                drop(life);
-            }
-            Err(Stop::Ended) => {}
-            Err(Stop::Broken(what)) => return Err(what),
-        }
+        let disk = self.disk.clone();
+        let live = || {
+            let mut life = self.live(steps)?;
+            life.snapshot = None;
+            Ok(life)
+        };
+        plan.end(&disk, live)?;
         self.crashed = true;
         self.disk.power_on();
         Ok(())

@@ -8,7 +8,8 @@ use super::SimEnv;
 use super::program::{BATCH, PERIOD, POLICIES, Step, program};
 use crate::plan::Plan;
 use crate::promise::Promise;
-use crate::subject::{Length, Policies, Subject};
+use crate::setting::Policies;
+use crate::subject::{Length, Subject};
 use crate::survival::Survival;
 
 impl Subject for SimEnv {

@@ -14,7 +14,7 @@ use super::history::History;
 use super::model::{Entry, Model, Seen, appends};
 use super::workload::{Step, Then};
 use super::{BATCH, DIR, PERIOD};
-use crate::plan::{How, Plan};
+use crate::plan::{self, How, Plan};
 use crate::survival::Survival;
 
 /// Why a life did not continue.
@@ -26,6 +26,15 @@ pub enum Stop {
     Failed(Error),
     /// The contract is broken.
     Broken(String),
+}
+
+impl From<Stop> for plan::Stop {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Ended => plan::Stop::Ended,
+            stop => plan::Stop::Broken(format!("{stop:?}")),
+        }
+    }
 }
 
 pub type Lived<T = ()> = Result<T, Stop>;
@@ -196,14 +205,9 @@ impl SimEnv {
     /// last step.
     pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
         trace(|| format!("life until {plan}: {:?}", self.disk.files(Path::new(DIR))));
-        plan.arm(&self.disk);
-        let lived = self.live(steps);
-        self.disk.cancel_cut();
-        match lived {
-            Ok(life) => self.die(life, plan.how),
-            Err(Stop::Ended) => self.after(plan.how),
-            Err(stop) => Err(format!("{stop:?}")),
-        }
+        let disk = self.disk.clone();
+        plan.end(&disk, || self.live(steps).map_err(plan::Stop::from))?;
+        self.after(plan.how)
     }
 
     /// Ends a life that continues.

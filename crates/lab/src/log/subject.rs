@@ -12,7 +12,8 @@ use super::workload::{Sizes, Step, Then, workload};
 use super::{BATCH, PERIOD};
 use crate::plan::Plan;
 use crate::promise::Promise;
-use crate::subject::{Length, Policies, Subject};
+use crate::setting::Policies;
+use crate::subject::{Length, Subject};
 use crate::survival::Survival;
 
 /// The clock advances.

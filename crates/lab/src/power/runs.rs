@@ -1,5 +1,4 @@
-//! Power cuts: the shipped component over the simulated disk, cut before its operations, in the
-//! middle of them, and in recovery.
+//! The runs of a setting, on all processors.
 //!
 //! A run has a number, its seed, from which all of it follows. It goes through four lives of one
 //! disk. The first is cut at a planned operation of a program, the second soon after its start,
@@ -9,7 +8,7 @@
 //! at random.
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
@@ -26,7 +25,7 @@ const GROUP: u64 = 512;
 /// Cuts of a run.
 const CUTS: u64 = 3;
 /// Runs that a thread takes at once.
-const CHUNK: usize = 64;
+const CHUNK: u64 = 64;
 
 /// How much to run.
 #[derive(Debug, Clone, Copy)]
@@ -66,30 +65,32 @@ pub(crate) fn go_through(
     runs_of: &(dyn Fn(&[u64]) -> Vec<Run> + Sync),
     progress: &(dyn Fn(u64) + Sync),
 ) -> Outcome {
-    let seeds: Vec<u64> = (0..options.runs).map(|n| options.first_seed.wrapping_add(n)).collect();
-    let chunks: Vec<&[u64]> = seeds.chunks(CHUNK).collect();
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let Options { first_seed, runs } = options;
+    let (next, all) = (AtomicU64::new(0), Mutex::new(Outcome::default()));
     let work = || {
-        while let Some(seeds) = chunks.get(next.fetch_add(1, Relaxed)) {
-            let runs = runs_of(seeds);
-            progress(runs.len() as u64);
-            done.lock().unwrap_or_else(PoisonError::into_inner).extend(runs);
+        loop {
+            let start = next.fetch_add(CHUNK, Relaxed);
+            if start >= runs {
+                return;
+            }
+            let numbers = start..runs.min(start + CHUNK);
+            let seeds: Vec<_> = numbers.map(|n| first_seed.wrapping_add(n)).collect();
+            let mut part = Outcome::default();
+            for run in runs_of(&seeds) {
+                part.add(&run, promise);
+            }
+            progress(seeds.len() as u64);
+            all.lock().unwrap_or_else(PoisonError::into_inner).merge(part, first_seed);
         }
     };
     thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        for _ in 1..threads.min(chunks.len()) {
+        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
+        for _ in 1..threads.min(runs.div_ceil(CHUNK)) {
             scope.spawn(work);
         }
         work();
     });
-    let mut runs = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    runs.sort_by_key(|run: &Run| run.seed.wrapping_sub(options.first_seed));
-    let mut outcome = Outcome::default();
-    for run in &runs {
-        outcome.add(run, promise);
-    }
-    outcome
+    all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The program that a group of runs shares.

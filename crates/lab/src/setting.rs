@@ -1,0 +1,33 @@
+//! A component under one of its policies.
+
+use crate::promise::Promise;
+
+/// A component under one of its policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Setting {
+    /// `log`, `consensus` or `kv`.
+    pub component: &'static str,
+    /// The name of the policy.
+    pub policy: &'static str,
+    /// What the policy promises.
+    pub promise: Promise,
+    /// The place of the policy in the component's list.
+    pub(crate) index: usize,
+}
+
+/// The policies of a component, each with its name and its promise.
+pub(crate) type Policies<P> = &'static [(&'static str, P, Promise)];
+
+/// The settings of a component.
+pub(crate) fn settings<P>(
+    component: &'static str,
+    policies: Policies<P>,
+) -> impl Iterator<Item = Setting> {
+    let policies = policies.iter().enumerate();
+    policies.map(move |(index, (policy, _, promise))| Setting {
+        component,
+        policy,
+        promise: *promise,
+        index,
+    })
+}
