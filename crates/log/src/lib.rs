@@ -93,7 +93,9 @@ mod write;
 
 pub use base::component::Component;
 pub use base::error::{Corruption, Error, Result};
-pub use base::options::{Direct, OnCorruption, OpenCheck, Options, Policy, RESERVE_MAX, Retention};
+pub use base::options::{
+    Direct, OnCorruption, OpenCheck, Options, Policy, RESERVE_KEPT_MOST, RESERVE_MAX, Retention,
+};
 pub use base::position::{Place, Position, Seq, SeqRange};
 pub use base::read_options::ReadOptions;
 pub use follower::ReadOnlyLog;

@@ -68,9 +68,9 @@
 //! for the next checkpoint.
 //!
 //! *A full disk.* Reclaiming frees space only after a checkpoint, which then has to fit in what the
-//! log's reserve lends, half of it. It stores eight bytes for each slot that changed since the last
-//! one, if these follow one another. So one is taken after as many records as fill half of that
-//! half, also where `checkpoint_every` allows more.
+//! log's reserve lends, at least half of it. It stores eight bytes for each slot that changed since
+//! the last one, if these follow one another. So one is taken after as many records as fill a
+//! quarter of the reserve, also where `checkpoint_every` allows more.
 //!
 //! *Order.* Each page is appended after every record that its copy reflects, and the root after all
 //! pages: if the root is durable, all of them are. A crash, an error or a close before the last

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::Disk;
-use esker_log::{Component, Direct, Engine, OnCorruption, OpenCheck, Policy, RESERVE_MAX};
+use esker_log::{
+    Component, Direct, Engine, OnCorruption, OpenCheck, Policy, RESERVE_KEPT_MOST, RESERVE_MAX,
+};
 
 use crate::base::error::{Error, Result};
 use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
@@ -137,7 +139,7 @@ impl Options {
     /// a log.
     fn default_reserve(&self, log: &esker_log::Options) -> u64 {
         let segment = u64::from(self.segment_size);
-        log.reserve_bytes().max((16 << 20) + segment + segment / 2).min(RESERVE_MAX)
+        log.reserve_bytes().max(RESERVE_KEPT_MOST + segment + segment / 2).min(RESERVE_MAX)
     }
 
     pub(crate) fn for_log(&self) -> esker_log::Options {

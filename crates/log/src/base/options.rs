@@ -15,6 +15,9 @@ use crate::runtime::engine::Engine;
 const CHECKPOINT: u64 = 1 << 20;
 /// The largest reserve, in bytes. It becomes a segment, so it is no larger than one.
 pub const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
+/// The most bytes of a reserve that are kept for opening after a crash; of a smaller reserve it is
+/// half. The rest is for records that free space.
+pub const RESERVE_KEPT_MOST: u64 = 16 << 20;
 
 /// When a commit happens without a request, and so what a crash may lose.
 ///

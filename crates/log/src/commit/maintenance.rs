@@ -205,11 +205,11 @@ pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
     .map_err(full)?;
     log.watermark_page.lock().store_trim(below)?;
     log.trim_point.raise(TrimPoint::locate(&log.segments, below));
-    let first = log.segments.of_seq(seq.0);
-    match (first, log.segments.oldest()) {
-        (Some(first), Some(oldest)) if first.number() > oldest.number() => {
-            drop_segments_below(log, &first).map_err(full)
-        }
+    let Some(first) = log.segments.of_seq(seq.0) else { return Ok(()) };
+    // Only the number: a reference to a segment keeps its file open, and so its space.
+    let oldest = log.segments.oldest().map(|oldest| oldest.number());
+    match oldest {
+        Some(oldest) if first.number() > oldest => drop_segments_below(log, &first).map_err(full),
         _ => Ok(()),
     }
 }

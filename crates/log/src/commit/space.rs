@@ -148,20 +148,38 @@ impl WriteHalf {
         if !internal {
             self.keep_reserve(reserve)?;
         }
-        let made = match wanted {
-            Wanted::Release => {
-                self.lock().core.release();
-                return Ok(());
+        loop {
+            let made = match wanted {
+                Wanted::Release => {
+                    self.lock().core.release();
+                    return Ok(());
+                }
+                Wanted::Extend { segment, from: _, least, best } => {
+                    self.extend(segment, least, best)
+                }
+                Wanted::Make { segment, least, best } => self.make_next(segment, least, best),
+            };
+            match made {
+                Err(error) if error.is_no_space() => {
+                    if self.delete_spare()? {
+                        continue;
+                    }
+                    return if internal {
+                        self.use_reserve(reserve, wanted, error)
+                    } else {
+                        Err(error)
+                    };
+                }
+                made => return made,
             }
-            Wanted::Extend { segment, from: _, least, best } => self.extend(segment, least, best),
-            Wanted::Make { segment, least, best } => self.make_next(segment, least, best),
-        };
-        match made {
-            Err(error) if error.is_no_space() && internal => {
-                self.use_reserve(reserve, wanted, error)
-            }
-            made => made,
         }
+    }
+
+    /// Deletes a spare file, because its space is wanted; `false` if there is none.
+    fn delete_spare(&self) -> Result<bool> {
+        let Some(spare) = self.spares.lock().pop() else { return Ok(false) };
+        self.dir.unlink(&paths::spare(spare))?;
+        Ok(true)
     }
 
     /// Ordinary appends get space only while the reserve exists or can be created.
@@ -171,9 +189,7 @@ impl WriteHalf {
         if !reserve.is_low(&self.options) {
             return Ok(());
         }
-        // Deleting spare files frees space, too.
-        while let Some(spare) = self.spares.lock().pop() {
-            self.dir.unlink(&paths::spare(spare))?;
+        while self.delete_spare()? {
             reserve.restore(&*self.dir, &self.options)?;
             if !reserve.is_low(&self.options) {
                 return Ok(());

@@ -34,9 +34,9 @@
 //! Copies may use the reserve of the log only if all of a pass fit there. Otherwise a pass that
 //! frees nothing would use it up. A pass that finds no space continues as one with
 //! [`Effort::FullDisk`]: it drops the segments that it has emptied, or copies what fits. Where live
-//! segments are in front of dead ones, it moves those away first, a few in each pass. They are live
-//! at the end of the log then, where no further pass moves them again: a full segment of live
-//! records is copied only for dead ones behind it.
+//! segments are in front of dead ones, it moves those away first, as many as fit at a time, until
+//! it reaches the dead ones. They are live at the end of the log then, where no further pass moves
+//! them again: a full segment of live records is copied only for dead ones behind it.
 //!
 //! # Bounds
 //!
@@ -200,12 +200,36 @@ impl std::ops::AddAssign for Reclaimed {
 /// Those of the owner and of the log. A live record that cannot be read ends the pass, and its
 /// segment stays. [`Error::NoSpace`] only if no segment could be dropped.
 pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
+    if effort == Effort::FullDisk {
+        return on_full_disk(log, owner);
+    }
     match pass(log, owner, effort) {
         Err(error) if O::is_no_space(&error) => {
-            let done = pass(log, owner, Effort::FullDisk)?;
+            let done = on_full_disk(log, owner)?;
             if done.segments > 0 { Ok(done) } else { Err(error) }
         }
         done => done,
+    }
+}
+
+/// Continues while live segments are only moved away from the front, because that alone makes no
+/// room. It ends with the segments that exist now.
+fn on_full_disk<O: Owner>(log: &Log, owner: &O) -> Result<Reclaimed, O::Error> {
+    let end = log.accepted();
+    let mut all = Reclaimed::default();
+    loop {
+        match pass(log, owner, Effort::FullDisk) {
+            Ok(done) => {
+                all += done;
+                // A step of the rule copies at most half of what it frees.
+                let only_moved = done.bytes_copied > done.bytes_freed / 2;
+                if !only_moved || log.metadata().after >= end {
+                    return Ok(all);
+                }
+            }
+            Err(error) if O::is_no_space(&error) && all.segments > 0 => return Ok(all),
+            Err(error) => return Err(error),
+        }
     }
 }
 

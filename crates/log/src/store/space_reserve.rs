@@ -16,7 +16,7 @@ use std::sync::Arc;
 use esker_disk::{Dir, File, Open};
 
 use crate::base::error::{Error, Result};
-use crate::base::options::Options;
+use crate::base::options::{Options, RESERVE_KEPT_MOST};
 use crate::format::BLOCK;
 use crate::store::paths::{self, RESERVE};
 
@@ -25,8 +25,6 @@ pub(crate) const RESERVE_LEAST: u64 = 64 << 10;
 
 /// The least part in bytes that is never made a segment.
 const KEPT_LEAST: u64 = 32 << 10;
-/// The most in bytes that is never made a segment; of a smaller reserve it is half.
-const KEPT_MOST: u64 = 16 << 20;
 
 /// The reserve of an open log.
 #[derive(Debug, Default)]
@@ -84,7 +82,7 @@ impl Reserve {
 
     /// The bytes that stay for opening after a crash.
     fn kept(&self) -> u64 {
-        (self.had / 2).clamp(KEPT_LEAST, KEPT_MOST).next_multiple_of(u64::from(BLOCK))
+        (self.had / 2).clamp(KEPT_LEAST, RESERVE_KEPT_MOST).next_multiple_of(u64::from(BLOCK))
     }
 
     /// Gives the file all of the reserve but the part that is kept. If another program takes the

@@ -110,6 +110,36 @@ fn segments_become_smaller_where_the_disk_is_small() {
     log.close().unwrap();
 }
 
+/// Dropped segments are kept as spare files, and their space is used before an append is refused,
+/// also where a segment grows.
+#[test]
+fn spare_files_make_room_for_a_segment_that_grows() {
+    let disk = SimDisk::new(1);
+    let (mut options, _) = driven(&disk);
+    options.segment_size = 4 << 20;
+    options.retention.segments = Some(9);
+    options.reserve = Some(128 << 10);
+    disk.set_capacity(Some(10 * MIB));
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let large = vec![7; 100_000];
+    let append = || log.append(&large).map(|ticket| ticket.blocking_wait().unwrap());
+    while append().is_ok() {}
+    let newest = log.segments().pop().unwrap();
+    assert!(newest.bytes < 2 * MIB, "{newest:?} has all of its size");
+    log.truncate_before(log.accepted()).unwrap();
+    let spares = || {
+        let files = disk.files(Path::new(DIR)).unwrap();
+        files.iter().filter(|name| name.ends_with(".spare")).count()
+    };
+    assert_eq!(spares(), 2);
+    for n in 0..20 {
+        let appended = append();
+        assert!(appended.is_ok(), "record {n}, {} spare files: {appended:?}", spares());
+    }
+    assert_eq!(log.segments().len(), 1);
+    log.close().unwrap();
+}
+
 /// A process died while it reserved the next segment, and the disk is full of that.
 #[test]
 fn space_reserved_by_a_dead_process_is_released() {

@@ -3,6 +3,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod full_disk;
 mod limits;
 mod readers_below_the_trim_point;
 mod truncate;

@@ -167,7 +167,7 @@ pub(crate) struct Need {
 pub(crate) enum AppendKind {
     /// Nothing of the reserve.
     Ordinary,
-    /// A quarter of what internal appends may use.
+    /// A quarter of what internal appends may use, at most 8 MiB.
     Freeing,
     /// What is not kept for opening.
     Internal,
