@@ -72,14 +72,19 @@ impl Step {
         match self {
             Self::Fmt => ended(cargo(&["fmt", "--all", "--check"])),
             Self::Clippy => {
-                let shipped = ["clippy", "--workspace", "--", "-D", "warnings"];
-                let tests = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-                match ended(cargo(&shipped))? {
-                    Outcome { verdict: Verdict::Ok, .. } => {
-                        ended(cargo(&[&tests[..], &IN_TESTS[..]].concat()))
+                let strict = ["--", "-D", "warnings"];
+                let shipped = [&["clippy", "--workspace"], &strict[..]].concat();
+                let planted = ["clippy", "-p", "esker-cli", "--features", "planted-bugs"];
+                let planted = [&planted[..], &strict].concat();
+                let tests = ["clippy", "--workspace", "--all-targets"];
+                let tests = [&tests[..], &strict, &IN_TESTS].concat();
+                for arguments in [shipped, planted] {
+                    let outcome = ended(cargo(&arguments))?;
+                    if !matches!(outcome.verdict, Verdict::Ok) {
+                        return Ok(outcome);
                     }
-                    other => Ok(other),
                 }
+                ended(cargo(&tests))
             }
             Self::Test => counted(cargo(&["test", "--workspace"])),
             Self::Doc => {

@@ -38,6 +38,8 @@ mod error;
 mod file;
 mod huge_pages;
 mod io;
+#[doc(hidden)]
+pub mod planted;
 mod slow;
 mod std_disk;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]

@@ -18,8 +18,10 @@
 //! own crash tests. `plan` says where a life ends, and `subject` what the driver in `power` needs
 //! of a component.
 
+mod beside;
 #[doc(hidden)]
 pub mod consensus;
+mod faults;
 mod kill;
 #[doc(hidden)]
 pub mod kv;
@@ -29,16 +31,23 @@ mod outcome;
 #[doc(hidden)]
 pub mod plan;
 mod power;
+mod program;
 mod promise;
+#[cfg(feature = "planted-bugs")]
+pub mod selftest;
 mod setting;
+mod simulation;
 mod subject;
 mod survival;
 #[cfg(test)]
 mod tests;
 
+pub use faults::disk_faults;
 pub use kill::{Kills, Life, Spawn, kills};
 pub use outcome::{Outcome, Violation};
-pub use power::{Options, PowerCuts, power_cuts};
+pub use power::power_cuts;
+pub use program::{BoxError, Changes, Program, cut_power};
 pub use promise::Promise;
 pub use setting::Setting;
+pub use simulation::{Options, Simulation};
 pub use survival::{Statistics, Survival};

@@ -1,5 +1,7 @@
 //! What came of the runs of a setting.
 
+use esker_testkit::caught;
+
 use crate::promise::Promise;
 use crate::survival::{Statistics, Survival};
 
@@ -57,4 +59,14 @@ pub(crate) struct Run {
     pub(crate) cuts: u64,
     pub(crate) survivals: Vec<Survival>,
     pub(crate) outcome: Result<(), String>,
+}
+
+impl Run {
+    /// A run of these lives. What panics fails.
+    pub(crate) fn of(seed: u64, lives: impl FnOnce(&mut Run) -> Result<(), String>) -> Run {
+        let mut run = Run { seed, cuts: 0, survivals: Vec::new(), outcome: Ok(()) };
+        let outcome = caught(|| lives(&mut run));
+        run.outcome = outcome;
+        run
+    }
 }

@@ -1,10 +1,12 @@
-//! A component under one of its policies.
+//! A component under one of its policies, and what happens to it.
 
 use crate::promise::Promise;
 
-/// A component under one of its policies.
+/// A component under one of its policies, and what happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
+    /// What happens to it, such as `power` or `kill`.
+    pub instrument: &'static str,
     /// `log`, `consensus` or `kv`.
     pub component: &'static str,
     /// The name of the policy.
@@ -20,11 +22,13 @@ pub(crate) type Policies<P> = &'static [(&'static str, P, Promise)];
 
 /// The settings of a component.
 pub(crate) fn settings<P>(
+    instrument: &'static str,
     component: &'static str,
     policies: Policies<P>,
 ) -> impl Iterator<Item = Setting> {
     let policies = policies.iter().enumerate();
     policies.map(move |(index, (policy, _, promise))| Setting {
+        instrument,
         component,
         policy,
         promise: *promise,

@@ -14,6 +14,10 @@ pub(crate) trait Subject: Sized {
     const POLICIES: Policies<Self::Policy>;
 
     fn new(policy: Self::Policy, seed: u64) -> Self;
+    /// Before each life but the first: a component opens with other options than the last time.
+    fn change_options(&mut self, rng: &mut SplitMix64) {
+        let _ = rng;
+    }
     fn program(&self, rng: &mut SplitMix64, length: Length) -> Vec<Self::Step>;
     fn disk(&self) -> &SimDisk;
     /// A life without a crash.

@@ -4,12 +4,14 @@
 use esker_disk::sim::SimDisk;
 use esker_testkit::SplitMix64;
 
+use crate::faults::disk_faults;
 use crate::kill::{Kills, Life, kills};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
-use crate::power::{Options, power_cuts, runs};
+use crate::power::{power_cuts, runs};
 use crate::promise::Promise;
 use crate::setting::Policies;
+use crate::simulation::{Options, go_through};
 use crate::subject::{Length, Subject};
 use crate::survival::Survival;
 
@@ -29,6 +31,17 @@ fn components_survive_and_lose_within_their_promises() {
         assert!(statistics.durable > 0 && statistics.recovered >= statistics.durable, "{name}");
         let must_lose = setting.promise != Promise::NoLoss;
         assert_eq!(statistics.max_lost > 0, must_lose, "{name}: {statistics:?}");
+    }
+}
+
+/// Requirements: MB-7.
+#[test]
+fn nothing_durable_is_lost_on_disks_with_faults() {
+    for simulation in disk_faults() {
+        let setting = simulation.setting;
+        let crashed = simulation.run(Options { first_seed: 1, runs: 12 }, &|_| {});
+        assert_eq!(crashed.examples, [], "{setting:?}");
+        assert_eq!(crashed.statistics.runs, 12);
     }
 }
 
@@ -98,7 +111,7 @@ impl Subject for Faulty {
 fn every_run_counts_whatever_comes_of_it() {
     let runs_of = |seeds: &[u64]| runs::runs_of::<Faulty>(0, seeds);
     let options = Options { first_seed: 0, runs: 200 };
-    let crashed = runs::go_through(options, Promise::Calls(3), &runs_of, &|_| {});
+    let crashed = go_through(options, Promise::Calls(3), &runs_of, &|_| {});
     assert_eq!((crashed.statistics.runs, crashed.statistics.cuts), (200, 600));
     assert_eq!(crashed.statistics.recoveries, 600);
     assert_eq!(crashed.statistics.max_lost, 4);

@@ -73,7 +73,7 @@ pub fn run(arguments: &KillArguments) -> Outcome {
     signals::exit_at_signal(move || drop(std::fs::remove_dir_all(to_remove)))
         .map_err(|error| Failure::of_io("catch signals", &error))?;
     let bar = progress::of_runs(runs * all.len() as u64);
-    let mut table = Table::begin("kill", "Killed processes on a real disk", arguments.json)?;
+    let mut table = Table::begin("Killed processes on a real disk", arguments.json)?;
     for kills in &all {
         let start = Instant::now();
         let spawn = |life: &Life| start_writer(&kills.setting, life);

@@ -1,8 +1,11 @@
 //! `esker crash`: crashes under the shipped components, and a check of what they leave.
 
+#[cfg(feature = "planted-bugs")]
+mod hunt;
 mod kill;
 mod power;
 mod selection;
+mod selftest;
 mod table;
 
 use clap::Subcommand;
@@ -14,8 +17,12 @@ use crate::exit::Outcome;
 pub enum CrashCommand {
     /// Cut the power of a simulated disk in and between its operations, in recovery too
     Power(power::PowerArguments),
+    /// Let a simulated disk fail, stall, fill up and flip bits
+    Faults(power::FaultsArguments),
     /// Kill a process that writes, at random moments, on a real disk
     Kill(kill::KillArguments),
+    /// Plant bugs, and show what catches them; needs a build with the feature planted-bugs
+    Selftest(selftest::SelftestArguments),
     /// The process that `kill` kills
     #[command(hide = true)]
     Writer(kill::WriterArguments),
@@ -25,7 +32,9 @@ pub enum CrashCommand {
 pub fn run(command: CrashCommand) -> Outcome {
     match command {
         CrashCommand::Power(arguments) => power::run(&arguments),
+        CrashCommand::Faults(arguments) => power::faults(&arguments),
         CrashCommand::Kill(arguments) => kill::run(&arguments),
+        CrashCommand::Selftest(arguments) => selftest::run(&arguments),
         CrashCommand::Writer(arguments) => kill::write(&arguments),
     }
 }

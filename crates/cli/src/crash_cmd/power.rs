@@ -1,17 +1,19 @@
-//! `esker crash power`.
+//! `esker crash power` and `esker crash faults`.
 
 use std::time::Instant;
 
 use clap::Args;
-use esker_lab::Options;
+use esker_lab::{Options, Simulation};
 
 use super::selection::Selection;
 use super::table::Table;
 use crate::exit::Outcome;
 use crate::progress;
 
-/// Cuts of each component and policy, when `--runs` is not given.
-const CUTS: u64 = 1536;
+/// Runs of each component and policy, when `--runs` is not given.
+const RUNS: u64 = 512;
+/// As `RUNS`, of disks with faults.
+const FAULTY_RUNS: u64 = 48;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,13 +30,39 @@ The disk is simulated: a cut loses any part of what was not synced, and tears a 
 simulated too, so that the age of a lost write is exact. A process that is killed keeps the page cache, \
 which a power cut does not: see `esker crash kill` for that.";
 
+const FAULTS: &str = "\
+Examples:
+  # 48 runs of each kind of disk under each policy
+  esker crash faults
+
+  # The run that failed, alone
+  esker crash faults --component log --policy always --seed 1234
+
+A failing disk fails calls, once or for some time, and a crash follows. A stalled sync does not return \
+before the power fails. A full disk must still delete, clean, close and open. A bit that flips must be \
+reported.";
+
 /// Arguments of `esker crash power`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct PowerArguments {
     #[command(flatten)]
+    runs: Runs,
+}
+
+/// Arguments of `esker crash faults`.
+#[derive(Debug, Args)]
+#[command(after_help = FAULTS)]
+pub struct FaultsArguments {
+    #[command(flatten)]
+    runs: Runs,
+}
+
+#[derive(Debug, Args)]
+struct Runs {
+    #[command(flatten)]
     selection: Selection,
-    /// Runs of each component and policy, with 3 cuts each [default: 512]
+    /// Runs of each component and policy [default: 512, or 48 with faults]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     runs: Option<u64>,
     /// The seed of the first run; the next ones follow it
@@ -48,27 +76,34 @@ pub struct PowerArguments {
     json: bool,
 }
 
-impl PowerArguments {
-    fn options(&self) -> Options {
-        match (self.seed, self.runs) {
-            (Some(first_seed), _) => Options { first_seed, runs: 1 },
-            (None, Some(runs)) => Options { first_seed: self.first_seed, runs },
-            (None, None) => Options::cuts(self.first_seed, CUTS),
-        }
-    }
-}
-
 /// Runs `esker crash power`.
 pub fn run(arguments: &PowerArguments) -> Outcome {
-    let all = arguments.selection.of(esker_lab::power_cuts(), |cuts| cuts.setting)?;
-    let options = arguments.options();
-    let bar = progress::of_runs(options.runs * all.len() as u64);
-    let mut table = Table::begin("power", "Power cuts on a simulated disk", arguments.json)?;
-    for cuts in &all {
-        let start = Instant::now();
-        let crashed = cuts.run(options, &|runs| bar.inc(runs));
-        bar.suspend(|| table.add(&cuts.setting, &crashed, start.elapsed().as_secs_f64()))?;
+    let title = "Power cuts on a simulated disk";
+    arguments.runs.go(esker_lab::power_cuts(), RUNS, title)
+}
+
+/// Runs `esker crash faults`.
+pub fn faults(arguments: &FaultsArguments) -> Outcome {
+    arguments.runs.go(esker_lab::disk_faults(), FAULTY_RUNS, "Simulated disks with faults")
+}
+
+impl Runs {
+    fn go(&self, all: Vec<Simulation>, runs: u64, title: &str) -> Outcome {
+        let all = self.selection.of(all, |simulation| simulation.setting)?;
+        let options = match self.seed {
+            Some(first_seed) => Options { first_seed, runs: 1 },
+            None => Options { first_seed: self.first_seed, runs: self.runs.unwrap_or(runs) },
+        };
+        let bar = progress::of_runs(options.runs * all.len() as u64);
+        let mut table = Table::begin(title, self.json)?;
+        for simulation in &all {
+            let start = Instant::now();
+            let crashed = simulation.run(options, &|runs| bar.inc(runs));
+            bar.suspend(|| {
+                table.add(&simulation.setting, &crashed, start.elapsed().as_secs_f64())
+            })?;
+        }
+        bar.finish_and_clear();
+        table.end()
     }
-    bar.finish_and_clear();
-    table.end()
 }

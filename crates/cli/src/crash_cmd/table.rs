@@ -32,26 +32,23 @@ struct Row {
 /// The lines of a table, or one JSON object for each setting.
 #[derive(Debug)]
 pub struct Table {
-    /// `power` or `kill`.
-    instrument: &'static str,
     json: bool,
     violations: u64,
 }
 
 impl Table {
     /// Prints the title and the names of the columns.
-    pub fn begin(instrument: &'static str, title: &str, json: bool) -> Outcome<Self> {
+    pub fn begin(title: &str, json: bool) -> Outcome<Self> {
         if !json {
             output::print(&format!("{title}\n{}\n", Row::header()))?;
         }
-        Ok(Self { instrument, json, violations: 0 })
+        Ok(Self { json, violations: 0 })
     }
 
     /// Prints what a setting came to, and names its violations on standard error.
     pub fn add(&mut self, setting: &Setting, crashed: &Crashed, seconds: f64) -> Outcome {
-        let instrument = self.instrument;
-        let Setting { component, policy, .. } = setting;
-        let row = Row::new(instrument, setting, crashed, seconds);
+        let Setting { instrument, component, policy, .. } = *setting;
+        let row = Row::new(setting, crashed, seconds);
         if self.json {
             output::print_json(&row)?;
         } else {
@@ -62,8 +59,9 @@ impl Table {
             let (seed, what) = (violation.seed, &violation.what);
             let _ = writeln!(
                 err,
-                "{component} {policy}: {what}\n  again: esker crash {instrument} --component \
-                 {component} --policy {policy} --seed {seed}"
+                "{component} {policy}: {what}\n  again: esker crash {} --component {component} \
+                 --policy {policy} --seed {seed}",
+                command(instrument)
             );
         }
         let more = crashed.violations - crashed.examples.len() as u64;
@@ -83,8 +81,16 @@ impl Table {
     }
 }
 
+/// The command that has this instrument.
+fn command(instrument: &str) -> &str {
+    match instrument {
+        "power" | "kill" => instrument,
+        _ => "faults",
+    }
+}
+
 impl Row {
-    fn new(instrument: &'static str, setting: &Setting, crashed: &Crashed, seconds: f64) -> Self {
+    fn new(setting: &Setting, crashed: &Crashed, seconds: f64) -> Self {
         let statistics = &crashed.statistics;
         let round = |average: f64| (average * 100.0).round() / 100.0;
         let (loss_promised, loss_seen, loss_unit) = match setting.promise {
@@ -99,7 +105,7 @@ impl Row {
         Self {
             face: setting.component,
             policy: setting.policy,
-            instrument,
+            instrument: setting.instrument,
             runs: statistics.runs,
             cuts: statistics.cuts,
             violations: crashed.violations,
@@ -118,8 +124,9 @@ impl Row {
 
     fn header() -> String {
         format!(
-            "{:<9} {:<25} {:>7} {:>8} {:>10} {:>11} {:>13} {:>8} {:>8} {:>8} {:>8} {:>13} {:>8}",
+            "{:<9} {:<12} {:<25} {:>7} {:>8} {:>10} {:>11} {:>13} {:>8} {:>8} {:>8} {:>8} {:>13} {:>8}",
             "Component",
+            "Instrument",
             "Mode",
             "Runs",
             "Cuts",
@@ -139,8 +146,9 @@ impl Row {
         let unit = if self.loss_unit == "ms" { " ms" } else { "" };
         let promised = self.loss_promised.map_or_else(|| "-".into(), |n| format!("{n}{unit}"));
         format!(
-            "{:<9} {:<25} {:>7} {:>8} {:>10} {:>11.2} {:>13.2} {:>8.2} {:>8} {:>8} {:>8} {:>13} {:>8}",
+            "{:<9} {:<12} {:<25} {:>7} {:>8} {:>10} {:>11.2} {:>13.2} {:>8.2} {:>8} {:>8} {:>8} {:>13} {:>8}",
             self.face,
+            self.instrument,
             self.policy,
             self.runs,
             self.cuts,

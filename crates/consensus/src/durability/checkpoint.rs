@@ -81,6 +81,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use esker_disk::planted::{Bug, is_planted};
+
+use crate::base::ballot::Ballot;
 use crate::base::slot::number_of;
 use crate::component::COMPONENT;
 use crate::index::page::Copied;
@@ -197,7 +200,10 @@ impl Inner {
         let range = tracker.range_with_pending();
         let root = Root {
             replay: self.log.accepted().0 + 1,
-            promise: locks.promise_state().promise,
+            promise: match is_planted(Bug::PromiseLostOnTruncation) {
+                true => Ballot::ZERO,
+                false => locks.promise_state().promise,
+            },
             start: self.start(),
             next: tracker.decided(),
             count: 0,

@@ -3,6 +3,8 @@
 //! Live operations decide here and append the decision. Recovery replays the records in the same
 //! order and decides nothing again.
 
+use esker_disk::planted::{Bug, is_planted};
+
 use crate::base::ballot::Ballot;
 use crate::index::page::State;
 
@@ -29,7 +31,7 @@ pub(crate) fn accept(promise: Ballot, known: Known, ballot: Ballot) -> Accept {
     match known.state {
         // A committed slot never changes, whatever the ballot.
         State::Committed => Accept::Compare,
-        _ if ballot < promise => Accept::Stale(promise),
+        _ if ballot < promise && !is_planted(Bug::LowerBallotAccepted) => Accept::Stale(promise),
         // `known.ballot` never exceeds the promise; this guards a log that forgot a promise.
         State::Accepted if ballot < known.ballot => Accept::Stale(known.ballot),
         State::Accepted if ballot == known.ballot => Accept::Compare,

@@ -14,6 +14,7 @@ use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
 use std::sync::atomic::Ordering::Relaxed;
 
 use crossbeam_epoch::Guard;
+use esker_disk::planted::{Bug, is_planted};
 use esker_log::{Seq, Start};
 
 use crate::base::slot::{SLOTS, Slot, number_of};
@@ -285,7 +286,9 @@ impl ConsensusLog {
                 slot = n;
                 // As above: truncation emptied the slot, or dropped its page without changing the
                 // slot.
-                inner.keeps(n)?;
+                if !is_planted(Bug::AnswerSkipsTruncatedSlots) {
+                    inner.keeps(n)?;
+                }
                 if word.state() == State::Empty || (word.state() == State::Accepted && !uncommitted)
                 {
                     if lost && each(Err(inner.missing(n)))?.is_break() {

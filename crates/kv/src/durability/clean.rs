@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_log::Seq;
 use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed};
 
@@ -244,8 +245,13 @@ impl Owner for Pass<'_> {
         let ticket = inner.log.append_locked(|log| {
             let _order = inner.table.order(hashed.shard);
             let current = inner.table.find(hashed).map(|current| current.version);
-            let is_current =
-                current.is_some_and(|version| !version.deleted && version.seq == record.seq.0);
+            let is_current = match current {
+                Some(version) if version.deleted => is_planted(Bug::TombstoneDroppedTooEarly),
+                Some(version) => {
+                    version.seq == record.seq.0 || is_planted(Bug::CleaningOverNewerValue)
+                }
+                None => false,
+            };
             if !is_current {
                 return Ok(None);
             }

@@ -241,6 +241,73 @@ fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
     }
 }
 
+/// Bug: each few deletes take a block, and so all of them used up what the reserve lends to deletes
+/// before half of any segment was dead. Then nothing could be deleted or freed any more.
+/// Requirements: MB-7.
+#[test]
+fn deletes_in_small_commits_free_a_full_disk() {
+    for background in [false, true] {
+        let (_sim_env, store) = open_large(14 << 20, |options| {
+            options.reserve = Some(4 << 20);
+            options.clean = background;
+        });
+        let keys = store.keyspace();
+        let last = fill_disk(&store);
+        let mut expected = model(0..last, 1, LEN);
+        let start = Instant::now();
+        let mut refused = 0;
+        // In an order that spreads them over all segments.
+        for n in (0..last).map(|n| (n * 7919) % last).filter(|n| n % 4 > 0) {
+            while let Err(error) = keys.delete(n.to_be_bytes()) {
+                assert!(is_full::<()>(&Err(error)));
+                refused += 1;
+                if !background {
+                    let done = store.compact().unwrap();
+                    assert!(done.bytes_freed > done.bytes_copied, "{done:?}");
+                }
+                assert!(start.elapsed() < Duration::from_secs(60), "key {n}");
+                std::thread::yield_now();
+            }
+            if n % 8 == 7 {
+                store.sync().unwrap();
+            }
+            expected.remove(&n.to_be_bytes()[..]);
+        }
+        assert!(refused > 0, "all deletes fit in what is lent to them");
+        check_keys(&keys, &expected, "deleted");
+        store.close().unwrap();
+    }
+}
+
+/// Bug: a pass freed space, and deletes were refused still.
+/// Requirements: MB-7.
+#[test]
+fn deletes_get_their_share_again_after_a_pass() {
+    let (_sim_env, store) = open_large(14 << 20, |options| options.reserve = Some(4 << 20));
+    let keys = store.keyspace();
+    let last = fill_disk(&store);
+    let mut expected = model(0..last, 1, LEN);
+    let mut deleted = 0u32;
+    let mut refused = false;
+    while !refused {
+        match keys.delete(deleted.to_be_bytes()).and_then(Ticket::blocking_wait) {
+            Ok(_) => {
+                expected.remove(&deleted.to_be_bytes()[..]);
+                deleted += 1;
+            }
+            Err(error) => refused = is_full::<()>(&Err(error)),
+        }
+    }
+    assert!(deleted > 100, "{deleted} deletes");
+    assert!(store.compact().unwrap().segments > 0);
+    for n in deleted..deleted + 100 {
+        keys.delete(n.to_be_bytes()).unwrap().blocking_wait().unwrap();
+        expected.remove(&n.to_be_bytes()[..]);
+    }
+    check_keys(&keys, &expected, "deleted");
+    store.close().unwrap();
+}
+
 /// Bug: a reserve of which deletes had used a part was taken for a whole one by the next opening,
 /// and so became smaller in each life, until nothing could be freed.
 /// Requirements: MB-7.

@@ -23,8 +23,9 @@ use std::sync::Arc;
 use esker_consensus::{ConsensusLog, Error, Options};
 use esker_disk::sim::SimDisk;
 use esker_log::Engine;
-use esker_testkit::SplitMix64;
+use esker_testkit::{SplitMix64, keep_freed_memory};
 
+use crate::beside::Beside;
 pub use crate::plan::{Lived, Stop};
 use crate::plan::{Plan, broken, ensure};
 use crate::survival::Survival;
@@ -42,6 +43,7 @@ pub struct SimEnv {
     pub checks: bool,
     model: Model,
     nonce: u64,
+    beside: Beside,
     /// Whether the last life ended with a crash that no opening has looked at.
     crashed: bool,
     /// What each crash left. A write is a slot that holds an accepted value.
@@ -61,6 +63,7 @@ impl Drop for Life {
 
 impl SimEnv {
     pub fn new(setup: Setup, seed: u64) -> Self {
+        keep_freed_memory();
         let disk = SimDisk::new(seed);
         Self {
             disk,
@@ -68,6 +71,7 @@ impl SimEnv {
             checks: false,
             model: Model::default(),
             nonce: seed << 20,
+            beside: Beside::default(),
             crashed: false,
             survivals: Vec::new(),
         }
@@ -91,7 +95,8 @@ impl SimEnv {
 
     pub fn open(&mut self) -> Lived<Life> {
         let engine = Engine::manual();
-        let mut options = Options::on(Arc::new(self.disk.process()));
+        let disk = self.beside.disk(Arc::new(self.disk.process()));
+        let mut options = Options::on(Arc::new(disk));
         options.mode = self.setup.mode;
         options.sync_on_commit = self.setup.sync_on_commit;
         options.segment_size = 64 << 10;

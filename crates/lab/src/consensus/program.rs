@@ -76,6 +76,15 @@ pub enum Step {
         ahead: u64,
     },
     Checkpoint,
+    /// Reclaims space, with accepts in the midst of it.
+    ReclaimBeside {
+        seed: u64,
+    },
+    /// A promise, and a truncation in the midst of its answer.
+    PromiseBeside {
+        bid: Bid,
+        back: u64,
+    },
     Reopen,
     Look,
 }
@@ -95,7 +104,7 @@ fn step(rng: &mut SplitMix64) -> Step {
     let bid = Bid { rise, node: rng.below(2) };
     let len = (rng.below(8) * rng.below(9) * 60) as usize;
     let wait = rng.below(4) > 0;
-    match rng.below(42) {
+    match rng.below(44) {
         0..3 => Step::Promise { bid, wait },
         3..14 => Step::Accept { slot, bid, len, wait },
         14..16 => Step::AcceptBatch { slot, count: 1 + rng.below(4), bid, len: len / 4, wait },
@@ -110,6 +119,8 @@ fn step(rng: &mut SplitMix64) -> Step {
         37 => Step::Reopen,
         38 => Step::AcceptAgain { slot, bid },
         39 => Step::LearnAgain { slot, bid },
+        40 => Step::ReclaimBeside { seed: rng.next() },
+        41 => Step::PromiseBeside { bid, back: rng.below(2) },
         _ => Step::Look,
     }
 }

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
 
 use esker_consensus::{Ballot, Error, Mode, Result, Slot, SnapshotBounds, Ticket};
 use esker_disk::Disk;
+use esker_testkit::SplitMix64;
 
-use super::model::Verdict;
-use super::{Bid, Life, Lived, SimEnv, Step, broken, ensure};
+use super::model::{SlotModel, Verdict};
+use super::{Bid, Life, Lived, SLOTS, SimEnv, Step, broken, ensure};
+use crate::beside::any_op;
 
 impl SimEnv {
     pub(super) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
@@ -36,6 +39,8 @@ impl SimEnv {
             Step::TruncateAfter { slot } => self.truncate_after(life, start + slot),
             Step::Install { ahead } => self.install(life, ahead),
             Step::Checkpoint => self.checkpoint(life),
+            Step::ReclaimBeside { seed } => self.reclaim_beside(life, &mut SplitMix64::new(seed)),
+            Step::PromiseBeside { bid, back } => self.promise_beside(life, bid, back),
             Step::Reopen => self.reopen(life, true),
             Step::Look => self.look(life),
         }
@@ -346,6 +351,71 @@ impl SimEnv {
                 Ok(())
             }
             Err(error) => self.stop(&error, "checkpoint"),
+        }
+    }
+
+    /// Reclaims space, with a few accepts under rising ballots in the midst of it.
+    fn reclaim_beside(&mut self, life: &Life, rng: &mut SplitMix64) -> Lived {
+        let mut calls = Vec::new();
+        for rise in 1..2 + rng.below(5) as i64 {
+            let value = self.value(rng.index(300));
+            let ballot = self.ballot(Bid { rise, node: 0 });
+            calls.push((self.model.start + rng.below(SLOTS), ballot, value));
+        }
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let (mut left, made) = (calls.clone().into_iter(), Arc::clone(&done));
+        let log = life.log.clone();
+        let next = move || {
+            let Some((slot, ballot, value)) = left.next() else { return false };
+            made.lock().unwrap().push(log.accept(Slot(slot), ballot, &value));
+            true
+        };
+        let reclaimed = self.beside.clone().during(any_op(rng), next, || life.log.reclaim());
+        let done = std::mem::take(&mut *done.lock().unwrap());
+        for ((n, ballot, value), reported) in calls.into_iter().zip(done) {
+            self.judged(n, ballot, &value, &reported)?;
+            if reported.is_ok() {
+                self.model.accepted(n, ballot, value, self.setup.mode);
+            }
+        }
+        reclaimed.map(drop).or_else(|error| self.stop(&error, "reclaim"))
+    }
+
+    /// The answer to a promise is whole, or says that slots of it were truncated meanwhile.
+    fn promise_beside(&mut self, life: &Life, bid: Bid, back: u64) -> Lived {
+        let ballot = self.ballot(bid);
+        if ballot < self.model.promise {
+            return Ok(());
+        }
+        self.promise(life, ballot, true)?;
+        let promised = match life.log.promise(ballot, Slot(self.model.start)) {
+            Ok(ticket) => ticket.blocking_wait(),
+            Err(error) => Err(error),
+        };
+        let promised = match promised {
+            Ok(promised) => promised,
+            Err(error) => return self.stop(&error, "a promise"),
+        };
+        let has_entry = |slot: &SlotModel| slot.accepted.is_some() || slot.committed.is_some();
+        let slots = self.model.slots.iter();
+        let before: Vec<_> = slots.filter(|(_, slot)| has_entry(slot)).map(|(n, _)| *n).collect();
+        let mut truncated = None;
+        let mut seen = Vec::new();
+        let visited = promised.for_each(|entry| {
+            seen.push(entry.slot().0);
+            if truncated.is_none() {
+                truncated = Some(self.truncate_before(life, back));
+            }
+            ControlFlow::Continue(())
+        });
+        truncated.unwrap_or(Ok(()))?;
+        match visited {
+            Ok(_) => {
+                ensure!(seen == before, "the promise reports {seen:?} of {before:?}");
+                Ok(())
+            }
+            Err(Error::Truncated { .. }) => Ok(()),
+            Err(error) => self.stop(&error, "a promise's answer"),
         }
     }
 

@@ -68,7 +68,7 @@ pub fn kills() -> Vec<Kills> {
 
 fn of<W: Writer>(component: &'static str) -> impl Iterator<Item = Kills> {
     let kills = |setting| Kills { setting, run: run::<W>, write: write::<W> };
-    settings(component, W::POLICIES).map(kills)
+    settings("kill", component, W::POLICIES).map(kills)
 }
 
 impl Kills {
@@ -82,7 +82,7 @@ impl Kills {
         spawn: Spawn<'_>,
         progress: &dyn Fn(),
     ) -> Outcome {
-        let Setting { component, policy, promise, index } = self.setting;
+        let Setting { component, policy, promise, index, .. } = self.setting;
         let mut outcome = Outcome::default();
         for seed in (0..runs).map(|n| first_seed.wrapping_add(n)) {
             let dir = dir.join(format!("{component}-{policy}-{seed}"));

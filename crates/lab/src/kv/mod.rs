@@ -13,17 +13,18 @@ mod program;
 mod subject;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
 use esker_kv::{Batch, Error, Options, Policy, Seq, Snapshot, Store, Ticket};
 use esker_log::Engine;
-use esker_testkit::SplitMix64;
+use esker_testkit::{SplitMix64, keep_freed_memory};
 
 use program::{KEYS, KEYSPACES, key};
 pub use program::{POLICIES, Step, program};
 
+use crate::beside::{Beside, any_op};
 use crate::plan::{Lived, Plan, Stop, ensure};
 use crate::survival::Survival;
 
@@ -45,6 +46,7 @@ pub struct SimEnv {
     /// The content after a call whose outcome is unknown.
     unknown: Option<Content>,
     nonce: u64,
+    beside: Beside,
     /// The clock of the current life, or of the last one.
     clock: Duration,
     /// Whether the last life ended with a crash that no opening has looked at.
@@ -78,6 +80,7 @@ impl Drop for Life {
 
 impl SimEnv {
     pub fn new(policy: Policy, seed: u64) -> Self {
+        keep_freed_memory();
         let disk = SimDisk::new(seed);
         let empty: Content = [("default".to_owned(), Keys::new())].into();
         Self {
@@ -88,6 +91,7 @@ impl SimEnv {
             earlier: 0,
             unknown: None,
             nonce: seed << 20,
+            beside: Beside::default(),
             clock: Duration::ZERO,
             crashed: false,
             survivals: Vec::new(),
@@ -114,7 +118,8 @@ impl SimEnv {
 
     fn open(&mut self) -> Lived<Life> {
         let engine = Engine::manual();
-        let mut options = Options::on(Arc::new(self.disk.process()));
+        let disk = self.beside.disk(Arc::new(self.disk.process()));
+        let mut options = Options::on(Arc::new(disk));
         options.policy = self.policy;
         options.segment_size = 64 << 10;
         options.clean = false;
@@ -339,6 +344,10 @@ impl SimEnv {
                 life.snapshot = None;
                 store.compact().or_else(|error| self.stop(&error, "compacting"))?;
             }
+            Step::CompactBeside { seed } => {
+                life.snapshot = None;
+                self.compact_beside(life, &mut SplitMix64::new(seed))?;
+            }
             Step::Checkpoint => {
                 let wrote = store.checkpoint().or_else(|error| self.stop(&error, "checkpoint"))?;
                 ensure!(wrote, "no checkpoint was written");
@@ -376,6 +385,39 @@ impl SimEnv {
         }
         self.note_durable(&life.store);
         Ok(())
+    }
+
+    /// Cleaning, with a few puts and deletes in the midst of it.
+    fn compact_beside(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+        let keyspace = life.store.keyspace();
+        let mut calls: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
+        for _ in 0..1 + rng.below(6) {
+            let value = rng.percent(50).then(|| self.value(rng.index(300)));
+            calls.push((key(rng.below(KEYS)), value));
+        }
+        let done = Arc::new(Mutex::new(Vec::new()));
+        let (mut left, made) = (calls.clone().into_iter(), Arc::clone(&done));
+        let next = move || {
+            let Some((key, value)) = left.next() else { return false };
+            let ticket = match value {
+                Some(value) => keyspace.put(key, value),
+                None => keyspace.delete(key),
+            };
+            made.lock().unwrap().push(ticket);
+            true
+        };
+        let compacted = self.beside.clone().during(any_op(rng), next, || life.store.compact());
+        let done = std::mem::take(&mut *done.lock().unwrap());
+        for ((key, value), ticket) in calls.into_iter().zip(done) {
+            let mut content = self.newest().clone();
+            let keys = content.get_mut("default").unwrap();
+            match value {
+                Some(value) => keys.insert(key, value),
+                None => keys.remove(&key),
+            };
+            self.written(life, ticket, content)?;
+        }
+        compacted.map(drop).or_else(|error| self.stop(&error, "compacting"))
     }
 
     /// A snapshot sees the content at its time, in the keyspaces that still exist.

@@ -44,6 +44,10 @@ pub enum Step {
     Wait,
     Sync,
     Compact,
+    /// Cleaning, with puts and deletes in the midst of it.
+    CompactBeside {
+        seed: u64,
+    },
     Checkpoint,
     Snapshot,
     CheckSnapshot,
@@ -66,7 +70,8 @@ pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
             23 => Step::DropKeyspace(1 + rng.index(2)),
             24 => Step::Wait,
             25 => Step::Sync,
-            26 | 27 => Step::Compact,
+            26 => Step::Compact,
+            27 => Step::CompactBeside { seed: rng.next() },
             28 => Step::Snapshot,
             29 => Step::CheckSnapshot,
             30 => Step::Reopen,

@@ -1,5 +1,7 @@
 //! A life under a fault: what the log may answer, and what must hold afterwards.
 
+use std::time::Duration;
+
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist};
 use esker_log::{Error, Start};
@@ -55,6 +57,87 @@ pub fn run_struck(sim_env: &mut SimEnv, steps: &[Step], fault: Fault) -> Result<
         }
     }
     Ok(Ran::Through(life))
+}
+
+/// Some lives of one log, with a fault in each, once or for some time, and a last one without.
+/// `cuts` counts the crashes.
+pub fn lives_with_faults(
+    sim_env: &mut SimEnv,
+    rng: &mut SplitMix64,
+    cuts: &mut u64,
+) -> Result<(), String> {
+    let sizes = rng.pick(&[Sizes::Mixed, Sizes::Moderate, Sizes::Moderate, Sizes::Small]);
+    for n in 0..2 + rng.below(4) {
+        let steps = 4 + rng.index(16);
+        let steps = workload(steps, sizes, rng);
+        let span = rng.pick(&[12, 40, 120, 250]);
+        let mut plan = Plan::within(&sim_env.disk, span, rng);
+        if rng.percent(25) {
+            plan.how = How::Kill;
+        }
+        let (op, fault) = any_fault(rng);
+        let name = format!("{}, life {n} until {plan}, {fault:?}", sim_env.config);
+        sim_env.disk.inject(fault);
+        plan.arm(&sim_env.disk);
+        let lived = sim_env.live(&steps);
+        sim_env.disk.cancel_cut();
+        sim_env.disk.clear_faults();
+        let (life, error) = match lived {
+            Ok(life) => (Some(life), None),
+            Err(Stop::Ended) => (None, None),
+            Err(Stop::Failed(error)) => (None, Some(error)),
+            Err(Stop::Broken(what)) => return Err(format!("{name}: {what}")),
+        };
+        match error {
+            None | Some(Error::Io(_) | Error::Poisoned(_) | Error::NoSpace { .. }) => {}
+            Some(Error::Corrupted(damage)) if op == Op::Read && damage.what.contains("read") => {}
+            Some(error) => return Err(format!("{name}: {error:?}")),
+        }
+        *cuts += 1;
+        sim_env.end_of_fault(life, plan.how);
+        if plan.how == How::Kill {
+            // What an opening reads may be in the page cache only. What it reports survives.
+            let then = |stop: Stop| format!("{name}: then {stop:?}");
+            let opened = sim_env.open().map_err(then)?;
+            sim_env.die(opened, How::Cut(Persist::Nothing))?;
+            let opened = sim_env.open().map_err(then)?;
+            if !opened.lost.is_empty() {
+                return Err(format!(
+                    "{name}: {} records were recovered, and lost again",
+                    opened.lost.len()
+                ));
+            }
+            sim_env.die(opened, How::Cut(Persist::Nothing))?;
+            *cuts += 2;
+        }
+    }
+    let config = sim_env.config;
+    sim_env.live_and_close(&[]).map_err(|error| format!("{config}, last life: {error}"))
+}
+
+fn any_fault(rng: &mut SplitMix64) -> (Op, Fault) {
+    // What fails most often is what makes records durable.
+    let op = match rng.below(5) {
+        0 => Op::Sync,
+        1 => Op::Write,
+        _ => rng.pick(&OPS),
+    };
+    let effect = match rng.below(6) {
+        0 | 1 => Effect::Io,
+        2 => Effect::NoSpace,
+        3 | 4 => Effect::Short(None),
+        _ => Effect::Slow(Duration::from_millis(5)),
+    };
+    let fault = Fault::on(op, effect).after(rng.below(60));
+    let fault = match rng.below(3) {
+        // Recovery tries a block twice; when that fails it may be the one that the cut tore, and
+        // what no claim follows goes with it.
+        _ if op == Op::Read => fault.times(1),
+        0 => fault.times(1),
+        1 => fault.times(1 + rng.below(5)),
+        _ => fault.percent(10),
+    };
+    (op, fault)
 }
 
 /// Whether the error is of the kind that the effect gives.

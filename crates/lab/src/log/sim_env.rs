@@ -229,6 +229,16 @@ impl SimEnv {
         Ok(())
     }
 
+    /// Ends a life under a fault, if it still lives.
+    pub fn end_of_fault(&mut self, life: Option<Life>, how: How) {
+        how.strike(&self.disk);
+        drop(life);
+        self.disk.power_on();
+        // After a fault the page cache may hold anything.
+        self.model.lose_cache();
+        self.crashed = true;
+    }
+
     /// The last life of a test: goes through the steps, closes, and finds everything again.
     pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
         let reported = |stop: Stop| format!("{stop:?}");

@@ -54,6 +54,11 @@ impl Subject for SimEnv {
         SimEnv::new(Config { policy, ..config }, seed)
     }
 
+    fn change_options(&mut self, rng: &mut SplitMix64) {
+        let Config { policy, sector, cache, .. } = self.config;
+        self.config = Config { policy, sector, cache, ..Config::any(rng) };
+    }
+
     fn program(&self, rng: &mut SplitMix64, length: Length) -> Vec<Step> {
         let steps = match length {
             Length::Long => 24,

@@ -7,42 +7,16 @@
 //! each operation and in the middle of each, as far as the group reaches, and the rest of it cuts
 //! at random.
 
-use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-
 use esker_disk::sim::{CutPoint, Persist};
 use esker_testkit::{SplitMix64, caught, mix};
 
-use crate::outcome::{Outcome, Run};
+use crate::outcome::Run;
 use crate::plan::{How, PERSISTS, Plan};
 use crate::promise::Promise;
 use crate::subject::{Length, Subject};
 
 /// Runs that share the program of their first life.
 const GROUP: u64 = 512;
-/// Cuts of a run.
-const CUTS: u64 = 3;
-/// Runs that a thread takes at once.
-const CHUNK: u64 = 64;
-
-/// How much to run.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// The seed of the first run; the next ones follow it.
-    pub first_seed: u64,
-    /// The number of runs of each setting. Each has 3 cuts.
-    pub runs: u64,
-}
-
-impl Options {
-    /// The runs that make at least this many cuts.
-    pub fn cuts(first_seed: u64, cuts: u64) -> Self {
-        Self { first_seed, runs: cuts.div_ceil(CUTS) }
-    }
-}
-
 /// The runs with these seeds, in order.
 pub(crate) fn runs_of<S: Subject>(policy: usize, seeds: &[u64]) -> Vec<Run> {
     let (_, policy, promise) = S::POLICIES[policy];
@@ -56,41 +30,6 @@ pub(crate) fn runs_of<S: Subject>(policy: usize, seeds: &[u64]) -> Vec<Run> {
         first.insert(shared).run(policy, promise, *seed)
     };
     seeds.iter().map(run).collect()
-}
-
-/// Goes through all runs, on all processors. The outcome depends on the options alone.
-pub(crate) fn go_through(
-    options: Options,
-    promise: Promise,
-    runs_of: &(dyn Fn(&[u64]) -> Vec<Run> + Sync),
-    progress: &(dyn Fn(u64) + Sync),
-) -> Outcome {
-    let Options { first_seed, runs } = options;
-    let (next, all) = (AtomicU64::new(0), Mutex::new(Outcome::default()));
-    let work = || {
-        loop {
-            let start = next.fetch_add(CHUNK, Relaxed);
-            if start >= runs {
-                return;
-            }
-            let numbers = start..runs.min(start + CHUNK);
-            let seeds: Vec<_> = numbers.map(|n| first_seed.wrapping_add(n)).collect();
-            let mut part = Outcome::default();
-            for run in runs_of(&seeds) {
-                part.add(&run, promise);
-            }
-            progress(seeds.len() as u64);
-            all.lock().unwrap_or_else(PoisonError::into_inner).merge(part, first_seed);
-        }
-    };
-    thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
-        for _ in 1..threads.min(runs.div_ceil(CHUNK)) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    all.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The program that a group of runs shares.
@@ -136,10 +75,12 @@ impl<S: Subject> First<S> {
         };
         die(subject, 1, &self.steps, at, rng.pick(&PERSISTS))?;
         for (n, span) in [(2, 30), (3, 90)] {
+            subject.change_options(&mut rng);
             let steps = subject.program(&mut rng, Length::Short);
             let at = random_place(subject.disk().operations(), span, &mut rng);
             die(subject, n, &steps, at, any_persist(&mut rng))?;
         }
+        subject.change_options(&mut rng);
         let steps = subject.program(&mut rng, Length::Short);
         subject.live_and_close(&steps).map_err(|what| format!("life 4: {what}"))
     }

@@ -26,6 +26,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
+use esker_disk::planted::{self, Bug, is_planted};
 use esker_disk::{AlignedBuf, File, write_all_at};
 use parking_lot::RwLock;
 
@@ -65,10 +66,12 @@ impl CommitIo {
         if sync {
             if !log.mode.dsync {
                 for file in &self.unsynced {
-                    file.sync_data()?;
+                    if !is_planted(Bug::SyncSkippedOnRotation) {
+                        sync_file(file)?;
+                    }
                     log.counters.synced();
                 }
-                self.file.sync_data()?;
+                sync_file(&self.file)?;
             }
             log.counters.synced();
             if log.options.policy == Policy::OsBuffered {
@@ -211,6 +214,16 @@ impl Committer {
         self.file.sync_data()?;
         log.counters.synced();
         Ok(())
+    }
+}
+
+fn sync_file(file: &Arc<dyn File>) -> esker_disk::Result<()> {
+    if is_planted(Bug::StalledSyncTakenForDone) {
+        return planted::sync_impatiently(file);
+    }
+    match file.sync_data() {
+        Err(_) if is_planted(Bug::FailedSyncRetried) => file.sync_data(),
+        done => done,
     }
 }
 

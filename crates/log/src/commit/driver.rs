@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use esker_disk::planted::{Bug, is_planted};
 use parking_lot::MutexGuard;
 
 use crate::base::error::{Error, Result, Terminal, with_causes};
@@ -238,6 +239,9 @@ impl WriteHalf {
             return state;
         }
         drop(state);
+        if is_planted(Bug::DurableBeforeSync) {
+            self.watermark.publish(io.job().mark().position, io.job().mark().seq);
+        }
         let start = Instant::now();
         let outcome = io.execute(self);
         let took = start.elapsed();

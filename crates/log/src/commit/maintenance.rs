@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
 use crate::base::error::{Error, Result, with_causes};
@@ -131,6 +132,13 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     if log.watermark.position() <= first.header.base {
         log.rotation_pending.store(true, SeqCst);
         return Ok(());
+    }
+    if is_planted(Bug::SegmentReusedTooEarly) {
+        let segments = log.segments.all();
+        let dropped = segments.iter().filter(|segment| segment.number() < first.number());
+        for segment in dropped {
+            log.dir.open(&segment.name(), Open::write())?.set_len(0)?;
+        }
     }
     log.change_manifest(|manifest| {
         manifest.trim_segment = first.number();

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{AlignedBuf, File};
 use parking_lot::{Condvar, Mutex};
 
@@ -200,6 +201,10 @@ impl State {
         let ahead = (self.recent.min(u64::from(AHEAD_MAX)) as u32).max(AHEAD_MIN);
         let start = self.written_to.max(self.entered_to);
         let left = start - self.entered_to;
-        (left < ahead / 2 && start < limit).then(|| start..limit.min(start + CHUNK))
+        let from = match is_planted(Bug::DurableBlockOverwritten) {
+            true => start.saturating_sub(BLOCK).max(BLOCK),
+            false => start,
+        };
+        (left < ahead / 2 && start < limit).then(|| from..limit.min(start + CHUNK))
     }
 }

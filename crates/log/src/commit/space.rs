@@ -17,6 +17,7 @@
 //! segment, so a crash leaves that part whole under one of two names. Under neither name does
 //! recovery use it before it has a header.
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{File, Open};
 
 use crate::base::error::{Error, Result, with_causes};
@@ -114,12 +115,19 @@ impl WriteHalf {
         self.lock().core.room_in_reserve(lends)
     }
 
+    /// Whether ordinary appends are refused until space is freed.
+    pub(crate) fn is_reserve_low(&self) -> bool {
+        self.reserve.lock().is_low(&self.options)
+    }
+
     /// Fills the reserve after space was freed.
     pub(crate) fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();
         if let Err(error) = reserve.fill(&*self.dir, &self.options) {
             tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
         }
+        let lends = limit_of(&self.options, reserve.lends());
+        self.lock().core.renew_share(lends);
         if let Err(error) = self.record_size(&mut reserve) {
             self.fail(error);
         }
@@ -145,7 +153,7 @@ impl WriteHalf {
     }
 
     fn make(&self, reserve: &mut Reserve, wanted: Wanted, internal: bool) -> Result<()> {
-        if !internal {
+        if !internal && !is_planted(Bug::SpaceReserveNotKept) {
             self.keep_reserve(reserve)?;
         }
         loop {
@@ -305,7 +313,9 @@ impl WriteHalf {
 
     /// Makes the name of a reserved file durable and passes the file to the core.
     fn open_next(&self, number: u64, limit: u32, written_to: u32, internal: bool) -> Result<()> {
-        self.dir.sync()?;
+        if !is_planted(Bug::DirectoryNotSynced) {
+            self.dir.sync()?;
+        }
         let name = paths::segment(number);
         let writer = self.dir.open(&name, self.mode.writing())?;
         let reader = self.dir.open(&name, self.mode.reading())?;

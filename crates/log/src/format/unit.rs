@@ -1,6 +1,7 @@
 //! The header of a commit unit: what one commit wrote, which unit it follows, and how far the log
 //! was durable when it was submitted.
 
+use esker_disk::planted::{Bug, is_planted};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -62,6 +63,18 @@ struct Raw {
     zero: U32,
 }
 
+impl Raw {
+    /// The checksum of a header whose own field is zero.
+    fn checksum(&self, salt: Salt, offset: u32) -> u32 {
+        let covered = match () {
+            () if is_planted(Bug::ChecksumOverPayloadOnly) => 0,
+            () if is_planted(Bug::SessionNotInChecksum) => std::mem::offset_of!(Self, session),
+            () => size_of::<Self>(),
+        };
+        salt.bind(offset, &self.as_bytes()[..covered])
+    }
+}
+
 impl UnitHeader {
     /// The bytes of the header for a unit at `offset`, and its checksum. The next unit chains to
     /// that.
@@ -83,7 +96,7 @@ impl UnitHeader {
             chain: U32::new(self.chain),
             zero: U32::ZERO,
         };
-        let crc = salt.bind(offset, raw.as_bytes());
+        let crc = raw.checksum(salt, offset);
         raw.crc = U32::new(crc);
         (zerocopy::transmute!(raw), crc)
     }
@@ -102,7 +115,7 @@ impl UnitHeader {
         let crc = raw.crc.get();
         let mut unsummed = raw;
         unsummed.crc = U32::ZERO;
-        if salt.bind(offset, unsummed.as_bytes()) != crc {
+        if unsummed.checksum(salt, offset) != crc {
             return Err(DecodeError::Checksum);
         }
         let raw = unsummed;

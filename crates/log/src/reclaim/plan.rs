@@ -32,9 +32,21 @@ pub enum Effort {
     Lazy,
     /// Live records are copied wherever the rule allows it.
     Full,
-    /// As `Full`, but no more than fits in the reserve of the log. For a full disk, where it frees
-    /// space, or moves live segments away that are before dead ones, or does nothing.
+    /// For a full disk: no more than fits in the reserve of the log, and also where only a
+    /// thirty-second part of the bytes is dead. It frees space, or moves live segments away that
+    /// are before dead ones, or does nothing.
     FullDisk,
+}
+
+impl Effort {
+    /// Whether it pays to copy so many live bytes to free segments of so many bytes. Headers and
+    /// padding of copies take about half of a thirty-second part.
+    pub(super) fn pays(self, live: u64, bytes: u64) -> bool {
+        match self {
+            Effort::Lazy | Effort::Full => live <= bytes / 2,
+            Effort::FullDisk => live <= bytes - bytes / 32,
+        }
+    }
 }
 
 /// The segments to drop, oldest first, and the cost.
@@ -56,7 +68,8 @@ impl Plan {
     /// dropped.
     ///
     /// The rule is *marginal*: segments after a cut are added, up to some later one, only when at
-    /// most half of the bytes of **these** segments are live. So bytes freed earlier never justify
+    /// most half of the bytes of **these** segments are live. With [`Effort::FullDisk`] a
+    /// thirty-second part that is dead suffices. So bytes freed earlier never justify
     /// copies that are not worth it by themselves. Wholly dead segments at the front are dropped
     /// alone, before anything is copied, because that takes no space. `most` bounds the live bytes
     /// of one plan, after its first step; with [`Effort::FullDisk`] also those of the first step.
@@ -78,7 +91,7 @@ impl Plan {
         for (n, segment) in segments.iter().enumerate() {
             added += segment.bytes;
             added_live += segment.live;
-            if added_live > added / 2 {
+            if !effort.pays(added_live, added) {
                 continue;
             }
             let fits = copied.saturating_add(added_live) <= most;
@@ -185,8 +198,17 @@ mod tests {
         assert_eq!(plan(Effort::FullDisk, 185).unwrap().segments, 4);
         assert_eq!(plan(Effort::FullDisk, 89), None, "no segment fits");
         // Nothing is dead behind them that would pay for it.
-        let shares = [(100, 60), (100, 95)];
-        assert_eq!(Plan::new(&segments(&shares), 100, Effort::FullDisk, 90), None);
+        let shares = [(100, 98), (100, 99)];
+        assert_eq!(Plan::new(&segments(&shares), 100, Effort::FullDisk, 98), None);
+    }
+
+    #[test]
+    fn on_a_full_disk_little_that_is_dead_pays() {
+        let shares = [(100, 97), (100, 98), (100, 96)];
+        let plan = |effort| Plan::new(&segments(&shares), 100, effort, u64::MAX);
+        assert_eq!(plan(Effort::Full), None);
+        assert_eq!(plan(Effort::FullDisk).unwrap().segments, 3);
+        assert_eq!(cut(&[(100, 98), (100, 97)], Effort::FullDisk), 0);
     }
 
     proptest! {

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use esker_disk::planted::{Bug, is_planted};
+
 use super::findings::{DirScan, DirScanner, Live, ParsedHeader};
 use super::outcome::TruncatedTail;
 use crate::base::error::corruption_of;
@@ -25,7 +27,7 @@ pub(crate) const MISSING: &str = "the segment is missing";
 /// Whether it is corruption that the valid units stop after this record. If no durable lower bound
 /// is higher, a crash may have left any subset of the later units: they are a torn tail.
 pub(crate) fn is_corruption(durable_bound: u64, after: u64) -> bool {
-    durable_bound > after
+    durable_bound > after && !is_planted(Bug::HoleTakenForEnd)
 }
 
 /// Whether a log without a segment never had a durable one.

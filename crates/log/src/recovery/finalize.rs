@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{Dir, Open};
 
 use super::copy_tail::copy_tail;
@@ -13,7 +14,7 @@ use crate::base::error::corruption_at;
 use crate::base::log_end::{LogEnd, Mark};
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
-use crate::format::{LogId, NUMBER_MAX};
+use crate::format::{BLOCK, LogId, NUMBER_MAX};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::segment_footer::write_footer;
@@ -139,7 +140,10 @@ pub(crate) fn finalize(
             log: manifest.log,
             segment: number,
             base,
-            offset: state.end,
+            offset: match &scan.cut {
+                Some(_) if is_planted(Bug::CursorAtOldEnd) => state.end + BLOCK,
+                _ => state.end,
+            },
             records: state.records,
             last_seq: state.last_seq,
         },

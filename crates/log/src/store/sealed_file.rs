@@ -29,6 +29,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{BLOCK, Dir, File, Open, Refusal, read_full_at, write_all_at};
 
 use crate::base::error::{Corruption, Error, Result, with_causes};
@@ -62,7 +63,9 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
     blank(&*file, bytes.len())?;
     write_all_at(&*file, &bytes, 0)?;
     file.set_len(bytes.len() as u64)?;
-    file.sync_data()?;
+    if !is_planted(Bug::RenamedBeforeSync) {
+        file.sync_data()?;
+    }
     drop(file);
     let exchanged = is_there(dir, name)? && exchange(dir, &next, name)?;
     if !exchanged {

@@ -6,16 +6,12 @@
 //! alone.
 #![allow(clippy::panic, clippy::print_stdout)] // What tests share fails loudly.
 
-use std::time::Duration;
-
-use esker_disk::Op;
-use esker_disk::sim::{Effect, Fault, Replay, seed_from_env};
-use esker_log::Error;
+use esker_disk::sim::{Replay, seed_from_env};
 use esker_testkit::{SplitMix64, mix, number_from_env};
 
 use esker_lab::log::config::Config;
-use esker_lab::log::faults::OPS;
-use esker_lab::log::sim_env::{SimEnv, Stop};
+use esker_lab::log::faults::lives_with_faults;
+use esker_lab::log::sim_env::SimEnv;
 use esker_lab::log::workload::{Sizes, workload};
 use esker_lab::plan::Plan;
 
@@ -56,64 +52,12 @@ fn change_options(sim_env: &mut SimEnv, rng: &mut SplitMix64) {
     }
 }
 
-/// As `lives`, with a fault in most lives, once or for some time.
-fn lives_with_faults(seed: u64) -> Result<u64, String> {
+/// As `lives`, with a fault in most lives.
+fn faulty_lives(seed: u64) -> Result<u64, String> {
     let mut rng = SplitMix64::new(mix(seed, 77));
     let mut sim_env = SimEnv::new(Config::any(&mut rng), seed);
-    let sizes = rng.pick(&SIZES);
-    let cuts = 2 + rng.below(4);
-    for n in 0..cuts {
-        let steps = 4 + rng.index(16);
-        let steps = workload(steps, sizes, &mut rng);
-        let span = rng.pick(&[12, 40, 120, 250]);
-        let plan = Plan::within(&sim_env.disk, span, &mut rng);
-        let (op, fault) = any_fault(&mut rng);
-        let name = format!("{}, life {n} until {plan}, {fault:?}", sim_env.config);
-        sim_env.disk.inject(fault);
-        plan.arm(&sim_env.disk);
-        let lived = sim_env.live(&steps);
-        sim_env.disk.cancel_cut();
-        sim_env.disk.clear_faults();
-        let (life, error) = match lived {
-            Ok(life) => (Some(life), None),
-            Err(Stop::Ended) => (None, None),
-            Err(Stop::Failed(error)) => (None, Some(error)),
-            Err(Stop::Broken(what)) => return Err(format!("{name}: {what}")),
-        };
-        match error {
-            None | Some(Error::Io(_) | Error::Poisoned(_) | Error::NoSpace { .. }) => {}
-            Some(Error::Corrupted(damage)) if op == Op::Read && damage.what.contains("read") => {}
-            Some(error) => return Err(format!("{name}: {error:?}")),
-        }
-        plan.how.strike(&sim_env.disk);
-        drop(life);
-        sim_env.disk.power_on();
-        sim_env.model.lose_cache();
-        change_options(&mut sim_env, &mut rng);
-    }
-    let config = sim_env.config;
-    sim_env.live_and_close(&[]).map_err(|error| format!("{config}, last life: {error}"))?;
-    Ok(cuts)
-}
-
-fn any_fault(rng: &mut SplitMix64) -> (Op, Fault) {
-    let op = rng.pick(&OPS);
-    let effect = match rng.below(6) {
-        0 | 1 => Effect::Io,
-        2 => Effect::NoSpace,
-        3 | 4 => Effect::Short(None),
-        _ => Effect::Slow(Duration::from_millis(5)),
-    };
-    let fault = Fault::on(op, effect).after(rng.below(60));
-    let fault = match rng.below(3) {
-        // Recovery tries a block twice; when that fails it may be the one that the cut tore, and
-        // what no claim follows goes with it.
-        _ if op == Op::Read => fault.times(1),
-        0 => fault.times(1),
-        1 => fault.times(1 + rng.below(5)),
-        _ => fault.percent(10),
-    };
-    (op, fault)
+    let mut cuts = 0;
+    lives_with_faults(&mut sim_env, &mut rng, &mut cuts).map(|()| cuts)
 }
 
 fn soak(test: &str, lives: fn(u64) -> Result<u64, String>) {
@@ -145,5 +89,5 @@ fn random_cuts() {
 
 #[test]
 fn random_faults_and_cuts() {
-    soak("random_faults_and_cuts", lives_with_faults);
+    soak("random_faults_and_cuts", faulty_lives);
 }

@@ -19,6 +19,8 @@ pub(super) enum Fit {
 
 /// The most that deletes and the like use of a segment made from the reserve.
 const LENT_MOST: u32 = 8 << 20;
+/// What copies of a segment may take beside its own size and an eighth of that.
+const COPY_SLACK: u32 = 64 << 10;
 /// The least number of bytes that a segment is extended by.
 const STEP: u32 = 1 << 20;
 
@@ -144,6 +146,16 @@ impl Core {
             deletes = lent_bytes(limit).saturating_sub(lent).max(deletes);
         }
         room.saturating_sub(deletes.into())
+    }
+
+    /// Lends another share after space was freed, if a whole segment can still be copied beside it.
+    /// `lends`: as for [`Core::room_in_reserve`].
+    pub(crate) fn renew_share(&mut self, lends: u32) {
+        let segment = u64::from(self.limits.segment);
+        let lent = std::mem::take(&mut self.frontier.lent);
+        if self.room_in_reserve(lends) < segment + segment / 8 + u64::from(COPY_SLACK) {
+            self.frontier.lent = lent;
+        }
     }
 
     /// The reserve is filled again: segments made from it become ordinary space.

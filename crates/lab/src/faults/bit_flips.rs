@@ -1,0 +1,122 @@
+//! One bit of a segment flips. It is reported: after a clean close wherever it is, and after a
+//! crash before the newest commits, which nothing distinguishes from a torn tail.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use esker_disk::BLOCK;
+use esker_disk::sim::{Persist, SimDisk};
+use esker_log::{Engine, Error, Log, OpenCheck, Policy, Retention, Start};
+use esker_testkit::{SplitMix64, mix};
+
+use super::trial::Trial;
+use crate::log::DIR;
+use crate::log::config::Config;
+use crate::outcome::Run;
+
+/// Commits after those in which a bit flips. They say that the earlier ones are durable.
+const LATER: u64 = 3;
+/// The bytes at the start of a block that may be those of a header.
+const HEADER: u64 = 96;
+
+pub(super) struct BitFlips;
+
+impl Trial for BitFlips {
+    fn lives(policy: Policy, run: &mut Run) -> Result<(), String> {
+        let mut rng = SplitMix64::new(mix(run.seed, 79));
+        let config = Config {
+            policy,
+            retention: Retention::NONE,
+            validate: OpenCheck::Full,
+            ..Config::any(&mut rng)
+        };
+        let disk = config.disk(run.seed);
+        let mut values: Vec<Vec<u8>> = Vec::new();
+        let engine = Engine::manual();
+        let log = open(&config, &disk, &engine).map_err(text)?;
+        let mut append = |rng: &mut SplitMix64, len: usize| {
+            values.push((0..len).map(|_| rng.next() as u8).collect());
+            let ticket = log.append(&values[values.len() - 1]).map_err(text)?;
+            ticket.blocking_wait().map(drop).map_err(text)
+        };
+        for _ in 0..4 + rng.below(40) {
+            let len = rng.pick(&[0, 5, 100, 3000, 9000]);
+            append(&mut rng, len)?;
+        }
+        let segments = log.segments();
+        for _ in 0..LATER {
+            append(&mut rng, 20)?;
+        }
+        let closed = rng.percent(50);
+        if closed {
+            log.close().map_err(text)?;
+        } else {
+            disk.power_cut(Persist::Nothing);
+            run.cuts += 1;
+        }
+        engine.stop();
+        drop(log);
+        disk.power_on();
+        let mut names = disk.files(Path::new(DIR)).map_err(|error| error.to_string())?;
+        names.retain(|name| name.ends_with(".seg"));
+        names.sort();
+        let segment = rng.index(segments.len().min(names.len()));
+        let file = PathBuf::from(DIR).join(&names[segment]);
+        let byte = match rng.below(segments[segment].bytes) {
+            // More often where each bit means something.
+            byte if rng.percent(50) => byte / BLOCK as u64 * BLOCK as u64 + rng.below(HEADER),
+            byte => byte,
+        };
+        let bit = 8 * byte + rng.below(8);
+        let flip = || disk.flip_bit(&file, bit).map_err(|error| error.to_string());
+        flip()?;
+        match found(&config, &disk) {
+            Err(Error::Corrupted(_)) => {}
+            Ok(found) if found == values && !closed => return Ok(()),
+            Ok(found) if found == values => {
+                return Err(format!("bit {bit} of {} flipped unseen", names[segment]));
+            }
+            Ok(found) => {
+                let (found, written) = (found.len(), values.len());
+                return Err(format!(
+                    "bit {bit} of {} flipped, and {found} of {written} records were found, or \
+                     others",
+                    names[segment]
+                ));
+            }
+            Err(error) => return Err(text(error)),
+        }
+        // What was refused was left as it is.
+        flip()?;
+        match found(&config, &disk) {
+            Ok(found) if found == values => Ok(()),
+            other => Err(format!("with the bit flipped back: {:?}", other.map(|all| all.len()))),
+        }
+    }
+}
+
+fn open(config: &Config, disk: &SimDisk, engine: &Engine) -> Result<Log, Error> {
+    Log::builder(DIR).options(config.options(Arc::new(disk.process()), engine)).open()
+}
+
+/// All records.
+fn found(config: &Config, disk: &SimDisk) -> Result<Vec<Vec<u8>>, Error> {
+    let engine = Engine::manual();
+    let read = || {
+        let log = open(config, disk, &engine)?;
+        let mut stream = log.stream(Start::Oldest)?;
+        let mut all = Vec::new();
+        while let Some(batch) = stream.try_next()? {
+            all.extend(batch.iter().map(|record| record.payload.to_vec()));
+        }
+        log.close()?;
+        Ok(all)
+    };
+    let all = read();
+    engine.stop();
+    all
+}
+
+fn text(error: Error) -> String {
+    format!("{error:?}")
+}

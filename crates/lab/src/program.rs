@@ -1,0 +1,239 @@
+//! Power cuts under a program of your own.
+
+use std::error::Error;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use esker_disk::Disk;
+use esker_disk::sim::{CutPoint, SimDisk};
+use esker_testkit::{SplitMix64, mix};
+
+use crate::outcome::{Outcome, Run};
+use crate::plan::{How, PERSISTS, Plan};
+use crate::promise::Promise;
+use crate::simulation::{Options, go_through};
+use crate::survival::Survival;
+
+/// What a program returns when it fails.
+pub type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A program that keeps its state on a disk.
+///
+/// The lab gives it a simulated disk, cuts the power anywhere, and compares the state that it finds
+/// afterwards with those that it reported: it must be one that followed the last durable change, or
+/// that change itself.
+///
+/// Two things make a run repeat exactly: a manual engine
+/// ([`Engine::manual`](esker_log::Engine::manual)), so that everything happens on one thread, and
+/// no source of randomness but `seed`.
+pub trait Program: Sync {
+    /// All that the program keeps, in a form that can be compared.
+    type State: Clone + PartialEq + Debug;
+
+    /// The state before the first life.
+    fn empty(&self) -> Self::State;
+
+    /// One life: opens what is on the disk, and changes it as `seed` says. Reports every change to
+    /// `changes`. The power may fail at any call; then the disk refuses everything else.
+    ///
+    /// # Errors
+    /// Any error once the power is off. An error while it is on fails the run.
+    fn live(
+        &self,
+        disk: Arc<dyn Disk>,
+        seed: u64,
+        changes: &mut Changes<Self::State>,
+    ) -> Result<(), BoxError>;
+
+    /// Opens what is on the disk and reads all of it. The power may fail here, too.
+    ///
+    /// # Errors
+    /// As [`Program::live`].
+    fn read(&self, disk: Arc<dyn Disk>) -> Result<Self::State, BoxError>;
+}
+
+/// The changes of a program, as it reports them.
+#[derive(Debug)]
+pub struct Changes<S> {
+    /// The states from the last durable one on.
+    states: Vec<S>,
+    /// Changes before these.
+    before: u64,
+}
+
+impl<S: Clone + PartialEq + Debug> Changes<S> {
+    fn new(empty: S) -> Self {
+        Self { states: vec![empty], before: 0 }
+    }
+
+    /// The state after the last change.
+    pub fn state(&self) -> &S {
+        &self.states[self.states.len() - 1]
+    }
+
+    /// Reports a change that is about to be made, with the state after it. A crash may find it or
+    /// not, until it is reported as durable.
+    pub fn begin(&mut self, after: S) {
+        self.states.push(after);
+    }
+
+    /// Reports that all changes so far are durable: no crash may take them back.
+    pub fn durable(&mut self) {
+        let last = self.states.len() - 1;
+        self.states.drain(..last);
+        self.before += last as u64;
+    }
+
+    /// Compares the state after a crash, and continues from it.
+    fn recovered(&mut self, found: S) -> Result<Survival, String> {
+        let Some(kept) = self.states.iter().rposition(|state| *state == found) else {
+            return Err(format!(
+                "{found:?} was recovered, which is not the state after one of the last {} changes, \
+                 nor before them: {:?}",
+                self.states.len() - 1,
+                self.states[0]
+            ));
+        };
+        let lost = (self.states.len() - 1 - kept) as u64;
+        let (durable, recovered) = (self.before, self.before + kept as u64);
+        self.states = vec![found];
+        self.before = recovered;
+        let accepted = recovered + lost;
+        Ok(Survival { accepted, durable, recovered, lost_calls: lost, ..Survival::default() })
+    }
+}
+
+/// Cuts the power under a program, on all processors. Each run has a disk of its own and three
+/// cuts: in the first life at each operation of the disk in turn, in the second soon after its
+/// start, and in the third anywhere. The outcome names the seeds of runs that lost something.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use esker_disk::Disk;
+/// use esker_lab::{BoxError, Changes, Options, Program, cut_power};
+/// use esker_log::{Engine, Log, Start};
+///
+/// /// Appends numbers to a log.
+/// struct Numbers;
+///
+/// fn open(disk: Arc<dyn Disk>) -> esker_log::Result<Log> {
+///     Log::builder("numbers").disk(disk).engine(Engine::manual()).open()
+/// }
+///
+/// impl Program for Numbers {
+///     type State = u64;
+///
+///     fn empty(&self) -> u64 {
+///         0
+///     }
+///
+///     fn live(
+///         &self,
+///         disk: Arc<dyn Disk>,
+///         seed: u64,
+///         changes: &mut Changes<u64>,
+///     ) -> Result<(), BoxError> {
+///         let log = open(disk)?;
+///         for _ in 0..5 + seed % 5 {
+///             changes.begin(changes.state() + 1);
+///             log.append("one more")?.blocking_wait()?;
+///             changes.durable();
+///         }
+///         Ok(())
+///     }
+///
+///     fn read(&self, disk: Arc<dyn Disk>) -> Result<u64, BoxError> {
+///         Ok(open(disk)?.durable().0)
+///     }
+/// }
+///
+/// let outcome = cut_power(&Numbers, Options { first_seed: 1, runs: 40 });
+/// assert_eq!(outcome.violations, 0, "{:?}", outcome.examples);
+/// assert!(outcome.statistics.durable > 0);
+/// ```
+pub fn cut_power<P: Program>(program: &P, options: Options) -> Outcome {
+    let runs_of = |seeds: &[u64]| {
+        let run = |seed: &u64| Run::of(*seed, |run| lives(program, run));
+        seeds.iter().map(run).collect()
+    };
+    go_through(options, Promise::Nothing, &runs_of, &|_| {})
+}
+
+/// The first lives of all runs do the same, so that their cuts go through all of it.
+const FIRST: u64 = 1;
+
+fn lives<P: Program>(program: &P, run: &mut Run) -> Result<(), String> {
+    let seed = run.seed;
+    let mut rng = SplitMix64::new(mix(seed, 3));
+    let disk = SimDisk::new(seed);
+    let mut changes = Changes::new(program.empty());
+    let operations = rehearse(program, &disk.fork(seed))?;
+    let in_turn = seed % (2 * operations);
+    let first = match in_turn % 2 {
+        0 => CutPoint::Before(in_turn / 2),
+        _ => CutPoint::During(in_turn / 2),
+    };
+    for life in 1..=3 {
+        let start = disk.operations();
+        let at = match life {
+            1 => first,
+            2 => place(start + rng.below(30), &mut rng),
+            _ => place(start + rng.below(2 * operations), &mut rng),
+        };
+        let plan = Plan { at, how: How::Cut(rng.pick(&PERSISTS)) };
+        let steps = if life == 1 { FIRST } else { rng.next() };
+        let ended = one_life(program, &disk, plan, steps, &mut changes, run);
+        ended.map_err(|what| format!("life {life}, {plan}: {what}"))?;
+        run.cuts += 1;
+        disk.power_on();
+    }
+    let found = program.read(Arc::new(disk.process())).map_err(|error| error.to_string())?;
+    run.survivals.push(changes.recovered(found)?);
+    Ok(())
+}
+
+/// Returns the number of operations of the first life.
+fn rehearse<P: Program>(program: &P, disk: &SimDisk) -> Result<u64, String> {
+    let mut changes = Changes::new(program.empty());
+    let lived = program.live(Arc::new(disk.process()), FIRST, &mut changes);
+    lived.map_err(|error| format!("without any crash: {error}"))?;
+    let found = program.read(Arc::new(disk.process())).map_err(|error| error.to_string())?;
+    if found != *changes.state() {
+        let state = changes.state();
+        return Err(format!("without any crash {found:?} was found, which should be {state:?}"));
+    }
+    Ok(disk.operations())
+}
+
+fn place(operation: u64, rng: &mut SplitMix64) -> CutPoint {
+    if rng.percent(40) { CutPoint::Before(operation) } else { CutPoint::During(operation) }
+}
+
+/// Reads what the last crash left, and lives on until the power fails.
+fn one_life<P: Program>(
+    program: &P,
+    disk: &SimDisk,
+    plan: Plan,
+    steps: u64,
+    changes: &mut Changes<P::State>,
+    run: &mut Run,
+) -> Result<(), String> {
+    plan.arm(disk);
+    let mut live = || {
+        let found = program.read(Arc::new(disk.process())).map_err(|error| error.to_string())?;
+        if run.cuts > 0 {
+            run.survivals.push(changes.recovered(found)?);
+        }
+        let lived = program.live(Arc::new(disk.process()), steps, changes);
+        lived.map_err(|error| error.to_string())
+    };
+    let lived = live();
+    disk.cancel_cut();
+    match lived {
+        Ok(()) => plan.how.strike(disk),
+        Err(_) if !disk.is_on() => {}
+        Err(what) => return Err(what),
+    }
+    Ok(())
+}
