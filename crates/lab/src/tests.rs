@@ -15,7 +15,7 @@ use crate::simulation::{Options, go_through};
 use crate::subject::{Length, Subject};
 use crate::survival::Survival;
 
-/// Requirements: MB-5.
+/// Requirements: MB-5, MB-11, MT-2.
 #[test]
 fn components_survive_and_lose_within_their_promises() {
     for cuts in power_cuts() {
@@ -107,6 +107,7 @@ impl Subject for Faulty {
     }
 }
 
+/// Requirements: MT-9.
 #[test]
 fn every_run_counts_whatever_comes_of_it() {
     let runs_of = |seeds: &[u64]| runs::runs_of::<Faulty>(0, seeds);

@@ -4,6 +4,9 @@
 #[path = "../kit/esker.rs"]
 mod esker;
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use esker::{Ended, command, run};
 use serde_json::Value;
 
@@ -34,6 +37,7 @@ const KEYS: [&str; 14] = [
     "max_lost",
 ];
 
+/// Requirements: M-14.
 #[test]
 fn power_goes_through_every_component_and_policy() {
     let ended = crash(&["power", "--runs", "2", "--json"]).ok();
@@ -45,6 +49,7 @@ fn power_goes_through_every_component_and_policy() {
         }
         assert_eq!((&row["runs"], &row["cuts"]), (&2.into(), &6.into()));
         assert_eq!(row["violations"], 0, "{row}");
+        assert_eq!(row["instrument"], "power", "a power cut is not a kill");
     }
     let faces = ["log", "consensus", "kv"];
     assert!(faces.iter().all(|face| rows.iter().filter(|row| row["face"] == *face).count() == 4));
@@ -56,10 +61,78 @@ fn one_run_is_repeated_by_its_seed() {
     let (first, second) = (rows(&crash(&words).ok()), rows(&crash(&words).ok()));
     assert_eq!(first[0]["runs"], 1);
     assert_eq!(first[0]["avg_recovered"], second[0]["avg_recovered"]);
-    let table = crash(&["power", "--component", "log", "--runs", "1"]).ok();
-    assert_eq!(table.text().lines().count(), 2 + 4, "{table:?}");
 }
 
+/// Requirements: M-6c.
+#[test]
+fn the_table_has_a_title_the_columns_and_a_line_for_each_policy() {
+    let table = crash(&["power", "--component", "log", "--runs", "1"]).ok();
+    let lines: Vec<_> = table.text().lines().collect();
+    assert_eq!(lines.len(), 2 + 4, "{table:?}");
+    assert_eq!(lines[0], "Power cuts on a simulated disk");
+    let columns = [
+        "Mode",
+        "Runs",
+        "Avg Durable",
+        "Avg Recovered",
+        "Avg Lost",
+        "Min Rec",
+        "Max Rec",
+        "Max Lost",
+        "Violations",
+    ];
+    assert!(columns.iter().all(|column| lines[1].contains(column)), "{}", lines[1]);
+    let policies = ["always", "batch_5", "periodic_10ms", "os"];
+    assert!(policies.iter().zip(&lines[2..]).all(|(policy, line)| line.contains(policy)));
+}
+
+#[test]
+fn disks_with_faults_are_rows_of_their_own() {
+    let rows = rows(&crash(&["faults", "--runs", "1", "--policy", "always", "--json"]).ok());
+    let instruments: Vec<_> = rows.iter().map(|row| row["instrument"].as_str().unwrap()).collect();
+    assert_eq!(instruments, ["failing_disk", "stalled_sync", "bit_flips", "full_disk"]);
+    for row in &rows {
+        assert_eq!((&row["runs"], &row["violations"]), (&1.into(), &0.into()), "{row}");
+    }
+}
+
+/// A build that can plant bugs must not be mistaken for a usual one, nor the reverse.
+#[test]
+fn a_usual_build_has_no_planted_bugs() {
+    let refused = crash(&["selftest"]).exits(2);
+    assert!(refused.err.contains("this build has no planted bugs"), "{}", refused.err);
+}
+
+/// Requirements: M-5.
+#[test]
+fn the_writer_shows_its_progress_in_the_file_that_crash_test_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let progress = dir.path().join("progress");
+    let mut writer = command(&["crash", "writer", "kv", "batch_100"]);
+    writer.arg(dir.path().join("store")).args(["0", "1"]).env("CRASH_TEST", &progress);
+    let mut writer = writer.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    // Writes begun, accepted and durable.
+    let counts = || {
+        let bytes = std::fs::read(&progress).unwrap_or_default();
+        let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        Some([number(0)?, number(8)?, number(16)?])
+    };
+    let start = Instant::now();
+    let seen = loop {
+        match counts() {
+            Some(seen) if seen[2] >= 200 => break seen,
+            _ => assert!(start.elapsed() < Duration::from_secs(60), "{:?}", counts()),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let [begun, accepted, durable] = counts().unwrap();
+    assert!(durable >= seen[2] && durable <= accepted && accepted <= begun);
+    assert!(begun <= accepted + 1, "{begun} begun, {accepted} accepted");
+}
+
+/// Requirements: M-6b, MB-1.
 #[test]
 fn kill_kills_writers_on_a_real_disk() {
     let dir = tempfile::tempdir().unwrap();
@@ -72,6 +145,7 @@ fn kill_kills_writers_on_a_real_disk() {
         assert_eq!((&row["runs"], &row["cuts"]), (&1.into(), &3.into()), "{row}");
         assert_eq!((&row["violations"], &row["loss_promised"]), (&0.into(), &199.into()), "{row}");
         assert!(row["max_recovered"].as_u64() > Some(0), "{row}");
+        assert_eq!(row["instrument"], "kill", "a kill is not a power cut");
     }
     assert!(!dir.exists(), "its files are removed");
 }

@@ -51,10 +51,10 @@ impl Tail {
         let mut tail = Self { segment: live.len(), unit: 0 };
         for (n, newest) in live.iter().enumerate().rev() {
             let Some(units) = &newest.units else { break };
-            if is_planted(Bug::PageCacheTrusted) {
-                break;
-            }
-            let above = units.partition_point(|unit| unit.header.last_seq <= durable_bound);
+            let is_below = |unit: &ValidUnit| {
+                unit.header.last_seq <= durable_bound || is_planted(Bug::PageCacheTrusted)
+            };
+            let above = units.partition_point(is_below);
             let cut = match above.checked_sub(1).map(|below| &units[below]) {
                 Some(below) => below.end(),
                 None => BLOCK,
