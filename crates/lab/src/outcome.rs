@@ -7,6 +7,8 @@ use crate::survival::{Statistics, Survival};
 
 /// Violations that are kept; all are counted.
 const KEPT: usize = 20;
+/// Crashes that are kept; all are in the statistics.
+const CRASHES_KEPT: usize = 300;
 
 /// A run that broke a promise, or that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct Outcome {
     pub violations: u64,
     /// The first of these, at most 20.
     pub examples: Vec<Violation>,
+    /// What each crash left, with the seed of its run: the first 300 of them.
+    pub crashes: Vec<(u64, Survival)>,
 }
 
 impl Outcome {
@@ -34,6 +38,9 @@ impl Outcome {
         self.statistics.cuts += run.cuts;
         for survival in &run.survivals {
             self.statistics.add(survival, promise);
+            if self.crashes.len() < CRASHES_KEPT {
+                self.crashes.push((run.seed, *survival));
+            }
         }
         let Err(what) = &run.outcome else { return };
         self.violations += 1;
@@ -49,6 +56,9 @@ impl Outcome {
         self.examples.extend(other.examples);
         self.examples.sort_by_key(|example| example.seed.wrapping_sub(first_seed));
         self.examples.truncate(KEPT);
+        self.crashes.extend(other.crashes);
+        self.crashes.sort_by_key(|(seed, _)| seed.wrapping_sub(first_seed));
+        self.crashes.truncate(CRASHES_KEPT);
     }
 }
 

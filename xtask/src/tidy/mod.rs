@@ -5,6 +5,7 @@
 //! mistakes, not intent.
 
 mod allow;
+mod cited_tests;
 mod code_map;
 mod durable_calls;
 mod experiment;
@@ -48,10 +49,11 @@ const FILE_RULES: [FileRule; 9] = [
     vocabulary::check,
     phrases::check,
 ];
-const TREE_RULES: [TreeRule; 6] = [
+const TREE_RULES: [TreeRule; 7] = [
     requirements::check,
     mutation_list::check,
     links::check,
+    cited_tests::check,
     code_map::check,
     modules::check,
     experiment::check,
@@ -103,6 +105,7 @@ mod tests {
             ("README.md", concat!("[gone](gone.md) is ", "told\n")),
             ("ARCHITECTURE.md", "\n"),
             ("docs/src/experiment.md", "<!-- generated: model -->\n"),
+            ("docs/src/guarantees.md", "`log/tests/gone.rs::gone`\n"),
         ]);
         let found = findings(&tree);
         for rule in [
@@ -118,6 +121,7 @@ mod tests {
             "requirements",
             "mutation-list",
             "links",
+            "cited-tests",
             "code-map",
             "modules",
             "experiment",

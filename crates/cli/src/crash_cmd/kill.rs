@@ -49,6 +49,9 @@ pub struct KillArguments {
     /// One JSON object for each component and policy
     #[arg(long)]
     json: bool,
+    /// With --json: what each of the first 300 crashes left, for `esker crash report`
+    #[arg(long, requires = "json")]
+    each: bool,
 }
 
 /// Runs `esker crash kill`.
@@ -73,7 +76,8 @@ pub fn run(arguments: &KillArguments) -> Outcome {
     signals::exit_at_signal(move || drop(std::fs::remove_dir_all(to_remove)))
         .map_err(|error| Failure::of_io("catch signals", &error))?;
     let bar = progress::of_runs(runs * all.len() as u64);
-    let mut table = Table::begin("Killed processes on a real disk", arguments.json)?;
+    let mut table =
+        Table::begin("Killed processes on a real disk", arguments.json, arguments.each)?;
     for kills in &all {
         let start = Instant::now();
         let spawn = |life: &Life| start_writer(&kills.setting, life);

@@ -4,6 +4,7 @@
 mod hunt;
 mod kill;
 mod power;
+mod report;
 mod selection;
 mod selftest;
 mod table;
@@ -23,6 +24,8 @@ pub enum CrashCommand {
     Kill(kill::KillArguments),
     /// Plant bugs, and show what catches them; needs a build with the feature planted-bugs
     Selftest(selftest::SelftestArguments),
+    /// Print what was measured and crashed as one HTML page
+    Report(report::ReportArguments),
     /// The process that `kill` kills
     #[command(hide = true)]
     Writer(kill::WriterArguments),
@@ -34,6 +37,7 @@ pub fn run(command: CrashCommand) -> Outcome {
         CrashCommand::Power(arguments) => power::run(&arguments),
         CrashCommand::Faults(arguments) => power::faults(&arguments),
         CrashCommand::Kill(arguments) => kill::run(&arguments),
+        CrashCommand::Report(arguments) => report::run(&arguments),
         CrashCommand::Selftest(arguments) => selftest::run(&arguments),
         CrashCommand::Writer(arguments) => kill::write(&arguments),
     }

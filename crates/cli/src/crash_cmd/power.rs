@@ -74,6 +74,9 @@ struct Runs {
     /// One JSON object for each component and policy
     #[arg(long)]
     json: bool,
+    /// With --json: what each of the first 300 crashes left, for `esker crash report`
+    #[arg(long, requires = "json")]
+    each: bool,
 }
 
 /// Runs `esker crash power`.
@@ -95,7 +98,7 @@ impl Runs {
             None => Options { first_seed: self.first_seed, runs: self.runs.unwrap_or(runs) },
         };
         let bar = progress::of_runs(options.runs * all.len() as u64);
-        let mut table = Table::begin(title, self.json)?;
+        let mut table = Table::begin(title, self.json, self.each)?;
         for simulation in &all {
             let start = Instant::now();
             let crashed = simulation.run(options, &|runs| bar.inc(runs));

@@ -27,28 +27,42 @@ struct Row {
     max_recovered: u64,
     max_lost: u64,
     seconds: f64,
+    /// Of each crash: the seed of its run, writes accepted, durable and recovered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    each: Vec<[u64; 4]>,
 }
 
 /// The lines of a table, or one JSON object for each setting.
 #[derive(Debug)]
 pub struct Table {
     json: bool,
+    /// Whether an object lists what each crash left.
+    each: bool,
     violations: u64,
 }
 
 impl Table {
     /// Prints the title and the names of the columns.
-    pub fn begin(title: &str, json: bool) -> Outcome<Self> {
+    pub fn begin(title: &str, json: bool, each: bool) -> Outcome<Self> {
         if !json {
             output::print(&format!("{title}\n{}\n", Row::header()))?;
         }
-        Ok(Self { json, violations: 0 })
+        Ok(Self { json, each, violations: 0 })
     }
 
     /// Prints what a setting came to, and names its violations on standard error.
     pub fn add(&mut self, setting: &Setting, crashed: &Crashed, seconds: f64) -> Outcome {
         let Setting { instrument, component, policy, .. } = *setting;
-        let row = Row::new(setting, crashed, seconds);
+        let mut row = Row::new(setting, crashed, seconds);
+        if self.each {
+            row.each = crashed
+                .crashes
+                .iter()
+                .map(|(seed, survival)| {
+                    [*seed, survival.accepted, survival.durable, survival.recovered]
+                })
+                .collect();
+        }
         if self.json {
             output::print_json(&row)?;
         } else {
@@ -119,6 +133,7 @@ impl Row {
             max_recovered: statistics.max_recovered,
             max_lost: statistics.max_lost,
             seconds: round(seconds),
+            each: Vec::new(),
         }
     }
 

@@ -96,6 +96,42 @@ fn disks_with_faults_are_rows_of_their_own() {
     }
 }
 
+#[test]
+fn a_report_is_one_page_with_what_was_measured_and_crashed() {
+    let dir = tempfile::tempdir().unwrap();
+    let lines = dir.path().join("lines");
+    let power = crash(&["power", "--runs", "3", "--component", "kv", "--each", "--json"]).ok();
+    let put = serde_json::json!({
+        "bench": "kv/put",
+        "params": { "policy": "batch:100", "size": 128, "writers": 1, "syncs": 7 },
+        "ops_per_s": 500_000.0,
+        "p50_us": 1.0, "p99_us": 20.0, "p999_us": 200.0, "max_us": 9000.0,
+        "floor": { "sync_p50_us": 120.0 },
+        "environment": { "file_system": "ext4 <4>", "cpu": "any", "cores": 2 },
+        "latency_histogram": [[1.0, 900], [2.0, 90], [512.0, 10]],
+    });
+    let model = serde_json::json!({
+        "bench": "kv/model",
+        "params": { "policy": "batch:100" },
+        "predicted_per_s": 480_000.0, "measured_per_s": 500_000.0, "error_percent": -4.0,
+    });
+    std::fs::write(&lines, format!("{put}\n{model}\n{}", power.text())).unwrap();
+    let report = crash(&["report", lines.to_str().unwrap()]).ok();
+    let page = report.text();
+    for part in ["batch:100", "periodic_10ms", "ext4 &lt;4&gt;", "-4.0 %", "What each crash left"] {
+        assert!(page.contains(part), "{part} is not in the report");
+    }
+    // Throughput, one histogram, and the crashes of four policies.
+    assert_eq!(page.matches("<svg").count(), 1 + 1 + 4);
+    assert!(!page.contains("http"), "the report loads something");
+    let other = dir.path().join("other");
+    std::fs::write(&other, "{\"other\": 1}\n").unwrap();
+    crash(&["report", other.to_str().unwrap()]).exits(1);
+    std::fs::write(&other, "no JSON\n").unwrap();
+    let bad = crash(&["report", other.to_str().unwrap()]).exits(1);
+    assert!(bad.err.contains("other:1:"), "{}", bad.err);
+}
+
 /// A build that can plant bugs must not be mistaken for a usual one, nor the reverse.
 #[test]
 fn a_usual_build_has_no_planted_bugs() {

@@ -355,7 +355,11 @@ impl SimEnv {
     }
 
     /// Reclaims space, with a few accepts under rising ballots in the midst of it.
-    fn reclaim_beside(&mut self, life: &Life, rng: &mut SplitMix64) -> Lived {
+    fn reclaim_beside(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+        if rng.percent(70) {
+            // Otherwise most of what is copied is in memory, and no call comes between.
+            self.reopen(life, true)?;
+        }
         let mut calls = Vec::new();
         for rise in 1..2 + rng.below(5) as i64 {
             let value = self.value(rng.index(300));

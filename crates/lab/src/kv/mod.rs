@@ -389,6 +389,10 @@ impl SimEnv {
 
     /// Cleaning, with a few puts and deletes in the midst of it.
     fn compact_beside(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+        if rng.percent(70) {
+            // Otherwise most of what cleaning reads is in memory, and no call comes between.
+            self.step(life, Step::Reopen)?;
+        }
         let keyspace = life.store.keyspace();
         let mut calls: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
         for _ in 0..1 + rng.below(6) {

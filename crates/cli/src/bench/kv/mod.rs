@@ -204,6 +204,7 @@ impl Bench<'_> {
         more.insert("seconds_before_last_sync".into(), json!(rounded(seconds, 6)));
         more.insert("floor_sync_us".into(), json!(self.floor.sync_us()));
         more.insert("environment".into(), self.environment.clone());
+        more.insert("latency_histogram".into(), json!(timed.latencies.bars()));
         Figure {
             params: Value::Object(params),
             latencies: timed.latencies.clone(),

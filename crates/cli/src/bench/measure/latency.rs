@@ -70,6 +70,15 @@ impl Latencies {
         slow as f64 / self.count().max(1) as f64
     }
 
+    /// Returns the histogram in steps of powers of two: up to so many microseconds, and how many.
+    pub fn bars(&self) -> Vec<(f64, u64)> {
+        let steps = self.histogram.iter_log(LEAST_NS, 2.0);
+        let bar = |step: hdrhistogram::iterators::IterationValue<u32>| {
+            (round_us(step.value_iterated_to()), step.count_since_last_iteration())
+        };
+        steps.map(bar).collect()
+    }
+
     /// Returns the number of recorded operations.
     pub fn count(&self) -> u64 {
         self.histogram.len()
