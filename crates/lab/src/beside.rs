@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use esker_disk::{Disk, Op};
-use esker_testkit::{Call, HookedDisk, SplitMix64};
+use esker_testkit::{Call, HookedDisk};
 
 /// Does one call. Returns whether there is another one.
 type Next = Box<dyn FnMut() -> bool + Send>;
@@ -59,9 +59,4 @@ impl Beside {
     fn next(&self) -> MutexGuard<'_, Option<(Op, Next)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Reads come before what is read is copied, and writes after that.
-pub(crate) fn any_op(rng: &mut SplitMix64) -> Op {
-    rng.pick(&[Op::Read, Op::Write])
 }

@@ -5,12 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use esker_consensus::{Ballot, Error, Mode, Result, Slot, SnapshotBounds, Ticket};
-use esker_disk::Disk;
+use esker_disk::{Disk, Op};
 use esker_testkit::SplitMix64;
 
 use super::model::{SlotModel, Verdict};
 use super::{Bid, Life, Lived, SLOTS, SimEnv, Step, broken, ensure};
-use crate::beside::any_op;
 
 impl SimEnv {
     pub(super) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
@@ -356,6 +355,12 @@ impl SimEnv {
 
     /// Reclaims space, with a few accepts under rising ballots in the midst of it.
     fn reclaim_beside(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+        // Values that are replaced at once fill segments in which little is live.
+        for n in 0..8 {
+            let ballot = self.ballot(Bid { rise: 1, node: 0 });
+            let value = self.value(11_000);
+            self.accept(life, self.model.start + n % 2, ballot, value, true)?;
+        }
         if rng.percent(70) {
             // Otherwise most of what is copied is in memory, and no call comes between.
             self.reopen(life, true)?;
@@ -374,7 +379,9 @@ impl SimEnv {
             made.lock().unwrap().push(log.accept(Slot(slot), ballot, &value));
             true
         };
-        let reclaimed = self.beside.clone().during(any_op(rng), next, || life.log.reclaim());
+        // Reads come before what is read is copied, and writes after that.
+        let op = rng.pick(&[Op::Read, Op::Write]);
+        let reclaimed = self.beside.clone().during(op, next, || life.log.reclaim());
         let done = std::mem::take(&mut *done.lock().unwrap());
         for ((n, ballot, value), reported) in calls.into_iter().zip(done) {
             self.judged(n, ballot, &value, &reported)?;
@@ -390,6 +397,11 @@ impl SimEnv {
         let ballot = self.ballot(bid);
         if ballot < self.model.promise {
             return Ok(());
+        }
+        // A few decided slots, so that there is something to truncate.
+        for n in self.model.start..self.model.start + 4 {
+            let value = self.value(8);
+            self.learn(life, n, ballot, value, true)?;
         }
         self.promise(life, ballot, true)?;
         let promised = match life.log.promise(ballot, Slot(self.model.start)) {

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use esker_disk::Op;
 use esker_disk::sim::SimDisk;
 use esker_kv::{Batch, Error, Options, Policy, Seq, Snapshot, Store, Ticket};
 use esker_log::Engine;
@@ -24,7 +25,7 @@ use esker_testkit::{SplitMix64, keep_freed_memory};
 use program::{KEYS, KEYSPACES, key};
 pub use program::{POLICIES, Step, program};
 
-use crate::beside::{Beside, any_op};
+use crate::beside::Beside;
 use crate::plan::{Lived, Plan, Stop, ensure};
 use crate::survival::Survival;
 
@@ -387,17 +388,27 @@ impl SimEnv {
         Ok(())
     }
 
-    /// Cleaning, with a few puts and deletes in the midst of it.
+    /// Cleaning, with a few puts and deletes in the midst of it. They come before reads: within a
+    /// write, which is that of a commit, a put could wait for this very commit.
     fn compact_beside(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+        // Values that are replaced at once fill segments in which little is live.
+        for n in 0..5 {
+            self.step(life, Step::Put { keyspace: 0, key: n % 2, len: 25_000 })?;
+        }
         if rng.percent(70) {
             // Otherwise most of what cleaning reads is in memory, and no call comes between.
             self.step(life, Step::Reopen)?;
         }
         let keyspace = life.store.keyspace();
+        let existing: Vec<_> = self.newest()["default"].keys().cloned().collect();
         let mut calls: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
         for _ in 0..1 + rng.below(6) {
             let value = rng.percent(50).then(|| self.value(rng.index(300)));
-            calls.push((key(rng.below(KEYS)), value));
+            let key = match rng.percent(70) {
+                true => existing[rng.index(existing.len())].clone(),
+                false => key(rng.below(KEYS)),
+            };
+            calls.push((key, value));
         }
         let done = Arc::new(Mutex::new(Vec::new()));
         let (mut left, made) = (calls.clone().into_iter(), Arc::clone(&done));
@@ -410,7 +421,7 @@ impl SimEnv {
             made.lock().unwrap().push(ticket);
             true
         };
-        let compacted = self.beside.clone().during(any_op(rng), next, || life.store.compact());
+        let compacted = self.beside.clone().during(Op::Read, next, || life.store.compact());
         let done = std::mem::take(&mut *done.lock().unwrap());
         for ((key, value), ticket) in calls.into_iter().zip(done) {
             let mut content = self.newest().clone();

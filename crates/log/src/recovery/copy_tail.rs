@@ -51,10 +51,11 @@ impl Tail {
         let mut tail = Self { segment: live.len(), unit: 0 };
         for (n, newest) in live.iter().enumerate().rev() {
             let Some(units) = &newest.units else { break };
-            let is_below = |unit: &ValidUnit| {
-                unit.header.last_seq <= durable_bound || is_planted(Bug::PageCacheTrusted)
+            let (durable_bound, whole) = match is_planted(Bug::PageCacheTrusted) {
+                true => (u64::MAX, 0),
+                false => (durable_bound, whole),
             };
-            let above = units.partition_point(is_below);
+            let above = units.partition_point(|unit| unit.header.last_seq <= durable_bound);
             let cut = match above.checked_sub(1).map(|below| &units[below]) {
                 Some(below) => below.end(),
                 None => BLOCK,
