@@ -104,8 +104,10 @@ impl<S: Clone + PartialEq + Debug> Changes<S> {
 }
 
 /// Cuts the power under a program, on all processors. Each run has a disk of its own and three
-/// cuts: in the first life at each operation of the disk in turn, in the second soon after its
-/// start, and in the third anywhere. The outcome names the seeds of runs that lost something.
+/// cuts: in the first life at one operation of the disk, in the second soon after its start, and in
+/// the third anywhere. With at least twice as many runs as the first life has operations, each of
+/// them is cut, before it and in the middle. The outcome names the seeds of runs that lost
+/// something.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -169,7 +171,7 @@ fn lives<P: Program>(program: &P, run: &mut Run) -> Result<(), String> {
     let disk = SimDisk::new(seed);
     let mut changes = Changes::new(program.empty());
     let operations = rehearse(program, &disk.fork(seed))?;
-    let in_turn = seed % (2 * operations);
+    let in_turn = spread(seed, 2 * operations);
     let first = match in_turn % 2 {
         0 => CutPoint::Before(in_turn / 2),
         _ => CutPoint::During(in_turn / 2),
@@ -193,17 +195,35 @@ fn lives<P: Program>(program: &P, run: &mut Run) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the number of operations of the first life.
+/// A place for each seed: consecutive seeds are far apart, and so many take each place once.
+fn spread(seed: u64, places: u64) -> u64 {
+    let mut stride = places * 3 / 5 + 1;
+    while gcd(stride, places) > 1 {
+        stride += 1;
+    }
+    (seed % places).wrapping_mul(stride) % places
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Returns the number of operations of the first life, at least 1.
 fn rehearse<P: Program>(program: &P, disk: &SimDisk) -> Result<u64, String> {
-    let mut changes = Changes::new(program.empty());
-    let lived = program.live(Arc::new(disk.process()), FIRST, &mut changes);
-    lived.map_err(|error| format!("without any crash: {error}"))?;
+    let failed = |error: BoxError| format!("without any crash: {error}");
+    let empty = program.read(Arc::new(disk.process())).map_err(failed)?;
+    if empty != program.empty() {
+        return Err(format!("{empty:?} was found on an empty disk"));
+    }
+    let mut changes = Changes::new(empty);
+    program.live(Arc::new(disk.process()), FIRST, &mut changes).map_err(failed)?;
+    let operations = disk.operations().max(1);
     let found = program.read(Arc::new(disk.process())).map_err(|error| error.to_string())?;
     if found != *changes.state() {
         let state = changes.state();
         return Err(format!("without any crash {found:?} was found, which should be {state:?}"));
     }
-    Ok(disk.operations())
+    Ok(operations)
 }
 
 fn place(operation: u64, rng: &mut SplitMix64) -> CutPoint {

@@ -184,6 +184,8 @@ impl Pass<'_> {
 impl Owner for Pass<'_> {
     type Error = Error;
     type Key = u64;
+    // A copy changes its page, which the checkpoint before the drop stores again.
+    const CHECKPOINT_GROWS: bool = true;
 
     fn barrier(&self) -> Result<()> {
         drop(self.inner.locks.lock_all());

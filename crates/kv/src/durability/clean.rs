@@ -159,7 +159,7 @@ impl Inner {
             let mut done = Ok(Reclaimed::default());
             if full_disk {
                 done = self.clean_once(Effort::FullDisk, true);
-                let freed = done.as_ref().is_ok_and(|done| done.segments > 0);
+                let freed = done.as_ref().is_ok_and(|done| done.gained() > 0);
                 *self.cleaning.fruitless_at.lock() = (!freed).then_some(garbage);
             }
             if done.as_ref().is_ok_and(|done| done.segments == 0) {
@@ -199,6 +199,7 @@ struct Copy {
 impl Owner for Pass<'_> {
     type Error = Error;
     type Key = Copy;
+    const CHECKPOINT_GROWS: bool = false;
 
     fn barrier(&self) -> Result<()> {
         self.inner.table.await_writers();

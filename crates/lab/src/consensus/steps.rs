@@ -430,7 +430,15 @@ impl SimEnv {
                 ensure!(seen == before, "the promise reports {seen:?} of {before:?}");
                 Ok(())
             }
-            Err(Error::Truncated { .. }) => Ok(()),
+            Err(Error::Truncated { .. }) => {
+                let unseen = before.iter().find(|n| !seen.contains(n));
+                let start = self.model.start;
+                ensure!(
+                    unseen.is_some_and(|n| *n < start),
+                    "the answer was refused, and {unseen:?} is its first unseen slot, from {start} on"
+                );
+                Ok(())
+            }
             Err(error) => self.stop(&error, "a promise's answer"),
         }
     }

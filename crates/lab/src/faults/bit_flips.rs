@@ -1,5 +1,6 @@
-//! One bit of a segment flips. It is reported: after a clean close wherever it is, and after a
-//! crash before the newest commits, which nothing distinguishes from a torn tail.
+//! One bit of a segment flips. After a clean close it is reported wherever it is. After a crash it
+//! is before the newest commits, which nothing distinguishes from a torn tail, and is reported or
+//! costs nothing: recovery copies the newest segment, and writes its headers again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

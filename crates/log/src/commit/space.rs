@@ -115,9 +115,14 @@ impl WriteHalf {
         self.lock().core.room_in_reserve(lends)
     }
 
-    /// Whether ordinary appends are refused until space is freed.
-    pub(crate) fn is_reserve_low(&self) -> bool {
-        self.reserve.lock().is_low(&self.options)
+    /// Whether ordinary appends are refused until space is freed: the reserve is low, and there is
+    /// no room to fill it.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        let mut reserve = self.reserve.lock();
+        if let Err(error) = reserve.restore(&*self.dir, &self.options) {
+            tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
+        }
+        reserve.is_low(&self.options)
     }
 
     /// Fills the reserve after space was freed.

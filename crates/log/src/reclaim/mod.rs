@@ -37,9 +37,10 @@
 //! segments are in front of dead ones, it moves those away first, as many as fit at a time, until
 //! it reaches the dead ones. They are live at the end of the log then, where no further pass moves
 //! them again: a full segment of live records is copied only for dead ones behind it. Segments pay
-//! there when a thirty-second part of them is dead, not only when half is. Otherwise deletes of
-//! single keys, which take a block each, would use up their share of the reserve before anything
-//! can be freed.
+//! there when copying them frees a thirty-second part of them, not only when half is dead.
+//! Otherwise deletes of single keys, which take a block each, would use up their share of the
+//! reserve before anything can be freed. Half it is for an owner whose checkpoint grows with the
+//! copies ([`Owner::CHECKPOINT_GROWS`]): its own writes could take more than a pass frees.
 //!
 //! # Bounds
 //!
@@ -114,6 +115,9 @@ pub trait Owner {
     type Error: From<Error>;
     /// The key under which the index names a record, such as a slot.
     type Key;
+    /// Whether copies make larger what [`Owner::before_drop`] writes. Then segments are freed on a
+    /// full disk only where half of them is dead, as elsewhere.
+    const CHECKPOINT_GROWS: bool;
 
     /// Returns when every append that began before this call is in the index, or has failed.
     ///
@@ -185,6 +189,18 @@ pub struct Reclaimed {
     pub bytes_copied: u64,
 }
 
+impl Reclaimed {
+    /// About the bytes that are free now and were not before. Excludes what
+    /// [`Owner::before_drop`] wrote.
+    pub fn gained(&self) -> u64 {
+        let copies = match self.bytes_copied {
+            0 => 0,
+            copied => plan::space_of_copies(copied, self.segments),
+        };
+        self.bytes_freed.saturating_sub(copies)
+    }
+}
+
 impl std::ops::AddAssign for Reclaimed {
     fn add_assign(&mut self, other: Self) {
         self.segments += other.segments;
@@ -213,7 +229,7 @@ pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, 
             let done = on_full_disk(log, owner)?;
             if done.segments > 0 { Ok(done) } else { Err(error) }
         }
-        Ok(done) if done.segments == 0 && effort == Effort::Full && log.write.is_reserve_low() => {
+        Ok(done) if done.segments == 0 && effort == Effort::Full && log.write.is_full_disk() => {
             on_full_disk(log, owner)
         }
         done => done,
@@ -229,8 +245,7 @@ fn on_full_disk<O: Owner>(log: &Log, owner: &O) -> Result<Reclaimed, O::Error> {
         match pass(log, owner, Effort::FullDisk) {
             Ok(done) => {
                 all += done;
-                let pays = Effort::FullDisk.pays(done.bytes_copied, done.bytes_freed);
-                if pays || log.metadata().after >= end {
+                if done.gained() > 0 || done.segments == 0 || log.metadata().after >= end {
                     return Ok(all);
                 }
             }
@@ -262,7 +277,9 @@ fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::
     let room = log.write.room_in_reserve().saturating_sub(owner.bytes_before_drop());
     let in_reserve = copies_in(room);
     let most = if effort == Effort::FullDisk { in_reserve } else { COPY_BYTES_MAX };
-    let Some(plan) = Plan::new(&usage, size, effort, most) else { return Ok(done) };
+    let Some(plan) = Plan::new(&usage, size, effort, most, O::CHECKPOINT_GROWS) else {
+        return Ok(done);
+    };
     if plan.live > 0 {
         let space = if plan.live <= in_reserve { CopySpace::Reserve } else { CopySpace::Free };
         copy(log, owner, plan.cut, space, &mut done)?;

@@ -1,6 +1,7 @@
 //! Decides which segments are worth dropping: pure arithmetic.
 
 use crate::base::position::Seq;
+use crate::format::BLOCK;
 
 /// The usage of one segment, as the rule needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,21 +33,33 @@ pub enum Effort {
     Lazy,
     /// Live records are copied wherever the rule allows it.
     Full,
-    /// For a full disk: no more than fits in the reserve of the log, and also where only a
-    /// thirty-second part of the bytes is dead. It frees space, or moves live segments away that
-    /// are before dead ones, or does nothing.
+    /// For a full disk: no more than fits in the reserve of the log, and also where that gains only
+    /// a thirty-second part of the segments. It frees space, or moves live segments away that are
+    /// before dead ones, or does nothing.
     FullDisk,
 }
 
 impl Effort {
-    /// Whether it pays to copy so many live bytes to free segments of so many bytes. Headers and
-    /// padding of copies take about half of a thirty-second part.
-    pub(super) fn pays(self, live: u64, bytes: u64) -> bool {
+    /// Whether it pays to copy so many live bytes to free segments of so many bytes. With
+    /// `checkpoint_grows`, what the copies cost besides is not known here, and half must be dead.
+    pub(super) fn pays(
+        self,
+        (live, bytes, segments): (u64, u64, u64),
+        checkpoint_grows: bool,
+    ) -> bool {
         match self {
-            Effort::Lazy | Effort::Full => live <= bytes / 2,
-            Effort::FullDisk => live <= bytes - bytes / 32,
+            Effort::FullDisk if !checkpoint_grows => {
+                space_of_copies(live, segments) + bytes / 32 <= bytes
+            }
+            Effort::Lazy | Effort::Full | Effort::FullDisk => live <= bytes / 2,
         }
     }
+}
+
+/// About the space that copies take, with headers and padding: in segments that are as full as
+/// those that they come from.
+pub(super) fn space_of_copies(live: u64, segments: u64) -> u64 {
+    live + live / 32 + segments * u64::from(BLOCK)
 }
 
 /// The segments to drop, oldest first, and the cost.
@@ -69,13 +82,21 @@ impl Plan {
     ///
     /// The rule is *marginal*: segments after a cut are added, up to some later one, only when at
     /// most half of the bytes of **these** segments are live. With [`Effort::FullDisk`] a
-    /// thirty-second part that is dead suffices. So bytes freed earlier never justify
+    /// thirty-second part that is gained suffices. So bytes freed earlier never justify
     /// copies that are not worth it by themselves. Wholly dead segments at the front are dropped
     /// alone, before anything is copied, because that takes no space. `most` bounds the live bytes
     /// of one plan, after its first step; with [`Effort::FullDisk`] also those of the first step.
     /// If that step has more, its first segments are dropped alone: what this copies takes as much
     /// space as it frees, but later plans reach what is dead behind it.
-    pub fn new(segments: &[Usage], segment_size: u64, effort: Effort, most: u64) -> Option<Self> {
+    ///
+    /// `checkpoint_grows`: as [`Owner::CHECKPOINT_GROWS`](super::Owner::CHECKPOINT_GROWS).
+    pub fn new(
+        segments: &[Usage],
+        segment_size: u64,
+        effort: Effort,
+        most: u64,
+        checkpoint_grows: bool,
+    ) -> Option<Self> {
         let dead = segments.iter().take_while(|segment| segment.live == 0).count();
         if dead > 0 {
             return Self::of(&segments[..dead]);
@@ -91,7 +112,8 @@ impl Plan {
         for (n, segment) in segments.iter().enumerate() {
             added += segment.bytes;
             added_live += segment.live;
-            if !effort.pays(added_live, added) {
+            let step = (added_live, added, (n + 1 - cut) as u64);
+            if !effort.pays(step, checkpoint_grows) {
                 continue;
             }
             let fits = copied.saturating_add(added_live) <= most;
@@ -140,7 +162,7 @@ mod tests {
     }
 
     fn cut(shares: &[(u64, u64)], effort: Effort) -> usize {
-        Plan::new(&segments(shares), 100, effort, u64::MAX).map_or(0, |plan| plan.segments)
+        Plan::new(&segments(shares), 100, effort, u64::MAX, false).map_or(0, |plan| plan.segments)
     }
 
     /// Requirements: FT-19.
@@ -160,7 +182,7 @@ mod tests {
     fn dead_segments_go_first_and_alone() {
         let shares = [(100, 0), (100, 0), (100, 1), (100, 0)];
         for effort in [Effort::Lazy, Effort::Full] {
-            let plan = Plan::new(&segments(&shares), 100, effort, u64::MAX);
+            let plan = Plan::new(&segments(&shares), 100, effort, u64::MAX, false);
             let dead = Plan { segments: 2, cut: Seq(21), bytes: 200, live: 0 };
             assert_eq!(plan, Some(dead));
         }
@@ -179,36 +201,56 @@ mod tests {
     #[test]
     fn one_plan_copies_a_bounded_amount() {
         let shares = [(100, 40); 9];
-        let plan = Plan::new(&segments(&shares), 100, Effort::Full, 130).unwrap();
+        let plan = Plan::new(&segments(&shares), 100, Effort::Full, 130, false).unwrap();
         assert_eq!((plan.segments, plan.live, plan.bytes), (3, 120, 300));
-        let plan = Plan::new(&segments(&shares), 100, Effort::Full, 0).unwrap();
+        let plan = Plan::new(&segments(&shares), 100, Effort::Full, 0, false).unwrap();
         assert_eq!(plan.segments, 1, "it always comes to an end");
-        let on_full_disk = |most| Plan::new(&segments(&shares), 100, Effort::FullDisk, most);
+        let on_full_disk = |most| Plan::new(&segments(&shares), 100, Effort::FullDisk, most, true);
         assert_eq!(on_full_disk(39), None, "it would use up the reserve and free nothing");
         assert_eq!(on_full_disk(119).unwrap().segments, 2);
     }
 
-    #[test]
-    fn on_a_full_disk_live_segments_at_the_front_are_moved_away() {
-        let shares = [(100, 90), (100, 95), (100, 0), (100, 0), (100, 80)];
-        let plan = |effort, most| Plan::new(&segments(&shares), 100, effort, most);
-        assert_eq!(plan(Effort::Full, 0).unwrap().segments, 4);
-        let front = plan(Effort::FullDisk, 184).unwrap();
-        assert_eq!((front.segments, front.live), (1, 90));
-        assert_eq!(plan(Effort::FullDisk, 185).unwrap().segments, 4);
-        assert_eq!(plan(Effort::FullDisk, 89), None, "no segment fits");
-        // Nothing is dead behind them that would pay for it.
-        let shares = [(100, 98), (100, 99)];
-        assert_eq!(Plan::new(&segments(&shares), 100, Effort::FullDisk, 98), None);
+    /// A part of a segment of 1 MiB, in hundredths.
+    const PART: u64 = (1 << 20) / 100;
+
+    fn full_disk(shares: &[u64], most: u64) -> Option<Plan> {
+        let shares: Vec<_> = shares.iter().map(|live| (100 * PART, live * PART)).collect();
+        Plan::new(&segments(&shares), 100 * PART, Effort::FullDisk, most * PART, false)
     }
 
     #[test]
-    fn on_a_full_disk_little_that_is_dead_pays() {
-        let shares = [(100, 97), (100, 98), (100, 96)];
-        let plan = |effort| Plan::new(&segments(&shares), 100, effort, u64::MAX);
-        assert_eq!(plan(Effort::Full), None);
-        assert_eq!(plan(Effort::FullDisk).unwrap().segments, 3);
-        assert_eq!(cut(&[(100, 98), (100, 97)], Effort::FullDisk), 0);
+    fn on_a_full_disk_live_segments_at_the_front_are_moved_away() {
+        let shares = [95, 97, 0, 0, 80];
+        let front = full_disk(&shares, 191).unwrap();
+        assert_eq!((front.segments, front.live), (1, 95 * PART));
+        assert_eq!(full_disk(&shares, 192).unwrap().segments, 4);
+        assert_eq!(full_disk(&shares, 94), None, "no segment fits");
+        // Nothing is dead behind them that would pay for it.
+        assert_eq!(full_disk(&[98, 99], 98), None);
+    }
+
+    /// Bug: headers and padding counted as dead bytes, so that live segments paid for themselves
+    /// again and again.
+    #[test]
+    fn on_a_full_disk_little_that_is_dead_pays_and_headers_do_not() {
+        assert_eq!(full_disk(&[93, 95, 91], u64::MAX / PART).unwrap().segments, 3);
+        assert_eq!(full_disk(&[94, 94], u64::MAX / PART), None);
+        // All is live in the smallest segment: the rest is its header and those of units.
+        for bytes in [64 << 10, 128 << 10, 1 << 20] {
+            let live = (bytes - u64::from(BLOCK)) / 1024 * 1008;
+            let one = [Usage::new(Seq(1), bytes, live)];
+            assert_eq!(Plan::new(&one, bytes, Effort::FullDisk, u64::MAX, false), None, "{bytes}");
+            assert_eq!(Plan::new(&one, bytes, Effort::FullDisk, u64::MAX, true), None, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn on_a_full_disk_half_is_dead_where_the_copies_make_a_checkpoint_larger() {
+        let plan = |live| {
+            let one = [Usage::new(Seq(1), 100 * PART, live * PART)];
+            Plan::new(&one, 100 * PART, Effort::FullDisk, u64::MAX, true)
+        };
+        assert_eq!((plan(51), plan(50).map(|plan| plan.segments)), (None, Some(1)));
     }
 
     proptest! {
@@ -227,7 +269,7 @@ mod tests {
             let sums = |part: &[Usage]| {
                 part.iter().fold((0, 0), |(b, l), usage| (b + usage.bytes, l + usage.live))
             };
-            match Plan::new(&all, 100, effort, u64::MAX) {
+            match Plan::new(&all, 100, effort, u64::MAX, false) {
                 Some(plan) => {
                     let (bytes, live) = sums(&all[..plan.segments]);
                     prop_assert_eq!((plan.bytes, plan.live), (bytes, live));
@@ -246,7 +288,7 @@ mod tests {
                     prop_assert!(bytes <= 2 * live + 100 || !all.is_empty());
                     if lazy {
                         // Either few bytes are dead, or the rule allows no drop.
-                        let full = Plan::new(&all, 100, Effort::Full, u64::MAX);
+                        let full = Plan::new(&all, 100, Effort::Full, u64::MAX, false);
                         prop_assert!(bytes - live <= live + 100 || full.is_none());
                     }
                 }

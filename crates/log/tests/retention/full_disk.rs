@@ -34,6 +34,7 @@ impl Index<'_> {
 impl Owner for Index<'_> {
     type Error = Error;
     type Key = u64;
+    const CHECKPOINT_GROWS: bool = false;
 
     fn barrier(&self) -> Result<(), Error> {
         Ok(())
@@ -113,6 +114,6 @@ fn one_call_reaches_the_dead_segments_behind_live_ones() {
     }
     // The first segments are live again, and nothing is worth copying.
     let again = reclaim::run(&log, &index, Effort::FullDisk).unwrap();
-    assert!(again.bytes_copied <= again.bytes_freed / 2, "{again:?}");
+    assert!(again.segments == 0 || again.gained() > 0, "{again:?}");
     log.close().unwrap();
 }

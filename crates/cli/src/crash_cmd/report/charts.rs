@@ -12,8 +12,16 @@ pub struct Point {
     /// The group of points with one color.
     pub group: usize,
     pub per_s: f64,
-    /// What a crash may lose, in milliseconds of puts.
-    pub loss_ms: f64,
+    pub loss: Loss,
+}
+
+/// What a crash may lose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loss {
+    Nothing,
+    /// Puts of so many milliseconds.
+    Ms(f64),
+    Everything,
 }
 
 /// A bar of a histogram: values up to this many microseconds, and how many.
@@ -44,11 +52,15 @@ pub fn throughput(points: &[Point]) -> String {
     const HEIGHT: f64 = 420.0;
     let (top, bottom) = (20.0, HEIGHT - 50.0);
     let rates = powers(points.iter().map(|point| point.per_s));
-    let windows = powers(points.iter().map(|point| point.loss_ms).filter(|ms| *ms > 0.0));
-    let nothing = LEFT + 40.0;
-    let x = |ms: f64| match ms > 0.0 {
-        true => nothing + 60.0 + part(ms, windows) * (WIDTH - 90.0 - nothing - 60.0),
-        false => nothing,
+    let windows = powers(points.iter().filter_map(|point| match point.loss {
+        Loss::Ms(ms) => Some(ms),
+        Loss::Nothing | Loss::Everything => None,
+    }));
+    let (nothing, everything) = (LEFT + 40.0, WIDTH - 60.0);
+    let x = |loss: Loss| match loss {
+        Loss::Nothing => nothing,
+        Loss::Ms(ms) => nothing + 60.0 + part(ms, windows) * (everything - nothing - 140.0),
+        Loss::Everything => everything,
     };
     let y = |rate: f64| bottom - part(rate, rates) * (bottom - top);
     let mut svg = open(HEIGHT);
@@ -57,15 +69,17 @@ pub fn throughput(points: &[Point]) -> String {
         line(&mut svg, (LEFT, at), (WIDTH - 20.0, at));
         text(&mut svg, (8.0, at + 4.0), &format!("{}/s", short(10f64.powi(power))), "#777");
     }
-    line(&mut svg, (nothing, top), (nothing, bottom));
-    text(&mut svg, (nothing - 22.0, bottom + 20.0), "nothing", "#777");
+    for (at, name) in [(nothing, "nothing"), (everything, "everything")] {
+        line(&mut svg, (at, top), (at, bottom));
+        text(&mut svg, (at - 22.0, bottom + 20.0), name, "#777");
+    }
     for power in windows.0..=windows.1 {
-        let at = x(10f64.powi(power));
+        let at = x(Loss::Ms(10f64.powi(power)));
         line(&mut svg, (at, top), (at, bottom));
         text(&mut svg, (at - 20.0, bottom + 20.0), &time(10f64.powi(power) * 1e3), "#777");
     }
     for (n, point) in points.iter().enumerate() {
-        let (at_x, at_y) = (x(point.loss_ms), y(point.per_s));
+        let (at_x, at_y) = (x(point.loss), y(point.per_s));
         let color = color(point.group);
         let _ = write!(svg, r#"<circle cx="{at_x:.1}" cy="{at_y:.1}" r="5" fill="{color}"/>"#);
         // Names are above and below in turn.
@@ -119,9 +133,15 @@ pub fn survival(crashes: &[Crash]) -> String {
         let Crash { accepted, durable, recovered } = *crash;
         let title = format!("accepted {accepted}, durable {durable}, recovered {recovered}");
         let _ = write!(svg, "<g><title>{title}</title>");
-        // From the front: each covers the lower part of the one before.
-        for (value, color) in [(accepted, "#e2b6b6"), (recovered, "#9cc3e0"), (durable, "#2068a8")]
-        {
+        // From the front: each covers the lower part of the one before. What was durable and lost
+        // is above what was recovered.
+        let bars = [
+            (accepted, "#e2b6b6"),
+            (durable, "#d00000"),
+            (recovered, "#9cc3e0"),
+            (durable.min(recovered), "#2068a8"),
+        ];
+        for (value, color) in bars {
             let height = value / most * (bottom - top);
             let _ = write!(
                 svg,
@@ -172,12 +192,17 @@ fn part(value: f64, (first, last): (i32, i32)) -> f64 {
     ((value.max(1e-300).log10() - first) / (last - first)).clamp(0.0, 1.0)
 }
 
-/// A number in few characters.
+/// A number in few characters: three digits that count.
 pub fn short(value: f64) -> String {
+    let (value, unit) = match value {
+        value if value >= 1e6 => (value / 1e6, " M"),
+        value if value >= 1e3 => (value / 1e3, " k"),
+        value => return format!("{value:.0}"),
+    };
     match value {
-        value if value >= 1e6 => format!("{:.0} M", value / 1e6),
-        value if value >= 1e3 => format!("{:.0} k", value / 1e3),
-        value => format!("{value:.0}"),
+        value if value >= 100.0 => format!("{value:.0}{unit}"),
+        value if value >= 10.0 => format!("{value:.1}{unit}"),
+        value => format!("{value:.2}{unit}"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::charts::{self, Crash, Point, escaped, short, time};
+use super::charts::{self, Crash, Loss, Point, escaped, short, time};
 
 const STYLE: &str = "body{font-family:sans-serif;max-width:900px;margin:2em auto;color:#222}\
 table{border-collapse:collapse;font-size:13px}td,th{padding:3px 9px;text-align:right;\
@@ -63,18 +63,23 @@ fn places(puts: &[&Value]) -> Vec<String> {
 }
 
 fn environments(page: &mut String, puts: &[&Value]) {
-    let Some(first) = puts.first() else { return };
-    let _ = write!(
-        page,
-        "<p>{} with {} cores, {}, kernel {}; {}. Puts of {} bytes, {} at a time.</p>",
-        word(first, "environment.cpu"),
-        number(first, "environment.cores"),
-        word(first, "environment.os"),
-        word(first, "environment.kernel"),
-        word(first, "environment.compiler"),
-        number(first, "params.size"),
-        number(first, "params.writers"),
-    );
+    let mut all: Vec<String> = Vec::new();
+    for put in puts {
+        let text = format!(
+            "<p>{} with {} cores, {}, kernel {}; {}. Puts of {} bytes, {} at a time.</p>",
+            word(put, "environment.cpu"),
+            number(put, "environment.cores"),
+            word(put, "environment.os"),
+            word(put, "environment.kernel"),
+            word(put, "environment.compiler"),
+            number(put, "params.size"),
+            number(put, "params.writers"),
+        );
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    page.push_str(&all.concat());
 }
 
 fn throughput(page: &mut String, puts: &[&Value]) {
@@ -88,7 +93,7 @@ fn throughput(page: &mut String, puts: &[&Value]) {
             name: put["params"]["policy"].as_str().unwrap_or("?").to_owned(),
             group: places.iter().position(|known| *known == place(put)).unwrap_or(0),
             per_s: number(put, "ops_per_s"),
-            loss_ms: loss_ms(put),
+            loss: loss(put),
         })
         .collect();
     page.push_str("<h2>Throughput against what a crash may lose</h2><p>");
@@ -107,10 +112,10 @@ fn throughput(page: &mut String, puts: &[&Value]) {
          <th>p99</th><th>p99.9</th><th>max</th><th>syncs</th><th>floor: sync</th></tr>",
     );
     for put in puts {
-        let loss = match loss_ms(put) {
-            ms if ms > 0.0 => time(ms * 1e3),
-            _ if put["params"]["policy"] == "os" => "everything".to_owned(),
-            _ => "nothing".to_owned(),
+        let loss = match loss(put) {
+            Loss::Ms(ms) => time(ms * 1e3),
+            Loss::Everything => "everything".to_owned(),
+            Loss::Nothing => "nothing".to_owned(),
         };
         let _ = write!(
             page,
@@ -129,15 +134,16 @@ fn throughput(page: &mut String, puts: &[&Value]) {
     page.push_str("</table>");
 }
 
-/// What a crash may lose, in milliseconds at the measured rate.
-fn loss_ms(put: &Value) -> f64 {
+/// What a crash may lose: a time at the measured rate.
+fn loss(put: &Value) -> Loss {
     let per_ms = number(put, "ops_per_s").max(1e-9) / 1e3;
     let sync_ms = number(put, "floor.sync_p50_us") / 1e3;
     let policy = put["params"]["policy"].as_str().unwrap_or_default();
     match policy.split_once(':') {
-        Some(("batch", n)) => (2.0 * n.parse().unwrap_or(1.0) - 1.0) / per_ms,
-        Some(("periodic", ms)) => ms.parse().unwrap_or(0.0) + sync_ms,
-        _ => 0.0,
+        Some(("batch", n)) => Loss::Ms((2.0 * n.parse().unwrap_or(1.0) - 1.0) / per_ms),
+        Some(("periodic", ms)) => Loss::Ms(ms.parse().unwrap_or(0.0) + sync_ms),
+        _ if policy == "os" => Loss::Everything,
+        _ => Loss::Nothing,
     }
 }
 
@@ -225,7 +231,8 @@ fn crashes(page: &mut String, crashed: &[&Value]) {
     page.push_str(
         "<h2>What each crash left</h2><p><span style=\"color:#2068a8\">&#9632; durable</span> \
          <span style=\"color:#9cc3e0\">&#9632; also recovered</span> \
-         <span style=\"color:#e2b6b6\">&#9632; accepted and lost</span></p>",
+         <span style=\"color:#e2b6b6\">&#9632; accepted and lost</span> \
+         <span style=\"color:#d00000\">&#9632; durable and lost</span></p>",
     );
     for row in crashed.iter().filter(each) {
         let number = |crash: &Value, n: usize| crash[n].as_f64().unwrap_or(0.0);
