@@ -2,12 +2,6 @@
 //! time. The crash lab has to catch each of them. Without the feature [`is_planted`] is always
 //! `false`, and the compiler removes what depends on it.
 
-use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::Duration;
-
-use crate::{File, Result};
-
 macro_rules! bugs {
     ($($(#[doc = $doc:literal])+ $bug:ident = $name:literal,)+) => {
         /// A bug that can be planted.
@@ -87,8 +81,12 @@ bugs! {
 #[cfg(feature = "planted-bugs")]
 mod active {
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
 
     use super::Bug;
+    use crate::{File, Result};
 
     const NONE: usize = usize::MAX;
 
@@ -114,24 +112,42 @@ mod active {
             PLANTED.store(NONE, SeqCst);
         }
     }
+
+    /// Syncs a file, and takes it for done after a moment.
+    ///
+    /// # Errors
+    /// Of a sync that fails at once.
+    pub fn sync_impatiently(file: &Arc<dyn File>) -> Result<()> {
+        let (file, (done, wait)) = (Arc::clone(file), mpsc::channel());
+        thread::spawn(move || done.send(file.sync_data()));
+        wait.recv_timeout(Duration::from_millis(20)).unwrap_or(Ok(()))
+    }
 }
 
 #[cfg(feature = "planted-bugs")]
-pub use active::{Planted, is_planted, plant};
+pub use active::{Planted, is_planted, plant, sync_impatiently};
 
-/// Syncs a file, and takes it for done after a moment.
-///
-/// # Errors
-/// Of a sync that fails at once.
-pub fn sync_impatiently(file: &Arc<dyn File>) -> Result<()> {
-    let (file, (done, wait)) = (Arc::clone(file), mpsc::channel());
-    thread::spawn(move || done.send(file.sync_data()));
-    wait.recv_timeout(Duration::from_millis(20)).unwrap_or(Ok(()))
-}
-
-/// Whether this bug is planted.
 #[cfg(not(feature = "planted-bugs"))]
-#[inline(always)]
-pub const fn is_planted(_: Bug) -> bool {
-    false
+mod absent {
+    use std::sync::Arc;
+
+    use super::Bug;
+    use crate::{File, Result};
+
+    /// Whether this bug is planted.
+    #[inline(always)]
+    pub const fn is_planted(_: Bug) -> bool {
+        false
+    }
+
+    /// Syncs a file.
+    ///
+    /// # Errors
+    /// Those of the sync.
+    pub fn sync_impatiently(file: &Arc<dyn File>) -> Result<()> {
+        file.sync_data()
+    }
 }
+
+#[cfg(not(feature = "planted-bugs"))]
+pub use absent::{is_planted, sync_impatiently};

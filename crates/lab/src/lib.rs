@@ -1,9 +1,10 @@
 //! The crash lab: programs whose writes are checked value by value, and crashes that end them
 //! anywhere.
 //!
-//! [`power_cuts`] runs each component over the simulated disk, and [`kills`] in a process of its
-//! own on a real disk. Each crash leaves a [`Survival`], which is held against the [`Promise`] of
-//! the policy; all of a setting are summed up in [`Statistics`].
+//! [`power_cuts`] runs each component over the simulated disk, [`disk_faults`] lets that disk fail,
+//! and [`kills`] runs each component in a process of its own on a real disk. [`cut_power`] cuts the
+//! power under a [`Program`] of yours. Each crash leaves a [`Survival`], which is held against the
+//! [`Promise`] of the policy; all of a setting are summed up in [`Statistics`].
 //!
 //! ```
 //! use esker_lab::{Options, power_cuts};
@@ -15,13 +16,14 @@
 //! ```
 //!
 //! `log`, `consensus` and `kv` have the programs and the models of the components, also for their
-//! own crash tests. `plan` says where a life ends, and `subject` what the driver in `power` needs
-//! of a component.
+//! own crash tests. `plan` says where a life ends, `interleaving` which calls come during another,
+//! and `subject` what the driver in `power` needs of a component. With the feature `planted-bugs`,
+//! `selftest` plants bugs that all of this has to find.
 
-mod beside;
 #[doc(hidden)]
 pub mod consensus;
 mod faults;
+mod interleaving;
 mod kill;
 #[doc(hidden)]
 pub mod kv;

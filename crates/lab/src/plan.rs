@@ -51,6 +51,12 @@ pub struct Plan {
 pub const PERSISTS: [Persist; 4] =
     [Persist::Random, Persist::Torn, Persist::Nothing, Persist::Everything];
 
+/// A place among so many operations of the disk, before or in the middle of one.
+pub(crate) fn random_place(from: u64, span: u64, rng: &mut SplitMix64) -> CutPoint {
+    let operation = from + rng.below(span.max(1));
+    if rng.percent(40) { CutPoint::Before(operation) } else { CutPoint::During(operation) }
+}
+
 impl How {
     /// Any of them; a power cut more often than a kill.
     pub fn any(rng: &mut SplitMix64) -> Self {

@@ -9,7 +9,7 @@ use esker_disk::sim::{CutPoint, SimDisk};
 use esker_testkit::{SplitMix64, mix};
 
 use crate::outcome::{Outcome, Run};
-use crate::plan::{How, PERSISTS, Plan};
+use crate::plan::{How, PERSISTS, Plan, Stop, random_place};
 use crate::promise::Promise;
 use crate::simulation::{Options, go_through};
 use crate::survival::Survival;
@@ -180,8 +180,8 @@ fn lives<P: Program>(program: &P, run: &mut Run) -> Result<(), String> {
         let start = disk.operations();
         let at = match life {
             1 => first,
-            2 => place(start + rng.below(30), &mut rng),
-            _ => place(start + rng.below(2 * operations), &mut rng),
+            2 => random_place(start, 30, &mut rng),
+            _ => random_place(start, 2 * operations, &mut rng),
         };
         let plan = Plan { at, how: How::Cut(rng.pick(&PERSISTS)) };
         let steps = if life == 1 { FIRST } else { rng.next() };
@@ -226,10 +226,6 @@ fn rehearse<P: Program>(program: &P, disk: &SimDisk) -> Result<u64, String> {
     Ok(operations)
 }
 
-fn place(operation: u64, rng: &mut SplitMix64) -> CutPoint {
-    if rng.percent(40) { CutPoint::Before(operation) } else { CutPoint::During(operation) }
-}
-
 /// Reads what the last crash left, and lives on until the power fails.
 fn one_life<P: Program>(
     program: &P,
@@ -239,21 +235,15 @@ fn one_life<P: Program>(
     changes: &mut Changes<P::State>,
     run: &mut Run,
 ) -> Result<(), String> {
-    plan.arm(disk);
-    let mut live = || {
-        let found = program.read(Arc::new(disk.process())).map_err(|error| error.to_string())?;
-        if run.cuts > 0 {
-            run.survivals.push(changes.recovered(found)?);
-        }
-        let lived = program.live(Arc::new(disk.process()), steps, changes);
-        lived.map_err(|error| error.to_string())
+    let stop = |error: BoxError| match disk.is_on() {
+        true => Stop::Broken(error.to_string()),
+        false => Stop::Ended,
     };
-    let lived = live();
-    disk.cancel_cut();
-    match lived {
-        Ok(()) => plan.how.strike(disk),
-        Err(_) if !disk.is_on() => {}
-        Err(what) => return Err(what),
-    }
-    Ok(())
+    plan.end(disk, || {
+        let found = program.read(Arc::new(disk.process())).map_err(stop)?;
+        if run.cuts > 0 {
+            run.survivals.push(changes.recovered(found).map_err(Stop::Broken)?);
+        }
+        program.live(Arc::new(disk.process()), steps, changes).map_err(stop)
+    })
 }

@@ -34,15 +34,15 @@ pub(crate) type RunsOf = fn(usize, &[u64]) -> Vec<Run>;
 
 impl Simulation {
     /// Goes through the runs, on all processors. The outcome depends on the options alone, except
-    /// that of `stalled_sync`, which needs real threads.
-    /// `progress` gets the number of further runs that are done.
+    /// that of `stalled_sync`, which needs real threads. `progress` gets the number of further runs
+    /// that are done.
     pub fn run(&self, options: Options, progress: &(dyn Fn(u64) + Sync)) -> Outcome {
         let runs_of = |seeds: &[u64]| (self.runs_of)(self.setting.index, seeds);
         go_through(options, self.setting.promise, &runs_of, progress)
     }
 }
 
-/// Goes through all runs, on all processors. The outcome depends on the options alone.
+/// Goes through all runs, on all processors.
 pub(crate) fn go_through(
     options: Options,
     promise: Promise,

@@ -25,7 +25,7 @@ use esker_disk::sim::SimDisk;
 use esker_log::Engine;
 use esker_testkit::{SplitMix64, keep_freed_memory};
 
-use crate::beside::Beside;
+use crate::interleaving::Interleaving;
 pub use crate::plan::{Lived, Stop};
 use crate::plan::{Plan, broken, ensure};
 use crate::survival::Survival;
@@ -43,7 +43,7 @@ pub struct SimEnv {
     pub checks: bool,
     model: Model,
     nonce: u64,
-    beside: Beside,
+    interleaving: Interleaving,
     /// Whether the last life ended with a crash that no opening has looked at.
     crashed: bool,
     /// What each crash left. A write is a slot that holds an accepted value.
@@ -71,7 +71,7 @@ impl SimEnv {
             checks: false,
             model: Model::default(),
             nonce: seed << 20,
-            beside: Beside::default(),
+            interleaving: Interleaving::default(),
             crashed: false,
             survivals: Vec::new(),
         }
@@ -95,7 +95,7 @@ impl SimEnv {
 
     pub fn open(&mut self) -> Lived<Life> {
         let engine = Engine::manual();
-        let disk = self.beside.disk(Arc::new(self.disk.process()));
+        let disk = self.interleaving.disk(Arc::new(self.disk.process()));
         let mut options = Options::on(Arc::new(disk));
         options.mode = self.setup.mode;
         options.sync_on_commit = self.setup.sync_on_commit;

@@ -76,12 +76,12 @@ pub enum Step {
         ahead: u64,
     },
     Checkpoint,
-    /// Reclaims space, with accepts in the midst of it.
-    ReclaimBeside {
+    /// Reclaims space, with accepts meanwhile.
+    ReclaimInterleaved {
         seed: u64,
     },
-    /// A promise, and a truncation in the midst of its answer.
-    PromiseBeside {
+    /// A promise, and a truncation meanwhiles answer.
+    PromiseInterleaved {
         bid: Bid,
         back: u64,
     },
@@ -119,8 +119,8 @@ fn step(rng: &mut SplitMix64) -> Step {
         37 => Step::Reopen,
         38 => Step::AcceptAgain { slot, bid },
         39 => Step::LearnAgain { slot, bid },
-        40 => Step::ReclaimBeside { seed: rng.next() },
-        41 => Step::PromiseBeside { bid, back: rng.below(2) },
+        40 => Step::ReclaimInterleaved { seed: rng.next() },
+        41 => Step::PromiseInterleaved { bid, back: rng.below(2) },
         _ => Step::Look,
     }
 }

@@ -38,8 +38,10 @@ impl SimEnv {
             Step::TruncateAfter { slot } => self.truncate_after(life, start + slot),
             Step::Install { ahead } => self.install(life, ahead),
             Step::Checkpoint => self.checkpoint(life),
-            Step::ReclaimBeside { seed } => self.reclaim_beside(life, &mut SplitMix64::new(seed)),
-            Step::PromiseBeside { bid, back } => self.promise_beside(life, bid, back),
+            Step::ReclaimInterleaved { seed } => {
+                self.reclaim_interleaved(life, &mut SplitMix64::new(seed))
+            }
+            Step::PromiseInterleaved { bid, back } => self.promise_interleaved(life, bid, back),
             Step::Reopen => self.reopen(life, true),
             Step::Look => self.look(life),
         }
@@ -353,8 +355,8 @@ impl SimEnv {
         }
     }
 
-    /// Reclaims space, with a few accepts under rising ballots in the midst of it.
-    fn reclaim_beside(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+    /// Reclaims space, with a few accepts under rising ballots meanwhile.
+    fn reclaim_interleaved(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
         // Values that are replaced at once fill segments in which little is live.
         for n in 0..8 {
             let ballot = self.ballot(Bid { rise: 1, node: 0 });
@@ -381,7 +383,7 @@ impl SimEnv {
         };
         // Reads come before what is read is copied, and writes after that.
         let op = rng.pick(&[Op::Read, Op::Write]);
-        let reclaimed = self.beside.clone().during(op, next, || life.log.reclaim());
+        let reclaimed = self.interleaving.clone().during(op, next, || life.log.reclaim());
         let done = std::mem::take(&mut *done.lock().unwrap());
         for ((n, ballot, value), reported) in calls.into_iter().zip(done) {
             self.judged(n, ballot, &value, &reported)?;
@@ -393,7 +395,7 @@ impl SimEnv {
     }
 
     /// The answer to a promise is whole, or says that slots of it were truncated meanwhile.
-    fn promise_beside(&mut self, life: &Life, bid: Bid, back: u64) -> Lived {
+    fn promise_interleaved(&mut self, life: &Life, bid: Bid, back: u64) -> Lived {
         let ballot = self.ballot(bid);
         if ballot < self.model.promise {
             return Ok(());

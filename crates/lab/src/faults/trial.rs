@@ -1,10 +1,9 @@
 //! What is done on each kind of disk.
 
-use std::num::NonZeroU64;
-
 use esker_log::Policy;
 
 use crate::log::PERIOD;
+use crate::log::config::batch;
 use crate::outcome::Run;
 use crate::promise::Promise;
 use crate::setting::Policies;
@@ -12,7 +11,7 @@ use crate::setting::Policies;
 /// How many calls or which time a fault takes is not promised.
 pub(super) const POLICIES: Policies<Policy> = &[
     ("always", Policy::Always, Promise::Nothing),
-    ("batch_5", Policy::Batch(NonZeroU64::MIN.saturating_add(4)), Promise::Nothing),
+    ("batch_5", batch(), Promise::Nothing),
     ("periodic_10ms", Policy::Periodic(PERIOD), Promise::Nothing),
     ("os", Policy::OsBuffered, Promise::Nothing),
 ];

@@ -155,7 +155,7 @@ fn lives<W: Writer>(
             from: written.len() as u64,
             seed: mix(run.seed, n),
         };
-        // After so many writes, or in the midst of the first periods of a timer; at last so late
+        // After so many writes, or within the first periods of a timer; at last so late
         // that a policy that never commits has lost too much.
         let end = match promise {
             Promise::Age(most) if n + 1 == LIVES => (0, most + Duration::from_millis(500)),

@@ -25,7 +25,7 @@ use esker_testkit::{SplitMix64, keep_freed_memory};
 use program::{KEYS, KEYSPACES, key};
 pub use program::{POLICIES, Step, program};
 
-use crate::beside::Beside;
+use crate::interleaving::Interleaving;
 use crate::plan::{Lived, Plan, Stop, ensure};
 use crate::survival::Survival;
 
@@ -47,7 +47,7 @@ pub struct SimEnv {
     /// The content after a call whose outcome is unknown.
     unknown: Option<Content>,
     nonce: u64,
-    beside: Beside,
+    interleaving: Interleaving,
     /// The clock of the current life, or of the last one.
     clock: Duration,
     /// Whether the last life ended with a crash that no opening has looked at.
@@ -92,7 +92,7 @@ impl SimEnv {
             earlier: 0,
             unknown: None,
             nonce: seed << 20,
-            beside: Beside::default(),
+            interleaving: Interleaving::default(),
             clock: Duration::ZERO,
             crashed: false,
             survivals: Vec::new(),
@@ -119,7 +119,7 @@ impl SimEnv {
 
     fn open(&mut self) -> Lived<Life> {
         let engine = Engine::manual();
-        let disk = self.beside.disk(Arc::new(self.disk.process()));
+        let disk = self.interleaving.disk(Arc::new(self.disk.process()));
         let mut options = Options::on(Arc::new(disk));
         options.policy = self.policy;
         options.segment_size = 64 << 10;
@@ -345,9 +345,9 @@ impl SimEnv {
                 life.snapshot = None;
                 store.compact().or_else(|error| self.stop(&error, "compacting"))?;
             }
-            Step::CompactBeside { seed } => {
+            Step::CompactInterleaved { seed } => {
                 life.snapshot = None;
-                self.compact_beside(life, &mut SplitMix64::new(seed))?;
+                self.compact_interleaved(life, &mut SplitMix64::new(seed))?;
             }
             Step::Checkpoint => {
                 let wrote = store.checkpoint().or_else(|error| self.stop(&error, "checkpoint"))?;
@@ -388,9 +388,9 @@ impl SimEnv {
         Ok(())
     }
 
-    /// Cleaning, with a few puts and deletes in the midst of it. They come before reads: within a
+    /// Cleaning, with a few puts and deletes meanwhile. They come before reads: within a
     /// write, which is that of a commit, a put could wait for this very commit.
-    fn compact_beside(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+    fn compact_interleaved(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
         // Values that are replaced at once fill segments in which little is live.
         for n in 0..5 {
             self.step(life, Step::Put { keyspace: 0, key: n % 2, len: 25_000 })?;
@@ -421,7 +421,7 @@ impl SimEnv {
             made.lock().unwrap().push(ticket);
             true
         };
-        let compacted = self.beside.clone().during(Op::Read, next, || life.store.compact());
+        let compacted = self.interleaving.clone().during(Op::Read, next, || life.store.compact());
         let done = std::mem::take(&mut *done.lock().unwrap());
         for ((key, value), ticket) in calls.into_iter().zip(done) {
             let mut content = self.newest().clone();

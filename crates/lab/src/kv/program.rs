@@ -44,8 +44,8 @@ pub enum Step {
     Wait,
     Sync,
     Compact,
-    /// Cleaning, with puts and deletes in the midst of it.
-    CompactBeside {
+    /// Cleaning, with puts and deletes meanwhile.
+    CompactInterleaved {
         seed: u64,
     },
     Checkpoint,
@@ -71,7 +71,7 @@ pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
             24 => Step::Wait,
             25 => Step::Sync,
             26 => Step::Compact,
-            27 => Step::CompactBeside { seed: rng.next() },
+            27 => Step::CompactInterleaved { seed: rng.next() },
             28 => Step::Snapshot,
             29 => Step::CheckSnapshot,
             30 => Step::Reopen,

@@ -94,7 +94,7 @@ pub fn lives_with_faults(
             Some(error) => return Err(format!("{name}: {error:?}")),
         }
         *cuts += 1;
-        sim_env.end_of_fault(life, plan.how);
+        sim_env.die_after_fault(life, plan.how)?;
         if plan.how == How::Kill {
             // What an opening reads may be in the page cache only. What it reports survives.
             let then = |stop: Stop| format!("{name}: then {stop:?}");

@@ -230,13 +230,12 @@ impl SimEnv {
     }
 
     /// Ends a life under a fault, if it still lives.
-    pub fn end_of_fault(&mut self, life: Option<Life>, how: How) {
+    pub fn die_after_fault(&mut self, life: Option<Life>, how: How) -> Result<(), String> {
         how.strike(&self.disk);
         drop(life);
-        self.disk.power_on();
         // After a fault the page cache may hold anything.
         self.model.lose_cache();
-        self.crashed = true;
+        self.after(how)
     }
 
     /// The last life of a test: goes through the steps, closes, and finds everything again.

@@ -1,4 +1,4 @@
-//! The runs of a setting, on all processors.
+//! The runs of a setting.
 //!
 //! A run has a number, its seed, from which all of it follows. It goes through four lives of one
 //! disk. The first is cut at a planned operation of a program, the second soon after its start,
@@ -11,12 +11,13 @@ use esker_disk::sim::{CutPoint, Persist};
 use esker_testkit::{SplitMix64, caught, mix};
 
 use crate::outcome::Run;
-use crate::plan::{How, PERSISTS, Plan};
+use crate::plan::{How, PERSISTS, Plan, random_place};
 use crate::promise::Promise;
 use crate::subject::{Length, Subject};
 
 /// Runs that share the program of their first life.
 const GROUP: u64 = 512;
+
 /// The runs with these seeds, in order.
 pub(crate) fn runs_of<S: Subject>(policy: usize, seeds: &[u64]) -> Vec<Run> {
     let (_, policy, promise) = S::POLICIES[policy];
@@ -88,9 +89,4 @@ impl<S: Subject> First<S> {
 
 fn any_persist(rng: &mut SplitMix64) -> Persist {
     if rng.percent(60) { Persist::Random } else { rng.pick(&PERSISTS) }
-}
-
-fn random_place(from: u64, span: u64, rng: &mut SplitMix64) -> CutPoint {
-    let operation = from + rng.below(span.max(1));
-    if rng.percent(40) { CutPoint::Before(operation) } else { CutPoint::During(operation) }
 }

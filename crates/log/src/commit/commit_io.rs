@@ -217,6 +217,7 @@ impl Committer {
     }
 }
 
+/// A sync of a commit. Its failure is terminal.
 fn sync_file(file: &Arc<dyn File>) -> esker_disk::Result<()> {
     if is_planted(Bug::StalledSyncTakenForDone) {
         return planted::sync_impatiently(file);

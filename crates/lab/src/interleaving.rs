@@ -1,4 +1,4 @@
-//! Calls that come in the midst of another one, from a hook of the disk and so on the same thread:
+//! Calls that come during another one, from a hook of the disk and so on the same thread:
 //! the interleavings of a second caller, fixed by a seed.
 
 use std::fmt;
@@ -10,24 +10,24 @@ use esker_testkit::{Call, HookedDisk};
 /// Does one call. Returns whether there is another one.
 type Next = Box<dyn FnMut() -> bool + Send>;
 
-/// What comes in the midst of a call. Clones are the same.
+/// The calls that come during another one. Clones are the same.
 #[derive(Clone, Default)]
-pub(crate) struct Beside(Arc<Mutex<Option<(Op, Next)>>>);
+pub(crate) struct Interleaving(Arc<Mutex<Option<(Op, Next)>>>);
 
-impl fmt::Debug for Beside {
+impl fmt::Debug for Interleaving {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Beside")
+        f.write_str("Interleaving")
     }
 }
 
-impl Beside {
+impl Interleaving {
     /// A disk that does the next call before an operation on a segment.
     pub(crate) fn disk(&self, disk: Arc<dyn Disk>) -> HookedDisk {
-        let beside = self.clone();
+        let interleaving = self.clone();
         HookedDisk::new(disk, move |call: &Call<'_>| {
             let is_segment = call.path.extension().is_some_and(|extension| extension == "seg");
             if is_segment {
-                beside.go_on(call.op);
+                interleaving.go_on(call.op);
             }
             Ok(())
         })
