@@ -4,6 +4,7 @@
 //! the picture with what this writes.
 
 mod chart;
+mod file_systems;
 mod page;
 mod record;
 mod results;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::file_systems::FILE_SYSTEMS;
 use super::results::{Figure, Results};
 
 /// The sets with a table of their own, and what they are.
@@ -34,6 +35,7 @@ fn table(name: &str, results: &Results) -> Result<String> {
         "measured" => measured(results),
         "model" => model(results),
         "others" => others(results),
+        "file systems" => file_systems(results),
         "group" => group(results),
         "observations" => observations(results),
         _ => bail!("no table {name}"),
@@ -205,6 +207,27 @@ fn others(results: &Results) -> Result<String> {
             ];
             cells.extend(latencies(figure)?);
             cells.push(format!("{:+.0} %", model.number("error_percent")?));
+            cells.push(floor(figure)?);
+            row(&mut table, &cells);
+        }
+    }
+    Ok(table)
+}
+
+fn file_systems(results: &Results) -> Result<String> {
+    let mut table = head(
+        "file system | policy | puts/s | to `always` | p50 | p99 | p99.9 | max | floor: a sync",
+    );
+    for set in FILE_SYSTEMS {
+        for figure in results.of(set, "kv/put") {
+            let always = results.put(set, "always")?.per_s()?;
+            let mut cells = vec![
+                set.into(),
+                format!("`{}`", figure.policy()),
+                count(figure.per_s()?),
+                format!("{} x", count(figure.per_s()? / always)),
+            ];
+            cells.extend(latencies(figure)?);
             cells.push(floor(figure)?);
             row(&mut table, &cells);
         }

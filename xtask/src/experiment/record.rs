@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::file_systems::{self, FILE_SYSTEMS};
 use crate::workspace;
 
 /// A run is repeated if the disk changed by more than this factor between before and after.
@@ -29,6 +30,10 @@ const SETS: [(&str, &[&str]); 8] = [
     ("group", &["--writers", "64"]),
     ("debug", &["--blocking", "--policy", "batch:1000", "--seconds", "3"]),
 ];
+
+/// The flags of a set that has the name of a file system. The stores fit into its image.
+const ON_FILE_SYSTEM: &[&str] =
+    &["--blocking", "--policy", "always,batch:100,batch:1000,periodic:10", "--keys", "100000"];
 
 #[derive(Args, Debug)]
 pub struct Options {
@@ -62,12 +67,18 @@ pub fn run(root: &Path, results: &str, options: &Options) -> Result<()> {
     };
     let before = fs::read_to_string(&path).unwrap_or_default();
     let mut lines: Vec<String> = before.lines().filter(kept).map(str::to_owned).collect();
-    for (set, flags) in SETS {
-        if !options.only.is_empty() && !options.only.iter().any(|only| only == set) {
-            continue;
-        }
+    let dir = root.join(&options.dir);
+    let wanted = |set: &str| options.only.is_empty() || options.only.iter().any(|only| only == set);
+    for (set, flags) in SETS.into_iter().filter(|(set, _)| wanted(set)) {
         let esker = if set == "debug" { &debug } else { &release };
-        lines.extend(measure(esker, set, flags, &root.join(&options.dir))?);
+        lines.extend(measure(esker, set, flags, &dir)?);
+    }
+    for set in FILE_SYSTEMS.into_iter().filter(|set| wanted(set)) {
+        match file_systems::within(set, &dir, |dir| measure(&release, set, ON_FILE_SYSTEM, dir)) {
+            Ok(measured) => lines.extend(measured),
+            // It needs root, and the tools of the file system.
+            Err(error) => eprintln!("experiment: skipped {set}: {error:#}"),
+        }
     }
     lines.push(String::new());
     fs::write(path, lines.join("\n"))?;

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use esker_consensus::{Ballot, ConsensusLog, Mode, Slot};
+use esker_consensus::{Ballot, ConsensusLog, Entry, IterateOptions, Mode, Slot};
 use esker_kv::Store;
 use esker_log::{Log, Policy, Start};
 
@@ -206,17 +207,17 @@ impl Writer for ConsensusWriter {
     }
 
     fn read(&self) -> Result<Vec<Vec<u8>>, String> {
-        let guard = self.log.pin();
         let mut values = Vec::new();
-        loop {
-            match self.log.read(Slot(values.len() as u64), &guard) {
-                Ok(entry) => values.push(entry.value().to_vec()),
-                Err(esker_consensus::Error::SlotNotFound { .. }) => break,
-                Err(error) => return Err(text(error)),
+        let options = IterateOptions::default().include_uncommitted(true);
+        let mut next = |entry: &Entry<'_>| {
+            let is_next = entry.slot().0 == values.len() as u64;
+            if is_next {
+                values.push(entry.value().to_vec());
             }
-        }
-        let highest = self.log.committed_range().map_or(0, |range| range.highest.0 + 1);
-        if highest > values.len() as u64 {
+            if is_next { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let read = self.log.iterate(Slot(0).., options, &mut next).map_err(text)?;
+        if read.stopped {
             return Err(format!("slot {} is missing, and later ones are there", values.len()));
         }
         Ok(values)
