@@ -291,7 +291,12 @@ impl SimEnv {
                     }
                 }
                 let ticket = store.write(&batch);
-                self.written(life, ticket, content)?;
+                if batch.is_empty() {
+                    // It has no record, and so nothing that could be lost.
+                    drop(ticket.or_else(|error| self.stop(&error, "an empty batch"))?);
+                } else {
+                    self.written(life, ticket, content)?;
+                }
             }
             Step::CompareAndSet { key: n, holds } => {
                 let keyspace = store.keyspace();
@@ -318,9 +323,13 @@ impl SimEnv {
             }
             Step::CreateKeyspace(n) => {
                 let name = KEYSPACES[n];
-                content.entry(name.to_owned()).or_default();
                 let created = store.create_keyspace(name).map(|_| store.logical());
-                self.called(created, content)?;
+                if content.contains_key(name) {
+                    created.or_else(|error| self.stop(&error, "an existing keyspace"))?;
+                } else {
+                    content.insert(name.to_owned(), Keys::new());
+                    self.called(created, content)?;
+                }
             }
             Step::DropKeyspace(n) => {
                 let name = KEYSPACES[n];
