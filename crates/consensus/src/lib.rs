@@ -81,5 +81,6 @@ pub use read::inspect::{
 pub use read::iterate::{IterateOptions, Iterated};
 pub use read::stats::Stats;
 pub use read::watch::Watch;
+pub use record::APP_STATE_LIMIT;
 pub use state::commit_tracker::CommittedRange;
 pub use state::inner::{ConsensusLog, Guard};

@@ -6,6 +6,9 @@
 
 use crate::base::ballot::Ballot;
 
+/// The most bytes of the state that an application stores in the log: 1 KiB.
+pub const APP_STATE_LIMIT: usize = 1024;
+
 /// The offset of the value in [`Record::Accept`] and [`Record::Chosen`].
 pub(crate) const VALUE_AT: usize = 25;
 
@@ -14,11 +17,14 @@ const ACCEPT: u8 = 2;
 const COMMIT: u8 = 3;
 const CHOSEN: u8 = 4;
 const THROUGH: u8 = 5;
-const STATE: u8 = 6;
-const CUT: u8 = 7;
-/// Kind 8 was a page whose words had no sizes, and kind 9 a root whose pages had no counts.
-const ROOT: u8 = 10;
+/// Kinds 6 to 10 were states, cuts, pages and roots with less in them.
 const PAGE: u8 = 11;
+const CUT: u8 = 12;
+const STATE: u8 = 13;
+const ROOT: u8 = 14;
+
+/// A flag of a state and a root: there is a promise.
+const PROMISED: u8 = 1;
 
 /// A decoded record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,21 +39,22 @@ pub(crate) enum Record<'a> {
     Chosen { slot: u64, ballot: Ballot, value: &'a [u8] },
     /// Every entry accepted from `first` through `last` is committed.
     Through { first: u64, last: u64 },
-    /// The promise, the first kept slot, and the first slot not known to be decided.
-    State { promise: Ballot, start: u64, next: u64 },
-    /// Entries accepted and not committed above this slot are dropped.
-    Cut { above: u64 },
+    /// The promise, the first kept slot, the first slot not known to be decided, and the state of
+    /// the application.
+    State { promise: Option<Ballot>, start: u64, next: u64, app_state: &'a [u8] },
+    /// Entries accepted and not committed from this slot on are dropped.
+    Cut { from: u64 },
     /// The words of some slots, which name their records: part of a checkpoint.
     Page { number: u64, first: u16, words: Words<'a> },
     /// A checkpoint: it includes everything before `replay`.
-    Root { root: Root, pages: Pages<'a> },
+    Root { root: Root, app_state: &'a [u8], pages: Pages<'a> },
 }
 
 /// The fixed part of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Root {
     pub(crate) replay: u64,
-    pub(crate) promise: Ballot,
+    pub(crate) promise: Option<Ballot>,
     pub(crate) start: u64,
     pub(crate) next: u64,
     pub(crate) count: u64,
@@ -110,6 +117,15 @@ fn ballot(bytes: &[u8], at: usize) -> Ballot {
 }
 
 impl<'a> Record<'a> {
+    /// The record as of which this one, with the number `seq`, has the application's state. A root
+    /// has that of its replay point, and later states may precede it.
+    pub(crate) fn app_state_at(&self, seq: u64) -> u64 {
+        match self {
+            Self::Root { root, .. } => root.replay.saturating_sub(1),
+            _ => seq,
+        }
+    }
+
     /// Decodes a payload; the error says what is wrong with it.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, &'static str> {
         let (&kind, rest) = bytes.split_first().ok_or("it is empty")?;
@@ -139,16 +155,19 @@ impl<'a> Record<'a> {
                 Self::Through { first: word(rest, 0), last: word(rest, 8) }
             }
             STATE => {
-                exactly(32)?;
+                at_least(33)?;
+                let (fixed, app_state) = rest.split_at(33);
+                within_limit(app_state)?;
                 Self::State {
-                    promise: ballot(rest, 0),
-                    start: word(rest, 16),
-                    next: word(rest, 24),
+                    promise: promise_of(fixed[0], ballot(fixed, 1))?,
+                    start: word(fixed, 17),
+                    next: word(fixed, 25),
+                    app_state,
                 }
             }
             CUT => {
                 exactly(8)?;
-                Self::Cut { above: word(rest, 0) }
+                Self::Cut { from: word(rest, 0) }
             }
             PAGE => {
                 at_least(10)?;
@@ -160,20 +179,46 @@ impl<'a> Record<'a> {
                 Self::Page { number: word(rest, 0), first, words }
             }
             ROOT => {
-                at_least(64)?;
-                let root = Root {
-                    replay: word(rest, 0),
-                    promise: ballot(rest, 8),
-                    start: word(rest, 24),
-                    next: word(rest, 32),
-                    count: word(rest, 40),
-                    lowest: word(rest, 48),
-                    highest: word(rest, 56),
-                };
-                Self::Root { root, pages: Pages::new(&rest[64..]).ok_or("a page is cut")? }
+                at_least(67)?;
+                let (fixed, rest) = rest.split_at(67);
+                let root = root_of(&fixed[..64], promise_of(fixed[64], ballot(fixed, 8))?);
+                let len = usize::from(u16::from_le_bytes([fixed[65], fixed[66]]));
+                let (app_state, pages) =
+                    rest.split_at_checked(len).ok_or("the application's state is cut")?;
+                within_limit(app_state)?;
+                let pages = Pages::new(pages).ok_or("a page is cut")?;
+                Self::Root { root, app_state, pages }
             }
             _ => return Err("no record begins with this byte"),
         })
+    }
+}
+
+fn within_limit(app_state: &[u8]) -> Result<(), &'static str> {
+    match app_state.len() {
+        ..=APP_STATE_LIMIT => Ok(()),
+        _ => Err("the application's state is too long"),
+    }
+}
+
+fn promise_of(flags: u8, ballot: Ballot) -> Result<Option<Ballot>, &'static str> {
+    match flags {
+        PROMISED => Ok(Some(ballot)),
+        0 if ballot == Ballot::ZERO => Ok(None),
+        0 => Err("a promise without its flag"),
+        _ => Err("an unknown flag"),
+    }
+}
+
+fn root_of(bytes: &[u8], promise: Option<Ballot>) -> Root {
+    Root {
+        replay: word(bytes, 0),
+        promise,
+        start: word(bytes, 24),
+        next: word(bytes, 32),
+        count: word(bytes, 40),
+        lowest: word(bytes, 48),
+        highest: word(bytes, 56),
     }
 }
 
@@ -223,15 +268,27 @@ pub(crate) fn through(out: &mut Vec<u8>, first: u64, last: u64) {
     put_words(out, &[first, last]);
 }
 
-pub(crate) fn state(out: &mut Vec<u8>, promise: Ballot, start: u64, next: u64) {
+pub(crate) fn state(
+    out: &mut Vec<u8>,
+    promise: Option<Ballot>,
+    start: u64,
+    next: u64,
+    app_state: &[u8],
+) {
     out.push(STATE);
-    put_ballot(out, promise);
+    out.push(flags(promise));
+    put_ballot(out, promise.unwrap_or(Ballot::ZERO));
     put_words(out, &[start, next]);
+    out.extend_from_slice(app_state);
 }
 
-pub(crate) fn cut(out: &mut Vec<u8>, above: u64) {
+fn flags(promise: Option<Ballot>) -> u8 {
+    if promise.is_some() { PROMISED } else { 0 }
+}
+
+pub(crate) fn cut(out: &mut Vec<u8>, from: u64) {
     out.push(CUT);
-    put_words(out, &[above]);
+    put_words(out, &[from]);
 }
 
 pub(crate) fn page(out: &mut Vec<u8>, number: u64, first: u16, words: &[u64]) {
@@ -241,11 +298,15 @@ pub(crate) fn page(out: &mut Vec<u8>, number: u64, first: u16, words: &[u64]) {
     put_words(out, words);
 }
 
-pub(crate) fn root(out: &mut Vec<u8>, root: &Root, pages: &[PageAt]) {
+/// The state of the application takes at most [`APP_STATE_LIMIT`] bytes.
+pub(crate) fn root(out: &mut Vec<u8>, root: &Root, app_state: &[u8], pages: &[PageAt]) {
     out.push(ROOT);
     put_words(out, &[root.replay]);
-    put_ballot(out, root.promise);
+    put_ballot(out, root.promise.unwrap_or(Ballot::ZERO));
     put_words(out, &[root.start, root.next, root.count, root.lowest, root.highest]);
+    out.push(flags(root.promise));
+    out.extend_from_slice(&(app_state.len() as u16).to_le_bytes());
+    out.extend_from_slice(app_state);
     for page in pages {
         put_words(out, &[page.number, page.seq << 1 | u64::from(page.open)]);
         out.extend_from_slice(&(page.committed as u16).to_le_bytes());
@@ -254,7 +315,7 @@ pub(crate) fn root(out: &mut Vec<u8>, root: &Root, pages: &[PageAt]) {
 
 /// The bytes of a root that names this many pages, and a little more.
 pub(crate) fn root_bytes(pages: usize) -> u64 {
-    96 + 18 * pages as u64
+    (128 + APP_STATE_LIMIT + 18 * pages) as u64
 }
 
 #[cfg(test)]
@@ -278,10 +339,13 @@ mod tests {
             whole(|out| commit(out, &[(5, B), (6, B)])),
             whole(|out| chosen(out, 5, B, b"")),
             whole(|out| through(out, 1, 2)),
-            whole(|out| state(out, B, 1, 2)),
+            whole(|out| state(out, Some(B), 1, 2, b"app")),
             whole(|out| cut(out, 8)),
             whole(|out| page(out, 1, 3, &[0, 9])),
-            whole(|out| root(out, &Root { replay: 4, promise: B, ..Root::default() }, &pages)),
+            whole(|out| {
+                let fixed = Root { replay: 4, promise: Some(B), ..Root::default() };
+                root(out, &fixed, b"app", &pages);
+            }),
         ]
     }
 
@@ -296,15 +360,17 @@ mod tests {
         let chosen = Record::Chosen { slot: 5, ballot: B, value: b"" };
         assert_eq!(Record::decode(&samples[3]), Ok(chosen));
         assert_eq!(Record::decode(&samples[4]), Ok(Record::Through { first: 1, last: 2 }));
-        let state = Record::State { promise: B, start: 1, next: 2 };
+        let state = Record::State { promise: Some(B), start: 1, next: 2, app_state: b"app" };
         assert_eq!(Record::decode(&samples[5]), Ok(state));
-        assert_eq!(Record::decode(&samples[6]), Ok(Record::Cut { above: 8 }));
+        assert_eq!(Record::decode(&samples[6]), Ok(Record::Cut { from: 8 }));
         let Ok(Record::Page { number: 1, first: 3, words }) = Record::decode(&samples[7]) else {
             panic!()
         };
         assert_eq!(words.iter().collect::<Vec<_>>(), [0, 9]);
-        let Ok(Record::Root { root, pages }) = Record::decode(&samples[8]) else { panic!() };
-        assert_eq!((root.replay, root.promise), (4, B));
+        let Ok(Record::Root { root, app_state, pages }) = Record::decode(&samples[8]) else {
+            panic!()
+        };
+        assert_eq!((root.replay, root.promise, app_state), (4, Some(B), &b"app"[..]));
         let page = PageAt { number: 2, seq: 99, open: true, committed: 4096 };
         assert_eq!(pages.iter().collect::<Vec<_>>(), [page]);
     }
@@ -317,37 +383,64 @@ mod tests {
         assert_eq!(samples[0], [&[1, 7][..], &[0; 7], &[3], &[0; 7]].concat());
         let accept = [&[2, 5][..], &[0; 7], &[7], &[0; 7], &[3], &[0; 7], b"value"].concat();
         assert_eq!(samples[1], accept);
-        assert_eq!(samples[6], [7, 8, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(samples[6], [12, 8, 0, 0, 0, 0, 0, 0, 0]);
         let kinds: Vec<_> = samples.iter().map(|bytes| bytes[0]).collect();
-        assert_eq!(kinds, [1, 2, 3, 4, 5, 6, 7, 11, 10]);
+        assert_eq!(kinds, [1, 2, 3, 4, 5, 13, 12, 11, 14]);
         let entry = [&[2, 0, 0, 0, 0, 0, 0, 0, 199][..], &[0; 7], &[0, 16]].concat();
-        assert_eq!(samples[8][65..], entry);
+        assert_eq!(samples[8][65..], [&[1, 3, 0][..], b"app", &entry].concat());
+        let state = [&[13, 1, 7][..], &[0; 7], &[3], &[0; 7], &[1], &[0; 7], &[2], &[0; 7], b"app"];
+        assert_eq!(samples[5], state.concat());
+    }
+
+    #[test]
+    fn a_promise_of_ballot_zero_is_not_the_lack_of_one() {
+        for promise in [None, Some(Ballot::ZERO), Some(B)] {
+            let state = whole(|out| state(out, promise, 1, 2, b""));
+            let Ok(Record::State { promise: found, .. }) = Record::decode(&state) else { panic!() };
+            let root = whole(|out| root(out, &Root { promise, ..Root::default() }, b"", &[]));
+            let Ok(Record::Root { root, .. }) = Record::decode(&root) else { panic!() };
+            assert_eq!((found, root.promise), (promise, promise));
+        }
+        let mut unflagged = whole(|out| state(out, Some(B), 1, 2, b""));
+        for flags in [0, 2, 255] {
+            unflagged[1] = flags;
+            assert!(Record::decode(&unflagged).is_err());
+        }
     }
 
     /// Requirements: FT-24.
     #[test]
     fn what_is_cut_or_too_long_is_refused() {
         for bytes in samples() {
-            let fixed = ![2, 3, 4, 10, 11].contains(&bytes[0]);
+            let fixed = ![2, 3, 4, 11, 13, 14].contains(&bytes[0]);
             for len in 0..bytes.len() {
                 // Values and lists may end at any valid boundary; a decoder must not panic.
                 let decoded = Record::decode(&bytes[..len]);
                 assert!(decoded.is_err() || !fixed, "{bytes:?} cut to {len}");
             }
             let longer = [&bytes[..], &[0]].concat();
-            assert!(Record::decode(&longer).is_err() || [2, 4].contains(&bytes[0]));
+            assert!(Record::decode(&longer).is_err() || [2, 4, 13].contains(&bytes[0]));
         }
-        assert!(Record::decode(&[0]).is_err() && Record::decode(&[12, 0]).is_err());
+        assert!(Record::decode(&[0]).is_err() && Record::decode(&[15, 0]).is_err());
         assert!(Record::decode(&[]).is_err());
-        let older = [Record::decode(&[9; 65]), Record::decode(&[8; 11])];
-        assert!(older.iter().all(Result::is_err), "a root and a page of older versions");
+        let mut state = whole(|out| state(out, None, 1, 2, &[7; APP_STATE_LIMIT]));
+        assert!(Record::decode(&state).is_ok());
+        state.push(7);
+        assert!(Record::decode(&state).is_err());
+        let mut root = whole(|out| root(out, &Root::default(), &[7; APP_STATE_LIMIT + 1], &[]));
+        assert!(Record::decode(&root).is_err());
+        root.pop();
+        assert!(Record::decode(&root).is_err());
+        for older in 6..=10 {
+            assert!((1..99).all(|len| Record::decode(&vec![older; len]).is_err()));
+        }
     }
 
     proptest::proptest! {
         /// On any bytes the decoder terminates, and reads nothing past their end.
         #[test]
         fn any_bytes_are_decoded_or_refused(
-            kind in 0u8..13,
+            kind in 0u8..16,
             rest in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200),
         ) {
             let bytes = [&[kind][..], &rest].concat();
@@ -359,8 +452,9 @@ mod tests {
                 Ok(Record::Page { first, words, .. }) => {
                     assert!(usize::from(first) + words.iter().count() <= crate::base::slot::SLOTS);
                 }
-                Ok(Record::Root { pages, .. }) => {
-                    assert_eq!(pages.iter().count() * 18 + 64, rest.len());
+                Ok(Record::Root { app_state, pages, .. }) => {
+                    let lists = pages.iter().count() * 18 + app_state.len();
+                    assert_eq!(lists + 67, rest.len());
                 }
                 _ => {}
             }

@@ -16,16 +16,16 @@ type Log = Mutex<Vec<Ballot>>;
 
 fn accept(shared: &(SlotLocks<2>, Log), slot: u64, ballot: Ballot) {
     let promise_state = shared.0.of_slot(slot);
-    if ballot >= promise_state.promise && !promise_state.closed {
+    if Some(ballot) >= promise_state.promise && !promise_state.closed {
         shared.1.lock().unwrap().push(ballot);
     }
 }
 
 fn promise(shared: &(SlotLocks<2>, Log), ballot: Ballot) {
     let mut locks = shared.0.lock_all();
-    if ballot >= locks.promise_state().promise {
+    if Some(ballot) >= locks.promise_state().promise {
         shared.1.lock().unwrap().push(ballot);
-        locks.promise(ballot);
+        locks.promise(Some(ballot));
     }
 }
 
@@ -42,7 +42,7 @@ fn no_lower_accept_is_recorded_after_a_promise() {
             })
         };
         promise(&shared, HIGH);
-        assert_eq!(shared.0.promised(), HIGH);
+        assert_eq!(shared.0.promised(), Some(HIGH));
         accepts.join().unwrap();
         let log = shared.1.lock().unwrap();
         assert!(log.is_sorted(), "ballots go back");

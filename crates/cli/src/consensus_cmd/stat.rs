@@ -42,7 +42,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     if arguments.json {
         return output::print_json(&json!({
             "dir": arguments.dir.to_string_lossy(),
-            "promised": { "number": found.promised.number, "node": found.promised.node },
+            "promised": found.promised.map(|ballot| json!({ "number": ballot.number, "node": ballot.node })),
             "floor": number(found.floor),
             "frontier": number(found.frontier),
             "committed": count,
@@ -68,7 +68,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         let _ = writeln!(text, "{name:<12} {value}");
     };
     row("directory", &arguments.dir.display());
-    row("promised", &found.promised);
+    row("promised", &found.promised.map_or_else(|| "none".to_owned(), |ballot| ballot.to_string()));
     row("floor", &shown(found.floor));
     row("frontier", &shown(found.frontier));
     row("committed", &count);

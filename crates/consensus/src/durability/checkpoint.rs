@@ -83,7 +83,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use esker_disk::planted::{Bug, is_planted};
 
-use crate::base::ballot::Ballot;
 use crate::base::slot::number_of;
 use crate::component::COMPONENT;
 use crate::index::page::Copied;
@@ -92,6 +91,7 @@ use crate::index::slot_locks::AllLocks;
 use crate::outcome::{Error, Result};
 use crate::record::{self, PageAt, Root};
 use crate::state::background::{self, Background, Job, Next, Work};
+use crate::state::commit_tracker::AppState;
 use crate::state::inner::{ConsensusLog, Inner};
 
 /// The most bytes of pages that are appended and not yet durable. `CLOSING_WINDOW` applies during a
@@ -132,6 +132,7 @@ impl ConsensusLog {
 /// A checkpoint in progress.
 pub(crate) struct Checkpoint {
     root: Root,
+    app_state: AppState,
     /// The first page that was not visited yet.
     next: u64,
     /// Pages whose record is before this one are stored again, whether or not they changed.
@@ -201,7 +202,7 @@ impl Inner {
         let root = Root {
             replay: self.log.accepted().0 + 1,
             promise: match is_planted(Bug::PromiseLostOnTruncation) {
-                true => Ballot::ZERO,
+                true => None,
                 false => locks.promise_state().promise,
             },
             start: self.start(),
@@ -211,8 +212,16 @@ impl Inner {
             lowest: range.map_or(u64::MAX, |range| range.lowest.0),
             highest: range.map_or(0, |range| range.highest.0),
         };
-        let (next, tickets) = (number_of(root.start), Vec::new());
-        Checkpoint { root, next, rewrite_below, window: WINDOW, tickets, bytes: 0, appended: 0 }
+        Checkpoint {
+            root,
+            app_state: tracker.newest_app_state(),
+            next: number_of(root.start),
+            rewrite_below,
+            window: WINDOW,
+            tickets: Vec::new(),
+            bytes: 0,
+            appended: 0,
+        }
     }
 
     /// Stores the next page, if it changed. Returns `false` when no page is left.
@@ -273,12 +282,12 @@ impl Inner {
 
     /// Appends the root, and names it in the app metadata once it is durable.
     pub(crate) fn end_checkpoint(&self, checkpoint: Checkpoint) -> Result<()> {
-        let Checkpoint { mut root, appended, tickets, .. } = checkpoint;
+        let Checkpoint { mut root, app_state, appended, tickets, .. } = checkpoint;
         let mut pages = self.index.stored(&crossbeam_epoch::pin());
         let limit = number_of(Index::limit(root.start));
         pages.retain(|page| page.number < limit);
         root.count = pages.iter().map(|page| page.committed).sum();
-        let ticket = self.append_internal(|out| record::root(out, &root, &pages))?;
+        let ticket = self.append_internal(|out| record::root(out, &root, &app_state, &pages))?;
         let seq = ticket.seq().0;
         ticket.blocking_wait().map_err(|error| self.fail(error))?;
         drop(tickets);

@@ -26,7 +26,7 @@ use crate::memory::cell::Borrowed;
 use crate::options::ConsensusLogBuilder;
 use crate::outcome::{Error, Result};
 use crate::record::{PageAt, Record, Root};
-use crate::state::commit_tracker::CommittedRange;
+use crate::state::commit_tracker::{AppState, CommittedRange};
 use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
@@ -47,7 +47,7 @@ impl ConsensusLog {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path().join("node-1");
     /// let log = ConsensusLog::open(&dir)?;
-    /// assert_eq!(log.promised(), Ballot::ZERO);
+    /// assert_eq!(log.promised(), None);
     /// # log.close()
     /// # }
     /// ```
@@ -92,7 +92,7 @@ impl ConsensusLogBuilder {
         let read_only = log.was_repaired().map_err(Error::Log)?;
         let root = if read_only { None } else { last_root(&log) };
         let start = match &root {
-            Some((root, _)) => root.start,
+            Some(last) => last.root.start,
             None => floor(&log)?,
         };
         let inner = Inner::new(log, options, read_only, start);
@@ -103,9 +103,16 @@ impl ConsensusLogBuilder {
     }
 }
 
-/// The root of the last checkpoint, if there is one. A checkpoint is optional: an invalid one is no
-/// error, because everything in it can be replayed.
-fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
+/// The root of the last checkpoint.
+struct LastRoot {
+    root: Root,
+    app_state: AppState,
+    pages: Vec<PageAt>,
+}
+
+/// Returns the root of the last checkpoint, if there is one. A checkpoint is optional: an invalid
+/// one is no error, because everything in it can be replayed.
+fn last_root(log: &Log) -> Option<LastRoot> {
     let metadata = match log.app_metadata(COMPONENT) {
         Ok(metadata) => metadata?,
         Err(error) => {
@@ -115,9 +122,9 @@ fn last_root(log: &Log) -> Option<(Root, Vec<PageAt>)> {
     };
     let view = checkpoint::named(&metadata).ok().and_then(|seq| log.read(seq).ok())?;
     match Record::decode(&view) {
-        Ok(Record::Root { root, pages }) => {
-            let pages: Vec<PageAt> = pages.iter().collect();
-            is_in(log, &root, &pages).then_some((root, pages))
+        Ok(Record::Root { root, app_state, pages }) => {
+            let (app_state, pages) = (app_state.into(), pages.iter().collect::<Vec<_>>());
+            is_in(log, &root, &pages).then_some(LastRoot { root, app_state, pages })
         }
         _ => None,
     }
@@ -171,7 +178,10 @@ fn floor(log: &Log) -> Result<u64> {
 struct Replay<'a, 'g> {
     inner: &'a Inner,
     guard: &'g Guard,
-    promise: Ballot,
+    promise: Option<Ballot>,
+    app_state: AppState,
+    /// The record as of which `app_state` is known.
+    app_state_at: u64,
     next: u64,
     range: Option<CommittedRange>,
     /// One past the highest slot that a record shows to be committed, even if its value is lost.
@@ -181,13 +191,21 @@ struct Replay<'a, 'g> {
 }
 
 impl<'a, 'g> Replay<'a, 'g> {
-    fn run(inner: &'a Inner, root: Option<(Root, Vec<PageAt>)>) -> Result<()> {
+    fn run(inner: &'a Inner, root: Option<LastRoot>) -> Result<()> {
         let guard = &crossbeam_epoch::pin();
-        let (promise, next) = (Ballot::ZERO, 0);
-        let (range, committed_end, page) = (None, 0, None);
-        let mut replay = Replay { inner, guard, promise, next, range, committed_end, page };
+        let mut replay = Replay {
+            inner,
+            guard,
+            promise: None,
+            app_state: Arc::default(),
+            app_state_at: 0,
+            next: 0,
+            range: None,
+            committed_end: 0,
+            page: None,
+        };
         let from = match root {
-            Some((root, pages)) => replay.begin(&root, &pages)?,
+            Some(last) => replay.begin(last)?,
             None => Start::Oldest,
         };
         replay.records(from)?;
@@ -195,8 +213,9 @@ impl<'a, 'g> Replay<'a, 'g> {
     }
 
     /// Loads a checkpoint. Returns where the replay starts.
-    fn begin(&mut self, root: &Root, pages: &[PageAt]) -> Result<Start> {
+    fn begin(&mut self, LastRoot { root, app_state, pages }: LastRoot) -> Result<Start> {
         self.promise = root.promise;
+        (self.app_state, self.app_state_at) = (app_state, root.replay.saturating_sub(1));
         self.next = root.next;
         let kept = || pages.iter().filter(|page| page.number >= number_of(root.start));
         // As of when the pages were written; later commits are replayed.
@@ -256,9 +275,9 @@ impl<'a, 'g> Replay<'a, 'g> {
         let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
         let decoded = Record::decode(payload).map_err(nonsense)?;
         match decoded {
-            Record::Promise { ballot } => self.promise = self.promise.max(ballot),
+            Record::Promise { ballot } => self.promise = self.promise.max(Some(ballot)),
             Record::Accept { slot, ballot, value } => {
-                self.promise = self.promise.max(ballot);
+                self.promise = self.promise.max(Some(ballot));
                 self.accepted(slot, seq, value.len())?;
             }
             Record::Chosen { slot, value, .. } => self.chosen(slot, seq, value.len())?,
@@ -268,8 +287,12 @@ impl<'a, 'g> Replay<'a, 'g> {
                 }
             }
             Record::Through { first, last } => self.through(first, last, seq)?,
-            Record::State { promise, start, next }
-            | Record::Root { root: Root { promise, start, next, .. }, .. } => {
+            Record::State { promise, start, next, app_state }
+            | Record::Root { root: Root { promise, start, next, .. }, app_state, .. } => {
+                let at = decoded.app_state_at(seq);
+                if at >= self.app_state_at {
+                    (self.app_state, self.app_state_at) = (app_state.into(), at);
+                }
                 self.promise = self.promise.max(promise);
                 self.next = self.next.max(next);
                 self.raise(start);
@@ -280,7 +303,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                     self.is_committed(root.highest);
                 }
             }
-            Record::Cut { above } => self.cut(above, seq)?,
+            Record::Cut { from } => self.cut(from, seq)?,
             // A page repeats what earlier records contain.
             Record::Page { .. } => {}
         }
@@ -420,13 +443,13 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.next = self.next.max(start);
     }
 
-    /// Replays a cut: drops entries above a slot that were accepted by records before the cut's.
-    fn cut(&mut self, above: u64, seq: u64) -> Result<()> {
+    /// Replays a cut: drops entries from a slot on that were accepted by records before the cut's.
+    fn cut(&mut self, from: u64, seq: u64) -> Result<()> {
         for number in self.inner.index.open.list() {
             let Some(page) = self.inner.page(number, self.guard)? else { continue };
-            for (slot, indexed) in page.from(above.saturating_add(1)) {
+            for (slot, indexed) in page.from(from) {
                 let word = indexed.word();
-                if word.state() == State::Accepted && word.seq() < seq && slot > above {
+                if word.state() == State::Accepted && word.seq() < seq && slot >= from {
                     page.clear(indexed, self.guard);
                 }
             }
@@ -436,7 +459,7 @@ impl<'a, 'g> Replay<'a, 'g> {
 
     /// Loads uncommitted values into memory, and computes the frontier.
     fn end(self) -> Result<()> {
-        let Self { inner, guard, promise, next, range, committed_end, .. } = self;
+        let Self { inner, guard, promise, app_state, next, range, committed_end, .. } = self;
         let mut open = Vec::new();
         for number in inner.index.open.list() {
             let Some(page) = inner.page(number, guard)? else { continue };
@@ -453,6 +476,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         inner.locks.lock_all().promise(promise);
         let mut tracker = inner.tracker.lock();
         tracker.recovered(inner.start(), next, range);
+        tracker.recovered_app_state(app_state);
         inner.advance(&mut tracker, u64::MAX, guard);
         Ok(())
     }

@@ -17,7 +17,8 @@ const LOCKS: usize = 64;
 /// The state that every decision needs, whatever its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PromiseState {
-    pub(crate) promise: Ballot,
+    /// The highest ballot that was promised.
+    pub(crate) promise: Option<Ballot>,
     pub(crate) closed: bool,
 }
 
@@ -40,7 +41,7 @@ pub(crate) struct AllLocks<'a, const N: usize = LOCKS>([FairMutexGuard<'a, Promi
 
 impl<const N: usize> SlotLocks<N> {
     pub(crate) fn new() -> Self {
-        let promise_state = PromiseState { promise: Ballot::ZERO, closed: false };
+        let promise_state = PromiseState { promise: None, closed: false };
         Self { locks: std::array::from_fn(|_| Lock(FairMutex::new(promise_state))) }
     }
 
@@ -62,7 +63,7 @@ impl<const N: usize> SlotLocks<N> {
     }
 
     /// The current promise.
-    pub(crate) fn promised(&self) -> Ballot {
+    pub(crate) fn promised(&self) -> Option<Ballot> {
         self.of_slot(0).promise
     }
 }
@@ -72,8 +73,8 @@ impl<const N: usize> AllLocks<'_, N> {
         *self.0[0]
     }
 
-    pub(crate) fn promise(&mut self, ballot: Ballot) {
-        self.0.iter_mut().for_each(|promise_state| promise_state.promise = ballot);
+    pub(crate) fn promise(&mut self, promise: Option<Ballot>) {
+        self.0.iter_mut().for_each(|promise_state| promise_state.promise = promise);
     }
 
     pub(crate) fn close(&mut self) {

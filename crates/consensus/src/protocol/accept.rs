@@ -148,7 +148,7 @@ impl Inner {
     fn try_accept(self: &Arc<Self>, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Attempt> {
         let guard = crossbeam_epoch::pin();
         let promise_state = self.locks.of_slot(slot);
-        if ballot <= promise_state.promise {
+        if Some(ballot) <= promise_state.promise {
             return self.accept_at(&promise_state, slot, ballot, value, &guard);
         }
         drop(promise_state);
@@ -156,7 +156,7 @@ impl Inner {
         let promise_state = locks.promise_state();
         let attempt = self.accept_at(&promise_state, slot, ballot, value, &guard)?;
         if let Attempt::Done(_) = attempt {
-            locks.promise(promise_state.promise.max(ballot));
+            locks.promise(promise_state.promise.max(Some(ballot)));
         }
         Ok(attempt)
     }
@@ -172,8 +172,10 @@ impl Inner {
     ) -> Result<Attempt> {
         self.writable(promise_state)?;
         self.in_range(slot)?;
-        if ballot < promise_state.promise && self.page(number_of(slot), guard)?.is_none() {
-            return Err(Error::StaleBallot { promised: promise_state.promise });
+        if let Some(promised) = rules::promised_above(promise_state.promise, ballot)
+            && self.page(number_of(slot), guard)?.is_none()
+        {
+            return Err(Error::StaleBallot { promised });
         }
         let page = self.page_for(slot, guard)?;
         let indexed = page.slot(slot);

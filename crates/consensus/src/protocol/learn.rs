@@ -13,8 +13,8 @@ use crate::options::fits;
 use crate::outcome::Ticket;
 use crate::outcome::{Error, Result};
 use crate::protocol::accept::refused;
-use crate::record;
-use crate::state::commit_tracker::Raise;
+use crate::record::{self, APP_STATE_LIMIT};
+use crate::state::commit_tracker::{AppState, Raise};
 use crate::state::inner::ConsensusLog;
 
 impl ConsensusLog {
@@ -34,7 +34,7 @@ impl ConsensusLog {
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # let ballot = Ballot { number: 1, node: 7 };
     /// log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
-    /// assert_eq!((log.frontier(), log.promised()), (Some(Slot(0)), Ballot::ZERO));
+    /// assert_eq!((log.frontier(), log.promised()), (Some(Slot(0)), None));
     /// # log.close()
     /// # }
     /// ```
@@ -98,9 +98,8 @@ impl ConsensusLog {
     /// # }
     /// ```
     pub fn install(&self, bounds: SnapshotBounds) -> Result<()> {
-        self.raise_over(bounds)?.blocking_wait()?;
-        self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.reclaim_soon();
+        self.raise_over(bounds, None)?.blocking_wait()?;
+        self.inner.raised();
         Ok(())
     }
 
@@ -114,13 +113,72 @@ impl ConsensusLog {
     /// # Errors
     /// As [`ConsensusLog::install`].
     pub async fn install_async(&self, bounds: SnapshotBounds) -> Result<()> {
-        self.raise_over(bounds)?.await?;
-        self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.reclaim_soon();
+        self.raise_over(bounds, None)?.await?;
+        self.inner.raised();
         Ok(())
     }
 
-    fn raise_over(&self, SnapshotBounds { floor, frontier }: SnapshotBounds) -> Result<Ticket> {
+    /// As [`ConsensusLog::install`], and replaces the state of the application with it, in one
+    /// record: see [`ConsensusLog::set_app_state`].
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::install`] and [`ConsensusLog::set_app_state`].
+    pub fn install_with(&self, bounds: SnapshotBounds, app_state: &[u8]) -> Result<()> {
+        self.raise_over(bounds, Some(app_state))?.blocking_wait()?;
+        self.inner.raised();
+        Ok(())
+    }
+
+    /// As [`ConsensusLog::install_with`], waiting without blocking.
+    ///
+    /// # Cancel safety
+    /// As [`ConsensusLog::install_async`].
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::install_with`].
+    pub async fn install_with_async(&self, bounds: SnapshotBounds, app_state: &[u8]) -> Result<()> {
+        self.raise_over(bounds, Some(app_state))?.await?;
+        self.inner.raised();
+        Ok(())
+    }
+
+    /// Replaces the state of the application: some bytes of its own that the log keeps beside
+    /// promise and floor, for example the id of the last entry that Raft purged. It is durable
+    /// when the ticket has resolved. It survives every truncation, and costs one record.
+    ///
+    /// # Errors
+    /// [`Error::EntryTooLarge`] above [`APP_STATE_LIMIT`] bytes; [`Error::ReadOnly`],
+    /// [`Error::Closed`], [`Error::Log`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// log.set_app_state(b"nothing purged")?.blocking_wait()?;
+    /// log.truncate_before_with(Slot(1), b"purged slot 0")?;
+    /// assert_eq!(*log.app_state(), *b"purged slot 0");
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn set_app_state(&self, app_state: &[u8]) -> Result<Ticket> {
+        self.inner.raise(0, 0, Some(app_state))
+    }
+
+    /// The state of the application that is durable; empty if there is none. No I/O.
+    pub fn app_state(&self) -> Arc<[u8]> {
+        self.inner.count_durable(&crossbeam_epoch::pin());
+        self.inner.tracker.lock().app_state()
+    }
+
+    fn raise_over(
+        &self,
+        SnapshotBounds { floor, frontier }: SnapshotBounds,
+        app_state: Option<&[u8]>,
+    ) -> Result<Ticket> {
         if frontier < floor {
             return Err(Error::Gap { slot: frontier.next() });
         }
@@ -128,7 +186,7 @@ impl ConsensusLog {
         if frontier >= limit {
             return Err(Error::SlotOutOfRange { slot: frontier, limit });
         }
-        self.inner.raise(floor.0 + 1, frontier.0 + 1)
+        self.inner.raise(floor.0 + 1, frontier.0 + 1, app_state)
     }
 }
 
@@ -136,7 +194,17 @@ impl crate::state::inner::Inner {
     /// Appends the record that raises the first kept slot and the first undecided one, and drops
     /// all slots below the first. The ticket acknowledges the record. See `truncate` for what is
     /// visible before it is durable.
-    pub(crate) fn raise(self: &Arc<Self>, start: u64, next: u64) -> Result<Ticket> {
+    pub(crate) fn raise(
+        self: &Arc<Self>,
+        start: u64,
+        next: u64,
+        app_state: Option<&[u8]>,
+    ) -> Result<Ticket> {
+        let size = app_state.map_or(0, <[u8]>::len);
+        if size > APP_STATE_LIMIT {
+            let (size, limit) = (size as u64, APP_STATE_LIMIT as u64);
+            return Err(Error::EntryTooLarge { size, limit });
+        }
         // Read the page before taking the locks. An error does not matter here.
         if !start.is_multiple_of(SLOTS as u64) {
             drop(self.page(number_of(start), &crossbeam_epoch::pin()));
@@ -146,24 +214,38 @@ impl crate::state::inner::Inner {
         let locks = self.locks.lock_all();
         self.writable(&locks.promise_state())?;
         let start = start.max(self.start());
-        let decided = self.tracker.lock().decided();
+        let (decided, stored) = {
+            let tracker = self.tracker.lock();
+            (tracker.decided(), tracker.newest_app_state())
+        };
         let next = next.max(decided).max(start);
-        if start == self.start() && next == decided {
+        let app_state: AppState = match app_state {
+            Some(bytes) if *bytes != *stored => bytes.into(),
+            _ => Arc::clone(&stored),
+        };
+        if start == self.start() && next == decided && Arc::ptr_eq(&app_state, &stored) {
             drop(locks);
             // The caller that raised it may still be waiting.
             return self.ticket_of(self.raised_at.load(Relaxed));
         }
         let promise = locks.promise_state().promise;
-        let ticket = self.append_internal(|out| record::state(out, promise, start, next))?;
+        let ticket =
+            self.append_internal(|out| record::state(out, promise, start, next, &app_state))?;
         let record = ticket.seq().0;
         self.raised_at.store(record, Relaxed);
         self.start.store(start, Release);
         let dropped = self.forget_below(start, &guard);
-        self.tracker.lock().raise(Raise { record, start, next });
+        self.tracker.lock().raise(Raise { record, start, next, app_state });
         drop(locks);
         drop(guard);
         release(dropped);
         Ok(Ticket::new(ticket, self.failing()))
+    }
+
+    /// A raise is durable: shows it to readers, and lets its space be reclaimed.
+    pub(crate) fn raised(self: &Arc<Self>) {
+        self.count_durable(&crossbeam_epoch::pin());
+        self.reclaim_soon();
     }
 
     /// Drops every slot below the first kept one. Reads no page that is wholly below it: the floor

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
-use crate::index::page::State;
+use crate::index::page::{IndexEntry, State};
 use crate::memory::entry::Entry;
 use crate::outcome::Ticket;
 use crate::outcome::{Error, Result};
@@ -79,11 +79,11 @@ impl ConsensusLog {
         let mut locks = inner.locks.lock_all();
         let promise_state = locks.promise_state();
         inner.writable(&promise_state)?;
-        if !rules::promise(promise_state.promise, ballot) {
-            return Err(Error::StaleBallot { promised: promise_state.promise });
+        if let Some(promised) = rules::promised_above(promise_state.promise, ballot) {
+            return Err(Error::StaleBallot { promised });
         }
         let ticket = inner.append(|out| record::promise(out, ballot))?;
-        locks.promise(ballot);
+        locks.promise(Some(ballot));
         let seq = ticket.seq().0;
         let ticket = Ticket::new(ticket, inner.failing());
         inner.count_durable(&guard);
@@ -103,8 +103,9 @@ impl ConsensusLog {
         Ok(PromiseTicket { ticket, promised: Some(promised) })
     }
 
-    /// The highest promised ballot, durable or not; [`Ballot::ZERO`] when there is none.
-    pub fn promised(&self) -> Ballot {
+    /// The highest promised ballot, durable or not; `None` if nothing was ever promised or
+    /// accepted.
+    pub fn promised(&self) -> Option<Ballot> {
         self.inner.locks.promised()
     }
 }
@@ -118,6 +119,18 @@ impl Inner {
             all.push(Entry::shared(resident.counted(), false));
         });
         all
+    }
+
+    /// The highest slot that is accepted and not committed.
+    pub(crate) fn last_uncommitted(&self, guard: &crossbeam_epoch::Guard) -> Option<u64> {
+        self.index.open.list().into_iter().rev().find_map(|number| {
+            let crate::index::page_table::Found::Page(page) = self.index.find(number, guard) else {
+                return None;
+            };
+            let accepted =
+                |(_, indexed): &(u64, &IndexEntry)| indexed.word().state() == State::Accepted;
+            page.from(self.start()).filter(accepted).last().map(|(slot, _)| slot)
+        })
     }
 
     /// Visits the entries that are accepted and not committed, in slot order.

@@ -60,9 +60,8 @@ impl ConsensusLog {
     /// # }
     /// ```
     pub fn truncate_before(&self, slot: Slot) -> Result<()> {
-        self.raise_to(slot.0)?.blocking_wait()?;
-        self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.reclaim_soon();
+        self.raise_to(slot.0, None)?.blocking_wait()?;
+        self.inner.raised();
         Ok(())
     }
 
@@ -76,74 +75,131 @@ impl ConsensusLog {
     /// # Errors
     /// As [`ConsensusLog::truncate_before`].
     pub async fn truncate_before_async(&self, slot: Slot) -> Result<()> {
-        self.raise_to(slot.0)?.await?;
-        self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.reclaim_soon();
+        self.raise_to(slot.0, None)?.await?;
+        self.inner.raised();
         Ok(())
     }
 
-    fn raise_to(&self, slot: u64) -> Result<Ticket> {
+    /// As [`ConsensusLog::truncate_before`], and replaces the state of the application with it, in
+    /// one record: see [`ConsensusLog::set_app_state`].
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::truncate_before`] and [`ConsensusLog::set_app_state`].
+    pub fn truncate_before_with(&self, slot: Slot, app_state: &[u8]) -> Result<()> {
+        self.raise_to(slot.0, Some(app_state))?.blocking_wait()?;
+        self.inner.raised();
+        Ok(())
+    }
+
+    /// As [`ConsensusLog::truncate_before_with`], waiting without blocking.
+    ///
+    /// # Cancel safety
+    /// As [`ConsensusLog::truncate_before_async`].
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::truncate_before_with`].
+    pub async fn truncate_before_with_async(&self, slot: Slot, app_state: &[u8]) -> Result<()> {
+        self.raise_to(slot.0, Some(app_state))?.await?;
+        self.inner.raised();
+        Ok(())
+    }
+
+    fn raise_to(&self, slot: u64, app_state: Option<&[u8]>) -> Result<Ticket> {
         self.inner.count_durable(&crossbeam_epoch::pin());
         let next = self.inner.tracker.lock().decided();
         if slot > next {
             Err(Error::Gap { slot: Slot(next) })
         } else {
-            self.inner.raise(slot, slot)
+            self.inner.raise(slot, slot, app_state)
         }
     }
 
-    /// Drops the entries accepted above a slot, durably: for protocols that overwrite a log's
+    /// Drops the entries accepted from a slot on, durably: for protocols that overwrite a log's
     /// suffix, as Raft does. Promises stay. Never use it with Paxos: it forgets accepts.
     /// Blocks until this is durable.
     ///
     /// # Errors
-    /// [`Error::BelowFrontier`] when a slot above it is committed: nothing was dropped.
-    /// [`Error::Truncated`] below the floor; [`Error::ReadOnly`], [`Error::Closed`],
+    /// [`Error::BelowFrontier`] when one of these slots is committed: nothing was dropped.
+    /// [`Error::Truncated`] at or below the floor; [`Error::ReadOnly`], [`Error::Closed`],
     /// [`Error::Log`].
-    pub fn truncate_after(&self, slot: Slot) -> Result<()> {
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// log.truncate_from(Slot(0))?;
+    /// assert!(matches!(log.read(Slot(0), &log.pin()), Err(Error::SlotNotFound { .. })));
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn truncate_from(&self, slot: Slot) -> Result<()> {
         self.inner.cut(slot.0)?.blocking_wait()
     }
 
-    /// As [`ConsensusLog::truncate_after`], waiting without blocking.
+    /// As [`ConsensusLog::truncate_from`], waiting without blocking.
     ///
     /// # Cancel safety
     /// The first poll appends the record. Dropping the future after that does not undo it: the
     /// slots are empty, and durably once a later record is durable.
     ///
     /// # Errors
-    /// As [`ConsensusLog::truncate_after`].
-    pub async fn truncate_after_async(&self, slot: Slot) -> Result<()> {
+    /// As [`ConsensusLog::truncate_from`].
+    pub async fn truncate_from_async(&self, slot: Slot) -> Result<()> {
         self.inner.cut(slot.0)?.await
+    }
+
+    /// As [`ConsensusLog::truncate_from`] the slot after this one, which is kept. There is no slot
+    /// after the last one: then nothing is dropped.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::truncate_from`].
+    pub fn truncate_after(&self, slot: Slot) -> Result<()> {
+        self.inner.cut(slot.0.saturating_add(1))?.blocking_wait()
+    }
+
+    /// As [`ConsensusLog::truncate_after`], waiting without blocking.
+    ///
+    /// # Cancel safety
+    /// As [`ConsensusLog::truncate_from_async`].
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::truncate_from`].
+    pub async fn truncate_after_async(&self, slot: Slot) -> Result<()> {
+        self.inner.cut(slot.0.saturating_add(1))?.await
     }
 }
 
 impl Inner {
-    /// Appends the record that drops the entries accepted above a slot, and drops them.
-    pub(crate) fn cut(self: &Arc<Self>, slot: u64) -> Result<Ticket> {
+    /// Appends the record that drops the entries accepted from a slot on, and drops them.
+    pub(crate) fn cut(self: &Arc<Self>, from: u64) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
         self.count_durable(&guard);
         let locks = self.locks.lock_all();
         self.writable(&locks.promise_state())?;
         let (next, highest) = self.tracker.lock().next_and_highest();
         let decided = next.checked_sub(1).max(highest);
-        if let Some(committed) = decided.filter(|committed| *committed > slot) {
+        if let Some(committed) = decided.filter(|committed| *committed >= from) {
             return Err(Error::BelowFrontier { committed: Slot(committed) });
         }
         let start = self.start();
-        if slot.checked_add(1).is_some_and(|first| first < start) {
+        if from < start {
             return Err(Error::Truncated { floor: Slot(start - 1) });
         }
         let mut dropped = Vec::new();
-        self.each_uncommitted(slot.saturating_add(1), &guard, |slot, resident| {
+        self.each_uncommitted(from, &guard, |slot, resident| {
             dropped.push((slot, charge(resident.len())));
         });
-        dropped.retain(|(other, _)| *other > slot);
+        dropped.retain(|(slot, _)| *slot >= from);
         if dropped.is_empty() {
             drop(locks);
             // The caller that dropped them may still be waiting.
             return self.ticket_of(self.cut_at.load(Relaxed));
         }
-        let ticket = self.append_internal(|out| record::cut(out, slot))?;
+        let ticket = self.append_internal(|out| record::cut(out, from))?;
         self.cut_at.store(ticket.seq().0, Relaxed);
         for (slot, bytes) in dropped {
             if let Some(page) = self.page(number_of(slot), &guard)? {

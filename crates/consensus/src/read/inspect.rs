@@ -62,8 +62,10 @@ pub struct InvalidRecord {
 /// The state of a log, according to all its records; from [`inspect`].
 #[derive(Debug)]
 pub struct Inspection {
-    /// The highest promised ballot.
-    pub promised: Ballot,
+    /// The highest promised ballot; `None` if no record promises or accepts one.
+    pub promised: Option<Ballot>,
+    /// The state that the application stored last.
+    pub app_state: Vec<u8>,
     /// Slots up to this one were truncated.
     pub floor: Option<Slot>,
     /// Slots up to this one are committed.
@@ -79,6 +81,8 @@ pub struct Inspection {
     pub quarantined: Vec<SeqRange>,
     /// One past the highest slot that a record shows to be committed, even if its value is lost.
     committed_end: u64,
+    /// The record as of which `app_state` is known.
+    app_state_at: u64,
     reader: ReadOnlyLog,
 }
 
@@ -128,7 +132,9 @@ pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspecti
         return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
     }
     let mut inspection = Inspection {
-        promised: Ballot::ZERO,
+        promised: None,
+        app_state: Vec::new(),
+        app_state_at: 0,
         floor: None,
         frontier: None,
         slots: BTreeMap::new(),
@@ -226,11 +232,11 @@ impl Inspection {
     fn take(&mut self, seq: Seq, record: &Record<'_>, start: &mut u64, next: &mut u64) {
         match *record {
             Record::Promise { ballot } => {
-                self.promised = self.promised.max(ballot);
+                self.promised = self.promised.max(Some(ballot));
                 self.records.promises += 1;
             }
             Record::Accept { slot, ballot, value } => {
-                self.promised = self.promised.max(ballot);
+                self.promised = self.promised.max(Some(ballot));
                 let summary = InspectSummary {
                     ballot,
                     committed: false,
@@ -301,9 +307,17 @@ impl Inspection {
                 }
                 self.records.values += 1;
             }
-            Record::State { promise, start: to, next: decided }
-            | Record::Root { root: Root { promise, start: to, next: decided, .. }, .. } => {
+            Record::State { promise, start: to, next: decided, app_state }
+            | Record::Root {
+                root: Root { promise, start: to, next: decided, .. },
+                app_state,
+                ..
+            } => {
                 self.promised = self.promised.max(promise);
+                let at = record.app_state_at(seq.0);
+                if at >= self.app_state_at {
+                    (self.app_state, self.app_state_at) = (app_state.to_vec(), at);
+                }
                 *next = decided.max(*next);
                 self.committed_end = self.committed_end.max(decided);
                 if let Record::Root { root, .. } = record
@@ -320,8 +334,8 @@ impl Inspection {
                     _ => self.records.checkpoints += 1,
                 }
             }
-            Record::Cut { above } => {
-                self.slots.retain(|slot, known| known.committed || slot.0 <= above);
+            Record::Cut { from } => {
+                self.slots.retain(|slot, known| known.committed || slot.0 < from);
                 self.records.truncations += 1;
             }
             Record::Page { .. } => self.records.checkpoints += 1,

@@ -185,6 +185,59 @@ impl ConsensusLog {
         self.iterate(range, IterateOptions::default(), visit)
     }
 
+    /// Returns the consecutive entries from the start of a range on, accepted or committed, as a
+    /// protocol sends them to another node: up to the first slot without one, the end of the range,
+    /// or `max_bytes` of values, of which each counts at least 64. If there is an entry, one is
+    /// returned, whatever its size.
+    ///
+    /// A range without a start begins above the floor. Blocks while values are read that are not in
+    /// memory. Copies no value.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::iterate`]: [`Error::Truncated`] when the range starts at or below the
+    /// floor.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # for slot in 0..3 {
+    /// #     log.accept(Slot(slot), ballot, b"layer on layer")?.blocking_wait()?;
+    /// # }
+    /// let next = Slot(1); // what a follower lacks
+    /// let entries = log.entries(next.., 1 << 20)?;
+    /// assert_eq!(entries.len(), 2);
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn entries(
+        &self,
+        range: impl RangeBounds<Slot>,
+        max_bytes: u64,
+    ) -> Result<Vec<Entry<'static>>> {
+        let mut entries: Vec<Entry<'static>> = Vec::new();
+        let (mut bytes, mut next) = (0, None);
+        let Some((first, last)) = self.bounds(&range, true)? else { return Ok(entries) };
+        self.iterate(
+            Slot(first)..=Slot(last),
+            IterateOptions::default().include_uncommitted(true),
+            |entry| {
+                bytes += charge(entry.value().len());
+                let follows = entry.slot().0 == next.unwrap_or(first);
+                if !follows || (bytes > max_bytes && !entries.is_empty()) {
+                    return ControlFlow::Break(());
+                }
+                next = entry.slot().0.checked_add(1);
+                entries.push(entry.clone().into_owned());
+                ControlFlow::Continue(())
+            },
+        )?;
+        Ok(entries)
+    }
+
     /// Visits entries committed by a record up to `known`, from one slot to another, without
     /// counting. A later commit may be visited too, if nothing in memory identifies it.
     pub(crate) fn iterate_committed(
@@ -307,7 +360,7 @@ impl ConsensusLog {
                 let flow = match inner.entry_at(n, indexed, &guard) {
                     Ok(entry) if !entry.is_committed() && !uncommitted => continue,
                     Ok(entry) => each(Ok(&entry))?,
-                    // Only `truncate_after` empties a slot, and it drops only uncommitted entries.
+                    // Only `truncate_from` empties a slot, and it drops only uncommitted entries.
                     Err(Error::SlotNotFound { .. }) => continue,
                     Err(error @ Error::Truncated { .. }) => return Err(error),
                     Err(error) => each(Err(error))?,

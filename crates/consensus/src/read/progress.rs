@@ -12,6 +12,32 @@ impl ConsensusLog {
         self.inner.tracker.lock().range()
     }
 
+    /// The highest slot that has an entry, accepted or committed, durable or not: where Raft's log
+    /// ends. `None` if no slot above the floor has one. Costs a scan of one page of the index.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// // After opening, its ballot has the term of the last entry.
+    /// if let Some(last) = log.last_slot() {
+    ///     assert_eq!(log.read(last, &log.pin())?.ballot(), ballot);
+    /// }
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn last_slot(&self) -> Option<Slot> {
+        let guard = crossbeam_epoch::pin();
+        self.inner.count_durable(&guard);
+        let accepted = self.inner.last_uncommitted(&guard);
+        let committed = self.inner.tracker.lock().range_with_pending();
+        accepted.max(committed.map(|range| range.highest.0)).map(Slot)
+    }
+
     /// The frontier: this slot and every one below it is durably committed, or was truncated.
     /// `None` if the first slot is not.
     pub fn frontier(&self) -> Option<Slot> {

@@ -12,7 +12,7 @@ use crate::state::inner::ConsensusLog;
 #[non_exhaustive]
 pub struct Stats {
     /// The highest promised ballot.
-    pub promised: Ballot,
+    pub promised: Option<Ballot>,
     /// Slots up to this one were truncated.
     pub floor: Option<Slot>,
     /// Slots up to this one are durably committed.

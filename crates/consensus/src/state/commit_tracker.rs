@@ -4,6 +4,7 @@
 //! durable. There is no thread for this: queries and commits count those that have become durable.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::base::slot::Slot;
 
@@ -21,12 +22,17 @@ pub struct CommittedRange {
 /// A value in memory: its slot, its marker, its charge.
 type Cached = (u64, u64, u64);
 
-/// A raise of the floor: its record, the first kept slot and the first undecided slot.
-#[derive(Debug, Clone, Copy)]
+/// The bytes that the application stores with the floor.
+pub(crate) type AppState = Arc<[u8]>;
+
+/// A raise of the floor: its record, the first kept slot, the first undecided slot, and what the
+/// application stores with them.
+#[derive(Debug, Clone)]
 pub(crate) struct Raise {
     pub(crate) record: u64,
     pub(crate) start: u64,
     pub(crate) next: u64,
+    pub(crate) app_state: AppState,
 }
 
 #[derive(Debug)]
@@ -35,6 +41,8 @@ pub(crate) struct CommitTracker {
     pub(super) pending: VecDeque<(u64, u64, u64)>,
     /// Raises of the floor that are not durable yet, in the order of their records.
     pub(super) raises: VecDeque<Raise>,
+    /// What the application stored, durably.
+    pub(super) app_state: AppState,
     /// The first slot that is not durably truncated.
     pub(super) kept: u64,
     /// The first slot that is not known to be decided.
@@ -51,7 +59,8 @@ impl CommitTracker {
     pub(crate) fn new(next: u64) -> Self {
         let (pending, raises, cache) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
         let (kept, range) = (next, None);
-        Self { pending, raises, kept, next, range, cache, cached: 0, stuck: false }
+        let app_state = AppState::default();
+        Self { pending, raises, app_state, kept, next, range, cache, cached: 0, stuck: false }
     }
 
     /// Registers a commit whose marker was appended. Returns how many commits are pending.
@@ -96,6 +105,20 @@ impl CommitTracker {
         self.range = range;
     }
 
+    pub(crate) fn recovered_app_state(&mut self, app_state: AppState) {
+        self.app_state = app_state;
+    }
+
+    /// What the application stored, durably.
+    pub(crate) fn app_state(&self) -> AppState {
+        Arc::clone(&self.app_state)
+    }
+
+    /// What the application stored last, durable or not.
+    pub(crate) fn newest_app_state(&self) -> AppState {
+        Arc::clone(self.raises.back().map_or(&self.app_state, |raise| &raise.app_state))
+    }
+
     /// The first slot that is not durably truncated.
     pub(crate) fn kept(&self) -> u64 {
         self.kept
@@ -116,11 +139,12 @@ impl CommitTracker {
     /// Applies the raises that are durable. Returns whether there was one.
     pub(super) fn raised(&mut self, durable: u64) -> bool {
         let mut any = false;
-        while let Some(raise) = self.raises.front().copied().filter(|raise| raise.record <= durable)
+        while self.raises.front().is_some_and(|raise| raise.record <= durable)
+            && let Some(raise) = self.raises.pop_front()
         {
-            self.raises.pop_front();
             self.kept = self.kept.max(raise.start);
             self.next = self.next.max(raise.next);
+            self.app_state = raise.app_state;
             any = true;
         }
         any

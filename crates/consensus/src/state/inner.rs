@@ -39,7 +39,7 @@ use crate::state::waiting::FrontierWaiters;
 ///   memory of the underlying log is full, until a commit ends, and while an index page that is not
 ///   in memory is read.
 /// - [`accept_timeout`] blocks. Call `accept`; after [`BufferFull`], wait for a commit and retry.
-/// - [`truncate_before`], [`truncate_after`] and [`install`] block. Call the variants named
+/// - [`truncate_before`], [`truncate_from`] and [`install`] block. Call the variants named
 ///   `_async`.
 /// - [`read`] and [`read_committed`] block only to read a value that is not in memory.
 /// - [`open`], iterations and replays, [`for_each`] over a promise's answer, [`checkpoint`],
@@ -56,7 +56,7 @@ use crate::state::waiting::FrontierWaiters;
 /// [`learn`]: Self::learn
 /// [`BufferFull`]: crate::Error::BufferFull
 /// [`truncate_before`]: Self::truncate_before
-/// [`truncate_after`]: Self::truncate_after
+/// [`truncate_from`]: Self::truncate_from
 /// [`install`]: Self::install
 /// [`read`]: Self::read
 /// [`read_committed`]: Self::read_committed

@@ -120,8 +120,8 @@ struct Tally {
 /// where no claim of durability vouched for it.
 fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
     let lost: &[u64] = if left == Left::Closed { &[] } else { &[5, 6] };
-    if log.promised() != PROMISED {
-        return Err(format!("{} is promised", log.promised()));
+    if log.promised() != Some(PROMISED) {
+        return Err(format!("{:?} is promised", log.promised()));
     }
     let guard = log.pin();
     let (mut whole, mut there) = (true, 0);

@@ -56,7 +56,7 @@ fn truncation_and_reopen_work_on_a_full_disk() {
         s.log.close().unwrap();
         drop(s);
         let s = open_on(&disk, mode, small);
-        assert_eq!(s.log.promised(), LOW);
+        assert_eq!(s.log.promised(), Some(LOW));
         disk.set_capacity(None);
         s.log.promise(HIGHER, Slot(frontier)).unwrap().blocking_wait().unwrap();
         s.accept(frontier + 1, HIGHER, b"room");

@@ -165,7 +165,7 @@ fn log_that_lost_only_its_manifest_is_writable() {
     let disk = filled();
     disk.remove(&Path::new(DIR).join("manifest")).unwrap();
     let s = repaired(&disk);
-    assert_eq!(s.log.promised(), HIGH);
+    assert_eq!(s.log.promised(), Some(HIGH));
     s.accept(9, HIGH, b"more");
     s.commit(9, HIGH);
     assert_eq!(s.committed(0), [1; 40_000]);

@@ -3,6 +3,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod for_raft;
 mod iteration;
 mod phases;
 mod truncation;

@@ -70,7 +70,7 @@ fn an_acknowledged_accept_and_promise_outlive_a_kill() {
     assert_eq!(s.uncommitted(), [(3, HIGH, b"voted".to_vec())]);
     s.log.promise(HIGHER, Slot(0)).unwrap().blocking_wait().unwrap();
     let s = s.kill(Mode::Durable);
-    assert_eq!(s.log.promised(), HIGHER);
+    assert_eq!(s.log.promised(), Some(HIGHER));
     assert_eq!(s.uncommitted(), [(3, HIGH, b"voted".to_vec())]);
     assert!(matches!(
         s.log.accept(Slot(3), HIGH, b"late"),
@@ -85,7 +85,7 @@ fn promises_are_durable_in_volatile_mode_and_accepts_are_not() {
     s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
     s.accept(3, HIGHER, b"in memory");
     let s = s.kill(Mode::Volatile);
-    assert_eq!(s.log.promised(), HIGH);
+    assert_eq!(s.log.promised(), Some(HIGH));
     assert!(s.uncommitted().is_empty());
 }
 
@@ -95,7 +95,7 @@ fn an_accept_promises_its_ballot() {
     for mode in MODES {
         let s = log(mode);
         s.accept(1, HIGH, b"a");
-        assert_eq!(s.log.promised(), HIGH);
+        assert_eq!(s.log.promised(), Some(HIGH));
         assert!(matches!(
             s.log.accept(Slot(2), LOW, b"b"),
             Err(Error::StaleBallot { promised: HIGH })
@@ -104,7 +104,7 @@ fn an_accept_promises_its_ballot() {
     }
     let s = log(Mode::Durable);
     s.accept(1, HIGH, b"a");
-    assert_eq!(s.kill(Mode::Durable).log.promised(), HIGH);
+    assert_eq!(s.kill(Mode::Durable).log.promised(), Some(HIGH));
 }
 
 /// Guards against a promise that is reported and not written: a committed value is acknowledged
@@ -118,8 +118,8 @@ fn a_committed_value_acknowledged_again_promises_nothing() {
         s.accept(0, LOW, b"chosen");
         s.commit(0, LOW);
         s.accept(0, HIGH, b"chosen");
-        assert_eq!(s.log.promised(), LOW);
-        assert_eq!(s.kill(mode).log.promised(), LOW, "and nothing else was reported before");
+        assert_eq!(s.log.promised(), Some(LOW));
+        assert_eq!(s.kill(mode).log.promised(), Some(LOW), "and nothing else was reported before");
     }
 }
 
@@ -372,13 +372,13 @@ fn learned_values_are_committed_whatever_was_promised_or_accepted() {
         s.log.promise(HIGHER, Slot(0)).unwrap().blocking_wait().unwrap();
         s.log.learn(Slot(1), HIGH, b"chosen").unwrap().blocking_wait().unwrap();
         s.log.learn(Slot(4), LOW, b"other").unwrap().blocking_wait().unwrap();
-        assert_eq!(s.log.promised(), HIGHER);
+        assert_eq!(s.log.promised(), Some(HIGHER));
         assert!(s.uncommitted().is_empty());
         assert_eq!((s.log.stats().mutable_used, s.log.stats().uncommitted), (0, 0));
         let s = s.kill(mode);
         assert_eq!((s.committed(1), s.committed(4)), (b"chosen".to_vec(), b"other".to_vec()));
         let guard = s.log.pin();
         assert_eq!(s.log.read(Slot(1), &guard).unwrap().ballot(), HIGH);
-        assert_eq!((s.log.promised(), s.log.stats().mutable_used), (HIGHER, 0));
+        assert_eq!((s.log.promised(), s.log.stats().mutable_used), (Some(HIGHER), 0));
     }
 }

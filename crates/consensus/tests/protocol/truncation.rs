@@ -74,7 +74,7 @@ fn segments_are_dropped_and_their_live_values_are_kept() {
         s.log.truncate_before(Slot(590)).unwrap();
         assert!(s.log.stats().log.after > after.after);
         let s = s.kill(mode);
-        assert_eq!(s.log.promised(), HIGHER);
+        assert_eq!(s.log.promised(), Some(HIGHER));
         assert_eq!(s.committed_slots(), (590..600).chain([9999]).collect::<Vec<_>>());
         assert_eq!(s.committed(9999), b"far ahead");
         if mode == Mode::Durable {
@@ -105,7 +105,7 @@ fn truncated_log_opens_without_app_metadata() {
         let dir = disk.process().open_dir(std::path::Path::new(fixture::DIR)).unwrap();
         dir.unlink("note").unwrap();
         let s = fixture::open_on(&disk, mode, |_| {});
-        assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(Slot(149))));
+        assert_eq!((s.log.promised(), s.log.floor()), (Some(HIGH), Some(Slot(149))));
         assert_eq!(s.committed_slots(), (150..200).chain([9999]).collect::<Vec<_>>());
         assert_eq!(s.log.frontier(), Some(Slot(199)));
     }
@@ -187,7 +187,7 @@ fn slots_above_2_to_the_32_open_without_app_metadata() {
         drop(s);
         disk.process().open_dir(Path::new(DIR)).unwrap().unlink("note").unwrap();
         let s = open_on(&disk, mode, |_| {});
-        assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(Slot(FLOOR + 149))));
+        assert_eq!((s.log.promised(), s.log.floor()), (Some(HIGH), Some(Slot(FLOOR + 149))));
         let left = (FLOOR + 150..=FLOOR + 200).chain([FLOOR + 9999]).collect::<Vec<_>>();
         assert_eq!(s.committed_slots(), left);
         assert_eq!(s.log.frontier(), Some(Slot(FLOOR + 200)));

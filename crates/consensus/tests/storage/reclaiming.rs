@@ -140,7 +140,7 @@ fn promise_and_floor_survive_the_segments_of_their_records() {
     s.log.reclaim().unwrap();
     assert!(s.log.stats().log.after >= promised, "{:?}", s.log.stats());
     let s = s.kill(Mode::Durable);
-    assert_eq!((s.log.promised(), s.log.floor()), (HIGH, Some(Slot(4))));
+    assert_eq!((s.log.promised(), s.log.floor()), (Some(HIGH), Some(Slot(4))));
     assert_eq!(s.committed_slots(), (5..60).collect::<Vec<_>>());
 }
 
@@ -162,7 +162,7 @@ fn worth_reclaiming(mode: Mode) -> Setting {
 
 /// What has to be there, whatever happened: `floor` is the lowest that may be.
 fn look(log: &ConsensusLog, mode: Mode, committed_8888: bool, floor: u64) {
-    assert!(log.promised() >= HIGH);
+    assert!(log.promised() >= Some(HIGH));
     let start = log.floor().map_or(0, |floor| floor.0 + 1);
     assert!(start >= floor && start <= 140, "{start}");
     let guard = log.pin();

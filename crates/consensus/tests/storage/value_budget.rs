@@ -53,7 +53,7 @@ fn full_value_budget_takes_replacements() {
         assert_eq!(s.log.stats().mutable_used, 2148);
         let grows = s.log.accept(Slot(1), Ballot { number: 9, node: 9 }, &[5; 2049]);
         assert!(matches!(grows, Err(Error::BufferFull { .. })));
-        assert_eq!(s.log.promised(), HIGH, "what was refused promised nothing");
+        assert_eq!(s.log.promised(), Some(HIGH), "what was refused promised nothing");
     }
 }
 

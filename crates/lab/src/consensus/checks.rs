@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker_consensus::{Error, IterateOptions, Mode, Slot};
+use esker_consensus::{Ballot, Error, IterateOptions, Mode, Slot};
 
 use crate::survival::Survival;
 
 use super::{DIR, Life, Lived, SimEnv, Stop, broken, ensure};
+
+/// The number that a program stores as the application's state.
+fn app_state_of(bytes: &[u8]) -> u64 {
+    bytes.try_into().map_or(0, u64::from_le_bytes)
+}
 
 impl SimEnv {
     /// Holds what an opening found against what must be there, and learns what it was.
@@ -23,13 +28,21 @@ impl SimEnv {
             model.start,
             model.starting
         );
-        let promised = life.log.promised();
+        let promised = life.log.promised().unwrap_or(Ballot::ZERO);
         ensure!(
             (model.promise_acknowledged..=model.promise).contains(&promised),
             "{promised} is promised, and was {} acknowledged, {} attempted",
             model.promise_acknowledged,
             model.promise
         );
+        let raised = (start, app_state_of(&life.log.app_state()));
+        ensure!(
+            model.raises.get(model.raised..).is_some_and(|raises| raises.contains(&raised)),
+            "floor and application state are {raised:?}, and may be {:?} from {} on",
+            model.raises,
+            model.raised
+        );
+        (model.raises, model.raised) = (vec![raised], 0);
         let next = life.log.frontier().map_or(0, |frontier| frontier.0 + 1);
         let (least, most) = (model.decided, model.deciding);
         model.start = start;
@@ -61,7 +74,7 @@ impl SimEnv {
             }
             let committed = found.as_ref().is_some_and(|(.., committed)| *committed);
             ensure!(committed || !slot.commit_acknowledged, "slot {n} is not committed any more");
-            let may_be_cut = cut.is_some_and(|above| *n > above);
+            let may_be_cut = cut.is_some_and(|from| *n >= from);
             if let Some(ballot) = slot.acknowledged.filter(|_| durable_accepts && !may_be_cut) {
                 let kept = found.as_ref().is_some_and(|(found, ..)| *found >= ballot || committed);
                 ensure!(kept, "slot {n} was accepted under {ballot}, and holds {found:?}");
@@ -110,7 +123,10 @@ impl SimEnv {
             "the records contradict themselves: {:?}",
             reported.invalid_records
         );
-        ensure!(reported.promised == model.promise, "the records promise {}", reported.promised);
+        let promised = reported.promised.unwrap_or(Ballot::ZERO);
+        ensure!(promised == model.promise, "the records promise {promised}");
+        let raised = (model.start, app_state_of(&reported.app_state));
+        ensure!(model.raises == [raised], "the records have the floor and state {raised:?}");
         let bounds =
             [reported.floor, reported.frontier].map(|slot| slot.map_or(0, |slot| slot.0 + 1));
         ensure!(bounds == [model.start, model.decided], "the records have the bounds {bounds:?}");
@@ -192,7 +208,11 @@ impl SimEnv {
         let next = life.log.frontier().map_or(0, |frontier| frontier.0 + 1);
         let expected = (model.decided..).find(|n| !seen.contains_key(n)).unwrap();
         ensure!(next == expected, "slots below {next} are decided, not {expected}");
-        ensure!(life.log.promised() == model.promise, "{} is promised", life.log.promised());
+        let promised = life.log.promised().unwrap_or(Ballot::ZERO);
+        ensure!(promised == model.promise, "{promised} is promised");
+        let app_state = app_state_of(&life.log.app_state());
+        let stored = model.raises.last().map(|(_, app_state)| *app_state);
+        ensure!(Some(app_state) == stored, "the application's state is {app_state}");
         Ok(())
     }
 }

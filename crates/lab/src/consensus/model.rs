@@ -21,7 +21,7 @@ pub struct SlotModel {
 }
 
 /// What must be there.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Model {
     pub slots: BTreeMap<u64, SlotModel>,
     pub promise: Ballot,
@@ -31,10 +31,14 @@ pub struct Model {
     /// The first slot kept: acknowledged, and perhaps.
     pub start: u64,
     pub starting: u64,
+    /// The first slot kept and the state of the application, after each record that sets them. One
+    /// from `raised` on is recovered.
+    pub raises: Vec<(u64, u64)>,
+    pub raised: usize,
     /// Slots below are decided: acknowledged, and perhaps.
     pub decided: u64,
     pub deciding: u64,
-    /// Accepts above this slot may be dropped.
+    /// Accepts from this slot on may be dropped.
     pub cutting: Option<u64>,
 }
 
@@ -54,6 +58,24 @@ pub enum Verdict {
 /// What a value counts in the value budget.
 fn charge(value: &[u8]) -> u64 {
     (value.len() as u64).max(64)
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            slots: BTreeMap::new(),
+            promise: Ballot::ZERO,
+            promise_recorded: Ballot::ZERO,
+            promise_acknowledged: Ballot::ZERO,
+            start: 0,
+            starting: 0,
+            raises: vec![(0, 0)],
+            raised: 0,
+            decided: 0,
+            deciding: 0,
+            cutting: None,
+        }
+    }
 }
 
 impl Model {
@@ -131,13 +153,27 @@ impl Model {
             slot.commit_acknowledged |= slot.committed.is_some();
         }
         self.promise_acknowledged = self.promise_acknowledged.max(self.promise_recorded);
+        self.raised = self.raises.len() - 1;
         self.decided = self.run_from(self.decided);
         self.deciding = self.deciding.max(self.decided);
+    }
+
+    /// The floor is about to be raised, and the application's state replaced if that is wanted: by
+    /// the number returned.
+    pub fn raising(&mut self, to: u64, with_app_state: bool) -> Option<u64> {
+        let (start, stored) = self.raises.last().copied().unwrap_or_default();
+        let app_state = stored + u64::from(with_app_state);
+        self.starting = self.starting.max(to);
+        if (self.starting, app_state) != (start, stored) {
+            self.raises.push((self.starting, app_state));
+        }
+        with_app_state.then_some(app_state)
     }
 
     /// The first slot kept is this one, or a later one.
     pub fn started(&mut self, to: u64) {
         self.start = self.start.max(to);
+        self.raised = self.raises.len() - 1;
         self.decided = self.decided.max(self.start);
         self.deciding = self.run_from(self.deciding.max(self.decided));
         self.slots = self.slots.split_off(&self.start);

@@ -69,7 +69,7 @@ pub enum Step {
     TruncateBefore {
         back: u64,
     },
-    TruncateAfter {
+    TruncateFrom {
         slot: u64,
     },
     Install {
@@ -113,7 +113,7 @@ fn step(rng: &mut SplitMix64) -> Step {
         26..28 => Step::CommitThrough { slot, wait },
         28..30 => Step::Learn { slot, bid, wait },
         30..33 => Step::TruncateBefore { back: rng.below(4) },
-        33 => Step::TruncateAfter { slot },
+        33 => Step::TruncateFrom { slot },
         34 => Step::Install { ahead: rng.below(5) },
         35..37 => Step::Checkpoint,
         37 => Step::Reopen,

@@ -35,7 +35,7 @@ impl SimEnv {
             }
             Step::LearnAgain { slot, bid } => self.learn_again(life, start + slot, bid),
             Step::TruncateBefore { back } => self.truncate_before(life, back),
-            Step::TruncateAfter { slot } => self.truncate_after(life, start + slot),
+            Step::TruncateFrom { slot } => self.truncate_from(life, start + slot),
             Step::Install { ahead } => self.install(life, ahead),
             Step::Checkpoint => self.checkpoint(life),
             Step::ReclaimInterleaved { seed } => {
@@ -447,19 +447,23 @@ impl SimEnv {
 
     fn truncate_before(&mut self, life: &Life, back: u64) -> Lived {
         let to = self.model.decided.saturating_sub(back);
-        self.model.starting = self.model.starting.max(to);
-        match life.log.truncate_before(Slot(to)) {
+        let app_state = self.model.raising(to, back.is_multiple_of(2));
+        let truncated = match app_state {
+            None => life.log.truncate_before(Slot(to)),
+            Some(app_state) => life.log.truncate_before_with(Slot(to), &app_state.to_le_bytes()),
+        };
+        match truncated {
             Err(error) => self.stop(&error, "truncate_before"),
             Ok(()) => {
-                self.raised(to);
+                self.raised(to, app_state.is_some());
                 self.below_the_floor(life)
             }
         }
     }
 
-    /// The floor is durable at `to` or above.
-    fn raised(&mut self, to: u64) {
-        let moved = to > self.model.start;
+    /// The floor is durable at `to` or above, with the application's state if one was given.
+    fn raised(&mut self, to: u64, app_state: bool) {
+        let moved = app_state || to > self.model.start;
         self.model.started(to);
         if moved {
             self.model.promise_recorded = self.model.promise;
@@ -489,26 +493,26 @@ impl SimEnv {
         Ok(())
     }
 
-    fn truncate_after(&mut self, life: &Life, n: u64) -> Lived {
+    fn truncate_from(&mut self, life: &Life, n: u64) -> Lived {
         let slots = &self.model.slots;
         let highest = slots.iter().rev().find(|(_, slot)| slot.committed.is_some());
         let highest = highest.map(|(n, _)| *n).max(self.model.decided.checked_sub(1));
-        match life.log.truncate_after(Slot(n)) {
+        match life.log.truncate_from(Slot(n)) {
             Err(Error::BelowFrontier { committed }) => {
                 ensure!(
-                    highest == Some(committed.0) && committed > Slot(n),
+                    highest == Some(committed.0) && committed >= Slot(n),
                     "{committed} is no reason"
                 );
                 Ok(())
             }
             Err(error) => {
                 self.model.cutting = Some(n);
-                self.stop(&error, "truncate_after")
+                self.stop(&error, "truncate_from")
             }
             Ok(()) => {
-                ensure!(highest.is_none_or(|highest| highest <= n), "committed slots were dropped");
+                ensure!(highest.is_none_or(|highest| highest < n), "committed slots were dropped");
                 let mut dropped = false;
-                for (_, slot) in self.model.slots.range_mut(n + 1..) {
+                for (_, slot) in self.model.slots.range_mut(n..) {
                     dropped |= slot.accepted.take().is_some();
                     slot.acknowledged = None;
                 }
@@ -523,14 +527,19 @@ impl SimEnv {
     fn install(&mut self, life: &Life, ahead: u64) -> Lived {
         let floor = self.model.decided + ahead / 2;
         let frontier = floor + ahead;
-        self.model.starting = self.model.starting.max(floor + 1);
+        let app_state = self.model.raising(floor + 1, ahead.is_multiple_of(2));
         self.model.deciding = self.model.deciding.max(frontier + 1);
-        match life.log.install(SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) }) {
+        let bounds = SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) };
+        let installed = match app_state {
+            None => life.log.install(bounds),
+            Some(app_state) => life.log.install_with(bounds, &app_state.to_le_bytes()),
+        };
+        match installed {
             Err(error) => self.stop(&error, "install"),
             Ok(()) => {
                 self.model.decided = self.model.decided.max(frontier + 1);
                 // The floor always moves here, and durably.
-                self.raised(floor + 1);
+                self.raised(floor + 1, app_state.is_some());
                 self.below_the_floor(life)
             }
         }

@@ -128,7 +128,8 @@ fn end() -> impl Strategy<Value = End> {
 /// The observable state of a log.
 #[derive(Debug, PartialEq)]
 struct Seen {
-    promised: Ballot,
+    promised: Option<Ballot>,
+    app_state: Vec<u8>,
     bounds: (Option<Slot>, Option<Slot>),
     committed: Option<CommittedRange>,
     slots: Vec<(u64, Ballot, Vec<u8>, bool)>,
@@ -184,7 +185,7 @@ impl Life {
     }
 
     fn ballot(&self, rise: u64) -> Ballot {
-        let promised = self.log.promised();
+        let promised = self.log.promised().unwrap_or(Ballot::ZERO);
         Ballot { number: (promised.number + rise).max(1), node: 1 }
     }
 
@@ -215,12 +216,12 @@ impl Life {
             }
             Step::Floor { place, wait } => {
                 let slot = self.slot(place).min(inner.tracker.lock().decided());
-                let ticket = inner.raise(slot, slot)?;
+                let ticket = inner.raise(slot, slot, Some(&place.to_le_bytes()))?;
                 if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
             Step::Install { place, ahead, wait } => {
                 let slot = self.slot(place);
-                let ticket = inner.raise(slot, slot + ahead)?;
+                let ticket = inner.raise(slot, slot + ahead, None)?;
                 if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
             Step::CopyForward { place } => {
@@ -294,6 +295,7 @@ impl Life {
         });
         Seen {
             promised: self.log.promised(),
+            app_state: self.log.app_state().to_vec(),
             bounds: (self.log.floor(), self.log.frontier()),
             committed: self.log.committed_range(),
             slots,

@@ -57,7 +57,7 @@ impl<'a> Actor<'a> {
 
     /// Mostly the ballot that is promised: a thread of its proposer.
     fn ballot(&mut self) -> Ballot {
-        let promised = self.life.log.promised();
+        let promised = self.life.log.promised().unwrap_or(Ballot::ZERO);
         match self.rng.below(20) {
             0 => Ballot { number: promised.number + 1, node: self.node },
             1 => Ballot { number: promised.number.saturating_sub(1).max(1), node: promised.node },
@@ -123,7 +123,10 @@ impl<'a> Actor<'a> {
             if self.life.is_over() {
                 return;
             }
-            let ballot = Ballot { number: self.life.log.promised().number + 1, node: self.node };
+            let ballot = Ballot {
+                number: self.life.log.promised().map_or(1, |promised| promised.number + 1),
+                node: self.node,
+            };
             let floor = self.life.log.floor().map_or(0, u64::from);
             let from = if self.rng.percent(30) { 0 } else { floor + self.rng.below(12) };
             let call = self.life.tick();

@@ -142,7 +142,7 @@ impl Facts {
             "the first slot is {start}, and was {}",
             self.start
         );
-        let promised = log.promised();
+        let promised = log.promised().unwrap_or(Ballot::ZERO);
         ensure!(promised >= self.promised, "{promised} is promised, and was {}", self.promised);
         let next = log.frontier().map_or(0, |frontier| frontier.0 + 1);
         ensure!(next >= self.next, "slots below {next} are decided, and were below {}", self.next);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use esker_consensus::{ConsensusLog, Error, IterateOptions, Slot};
+use esker_consensus::{Ballot, ConsensusLog, Error, IterateOptions, Slot};
 use esker_log::Error as Below;
 
 use super::facts::{SlotState, State};
@@ -36,7 +36,7 @@ pub fn is_refusal(error: &Error) -> bool {
 /// Asks for everything, in every way, and demands that the answers agree.
 pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
     let guard = log.pin();
-    let mut state = State { promise: log.promised(), ..State::default() };
+    let mut state = State { promise: log.promised().unwrap_or(Ballot::ZERO), ..State::default() };
     state.start = log.floor().map_or(0, |floor| floor.0 + 1);
     state.next = log.frontier().map_or(0, |frontier| frontier.0 + 1);
     let mut unreadable = BTreeMap::new();
