@@ -14,6 +14,15 @@ pub enum Stop {
     Broken(String),
 }
 
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Ended => f.write_str("the power is off"),
+            Stop::Broken(what) => f.write_str(what),
+        }
+    }
+}
+
 /// What came of a life, or of a part of it.
 pub type Lived<T = ()> = Result<T, Stop>;
 
@@ -124,6 +133,17 @@ impl Plan {
         match self.how {
             How::Cut(persist) => disk.cut_power_at(self.at, persist),
             How::Kill => disk.kill_at(self.at),
+        }
+    }
+}
+
+/// What was found after these cuts of one disk.
+pub(crate) fn after_cuts(cuts: &[Plan], what: &str) -> String {
+    match cuts {
+        [] => format!("before any cut: {what}"),
+        _ => {
+            let cuts: Vec<_> = cuts.iter().map(Plan::to_string).collect();
+            format!("after {}: {what}", cuts.join(", "))
         }
     }
 }

@@ -9,7 +9,7 @@ use esker_disk::sim::{CutPoint, SimDisk};
 use esker_testkit::{SplitMix64, mix};
 
 use crate::outcome::{Outcome, Run};
-use crate::plan::{How, PERSISTS, Plan, Stop, random_place};
+use crate::plan::{How, PERSISTS, Plan, Stop, after_cuts, random_place};
 use crate::promise::Promise;
 use crate::simulation::{Options, go_through};
 use crate::survival::Survival;
@@ -84,22 +84,32 @@ impl<S: Clone + PartialEq + Debug> Changes<S> {
         self.before += last as u64;
     }
 
-    /// Compares the state after a crash, and continues from it.
-    fn recovered(&mut self, found: S) -> Result<Survival, String> {
-        let Some(kept) = self.states.iter().rposition(|state| *state == found) else {
-            return Err(format!(
-                "{found:?} was recovered, which is not the state after one of the last {} changes, \
-                 nor before them: {:?}",
-                self.states.len() - 1,
-                self.states[0]
-            ));
-        };
-        let lost = (self.states.len() - 1 - kept) as u64;
-        let (durable, recovered) = (self.before, self.before + kept as u64);
+    /// Compares the state after a crash, and continues from it. A state that no change led to
+    /// counts as if nothing had been recovered.
+    fn recovered(&mut self, found: S, survivals: &mut Vec<Survival>) -> Result<(), String> {
+        let kept = self.states.iter().rposition(|state| *state == found);
+        let accepted = self.before + self.states.len() as u64 - 1;
+        let recovered = kept.map_or(0, |kept| self.before + kept as u64);
+        survivals.push(Survival {
+            accepted,
+            durable: self.before,
+            recovered,
+            lost_calls: accepted - recovered,
+            ..Survival::default()
+        });
+        if kept.is_none() {
+            let durable = &self.states[0];
+            return Err(match self.states.len() - 1 {
+                0 => format!("{found:?} was recovered, and {durable:?} was durable"),
+                later => format!(
+                    "{found:?} was recovered, which is neither the durable state {durable:?} nor \
+                     that after one of the {later} changes since"
+                ),
+            });
+        }
         self.states = vec![found];
         self.before = recovered;
-        let accepted = recovered + lost;
-        Ok(Survival { accepted, durable, recovered, lost_calls: lost, ..Survival::default() })
+        Ok(())
     }
 }
 
@@ -176,6 +186,7 @@ fn lives<P: Program>(program: &P, run: &mut Run) -> Result<(), String> {
         0 => CutPoint::Before(in_turn / 2),
         _ => CutPoint::During(in_turn / 2),
     };
+    let mut cuts = Vec::new();
     for life in 1..=3 {
         let start = disk.operations();
         let at = match life {
@@ -186,13 +197,14 @@ fn lives<P: Program>(program: &P, run: &mut Run) -> Result<(), String> {
         let plan = Plan { at, how: How::Cut(rng.pick(&PERSISTS)) };
         let steps = if life == 1 { FIRST } else { rng.next() };
         let ended = one_life(program, &disk, plan, steps, &mut changes, run);
-        ended.map_err(|what| format!("life {life}, {plan}: {what}"))?;
+        ended.map_err(|what| after_cuts(&cuts, &what))?;
+        cuts.push(plan);
         run.cuts += 1;
         disk.power_on();
     }
-    let found = program.read(Arc::new(disk.process())).map_err(|error| error.to_string())?;
-    run.survivals.push(changes.recovered(found)?);
-    Ok(())
+    let read = program.read(Arc::new(disk.process())).map_err(|error| error.to_string());
+    read.and_then(|found| changes.recovered(found, &mut run.survivals))
+        .map_err(|what| after_cuts(&cuts, &what))
 }
 
 /// A place for each seed: consecutive seeds are far apart, and so many take each place once.
@@ -217,6 +229,9 @@ fn rehearse<P: Program>(program: &P, disk: &SimDisk) -> Result<u64, String> {
     }
     let mut changes = Changes::new(empty);
     program.live(Arc::new(disk.process()), FIRST, &mut changes).map_err(failed)?;
+    if changes.before == 0 && changes.states.len() == 1 {
+        return Err("the first life reported no change, and so nothing is tested".into());
+    }
     let operations = disk.operations().max(1);
     let found = program.read(Arc::new(disk.process())).map_err(|error| error.to_string())?;
     if found != *changes.state() {
@@ -242,7 +257,7 @@ fn one_life<P: Program>(
     plan.end(disk, || {
         let found = program.read(Arc::new(disk.process())).map_err(stop)?;
         if run.cuts > 0 {
-            run.survivals.push(changes.recovered(found).map_err(Stop::Broken)?);
+            changes.recovered(found, &mut run.survivals).map_err(Stop::Broken)?;
         }
         program.live(Arc::new(disk.process()), steps, changes).map_err(stop)
     })

@@ -1,6 +1,6 @@
 //! The self-test of the lab: each planted bug has to be caught.
 
-use esker_disk::planted::{Bug, plant};
+use esker_disk::planted::{Bug, Planted, plant};
 
 use crate::faults::disk_faults;
 use crate::power::power_cuts;
@@ -39,6 +39,11 @@ pub struct Catch {
 /// The names of all bugs that can be planted.
 pub fn bugs() -> Vec<&'static str> {
     Bug::ALL.iter().map(|bug| bug.name()).collect()
+}
+
+/// Plants a bug in this process until what this returns is dropped. `None` if no bug has this name.
+pub fn planted(name: &str) -> Option<Planted> {
+    Bug::ALL.iter().find(|bug| bug.name() == name).map(|bug| plant(*bug))
 }
 
 /// Plants a bug and goes through all instruments, in rounds, until one catches it. `None` if no bug

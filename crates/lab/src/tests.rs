@@ -1,7 +1,11 @@
 //! The lab finds nothing in the shipped components, and finds what is planted.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
+
+use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
+use esker_log::{Engine, Log};
 use esker_testkit::SplitMix64;
 
 use crate::faults::disk_faults;
@@ -9,6 +13,7 @@ use crate::kill::{Kills, Life, kills};
 use crate::outcome::Outcome;
 use crate::plan::Plan;
 use crate::power::{power_cuts, runs};
+use crate::program::{BoxError, Changes, Program, cut_power};
 use crate::promise::Promise;
 use crate::setting::Policies;
 use crate::simulation::{Options, go_through};
@@ -126,8 +131,8 @@ fn every_run_counts_whatever_comes_of_it() {
 /// A child that says what it likes of its writes, and writes nothing.
 fn kill_a_liar(durable: u64) -> Outcome {
     let all = kills();
-    let os = |kills: &&Kills| (kills.setting.component, kills.setting.policy) == ("log", "os");
-    let log = all.iter().find(os).unwrap();
+    let is_free = |kills: &&Kills| kills.setting.promise == Promise::Nothing;
+    let kills = all.iter().find(is_free).unwrap();
     let dir = std::env::temp_dir().join(format!("esker-lab-{}-{durable}", std::process::id()));
     let spawn = |life: &Life| {
         let counts = [5000, 3001, durable].map(|count: u64| (life.from + count).to_le_bytes());
@@ -136,10 +141,88 @@ fn kill_a_liar(durable: u64) -> Outcome {
         let mut child = std::process::Command::new("sleep");
         child.arg("60").spawn()
     };
-    let outcome = log.run(&dir, 3, 1, &spawn, &|| {});
-    assert_eq!(dir.join("log-os-3").exists(), outcome.violations > 0);
+    let outcome = kills.run(&dir, 3, 1, &spawn, &|| {});
+    let is_left = std::fs::read_dir(&dir).unwrap().next().is_some();
+    assert_eq!(is_left, outcome.violations > 0);
     let _ = std::fs::remove_dir_all(&dir);
     outcome
+}
+
+/// Also after it wrote enough: it may have panicked.
+#[test]
+fn a_writer_that_dies_by_itself_is_a_violation() {
+    for (n, death) in ["exit 0", "exit 1", "kill -SEGV $$"].into_iter().enumerate() {
+        let dir = std::env::temp_dir().join(format!("esker-lab-dies-{}-{n}", std::process::id()));
+        let spawn = |life: &Life| {
+            let counts = [5000, 3001, 0].map(|count: u64| (life.from + count).to_le_bytes());
+            std::fs::write(&life.progress, [counts.concat(), vec![0; 80_000]].concat())?;
+            let child = std::process::Command::new("sh").args(["-c", death]).spawn()?;
+            // Dead for certain when it is killed.
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            Ok(child)
+        };
+        let outcome = kills()[0].run(&dir, 3, 1, &spawn, &|| {});
+        let _ = std::fs::remove_dir_all(&dir);
+        assert_eq!(outcome.violations, 1, "{death}");
+        assert!(outcome.examples[0].what.contains("ended by itself"), "{outcome:?}");
+    }
+}
+
+/// A program that reports its changes as durable before they are, or reports none.
+struct Careless {
+    reports: bool,
+}
+
+impl Careless {
+    fn open(disk: Arc<dyn Disk>) -> esker_log::Result<Log> {
+        Log::builder("log").disk(disk).engine(Engine::manual()).segment_size(64 << 10).open()
+    }
+}
+
+impl Program for Careless {
+    type State = u64;
+
+    fn empty(&self) -> u64 {
+        0
+    }
+
+    fn live(
+        &self,
+        disk: Arc<dyn Disk>,
+        _: u64,
+        changes: &mut Changes<u64>,
+    ) -> Result<(), BoxError> {
+        let log = Self::open(disk)?;
+        for _ in 0..if self.reports { 9 } else { 0 } {
+            changes.begin(changes.state() + 1);
+            let ticket = log.append("one more")?;
+            changes.durable();
+            ticket.blocking_wait()?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, disk: Arc<dyn Disk>) -> Result<u64, BoxError> {
+        Ok(Self::open(disk)?.durable().0)
+    }
+}
+
+/// A crash that breaks a promise is counted like every other one.
+#[test]
+fn what_a_violation_lost_is_in_the_statistics() {
+    let outcome = cut_power(&Careless { reports: true }, Options { first_seed: 0, runs: 400 });
+    assert!(outcome.violations > 0);
+    let worst = outcome.crashes.iter().find(|(_, crash)| crash.recovered < crash.durable);
+    assert!(worst.is_some() && outcome.statistics.max_lost > 0, "{:?}", outcome.statistics);
+    let what = &outcome.examples[0].what;
+    assert!(what.starts_with("after ") && what.contains("was durable"), "{what}");
+}
+
+#[test]
+fn a_program_that_reports_nothing_is_refused() {
+    let outcome = cut_power(&Careless { reports: false }, Options { first_seed: 0, runs: 3 });
+    assert_eq!(outcome.violations, 3);
+    assert!(outcome.examples[0].what.contains("reported no change"), "{outcome:?}");
 }
 
 /// Requirements: MT-1.

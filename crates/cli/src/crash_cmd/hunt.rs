@@ -48,12 +48,20 @@ impl Row {
     }
 }
 
+/// Plants a bug in this process.
+pub fn planted(name: &str) -> Outcome<impl Drop + use<>> {
+    esker_lab::selftest::planted(name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::usage(format!("no bug is named {name}; there are {}", bugs().join(", ")))
+}
+
 /// Plants these bugs, or all if none is named, and prints what caught each.
 pub fn run(selected: &[String], json: bool) -> Outcome {
     let all = bugs();
     if let Some(unknown) = selected.iter().find(|name| !all.contains(&name.as_str())) {
-        let all = all.join(", ");
-        return Err(Failure::usage(format!("no bug is named {unknown}; there are {all}")));
+        return Err(self::unknown(unknown));
     }
     let is_selected =
         |name: &&str| selected.is_empty() || selected.iter().any(|selected| selected == name);

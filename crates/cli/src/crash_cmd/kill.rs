@@ -1,12 +1,15 @@
 //! `esker crash kill`, and the child process that it kills.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_lab::{Life, Setting, kills};
+use esker_lab::{Kills, Life, Setting, kills};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::selection::Selection;
 use super::table::Table;
@@ -71,22 +74,64 @@ pub fn run(arguments: &KillArguments) -> Outcome {
         return Err(Failure::failed(format!("{} exists; choose another --dir", dir.display())));
     }
     std::fs::create_dir_all(&dir).map_err(failed)?;
-    let to_remove = dir.clone();
-    // The child ends with this process.
-    signals::exit_at_signal(move || drop(std::fs::remove_dir_all(to_remove)))
-        .map_err(|error| Failure::of_io("catch signals", &error))?;
+    let child: Arc<Running> = Arc::default();
+    let (to_remove, to_kill) = (dir.clone(), Arc::clone(&child));
+    signals::exit_at_signal(move || {
+        // Kept locked: no other writer starts. One that still writes would make files again.
+        let child = locked(&to_kill);
+        if let Some(child) = &*child {
+            let _ = pidfd_send_signal(child, Signal::KILL);
+        }
+        remove(&to_remove);
+        std::mem::forget(child);
+    })
+    .map_err(|error| Failure::of_io("catch signals", &error))?;
+    let crashed = kill_all(arguments, &all, &dir, (first_seed, runs), &child);
+    // The runs removed what is in it, but for runs that broke a promise.
+    let _ = std::fs::remove_dir(&dir);
+    crashed
+}
+
+/// The writer that runs, or that ran last.
+type Running = Mutex<Option<OwnedFd>>;
+
+fn locked(child: &Running) -> MutexGuard<'_, Option<OwnedFd>> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes a directory in which a process that was just killed may still write.
+fn remove(dir: &Path) {
+    for _ in 0..100 {
+        if std::fs::remove_dir_all(dir).is_ok() || !dir.exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn kill_all(
+    arguments: &KillArguments,
+    all: &[Kills],
+    dir: &Path,
+    (first_seed, runs): (u64, u64),
+    child: &Running,
+) -> Outcome {
     let bar = progress::of_runs(runs * all.len() as u64);
     let mut table =
         Table::begin("Killed processes on a real disk", arguments.json, arguments.each)?;
-    for kills in &all {
+    for kills in all {
         let start = Instant::now();
-        let spawn = |life: &Life| start_writer(&kills.setting, life);
-        let crashed = kills.run(&dir, first_seed, runs, &spawn, &|| bar.inc(1));
+        let spawn = |life: &Life| {
+            let mut child = locked(child);
+            let writer = start_writer(&kills.setting, life)?;
+            // Not its number, which another process may have later.
+            *child = pidfd_open(Pid::from_child(&writer), PidfdFlags::empty()).ok();
+            Ok(writer)
+        };
+        let crashed = kills.run(dir, first_seed, runs, &spawn, &|| bar.inc(1));
         bar.suspend(|| table.add(&kills.setting, &crashed, start.elapsed().as_secs_f64()))?;
     }
     bar.finish_and_clear();
-    // The runs removed what is in it, but for runs that broke a promise.
-    let _ = std::fs::remove_dir(&dir);
     table.end()
 }
 

@@ -77,6 +77,10 @@ struct Runs {
     /// With --json: what each of the first 300 crashes left, for `esker crash report`
     #[arg(long, requires = "json")]
     each: bool,
+    /// Plant this bug: see `esker crash selftest`
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long, value_name = "NAME")]
+    bug: Option<String>,
 }
 
 /// Runs `esker crash power`.
@@ -93,6 +97,8 @@ pub fn faults(arguments: &FaultsArguments) -> Outcome {
 impl Runs {
     fn go(&self, all: Vec<Simulation>, runs: u64, title: &str) -> Outcome {
         let all = self.selection.of(all, |simulation| simulation.setting)?;
+        #[cfg(feature = "planted-bugs")]
+        let _planted = self.bug.as_deref().map(super::hunt::planted).transpose()?;
         let options = match self.seed {
             Some(first_seed) => Options { first_seed, runs: 1 },
             None => Options { first_seed: self.first_seed, runs: self.runs.unwrap_or(runs) },

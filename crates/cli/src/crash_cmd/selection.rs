@@ -47,6 +47,12 @@ impl Selection {
             let known = policies.join(", ");
             return Err(Failure::usage(format!("no policy is named {unknown}; there are {known}")));
         }
+        let mut known: Vec<_> = all
+            .iter()
+            .map(|each| format!("{} {}", setting(each).component, setting(each).policy))
+            .collect();
+        known.sort_unstable();
+        known.dedup();
         let selected = |each: &T| {
             let Setting { component, policy, .. } = setting(each);
             let face = |face: &Face| face.name() == component;
@@ -55,7 +61,10 @@ impl Selection {
         };
         let selected: Vec<_> = all.into_iter().filter(selected).collect();
         if selected.is_empty() {
-            return Err(Failure::usage("no selected component has a selected policy"));
+            return Err(Failure::usage(format!(
+                "nothing is selected; there are {}",
+                known.join(", ")
+            )));
         }
         Ok(selected)
     }

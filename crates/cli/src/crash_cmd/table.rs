@@ -16,6 +16,8 @@ struct Row {
     instrument: &'static str,
     runs: u64,
     cuts: u64,
+    /// Crashes whose writes were counted. Without any, there are no averages.
+    recoveries: u64,
     violations: u64,
     loss_promised: Option<u64>,
     loss_seen: u64,
@@ -122,6 +124,7 @@ impl Row {
             instrument: setting.instrument,
             runs: statistics.runs,
             cuts: statistics.cuts,
+            recoveries: statistics.recoveries,
             violations: crashed.violations,
             loss_promised,
             loss_seen,
@@ -160,22 +163,24 @@ impl Row {
     fn line(&self) -> String {
         let unit = if self.loss_unit == "ms" { " ms" } else { "" };
         let promised = self.loss_promised.map_or_else(|| "-".into(), |n| format!("{n}{unit}"));
+        let counted = |text: String| if self.recoveries > 0 { text } else { "-".to_owned() };
+        let average = |average: f64| counted(format!("{average:.2}"));
         format!(
-            "{:<9} {:<12} {:<25} {:>7} {:>8} {:>10} {:>11.2} {:>13.2} {:>8.2} {:>8} {:>8} {:>8} {:>13} {:>8}",
+            "{:<9} {:<12} {:<25} {:>7} {:>8} {:>10} {:>11} {:>13} {:>8} {:>8} {:>8} {:>8} {:>13} {:>8}",
             self.face,
             self.instrument,
             self.policy,
             self.runs,
             self.cuts,
             self.violations,
-            self.avg_durable,
-            self.avg_recovered,
-            self.avg_lost,
-            self.min_recovered,
-            self.max_recovered,
-            self.max_lost,
+            average(self.avg_durable),
+            average(self.avg_recovered),
+            average(self.avg_lost),
+            counted(self.min_recovered.to_string()),
+            counted(self.max_recovered.to_string()),
+            counted(self.max_lost.to_string()),
             promised,
-            format!("{}{unit}", self.loss_seen),
+            counted(format!("{}{unit}", self.loss_seen)),
         )
     }
 }

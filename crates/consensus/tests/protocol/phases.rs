@@ -123,6 +123,24 @@ fn a_committed_value_acknowledged_again_promises_nothing() {
     }
 }
 
+/// A commit or a learned value that is repeated is acknowledged when the first one is durable.
+/// Requirements: F-37.
+#[test]
+fn a_commit_that_is_not_durable_is_not_acknowledged_again() {
+    let s = log(Mode::Durable);
+    let learned = s.log.learn(Slot(0), LOW, b"chosen").unwrap();
+    assert!(!s.log.learn(Slot(0), HIGH, b"chosen").unwrap().is_ready());
+    assert!(!s.log.commit(Slot(0), HIGH).unwrap().is_ready());
+    learned.blocking_wait().unwrap();
+    assert!(s.log.learn(Slot(0), HIGH, b"chosen").unwrap().is_ready());
+    s.accept(1, LOW, b"accepted");
+    let committed = s.log.commit(Slot(1), LOW).unwrap();
+    assert!(!s.log.commit(Slot(1), LOW).unwrap().is_ready());
+    assert!(!s.log.learn(Slot(1), LOW, b"accepted").unwrap().is_ready());
+    committed.blocking_wait().unwrap();
+    assert!(s.log.commit(Slot(1), LOW).unwrap().is_ready());
+}
+
 /// Guards against an accept that is acknowledged from memory, because its slot is committed and
 /// commits wait for no sync.
 /// Requirements: F-37.

@@ -18,6 +18,17 @@ fn app_state_of(bytes: &[u8]) -> u64 {
 impl SimEnv {
     /// Holds what an opening found against what must be there, and learns what it was.
     pub(super) fn recovered(&mut self, life: &Life) -> Lived {
+        let mut survival = Survival::default();
+        let compared = self.compared(life, &mut survival);
+        if std::mem::take(&mut self.crashed) {
+            self.survivals.push(survival);
+        }
+        compared?;
+        self.look(life)?;
+        if self.checks { self.inspected() } else { Ok(()) }
+    }
+
+    fn compared(&mut self, life: &Life, survival: &mut Survival) -> Lived {
         let durable_accepts = self.setup.mode == Mode::Durable;
         let guard = life.log.pin();
         let model = &mut self.model;
@@ -49,7 +60,6 @@ impl SimEnv {
         model.starting = start;
         model.slots = model.slots.split_off(&start);
         let cut = model.cutting.take();
-        let mut survival = Survival::default();
         for (n, slot) in &mut model.slots {
             let found = match life.log.read(Slot(*n), &guard) {
                 Ok(entry) => Some((entry.ballot(), entry.value().to_vec(), entry.is_committed())),
@@ -60,6 +70,19 @@ impl SimEnv {
                 }
                 Err(error) => broken!("slot {n} cannot be read: {error:?}"),
             };
+            let is_committed = found.as_ref().is_some_and(|(.., committed)| *committed);
+            let may_be_cut = cut.is_some_and(|from| *n >= from);
+            // In volatile mode a crash may forget an accept that replaced a durable one.
+            let accepted = slot.acknowledged.is_some() && durable_accepts && !may_be_cut;
+            // An older accept than the last one may be all that is found.
+            let lost = match (&slot.accepted, &found) {
+                (Some((accepted, _)), Some((found, ..))) => found < accepted && !is_committed,
+                (accepted, found) => accepted.is_some() && found.is_none(),
+            };
+            survival.accepted += u64::from(slot.accepted.is_some());
+            survival.durable += u64::from(slot.commit_acknowledged || accepted);
+            survival.recovered += u64::from(found.is_some());
+            survival.lost_calls += u64::from(lost);
             if let Some((ballot, value, committed)) = &found {
                 ensure!(
                     slot.attempted.iter().any(|(b, v)| b == ballot && v == value),
@@ -72,26 +95,16 @@ impl SimEnv {
                     );
                 }
             }
-            let committed = found.as_ref().is_some_and(|(.., committed)| *committed);
+            let committed = is_committed;
             ensure!(committed || !slot.commit_acknowledged, "slot {n} is not committed any more");
-            let may_be_cut = cut.is_some_and(|from| *n >= from);
             if let Some(ballot) = slot.acknowledged.filter(|_| durable_accepts && !may_be_cut) {
                 let kept = found.as_ref().is_some_and(|(found, ..)| *found >= ballot || committed);
                 ensure!(kept, "slot {n} was accepted under {ballot}, and holds {found:?}");
             }
-            survival.accepted += u64::from(slot.accepted.is_some());
-            // In volatile mode a crash may forget an accept that replaced a durable one.
-            let accepted = slot.acknowledged.is_some() && durable_accepts && !may_be_cut;
-            survival.durable += u64::from(slot.commit_acknowledged || accepted);
-            survival.recovered += u64::from(found.is_some());
-            survival.lost_calls += u64::from(slot.accepted.is_some() && found.is_none());
             slot.accepted = found.as_ref().map(|(ballot, value, _)| (*ballot, value.clone()));
             slot.acknowledged = found.as_ref().map(|(ballot, ..)| *ballot);
             slot.committed = found.filter(|(.., committed)| *committed).map(|(_, value, _)| value);
             slot.commit_acknowledged = slot.committed.is_some();
-        }
-        if std::mem::take(&mut self.crashed) {
-            self.survivals.push(survival);
         }
         model.promise = promised;
         model.promise_recorded = promised;
@@ -105,9 +118,7 @@ impl SimEnv {
         );
         model.decided = next;
         model.deciding = next;
-        drop(guard);
-        self.look(life)?;
-        if self.checks { self.inspected() } else { Ok(()) }
+        Ok(())
     }
 
     /// What the records say, from the oldest on and without any checkpoint, is what opening came

@@ -150,12 +150,12 @@ impl SimEnv {
     /// The last life: goes through the steps, closes, and finds everything again, with and without
     /// the note that names the last checkpoint.
     pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
-        let reported = |stop: Stop| format!("{stop:?}");
+        let reported = |stop: Stop| format!("{stop}");
         let mut life = self.live(steps).map_err(reported)?;
         self.look(&life).map_err(reported)?;
         self.reopen(&mut life, true).map_err(reported)?;
         self.look(&life).map_err(reported)?;
-        self.reopen(&mut life, false).map_err(|stop| format!("without the note: {stop:?}"))?;
+        self.reopen(&mut life, false).map_err(|stop| format!("without the note: {stop}"))?;
         self.look(&life).map_err(reported)
     }
 }

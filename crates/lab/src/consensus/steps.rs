@@ -10,6 +10,7 @@ use esker_testkit::SplitMix64;
 
 use super::model::{SlotModel, Verdict};
 use super::{Bid, Life, Lived, SLOTS, SimEnv, Step, broken, ensure};
+use crate::interleaving::On;
 
 impl SimEnv {
     pub(super) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
@@ -253,10 +254,7 @@ impl SimEnv {
                 self.model.committing(n);
                 // Of a commit that was there before, the ticket says nothing about what came since.
                 if slot.committed.is_some() {
-                    return match ticket.blocking_wait() {
-                        Ok(()) => Ok(()),
-                        Err(error) => self.stop(&error, "a commit's ticket, once more"),
-                    };
+                    return self.committed_again(n, ticket, "a commit's ticket, once more");
                 }
                 self.committed(ticket, wait, "a commit's ticket")
             }
@@ -338,10 +336,24 @@ impl SimEnv {
     fn learn_again(&mut self, life: &Life, n: u64, bid: Bid) -> Lived {
         let slot = self.model.slots.get(&n);
         let Some(value) = slot.and_then(|slot| slot.committed.clone()) else { return Ok(()) };
-        match life.log.learn(Slot(n), self.ballot(bid), &value).map(Ticket::blocking_wait) {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) | Err(error) => self.stop(&error, "learn, once more"),
+        match life.log.learn(Slot(n), self.ballot(bid), &value) {
+            Ok(ticket) => self.committed_again(n, ticket, "learn, once more"),
+            Err(error) => self.stop(&error, "learn, once more"),
         }
+    }
+
+    /// A commit that was there before is acknowledged, and so is durable where the setup asks for
+    /// it.
+    fn committed_again(&mut self, n: u64, ticket: Ticket, what: &str) -> Lived {
+        if let Err(error) = ticket.blocking_wait() {
+            return self.stop(&error, what);
+        }
+        if self.setup.sync_on_commit
+            && let Some(slot) = self.model.slots.get_mut(&n)
+        {
+            slot.commit_acknowledged = slot.committed.is_some();
+        }
+        Ok(())
     }
 
     fn checkpoint(&mut self, life: &Life) -> Lived {
@@ -383,7 +395,8 @@ impl SimEnv {
         };
         // Reads come before what is read is copied, and writes after that.
         let op = rng.pick(&[Op::Read, Op::Write]);
-        let reclaimed = self.interleaving.clone().during(op, next, || life.log.reclaim());
+        let reclaimed =
+            self.interleaving.clone().during((op, On::Segments), next, || life.log.reclaim());
         let done = std::mem::take(&mut *done.lock().unwrap());
         for ((n, ballot, value), reported) in calls.into_iter().zip(done) {
             self.judged(n, ballot, &value, &reported)?;

@@ -43,7 +43,7 @@ impl Subject for SimEnv {
     }
 
     fn live_on(&mut self, steps: &[Step]) -> Result<(), String> {
-        self.live(steps).map(drop).map_err(|stop| format!("{stop:?}"))
+        self.live(steps).map(drop).map_err(|stop| format!("{stop}"))
     }
 
     fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {

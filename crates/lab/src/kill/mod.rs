@@ -12,6 +12,7 @@ mod progress;
 mod writer;
 
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ use crate::survival::Survival;
 use progress::{Progress, now};
 use writer::{ConsensusWriter, KvWriter, LogWriter, Writer};
 
+/// The signal that no process can catch.
+const SIGKILL: i32 = 9;
 /// The lives of a run, and so its kills.
 const LIVES: u64 = 3;
 /// How long a child may take to the moment of its end.
@@ -113,6 +116,7 @@ fn write<W: Writer>(policy: usize, life: &Life) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: {error}", life.progress.display());
     let progress = Progress::open(&life.progress).map_err(failed)?;
     let mut writer = W::open(&life.dir, W::POLICIES[policy].1)?;
+    writer.resume()?;
     let mut durable = life.from;
     for n in life.from..life.from + MOST {
         progress.begin(n).map_err(failed)?;
@@ -162,10 +166,8 @@ fn lives<W: Writer>(
             _ if rng.percent(50) => (rng.below(3000), Duration::from_micros(rng.below(3000))),
             _ => (0, Duration::from_micros(rng.below(300_000))),
         };
-        let survival = one_life::<W>((policy, promise), &life, &mut written, end, spawn)?;
-        run.cuts += 1;
-        run.survivals.push(survival);
-        survival.check(promise).map_err(|what| format!("from write {} on: {what}", life.from))?;
+        let outcome = one_life::<W>((policy, promise), &life, &mut written, end, spawn, run);
+        outcome.map_err(|what| format!("from write {} on: {what}", life.from))?;
     }
     Ok(())
 }
@@ -177,7 +179,8 @@ fn one_life<W: Writer>(
     written: &mut Vec<Vec<u8>>,
     (writes, after): (u64, Duration),
     spawn: Spawn<'_>,
-) -> Result<Survival, String> {
+    run: &mut Run,
+) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: {error}", life.progress.display());
     let progress = Progress::open(&life.progress).map_err(failed)?;
     progress.start(life.from).map_err(failed)?;
@@ -186,28 +189,42 @@ fn one_life<W: Writer>(
     let (begun, accepted) =
         (progress.begun().map_err(failed)?, progress.accepted().map_err(failed)?);
     let durable = progress.durable().map_err(failed)?;
-    let writer = W::open(&life.dir, policy)?;
-    let found = writer.read()?;
-    writer.close()?;
-    let recovered = found.len() as u64;
-    for (n, found) in found.iter().enumerate() {
-        let expected = match written.get(n) {
-            Some(before) => before.clone(),
-            None => value(life.seed, n as u64),
-        };
-        if *found != expected {
-            return Err(format!("write {n} of {recovered} has another value"));
-        }
-    }
+    run.cuts += 1;
+    // What is answered is durable then, though the child may not have come to say so.
+    let durable = if promise == Promise::NoLoss { durable.max(accepted) } else { durable };
+    let read = recovered::<W>(&life.dir, policy, durable);
+    let found = read.as_deref().unwrap_or_default();
+    let expected = |n: usize| match written.get(n) {
+        Some(before) => before.clone(),
+        None => value(life.seed, n as u64),
+    };
+    let differs = found.iter().enumerate().position(|(n, found)| *found != expected(n));
+    // From the first other value on, nothing that was written is there.
+    let recovered = differs.unwrap_or(found.len()) as u64;
     let lost_age = match recovered < accepted {
         true => killed.saturating_sub(progress.accepted_at(recovered).map_err(failed)?),
         false => Duration::ZERO,
     };
-    *written = found;
     let lost_calls = accepted.saturating_sub(recovered);
-    // What is answered is durable then, though the child may not have come to say so.
-    let durable = if promise == Promise::NoLoss { durable.max(accepted) } else { durable };
-    Ok(Survival { accepted: begun, durable, recovered, lost_calls, lost_age })
+    let survival = Survival { accepted: begun, durable, recovered, lost_calls, lost_age };
+    run.survivals.push(survival);
+    *written = read?;
+    if let Some(n) = differs {
+        return Err(format!("write {n} of {} has another value", written.len()));
+    }
+    survival.check(promise)
+}
+
+/// The values that recovery found, of which so many were durable.
+fn recovered<W: Writer>(
+    dir: &Path,
+    policy: W::Policy,
+    durable: u64,
+) -> Result<Vec<Vec<u8>>, String> {
+    let writer = W::open(dir, policy)?;
+    let found = writer.read(durable)?;
+    writer.close()?;
+    Ok(found)
 }
 
 /// Kills the child after so many writes and this time, and returns when that was.
@@ -236,6 +253,10 @@ fn kill(
     let time = now();
     let ended = child.kill().and_then(|()| child.wait());
     reached?;
-    ended.map_err(|error| format!("failed to kill the writer: {error}"))?;
-    Ok(time)
+    let status = ended.map_err(|error| format!("failed to kill the writer: {error}"))?;
+    // It may have died before, also of a panic or another signal.
+    match status.signal() {
+        Some(SIGKILL) => Ok(time),
+        _ => Err(format!("the writer ended by itself: {status}")),
+    }
 }

@@ -18,6 +18,9 @@ use crate::setting::Policies;
 const BATCH: u64 = 100;
 /// The time of `Periodic(t)`.
 const PERIOD: Duration = Duration::from_millis(100);
+/// How long `OsBuffered` keeps a write that no caller waits for. The operating system outlives a
+/// kill.
+const UNREQUESTED: Duration = Duration::from_millis(10);
 /// What a commit may take on a slow disk. `Periodic(t)` promises `t` and one commit.
 const COMMIT: Duration = Duration::from_secs(2);
 
@@ -31,8 +34,12 @@ pub(crate) trait Writer: Sized {
     fn write(&mut self, n: u64, value: &[u8]) -> Result<(), String>;
     /// The number of writes reported as durable.
     fn durable(&mut self) -> u64;
-    /// The values of all writes, in order.
-    fn read(&self) -> Result<Vec<Vec<u8>>, String>;
+    /// Completes what the life before left half done.
+    fn resume(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+    /// The values of all writes, in order. So many were durable.
+    fn read(&self, durable: u64) -> Result<Vec<Vec<u8>>, String>;
     fn close(self) -> Result<(), String>;
 }
 
@@ -44,7 +51,7 @@ const LOG_POLICIES: Policies<Policy> = &[
         Promise::Calls(2 * BATCH - 1),
     ),
     ("periodic_100ms", Policy::Periodic(PERIOD), Promise::Age(PERIOD.saturating_add(COMMIT))),
-    ("os", Policy::OsBuffered, Promise::Nothing),
+    ("os", Policy::OsBuffered, Promise::Age(UNREQUESTED.saturating_add(COMMIT))),
 ];
 
 fn text(error: impl Debug) -> String {
@@ -77,7 +84,7 @@ impl Writer for LogWriter {
         self.log.durable().0
     }
 
-    fn read(&self) -> Result<Vec<Vec<u8>>, String> {
+    fn read(&self, _: u64) -> Result<Vec<Vec<u8>>, String> {
         let mut stream = self.log.stream(Start::Oldest).map_err(text)?;
         let mut values = Vec::new();
         while let Some(batch) = stream.try_next().map_err(text)? {
@@ -132,7 +139,7 @@ impl Writer for KvWriter {
         self.durable
     }
 
-    fn read(&self) -> Result<Vec<Vec<u8>>, String> {
+    fn read(&self, _: u64) -> Result<Vec<Vec<u8>>, String> {
         let mut values = Vec::new();
         for entry in self.store.keyspace().scan(..).map_err(text)? {
             let (found, value) = entry.map_err(text)?;
@@ -206,11 +213,19 @@ impl Writer for ConsensusWriter {
         self.durable
     }
 
-    fn read(&self) -> Result<Vec<Vec<u8>>, String> {
+    fn resume(&mut self) -> Result<(), String> {
+        let Some(last) = self.log.last_slot() else { return Ok(()) };
+        self.log.commit_through(last).map_err(text)?.blocking_wait().map_err(text)
+    }
+
+    fn read(&self, durable: u64) -> Result<Vec<Vec<u8>>, String> {
         let mut values = Vec::new();
         let options = IterateOptions::default().include_uncommitted(true);
+        // A write is an accept and a commit: of one that was durable, both are there.
+        let durable = if self.policy.sync_on_commit { durable } else { 0 };
         let mut next = |entry: &Entry<'_>| {
-            let is_next = entry.slot().0 == values.len() as u64;
+            let n = values.len() as u64;
+            let is_next = entry.slot().0 == n && (n >= durable || entry.is_committed());
             if is_next {
                 values.push(entry.value().to_vec());
             }
@@ -218,7 +233,8 @@ impl Writer for ConsensusWriter {
         };
         let read = self.log.iterate(Slot(0).., options, &mut next).map_err(text)?;
         if read.stopped {
-            return Err(format!("slot {} is missing, and later ones are there", values.len()));
+            let n = values.len();
+            return Err(format!("slot {n} is missing or not committed, and later ones are there"));
         }
         Ok(values)
     }

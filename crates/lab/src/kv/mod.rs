@@ -25,7 +25,7 @@ use esker_testkit::{SplitMix64, keep_freed_memory};
 use program::{KEYS, KEYSPACES, key};
 pub use program::{POLICIES, Step, program};
 
-use crate::interleaving::Interleaving;
+use crate::interleaving::{Interleaving, On};
 use crate::plan::{Lived, Plan, Stop, ensure};
 use crate::survival::Survival;
 
@@ -145,6 +145,9 @@ impl SimEnv {
         let end = life.store.logical().0;
         ensure!(life.store.durable().0 == end, "what was recovered is durable");
         let kept = self.calls.partition_point(|call| call.seq <= end);
+        if std::mem::take(&mut self.crashed) {
+            self.survivals.push(self.survival(kept, end));
+        }
         ensure!(kept > 0, "recovery ends with {end}, and {} was durable", self.calls[0].seq);
         // A call whose outcome is unknown comes after all others.
         let unknown = self.unknown.take().filter(|_| kept == self.calls.len());
@@ -154,20 +157,29 @@ impl SimEnv {
             "recovered {} keys, which is not the content after {kept} of the calls",
             found.values().map(BTreeMap::len).sum::<usize>()
         );
-        if std::mem::take(&mut self.crashed) {
-            let lost = &self.calls[kept..];
-            self.survivals.push(Survival {
-                accepted: self.earlier + self.calls.len() as u64 - 1,
-                durable: self.earlier,
-                recovered: self.earlier + kept as u64 - 1,
-                lost_calls: lost.len() as u64,
-                lost_age: lost.first().map_or(Duration::ZERO, |oldest| self.clock - oldest.at),
-            });
-        }
         self.earlier += kept as u64 - 1;
         self.clock = Duration::ZERO;
         self.calls = vec![Call { seq: end, content: found, at: Duration::ZERO }];
         Ok(())
+    }
+
+    /// What a crash left: `kept` of the calls, and so not even the durable one if it is 0. Recovery
+    /// ended with the record `end`.
+    fn survival(&self, kept: usize, end: u64) -> Survival {
+        let lost = &self.calls[kept..];
+        let accepted = self.earlier + self.calls.len() as u64 - 1;
+        let recovered = match kept.checked_sub(1) {
+            Some(more) => self.earlier + more as u64,
+            // There are no more calls than records.
+            None => end.min(self.earlier.saturating_sub(1)),
+        };
+        Survival {
+            accepted,
+            durable: self.earlier,
+            recovered,
+            lost_calls: accepted - recovered,
+            lost_age: lost.first().map_or(Duration::ZERO, |oldest| self.clock - oldest.at),
+        }
     }
 
     /// Everything in the store.
@@ -220,6 +232,8 @@ impl SimEnv {
     /// Applies a call to the model. `outcome` has the number of its last record.
     fn called(&mut self, outcome: Result<Seq, Error>, content: Content) -> Lived {
         match outcome {
+            // What changes nothing may have no record, and has nothing that could be lost.
+            Ok(_) if content == *self.newest() => Ok(()),
             Ok(seq) => {
                 self.calls.push(Call { seq: seq.0, content, at: self.clock });
                 Ok(())
@@ -273,6 +287,13 @@ impl SimEnv {
                 let ticket = keyspace.delete_range(from..to);
                 self.written(life, ticket, content)?;
             }
+            Step::DeleteAll { keyspace } => {
+                let name = KEYSPACES[keyspace];
+                let Some(keyspace) = store.find_keyspace(name) else { return Ok(()) };
+                content.get_mut(name).unwrap().clear();
+                let ticket = keyspace.delete_range(..);
+                self.written(life, ticket, content)?;
+            }
             Step::Batch { seed } => {
                 let mut rng = SplitMix64::new(seed);
                 let mut batch = Batch::new();
@@ -291,12 +312,7 @@ impl SimEnv {
                     }
                 }
                 let ticket = store.write(&batch);
-                if batch.is_empty() {
-                    // It has no record, and so nothing that could be lost.
-                    drop(ticket.or_else(|error| self.stop(&error, "an empty batch"))?);
-                } else {
-                    self.written(life, ticket, content)?;
-                }
+                self.written(life, ticket, content)?;
             }
             Step::CompareAndSet { key: n, holds } => {
                 let keyspace = store.keyspace();
@@ -323,13 +339,9 @@ impl SimEnv {
             }
             Step::CreateKeyspace(n) => {
                 let name = KEYSPACES[n];
+                content.entry(name.to_owned()).or_default();
                 let created = store.create_keyspace(name).map(|_| store.logical());
-                if content.contains_key(name) {
-                    created.or_else(|error| self.stop(&error, "an existing keyspace"))?;
-                } else {
-                    content.insert(name.to_owned(), Keys::new());
-                    self.called(created, content)?;
-                }
+                self.called(created, content)?;
             }
             Step::DropKeyspace(n) => {
                 let name = KEYSPACES[n];
@@ -363,6 +375,11 @@ impl SimEnv {
                 ensure!(wrote, "no checkpoint was written");
                 let durable = store.durable() == store.logical();
                 ensure!(durable, "a checkpoint names what is not durable");
+            }
+            Step::CheckpointInterleaved { seed } => {
+                let checkpoint = |store: &Store| store.checkpoint().map(drop);
+                let rng = &mut SplitMix64::new(seed);
+                self.interleaved(life, rng, (Op::Write, On::Others), checkpoint)?;
             }
             Step::Snapshot => {
                 let snapshot = store.snapshot().or_else(|error| self.stop(&error, "snapshot"))?;
@@ -408,12 +425,24 @@ impl SimEnv {
             // Otherwise most of what cleaning reads is in memory, and no call comes between.
             self.step(life, Step::Reopen)?;
         }
+        let compact = |store: &Store| store.compact().map(drop);
+        self.interleaved(life, rng, (Op::Read, On::Segments), compact)
+    }
+
+    /// Some work on the store, with a few puts and deletes meanwhile.
+    fn interleaved(
+        &mut self,
+        life: &mut Life,
+        rng: &mut SplitMix64,
+        before: (Op, On),
+        work: impl FnOnce(&Store) -> Result<(), Error>,
+    ) -> Lived {
         let keyspace = life.store.keyspace();
         let existing: Vec<_> = self.newest()["default"].keys().cloned().collect();
         let mut calls: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
         for _ in 0..1 + rng.below(6) {
             let value = rng.percent(50).then(|| self.value(rng.index(300)));
-            let key = match rng.percent(70) {
+            let key = match rng.percent(70) && !existing.is_empty() {
                 true => existing[rng.index(existing.len())].clone(),
                 false => key(rng.below(KEYS)),
             };
@@ -430,7 +459,7 @@ impl SimEnv {
             made.lock().unwrap().push(ticket);
             true
         };
-        let compacted = self.interleaving.clone().during(Op::Read, next, || life.store.compact());
+        let worked = self.interleaving.clone().during(before, next, || work(&life.store));
         let done = std::mem::take(&mut *done.lock().unwrap());
         for ((key, value), ticket) in calls.into_iter().zip(done) {
             let mut content = self.newest().clone();
@@ -441,7 +470,7 @@ impl SimEnv {
             };
             self.written(life, ticket, content)?;
         }
-        compacted.map(drop).or_else(|error| self.stop(&error, "compacting"))
+        worked.or_else(|error| self.stop(&error, "working"))
     }
 
     /// A snapshot sees the content at its time, in the keyspaces that still exist.
@@ -513,11 +542,11 @@ impl SimEnv {
         let mut closing = steps.to_vec();
         closing.extend([Step::Reopen, Step::Compact, Step::Checkpoint, Step::Reopen]);
         self.checks = true;
-        self.live(&closing).map(drop).map_err(|stop| format!("{stop:?}"))
+        self.live(&closing).map(drop).map_err(|stop| format!("{stop}"))
     }
 
     /// Runs steps without any crash.
     pub fn live_on(&mut self, steps: &[Step]) -> Result<(), String> {
-        self.live(steps).map(drop).map_err(|stop| format!("{stop:?}"))
+        self.live(steps).map(drop).map_err(|stop| format!("{stop}"))
     }
 }

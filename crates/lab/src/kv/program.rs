@@ -30,6 +30,10 @@ pub enum Step {
         from: u64,
         to: u64,
     },
+    /// Deletes the range without bounds.
+    DeleteAll {
+        keyspace: usize,
+    },
     /// Some puts and deletes in two keyspaces.
     Batch {
         seed: u64,
@@ -49,6 +53,10 @@ pub enum Step {
         seed: u64,
     },
     Checkpoint,
+    /// A checkpoint, with puts and deletes meanwhile.
+    CheckpointInterleaved {
+        seed: u64,
+    },
     Snapshot,
     CheckSnapshot,
     Reopen,
@@ -63,6 +71,7 @@ pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
         match rng.below(34) {
             0..=13 => Step::Put { keyspace, key, len: rng.pick(&[0, 10, 300, 9000, 30_000]) },
             14..=16 => Step::Delete { keyspace, key },
+            17 if key == 0 => Step::DeleteAll { keyspace },
             17 => Step::DeleteRange { keyspace, from: key, to: rng.below(KEYS) },
             18..=20 => Step::Batch { seed: rng.next() },
             21 => Step::CompareAndSet { key, holds: rng.percent(70) },
@@ -75,7 +84,8 @@ pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
             28 => Step::Snapshot,
             29 => Step::CheckSnapshot,
             30 => Step::Reopen,
-            31 | 32 => Step::Checkpoint,
+            31 => Step::Checkpoint,
+            32 => Step::CheckpointInterleaved { seed: rng.next() },
             _ => Step::Advance(20),
         }
     };

@@ -105,8 +105,8 @@ impl Config {
             Retention::NONE,
             Retention::NONE,
             segments(2),
-            segments(3),
-            bytes(2 * u64::from(SEGMENT)),
+            segments(5),
+            bytes(6 * u64::from(SEGMENT)),
             records(20),
         ];
         Self {

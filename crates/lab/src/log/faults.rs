@@ -45,7 +45,7 @@ pub fn run_struck(sim_env: &mut SimEnv, steps: &[Step], fault: Fault) -> Result<
     let mut life = match sim_env.open() {
         Ok(life) => life,
         Err(Stop::Failed(error)) => return Ok(Ran::NotOpened(error)),
-        Err(stop) => return Err(format!("{stop:?}")),
+        Err(stop) => return Err(format!("{stop}")),
     };
     for step in steps {
         match sim_env.go(&mut life, std::slice::from_ref(step)) {
@@ -53,7 +53,7 @@ pub fn run_struck(sim_env: &mut SimEnv, steps: &[Step], fault: Fault) -> Result<
             Err(Stop::Failed(error)) => {
                 return Ok(Ran::Failed { life, step: step.clone(), error });
             }
-            Err(stop) => return Err(format!("at {step:?}: {stop:?}")),
+            Err(stop) => return Err(format!("at {step:?}: {stop}")),
         }
     }
     Ok(Ran::Through(life))
@@ -97,7 +97,7 @@ pub fn lives_with_faults(
         sim_env.die_after_fault(life, plan.how)?;
         if plan.how == How::Kill {
             // What an opening reads may be in the page cache only. What it reports survives.
-            let then = |stop: Stop| format!("{name}: then {stop:?}");
+            let then = |stop: Stop| format!("{name}: then {stop}");
             let opened = sim_env.open().map_err(then)?;
             sim_env.die(opened, How::Cut(Persist::Nothing))?;
             let opened = sim_env.open().map_err(then)?;
@@ -178,7 +178,7 @@ pub fn check_failed_state(
     if log.accepted() != before {
         return Err("something was accepted after a failure".into());
     }
-    let seen = sim_env.read_all(log, Start::Oldest).map_err(|stop| format!("{stop:?}"))?;
+    let seen = sim_env.read_all(log, Start::Oldest).map_err(|stop| format!("{stop}"))?;
     sim_env.model.matches(&seen)?;
     for entry in sim_env.model.readable() {
         match log.read(entry.seq) {
@@ -240,10 +240,10 @@ pub fn exit_and_recover(
     sim_env.history = None;
     // After a fault the page cache may hold anything.
     sim_env.model.lose_cache();
-    let reported = |stop: Stop| format!("reopening after {exit:?}: {stop:?}");
+    let reported = |stop: Stop| format!("reopening after {exit:?}: {stop}");
     let life = sim_env.open().map_err(reported)?;
     sim_env.die(life, How::Cut(Persist::Nothing))?;
-    let mut life = sim_env.open().map_err(|stop| format!("the power went after that: {stop:?}"))?;
+    let mut life = sim_env.open().map_err(|stop| format!("the power went after that: {stop}"))?;
     if !life.lost.is_empty() {
         return Err(format!("{} records were recovered, and lost again", life.lost.len()));
     }

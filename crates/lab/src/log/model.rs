@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::config::Config;
 use esker_log::{Policy, Retention};
+
+use super::config::{Config, SEGMENT};
 
 /// A record that was accepted.
 #[derive(Debug, Clone)]
@@ -33,6 +34,13 @@ pub struct Seen {
     pub seq: u64,
     pub prev: u64,
     pub payload: Vec<u8>,
+}
+
+/// The segments that an opening left, and their bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Left {
+    pub segments: u64,
+    pub bytes: u64,
 }
 
 /// What must be there.
@@ -163,7 +171,7 @@ impl Model {
 
     /// The log opened: it ends with the record `last`, and dropped the records through `after`. The
     /// answer is what was lost: accepted, and never durable.
-    pub fn open(&mut self, last: u64, after: u64) -> Result<Vec<Entry>, String> {
+    pub fn open(&mut self, last: u64, after: u64, left: Left) -> Result<Vec<Entry>, String> {
         if last < self.durable {
             return Err(format!("{} was durable, and the log ends with {last}", self.durable));
         }
@@ -188,7 +196,7 @@ impl Model {
             let (seq, next) = (kept.seq, lost.seq);
             return Err(format!("an atomic batch was cut between {seq} and {next}"));
         }
-        self.check_floor(after, end)?;
+        self.check_floor(after, end, left)?;
         let lost = self.entries.split_off(end);
         self.last = last;
         self.durable = last;
@@ -200,7 +208,7 @@ impl Model {
     }
 
     /// Whether the records through `after` may be gone, and none that was dropped is back.
-    fn check_floor(&self, after: u64, end: usize) -> Result<(), String> {
+    fn check_floor(&self, after: u64, end: usize, left: Left) -> Result<(), String> {
         if after < self.dropped {
             return Err(format!("{} was dropped durably, and {after} now", self.dropped));
         }
@@ -213,6 +221,13 @@ impl Model {
             let counts = config.policy != Policy::OsBuffered;
             retention != Retention::NONE
                 && retention.records.is_none_or(|least| kept >= least || !counts)
+                // A crash may have taken a newest segment in which nothing was durable.
+                && retention.segments.is_none_or(|most| left.segments + 1 >= most || !counts)
+                // So too the space reserved for it; the one that was dropped may have been larger
+                // than usual, for the sake of a large record.
+                && retention.bytes.is_none_or(|most| {
+                    left.bytes + 4 * u64::from(SEGMENT) >= most || !counts
+                })
         };
         if after <= self.dropping || known && self.regimes.iter().any(allows) {
             return Ok(());

@@ -1,5 +1,6 @@
 //! A log that lives on a simulated disk, dies and is opened again, beside the model of it.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use esker_testkit::{SplitMix64, mix};
 
 use super::config::Config;
 use super::history::History;
-use super::model::{Entry, Model, Seen, appends};
+use super::model::{Entry, Left, Model, Seen, appends};
 use super::workload::{Step, Then};
 use super::{BATCH, DIR, PERIOD};
 use crate::plan::{self, How, Plan};
@@ -28,11 +29,21 @@ pub enum Stop {
     Broken(String),
 }
 
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stop::Ended => f.write_str("the power is off"),
+            Stop::Failed(error) => write!(f, "{error:?}"),
+            Stop::Broken(what) => f.write_str(what),
+        }
+    }
+}
+
 impl From<Stop> for plan::Stop {
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Ended => plan::Stop::Ended,
-            stop => plan::Stop::Broken(format!("{stop:?}")),
+            stop => plan::Stop::Broken(format!("{stop}")),
         }
     }
 }
@@ -63,6 +74,8 @@ pub struct SimEnv {
     clock: Duration,
     /// Whether the last life ended with a crash that no opening has looked at.
     crashed: bool,
+    /// The session of the last opening.
+    session: u64,
     /// What each crash left.
     pub survivals: Vec<Survival>,
 }
@@ -98,6 +111,7 @@ impl SimEnv {
             history: None,
             clock: Duration::ZERO,
             crashed: false,
+            session: 0,
             survivals: Vec::new(),
         }
     }
@@ -158,17 +172,32 @@ impl SimEnv {
         // It is open: what it reports now holds, even if power fails before the next call.
         let after = life.log.metadata().after.0;
         let (accepted, durable) = self.model.counts();
-        life.lost = self.model.open(last, after)?;
+        let metadata = life.log.metadata();
+        if metadata.session <= self.session {
+            let (session, before) = (metadata.session, self.session);
+            return broken(format!("session {session} follows session {before}"));
+        }
+        self.session = metadata.session;
+        let left = Left { segments: metadata.segments as u64, bytes: metadata.disk_bytes };
+        let opened = self.model.open(last, after, left);
         if std::mem::take(&mut self.crashed) {
-            let lost = &life.lost;
-            self.survivals.push(Survival {
-                accepted,
-                durable,
-                recovered: self.model.counts().0,
-                lost_calls: appends(lost) as u64,
-                lost_age: lost.first().map_or(Duration::ZERO, |oldest| self.clock - oldest.at),
+            let survival = Survival { accepted, durable, ..Survival::default() };
+            self.survivals.push(match &opened {
+                Ok(lost) => Survival {
+                    recovered: self.model.counts().0,
+                    lost_calls: appends(lost) as u64,
+                    lost_age: lost.first().map_or(Duration::ZERO, |oldest| self.clock - oldest.at),
+                    ..survival
+                },
+                // What recovery found cannot be counted, and is none of what should be there. There
+                // are no more records than numbers.
+                Err(_) => {
+                    let recovered = last.min(durable.saturating_sub(1));
+                    Survival { recovered, lost_calls: accepted - recovered, ..survival }
+                }
             });
         }
+        life.lost = opened?;
         self.clock = Duration::ZERO;
         let seen = self.read_all(&life.log, Start::Oldest)?;
         self.model.recover(&seen)?;
@@ -240,7 +269,7 @@ impl SimEnv {
 
     /// The last life of a test: goes through the steps, closes, and finds everything again.
     pub fn live_and_close(&mut self, steps: &[Step]) -> Result<(), String> {
-        let reported = |stop: Stop| format!("{stop:?}");
+        let reported = |stop: Stop| format!("{stop}");
         let mut life = self.live(steps).map_err(reported)?;
         self.go(&mut life, &[Step::Read, Step::Reopen, Step::Read]).map_err(reported)
     }

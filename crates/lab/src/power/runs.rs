@@ -3,20 +3,22 @@
 //! A run has a number, its seed, from which all of it follows. It goes through four lives of one
 //! disk. The first is cut at a planned operation of a program, the second soon after its start,
 //! which is in recovery as a rule, the third at a random place, and the last is closed and checked.
-//! Runs come in groups of [`GROUP`] that share the program of the first life; they cut it before
-//! each operation and in the middle of each, as far as the group reaches, and the rest of it cuts
-//! at random.
+//! Runs come in groups of [`GROUP`]. Every other run of a group has a program of its own, which is
+//! cut at a random operation. The rest share the program of the first life; they cut it before each
+//! operation and in the middle of each, as far as the group reaches, and then at random.
 
 use esker_disk::sim::{CutPoint, Persist};
 use esker_testkit::{SplitMix64, caught, mix};
 
 use crate::outcome::Run;
-use crate::plan::{How, PERSISTS, Plan, random_place};
+use crate::plan::{How, PERSISTS, Plan, after_cuts, random_place};
 use crate::promise::Promise;
 use crate::subject::{Length, Subject};
 
 /// Runs that share the program of their first life.
-const GROUP: u64 = 512;
+const GROUP: u64 = 1024;
+/// Those of them that share the program of their first life.
+const SHARED: u64 = GROUP / 2;
 
 /// The runs with these seeds, in order.
 pub(crate) fn runs_of<S: Subject>(policy: usize, seeds: &[u64]) -> Vec<Run> {
@@ -51,39 +53,44 @@ impl<S: Subject> First<S> {
 
     fn run(&self, policy: S::Policy, promise: Promise, seed: u64) -> Run {
         let mut subject = S::new(policy, self.group);
-        let mut cuts = 0;
+        let mut cuts = Vec::new();
         let outcome = caught(|| self.lives(&mut subject, seed, &mut cuts));
+        let outcome = outcome.map_err(|what| after_cuts(&cuts, &what));
+        let cuts = cuts.len() as u64;
         let survivals = subject.survivals().to_vec();
         let kept = || survivals.iter().try_for_each(|survival| survival.check(promise));
         Run { seed, cuts, outcome: outcome.and_then(|()| kept()), survivals }
     }
 
-    fn lives(&self, subject: &mut S, seed: u64, cuts: &mut u64) -> Result<(), String> {
+    fn lives(&self, subject: &mut S, seed: u64, cuts: &mut Vec<Plan>) -> Result<(), String> {
         let operations = self.operations.clone()?;
         let mut rng = SplitMix64::new(mix(seed, 2));
         // An odd factor: the first runs of a group are spread over its program.
-        let place = (seed % GROUP).wrapping_mul(197) % GROUP;
+        let place = (seed % GROUP / 2).wrapping_mul(197) % SHARED;
+        let its_own = !seed.is_multiple_of(2);
+        let own = its_own.then(|| subject.program(&mut rng, Length::Long));
         let at = match place {
+            _ if its_own => random_place(0, operations, &mut rng),
             _ if place < operations => CutPoint::Before(place),
             _ if place < 2 * operations => CutPoint::During(place - operations),
             _ => random_place(0, operations, &mut rng),
         };
-        let mut die = |subject: &mut S, n: u32, steps: &[S::Step], at, persist| {
+        let mut die = |subject: &mut S, steps: &[S::Step], at, persist| {
             let plan = Plan { at, how: How::Cut(persist) };
-            *cuts += 1;
-            let lived = subject.live_and_die(steps, plan);
-            lived.map_err(|what| format!("life {n}, {plan}: {what}"))
+            subject.live_and_die(steps, plan)?;
+            cuts.push(plan);
+            Ok::<_, String>(())
         };
-        die(subject, 1, &self.steps, at, rng.pick(&PERSISTS))?;
-        for (n, span) in [(2, 30), (3, 90)] {
+        die(subject, own.as_ref().unwrap_or(&self.steps), at, rng.pick(&PERSISTS))?;
+        for span in [30, 90] {
             subject.change_options(&mut rng);
             let steps = subject.program(&mut rng, Length::Short);
             let at = random_place(subject.disk().operations(), span, &mut rng);
-            die(subject, n, &steps, at, any_persist(&mut rng))?;
+            die(subject, &steps, at, any_persist(&mut rng))?;
         }
         subject.change_options(&mut rng);
         let steps = subject.program(&mut rng, Length::Short);
-        subject.live_and_close(&steps).map_err(|what| format!("life 4: {what}"))
+        subject.live_and_close(&steps)
     }
 }
 

@@ -37,18 +37,38 @@ pub fn run(arguments: &ReportArguments) -> Outcome {
     for path in &arguments.files {
         let text = fs::read_to_string(path)
             .map_err(|error| Failure::of_io(format_args!("read {}", path.display()), &error))?;
-        for (n, line) in text.lines().enumerate() {
-            let line: Value = serde_json::from_str(line).map_err(|error| {
-                Failure::failed(format!("{}:{}: {error}", path.display(), n + 1))
-            })?;
-            lines.push(line);
+        let no_blank = |(_, line): &(usize, &str)| !line.trim().is_empty();
+        for (n, line) in text.lines().enumerate().filter(no_blank) {
+            let read = serde_json::from_str(line).ok().filter(is_whole);
+            lines.push(read.ok_or_else(|| {
+                let (path, n) = (path.display(), n + 1);
+                Failure::failed(format!(
+                    "{path}:{n}: this is no line of `esker kv bench --json` or `esker crash --json`"
+                ))
+            })?);
         }
     }
-    let known = |line: &Value| line["bench"].is_string() || line["face"].is_string();
-    if !lines.iter().any(known) {
-        return Err(Failure::failed(
-            "no line is of `esker kv bench --json` or `esker crash --json`".to_owned(),
-        ));
+    if lines.is_empty() {
+        return Err(Failure::failed("the files are empty".to_owned()));
     }
     output::print(&page::html(&lines))
+}
+
+/// Numbers of what a setting of the lab came to.
+const COUNTS: [&str; 5] = ["runs", "cuts", "violations", "loss_seen", "max_lost"];
+
+/// Whether a line has what the report shows of it.
+fn is_whole(line: &Value) -> bool {
+    let counts = |values: &Value| {
+        let values = values.as_array();
+        values.is_some_and(|values| values.len() == 4 && values.iter().all(Value::is_u64))
+    };
+    if line["face"].is_string() {
+        let named = ["instrument", "policy"].iter().all(|key| line[*key].is_string());
+        let counted = COUNTS.iter().all(|key| line[*key].is_u64());
+        let each = line["each"].as_array().is_none_or(|each| each.iter().all(counts));
+        named && counted && each && line["avg_durable"].is_f64() && line["avg_recovered"].is_f64()
+    } else {
+        line["bench"].is_string()
+    }
 }

@@ -199,7 +199,7 @@ fn crashes(page: &mut String, crashed: &[&Value]) {
     page.push_str(
         "<h2>Crashes</h2><table><tr><th>component</th><th>instrument</th><th>policy</th><th>runs</th>\
          <th>cuts</th><th>violations</th><th>loss promised</th><th>loss seen</th><th>avg durable</th>\
-         <th>avg recovered</th></tr>",
+         <th>avg recovered</th><th>avg lost</th><th>max lost</th></tr>",
     );
     for row in crashed {
         let unit = if row["loss_unit"] == "ms" { " ms" } else { "" };
@@ -207,20 +207,27 @@ fn crashes(page: &mut String, crashed: &[&Value]) {
             Some(promised) => format!("{promised}{unit}"),
             None => "-".to_owned(),
         };
+        // Some instruments only say whether a promise was kept.
+        let counted = |key: &str, unit: &str| match row["recoveries"].as_u64() {
+            Some(0) => "-".to_owned(),
+            _ => format!("{}{unit}", number(row, key)),
+        };
         let violations = number(row, "violations");
         let class = if violations > 0.0 { " class=\"bad\"" } else { "" };
         let _ = write!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td{class}>{violations}</td>\
-             <td>{promised}</td><td>{}{unit}</td><td>{}</td><td>{}</td></tr>",
+             <td>{promised}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             word(row, "face"),
             word(row, "instrument"),
             word(row, "policy"),
             number(row, "runs"),
             number(row, "cuts"),
-            number(row, "loss_seen"),
-            number(row, "avg_durable"),
-            number(row, "avg_recovered"),
+            counted("loss_seen", unit),
+            counted("avg_durable", ""),
+            counted("avg_recovered", ""),
+            counted("avg_lost", ""),
+            counted("max_lost", ""),
         );
     }
     page.push_str("</table>");
