@@ -191,7 +191,7 @@ fn wrong_words_are_refused() {
     let unknown = crash(&["power", "--policy", "never"]).exits(2);
     assert!(unknown.err.contains("no policy is named never"), "{}", unknown.err);
     let none = crash(&["kill", "--component", "log", "--policy", "durable"]).exits(2);
-    assert!(none.err.contains("no selected component has a selected policy"), "{}", none.err);
+    assert!(none.err.contains("nothing is selected; there are consensus durable"), "{}", none.err);
     let there = tempfile::tempdir().unwrap();
     let full = crash(&["kill", "--dir", there.path().to_str().unwrap()]).exits(1);
     assert!(full.err.contains("exists; choose another --dir"), "{}", full.err);
