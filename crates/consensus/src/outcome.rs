@@ -261,6 +261,58 @@ impl Ticket {
         self.waits.as_ref().is_none_or(|(ticket, _)| ticket.is_durable())
     }
 
+    /// Calls `done` once, when the operation is acknowledged or failed. If that is decided already,
+    /// calls it at once, on this thread; otherwise on a thread of the engine, after the tasks and
+    /// threads that wait for the same commit were woken: see [`esker_log::Ticket::on_durable`].
+    ///
+    /// Callbacks of a log run one at a time, in the order of their records. They must not block:
+    /// commits wait for that thread. A panic in one is caught and logged.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// let accepted = log.accept(Slot(0), ballot, b"layer on layer")?;
+    /// accepted.on_resolved(move |outcome| drop(sender.send(outcome)));
+    /// receiver.recv().unwrap()?; // durable: answer the proposer
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn on_resolved(self, done: impl FnOnce(Result<()>) + Send + 'static) {
+        match self.waits {
+            None => done(Ok(())),
+            Some((ticket, log)) => ticket.on_durable(move |outcome| {
+                done(outcome.map(drop).map_err(|error| log.fail(error)));
+            }),
+        }
+    }
+
+    /// Gives the ticket up without requesting a sync, as dropping it does. The operation is durable
+    /// with the next one that is, and after 10 ms and one commit at the latest: for the commit
+    /// markers of Raft, which a majority has anyway.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
+    /// log.commit_through(Slot(0))?.detach();
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn detach(self) {
+        if let Some((ticket, _)) = self.waits {
+            ticket.detach();
+        }
+    }
+
     /// Blocks until the operation is acknowledged.
     ///
     /// # Errors

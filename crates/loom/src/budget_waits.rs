@@ -1,5 +1,6 @@
 //! The value budget: reservations never exceed it, and waiters are woken when space is released.
 
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use loom::sync::Arc;
@@ -45,6 +46,41 @@ fn a_wait_for_room_is_woken() {
                 let deadline = Instant::now() + Duration::from_secs(3600);
                 while !budget.reserve(100) {
                     assert!(budget.wait(100, deadline));
+                }
+            })
+        };
+        budget.release(100);
+        waits.join().unwrap();
+        assert_eq!(budget.used(), 100);
+    });
+}
+
+/// Wakes a thread of the model.
+struct Notify(loom::sync::Notify);
+
+impl Wake for Notify {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.notify();
+    }
+}
+
+/// As above, for a task: it registers and looks at the room in one step.
+/// Requirements: F-38.
+#[test]
+fn a_task_that_waits_for_room_is_woken() {
+    loom::model(|| {
+        let budget = Arc::new(ValueBudget::new(100));
+        assert!(budget.reserve(100));
+        let waits = {
+            let budget = Arc::clone(&budget);
+            thread::spawn(move || {
+                let notify = std::sync::Arc::new(Notify(loom::sync::Notify::new()));
+                let waker = Waker::from(std::sync::Arc::clone(&notify));
+                let place = budget.place();
+                while !budget.reserve(100) {
+                    if !place.has_room(100, &waker) {
+                        notify.0.wait();
+                    }
                 }
             })
         };

@@ -34,6 +34,7 @@ mod runtime {
     pub(crate) use crate::sync;
 }
 mod base {
+    pub(crate) use crate::stubs::wake;
     pub(crate) use crate::{ballot, slot, sync};
 }
 mod memory {

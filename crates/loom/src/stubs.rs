@@ -106,3 +106,9 @@ pub(crate) mod page {
         }
     }
 }
+
+pub(crate) mod wake {
+    pub(crate) fn wake(waker: std::task::Waker) {
+        waker.wake();
+    }
+}

@@ -3,3 +3,4 @@
 pub(crate) mod ballot;
 pub(crate) mod slot;
 pub(crate) mod sync;
+pub(crate) mod wake;

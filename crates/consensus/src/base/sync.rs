@@ -2,7 +2,7 @@
 //! replace them.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-pub(crate) use std::sync::{Condvar, Mutex};
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// Epochs: what is removed from a cell is freed when every guard held at that time is dropped.
 pub(crate) use crossbeam_epoch::{Guard, pin};

@@ -5,9 +5,13 @@
 //! at once, whatever the order, so that one old slot never blocks the others. Memory is not reused
 //! while a reader may still use it (see `cell`), so no address changes its meaning under a reader.
 
+use std::task::Waker;
 use std::time::Instant;
 
-use crate::base::sync::{AtomicU64, Condvar, Mutex, Ordering::AcqRel, Ordering::Acquire};
+use crate::base::sync::{
+    AtomicU64, Condvar, Mutex, MutexGuard, Ordering::AcqRel, Ordering::Acquire,
+};
+use crate::base::wake::wake;
 
 /// The least charge of a value, so that empty values are bounded too.
 const LEAST: u64 = 64;
@@ -33,14 +37,34 @@ const BYTES: u64 = CLOSED - 1;
 pub(crate) struct ValueBudget {
     size: u64,
     used: AtomicU64,
-    lock: Mutex<()>,
+    tasks: Mutex<Tasks>,
     room: Condvar,
+}
+
+/// The tasks that wait for room.
+#[derive(Debug, Default)]
+struct Tasks {
+    wakers: Vec<(u64, Waker)>,
+    /// The number of the last one that registered.
+    last: u64,
+}
+
+/// The place of a task among those that wait. It is given up when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    budget: &'a ValueBudget,
+    number: u64,
 }
 
 impl ValueBudget {
     pub(crate) fn new(size: u64) -> Self {
         let size = size.min(BYTES / 2);
-        Self { size, used: AtomicU64::new(0), lock: Mutex::new(()), room: Condvar::new() }
+        Self {
+            size,
+            used: AtomicU64::new(0),
+            tasks: Mutex::new(Tasks::default()),
+            room: Condvar::new(),
+        }
     }
 
     pub(crate) fn used(&self) -> u64 {
@@ -90,16 +114,29 @@ impl ValueBudget {
     /// Wakes all waiters. Takes the lock, so that each waiter is either before its check or asleep.
     #[cold]
     fn wake(&self) {
-        let guard = self.lock.lock();
+        let mut tasks = self.tasks();
         self.used.fetch_and(!AWAITED, AcqRel);
-        drop(guard);
+        let wakers = std::mem::take(&mut tasks.wakers);
+        drop(tasks);
         self.room.notify_all();
+        wakers.into_iter().for_each(|(_, waker)| wake(waker));
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A place for a task that waits.
+    pub(crate) fn place(&self) -> Place<'_> {
+        let mut tasks = self.tasks();
+        tasks.last += 1;
+        Place { budget: self, number: tasks.last }
     }
 
     /// Waits until this many bytes are free or the budget is closed. Returns `false` if the
     /// deadline passed first.
     pub(crate) fn wait(&self, bytes: u64, deadline: Instant) -> bool {
-        let mut guard = self.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut guard = self.tasks();
         loop {
             let word = self.used.fetch_or(AWAITED, AcqRel);
             if self.fits(word, bytes) || word & CLOSED != 0 {
@@ -109,5 +146,39 @@ impl ValueBudget {
             let waited = self.room.wait_timeout(guard, left);
             guard = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
+    }
+}
+
+impl Place<'_> {
+    /// Returns whether this many bytes are free or the budget is closed. If not, the task is woken
+    /// when bytes are released.
+    pub(crate) fn has_room(&self, bytes: u64, waker: &Waker) -> bool {
+        // Cloned and dropped without the lock: a waker is the caller's code.
+        let waker = waker.clone();
+        let mut tasks = self.budget.tasks();
+        let mut replaced = tasks.take(self.number);
+        tasks.wakers.push((self.number, waker));
+        let word = self.budget.used.fetch_or(AWAITED, AcqRel);
+        let has_room = self.budget.fits(word, bytes) || word & CLOSED != 0;
+        if has_room {
+            replaced = tasks.take(self.number);
+        }
+        drop(tasks);
+        drop(replaced);
+        has_room
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let taken = self.budget.tasks().take(self.number);
+        drop(taken);
+    }
+}
+
+impl Tasks {
+    fn take(&mut self, number: u64) -> Option<Waker> {
+        let at = self.wakers.iter().position(|(other, _)| *other == number)?;
+        Some(self.wakers.swap_remove(at).1)
     }
 }

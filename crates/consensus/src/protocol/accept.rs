@@ -1,6 +1,8 @@
 //! Phase 2: accept.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crossbeam_epoch::Guard;
@@ -79,6 +81,66 @@ impl ConsensusLog {
         self.inner.accept(slot.0, ballot, value, Instant::now().checked_add(timeout.min(FOREVER)))
     }
 
+    /// As [`ConsensusLog::accept`], but waits as a pending future until there is room, however long
+    /// that takes. Put a time limit around it.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe: a future that is dropped before it is ready has accepted nothing.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::accept`], without [`Error::BufferFull`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Result, Slot};
+    /// # async fn example(log: ConsensusLog, ballot: Ballot) -> Result<()> {
+    /// log.accept_async(Slot(0), ballot, b"layer on layer").await?.await
+    /// # }
+    /// ```
+    pub async fn accept_async(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
+        let inner = &self.inner;
+        fits(&inner.options, value.len())?;
+        let place = inner.budget.place();
+        loop {
+            match inner.try_accept(slot.0, ballot, value)? {
+                Attempt::Done(ticket) | Attempt::Known(ticket) => {
+                    inner.checkpoint_if_due();
+                    return Ok(ticket);
+                }
+                Attempt::Full(more) => {
+                    poll_fn(|cx| match place.has_room(more, cx.waker()) {
+                        true => Poll::Ready(()),
+                        false => Poll::Pending,
+                    })
+                    .await;
+                }
+            }
+        }
+    }
+
+    /// As [`ConsensusLog::accept_batch`], but waits as a pending future until there is room for
+    /// each value, however long that takes.
+    ///
+    /// # Cancel safety
+    /// A future that is dropped before it is ready may have accepted the first values.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::accept_batch`], without [`Error::BufferFull`].
+    pub async fn accept_batch_async(
+        &self,
+        ballot: Ballot,
+        values: &[(Slot, &[u8])],
+    ) -> Result<Ticket> {
+        let mut tickets = Vec::with_capacity(values.len());
+        for (slot, value) in values {
+            match self.accept_async(*slot, ballot, value).await {
+                Ok(ticket) => tickets.push(ticket),
+                Err(error) => return Err(self.stopped_batch(tickets, error)),
+            }
+        }
+        self.ticket_of_all(tickets)
+    }
+
     /// Accepts several values under one ballot, in order, with one sync. The ticket acknowledges
     /// all of them. Does not wait for room in the mutable region.
     ///
@@ -91,18 +153,24 @@ impl ConsensusLog {
         for (slot, value) in values {
             match self.accept(*slot, ballot, value) {
                 Ok(ticket) => tickets.push(ticket),
-                Err(error) if tickets.is_empty() => return Err(error),
-                Err(error) => {
-                    let (accepted, source) = (tickets.len(), Box::new(error));
-                    let newest = tickets.iter().rfind(|ticket| !ticket.is_ready()).cloned();
-                    // A failed log issues no new ticket; an earlier one reports the failure.
-                    let ticket = self.ticket_of_all(tickets);
-                    let ticket = ticket.or_else(|error| newest.ok_or(error))?;
-                    return Err(Error::BatchFailed { accepted, ticket, source });
-                }
+                Err(error) => return Err(self.stopped_batch(tickets, error)),
             }
         }
         self.ticket_of_all(tickets)
+    }
+
+    /// The error of a batch whose next value was refused.
+    fn stopped_batch(&self, tickets: Vec<Ticket>, error: Error) -> Error {
+        if tickets.is_empty() {
+            return error;
+        }
+        let (accepted, source) = (tickets.len(), Box::new(error));
+        let newest = tickets.iter().rfind(|ticket| !ticket.is_ready()).cloned();
+        // A failed log issues no new ticket; an earlier one reports the failure.
+        match self.ticket_of_all(tickets).or_else(|error| newest.ok_or(error)) {
+            Ok(ticket) => Error::BatchFailed { accepted, ticket, source },
+            Err(error) => error,
+        }
     }
 
     /// Returns one ticket that acknowledges several accepts.

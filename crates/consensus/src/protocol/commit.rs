@@ -285,6 +285,8 @@ impl Inner {
             pending = self.mark(&page, indexed, *slot, marker, seq, guard);
         }
         self.count_durable_if_many(pending, guard);
+        // The last ticket acknowledges all of them. Dropping one would request a sync.
+        tickets.into_iter().for_each(esker_log::Ticket::detach);
         Ok(self.commit_ticket(ticket))
     }
 }

@@ -1,10 +1,11 @@
 //! The wait list for the frontier.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::task::Waker;
 
 use parking_lot::Mutex;
+
+use crate::base::wake::wake;
 
 /// The tasks that wait for the frontier: one entry for each [`Watch`] that waits.
 #[derive(Debug, Default)]
@@ -34,13 +35,5 @@ impl FrontierWaiters {
         if !wakers.iter().any(|known| known.will_wake(&waker)) {
             wakers.push(waker);
         }
-    }
-}
-
-/// Wakes a task. A waker is the caller's code: if it panics, neither the call that moved the
-/// frontier nor the tasks that are woken later are affected.
-fn wake(waker: Waker) {
-    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
-        tracing::error!("a waker panicked; the task that it belongs to was not woken");
     }
 }

@@ -1,5 +1,11 @@
 //! What an adapter for Raft needs of the log.
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::{Context, Poll, Wake, Waker};
+
 use esker_consensus::{APP_STATE_LIMIT, Ballot, Error, Mode, Slot, SnapshotBounds};
 
 use crate::fixture::{HIGH, LOW, MODES, Setting, log, log_with, open_on, value};
@@ -29,8 +35,7 @@ fn no_vote_is_not_a_vote_for_ballot_zero() {
         let s = end(end(s));
         assert_eq!(s.log.promised(), Some(Ballot::ZERO));
         let inspection =
-            esker_consensus::inspect_on(std::sync::Arc::new(s.disk.process()), crate::fixture::DIR)
-                .unwrap();
+            esker_consensus::inspect_on(Arc::new(s.disk.process()), crate::fixture::DIR).unwrap();
         assert_eq!(inspection.promised, Some(Ballot::ZERO));
     }
 }
@@ -157,4 +162,116 @@ fn entries_are_consecutive_and_bounded() {
     drop(s);
     let s = open_on(&disk, Mode::Durable, |_| {});
     assert_eq!(s.log.entries(.., u64::MAX).unwrap().len(), 40, "also from the disk");
+}
+
+#[test]
+fn a_callback_learns_of_an_accept_when_it_is_durable() {
+    let s = log(Mode::Durable);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let accepted = s.log.accept(Slot(0), LOW, b"accepted").unwrap();
+    let again = sender.clone();
+    accepted.on_resolved(move |outcome| sender.send(outcome.is_ok()).unwrap());
+    assert!(receiver.try_recv().is_err());
+    s.engine.run();
+    assert_eq!(receiver.try_recv(), Ok(true));
+    // A repeated accept of what is durable is acknowledged at once.
+    let accepted = s.log.accept(Slot(0), LOW, b"accepted").unwrap();
+    accepted.on_resolved(move |outcome| again.send(outcome.is_ok()).unwrap());
+    assert_eq!(receiver.try_recv(), Ok(true));
+}
+
+/// The marker of a commit that a majority has anyway costs no sync of its own.
+#[test]
+fn a_detached_commit_requests_no_sync() {
+    let s = log(Mode::Durable);
+    (0..5).for_each(|slot| s.accept(slot, LOW, b"accepted"));
+    let syncs = s.log.stats().log_stats.syncs;
+    s.log.commit(Slot(0), LOW).unwrap().detach();
+    s.log.commit_batch(&[(Slot(1), LOW), (Slot(2), LOW)]).unwrap().ticket.detach();
+    s.log.commit_through(Slot(3)).unwrap().detach();
+    s.engine.run();
+    assert_eq!((s.log.frontier(), s.log.stats().log_stats.syncs), (None, syncs));
+    s.accept(5, LOW, b"the next one");
+    assert_eq!(s.log.frontier(), Some(Slot(3)), "durable with the next accept");
+    s.log.commit_through(Slot(4)).unwrap().detach();
+    s.engine.advance(std::time::Duration::from_millis(10));
+    assert_eq!(s.log.frontier(), Some(Slot(4)), "or after 10 ms");
+}
+
+/// Values that only memory has are one record each: none of their tickets may request a sync.
+#[test]
+fn a_detached_commit_of_many_values_requests_no_sync() {
+    let s = log(Mode::Volatile);
+    (0..5).for_each(|slot| s.accept(slot, LOW, b"accepted"));
+    s.log.commit_through(Slot(4)).unwrap().detach();
+    s.engine.run();
+    assert_eq!(s.log.frontier(), None);
+    s.engine.advance(std::time::Duration::from_millis(10));
+    assert_eq!(s.log.frontier(), Some(Slot(4)));
+}
+
+#[test]
+fn an_accept_waits_for_room_as_a_future() {
+    let s = log_with(Mode::Volatile, |options| options.mutable_size = 4 << 10);
+    s.accept(0, LOW, &[1; 3 << 10]);
+    let (counts, value) = (Arc::new(Wakes::default()), [2; 2 << 10]);
+    let waker = Waker::from(Arc::clone(&counts));
+    let mut waits = pin!(s.log.accept_async(Slot(1), LOW, &value));
+    for _ in 0..3 {
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let mut also = pin!(s.log.accept_async(Slot(2), LOW, &value));
+    assert!(also.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    // One that is given up is not woken.
+    let given_up = Arc::new(Wakes::default());
+    {
+        let waker = Waker::from(Arc::clone(&given_up));
+        let mut waits = pin!(s.log.accept_async(Slot(2), LOW, &value));
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    // Other slots go on.
+    s.accept(3, LOW, b"small");
+    assert_eq!(counts.0.load(SeqCst), 0);
+    s.commit(0, LOW);
+    assert_eq!(counts.0.load(SeqCst), 2, "each waiting task is woken once");
+    assert_eq!((given_up.0.load(SeqCst), Arc::strong_count(&given_up)), (0, 1));
+    let Poll::Ready(accepted) = waits.as_mut().poll(&mut Context::from_waker(&waker)) else {
+        panic!("there is room")
+    };
+    accepted.unwrap().blocking_wait().unwrap();
+    // One that is given up accepted nothing, and one that waits learns of a close.
+    assert!(also.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    s.log.close().unwrap();
+    let closed = also.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(matches!(closed, Poll::Ready(Err(Error::Closed))), "{closed:?}");
+}
+
+#[test]
+fn a_batch_waits_for_room_as_a_future() {
+    let s = log_with(Mode::Volatile, |options| options.mutable_size = 4 << 10);
+    let value = [7; 1 << 10];
+    let values: Vec<_> = (0..6).map(|slot| (Slot(slot), &value[..])).collect();
+    let mut waits = pin!(s.log.accept_batch_async(LOW, &values));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    assert_eq!(s.uncommitted().len(), 4, "the first ones are accepted");
+    s.log.commit_through(Slot(1)).unwrap().blocking_wait().unwrap();
+    let Poll::Ready(accepted) = waits.as_mut().poll(&mut context) else { panic!("there is room") };
+    accepted.unwrap().blocking_wait().unwrap();
+    assert_eq!(s.uncommitted().len(), 4);
+    let stale = [(Slot(9), &value[..0])];
+    drop(s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap());
+    let mut refused = pin!(s.log.accept_batch_async(LOW, &stale));
+    let refused = refused.as_mut().poll(&mut context);
+    assert!(matches!(refused, Poll::Ready(Err(Error::StaleBallot { promised: HIGH }))));
+}
+
+/// A waker that counts.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, SeqCst);
+    }
 }

@@ -166,7 +166,7 @@ impl WriteHalf {
         state.wakers.push(wakers);
         drop(state);
         if self.watermark.is_terminal() {
-            self.waiters.wake_all();
+            self.wake_all();
         }
         if manual && self.maintenance_queued.load(SeqCst) {
             self.maintain();
@@ -268,6 +268,9 @@ impl WriteHalf {
         }
         drop(state);
         wakers.drain(..).for_each(wake);
+        if self.callbacks.first().is_some_and(|first| first <= mark.seq) {
+            self.queue_commit();
+        }
         let moved = mark != before;
         let page_stored = if moved { self.watermark_page.lock().store(mark) } else { Ok(()) };
         self.waiters.wake_readers(mark.seq, wakers);
@@ -343,7 +346,7 @@ impl WriteHalf {
         let through = state.core.durable().seq;
         self.terminal(&mut state, error, through);
         drop(state);
-        self.waiters.wake_all();
+        self.wake_all();
     }
 }
 
@@ -399,6 +402,7 @@ impl CommitWork for WriteHalf {
         self.queued.store(false, SeqCst);
         self.reserve_requested();
         self.run_commits(self.lock(), Until::Idle);
+        self.run_callbacks();
     }
 
     fn maintain(&self) {
@@ -425,6 +429,6 @@ impl CommitWork for WriteHalf {
         drop(state);
         self.committer_idle.notify_all();
         self.watermark.set_terminal();
-        self.waiters.wake_all();
+        self.wake_all();
     }
 }

@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::error::Result;
 use crate::base::options::Options;
+use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
 use crate::commit::preallocator::{Preallocator, Prewriter};
@@ -45,6 +46,7 @@ pub(crate) struct WriteHalf {
     pub(crate) engine: Engine,
     pub(crate) state: Mutex<State>,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) callbacks: Callbacks,
     pub(crate) watermark: Arc<DurableWatermark>,
     pub(crate) terminal: Arc<TerminalCell>,
     pub(crate) segments: Arc<SegmentTable>,
@@ -157,6 +159,27 @@ impl WriteHalf {
                 None => self.queued.store(false, SeqCst),
             }
         }
+    }
+
+    /// Wakes everything that waits: the log accepts nothing any more.
+    pub(crate) fn wake_all(&self) {
+        self.waiters.wake_all();
+        if self.callbacks.first().is_some() {
+            self.wake_callbacks();
+        }
+    }
+
+    /// Has a thread of the engine run the callbacks that are due; runs them where there is none.
+    pub(crate) fn wake_callbacks(&self) {
+        match self.engine.is_stopped() {
+            true => self.run_callbacks(),
+            false => self.queue_commit(),
+        }
+    }
+
+    /// Runs the callbacks that are due, unless another thread does.
+    pub(crate) fn run_callbacks(&self) {
+        self.callbacks.run(|seq| self.outcome(seq));
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::base::error::{Error, Result, corruption_at, with_causes};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
+use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
 use crate::commit::preallocator::Preallocator;
@@ -166,6 +167,7 @@ impl Log {
                 wakers: Vec::new(),
             }),
             waiters,
+            callbacks: Callbacks::default(),
             watermark,
             terminal,
             trim_point,

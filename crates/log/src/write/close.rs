@@ -46,7 +46,7 @@ impl WriteHalf {
         });
         self.terminal.set(self.lock().core.terminal());
         self.watermark.set_terminal();
-        self.waiters.wake_all();
+        self.wake_all();
         if !matches!(outcome, Err(Error::Timeout)) {
             *self.lock.lock() = None;
         }

@@ -100,6 +100,48 @@ impl Ticket {
         self.block(Instant::now().checked_add(timeout))
     }
 
+    /// Calls `done` once, when the record is durable or never will be, and requests a commit as
+    /// awaiting the ticket does. If that is decided already, calls it at once, on this thread.
+    ///
+    /// Otherwise a thread of the engine calls it, after it woke the tasks and threads that wait for
+    /// the same commit. Callbacks of a log run one at a time, in the order of their records. They
+    /// must not block: commits wait for that thread. A panic in one is caught and logged.
+    ///
+    /// An engine without threads ([`Engine::manual`](crate::Engine::manual)) calls it in
+    /// [`Engine::run`](crate::Engine::run).
+    ///
+    /// # Examples
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = esker_log::Log::open(dir.path().join("log"))?;
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// log.append("a record")?.on_durable(move |appended| drop(sender.send(appended)));
+    /// assert_eq!(receiver.recv().unwrap()?.seq, esker_log::Seq(1));
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn on_durable(mut self, done: impl FnOnce(Result<Appended>) + Send + 'static) {
+        if let Some(outcome) = self.outcome() {
+            return done(outcome);
+        }
+        let (seq, position) = (self.seq, self.position);
+        let appended = Appended { seq: Seq(seq), position };
+        let callback = Box::new(move |outcome: Result<()>| done(outcome.map(|()| appended)));
+        self.log.callbacks.add(seq, callback);
+        // Nothing is left to report when it is dropped.
+        self.resolved = true;
+        self.log.on(Event::TicketPolled { unit: self.unit });
+        if self.log.outcome(seq).is_some() {
+            // It was decided while the callback was added.
+            self.log.wake_callbacks();
+        }
+    }
+
+    /// Gives the ticket up, and requests nothing, whatever the policy: the record becomes durable
+    /// with the next commit, as that of a ticket that is kept and never polled.
+    pub fn detach(mut self) {
+        self.resolved = true;
+    }
+
     fn block(&mut self, deadline: Option<Instant>) -> Result<Appended> {
         loop {
             if let Some(outcome) = self.outcome() {

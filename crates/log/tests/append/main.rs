@@ -5,6 +5,7 @@ mod fixture;
 
 mod backpressure;
 mod batches;
+mod callbacks;
 mod cancellation;
 mod locked;
 mod payloads_are_asked_once;
