@@ -16,16 +16,16 @@ type Log = Mutex<Vec<Ballot>>;
 
 fn accept(shared: &(SlotLocks<2>, Log), slot: u64, ballot: Ballot) {
     let promise_state = shared.0.of_slot(slot);
-    if Some(ballot) >= promise_state.promise && !promise_state.closed {
+    if ballot >= promise_state.promise && !promise_state.closed {
         shared.1.lock().unwrap().push(ballot);
     }
 }
 
 fn promise(shared: &(SlotLocks<2>, Log), ballot: Ballot) {
     let mut locks = shared.0.lock_all();
-    if Some(ballot) >= locks.promise_state().promise {
+    if ballot >= locks.promise_state().promise {
         shared.1.lock().unwrap().push(ballot);
-        locks.promise(Some(ballot));
+        locks.promise(ballot);
     }
 }
 

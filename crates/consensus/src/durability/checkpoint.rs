@@ -203,7 +203,7 @@ impl Inner {
             replay: self.log.accepted().0 + 1,
             promise: match is_planted(Bug::PromiseLostOnTruncation) {
                 true => None,
-                false => locks.promise_state().promise,
+                false => locks.promise_state().promised(),
             },
             start: self.start(),
             next: tracker.decided(),

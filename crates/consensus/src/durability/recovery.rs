@@ -473,7 +473,9 @@ impl<'a, 'g> Replay<'a, 'g> {
         // In record order, so that one read returns many values.
         open.sort_unstable();
         load_values(inner, &open, guard)?;
-        inner.locks.lock_all().promise(promise);
+        if let Some(promise) = promise {
+            inner.locks.lock_all().promise(promise);
+        }
         let mut tracker = inner.tracker.lock();
         tracker.recovered(inner.start(), next, range);
         tracker.recovered_app_state(app_state);

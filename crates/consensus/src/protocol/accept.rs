@@ -216,7 +216,7 @@ impl Inner {
     fn try_accept(self: &Arc<Self>, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Attempt> {
         let guard = crossbeam_epoch::pin();
         let promise_state = self.locks.of_slot(slot);
-        if Some(ballot) <= promise_state.promise {
+        if ballot <= promise_state.promise && promise_state.is_promised {
             return self.accept_at(&promise_state, slot, ballot, value, &guard);
         }
         drop(promise_state);
@@ -224,7 +224,7 @@ impl Inner {
         let promise_state = locks.promise_state();
         let attempt = self.accept_at(&promise_state, slot, ballot, value, &guard)?;
         if let Attempt::Done(_) = attempt {
-            locks.promise(promise_state.promise.max(Some(ballot)));
+            locks.promise(promise_state.promise.max(ballot));
         }
         Ok(attempt)
     }
@@ -240,10 +240,8 @@ impl Inner {
     ) -> Result<Attempt> {
         self.writable(promise_state)?;
         self.in_range(slot)?;
-        if let Some(promised) = rules::promised_above(promise_state.promise, ballot)
-            && self.page(number_of(slot), guard)?.is_none()
-        {
-            return Err(Error::StaleBallot { promised });
+        if ballot < promise_state.promise && self.page(number_of(slot), guard)?.is_none() {
+            return Err(Error::StaleBallot { promised: promise_state.promise });
         }
         let page = self.page_for(slot, guard)?;
         let indexed = page.slot(slot);

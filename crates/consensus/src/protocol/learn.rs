@@ -228,7 +228,7 @@ impl crate::state::inner::Inner {
             // The caller that raised it may still be waiting.
             return self.ticket_of(self.raised_at.load(Relaxed));
         }
-        let promise = locks.promise_state().promise;
+        let promise = locks.promise_state().promised();
         let ticket =
             self.append_internal(|out| record::state(out, promise, start, next, &app_state))?;
         let record = ticket.seq().0;

@@ -79,11 +79,11 @@ impl ConsensusLog {
         let mut locks = inner.locks.lock_all();
         let promise_state = locks.promise_state();
         inner.writable(&promise_state)?;
-        if let Some(promised) = rules::promised_above(promise_state.promise, ballot) {
-            return Err(Error::StaleBallot { promised });
+        if !rules::promise(promise_state.promise, ballot) {
+            return Err(Error::StaleBallot { promised: promise_state.promise });
         }
         let ticket = inner.append(|out| record::promise(out, ballot))?;
-        locks.promise(Some(ballot));
+        locks.promise(ballot);
         let seq = ticket.seq().0;
         let ticket = Ticket::new(ticket, inner.failing());
         inner.count_durable(&guard);

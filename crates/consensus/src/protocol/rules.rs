@@ -27,15 +27,14 @@ pub(crate) enum Accept {
     Stale(Ballot),
 }
 
-pub(crate) fn accept(promise: Option<Ballot>, known: Known, ballot: Ballot) -> Accept {
-    let higher = promise.filter(|promise| ballot < *promise);
-    match (known.state, higher) {
+pub(crate) fn accept(promise: Ballot, known: Known, ballot: Ballot) -> Accept {
+    match known.state {
         // A committed slot never changes, whatever the ballot.
-        (State::Committed, _) => Accept::Compare,
-        (_, Some(promise)) if !is_planted(Bug::LowerBallotAccepted) => Accept::Stale(promise),
+        State::Committed => Accept::Compare,
+        _ if ballot < promise && !is_planted(Bug::LowerBallotAccepted) => Accept::Stale(promise),
         // `known.ballot` never exceeds the promise; this guards a log that forgot a promise.
-        (State::Accepted, _) if ballot < known.ballot => Accept::Stale(known.ballot),
-        (State::Accepted, _) if ballot == known.ballot => Accept::Compare,
+        State::Accepted if ballot < known.ballot => Accept::Stale(known.ballot),
+        State::Accepted if ballot == known.ballot => Accept::Compare,
         _ => Accept::Store,
     }
 }
@@ -63,10 +62,9 @@ pub(crate) fn commit(known: Known, ballot: Option<Ballot>) -> Commit {
     }
 }
 
-/// The promise in the way of this ballot: a promise is granted to the same ballot again, and to
-/// every higher one.
-pub(crate) fn promised_above(promised: Option<Ballot>, ballot: Ballot) -> Option<Ballot> {
-    promised.filter(|promised| *promised > ballot)
+/// Whether a promise is granted: to the same ballot again, and to every higher one.
+pub(crate) fn promise(promised: Ballot, ballot: Ballot) -> bool {
+    ballot >= promised
 }
 
 #[cfg(test)]
@@ -84,17 +82,17 @@ mod tests {
     #[test]
     fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
         let empty = known(State::Empty, Ballot::ZERO);
-        assert_eq!(accept(Some(MID), empty, LOW), Accept::Stale(MID));
-        assert_eq!(accept(Some(MID), empty, MID), Accept::Store);
-        assert_eq!(accept(Some(LOW), known(State::Accepted, MID), LOW), Accept::Stale(MID));
-        assert_eq!(accept(Some(MID), known(State::Accepted, MID), HIGH), Accept::Store);
-        assert_eq!(accept(Some(MID), known(State::Accepted, MID), MID), Accept::Compare);
+        assert_eq!(accept(MID, empty, LOW), Accept::Stale(MID));
+        assert_eq!(accept(MID, empty, MID), Accept::Store);
+        assert_eq!(accept(LOW, known(State::Accepted, MID), LOW), Accept::Stale(MID));
+        assert_eq!(accept(MID, known(State::Accepted, MID), HIGH), Accept::Store);
+        assert_eq!(accept(MID, known(State::Accepted, MID), MID), Accept::Compare);
     }
 
     #[test]
     fn a_committed_slot_never_changes() {
         for ballot in [LOW, MID, HIGH] {
-            assert_eq!(accept(Some(MID), known(State::Committed, MID), ballot), Accept::Compare);
+            assert_eq!(accept(MID, known(State::Committed, MID), ballot), Accept::Compare);
         }
     }
 
@@ -109,9 +107,6 @@ mod tests {
 
     #[test]
     fn promises_only_rise() {
-        assert_eq!(promised_above(Some(MID), LOW), Some(MID));
-        for (promised, ballot) in [(Some(MID), MID), (Some(MID), HIGH), (None, Ballot::ZERO)] {
-            assert_eq!(promised_above(promised, ballot), None);
-        }
+        assert!(promise(MID, MID) && promise(MID, HIGH) && !promise(MID, LOW));
     }
 }

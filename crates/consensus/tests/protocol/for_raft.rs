@@ -40,6 +40,15 @@ fn no_vote_is_not_a_vote_for_ballot_zero() {
     }
 }
 
+/// What is promised live is what the records promise.
+#[test]
+fn an_accept_under_ballot_zero_promises_it() {
+    let s = log(Mode::Durable);
+    s.accept(0, Ballot::ZERO, b"accepted");
+    assert_eq!(s.log.promised(), Some(Ballot::ZERO));
+    assert_eq!(s.kill(Mode::Durable).log.promised(), Some(Ballot::ZERO));
+}
+
 #[test]
 fn the_state_of_the_application_survives_truncation() {
     for end in ENDS {
